@@ -1,0 +1,240 @@
+"""Every error that Penstock raises or puts on the wire.
+
+One base class. Each error says whose fault it is (``fault``), which wire code stands for it (``code``), and
+whether sending the same request again can help (``retryable``). The table ``BY_CODE`` maps wire codes back to
+classes, one to one. Nothing here waits or does I/O.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+
+class PenstockError(Exception):
+    """Base of every Penstock error.
+
+    Attributes:
+        code: the number that stands for this class on the wire.
+        fault: ``"client"`` (mend the request) or ``"server"`` (mend or wait for the server).
+        retryable: whether the same request may succeed later, unchanged.
+        hint: one sentence that tells a person what to do; may be empty.
+    """
+
+    code: ClassVar[int] = 1
+    fault: ClassVar[Literal["client", "server"]] = "server"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class InternalError(PenstockError):
+    """The server met a state that it does not expect; its log says more."""
+
+
+class ProtocolError(PenstockError):
+    """Bytes that are not a frame, request or reply of docs/formats/wire.md."""
+
+    code = 2
+    fault = "client"
+
+
+class UnknownRequest(PenstockError):
+    """A well-formed request of a type that this server does not serve."""
+
+    code = 3
+    fault = "client"
+
+
+class InvalidRequest(PenstockError):
+    """A request whose fields are of the right types but make no sense."""
+
+    code = 4
+    fault = "client"
+
+
+class TooLarge(PenstockError):
+    """A message, frame or batch over its limit; nothing of it was stored."""
+
+    code = 5
+    fault = "client"
+
+
+class Unavailable(PenstockError):
+    """No connection to the server, or it is starting or stopping."""
+
+    code = 6
+    retryable = True
+
+
+class TimedOut(PenstockError, TimeoutError):
+    """The deadline passed first. The outcome of a write is then *unknown*, not failed."""
+
+    code = 7
+    retryable = True
+
+
+class Busy(PenstockError):
+    """The server takes no more work just now; nothing was stored."""
+
+    code = 8
+    retryable = True
+
+
+class StorageFull(PenstockError):
+    """The disk has no room; nothing was stored. Writing resumes by itself when there is room again."""
+
+    code = 9
+    retryable = True
+
+
+class StorageFailed(PenstockError):
+    """The disk returned an I/O error. The broker stops rather than acknowledge what may be lost."""
+
+    code = 10
+
+
+class TopicNotFound(PenstockError):
+    """The topic does not exist, and policy does not create it."""
+
+    code = 20
+    fault = "client"
+
+
+class TopicExists(PenstockError):
+    """A topic of this name exists with another configuration."""
+
+    code = 21
+    fault = "client"
+
+
+class InvalidTopic(PenstockError):
+    """A name that is no legal topic, MQTT topic name or filter."""
+
+    code = 22
+    fault = "client"
+
+
+class QueueNotFound(PenstockError):
+    """No such topic queue, or the light queue was closed."""
+
+    code = 23
+    fault = "client"
+
+
+class OffsetOutOfRange(PenstockError):
+    """An offset outside the queue's [min, end]; the message names both."""
+
+    code = 24
+    fault = "client"
+
+
+class NoRoute(PenstockError):
+    """The name servers know no broker for this topic (yet)."""
+
+    code = 25
+    retryable = True
+
+
+class Damaged(PenstockError):
+    """The stored bytes failed their checksum; they are reported and never served."""
+
+    code = 26
+
+
+class GroupNotFound(PenstockError):
+    """No consumer group of this name has members or offsets."""
+
+    code = 30
+    fault = "client"
+
+
+class Fenced(PenstockError):
+    """The caller is no longer who it was: a newer member, generation or epoch owns this."""
+
+    code = 31
+    fault = "client"
+
+
+class InvalidMessage(PenstockError):
+    """Bytes that are no message record, or a field outside its limit."""
+
+    code = 40
+    fault = "client"
+
+
+class SendManyError(PenstockError):
+    """Some messages of a ``send_many`` were not stored.
+
+    Attributes:
+        receipts: one entry per message: its receipt, or ``None`` where it failed.
+        failures: index of the message -> its error.
+    """
+
+    code = 41
+
+    def __init__(
+        self, message: str, receipts: tuple[object | None, ...] = (), failures: dict[int, PenstockError] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.receipts = receipts
+        self.failures = failures or {}
+
+
+class InvalidConfig(PenstockError):
+    """A setting that is unknown, of the wrong type or outside its limits."""
+
+    code = 50
+    fault = "client"
+
+
+class DataFolderLocked(PenstockError):
+    """Another broker holds this data folder."""
+
+    code = 51
+    fault = "client"
+
+
+class DataFolderUnusable(PenstockError):
+    """The data folder cannot be made, read or written."""
+
+    code = 52
+    fault = "client"
+
+
+class AddressInUse(PenstockError):
+    """The port that a server was told to listen on is taken."""
+
+    code = 53
+    fault = "client"
+
+
+def _by_code() -> dict[int, type[PenstockError]]:
+    table: dict[int, type[PenstockError]] = {}
+    for cls in (PenstockError, *PenstockError.__subclasses__()):
+        if cls is PenstockError:
+            continue
+        if "code" not in cls.__dict__:
+            continue
+        assert cls.code not in table, f"two errors share wire code {cls.code}"
+        table[cls.code] = cls
+    table[PenstockError.code] = InternalError
+    return table
+
+
+BY_CODE: dict[int, type[PenstockError]] = _by_code()
+
+
+def from_wire(code: int, message: str, hint: str = "") -> PenstockError:
+    """The error that a wire code stands for; an unknown code gives an ``InternalError`` that names it."""
+    cls = BY_CODE.get(code)
+    if cls is None:
+        return InternalError(f"error {code} of a newer server: {message}", hint=hint)
+    error = cls(message)
+    error.hint = hint
+    return error

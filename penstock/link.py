@@ -1,0 +1,32 @@
+"""How a service or client reaches a server: requests out, replies by completion, batch by batch.
+
+``Link`` is the seam. ``WireLink`` is the wire (one multiplexed connection, many frames per write, many per read);
+``node/local_link.py`` is the same process. The same tests run over both (tests/penstock/test_link.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from penstock.requests import Request, Result
+
+OnResult = Callable[[Result], None]
+"""Takes what became of a request. It runs in the event loop's thread, never waits and never raises."""
+
+
+class Link(Protocol):
+    """A way to one server.
+
+    ``submit`` never waits and never raises: every request ends in exactly one call of its ``on_result``, with the reply or with a
+    ``PenstockError`` (``Unavailable`` when the connection is lost, and the outcome of a write is then unknown). The call may happen
+    before ``submit`` returns. Requests are carried out in the order of their submission; replies may come in any order.
+    """
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        """Hands over one request. Nothing is promised to leave before ``flush``."""
+        ...
+
+    def flush(self) -> None:
+        """Sends what was handed over since the last call, as one batch. To be called once per round."""
+        ...

@@ -1,0 +1,308 @@
+"""The message and its one byte layout: the same bytes on the wire, in the log and to the reader.
+
+A *record* is RocketMQ's 17-field message (version 2: two-byte topic length), big-endian. The sender writes it once;
+the broker fills in the four fields that only it knows (queue offset, position, store time, store host) in place.
+A *frame* is a record behind the log's own 24-byte header. docs/formats/log.md shows both with a worked example.
+
+This module decides nothing about queues and never waits. Decoding is total: any bytes give a value or ``InvalidMessage``.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from penstock.errors import InvalidMessage, TooLarge
+
+RECORD_MAGIC: Final = 0xDAA320AB
+"""Version 2 of RocketMQ's message: the topic length has two bytes."""
+FRAME_MAGIC: Final = 0x50454E31  # "PEN1"
+BLANK_MAGIC: Final = 0x50454E42  # "PENB"
+ANY_QUEUE: Final = 0xFFFFFFFF
+"""Queue id of a record whose sender leaves the choice to the broker (key hash, else round robin)."""
+
+BODY_BYTES_MAX: Final = 4 * 1024 * 1024
+PROPERTIES_BYTES_MAX: Final = 32_767
+TOPIC_BYTES_MAX: Final = 255
+
+# size, magic, body crc, queue id, flag | queue offset, position | sys flag, born time, born host |
+# store time, store host | reconsume times, prepared transaction offset, body length
+RECORD_HEAD: Final = struct.Struct(">IIIIIQQIQ8sQ8sIQI")
+QUEUE_ID_AT: Final = 12
+OFFSETS_AT: Final = 20
+OFFSETS: Final = struct.Struct(">QQ")
+STORED_AT: Final = 56
+STORED: Final = struct.Struct(">Q8s")
+BODY_AT: Final = RECORD_HEAD.size
+RECORD_BYTES_MIN: Final = RECORD_HEAD.size + 4
+
+# crc-32c of all that follows, magic, length of the whole frame, epoch, durable watermark at the time of the append
+FRAME_HEAD: Final = struct.Struct(">IIIIQ")
+FRAME_HEAD_BYTES: Final = FRAME_HEAD.size
+RECORD_BYTES_MAX: Final = RECORD_BYTES_MIN + BODY_BYTES_MAX + TOPIC_BYTES_MAX + PROPERTIES_BYTES_MAX
+FRAME_BYTES_MAX: Final = FRAME_HEAD_BYTES + RECORD_BYTES_MAX
+
+# One entry of a pulled batch: queue offset, log position, frame size, tag hash. The frames follow in the same order.
+ENTRY: Final = struct.Struct(">QQIq")
+
+# Names of the properties that mean something to Penstock (RocketMQ's names where it has one).
+MQTT_TOPIC: Final = "MQTT_TOPIC"
+KEYS: Final = "KEYS"
+TAGS: Final = "TAGS"
+UNIQUE_KEY: Final = "UNIQ_KEY"
+MQTT_PROPERTIES: Final = "MQTT_PROPS"
+CLIENT_ID: Final = "MQTT_CLIENT"
+RESERVED_PROPERTIES: Final = frozenset({MQTT_TOPIC, KEYS, TAGS, UNIQUE_KEY, MQTT_PROPERTIES, CLIENT_ID})
+
+# The application flag of a message that carries MQTT_TOPIC.
+FLAG_QOS: Final = 0b011
+FLAG_RETAIN: Final = 0b100
+
+_NO_HOST: Final = bytes(8)
+_EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
+_MQTT_TOPIC_PREFIX: Final = MQTT_TOPIC.encode() + b"\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message to send, or one that was received.
+
+    Attributes:
+        topic: broker topic, up to 255 bytes of ``A-Z a-z 0-9 % | - _``. May be empty when ``mqtt_topic`` is given:
+            the topic map then decides.
+        body: payload, up to 4 MiB.
+        key: messages of one key keep their order (same queue); also the key of the key index. Empty: any queue.
+        tag: one word that consumers can filter by; empty for none.
+        properties: user properties; neither names nor values may hold U+0001 or U+0002.
+        mqtt_topic: the MQTT topic name under which devices see the message; empty means: the name is ``topic``.
+        qos: 0, 1 or 2, the MQTT quality of service with which it was published.
+        retain: whether it also becomes the retained message of its MQTT topic.
+        queue, offset: where it is stored: queue id and offset in that queue (received messages only, else -1).
+        position: place in the broker's log, in bytes (received messages only, else -1).
+        born_ms, stored_ms: wall-clock milliseconds since 1970 at the sender and at the broker.
+    """
+
+    topic: str = ""
+    body: bytes = b""
+    key: str = ""
+    tag: str = ""
+    properties: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
+    mqtt_topic: str = ""
+    qos: int = 1
+    retain: bool = False
+    queue: int = -1
+    offset: int = -1
+    position: int = -1
+    born_ms: int = 0
+    stored_ms: int = 0
+    id: str = ""
+
+    @property
+    def name(self) -> str:
+        """The MQTT topic name under which devices see this message."""
+        return self.mqtt_topic or self.topic
+
+
+@lru_cache(maxsize=4096)
+def tag_hash(tag: str) -> int:
+    """Java's ``String.hashCode`` of a tag as a signed 32-bit integer, 0 for no tag (RocketMQ's queue index)."""
+    value = 0
+    for unit in struct.iter_unpack(">H", tag.encode("utf-16-be", "surrogatepass")):
+        value = (31 * value + unit[0]) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """RocketMQ's property string: name, 0x01, value, 0x02 between pairs. Raises ``InvalidMessage`` on 0x01 or 0x02."""
+    for name, value in properties.items():
+        if "\x01" in name or "\x02" in name or "\x01" in value or "\x02" in value:
+            raise InvalidMessage(f"property {name!r} holds the separator U+0001 or U+0002")
+    try:
+        return "\x02".join([f"{name}\x01{value}" for name, value in properties.items()]).encode()
+    except UnicodeEncodeError as error:
+        raise InvalidMessage(f"properties are not valid Unicode: {error}") from None
+
+
+def decode_properties(raw: bytes) -> dict[str, str]:
+    """Names and values of a property string; a trailing 0x02 is tolerated, as old RocketMQ clients send one."""
+    if not raw:
+        return {}
+    try:
+        pairs = [pair.split("\x01") for pair in raw.decode().split("\x02") if pair]
+        return dict(pairs)  # type: ignore[arg-type]  # a pair of the wrong length is the ValueError below
+    except (UnicodeDecodeError, ValueError):
+        raise InvalidMessage("the property string is damaged") from None
+
+
+def encode_record(
+    topic: bytes,
+    body: bytes | memoryview,
+    properties: bytes,
+    *,
+    queue_id: int = ANY_QUEUE,
+    flag: int = 0,
+    born_ms: int = 0,
+    born_host: bytes = _NO_HOST,
+) -> bytes:
+    """One record with the broker's four fields left zero. The caller has checked the limits (see ``encode_message``)."""
+    body_bytes = len(body)
+    head = RECORD_HEAD.pack(
+        RECORD_BYTES_MIN + body_bytes + len(topic) + len(properties),
+        RECORD_MAGIC,
+        zlib.crc32(body) & 0x7FFFFFFF,
+        queue_id,
+        flag,
+        0,
+        0,
+        0,
+        born_ms,
+        born_host,
+        0,
+        _NO_HOST,
+        0,
+        0,
+        body_bytes,
+    )
+    return b"".join(
+        (head, body, len(topic).to_bytes(2, "big"), topic, len(properties).to_bytes(2, "big"), properties)
+    )
+
+
+def encode_message(message: Message, *, queue_id: int = ANY_QUEUE, born_ms: int = 0) -> bytes:
+    """The record of a message to send.
+
+    Raises:
+        TooLarge: body over 4 MiB or properties over 32,767 bytes.
+        InvalidMessage: no topic, a topic over 255 bytes, a bad QoS, a reserved property name, a separator in a property.
+    """
+    topic = message.topic.encode()
+    if not topic or len(topic) > TOPIC_BYTES_MAX:
+        raise InvalidMessage(f"a topic has 1 to {TOPIC_BYTES_MAX} bytes, not {len(topic)}")
+    if len(message.body) > BODY_BYTES_MAX:
+        raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, not {len(message.body)}")
+    if message.qos not in (0, 1, 2):
+        raise InvalidMessage(f"qos is 0, 1 or 2, not {message.qos!r}")
+    if not RESERVED_PROPERTIES.isdisjoint(message.properties):
+        raise InvalidMessage(f"reserved property names: {sorted(RESERVED_PROPERTIES & message.properties.keys())}")
+    properties = encode_properties(_own_properties(message) | dict(message.properties))
+    if len(properties) > PROPERTIES_BYTES_MAX:
+        raise TooLarge(f"properties have at most {PROPERTIES_BYTES_MAX} bytes, not {len(properties)}")
+    flag = message.qos | (FLAG_RETAIN if message.retain else 0)
+    return encode_record(topic, message.body, properties, queue_id=queue_id, flag=flag, born_ms=born_ms)
+
+
+def _own_properties(message: Message) -> dict[str, str]:
+    own: dict[str, str] = {}
+    if message.mqtt_topic:
+        own[MQTT_TOPIC] = message.mqtt_topic  # always first: ``record_name`` looks for it there
+    if message.key:
+        own[KEYS] = message.key
+    if message.tag:
+        own[TAGS] = message.tag
+    if message.id:
+        own[UNIQUE_KEY] = message.id
+    return own
+
+
+def check_record(data: bytes | memoryview) -> None:
+    """Raises ``InvalidMessage`` unless ``data`` is exactly one well-formed record (lengths, magic, body checksum)."""
+    if len(data) < RECORD_BYTES_MIN:
+        raise InvalidMessage(f"a record has at least {RECORD_BYTES_MIN} bytes, not {len(data)}")
+    head = RECORD_HEAD.unpack_from(data)
+    if head[0] != len(data) or head[1] != RECORD_MAGIC:
+        raise InvalidMessage(f"no record of {len(data)} bytes: size {head[0]}, magic {head[1]:#x}")
+    topic_at = BODY_AT + head[14]
+    if topic_at + 4 > len(data):
+        raise InvalidMessage("the body is longer than the record")
+    topic_bytes = int.from_bytes(data[topic_at : topic_at + 2], "big")
+    properties_at = topic_at + 2 + topic_bytes
+    if not 0 < topic_bytes <= TOPIC_BYTES_MAX or properties_at + 2 > len(data):
+        raise InvalidMessage(f"a topic has 1 to {TOPIC_BYTES_MAX} bytes, not {topic_bytes}")
+    properties_bytes = int.from_bytes(data[properties_at : properties_at + 2], "big")
+    if properties_at + 2 + properties_bytes != len(data) or properties_bytes > PROPERTIES_BYTES_MAX:
+        raise InvalidMessage("the lengths of topic, body and properties do not add up to the record's size")
+    if zlib.crc32(data[BODY_AT:topic_at]) & 0x7FFFFFFF != head[2]:
+        raise InvalidMessage("the body does not match its checksum")
+
+
+def record_topic(record: bytes | memoryview) -> bytes:
+    """Topic of a checked record."""
+    at = BODY_AT + int.from_bytes(record[BODY_AT - 4 : BODY_AT], "big")
+    return bytes(record[at + 2 : at + 2 + int.from_bytes(record[at : at + 2], "big")])
+
+
+def record_properties(record: bytes | memoryview) -> bytes:
+    """Property string of a checked record, undecoded."""
+    at = BODY_AT + int.from_bytes(record[BODY_AT - 4 : BODY_AT], "big")
+    at += 2 + int.from_bytes(record[at : at + 2], "big")
+    return bytes(record[at + 2 :])
+
+
+def record_body(record: bytes | memoryview) -> bytes:
+    """Body of a checked record."""
+    return bytes(record[BODY_AT : BODY_AT + int.from_bytes(record[BODY_AT - 4 : BODY_AT], "big")])
+
+
+def property_of(properties: bytes, name: bytes) -> bytes:
+    """Value of one property of an undecoded property string, ``b""`` when it is missing."""
+    at = 0 if properties.startswith(name + b"\x01") else properties.find(b"\x02" + name + b"\x01") + 1
+    if at == 0 and not properties.startswith(name + b"\x01"):
+        return b""
+    start = at + len(name) + 1
+    end = properties.find(b"\x02", start)
+    return properties[start:] if end < 0 else properties[start:end]
+
+
+def mqtt_name(topic: bytes, properties: bytes) -> str:
+    """The MQTT topic name of a record: its first property if that is MQTT_TOPIC, else its topic."""
+    if not properties.startswith(_MQTT_TOPIC_PREFIX):
+        return topic.decode("utf-8", "replace")
+    end = properties.find(b"\x02")
+    raw = properties[len(_MQTT_TOPIC_PREFIX) :] if end < 0 else properties[len(_MQTT_TOPIC_PREFIX) : end]
+    return raw.decode("utf-8", "replace")
+
+
+def decode_message(record: bytes | memoryview) -> Message:
+    """The message of one record (not of a frame). Raises ``InvalidMessage``."""
+    check_record(record)
+    head = RECORD_HEAD.unpack_from(record)
+    properties = decode_properties(record_properties(record))
+    try:
+        topic = record_topic(record).decode()
+    except UnicodeDecodeError:
+        raise InvalidMessage("the topic is not UTF-8") from None
+    return Message(
+        topic=topic,
+        body=record_body(record),
+        mqtt_topic=properties.pop(MQTT_TOPIC, ""),
+        key=properties.pop(KEYS, ""),
+        tag=properties.pop(TAGS, ""),
+        id=properties.pop(UNIQUE_KEY, ""),
+        properties=properties,
+        qos=min(head[4] & FLAG_QOS, 2),
+        retain=bool(head[4] & FLAG_RETAIN),
+        queue=head[3],
+        offset=head[5],
+        position=head[6],
+        born_ms=head[8],
+        stored_ms=head[10],
+    )
+
+
+def decode_batch(count: int, batch: bytes | memoryview) -> Iterator[tuple[int, Message]]:
+    """Queue offset and message of each entry of a pulled batch (``wire.Pulled``): ``count`` entries, then their frames.
+
+    The offset is the one in the queue that was pulled: for a light queue it differs from ``message.offset``.
+    """
+    view = memoryview(batch)
+    frame_at = count * ENTRY.size
+    if frame_at > len(view):
+        raise InvalidMessage("a pulled batch is shorter than its entries")
+    for offset, _position, size, _tag in ENTRY.iter_unpack(view[:frame_at]):
+        yield offset, decode_message(view[frame_at + FRAME_HEAD_BYTES : frame_at + size])
+        frame_at += size

@@ -1,0 +1,71 @@
+"""The one seam to time, chance and threads.
+
+Whatever a core needs of the outside world it gets as an argument that was made here: so the whole system also runs in a
+deterministic simulation, where ``tests/simulation`` hands in its own ``World``. The disk has a seam of its own
+(``broker/store/disk.py``); the network's seam is trio's socket factory. No other module may import ``time``, ``random``,
+``secrets``, ``uuid`` or ``threading`` (ruff's banned-api table in pyproject.toml, kept by ``make check``).
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back; for deadlines, leases and keep-alive."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970; for store times that people read. May jump."""
+        ...
+
+
+class Offload(Protocol):
+    """Runs a blocking call without stopping the event loop."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+class RealClock:
+    """The operating system's clocks."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a service is given of the outside world."""
+
+    clock: Clock
+    rng: random.Random
+    offload: Offload
+
+
+async def _trio_thread(work: Callable[[], T]) -> T:
+    import trio  # only servers offload; the client library must import this module without trio
+
+    return await trio.to_thread.run_sync(work)
+
+
+def real_world() -> World:
+    """The world of a running process."""
+    return World(RealClock(), random.Random(secrets.randbits(64)), _trio_thread)
+
+
+def new_rng() -> random.Random:
+    """A generator that nobody can foresee, for client ids and jitter outside services."""
+    return random.Random(secrets.randbits(64))

@@ -1,0 +1,22 @@
+"""Async tests run under trio with an auto-jumping clock: a wait takes no real time, and no test sleeps."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs ``async def`` tests; those marked ``endtoend`` in real time, all others in virtual time."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    test = functools.partial(pyfuncitem.obj, **{name: pyfuncitem.funcargs[name] for name in names})
+    real_time = pyfuncitem.get_closest_marker("endtoend") is not None
+    trio.run(test, clock=None if real_time else MockClock(autojump_threshold=0))
+    return True
