@@ -215,15 +215,12 @@ class AddressInUse(PenstockError):
 
 
 def _by_code() -> dict[int, type[PenstockError]]:
-    table: dict[int, type[PenstockError]] = {}
-    for cls in (PenstockError, *PenstockError.__subclasses__()):
-        if cls is PenstockError:
-            continue
-        if "code" not in cls.__dict__:
+    table: dict[int, type[PenstockError]] = {PenstockError.code: InternalError}
+    for cls in PenstockError.__subclasses__():
+        if cls is InternalError:
             continue
         assert cls.code not in table, f"two errors share wire code {cls.code}"
         table[cls.code] = cls
-    table[PenstockError.code] = InternalError
     return table
 
 

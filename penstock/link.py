@@ -18,9 +18,10 @@ OnResult = Callable[[Result], None]
 class Link(Protocol):
     """A way to one server.
 
-    ``submit`` never waits and never raises: every request ends in exactly one call of its ``on_result``, with the reply or with a
-    ``PenstockError`` (``Unavailable`` when the connection is lost, and the outcome of a write is then unknown). The call may happen
-    before ``submit`` returns. Requests are carried out in the order of their submission; replies may come in any order.
+    ``submit`` never waits and never raises: every request ends in exactly one call of its ``on_result``, with the
+    reply or with a ``PenstockError`` (``Unavailable`` when the connection is lost, and the outcome of a write is
+    then unknown). The call may happen before ``submit`` returns. Requests are carried out in the order of their
+    submission; replies may come in any order.
     """
 
     def submit(self, request: Request, on_result: OnResult) -> None:

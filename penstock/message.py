@@ -4,7 +4,8 @@ A *record* is RocketMQ's 17-field message (version 2: two-byte topic length), bi
 the broker fills in the four fields that only it knows (queue offset, position, store time, store host) in place.
 A *frame* is a record behind the log's own 24-byte header. docs/formats/log.md shows both with a worked example.
 
-This module decides nothing about queues and never waits. Decoding is total: any bytes give a value or ``InvalidMessage``.
+This module decides nothing about queues and never waits. Decoding is total: any bytes give a value or
+``InvalidMessage``.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ def decode_properties(raw: bytes) -> dict[str, str]:
         return {}
     try:
         pairs = [pair.split("\x01") for pair in raw.decode().split("\x02") if pair]
-        return dict(pairs)  # type: ignore[arg-type]  # a pair of the wrong length is the ValueError below
+        return dict(pairs)  # a pair of another length is the ValueError below
     except (UnicodeDecodeError, ValueError):
         raise InvalidMessage("the property string is damaged") from None
 
@@ -149,7 +150,8 @@ def encode_record(
     born_ms: int = 0,
     born_host: bytes = _NO_HOST,
 ) -> bytes:
-    """One record with the broker's four fields left zero. The caller has checked the limits (see ``encode_message``)."""
+    """One record with the broker's four fields left zero. The caller has checked the limits (see
+    ``encode_message``)."""
     body_bytes = len(body)
     head = RECORD_HEAD.pack(
         RECORD_BYTES_MIN + body_bytes + len(topic) + len(properties),
@@ -168,9 +170,7 @@ def encode_record(
         0,
         body_bytes,
     )
-    return b"".join(
-        (head, body, len(topic).to_bytes(2, "big"), topic, len(properties).to_bytes(2, "big"), properties)
-    )
+    return b"".join((head, body, len(topic).to_bytes(2, "big"), topic, len(properties).to_bytes(2, "big"), properties))
 
 
 def encode_message(message: Message, *, queue_id: int = ANY_QUEUE, born_ms: int = 0) -> bytes:
@@ -178,7 +178,8 @@ def encode_message(message: Message, *, queue_id: int = ANY_QUEUE, born_ms: int 
 
     Raises:
         TooLarge: body over 4 MiB or properties over 32,767 bytes.
-        InvalidMessage: no topic, a topic over 255 bytes, a bad QoS, a reserved property name, a separator in a property.
+        InvalidMessage: no topic, a topic over 255 bytes, a bad QoS, a reserved property name, a separator in a
+        property.
     """
     topic = message.topic.encode()
     if not topic or len(topic) > TOPIC_BYTES_MAX:

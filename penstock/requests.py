@@ -1,16 +1,16 @@
 """Every request and reply of Penstock, as data. ``wire.py`` gives them bytes; ``link.py`` carries them.
 
-Names end with what they do, numbers with their unit. A request says which reply answers it. Fields only ever grow at the end,
-with a default: an older peer then still understands (docs/formats/wire.md).
+Names end with what they do, numbers with their unit. A request says which reply answers it. Fields only ever grow at
+the end, with a default: an older peer then still understands (docs/formats/wire.md).
 
-Queues are named by strings (``topicmap.queues``): ``telemetry:0`` is queue 0 of a topic, ``~filter:a/+`` the light queue of
-an MQTT filter. An *offset* is a place in a queue, a *position* is a place in the log, in bytes.
+Queues are named by strings (``topicmap.queues``): ``telemetry:0`` is queue 0 of a topic, ``~filter:a/+`` the light
+queue of an MQTT filter. An *offset* is a place in a queue, a *position* is a place in the log, in bytes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from penstock.errors import PenstockError
 
@@ -38,7 +38,8 @@ class BrokerRoute(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Where a queue begins and ends: readable offsets are ``min <= offset < end``; ``end`` counts what has reached the level."""
+    """Where a queue begins and ends: readable offsets are ``min <= offset < end``; ``end`` counts what has reached
+    the level."""
 
     queue: str
     min: int
@@ -54,9 +55,9 @@ class Placed(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """One record of an Append that was not stored, by its index in the batch."""
+    """One record of an Append that was not stored, by its place in the batch."""
 
-    index: int
+    at: int
     code: int
     message: str
 
@@ -127,7 +128,8 @@ class Ping(Request):
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker(Request):
-    """A broker tells who it is and what it holds; it repeats this every 30 s. The lease ends ``lease_s`` seconds later."""
+    """A broker tells who it is and what it holds; it repeats this every 30 s. The lease ends ``lease_s`` seconds
+    later."""
 
     code: ClassVar[int] = 10
     reply: ClassVar[type[Reply]] = Done
@@ -140,7 +142,8 @@ class RegisterBroker(Request):
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply(Reply):
-    """``known`` is false where the broker must register again: lease gone, or another version of its topics is on file."""
+    """``known`` is false where the broker must register again: lease gone, or another version of its topics is on
+    file."""
 
     known: bool
 
@@ -215,7 +218,8 @@ class TopicDetail(Reply):
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic(Request):
-    """Creates a topic; doing it again with the same configuration is fine. ``queues`` or ``level`` 0/"" take the default."""
+    """Creates a topic; doing it again with the same configuration is fine. ``queues`` or ``level`` 0/"" take the
+    default."""
 
     code: ClassVar[int] = 30
     reply: ClassVar[type[Reply]] = TopicDetail
@@ -252,8 +256,8 @@ class ListTopics(Request):
 
 @dataclass(frozen=True, slots=True)
 class Appended(Reply):
-    """``level`` was reached by every record that is not ``refused``. ``placed`` is empty unless ``detail`` was asked for;
-    else it has one entry per record, in order (zeros for a refused one)."""
+    """``level`` was reached by every record that is not ``refused``. ``placed`` is empty unless ``detail`` was asked
+    for; else it has one entry per record, in order (zeros for a refused one)."""
 
     level: str
     placed: tuple[Placed, ...] = ()
@@ -262,8 +266,8 @@ class Appended(Reply):
 
 @dataclass(frozen=True, slots=True)
 class Append(Request):
-    """Stores records. ``body`` is whole records end to end, ``count`` of them (``message.encode_record``). Each is stored or refused
-    on its own; the reply comes when the topic's level is reached. ``detail`` asks for ``placed``."""
+    """Stores records. ``body`` is whole records end to end, ``count`` of them (``message.encode_record``). Each is
+    stored or refused on its own; the reply comes when the topic's level is reached. ``detail`` asks for ``placed``."""
 
     code: ClassVar[int] = 40
     reply: ClassVar[type[Reply]] = Appended
@@ -274,8 +278,9 @@ class Append(Request):
 
 @dataclass(frozen=True, slots=True)
 class Pulled(Reply):
-    """``count`` messages. ``body``: ``count`` entries (``message.ENTRY``), then their log frames, untouched, in that order.
-    ``next`` is the offset to pull next: with a tag filter it may pass entries that did not match. ``min``/``end``: the bounds."""
+    """``count`` messages. ``body``: ``count`` entries (``message.ENTRY``), then their log frames, untouched, in that
+    order. ``next`` is the offset to pull next: with a tag filter it may pass entries that did not match.
+    ``min``/``end``: the bounds."""
 
     count: int
     next: int
@@ -287,7 +292,8 @@ class Pulled(Reply):
 @dataclass(frozen=True, slots=True)
 class Pull(Request):
     """Messages of a queue from ``offset`` on. Where there is none yet it waits up to ``wait_s`` for one (long poll).
-    ``tags``: only these tags; empty for all. Replies with at least one message if there is one, whatever ``bytes_max`` says."""
+    ``tags``: only these tags; empty for all. Replies with at least one message if there is one, whatever
+    ``bytes_max`` says."""
 
     code: ClassVar[int] = 41
     reply: ClassVar[type[Reply]] = Pulled
@@ -330,14 +336,15 @@ class SeekTime(Request):
 
 @dataclass(frozen=True, slots=True)
 class FindByKey(Request):
-    """Messages of a topic by key or unique id, newest first: replies with ``count`` entries and frames as a pull does."""
+    """Messages of a topic by key or unique id, newest first: replies with ``count`` entries and frames as a pull
+    does."""
 
     code: ClassVar[int] = 44
     reply: ClassVar[type[Reply]] = Pulled
     topic: str
     key: str
     since_ms: int = 0
-    until_ms: int = (1 << 62)
+    until_ms: int = 1 << 62
     count_max: int = 64
 
 
@@ -360,8 +367,8 @@ class OpenedFilters(Reply):
 
 @dataclass(frozen=True, slots=True)
 class OpenFilters(Request):
-    """Opens the light queues of MQTT filters for an owner (a gateway); opening again is fine. Every message appended after
-    the reply's position is in the queue. A filter closes when no owner holds it any more."""
+    """Opens the light queues of MQTT filters for an owner (a gateway); opening again is fine. Every message appended
+    after the reply's position is in the queue. A filter closes when no owner holds it any more."""
 
     code: ClassVar[int] = 60
     reply: ClassVar[type[Reply]] = OpenedFilters
@@ -420,7 +427,8 @@ class Assignment(Reply):
 
 @dataclass(frozen=True, slots=True)
 class JoinGroup(Request):
-    """Enters a group, or changes what is subscribed. The member is dropped ``session_s`` seconds after its last word."""
+    """Enters a group, or changes what is subscribed. The member is dropped ``session_s`` seconds after its last
+    word."""
 
     code: ClassVar[int] = 70
     reply: ClassVar[type[Reply]] = Assignment
@@ -432,7 +440,8 @@ class JoinGroup(Request):
 
 @dataclass(frozen=True, slots=True)
 class WatchGroup(Request):
-    """Heartbeat and long poll in one: answers at once when the group's generation is not ``generation``, else waits up to ``wait_s``."""
+    """Heartbeat and long poll in one: answers at once when the group's generation is not ``generation``, else waits
+    up to ``wait_s``."""
 
     code: ClassVar[int] = 71
     reply: ClassVar[type[Reply]] = Assignment
@@ -452,8 +461,8 @@ class LeaveGroup(Request):
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets(Request):
-    """Stores positions of a group, durably. With a member, it must hold those queues in that generation (else ``Fenced``); with
-    member "" it is a tool's reset, allowed while the group has no members."""
+    """Stores positions of a group, durably. With a member, it must hold those queues in that generation (else
+    ``Fenced``); with member "" it is a tool's reset, allowed while the group has no members."""
 
     code: ClassVar[int] = 73
     reply: ClassVar[type[Reply]] = Done
@@ -521,7 +530,10 @@ class ReadFigures(Request):
     reply: ClassVar[type[Reply]] = BrokerFigures
 
 
-def _defined(base: type) -> tuple[type, ...]:
+_T = TypeVar("_T")
+
+
+def _defined(base: type[_T]) -> tuple[type[_T], ...]:
     return tuple(v for v in globals().values() if isinstance(v, type) and issubclass(v, base) and v is not base)
 
 

@@ -1,10 +1,10 @@
 """The frames that carry requests and replies. docs/formats/wire.md is the page of this format.
 
-A wire frame is ``length u32 | header length u32 | header | body``: the length counts all that follows it, the header is a
-msgpack array, the body is raw bytes. A request's header is ``[code, id, field, ...]``; a reply's is ``[0, id, field, ...]``;
-an error's is ``[-1, id, error code, message, hint]``. A reply's type follows from the request that bears its id. Fields come
-in the order of the dataclass; the field called ``body`` travels as the frame's body. Missing trailing fields take their
-defaults and extra ones are ignored, so that both sides may grow.
+A wire frame is ``length u32 | header length u32 | header | body``: the length counts all that follows it, the header
+is a msgpack array, the body is raw bytes. A request's header is ``[code, id, field, ...]``; a reply's is ``[0, id,
+field, ...]``; an error's is ``[-1, id, error code, message, hint]``. A reply's type follows from the request that
+bears its id. Fields come in the order of the dataclass; the field called ``body`` travels as the frame's body.
+Missing trailing fields take their defaults and extra ones are ignored, so that both sides may grow.
 
 Decoding is total: any bytes give requests, replies or a ``ProtocolError``, and never an allocation beyond the frame
 limit. Nothing here waits: ``FrameReader`` is fed bytes and yields frames, the encoders return bytes.
@@ -197,7 +197,8 @@ def _split(frame: memoryview) -> RawFrame:
 class FrameReader:
     """Cuts a stream of bytes into frames, whatever the pieces in which it arrives.
 
-    It keeps at most one incomplete frame; a frame over ``frame_bytes_max`` is a ``ProtocolError`` as soon as its length is read.
+    It keeps at most one incomplete frame; a frame over ``frame_bytes_max`` is a ``ProtocolError`` as soon as its
+    length is read.
     """
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:

@@ -2,8 +2,8 @@
 
 Whatever a core needs of the outside world it gets as an argument that was made here: so the whole system also runs in a
 deterministic simulation, where ``tests/simulation`` hands in its own ``World``. The disk has a seam of its own
-(``broker/store/disk.py``); the network's seam is trio's socket factory. No other module may import ``time``, ``random``,
-``secrets``, ``uuid`` or ``threading`` (ruff's banned-api table in pyproject.toml, kept by ``make check``).
+(``broker/store/disk.py``); the network's seam is trio's socket factory. No other module may import ``time``,
+``random``, ``secrets``, ``uuid`` or ``threading`` (ruff's banned-api table in pyproject.toml, kept by ``make check``).
 """
 
 from __future__ import annotations
