@@ -25,3 +25,37 @@ $(VENV)/.test: $(VENV)/.core
 $(VENV)/.spark: $(VENV)/.core
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark]'
 	@touch $@
+
+
+install: $(VENV)/.core $(VENV)/.spark  ## install everything a user needs into .venv
+install-test: install $(VENV)/.test
+
+demo: $(VENV)/.core  ## the whole system with simulated devices, live in this terminal
+	@$(BIN)/penstock up --demo --data .penstock/demo
+
+format: $(VENV)/.test  ## rewrite the code in the house's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix-only .
+
+check: $(VENV)/.test  ## format, lint, types, import contracts, unit tests (under 60 s)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q -m 'not endtoend and not spark and not slow'
+
+test: install-test  ## install what the tests need and run all of them (under 10 minutes)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest
+
+bench: $(VENV)/.test  ## side by side with mosquitto and amqtt, interleaved (about 3 minutes)
+	$(BIN)/python -m loadtest bench
+
+soak: $(VENV)/.test  ## the long proofs: kill -9 and power-loss cycles, simulation seeds (about 30 minutes)
+	$(BIN)/python -m loadtest soak
+
+clean:  ## remove what make made; data folders stay
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,133 @@
+"""The house itself: twins, sizes, docstrings, names, and pages that name things which must exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("topicmap", "penstock", "namesrv", "broker", "gateway", "node")
+FUNCTION_LINES_MAX = 70
+FILE_CODE_LINES_MAX = 400
+VAGUE_SUFFIXES = ("Manager", "Util", "Utils", "Helper", "Impl", "Base", "Processor", "Info")
+OLDER_VAGUE_NAMES = {"ServerInfo", "TopicInfo", "MemberInfo"}  # on the wire since the first version
+
+
+def modules() -> list[Path]:
+    return [
+        path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py")) if "__pycache__" not in path.parts
+    ]
+
+
+def relative(paths: list[Path]) -> list[str]:
+    return [str(path.relative_to(ROOT)) for path in paths]
+
+
+def code_lines(path: Path) -> int:
+    """Lines that are neither blank nor a comment nor part of a docstring."""
+    source = path.read_text()
+    documented: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            documented.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return sum(
+        1
+        for number, line in enumerate(source.splitlines(), 1)
+        if line.strip() and not line.lstrip().startswith("#") and number not in documented
+    )
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def test_every_module_has_a_test_twin() -> None:
+    missing = [
+        path.relative_to(ROOT)
+        for path in modules()
+        if path.name not in ("__init__.py", "__main__.py")
+        and not (ROOT / "tests" / path.relative_to(ROOT).parent / f"test_{path.name}").exists()
+    ]
+    assert relative([ROOT / path for path in missing]) == []
+
+
+def test_no_file_is_longer_than_the_limit() -> None:
+    long = {str(path.relative_to(ROOT)): lines for path in modules() if (lines := code_lines(path)) > FILE_CODE_LINES_MAX}
+    assert long == {}
+
+
+def test_no_function_is_longer_than_the_limit() -> None:
+    long = {
+        f"{path.relative_to(ROOT)}:{node.name}": lines
+        for path in modules()
+        for node in functions(path)
+        if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
+    }
+    assert long == {}
+
+
+def test_every_module_opens_with_a_docstring() -> None:
+    silent = [
+        path
+        for path in modules()
+        if path.read_text().strip() and not (ast.get_docstring(ast.parse(path.read_text())) or "").strip()
+    ]
+    assert relative(silent) == []
+
+
+def test_no_class_has_a_name_that_hides_what_it_is() -> None:
+    vague = [
+        f"{path.relative_to(ROOT)}:{node.name}"
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and node.name.endswith(VAGUE_SUFFIXES) and node.name not in OLDER_VAGUE_NAMES
+    ]
+    assert vague == []
+
+
+def test_the_readme_table_names_exactly_the_folders() -> None:
+    named = set(re.findall(r"^\| `([a-z]+)/` ", (ROOT / "README.md").read_text(), re.MULTILINE))
+    real = {
+        path.name
+        for path in ROOT.iterdir()
+        if path.is_dir() and not path.name.startswith((".", "_")) and (path.name in PACKAGES or path.name in {"tests", "loadtest", "docs"})
+    }
+    assert named == real
+
+
+def test_the_readme_is_at_most_150_lines() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "README.md", "CONTRIBUTING.md"])
+def test_every_test_that_a_page_names_exists(page: str) -> None:
+    named = re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))?", (ROOT / page).read_text())
+    missing = [
+        f"{file}::{test}"
+        for file, test in named
+        if not (ROOT / file).exists() or (test and f"def {test}(" not in (ROOT / file).read_text())
+    ]
+    assert missing == []
+
+
+def test_architecture_names_a_test_for_each_invariant() -> None:
+    rows = re.findall(r"^\| I\d+ \|(.*)\|$", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    assert len(rows) >= 8
+    assert [row for row in rows if not re.search(r"tests/[\w/]+\.py::\w+", row)] == []
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "README.md", "CONTRIBUTING.md"])
+def test_every_file_that_a_page_links_exists(page: str) -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text())
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_decision_records_are_numbered_without_gaps() -> None:
+    numbers = sorted(int(path.name[:4]) for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    assert numbers == list(range(1, len(numbers) + 1))
