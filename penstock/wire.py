@@ -205,7 +205,12 @@ class FrameReader:
         self._rest = bytearray()
         self._frame_bytes_max = frame_bytes_max
 
-    def receive(self, data: bytes) -> Iterator[RawFrame]:
+    @property
+    def incomplete(self) -> bool:
+        """Whether the bytes so far end within a frame."""
+        return bool(self._rest)
+
+    def receive(self, data: bytes | bytearray) -> Iterator[RawFrame]:
         """Frames that ``data`` completes. Raises ``ProtocolError``; the stream cannot be read on after that."""
         if self._rest:
             self._rest += data
