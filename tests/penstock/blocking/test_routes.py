@@ -1,0 +1,78 @@
+"""Blocking routes against name servers in threads that know different things or are not there."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.blocking import Routes, bootstrap
+from penstock.errors import NoRoute, Unavailable
+from penstock.frame_server import Peer
+from penstock.link import OnResult
+from penstock.requests import BrokerRoute, QueryRoute, QueryTopics, Request, Route, TopicNames
+
+ORDERS = BrokerRoute("a", "127.0.0.1:1", 4)
+
+
+class Names:
+    """A name server that knows fixed topics."""
+
+    def __init__(self, topics: dict[str, BrokerRoute]) -> None:
+        self._topics = topics
+
+    def __call__(self, peer: Peer) -> Names:
+        return self
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        if isinstance(request, QueryTopics):
+            on_result(TopicNames(tuple(sorted(self._topics))))
+        elif isinstance(request, QueryRoute):
+            found = [route for topic, route in self._topics.items() if request.topic in ("", topic)]
+            on_result(Route(tuple(found)))
+
+    def end_batch(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def nobody() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_bootstrap_asks_at_once_and_names_all_that_was_tried() -> None:
+    first, second = nobody(), nobody()
+    with pytest.raises(Unavailable, match=f"{first}.*{second}"):
+        bootstrap(f"{first},{second}")
+
+
+def test_a_name_server_that_is_not_there_is_passed_over(serve: Callable[..., Any]) -> None:
+    there = serve(Names({"orders": ORDERS})).address
+    with bootstrap([nobody(), there]) as routes:
+        assert routes.topic("orders") == (ORDERS,)
+        assert routes.brokers() == (ORDERS,)
+
+
+def test_a_topic_that_one_name_server_does_not_know_is_asked_of_the_next(serve: Callable[..., Any]) -> None:
+    servers = [serve(Names({})).address, serve(Names({"orders": ORDERS})).address]
+    with Routes(servers) as routes:
+        assert routes.topic("orders") == (ORDERS,)
+
+
+def test_the_topics_of_all_name_servers_are_joined(serve: Callable[..., Any]) -> None:
+    servers = [serve(Names({"b": ORDERS})).address, serve(Names({"a": ORDERS, "b": ORDERS})).address]
+    with Routes(servers) as routes:
+        assert routes.topics() == ("a", "b")
+
+
+def test_a_topic_nobody_knows_is_no_route(serve: Callable[..., Any]) -> None:
+    with Routes(serve(Names({})).address) as routes:
+        with pytest.raises(NoRoute, match="penstock topic create"):
+            routes.topic("orders")
+        with pytest.raises(NoRoute):
+            routes.brokers()
