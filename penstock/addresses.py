@@ -1,13 +1,15 @@
-"""Server addresses as people write them: ``host:port``, several separated by commas, IPv6 in brackets.
+"""Server addresses as people write them: ``host:port``, several separated by commas, IPv6 in brackets; and what to say
+when nobody answers there.
 
 Pure. An address is kept as text, the form in which routes carry it, and split only to connect.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 
-from penstock.errors import InvalidConfig
+from penstock.errors import InvalidConfig, Unavailable
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -31,3 +33,18 @@ def parse_servers(servers: str | Sequence[str]) -> tuple[str, ...]:
     for address in addresses:
         split_address(address)
     return tuple(dict.fromkeys(addresses))
+
+
+def no_server(address: str, error: OSError) -> Unavailable:
+    """The error for a connection that could not be made: which address was tried, what happened, what to do."""
+    cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+    refused = cause.errno == errno.ECONNREFUSED
+    reason = "connection refused" if refused else cause.strerror or str(cause) or type(cause).__name__
+    return Unavailable(f"no server at {address}: {reason}", hint="is it running? `penstock up` starts one")
+
+
+def lost(address: str, reason: str) -> Unavailable:
+    """The error for a connection that ended with requests on their way: what became of writes is unknown."""
+    error = Unavailable(f"the connection to {address} was lost: {reason}")
+    error.unknown = True
+    return error

@@ -18,11 +18,13 @@ class PenstockError(Exception):
         fault: ``"client"`` (mend the request) or ``"server"`` (mend or wait for the server).
         retryable: whether the same request may succeed later, unchanged.
         hint: one sentence that tells a person what to do; may be empty.
+        unknown: for a write: it may have been stored all the same. False means that it never will be.
     """
 
     code: ClassVar[int] = 1
     fault: ClassVar[Literal["client", "server"]] = "server"
     retryable: ClassVar[bool] = False
+    unknown: bool = False
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -66,7 +68,8 @@ class TooLarge(PenstockError):
 
 
 class Unavailable(PenstockError):
-    """No connection to the server, or it is starting or stopping."""
+    """No connection to the server, or it is starting or stopping. ``unknown`` is true where the connection was lost
+    with the request on its way."""
 
     code = 6
     retryable = True
@@ -77,6 +80,7 @@ class TimedOut(PenstockError, TimeoutError):
 
     code = 7
     retryable = True
+    unknown = True
 
 
 class Busy(PenstockError):

@@ -1,7 +1,8 @@
 """How a service or client reaches a server: requests out, replies by completion, batch by batch.
 
-``Link`` is the seam. ``WireLink`` is the wire (one multiplexed connection, many frames per write, many per read);
-``node/local_link.py`` is the same process. The same tests run over both (tests/penstock/test_link.py).
+``Link`` is the seam. ``WireLink`` (penstock/wire_link.py) is the wire: one multiplexed connection, many frames per
+write, many per read; ``node/local_link.py`` is the same process. The same tests run over both
+(tests/penstock/test_link.py). This module waits for nothing and loads no event loop, so that cores may name its types.
 """
 
 from __future__ import annotations
@@ -30,4 +31,12 @@ class Link(Protocol):
 
     def flush(self) -> None:
         """Sends what was handed over since the last call, as one batch. To be called once per round."""
+        ...
+
+
+class Links(Protocol):
+    """Hands out links by address ("host:port")."""
+
+    def link(self, address: str) -> Link:
+        """The link to a server. Never waits: connecting, and connecting again, happen in the link's own task."""
         ...

@@ -17,6 +17,9 @@ from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 
+Rng = random.Random
+"""A source of chance, for annotations: only this module may import ``random``."""
+
 
 class Clock(Protocol):
     """Where time comes from."""

@@ -7,32 +7,19 @@ time: it is not for several threads at once. Every call has a deadline. It impor
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 import socket
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Final
 
 from penstock import wire
-from penstock.addresses import split_address
+from penstock.addresses import lost, no_server, split_address
 from penstock.errors import PenstockError, ProtocolError, TimedOut, Unavailable
 from penstock.requests import Ping, Reply, Request, Result
 from penstock.world import Clock, RealClock
 
 TIMEOUT_S: Final = 10.0
 _READ_BYTES_MAX: Final = 1024 * 1024
-
-
-def no_server(address: str, error: OSError) -> Unavailable:
-    """The error that says which address was tried, what happened and what to do."""
-    if isinstance(error, ConnectionRefusedError) or error.errno == errno.ECONNREFUSED:
-        reason = "connection refused"
-    elif error.errno and error.errno > 0:
-        reason = os.strerror(error.errno)
-    else:
-        reason = error.strerror or str(error) or type(error).__name__
-    return Unavailable(f"no server at {address}: {reason}", hint="is it running? `penstock up` starts one")
 
 
 class BlockingLink:
@@ -98,7 +85,7 @@ class BlockingLink:
                 raise
             if isinstance(error, TimeoutError):
                 raise self._timed_out() from None
-            raise Unavailable(f"the connection to {self.address} was lost: {error.strerror or error}") from None
+            raise lost(self.address, error.strerror or str(error)) from None
 
     def _timed_out(self) -> TimedOut:
         return TimedOut(f"{self.address} did not answer in time", hint="whether a write was stored is unknown")
@@ -116,7 +103,7 @@ class BlockingLink:
             except PenstockError:
                 raise
             except TimeoutError:
-                raise TimedOut(f"no connection to {self.address} in time") from None
+                raise Unavailable(f"no connection to {self.address} in time") from None
             except OSError as error:
                 raise no_server(self.address, error) from None
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -142,7 +129,7 @@ class BlockingLink:
         self._socket.settimeout(self._left(deadline))
         data = self._socket.recv(_READ_BYTES_MAX)
         if not data:
-            raise Unavailable(f"{self.address} closed the connection")
+            raise lost(self.address, "the server closed it")
         return data
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import anyio
 import pytest
 import trio
 
 from penstock.frame_server import FrameLimits, Peer, Session, listening_address, open_listeners, serve_frames
-
-Serve = Callable[[Callable[[Peer], Session]], str]
 
 
 class ServerThread:
@@ -50,3 +51,9 @@ def serve() -> Iterator[Callable[..., ServerThread]]:
     yield start
     for server in started:
         server.stop()
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def run(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Runs an async function in real time, once under asyncio and once under trio."""
+    return functools.partial(anyio.run, backend=request.param)
