@@ -1,0 +1,86 @@
+"""What a legal MQTT topic name and topic filter is, and when one matches the other.
+
+Nothing is normalised: ``a/b``, ``a/b/`` and ``/a/b`` are different names (MQTT-4.7.3-4). Work is linear in the
+length of the input and never recursive. Beyond the standard, names and filters have a limit of levels and bytes, and
+control characters are refused, which the standard allows a server to do (MQTT 1.5.4).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+NAME_BYTES_MAX: Final = 1024
+LEVELS_MAX: Final = 128
+SHARE_PREFIX: Final = "$share/"
+
+_REFUSED: Final = re.compile("[\u0000-\u001f\u007f-\u009f\ud800-\udfff]")
+
+
+class InvalidName(ValueError):
+    """A string that is no legal topic name, filter or topic; the message says which rule it breaks."""
+
+
+class Share(NamedTuple):
+    """A shared subscription: members of ``group`` divide what matches ``filter`` (MQTT 5, 4.8.2)."""
+
+    group: str
+    filter: str
+
+
+def check_name(name: str) -> None:
+    """Raises ``InvalidName`` unless a message may be published under ``name``."""
+    _check_text(name, "topic name")
+    if "+" in name or "#" in name:
+        raise InvalidName("a topic name must not hold the wildcards + and # (MQTT-3.3.2-2)")
+
+
+def check_filter(filter: str) -> None:
+    """Raises ``InvalidName`` unless ``filter`` may be subscribed to (a plain filter, not a ``$share`` one)."""
+    _check_text(filter, "topic filter")
+    if "#" in filter:
+        at = filter.index("#")
+        if at != len(filter) - 1:
+            raise InvalidName("# must be the last character of a filter (MQTT-4.7.1-1)")
+        if at and filter[at - 1] != "/":
+            raise InvalidName("# must stand alone in its level (MQTT-4.7.1-1)")
+    if "+" in filter and any("+" in level and level != "+" for level in filter.split("/")):
+        raise InvalidName("+ must stand alone in its level (MQTT-4.7.1-2)")
+
+
+def parse_share(filter: str) -> Share | None:
+    """Group and filter of a shared subscription, None for a plain one. Raises ``InvalidName`` (MQTT-4.8.2-1, -2)."""
+    if not filter.startswith(SHARE_PREFIX):
+        return None
+    group, slash, plain = filter[len(SHARE_PREFIX) :].partition("/")
+    if not group or "+" in group or "#" in group:
+        raise InvalidName("a share name has at least one character and none of / + #")
+    if not slash or not plain:
+        raise InvalidName("a shared subscription needs a filter after the share name")
+    return Share(group, plain)
+
+
+def matches(filter: str, name: str) -> bool:
+    """Whether a legal filter matches a legal name. A leading wildcard never matches a ``$`` name (MQTT-4.7.2-1)."""
+    if name[:1] == "$" and filter[:1] in ("+", "#"):
+        return False
+    wanted, levels = filter.split("/"), name.split("/")
+    if wanted[-1] == "#":
+        wanted.pop()
+        if len(levels) < len(wanted):
+            return False
+        levels = levels[: len(wanted)]
+    return len(wanted) == len(levels) and all(want in ("+", level) for want, level in zip(wanted, levels, strict=True))
+
+
+def _check_text(text: str, what: str) -> None:
+    if not text:
+        raise InvalidName(f"a {what} has at least one character (MQTT-4.7.3-1)")
+    refused = _REFUSED.search(text)
+    if refused:
+        raise InvalidName(f"a {what} must not hold the character U+{ord(refused[0]):04X} (MQTT-1.5.4-1, -2)")
+    size = len(text) if text.isascii() else len(text.encode())
+    if size > NAME_BYTES_MAX:
+        raise InvalidName(f"a {what} has at most {NAME_BYTES_MAX} bytes here, not {size}")
+    if text.count("/") >= LEVELS_MAX:
+        raise InvalidName(f"a {what} has at most {LEVELS_MAX} levels here, not {text.count('/') + 1}")

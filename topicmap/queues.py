@@ -1,0 +1,165 @@
+"""From MQTT names to broker topics and queues, and the names of queues.
+
+The mapping is injective and reversible: distinct first levels give distinct topics. A topic holds ``A-Z a-z 0-9 - _
+% |``; any other byte of a level is written ``%XX``. Queues have names: ``telemetry:0`` is queue 0 of a topic; a
+*light queue* begins with ``~``, which no topic does: ``~filter:a/+``, ``~peer:CLIENT``, ``~retry:GROUP``.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from topicmap.names import InvalidName, check_filter, matches
+
+TOPIC_BYTES_MAX: Final = 255
+SYSTEM_PREFIX: Final = "%sys%"
+"""Topics of the broker's own records; no level maps to them, because a ``%`` in a level is written ``%25``."""
+
+_TOPIC: Final = re.compile(r"[A-Za-z0-9%|_-]+")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
+_ESCAPE: Final = re.compile(r"%([0-9A-F]{2})")
+_EMPTY_LEVEL: Final = "%"
+_LIGHT: Final = re.compile(r"~(filter|peer|retry):(.+)", re.DOTALL)
+
+
+class Placement(NamedTuple):
+    """Where a message goes: its broker topic, and the key that chooses the queue."""
+
+    topic: str
+    key: str
+
+
+class Rule(NamedTuple):
+    """Names that match ``pattern`` go to ``topic``; the key is level ``key_level`` (from 0), or the default one if
+    None."""
+
+    pattern: str
+    topic: str
+    key_level: int | None = None
+
+
+class TopicQueue(NamedTuple):
+    """A queue of a topic."""
+
+    topic: str
+    queue_id: int
+
+
+class LightQueue(NamedTuple):
+    """A light queue; ``kind`` is ``filter``, ``peer`` or ``retry``."""
+
+    kind: str
+    name: str
+
+
+class TopicMap:
+    """Places MQTT names on topics: the first rule that matches, else the first level.
+
+    Raises ``InvalidName`` for a rule whose pattern or topic is not legal.
+    """
+
+    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+        for rule in rules:
+            check_filter(rule.pattern)
+            check_topic(rule.topic)
+        self._rules = tuple(rules)
+
+    def place(self, name: str, client_id: str = "") -> Placement:
+        """Topic and key of a legal name. Without a rule's key, all messages of one client keep their order."""
+        for rule in self._rules:
+            if matches(rule.pattern, name):
+                return Placement(rule.topic, _level_of(name, rule.key_level) or client_id or name)
+        return Placement(encode_level(name.partition("/")[0]), client_id or name)
+
+
+def _level_of(name: str, level: int | None) -> str:
+    levels = name.split("/")
+    return levels[level] if level is not None and 0 <= level < len(levels) else ""
+
+
+def encode_level(level: str) -> str:
+    """The topic of a first level. Raises ``InvalidName`` where it would be longer than 255 bytes."""
+    if not level:
+        return _EMPTY_LEVEL
+    if _PLAIN.fullmatch(level):
+        topic = level
+    else:
+        topic = "".join(
+            chr(byte) if (chr(byte).isalnum() and byte < 128) or byte in b"-_" else f"%{byte:02X}"
+            for byte in level.encode()
+        )
+    if len(topic) > TOPIC_BYTES_MAX:
+        raise InvalidName(
+            f"the first level of a topic name takes {len(topic)} bytes as a topic; the limit is {TOPIC_BYTES_MAX}"
+        )
+    return topic
+
+
+def decode_level(topic: str) -> str:
+    """The first level that ``encode_level`` made a topic of. Raises ``InvalidName`` for any other string."""
+    if topic == _EMPTY_LEVEL:
+        return ""
+    try:
+        level = _ESCAPE.sub(lambda found: chr(int(found[1], 16)), topic).encode("latin-1").decode()
+    except UnicodeError:
+        level = ""
+    if not level or encode_level(level) != topic:
+        raise InvalidName(f"{topic!r} is not the topic of a first level")
+    return level
+
+
+def check_topic(topic: str) -> None:
+    """Raises ``InvalidName`` unless users may have a topic of this name."""
+    if not _TOPIC.fullmatch(topic) or len(topic) > TOPIC_BYTES_MAX:
+        raise InvalidName(f"a topic has 1 to {TOPIC_BYTES_MAX} characters of A-Z a-z 0-9 % | - _, not {topic!r}")
+    if is_system(topic):
+        raise InvalidName(f"topics that begin with {SYSTEM_PREFIX} are the broker's own")
+
+
+def is_system(topic: str) -> bool:
+    """Whether a topic holds the broker's own records."""
+    return topic.startswith(SYSTEM_PREFIX)
+
+
+def topic_queue(topic: str, queue_id: int) -> str:
+    """Name of a topic's queue."""
+    return f"{topic}:{queue_id}"
+
+
+def filter_queue(filter: str) -> str:
+    """Name of the light queue of an MQTT filter."""
+    return f"~filter:{filter}"
+
+
+def peer_queue(client_id: str) -> str:
+    """Name of the light queue of a client's point-to-point address."""
+    return f"~peer:{client_id}"
+
+
+def retry_queue(group: str) -> str:
+    """Name of the light queue of a group's messages that are to be tried again."""
+    return f"~retry:{group}"
+
+
+def parse_queue(key: str) -> TopicQueue | LightQueue:
+    """What a queue's name stands for. Raises ``InvalidName``."""
+    light = _LIGHT.fullmatch(key)
+    if light:
+        if light[1] == "filter":
+            check_filter(light[2])
+        return LightQueue(light[1], light[2])
+    topic, colon, number = key.rpartition(":")
+    if not colon or not number.isascii() or not number.isdigit() or len(number) > 10 or str(int(number)) != number:
+        raise InvalidName(f"{key!r} is neither TOPIC:NUMBER nor a light queue")
+    if not _TOPIC.fullmatch(topic):
+        raise InvalidName(f"{topic!r} is no topic")
+    return TopicQueue(topic, int(number))
+
+
+def queue_for_key(key: str, queues: int) -> int:
+    """The queue, of ``queues`` many, that all messages of a key go to. The same on every machine and in every
+    version."""
+    return zlib.crc32(key.encode()) % queues
