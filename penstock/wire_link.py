@@ -9,7 +9,7 @@ fail at once. It never repeats a request: only the caller knows whether that is 
 from __future__ import annotations
 
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
 
 import anyio
@@ -37,7 +37,7 @@ _Ts = TypeVarTuple("_Ts")
 class Tasks(Protocol):
     """What starts a link's task: an anyio task group or a trio nursery."""
 
-    def start_soon(self, work: Callable[[*_Ts], Awaitable[Any]], /, *args: *_Ts) -> Any: ...
+    def start_soon(self, work: Callable[[*_Ts], Coroutine[Any, Any, Any]], /, *args: *_Ts) -> Any: ...
 
 
 class WireLink:

@@ -1,0 +1,155 @@
+"""Who has a topic: asks the name servers, keeps the answers while they are fresh, and hands out links.
+
+Any of several name servers will do: the one that answered last is asked first. They never talk to each other, so a
+topic that one of them does not know is asked of the others. It keeps one answer per topic for ``fresh_s`` seconds, and
+a stale one while no name server answers. A topic that nobody has may be created at the broker that every client would
+choose.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from penstock.addresses import parse_servers
+from penstock.errors import NoRoute, TimedOut, Unavailable
+from penstock.link import Link, Links
+from penstock.requests import (
+    BrokerRoute,
+    DescribeTopic,
+    QueryRoute,
+    QueryTopics,
+    Reply,
+    Request,
+    Route,
+    TopicDetail,
+    TopicNames,
+)
+from penstock.wire_link import ask
+from penstock.world import Clock, RealClock
+
+FRESH_S: Final = 30.0
+NAMESRV_S: Final = 3.0
+"""How long one name server may take to answer before the next is asked."""
+
+_R = TypeVar("_R", bound=Reply)
+
+
+@dataclass(slots=True)
+class _Answer:
+    brokers: tuple[BrokerRoute, ...]
+    until: float
+
+
+class Discovery:
+    """Routes by topic.
+
+    Args:
+        servers: addresses of name servers, ``"host:port,host:port"`` or a list.
+        links: the ways to servers.
+    """
+
+    def __init__(
+        self, servers: str | Sequence[str], links: Links, *, clock: Clock | None = None, fresh_s: float = FRESH_S
+    ) -> None:
+        self._servers = list(parse_servers(servers))
+        self._links = links
+        self._clock = clock or RealClock()
+        self._fresh_s = fresh_s
+        self._answers: dict[str, _Answer] = {}
+
+    def link(self, address: str) -> Link:
+        """The way to a broker."""
+        return self._links.link(address)
+
+    def known(self, topic: str) -> tuple[BrokerRoute, ...]:
+        """The fresh answer that is at hand, empty if there is none; asks nobody."""
+        answer = self._answers.get(topic)
+        return answer.brokers if answer is not None and self._clock.monotonic() < answer.until else ()
+
+    def forget(self, topic: str) -> None:
+        """Has the topic asked anew the next time; the answer stays in reserve."""
+        answer = self._answers.get(topic)
+        if answer is not None:
+            answer.until = self._clock.monotonic()
+
+    async def brokers(self, topic: str, *, create: bool = False) -> tuple[BrokerRoute, ...]:
+        """Brokers that hold queues of a topic; with ``create`` the cluster's policy may make it.
+
+        Raises:
+            NoRoute: no live broker has it.
+            Unavailable: no name server answers and nothing is known.
+            PenstockError: what the broker said that was asked to create it.
+        """
+        known = self.known(topic)
+        if known:
+            return known
+        try:
+            found = await self._find(QueryRoute(topic))
+        except Unavailable:
+            stale = self._answers.get(topic)
+            if stale is None:
+                raise
+            return stale.brokers
+        if not found and create:
+            found = await self._create(topic)
+        if not found:
+            self._answers.pop(topic, None)
+            raise NoRoute(f"no live broker has topic {topic!r}", hint=f"`penstock topic create {topic}` creates it")
+        self._answers[topic] = _Answer(found, self._clock.monotonic() + self._fresh_s)
+        return found
+
+    async def all_brokers(self) -> tuple[BrokerRoute, ...]:
+        """All live brokers. Raises ``NoRoute`` or ``Unavailable``."""
+        found = await self._find(QueryRoute(""))
+        if not found:
+            raise NoRoute(f"no live broker is registered at {', '.join(self._servers)}")
+        return found
+
+    async def topics(self) -> tuple[str, ...]:
+        """Names of all topics, sorted. Raises ``Unavailable``."""
+        return (await self._ask_any(QueryTopics(), TopicNames)).topics
+
+    async def _create(self, topic: str) -> tuple[BrokerRoute, ...]:
+        live = sorted(await self.all_brokers(), key=lambda broker: broker.address)
+        chosen = live[zlib.crc32(topic.encode()) % len(live)]
+        detail = await ask(self.link(chosen.address), DescribeTopic(topic, create=True), TopicDetail)
+        return (BrokerRoute(chosen.broker, chosen.address, detail.queues),)
+
+    async def _find(self, request: QueryRoute) -> tuple[BrokerRoute, ...]:
+        """The first answer that names a broker; an empty one only if no name server knows more."""
+        silent = 0
+        for address in tuple(self._servers):
+            try:
+                route = await ask(self.link(address), request, Route, NAMESRV_S)
+            except (Unavailable, TimedOut) as error:
+                silent, reason = silent + 1, error.message
+                continue
+            if route.brokers:
+                self._prefer(address)
+                return route.brokers
+        if silent == len(self._servers):
+            raise self._nobody(reason)
+        return ()
+
+    async def _ask_any(self, request: Request, kind: type[_R]) -> _R:
+        reason = ""
+        for address in tuple(self._servers):
+            try:
+                reply = await ask(self.link(address), request, kind, NAMESRV_S)
+            except (Unavailable, TimedOut) as error:
+                reason = error.message
+            else:
+                self._prefer(address)
+                return reply
+        raise self._nobody(reason)
+
+    def _prefer(self, address: str) -> None:
+        self._servers.remove(address)
+        self._servers.insert(0, address)
+
+    def _nobody(self, reason: str) -> Unavailable:
+        hint = "is it running? `penstock up` starts everything"
+        return Unavailable(f"no name server answers at {', '.join(self._servers)}: {reason}", hint=hint)

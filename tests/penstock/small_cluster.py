@@ -1,0 +1,276 @@
+"""A name server and brokers in memory, with faults to order: the other end for tests of the clients.
+
+It keeps the promises of penstock/requests.py as far as the clients rely on them. Long polls are answered when something
+comes, never by time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from node.local_link import LocalLink
+from penstock.errors import Fenced, GroupNotFound, OffsetOutOfRange, PenstockError, QueueNotFound, TopicNotFound
+from penstock.frame_server import Peer
+from penstock.link import Link, OnResult
+from penstock.message import ANY_QUEUE, ENTRY, FRAME_HEAD_BYTES, OFFSETS, OFFSETS_AT, decode_message
+from penstock.requests import (
+    Append,
+    Appended,
+    Assignment,
+    Bounds,
+    BoundsReply,
+    BrokerRoute,
+    CommitOffsets,
+    DescribeTopic,
+    Done,
+    JoinGroup,
+    LeaveGroup,
+    Placed,
+    Pull,
+    Pulled,
+    QueryBounds,
+    QueryRoute,
+    QueryTopics,
+    QueueOffset,
+    Refused,
+    Request,
+    Result,
+    Route,
+    TopicDetail,
+    TopicNames,
+    WatchGroup,
+)
+
+QUEUES = 4
+
+
+class SmallGroup:
+    def __init__(self) -> None:
+        self.generation = 0
+        self.members: dict[str, tuple[str, ...]] = {}
+        self.held: dict[str, list[str]] = {}
+        self.offsets: dict[str, int] = {}
+        self.watching: list[tuple[WatchGroup, OnResult]] = []
+
+
+class SmallBroker:
+    """One broker; it is its own session for every peer."""
+
+    def __init__(self, cluster: SmallCluster, name: str, address: str) -> None:
+        self.route = BrokerRoute(name, address, QUEUES)
+        self.queues: dict[str, list[bytes]] = {}
+        self.first: dict[str, int] = defaultdict(int)
+        self.groups: dict[str, SmallGroup] = defaultdict(SmallGroup)
+        self.asked: list[Request] = []
+        self.refuse: Callable[[Request], PenstockError | None] = lambda request: None
+        self.silent: Callable[[Request], bool] = lambda request: False
+        self.refuse_record: Callable[[bytes], PenstockError | None] = lambda body: None
+        self.creates = True
+        self._cluster = cluster
+        self._parked: list[tuple[Pull, OnResult]] = []
+        self._turn = itertools.count()
+
+    # -- session
+
+    def __call__(self, peer: Peer) -> SmallBroker:
+        return self
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        self.asked.append(request)
+        if self.silent(request):
+            return
+        try:
+            refusal = self.refuse(request)
+            if refusal is not None:
+                raise refusal
+            result = self._handle(request, on_result)
+        except PenstockError as error:
+            result = error
+        if result is not None:
+            on_result(result)
+
+    def end_batch(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    # -- requests
+
+    def _handle(self, request: Request, on_result: OnResult) -> Result | None:
+        if isinstance(request, Append):
+            return self._append(request)
+        if isinstance(request, Pull):
+            return self._pull(request, on_result)
+        if isinstance(request, DescribeTopic):
+            return self._describe(request)
+        if isinstance(request, QueryBounds):
+            return BoundsReply(tuple(self._bounds(queue) for queue in request.queues))
+        if isinstance(request, JoinGroup | WatchGroup | LeaveGroup | CommitOffsets):
+            return self._group(request, on_result)
+        return self._cluster.handle(request)
+
+    def create(self, topic: str) -> None:
+        for number in range(QUEUES):
+            self.queues.setdefault(f"{topic}:{number}", [])
+
+    def topics(self) -> set[str]:
+        return {queue.rpartition(":")[0] for queue in self.queues}
+
+    def _describe(self, request: DescribeTopic) -> Result:
+        if request.topic not in self.topics():
+            if not (request.create and self.creates):
+                raise TopicNotFound(f"no topic {request.topic}")
+            self.create(request.topic)
+        bounds = tuple(self._bounds(f"{request.topic}:{number}") for number in range(QUEUES))
+        return TopicDetail(request.topic, QUEUES, "disk", bounds)
+
+    def _bounds(self, queue: str) -> Bounds:
+        if queue not in self.queues:
+            raise QueueNotFound(queue)
+        return Bounds(queue, self.first[queue], len(self.queues[queue]))
+
+    def _append(self, request: Append) -> Result:
+        placed, refused, at = [], [], 0
+        body = bytes(request.body)
+        for number in range(request.count):
+            size = int.from_bytes(body[at : at + 4], "big")
+            record, at = body[at : at + size], at + size
+            message = decode_message(record)
+            refusal = self.refuse_record(message.body)
+            if refusal is None and message.topic not in self.topics():
+                refusal = TopicNotFound(message.topic)
+            if refusal is not None:
+                refused.append(Refused(number, refusal.code, refusal.message))
+                placed.append(Placed(0, 0, 0))
+                continue
+            placed.append(self._store(message.topic, message.key, message.queue, record))
+        self._wake_pulls()
+        return Appended("disk", tuple(placed), tuple(refused))
+
+    def _store(self, topic: str, key: str, queue_id: int, record: bytes) -> Placed:
+        if queue_id == ANY_QUEUE:
+            queue_id = (zlib.crc32(key.encode()) if key else next(self._turn)) % QUEUES
+        queue = self.queues[f"{topic}:{queue_id}"]
+        stored = bytearray(record)
+        stored[12:16] = queue_id.to_bytes(4, "big")
+        OFFSETS.pack_into(stored, OFFSETS_AT, len(queue), 0)
+        queue.append(bytes(stored))
+        return Placed(queue_id, len(queue) - 1, 0)
+
+    def _pull(self, request: Pull, on_result: OnResult) -> Result | None:
+        bounds = self._bounds(request.queue)
+        if not bounds.min <= request.offset <= bounds.end:
+            raise OffsetOutOfRange(f"{request.offset} is outside {bounds}")
+        if request.offset == bounds.end and request.wait_s > 0:
+            self._parked.append((request, on_result))
+            return None
+        stop = min(request.offset + request.count_max, bounds.end)
+        records = self.queues[request.queue][request.offset : stop]
+        entries = [
+            ENTRY.pack(request.offset + at, 0, FRAME_HEAD_BYTES + len(record), 0) for at, record in enumerate(records)
+        ]
+        frames = [bytes(FRAME_HEAD_BYTES) + record for record in records]
+        return Pulled(len(records), stop, bounds.min, bounds.end, b"".join(entries + frames))
+
+    def _wake_pulls(self) -> None:
+        parked, self._parked = self._parked, []
+        for request, on_result in parked:
+            result = self._pull(request, on_result)
+            if result is not None:
+                on_result(result)
+
+    # -- groups
+
+    def _group(
+        self, request: JoinGroup | WatchGroup | LeaveGroup | CommitOffsets, on_result: OnResult
+    ) -> Result | None:
+        group = self.groups[request.group]
+        if isinstance(request, JoinGroup):
+            group.members[request.member] = request.topics
+            self.rebalance(group)
+            return self._assignment(group, request.member)
+        if request.member not in group.members:
+            raise GroupNotFound(f"{request.member} is no member")
+        if isinstance(request, LeaveGroup):
+            del group.members[request.member]
+            self.rebalance(group)
+            return Done()
+        if isinstance(request, WatchGroup):
+            if request.generation == group.generation and request.wait_s > 0:
+                group.watching.append((request, on_result))
+                return None
+            return self._assignment(group, request.member)
+        held = group.held[request.member]
+        if request.generation != group.generation or any(one.queue not in held for one in request.offsets):
+            raise Fenced(f"generation {request.generation}, now {group.generation}")
+        group.offsets.update({one.queue: one.offset for one in request.offsets})
+        return Done()
+
+    def rebalance(self, group: SmallGroup) -> None:
+        group.generation += 1
+        group.held = {member: [] for member in group.members}
+        for topic in sorted({topic for topics in group.members.values() for topic in topics}):
+            takers = sorted(member for member, topics in group.members.items() if topic in topics)
+            queues = sorted(queue for queue in self.queues if queue.rpartition(":")[0] == topic)
+            for at, queue in enumerate(queues):
+                group.held[takers[at * len(takers) // len(queues)]].append(queue)
+        watching, group.watching = group.watching, []
+        for request, on_result in watching:
+            if request.member in group.members:
+                on_result(self._assignment(group, request.member))
+            else:
+                on_result(GroupNotFound(request.member))
+
+    def expel(self, group_name: str, member: str) -> None:
+        """As if the member's session had run out."""
+        group = self.groups[group_name]
+        del group.members[member]
+        self.rebalance(group)
+
+    @staticmethod
+    def _assignment(group: SmallGroup, member: str) -> Assignment:
+        held = group.held[member]
+        return Assignment(group.generation, tuple(QueueOffset(queue, group.offsets.get(queue, -1)) for queue in held))
+
+
+class SmallCluster:
+    """Brokers, and the name server that knows them; also the ``Links`` to all of them in the same process."""
+
+    SERVERS = "127.0.0.1:9876"
+
+    def __init__(self, brokers: int = 1, topics: Sequence[str] = ()) -> None:
+        self.brokers = [SmallBroker(self, f"broker-{n}", f"127.0.0.1:{10911 + n}") for n in range(brokers)]
+        for broker in self.brokers:
+            for topic in topics:
+                broker.create(topic)
+        self.live = list(self.brokers)
+        self.down: set[str] = set()
+
+    def handle(self, request: Request) -> Result:
+        """What the name server answers."""
+        if isinstance(request, QueryRoute):
+            found = [one.route for one in self.live if request.topic == "" or request.topic in one.topics()]
+            return Route(tuple(found))
+        assert isinstance(request, QueryTopics), request
+        return TopicNames(tuple(sorted({topic for broker in self.live for topic in broker.topics()})))
+
+    def link(self, address: str) -> Link:
+        for broker in self.brokers:
+            if broker.route.address == address:
+                return LocalLink(broker)
+        assert address == self.SERVERS, address
+        return LocalLink(self.brokers[0])
+
+    def stored(self, topic: str) -> list[bytes]:
+        """Bodies of a topic, in no order."""
+        return [
+            decode_message(record).body
+            for broker in self.brokers
+            for queue, records in broker.queues.items()
+            if queue.rpartition(":")[0] == topic
+            for record in records
+        ]

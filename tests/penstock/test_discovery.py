@@ -1,0 +1,122 @@
+"""Routes: freshness, several name servers, creation by policy."""
+
+from __future__ import annotations
+
+import pytest
+
+from node.local_link import LocalLink
+from penstock.discovery import Discovery
+from penstock.errors import NoRoute, TopicNotFound, Unavailable
+from penstock.link import Link
+from penstock.requests import QueryRoute
+from tests.penstock.small_cluster import SmallBroker, SmallCluster
+
+
+class HandClock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return 0
+
+
+class TwoNameServers:
+    """``Links`` to two name servers that know different clusters, and to the brokers of the second."""
+
+    def __init__(self, first: SmallCluster, second: SmallCluster) -> None:
+        self._at = {"ns1:1": first, "ns2:1": second}
+        self._second = second
+
+    def link(self, address: str) -> Link:
+        cluster = self._at.get(address)
+        return LocalLink(cluster.brokers[0]) if cluster else self._second.link(address)
+
+
+def gone(broker: SmallBroker) -> None:
+    broker.refuse = lambda request: Unavailable("gone")
+
+
+def questions(broker: SmallBroker) -> int:
+    return sum(isinstance(request, QueryRoute) for request in broker.asked)
+
+
+async def test_an_answer_is_kept_while_it_is_fresh() -> None:
+    cluster, clock = SmallCluster(topics=["orders"]), HandClock()
+    discovery = Discovery(SmallCluster.SERVERS, cluster, clock=clock)
+    for _ in range(3):
+        assert await discovery.brokers("orders") == (cluster.brokers[0].route,)
+    assert questions(cluster.brokers[0]) == 1
+    clock.now = 31
+    await discovery.brokers("orders")
+    assert questions(cluster.brokers[0]) == 2
+    discovery.forget("orders")
+    assert discovery.known("orders") == ()
+    await discovery.brokers("orders")
+    assert questions(cluster.brokers[0]) == 3
+
+
+async def test_a_stale_answer_serves_while_no_name_server_does() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    discovery = Discovery(SmallCluster.SERVERS, cluster)
+    before = await discovery.brokers("orders")
+    discovery.forget("orders")
+    gone(cluster.brokers[0])
+    assert await discovery.brokers("orders") == before
+
+
+async def test_no_name_server_at_all_says_what_was_tried() -> None:
+    first, second = SmallCluster(), SmallCluster()
+    gone(first.brokers[0])
+    gone(second.brokers[0])
+    discovery = Discovery("ns1:1,ns2:1", TwoNameServers(first, second))
+    with pytest.raises(Unavailable, match=r"ns1:1, ns2:1: gone .*penstock up"):
+        await discovery.brokers("orders")
+    with pytest.raises(Unavailable):
+        await discovery.topics()
+
+
+async def test_a_name_server_that_is_silent_or_knows_less_is_passed_over() -> None:
+    first, second = SmallCluster(), SmallCluster(topics=["orders"])
+    discovery = Discovery("ns1:1,ns2:1", TwoNameServers(first, second))
+    assert await discovery.brokers("orders") == (second.brokers[0].route,)
+    silent = SmallCluster(topics=["orders"])
+    silent.brokers[0].silent = lambda request: True
+    discovery = Discovery("ns1:1,ns2:1", TwoNameServers(silent, second))
+    assert await discovery.brokers("orders") == (second.brokers[0].route,)
+
+
+async def test_the_name_server_that_answered_is_asked_first_the_next_time() -> None:
+    first, second = SmallCluster(), SmallCluster(topics=["orders"])
+    gone(first.brokers[0])
+    discovery = Discovery("ns1:1,ns2:1", TwoNameServers(first, second))
+    for _ in range(3):
+        await discovery.brokers("orders")
+        discovery.forget("orders")
+    assert questions(first.brokers[0]) == 1
+
+
+async def test_an_unknown_topic_is_no_route_unless_policy_makes_it() -> None:
+    cluster = SmallCluster(brokers=3)
+    discovery = Discovery(SmallCluster.SERVERS, cluster)
+    with pytest.raises(NoRoute, match="penstock topic create orders"):
+        await discovery.brokers("orders")
+    (made,) = await discovery.brokers("orders", create=True)
+    assert [broker.route for broker in cluster.brokers if "orders" in broker.topics()] == [made]
+    for broker in cluster.brokers:
+        broker.creates = False
+    with pytest.raises(TopicNotFound):
+        await discovery.brokers("bills", create=True)
+
+
+async def test_without_brokers_there_is_no_route() -> None:
+    cluster = SmallCluster()
+    cluster.live = []
+    with pytest.raises(NoRoute, match="no live broker is registered"):
+        await Discovery(SmallCluster.SERVERS, cluster).brokers("orders", create=True)
+
+
+async def test_topics_are_listed() -> None:
+    assert await Discovery(SmallCluster.SERVERS, SmallCluster(topics=["b", "a"])).topics() == ("a", "b")
