@@ -1,0 +1,75 @@
+"""May this client connect, publish there, subscribe to that? One protocol, and the answer for anonymous clients.
+
+An ``Authenticator`` decides from what the CONNECT said and where it came from; it never waits and never stores a password.
+It answers with an ``Identity``, to which everything the connection does later is bound, its will included, or with
+the MQTT 5 reason code of the refusal. Whatever is not allowed explicitly is refused.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Final, NamedTuple, Protocol
+
+BAD_CREDENTIALS: Final = 0x86
+NOT_AUTHORIZED: Final = 0x87
+
+
+class Credentials(NamedTuple):
+    """What a client showed. ``peer`` is its address without the port."""
+
+    client_id: str
+    user_name: str | None
+    password: bytes | None
+    peer: str
+
+    def __repr__(self) -> str:  # a password must not reach a log
+        return f"Credentials(client_id={self.client_id!r}, user_name={self.user_name!r}, peer={self.peer!r})"
+
+
+class Identity(NamedTuple):
+    """Who a connection acts for; the user name is empty for an anonymous client."""
+
+    client_id: str
+    user_name: str
+
+
+class Authenticator(Protocol):
+    def connect(self, shown: Credentials) -> Identity | int:
+        """Who this is, or the reason code of the refusal."""
+        ...
+
+    def may_publish(self, identity: Identity, name: str) -> bool: ...
+
+    def may_subscribe(self, identity: Identity, filter: str) -> bool: ...
+
+
+def is_loopback(peer: str) -> bool:
+    """Whether an address is this machine's own; what is no address is not."""
+    try:
+        return ipaddress.ip_address(peer.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+class Anonymous:
+    """Admits clients without credentials: from ``nobody``, from the ``loopback`` address, or from ``everyone``.
+
+    Credentials that are shown cannot be checked here, and so are not believed: the client is as anonymous as without.
+    ``$``-topics belong to the system: nobody may publish there.
+    """
+
+    __slots__ = ("_who",)
+
+    def __init__(self, who: str) -> None:
+        self._who = who
+
+    def connect(self, shown: Credentials) -> Identity | int:
+        if self._who == "everyone" or (self._who == "loopback" and is_loopback(shown.peer)):
+            return Identity(shown.client_id, "")
+        return BAD_CREDENTIALS if shown.user_name is not None else NOT_AUTHORIZED
+
+    def may_publish(self, identity: Identity, name: str) -> bool:
+        return not name.startswith("$")
+
+    def may_subscribe(self, identity: Identity, filter: str) -> bool:
+        return True

@@ -1,0 +1,137 @@
+"""Where the brokers are and which of them has a topic, as the name servers tell.
+
+``refresh`` asks for all live brokers; each new one is announced once, and never withdrawn: its link fails by itself while
+it is away. ``find`` asks for one topic and, where nobody has it yet, has it made at the broker that every gateway would choose.
+Name servers are asked in turn until one answers. Nothing here waits: answers come by completion.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+
+from penstock.errors import InternalError, NoRoute, PenstockError
+from penstock.link import Link, Links, OnResult
+from penstock.requests import BrokerRoute, DescribeTopic, QueryRoute, Request, Result, Route, TopicDetail
+
+OnFound = Callable[["list[Broker] | PenstockError"], None]
+
+
+class Broker:
+    """One broker: its address and the way to it. What is submitted leaves at the round's end (``Brokers.flush``)."""
+
+    __slots__ = ("_brokers", "address", "is_idle", "link")
+
+    def __init__(self, address: str, link: Link, brokers: Brokers) -> None:
+        self.address = address
+        self.link = link
+        self.is_idle = True
+        self._brokers = brokers
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        self.link.submit(request, on_result)
+        if self.is_idle:
+            self.is_idle = False
+            self._brokers.has_requests(self)
+
+
+class Brokers:
+    """The brokers that this gateway knows, in the order in which they appeared."""
+
+    def __init__(self, links: Links, namesrv: Sequence[str], wake: Callable[[], None]) -> None:
+        """``wake`` is called when there is something to flush, so that a round comes."""
+        self._links = links
+        self._wake = wake
+        self._to_flush: list[Broker] = []
+        self._namesrv = [Broker(address, links.link(address), self) for address in namesrv]
+        self._known: dict[str, Broker] = {}
+        self._on_new: list[Callable[[Broker], None]] = []
+        self._refreshing = False
+
+    @property
+    def known(self) -> list[Broker]:
+        return list(self._known.values())
+
+    def on_new(self, tell: Callable[[Broker], None]) -> None:
+        """Has ``tell`` called for every broker, those known already included."""
+        self._on_new.append(tell)
+        for broker in self.known:
+            tell(broker)
+
+    def has_requests(self, broker: Broker) -> None:
+        if not self._to_flush:
+            self._wake()
+        self._to_flush.append(broker)
+
+    def flush(self) -> None:
+        """Sends what was submitted, one batch per server; what replies ask for at once goes out with it."""
+        while self._to_flush:
+            waiting, self._to_flush = self._to_flush, []
+            for broker in waiting:
+                broker.is_idle = True
+                broker.link.flush()
+
+    def refresh(self) -> None:
+        """Asks who lives; does nothing while an earlier question is open."""
+        if not self._refreshing:
+            self._refreshing = True
+            self._ask(QueryRoute(""), self._refreshed)
+
+    def find(self, topic: str, on_found: OnFound) -> None:
+        """The brokers to write a topic to, ordered by address; ``NoRoute`` or what a broker said if there is none."""
+        self._ask(QueryRoute(topic), lambda result: self._found(topic, result, on_found))
+
+    # ------------------------------------------------------------ name servers
+
+    def _ask(self, request: QueryRoute, on_result: Callable[[Result], None], turn: int = 0) -> None:
+        def answered(result: Result) -> None:
+            if isinstance(result, PenstockError) and turn + 1 < len(self._namesrv):
+                self._ask(request, on_result, turn + 1)
+            else:
+                on_result(result)
+
+        self._namesrv[turn].submit(request, answered)
+
+    def _refreshed(self, result: Result) -> None:
+        self._refreshing = False
+        if isinstance(result, Route):
+            self._learn(result.brokers)
+
+    def _learn(self, routes: Sequence[BrokerRoute]) -> list[Broker]:
+        learned = []
+        for route in routes:
+            broker = self._known.get(route.address)
+            if broker is None:
+                broker = self._known[route.address] = Broker(route.address, self._links.link(route.address), self)
+                for tell in self._on_new:
+                    tell(broker)
+            learned.append(broker)
+        return sorted(learned, key=lambda broker: broker.address)
+
+    # ------------------------------------------------------------ topics
+
+    def _found(self, topic: str, result: Result, on_found: OnFound) -> None:
+        if isinstance(result, PenstockError):
+            on_found(result)
+            return
+        assert isinstance(result, Route)
+        writable = [route for route in result.brokers if route.writable]
+        if writable:
+            on_found(self._learn(writable))
+        else:
+            self._ask(QueryRoute(""), lambda all_live: self._make(topic, all_live, on_found))
+
+    def _make(self, topic: str, result: Result, on_found: OnFound) -> None:
+        live = self._learn(result.brokers) if isinstance(result, Route) else []
+        if not live:
+            on_found(result if isinstance(result, PenstockError) else NoRoute(f"no broker lives that could hold {topic}"))
+            return
+        broker = live[zlib.crc32(topic.encode()) % len(live)]
+        broker.submit(DescribeTopic(topic, create=True), lambda made: self._made(broker, made, on_found))
+
+    @staticmethod
+    def _made(broker: Broker, result: Result, on_found: OnFound) -> None:
+        if isinstance(result, TopicDetail):
+            on_found([broker])
+        else:
+            on_found(result if isinstance(result, PenstockError) else InternalError("no reply to DescribeTopic"))

@@ -1,0 +1,145 @@
+"""What one subscriber is sent for one stored message, encoded once for all subscribers that are sent the same bytes.
+
+A ``Blob`` is a PUBLISH packet with a gap for the packet id. Which blob a session gets is fixed by its protocol level, the
+delivered QoS, the RETAIN flag and its subscription identifiers; equal choices share one blob, kept at the ``Arrival``.
+A ``Run`` is the blobs of several consecutive messages with packet ids already in place, made from the queue offsets,
+so that a fan-out hands the very same bytes to every subscriber at the head of the queue.
+
+Nothing here knows sessions or queues. Invariant: DUP is 0 in every blob (MQTT-3.3.1-3); only ``packet(dup=True)``, used
+for a resend, sets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from gateway.envelope import NEVER, Arrival
+
+PACKET_ID_MAX: Final = 65_535
+_MESSAGE_EXPIRY: Final = b"\x02"
+_SUBSCRIPTION_ID: Final = b"\x0b"
+
+
+class Variant(NamedTuple):
+    """What the bytes of a delivery depend on besides the message."""
+
+    is_v5: bool
+    qos: int
+    retain: bool
+    identifiers: tuple[int, ...] = ()
+
+
+class Blob:
+    """An encoded PUBLISH, in two parts around its packet id (QoS 0: the first part is all of it)."""
+
+    __slots__ = ("arrival", "head", "qos", "tail", "variant")
+
+    def __init__(self, arrival: Arrival, variant: Variant, head: bytes, tail: bytes) -> None:
+        self.arrival = arrival
+        self.variant = variant
+        self.qos = variant.qos
+        self.head = head
+        self.tail = tail
+
+    @property
+    def size(self) -> int:
+        """Bytes of the packet on the wire."""
+        return len(self.head) + len(self.tail) + (2 if self.qos else 0)
+
+    def packet(self, packet_id: int, *, dup: bool = False) -> bytes:
+        """The packet's bytes; the id counts for QoS 1 and 2 only."""
+        if not self.qos:
+            return self.head
+        head = bytes((self.head[0] | 0x08,)) + self.head[1:] if dup else self.head
+        return b"".join((head, packet_id.to_bytes(2, "big"), self.tail))
+
+
+def variable_integer(value: int) -> bytes:
+    """MQTT's variable byte integer."""
+    if value < 128:
+        return bytes((value,))
+    encoded = bytearray()
+    while value > 127:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _properties(arrival: Arrival, variant: Variant, now_ms: int) -> bytes:
+    parts = []
+    if arrival.expires_ms != NEVER:  # what is left of the interval (MQTT-3.3.2-6)
+        left_s = max(0, (arrival.expires_ms - now_ms + 999) // 1000)
+        parts.append(_MESSAGE_EXPIRY + left_s.to_bytes(4, "big"))
+    for identifier in variant.identifiers:
+        parts.append(_SUBSCRIPTION_ID + variable_integer(identifier))
+    parts.append(arrival.application)
+    section = b"".join(parts)
+    return variable_integer(len(section)) + section
+
+
+def _encode(arrival: Arrival, variant: Variant, now_ms: int) -> Blob:
+    first = 0x30 | variant.qos << 1 | variant.retain
+    tail = (_properties(arrival, variant, now_ms) if variant.is_v5 else b"") + arrival.payload
+    name = arrival.name_bytes
+    remaining = 2 + len(name) + (2 if variant.qos else 0) + len(tail)
+    head = b"".join((bytes((first,)), variable_integer(remaining), len(name).to_bytes(2, "big"), name))
+    return Blob(arrival, variant, head, tail) if variant.qos else Blob(arrival, variant, head + tail, b"")
+
+
+def blob(arrival: Arrival, variant: Variant, now_ms: int) -> Blob:
+    """The shared blob of a message for a variant. One with an expiry interval for MQTT 5 is made afresh each time."""
+    if variant.is_v5 and arrival.expires_ms != NEVER:
+        return _encode(arrival, variant, now_ms)
+    made = arrival.blobs.get(variant)
+    if made is None:
+        made = arrival.blobs[variant] = _encode(arrival, variant, now_ms)
+    assert isinstance(made, Blob)
+    return made
+
+
+def is_expired(arrival: Arrival, now_ms: int) -> bool:
+    """Whether the message may no longer be sent to anybody (MQTT-3.3.2-5)."""
+    return arrival.expires_ms != NEVER and now_ms >= arrival.expires_ms
+
+
+def packet_id_of(offset: int) -> int:
+    """The packet id that a run gives to the message at an offset: consecutive, never 0."""
+    return offset % PACKET_ID_MAX + 1
+
+
+class Run:
+    """Consecutive messages as one piece of bytes for every subscriber of one kind.
+
+    Attributes:
+        data: the packets, packet ids in place.
+        in_flight: packet id -> blob of those with QoS 1 or 2.
+        senders: client ids of the publishers (whoever is among them and wants no local copies needs another way).
+        largest: bytes of the largest packet.
+        expiring: whether any message expires: then the bytes are good for this moment only.
+    """
+
+    __slots__ = ("count", "data", "expiring", "in_flight", "largest", "senders")
+
+    def __init__(
+        self, batch: Sequence[Arrival], is_v5: bool, granted: int, as_published: bool, identifier: int, now_ms: int
+    ) -> None:
+        identifiers = (identifier,) if identifier else ()
+        parts: list[bytes] = []
+        self.in_flight: dict[int, Blob] = {}
+        self.largest = 0
+        for arrival in batch:
+            qos = min(arrival.qos, granted)
+            made = blob(arrival, Variant(is_v5, qos, as_published and arrival.retain, identifiers), now_ms)
+            if qos:
+                packet_id = packet_id_of(arrival.offset)
+                self.in_flight[packet_id] = made
+                parts += (made.head, packet_id.to_bytes(2, "big"), made.tail)
+            else:
+                parts.append(made.head)
+            self.largest = max(self.largest, made.size)
+        self.data = b"".join(parts)
+        self.count = len(batch)
+        self.senders = {arrival.sender for arrival in batch}
+        self.expiring = any(arrival.expires_ms != NEVER for arrival in batch)

@@ -1,0 +1,369 @@
+"""Broker -> device: one feed per light queue in use, and for every session a cursor that never runs ahead of the client.
+
+A feed's one pull brings a batch; it is decoded once and, for the sessions at the head, encoded once per kind of subscriber
+(``Run``). A session whose window or output is full is left where it is: it becomes *lagging*, reads on from the feed's
+window or by a pull of its own when there is room again, and costs nobody memory. A session without a connection is only
+its cursors. A QoS 0 message for a connection whose output is full is dropped and counted.
+
+Everything that arrives by completion is only noted; the work is done at the round's end in ``flush``, so that one
+round makes one OpenFilters and one CloseFilters per broker, and no reply can nest in another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from gateway.brokers import Broker, Brokers
+from gateway.delivery import Run, blob, is_expired
+from gateway.envelope import Arrival, arrivals
+from gateway.feed import Feed
+from gateway.filters import FilterLeases
+from gateway.retained import Retained
+from gateway.session import Session
+from gateway.settings import GatewaySettings
+from gateway.subscriptions import Cursor, Subscription, variant_for
+from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, QueueNotFound
+from penstock.requests import BoundsReply, Pull, Pulled, QueryBounds, Result
+from penstock.world import Clock
+
+_OWN_PULL_BYTES: Final = 64 * 1024
+_OWN_PULL_COUNT: Final = 256
+_SLICES_MAX: Final = 16  # of one flush; then other work gets its turn
+CLOSED: Final = -2  # ``Cursor.next`` of a cursor that was taken out
+
+
+class Downstream:
+    """All deliveries of one gateway."""
+
+    def __init__(
+        self, brokers: Brokers, settings: GatewaySettings, owner: str, clock: Clock, wake: Callable[[], None]
+    ) -> None:
+        self._clock = clock
+        self._wake = wake
+        self._settings = settings
+        self._to_pump: dict[Session, None] = {}
+        self._to_pull: dict[Feed, None] = {}
+        self._failed: list[Feed | Cursor] = []
+        self._retained = Retained(clock, self.pump_later)
+        self._leases = FilterLeases(brokers, owner, settings.filter_lease_s, self._begun)
+        self.delivered = 0
+        self.dropped = 0
+        self.lost = 0
+
+    # ------------------------------------------------------------ subscriptions
+
+    def subscribe(
+        self, session: Session, subscription: Subscription, wants_retained: bool, on_done: Callable[[bool], None]
+    ) -> None:
+        """Adds or replaces a subscription (MQTT-3.8.4-3). ``on_done`` is told whether it stands; retained messages follow."""
+        session.subscriptions[subscription.filter] = subscription
+
+        def opened(stands: bool, positions: dict[Cursor, int]) -> None:
+            current = session.subscriptions.get(subscription.filter) is subscription
+            if not stands and current:
+                self.unsubscribe(session, subscription.filter)
+            on_done(stands)
+            if stands and current and wants_retained and session.device is not None:
+                for cursor, position in positions.items():
+                    self._retained.begin(cursor, position)
+                    self._set_lagging(cursor, True)
+                self.pump_later(session)
+
+        self._leases.open(session, subscription, opened)
+        self._wake()
+
+    def unsubscribe(self, session: Session, filter: str) -> bool:
+        """Ends a subscription; exchanges that have begun go on (MQTT-3.10.4-3). False if there was none."""
+        if session.subscriptions.pop(filter, None) is None:
+            return False
+        for cursor in [one for one in session.overlap.cursors if one.subscription.filter == filter]:
+            self._detach(cursor)
+            session.overlap.remove(cursor)
+            cursor.next = CLOSED
+            self._leases.release(cursor)
+        self._wake()
+        return True
+
+    def end(self, session: Session) -> None:
+        """The session is over: all its subscriptions go."""
+        for filter in list(session.subscriptions):
+            self.unsubscribe(session, filter)
+
+    def attach(self, session: Session) -> None:
+        """The session has a connection: its cursors read again from where they are."""
+        for cursor in session.overlap.cursors:
+            if cursor.subscription.qos == 0 and cursor.next >= 0:
+                cursor.next = -1  # QoS 0 is not kept for an absent client: it begins anew
+                self._leases.open_again(cursor)
+            elif cursor.next >= 0:
+                self._attach(cursor)
+        self._wake()
+
+    def detach(self, session: Session) -> None:
+        """The session's connection is gone: from now on its messages wait in the log."""
+        for cursor in session.overlap.cursors:
+            self._detach(cursor)
+        self._to_pump.pop(session, None)
+
+    def _begun(self, cursor: Cursor, offset: int, position: int) -> None:
+        """A filter stands open for a cursor from this offset and log position on."""
+        if cursor.next != -1:
+            return
+        cursor.next, cursor.start = offset, position
+        if cursor.session.device is not None:
+            self._attach(cursor)
+
+    def _attach(self, cursor: Cursor) -> None:
+        feed = cursor.feed
+        feed.begin_at(cursor.next)
+        feed.attached[cursor] = None
+        self._set_lagging(cursor, cursor.next < feed.head)
+        if cursor.next < feed.head:
+            self.pump_later(cursor.session)
+
+    def _detach(self, cursor: Cursor) -> None:
+        if cursor.feed.attached.pop(cursor, 0) is None:
+            if cursor.session.behind.pop(cursor, 0) is None:
+                cursor.feed.lagging -= 1
+            cursor.backlog = None
+            self._retained.stop(cursor)
+
+    # ------------------------------------------------------------ rounds
+
+    def pump_later(self, session: Session) -> None:
+        """There may be room again for a session that lags."""
+        if session.behind:
+            self._to_pump[session] = None
+            self._wake()
+
+    def flush(self) -> bool:
+        """Does what was noted since the last round. True if there is more to do at once."""
+        for _ in range(_SLICES_MAX):
+            if not self._to_pump and not self._to_pull:
+                break
+            sessions, self._to_pump = self._to_pump, {}
+            for session in sessions:
+                self._pump(session)
+            feeds, self._to_pull = self._to_pull, {}
+            for feed in feeds:
+                if feed.wants_pull():
+                    self._pull(feed)
+        self._leases.flush()
+        return bool(self._to_pump or self._to_pull)
+
+    def tick(self, now: float) -> None:
+        """Keeps the filters open and tries again what failed; to be called about every half second."""
+        self._leases.tick(now)
+        self._retained.retry()
+        failed, self._failed = self._failed, []
+        for one in failed:
+            if isinstance(one, Feed):
+                one.is_pulling = False
+                self._want(one)
+            else:
+                one.pulling = False
+                self.pump_later(one.session)
+
+    def _want(self, feed: Feed) -> None:
+        if feed.wants_pull():
+            self._to_pull[feed] = None
+            self._wake()
+
+    # ------------------------------------------------------------ the live end
+
+    def _pull(self, feed: Feed) -> None:
+        feed.is_pulling = True
+        settings = self._settings
+        request = Pull(
+            feed.queue, feed.head, settings.pull_bytes_max, settings.pull_count_max, settings.pull_wait_s
+        )
+        feed.broker.submit(request, partial(self._pulled, feed))
+
+    def _pulled(self, feed: Feed, result: Result) -> None:
+        if isinstance(result, Pulled):
+            feed.is_pulling = False
+            if not feed.is_closed:
+                self._dispatch(feed, _decoded(result), result.next)
+                self._want(feed)
+        elif isinstance(result, QueueNotFound):
+            feed.is_pulling = False
+            self._reopen(feed)
+        elif isinstance(result, OffsetOutOfRange):
+            feed.broker.submit(QueryBounds((feed.queue,)), partial(self._bounded, feed))
+        else:
+            self._failed.append(feed)
+
+    def _bounded(self, feed: Feed, result: Result) -> None:
+        """The head was outside the queue: go on at its beginning (retention has passed) or its end."""
+        if isinstance(result, BoundsReply) and not feed.is_closed:
+            feed.is_pulling = False
+            bounds = result.bounds[0]
+            self.lost += max(0, bounds.min - feed.head)
+            self._dispatch(feed, [], bounds.min if feed.head < bounds.min else bounds.end)
+            self._want(feed)
+        else:
+            self._failed.append(feed)
+
+    def _reopen(self, feed: Feed) -> None:
+        """The broker has closed the filter (we were away for too long): its readers begin anew."""
+        if feed.is_closed:
+            return
+        feed.head = -1
+        for cursor in feed.members:
+            self._detach(cursor)
+            cursor.next = -1
+            self.lost += 1
+            self._leases.open_again(cursor)
+        self._wake()
+
+    def _dispatch(self, feed: Feed, batch: list[Arrival], head: int) -> None:
+        first = feed.head
+        feed.extend(batch, head)
+        runs: dict[tuple[bool, int, bool, int], Run] = {}
+        for cursor in list(feed.attached):
+            if cursor.next == first and not cursor.held and (not batch or self._send_run(cursor, batch, runs)):
+                cursor.next = head
+            else:
+                self._try(cursor)
+        feed.trim(self._settings.pull_bytes_max)
+
+    def _send_run(
+        self, cursor: Cursor, batch: list[Arrival], runs: dict[tuple[bool, int, bool, int], Run]
+    ) -> bool:
+        """Sends a whole batch in its shared form, if nothing is particular about this subscriber."""
+        session, one = cursor.session, cursor.subscription
+        device = session.device
+        assert device is not None
+        if device.is_full or len(session.overlap.cursors) != 1 or batch[0].position < cursor.start:
+            return False
+        kind = (device.is_v5, one.qos, one.as_published, one.identifier)
+        run = runs.get(kind)
+        if run is None:
+            run = runs[kind] = Run(batch, *kind, self._clock.wall_ms())
+        if run.expiring or run.largest > device.accepts_bytes_max:
+            return False
+        if one.no_local and session.client_id_bytes in run.senders:
+            return False
+        packets = session.send_run(run)
+        if packets is None:
+            return False
+        device.send(packets)
+        self.delivered += run.count
+        return True
+
+    # ------------------------------------------------------------ those who lag
+
+    def _pump(self, session: Session) -> None:
+        if session.device is not None:
+            for cursor in list(session.behind):
+                self._try(cursor)
+
+    def _try(self, cursor: Cursor) -> None:
+        self._set_lagging(cursor, not self._catch_up(cursor))
+
+    def _set_lagging(self, cursor: Cursor, lags: bool) -> None:
+        behind, feed = cursor.session.behind, cursor.feed
+        if lags and cursor not in behind:
+            behind[cursor] = None
+            feed.lagging += 1
+        elif not lags and cursor in behind:
+            del behind[cursor]
+            feed.lagging -= 1
+            feed.trim(self._settings.pull_bytes_max)
+        if not lags:
+            self._want(feed)
+
+    def _catch_up(self, cursor: Cursor) -> bool:
+        """Sends from the backlog and the window. True if the cursor is at the head then."""
+        if cursor.held and not self._retained.pump(cursor):
+            return False
+        if cursor.backlog:
+            sent = self._send_some(cursor, cursor.backlog)
+            cursor.backlog = cursor.backlog[sent:] or None
+            if cursor.backlog is not None:
+                return False
+        feed = cursor.feed
+        if cursor.next >= feed.head:
+            return True
+        batch = feed.since(cursor.next)
+        if batch is None:
+            self._pull_for(cursor)
+            return False
+        if self._send_some(cursor, batch) < len(batch):
+            return False
+        cursor.next = feed.head
+        return True
+
+    def _send_some(self, cursor: Cursor, batch: Sequence[Arrival]) -> int:
+        """Sends messages one by one while there is room; returns how many are dealt with."""
+        now_ms = self._clock.wall_ms()
+        for done, arrival in enumerate(batch):
+            if arrival.offset >= cursor.next:
+                if not self._send_one(cursor, arrival, now_ms):
+                    return done
+                cursor.next = arrival.offset + 1
+        return len(batch)
+
+    def _send_one(self, cursor: Cursor, arrival: Arrival, now_ms: int) -> bool:
+        """False if there is no room for it now."""
+        session = cursor.session
+        matching = session.overlap.matching(cursor, arrival)
+        if not matching or matching[0] is not cursor or is_expired(arrival, now_ms):
+            return True
+        device = session.device
+        assert device is not None
+        variant = variant_for(matching, arrival, session.client_id_bytes, device.is_v5)
+        if variant is None:
+            return True
+        if device.is_full:
+            self.dropped += variant.qos == 0
+            return variant.qos == 0
+        made = blob(arrival, variant, now_ms)
+        if made.size > device.accepts_bytes_max:  # as if it had been sent (MQTT-3.1.2-25)
+            self.dropped += 1
+            return True
+        packet = session.send(made)
+        if packet is None:
+            return False
+        device.send(packet)
+        self.delivered += 1
+        return True
+
+    def _pull_for(self, cursor: Cursor) -> None:
+        if not cursor.pulling:
+            cursor.pulling = True
+            request = Pull(cursor.feed.queue, cursor.next, _OWN_PULL_BYTES, _OWN_PULL_COUNT)
+            cursor.feed.broker.submit(request, partial(self._pulled_for, cursor))
+
+    def _pulled_for(self, cursor: Cursor, result: Result) -> None:
+        if cursor not in cursor.feed.attached:
+            cursor.pulling = False
+        elif isinstance(result, Pulled):
+            cursor.pulling = False
+            cursor.backlog = _decoded(result) or None
+            if cursor.backlog is None:
+                cursor.next = max(cursor.next, result.next)
+            self.pump_later(cursor.session)
+        elif isinstance(result, OffsetOutOfRange):
+            cursor.feed.broker.submit(QueryBounds((cursor.feed.queue,)), partial(self._bounded_for, cursor))
+        else:
+            self._failed.append(cursor)
+
+    def _bounded_for(self, cursor: Cursor, result: Result) -> None:
+        cursor.pulling = False
+        if isinstance(result, PenstockError) or cursor.next < 0:
+            return
+        assert isinstance(result, BoundsReply)
+        bounds = result.bounds[0]
+        self.lost += max(0, bounds.min - cursor.next)
+        cursor.next = bounds.min if cursor.next < bounds.min else bounds.end
+        self.pump_later(cursor.session)
+
+
+def _decoded(result: Pulled) -> list[Arrival]:
+    try:
+        return list(arrivals(result.count, result.body))
+    except InvalidMessage:
+        return []  # a broker that frames its replies wrongly; nothing of it can be believed

@@ -1,0 +1,200 @@
+"""Which light queues this gateway holds open at which broker: opened with the first subscription to a filter, kept by a heartbeat,
+closed when the last one is gone.
+
+Every known broker holds a queue for every filter, because a message may be stored at any of them; a broker that appears later gets all
+filters then. A subscription stands when all brokers have opened its filter; each says from which offset and log position
+it counts. Opens and closes of a round leave as one request each per broker, closes first, so that a filter which is
+closed and opened again within a round ends up open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from gateway.brokers import Broker, Brokers
+from gateway.feed import Feed
+from gateway.session import Session
+from gateway.subscriptions import Cursor, Subscription
+from penstock.requests import CloseFilters, KeepFilters, OpenedFilters, OpenFilters, Result
+
+FILTERS_PER_REQUEST: Final = 1000
+
+OnOpened = Callable[[bool, dict[Cursor, int]], None]
+"""Told whether all brokers opened the filter, and from which log position it counts for each cursor."""
+
+
+class Opening:
+    """A subscription on its way to all brokers."""
+
+    __slots__ = ("left", "on_opened", "positions", "session", "stands", "subscription")
+
+    def __init__(self, session: Session, subscription: Subscription, on_opened: OnOpened) -> None:
+        self.session = session
+        self.subscription = subscription
+        self.on_opened = on_opened
+        self.left = 0
+        self.stands = True
+        self.positions: dict[Cursor, int] = {}
+
+    def answered(self, cursor: Cursor, position: int | None) -> None:
+        """One broker has answered; ``None``: it could not."""
+        self.left -= 1
+        if position is None:
+            self.stands = False
+        else:
+            self.positions[cursor] = position
+        if self.left == 0:
+            self.on_opened(self.stands, self.positions)
+
+
+class _Shelf:
+    """The feeds of one broker, by filter, and what the next round asks of it."""
+
+    __slots__ = ("broker", "closing", "feeds", "opening")
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.feeds: dict[str, Feed] = {}
+        self.opening: list[tuple[Cursor, Opening | None]] = []
+        self.closing: dict[Feed, None] = {}
+
+
+class FilterLeases:
+    """All filters that this gateway holds open. ``begun`` is told where a cursor begins."""
+
+    def __init__(
+        self, brokers: Brokers, owner: str, lease_s: float, begun: Callable[[Cursor, int, int], None]
+    ) -> None:
+        self._owner = owner
+        self._lease_s = lease_s
+        self._begun = begun
+        self._shelves: dict[Broker, _Shelf] = {}
+        self._homeless: list[Opening] = []
+        self._failed: list[Cursor] = []
+        self._kept_at = 0.0
+        brokers.on_new(self._add_broker)
+
+    def __len__(self) -> int:
+        return sum(len(shelf.feeds) for shelf in self._shelves.values())
+
+    def open(self, session: Session, subscription: Subscription, on_opened: OnOpened) -> None:
+        """Opens a subscription's filter at every broker; waits for a first broker if there is none."""
+        opening = Opening(session, subscription, on_opened)
+        if self._shelves:
+            self._place(opening)
+        else:
+            self._homeless.append(opening)
+
+    def open_again(self, cursor: Cursor) -> None:
+        """Asks for a new beginning of a cursor whose ``next`` is -1."""
+        self._shelves[cursor.feed.broker].opening.append((cursor, None))
+
+    def release(self, cursor: Cursor) -> None:
+        """A cursor was taken out; the last one closes the filter."""
+        feed = cursor.feed
+        feed.members.pop(cursor, None)
+        if not feed.members:
+            self._shelves[feed.broker].closing[feed] = None
+
+    # ------------------------------------------------------------ brokers
+
+    def _add_broker(self, broker: Broker) -> None:
+        standing = next(iter(self._shelves.values()), None)
+        shelf = self._shelves[broker] = _Shelf(broker)
+        homeless, self._homeless = self._homeless, []
+        for opening in homeless:
+            self._place(opening)
+        for feed in standing.feeds.values() if standing else ():
+            for member in feed.members:
+                shelf.opening.append((self._cursor(shelf, member.session, member.subscription), None))
+
+    def _place(self, opening: Opening) -> None:
+        opening.left = len(self._shelves)
+        for shelf in self._shelves.values():
+            cursor = self._cursor(shelf, opening.session, opening.subscription)
+            shelf.opening.append((cursor, opening))
+
+    @staticmethod
+    def _cursor(shelf: _Shelf, session: Session, subscription: Subscription) -> Cursor:
+        feed = shelf.feeds.get(subscription.filter)
+        if feed is None:
+            feed = shelf.feeds[subscription.filter] = Feed(shelf.broker, subscription.filter)
+        for cursor in session.overlap.cursors:
+            if cursor.feed is feed:
+                cursor.subscription = subscription
+                return cursor
+        cursor = Cursor(session, subscription, feed)
+        feed.members[cursor] = None
+        session.overlap.add(cursor)
+        return cursor
+
+    # ------------------------------------------------------------ rounds
+
+    def flush(self) -> None:
+        for shelf in self._shelves.values():
+            if shelf.closing:
+                self._close(shelf)
+            if shelf.opening:
+                self._open(shelf)
+
+    def _close(self, shelf: _Shelf) -> None:
+        feeds = [feed for feed in shelf.closing if not feed.members]
+        shelf.closing = {}
+        for feed in feeds:
+            feed.is_closed = True
+            del shelf.feeds[feed.filter]
+        for at in range(0, len(feeds), FILTERS_PER_REQUEST):
+            filters = tuple([feed.filter for feed in feeds[at : at + FILTERS_PER_REQUEST]])
+            shelf.broker.submit(CloseFilters(self._owner, filters), _ignore)
+
+    def _open(self, shelf: _Shelf) -> None:
+        waiting: dict[Feed, list[tuple[Cursor, Opening | None]]] = {}
+        opening, shelf.opening = shelf.opening, []
+        for cursor, one in opening:
+            if not cursor.feed.is_closed:
+                waiting.setdefault(cursor.feed, []).append((cursor, one))
+            elif one is not None:  # taken out before the broker heard of it
+                one.answered(cursor, 0)
+        feeds = list(waiting)
+        for at in range(0, len(feeds), FILTERS_PER_REQUEST):
+            some = {feed: waiting[feed] for feed in feeds[at : at + FILTERS_PER_REQUEST]}
+            request = OpenFilters(self._owner, tuple([feed.filter for feed in some]))
+            shelf.broker.submit(request, partial(self._opened, some))
+
+    def _opened(self, waiting: dict[Feed, list[tuple[Cursor, Opening | None]]], result: Result) -> None:
+        if not isinstance(result, OpenedFilters):
+            self._not_opened(waiting)
+            return
+        for opened, (feed, entries) in zip(result.opened, waiting.items(), strict=True):
+            feed.queue = opened.queue
+            feed.begin_at(opened.offset)
+            for cursor, opening in entries:
+                self._begun(cursor, opened.offset, opened.position)
+                if opening is not None:
+                    opening.answered(cursor, opened.position)
+
+    def _not_opened(self, waiting: dict[Feed, list[tuple[Cursor, Opening | None]]]) -> None:
+        for entries in waiting.values():
+            for cursor, opening in entries:
+                if opening is None:
+                    self._failed.append(cursor)
+                else:
+                    opening.answered(cursor, None)
+
+    def tick(self, now: float) -> None:
+        """Renews the leases when a third of their time has passed, and opens again what failed."""
+        failed, self._failed = self._failed, []
+        for cursor in failed:
+            if not cursor.feed.is_closed:
+                self.open_again(cursor)
+        if now - self._kept_at >= self._lease_s / 3:
+            self._kept_at = now
+            for shelf in self._shelves.values():
+                if shelf.feeds:
+                    shelf.broker.submit(KeepFilters(self._owner, self._lease_s), _ignore)
+
+
+def _ignore(result: Result) -> None:
+    """A lost close is made good by the lease, a lost heartbeat by the next one."""

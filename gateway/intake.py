@@ -1,0 +1,128 @@
+"""The straight way for the commonest packets: runs of plain PUBLISH and of PUBACK in one chunk, without a packet object each.
+
+A plain PUBLISH has QoS 0 or 1, no DUP, no RETAIN, a length of at most two bytes, no MQTT 5 properties, and a name that its client has used
+before, so that everything about it is known but payload and id. Whatever differs in any way is left to the codec, whose word is
+final: this module never judges a packet, it only stops in front of it. That both ways give the same outcome is kept by
+tests/gateway/test_intake.py. Pure.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from gateway.upstream import Lane, Route, Ticket, Upstream
+from penstock.message import encode_record
+
+if TYPE_CHECKING:
+    from gateway.device import Device
+
+_QOS0: Final = 0x30
+_QOS1: Final = 0x32
+_PUBACK: Final = 0x4002
+_NO_ID: Final = b"\x00\x00"
+_NONE: Final = b""
+PARTIAL_BYTES_MAX: Final = 4096
+
+
+def take_publishes(
+    device: Device, routes: dict[bytes, Route], is_v5: bool, chunk: bytes, upstream: Upstream, room: int
+) -> tuple[int, int]:
+    """Takes the plain PUBLISH packets at a chunk's beginning, of which at most ``room`` have QoS 1. Returns the place after
+    them and how many of QoS 1 there were."""
+    at, end, acknowledged = 0, len(chunk), 0
+    name, route, lane = _NONE, None, None
+    records: list[bytes] = []
+    marks: list[bytes] = []
+    now_ms = upstream.now_ms
+    while end - at > 4:
+        first = chunk[at]
+        if first != _QOS1 and first != _QOS0:
+            break
+        length = chunk[at + 1]
+        start = at + 2
+        if length > 127:
+            more = chunk[start]
+            if more > 127 or more == 0:
+                break
+            length += (more - 1) << 7
+            start += 1
+        stop = start + length
+        if stop > end:
+            break
+        body = start + 2 + (chunk[start] << 8) + chunk[start + 1]
+        found = chunk[start + 2 : body]
+        if found != name:
+            route = routes.get(found)
+            if route is None:
+                break
+            other = route.lane()
+            if other is not lane:
+                if lane is not None:
+                    _hand_over(device, upstream, lane, records, marks)
+                    records, marks = [], []
+                lane = other
+            name = found
+        if lane is None:
+            break
+        if first == _QOS1:
+            mark = chunk[body : body + 2]
+            body += 2
+            if mark == _NO_ID or acknowledged == room:
+                break
+            mark = b"@\x02" + mark
+        else:
+            mark = _NONE
+        if is_v5:
+            if body >= stop or chunk[body] != 0:
+                break
+            body += 1
+        if body > stop:
+            break
+        if mark:
+            acknowledged += 1
+        assert route is not None
+        records.append(
+            encode_record(route.topic_bytes, chunk[body:stop], route.properties, flag=(first >> 1) & 1, born_ms=now_ms)
+        )
+        marks.append(mark)
+        at = stop
+    if lane is not None:
+        _hand_over(device, upstream, lane, records, marks)
+    return at, acknowledged
+
+
+def _hand_over(device: Device, upstream: Upstream, lane: Lane, records: list[bytes], marks: list[bytes]) -> None:
+    if not records:
+        return
+    start = len(lane.records)
+    lane.records += records
+    lane.marks += marks
+    size = sum(map(len, records))
+    lane.tickets.append(Ticket(device, start, start + len(records), size, False))
+    device.unstored += size
+    upstream.grown(lane, size)
+
+
+def is_partial_publish(rest: bytes) -> bool:
+    """Whether a chunk's rest may be the beginning of a plain PUBLISH, short enough to be kept as it is."""
+    return len(rest) < PARTIAL_BYTES_MAX and rest[0] in (_QOS0, _QOS1) and _is_incomplete(rest)
+
+
+def _is_incomplete(rest: bytes) -> bool:
+    if len(rest) < 4:
+        return len(rest) < 3 or rest[1] < 128 or rest[2] < 128
+    if rest[1] < 128:
+        return len(rest) < 2 + rest[1]
+    return 0 < rest[2] < 128 and len(rest) < 3 + rest[1] + ((rest[2] - 1) << 7)
+
+
+def plain_pubacks(chunk: bytes) -> tuple[int, ...] | None:
+    """The ids of a chunk that is nothing but PUBACKs without a reason code; ``None`` for any other."""
+    count = len(chunk) // 4
+    if chunk[0] != 0x40 or len(chunk) != 4 * count:
+        return None
+    words = struct.unpack(f">{2 * count}H", chunk)
+    if words[::2].count(_PUBACK) != count:
+        return None
+    return words[1::2]

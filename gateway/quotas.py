@@ -1,0 +1,41 @@
+"""The limits that a client can run into: which setting holds each, the reason code it is refused with, and how often it was.
+
+A limit that is hit is counted here and nowhere else, so that an operator can see every refusal. The table is data; what
+is done at the limit is said by whoever asks.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+# Limit -> MQTT 5 reason code. Each is also the name of the field of ``GatewaySettings`` that holds the number.
+REASONS: Final = MappingProxyType(
+    {
+        "connections_max": 0x97,
+        "half_open_max": 0x97,
+        "sessions_max": 0x97,
+        "subscriptions_max": 0x97,
+        "client_id_bytes_max": 0x85,
+        "packet_bytes_max": 0x95,
+        "connect_packet_bytes_max": 0x95,
+        "receive_max": 0x93,
+        "topic_alias_max": 0x94,
+        "connect_wait_s": 0x82,
+        "output_bytes_max": 0x97,
+    }
+)
+
+
+class Quotas:
+    """Counts refusals by limit."""
+
+    __slots__ = ("refused",)
+
+    def __init__(self) -> None:
+        self.refused: dict[str, int] = dict.fromkeys(REASONS, 0)
+
+    def refuse(self, limit: str) -> int:
+        """Counts one refusal and returns its reason code."""
+        self.refused[limit] += 1
+        return REASONS[limit]

@@ -1,0 +1,113 @@
+"""Retained messages for a new subscription: fetched page by page, sent before the first live message.
+
+The broker's retained values are fetched after the filter was opened at some log position. A value stored after that position comes
+live as well, so it is left out here; one stored before it cannot. The subscriber therefore gets, per topic, the value that precedes its
+first live message, once, and in that order (its cursor is *held* until the last page is sent). At most one page per
+subscription is in memory, and no page is fetched while the last one is not sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from gateway.delivery import Variant, blob, is_expired
+from gateway.envelope import Arrival, arrivals
+from gateway.session import Session
+from gateway.subscriptions import Cursor
+from penstock.errors import InvalidMessage, PenstockError
+from penstock.requests import FetchRetained, Result, RetainedPage
+from penstock.world import Clock
+
+PAGE: Final = 64
+
+
+class _Fetch:
+    """How far one subscription's retained messages have come."""
+
+    __slots__ = ("after", "before", "is_fetching", "is_last", "page")
+
+    def __init__(self, before: int) -> None:
+        self.before = before
+        self.after = ""
+        self.page: list[Arrival] = []
+        self.is_fetching = False
+        self.is_last = False
+
+
+class Retained:
+    """The retained messages that are on their way to subscribers."""
+
+    def __init__(self, clock: Clock, pump_later: Callable[[Session], None]) -> None:
+        self._clock = clock
+        self._pump_later = pump_later
+        self._fetches: dict[Cursor, _Fetch] = {}
+        self._failed: list[Session] = []
+
+    def begin(self, cursor: Cursor, before: int) -> None:
+        """Holds a cursor until the retained messages stored before a log position are sent."""
+        cursor.held = True
+        self._fetches[cursor] = _Fetch(before)
+
+    def stop(self, cursor: Cursor) -> None:
+        cursor.held = False
+        self._fetches.pop(cursor, None)
+
+    def pump(self, cursor: Cursor) -> bool:
+        """Sends what there is room for, and sees that more comes. True when all is sent and the cursor held no more."""
+        fetch = self._fetches[cursor]
+        if not self._send(cursor, fetch):
+            return False
+        if fetch.is_last:
+            self.stop(cursor)
+            return True
+        if not fetch.is_fetching:
+            fetch.is_fetching = True
+            request = FetchRetained(cursor.subscription.filter, fetch.after, PAGE)
+            cursor.feed.broker.submit(request, partial(self._fetched, cursor, fetch))
+        return False
+
+    def _send(self, cursor: Cursor, fetch: _Fetch) -> bool:
+        session, subscription = cursor.session, cursor.subscription
+        device = session.device
+        assert device is not None
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        now_ms = self._clock.wall_ms()
+        for sent, arrival in enumerate(fetch.page):
+            if is_expired(arrival, now_ms) or (subscription.no_local and arrival.sender == session.client_id_bytes):
+                continue
+            variant = Variant(device.is_v5, min(arrival.qos, subscription.qos), True, identifiers)
+            made = blob(arrival, variant, now_ms)
+            if made.size > device.accepts_bytes_max:
+                continue
+            packet = None if device.is_full else session.send(made)
+            if packet is None:
+                del fetch.page[:sent]
+                return False
+            device.send(packet)
+        fetch.page = []
+        return True
+
+    def _fetched(self, cursor: Cursor, fetch: _Fetch, result: Result) -> None:
+        fetch.is_fetching = False
+        if self._fetches.get(cursor) is not fetch:
+            return
+        if isinstance(result, PenstockError):
+            self._failed.append(cursor.session)
+            return
+        assert isinstance(result, RetainedPage)
+        try:
+            page = list(arrivals(result.count, result.body))
+        except InvalidMessage:
+            page = []
+        fetch.page = [arrival for arrival in page if arrival.position < fetch.before]
+        fetch.after = result.after
+        fetch.is_last = not result.after
+        self._pump_later(cursor.session)
+
+    def retry(self) -> None:
+        """Asks again where a broker did not answer."""
+        failed, self._failed = self._failed, []
+        for session in failed:
+            self._pump_later(session)

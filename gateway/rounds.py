@@ -1,0 +1,70 @@
+"""The beat of the gateway: all work of one wake-up is a round, and each round ends with one batch to every server.
+
+A reply that comes between rounds only notes what it means and calls ``wake``; the next round then does the work. Within a
+round one time counts for everybody. ``finish`` goes on while replies that come at once (a broker in the same process) ask
+for more, a bounded number of times, then leaves the rest to the next round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from penstock.world import Clock
+
+_TURNS_MAX: Final = 8
+
+
+class Stage(Protocol):
+    """A part with work at a round's end."""
+
+    def flush(self) -> bool | None:
+        """Does it. True if there is more to do at once."""
+        ...
+
+
+class Rounds:
+    """When rounds begin, what they end with, and how the next one is called for."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._stages: list[Stage] = []
+        self._call: Callable[[], None] | None = None
+        self._is_due = False
+        self.in_round = False
+        self.now = clock.monotonic()
+        self.now_ms = clock.wall_ms()
+
+    def ends_with(self, *stages: Stage) -> None:
+        """The stages of every round's end, in their order."""
+        self._stages += stages
+
+    def called_by(self, call: Callable[[], None]) -> None:
+        """How a round is called for from outside of one."""
+        self._call = call
+
+    def wake(self) -> None:
+        """There is work for a round: the present one if there is one, else the next."""
+        if not self._is_due:
+            self._is_due = True
+            if not self.in_round and self._call is not None:
+                self._call()
+
+    def begin(self) -> None:
+        self.in_round = True
+        self.now = self._clock.monotonic()
+        self.now_ms = self._clock.wall_ms()
+
+    def finish(self) -> None:
+        """The round's end: every stage in turn, until none has more to do."""
+        for _ in range(_TURNS_MAX):
+            self._is_due = False
+            more = False
+            for stage in self._stages:
+                more = bool(stage.flush()) or more
+            if not more and not self._is_due:
+                break
+        self.in_round = False
+        if (more or self._is_due) and self._call is not None:
+            self._is_due = True
+            self._call()

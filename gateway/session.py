@@ -1,0 +1,167 @@
+"""What outlives a connection while the gateway lives: a client's subscriptions, its place in each queue, and open exchanges.
+
+Offline messages are not here: they are in the log, and a session is only a cursor per queue. What it does hold is bounded: at
+most ``window`` messages on their way out (shared blobs), at most ``receive_max`` QoS 2 ids on their way in.
+
+Rules kept here: an id is in use until its exchange ends (MQTT-2.2.1-4, 4.3.2-2, 4.3.3-6); nothing beyond the
+window is sent (MQTT-3.3.4-9, 4.9.0-2); a resend keeps ids and order and sets DUP (MQTT-4.4.0-1, 4.6.0-1); after PUBREC
+the message itself is never sent again (MQTT-4.3.3-6). Pure: time is an argument.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gateway.delivery import PACKET_ID_MAX, Blob, Run, blob
+from gateway.subscriptions import Cursor, Overlap, Subscription
+
+if TYPE_CHECKING:
+    from gateway.device import Device
+
+NEVER_ENDS: Final = 0xFFFF_FFFF
+_PUBREL: Final = b"\x62\x02"
+
+# States of an inbound QoS 2 id, from PUBLISH to PUBREL.
+STORING: Final = 0
+STORED: Final = 1
+ASKED_AGAIN: Final = 2  # still storing, and sent again meanwhile: whoever is connected then gets the PUBREC
+
+
+class Will(NamedTuple):
+    """What is published if the client does not take its leave."""
+
+    name: str
+    payload: bytes
+    qos: int
+    retain: bool
+    delay_s: int
+    expiry_s: int
+    application: bytes
+
+
+class Session:
+    """The state of one client id."""
+
+    __slots__ = (
+        "behind",
+        "client_id",
+        "client_id_bytes",
+        "device",
+        "ends_at",
+        "expiry_s",
+        "in_flight",
+        "incoming",
+        "next_id",
+        "overlap",
+        "releasing",
+        "subscriptions",
+        "will",
+        "will_due",
+        "window",
+    )
+
+    def __init__(self, client_id: str, window: int) -> None:
+        self.client_id = client_id
+        self.client_id_bytes = client_id.encode()
+        self.device: Device | None = None
+        self.expiry_s = 0
+        self.ends_at: float = -1.0
+        self.subscriptions: dict[str, Subscription] = {}
+        self.overlap = Overlap()
+        self.behind: dict[Cursor, None] = {}
+        self.window = window
+        self.in_flight: dict[int, Blob] = {}
+        self.releasing: dict[int, None] = {}
+        self.incoming: dict[int, int] = {}
+        self.next_id = 1
+        self.will: Will | None = None
+        self.will_due: float = -1.0
+
+    # ------------------------------------------------------------ out: gateway -> client
+
+    def room(self) -> int:
+        """How many more QoS 1 and 2 messages may be sent now."""
+        return self.window - len(self.in_flight) - len(self.releasing)
+
+    def _free_id(self) -> int:
+        packet_id = self.next_id
+        while packet_id in self.in_flight or packet_id in self.releasing:
+            packet_id = packet_id + 1 if packet_id < PACKET_ID_MAX else 1
+        self.next_id = packet_id + 1 if packet_id < PACKET_ID_MAX else 1
+        return packet_id
+
+    def send(self, made: Blob) -> bytes | None:
+        """The packet of a new delivery, entered as in flight; ``None`` when the window is full."""
+        if not made.qos:
+            return made.head
+        if self.room() <= 0:
+            return None
+        packet_id = self._free_id()
+        self.in_flight[packet_id] = made
+        return made.packet(packet_id)
+
+    def send_run(self, run: Run) -> bytes | None:
+        """All packets of a run, entered as in flight; ``None`` where the window has no room or an id is in use."""
+        ids = run.in_flight
+        if ids:
+            if len(ids) > self.room() or not self.releasing.keys().isdisjoint(ids):
+                return None
+            if self.in_flight and not self.in_flight.keys().isdisjoint(ids):
+                return None
+            self.in_flight.update(ids)
+        return run.data
+
+    def acknowledged(self, packet_id: int) -> bool:
+        """PUBACK. False if nothing of QoS 1 is in flight under this id."""
+        made = self.in_flight.get(packet_id)
+        if made is None or made.qos != 1:
+            return False
+        del self.in_flight[packet_id]
+        return True
+
+    def received(self, packet_id: int, refused: bool) -> bool:
+        """PUBREC. From now on the exchange waits for PUBCOMP, or has ended if the client refused the message
+        (MQTT-4.3.3-4). False if the id is unknown."""
+        made = self.in_flight.get(packet_id)
+        if made is None or made.qos != 2:
+            return packet_id in self.releasing and not refused
+        del self.in_flight[packet_id]
+        if not refused:
+            self.releasing[packet_id] = None
+        return True
+
+    def completed(self, packet_id: int) -> bool:
+        """PUBCOMP. False if the id is unknown."""
+        return self.releasing.pop(packet_id, 0) is None
+
+    def resend(self, is_v5: bool, now_ms: int) -> list[bytes]:
+        """All that a client which came back must be sent first: what is in flight, then the PUBRELs, in their order."""
+        again = []
+        for packet_id, made in self.in_flight.items():
+            if made.variant.is_v5 != is_v5:  # it came back with another protocol version
+                made = blob(made.arrival, made.variant._replace(is_v5=is_v5), now_ms)
+            again.append(made.packet(packet_id, dup=True))
+        again += [_PUBREL + packet_id.to_bytes(2, "big") for packet_id in self.releasing]
+        return again
+
+    # ------------------------------------------------------------ in: client -> gateway, QoS 2
+
+    def begin_incoming(self, packet_id: int) -> int | None:
+        """PUBLISH of QoS 2. ``None`` for a new id; for one that is known already its state (MQTT-4.3.3-10)."""
+        state = self.incoming.get(packet_id)
+        if state is None:
+            self.incoming[packet_id] = STORING
+        elif state == STORING:
+            self.incoming[packet_id] = ASKED_AGAIN
+        return state
+
+    def stored_incoming(self, packet_id: int) -> bool:
+        """The message is safe. True if it was asked for again meanwhile."""
+        state = self.incoming.get(packet_id)
+        if state is not None:
+            self.incoming[packet_id] = STORED
+        return state == ASKED_AGAIN
+
+    def forget_incoming(self, packet_id: int) -> bool:
+        """PUBREL, or the message could not be stored: the id is free again (MQTT-4.3.3-12). False if it was unknown."""
+        return self.incoming.pop(packet_id, None) is not None

@@ -1,0 +1,82 @@
+"""The gateway's settings: one frozen value, every limit in it. ``gateway/quotas.py`` says which reason code each limit has.
+
+Durations end in ``_s``, sizes in ``_bytes`` or ``_bytes_max``. docs/guide/operator.md lists them with their defaults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.errors import InvalidConfig
+
+ANONYMOUS: Final = ("nobody", "loopback", "everyone")
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """What a gateway is told at its start.
+
+    Attributes:
+        name: the owner under which its light queues are open at the brokers; two gateways never share one. Empty: made up at start.
+        host, port: where MQTT is spoken; port 0 takes any free one.
+        namesrv: ``host:port`` of each name server.
+        shards: how many tasks share the sockets of this process.
+        anonymous: who may come without credentials: ``nobody``, peers on ``loopback``, or ``everyone``.
+        topic_rules: ``pattern -> topic [key level]`` rules of the topic map, first match wins; see ``topicmap.queues``.
+        keep_alive_s_max: a client's keep-alive above this (or none at all) is cut to it; 0 leaves it to the client.
+        session_expiry_s_max: a session outlives its last connection by no more than this.
+    """
+
+    name: str = ""
+    host: str = "127.0.0.1"
+    port: int = 1883
+    namesrv: tuple[str, ...] = ("127.0.0.1:9876",)
+    shards: int = 1
+    anonymous: str = "loopback"
+    topic_rules: tuple[str, ...] = ()
+    accept_backlog: int = 1024
+    connections_max: int = 100_000
+    half_open_max: int = 10_000
+    connect_wait_s: float = 10.0
+    connect_packet_bytes_max: int = 64 * 1024
+    packet_bytes_max: int = 1024 * 1024
+    keep_alive_s_max: int = 0
+    sessions_max: int = 1_000_000
+    session_expiry_s_max: int = 7 * 24 * 3600
+    client_id_bytes_max: int = 256
+    subscriptions_max: int = 1000
+    receive_max: int = 1024
+    topic_alias_max: int = 64
+    in_flight_max: int = 1024
+    output_bytes_max: int = 512 * 1024
+    unstored_bytes_max: int = 2 * 1024 * 1024
+    append_bytes_max: int = 4 * 1024 * 1024
+    pull_wait_s: float = 60.0
+    pull_bytes_max: int = 256 * 1024
+    pull_count_max: int = 1024
+    filter_lease_s: float = 60.0
+    route_refresh_s: float = 5.0
+    retry_wait_s: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.anonymous not in ANONYMOUS:
+            raise InvalidConfig(f"anonymous is {self.anonymous!r}", hint=f"it is one of {', '.join(ANONYMOUS)}")
+        if not self.namesrv:
+            raise InvalidConfig("namesrv names no name server", hint='for example namesrv = ["127.0.0.1:9876"]')
+        for name, low, high in _RANGES:
+            if not low <= getattr(self, name) <= high:
+                raise InvalidConfig(f"{name} is {getattr(self, name)}", hint=f"it is from {low} to {high}")
+
+
+_RANGES: Final = (
+    ("port", 0, 65_535),
+    ("shards", 1, 64),
+    ("receive_max", 1, 65_535),
+    ("in_flight_max", 1, 65_535),
+    ("topic_alias_max", 0, 65_535),
+    ("keep_alive_s_max", 0, 65_535),
+    ("packet_bytes_max", 1024, 4 * 1024 * 1024),
+    ("connect_packet_bytes_max", 1024, 4 * 1024 * 1024),
+    ("output_bytes_max", 16 * 1024, 1 << 30),
+)

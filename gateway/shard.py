@@ -1,0 +1,262 @@
+"""One task that drives all sockets of its shard: each wake-up is one round over everything that is ready.
+
+A round reads at most 64 KiB from each ready socket, hands each piece to its device, ends the round for all of them together
+(one Append per broker) and then makes one write per socket that has output. Never a task, a wake-up, a system call or a request
+per packet.
+
+A ``Line`` is one socket with its output. Output that the socket does not take stays there and is sent when the socket is writable; above
+``output_bytes_max`` the line is full: it is not read, and nothing more is fed to it until half of that is gone. A line
+that closes is taken out of the poller first; one that has a farewell to deliver is shut for writing and then read to its end, for a
+short while, because closing it with unread input would destroy the farewell on its way.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from gateway.deadlines import Deadlines
+from gateway.poller import BROKEN, READ, WRITE, Poller
+from gateway.rounds import Rounds
+
+CHUNK_BYTES: Final = 64 * 1024
+LINGER_S: Final = 2.0
+
+
+class Occupant(Protocol):
+    """Who speaks over a line (``gateway.device.Device``)."""
+
+    def receive(self, chunk: bytes) -> None: ...
+
+    def writable(self) -> None:
+        """The line is no longer full."""
+        ...
+
+    def broken(self) -> None:
+        """The line is gone without a farewell."""
+        ...
+
+
+class Line:
+    """A socket of a shard: ``write``, ``set_reading`` and ``close`` are what its occupant may do."""
+
+    __slots__ = (
+        "_is_listed",
+        "_mask",
+        "_out",
+        "_reads",
+        "_rest",
+        "_shard",
+        "_socket",
+        "descriptor",
+        "is_full",
+        "is_lingering",
+        "occupant",
+        "unsent",
+        "wants_close",
+    )
+
+    def __init__(self, shard: Shard, connected: socket.socket) -> None:
+        self._shard = shard
+        self._socket = connected
+        self._out: list[bytes] = []
+        self._rest: memoryview | None = None
+        self._mask = READ
+        self._reads = True
+        self._is_listed = False
+        self.descriptor = connected.fileno()
+        self.unsent = 0
+        self.is_full = False
+        self.is_lingering = False
+        self.wants_close = False
+        self.occupant: Occupant | None = None
+
+    # ------------------------------------------------------------ for the occupant
+
+    def write(self, data: bytes) -> None:
+        """Output for the end of this round."""
+        self._out.append(data)
+        self.unsent += len(data)
+        if self.unsent > self._shard.output_bytes_max:
+            self.is_full = True
+        if not self._is_listed:
+            self._is_listed = True
+            self._shard.list_output(self)
+
+    def set_reading(self, reads: bool) -> None:
+        self._reads = reads
+        self._arm()
+
+    def close(self) -> None:
+        """Closes after the output of this round has been written. The occupant hears nothing more."""
+        self.occupant = None
+        self.wants_close = True
+        if not self._is_listed:
+            self._is_listed = True
+            self._shard.list_output(self)
+
+    # ------------------------------------------------------------ for the shard
+
+    def read(self) -> bytes | None:
+        """What there is, at most a chunk; empty at the end, ``None`` where nothing is there after all."""
+        try:
+            return self._socket.recv(CHUNK_BYTES)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+
+    def send_output(self) -> bool:
+        """One write (two after a partial one). False if the connection is broken."""
+        self._is_listed = False
+        try:
+            if self._rest is not None:
+                self._rest = self._sent(self._rest)
+            if self._rest is None and self._out:
+                data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
+                self._out.clear()
+                self._rest = self._sent(memoryview(data))
+        except OSError:
+            return False
+        self.is_full = self.unsent > self._shard.output_bytes_max // (2 if self.is_full else 1)
+        self._arm()
+        return True
+
+    def _sent(self, data: memoryview) -> memoryview | None:
+        try:
+            count = self._socket.send(data)
+        except BlockingIOError:
+            count = 0
+        self.unsent -= count
+        return data[count:] if count < len(data) else None
+
+    def _arm(self) -> None:
+        mask = (READ if self.is_lingering or (self._reads and not self.is_full) else 0) | (
+            WRITE if self._rest is not None else 0
+        )
+        if mask != self._mask and self.descriptor >= 0:
+            self._mask = mask
+            self._shard.poller.change(self.descriptor, mask)
+
+    def linger(self) -> None:
+        """Nothing more is sent; what the client still sends is thrown away until it closes too."""
+        self.is_lingering = True
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            self.shut()
+        else:
+            self._arm()
+
+    def shut(self) -> None:
+        """Gives the descriptor back; it is out of the poller before anybody else can get it."""
+        if self.descriptor >= 0:
+            self._shard.forget(self)
+            self.descriptor = -1
+            self._out.clear()
+            self._rest = None
+            self._socket.close()
+
+
+class Shard:
+    """The lines of one task."""
+
+    def __init__(self, poller: Poller, rounds: Rounds, output_bytes_max: int, on_shut: Callable[[], None]) -> None:
+        self.poller = poller
+        self.output_bytes_max = output_bytes_max
+        self._rounds = rounds
+        self._lines: dict[int, Line] = {}
+        self._listed: list[Line] = []
+        self._lingering: Deadlines[Line] = Deadlines()
+        self._on_shut = on_shut
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def add(self, connected: socket.socket) -> Line:
+        """Takes in a connected, non-blocking socket."""
+        line = Line(self, connected)
+        self._lines[line.descriptor] = line
+        self.poller.add(line.descriptor, READ)
+        return line
+
+    def list_output(self, line: Line) -> None:
+        if not self._listed and not self._rounds.in_round:
+            self.poller.wake()
+        self._listed.append(line)
+
+    def forget(self, line: Line) -> None:
+        self.poller.remove(line.descriptor)
+        del self._lines[line.descriptor]
+        self._on_shut()
+
+    async def run(self) -> None:
+        """Serves until it is cancelled."""
+        while True:
+            await self.poller.wait()
+            self.round()
+
+    def round(self) -> None:
+        """One pass over all that is ready."""
+        ready = self.poller.poll()
+        self._rounds.begin()
+        for descriptor, mask in ready:
+            line = self._lines.get(descriptor)
+            if line is not None:
+                self._serve(line, mask)
+        self._rounds.finish()
+        self.write_out()
+
+    def tick(self, now: float) -> None:
+        """Gives up on farewells that nobody has read to their end."""
+        for line in self._lingering.take(now):
+            line.shut()
+
+    def _serve(self, line: Line, mask: int) -> None:
+        occupant = line.occupant
+        if mask & WRITE:
+            self._drain(line)
+        if mask & READ:
+            chunk = line.read()
+            if chunk and occupant is not None:
+                occupant.receive(chunk)
+            elif chunk == b"":
+                self._break(line)
+        elif mask & BROKEN:
+            self._break(line)
+
+    def _drain(self, line: Line) -> None:
+        was_full = line.is_full
+        if not line.send_output():
+            self._break(line)
+        elif was_full and not line.is_full and line.occupant is not None:
+            line.occupant.writable()
+
+    def _part(self, line: Line) -> None:
+        if not line.is_lingering:
+            line.linger()
+            self._lingering.add(self._rounds.now + LINGER_S, line)
+
+    def _break(self, line: Line) -> None:
+        occupant, line.occupant = line.occupant, None
+        line.shut()
+        if occupant is not None:
+            occupant.broken()
+
+    def write_out(self) -> None:
+        """One write per line with output; then the lines that asked for it close."""
+        listed, self._listed = self._listed, []
+        for line in listed:
+            if line.descriptor < 0:
+                continue
+            self._drain(line)
+            if line.wants_close:  # what it has not taken by now it will not get
+                self._part(line)
+
+    def close(self) -> None:
+        """Shuts every line without a word and gives up the poller."""
+        for line in list(self._lines.values()):
+            line.occupant = None
+            line.shut()
+        self.poller.close()

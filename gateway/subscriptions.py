@@ -1,0 +1,134 @@
+"""What a session has subscribed to, and which of its overlapping subscriptions delivers a message.
+
+Every subscription reads the light queue of its filter; a message that matches several filters of a session is in several of
+these queues. It is delivered once, by the *primary*: the oldest subscription that matches it and that began before the
+message was stored. The others pass over it. Because age decides, a later subscription never changes who delivers a
+message, and all messages of one topic come through one queue, in order (MQTT-4.6.0-6). The copy carries the highest granted QoS and the
+identifiers of all matching subscriptions (MQTT-3.3.4-2, -3).
+
+A ``Cursor`` is a session's place in one such queue. This module is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from gateway.delivery import Variant
+from gateway.envelope import Arrival
+from topicmap.names import matches
+
+if TYPE_CHECKING:
+    from gateway.feed import Feed
+    from gateway.session import Session
+
+_NAMES_REMEMBERED: Final = 256
+
+
+class Subscription:
+    """A filter with its options. ``identifier`` is 0 where there is none; ``qos`` is the granted one."""
+
+    __slots__ = ("as_published", "filter", "identifier", "no_local", "qos", "retain_handling")
+
+    def __init__(
+        self,
+        filter: str,
+        qos: int,
+        *,
+        no_local: bool = False,
+        as_published: bool = False,
+        retain_handling: int = 0,
+        identifier: int = 0,
+    ) -> None:
+        self.filter = filter
+        self.qos = qos
+        self.no_local = no_local
+        self.as_published = as_published
+        self.retain_handling = retain_handling
+        self.identifier = identifier
+
+
+class Cursor:
+    """A session's place in the light queue of one of its filters at one broker.
+
+    Attributes:
+        next: offset of the next message to look at; -1 while the queue is being opened.
+        start: log position from which the subscription counts; messages stored before it do not.
+        held: waits for retained messages to go first.
+        backlog: messages of its own pull, for a session that has fallen behind the shared window.
+        pulling: its own pull is under way.
+    """
+
+    __slots__ = ("backlog", "feed", "held", "next", "pulling", "session", "start", "subscription")
+
+    def __init__(self, session: Session, subscription: Subscription, feed: Feed) -> None:
+        self.session = session
+        self.subscription = subscription
+        self.feed = feed
+        self.next = -1
+        self.start = 0
+        self.held = False
+        self.pulling = False
+        self.backlog: list[Arrival] | None = None
+
+
+class Overlap:
+    """The cursors of one session, oldest first, and which of them match a name."""
+
+    __slots__ = ("_matching", "cursors")
+
+    def __init__(self) -> None:
+        self.cursors: list[Cursor] = []
+        self._matching: dict[str, tuple[Cursor, ...]] | None = None
+
+    def add(self, cursor: Cursor) -> None:
+        self.cursors.append(cursor)
+        self._matching = None
+
+    def remove(self, cursor: Cursor) -> None:
+        self.cursors.remove(cursor)
+        self._matching = None
+
+    def _candidates(self, name: str) -> tuple[Cursor, ...]:
+        if self._matching is None:
+            self._matching = {}
+        found = self._matching.get(name)
+        if found is None:
+            if len(self._matching) >= _NAMES_REMEMBERED:
+                self._matching.clear()
+            found = tuple([cursor for cursor in self.cursors if matches(cursor.subscription.filter, name)])
+            self._matching[name] = found
+        return found
+
+    def matching(self, cursor: Cursor, arrival: Arrival) -> Sequence[Cursor]:
+        """The session's cursors that this message of ``cursor``'s queue counts for, oldest first."""
+        if len(self.cursors) == 1:
+            return self.cursors if arrival.position >= cursor.start else ()
+        broker, position = cursor.feed.broker, arrival.position
+        return [
+            other
+            for other in self._candidates(arrival.name)
+            if other.feed.broker is broker and other.next >= 0 and position >= other.start
+        ]
+
+
+def variant_for(matching: Sequence[Cursor], arrival: Arrival, client_id: bytes, is_v5: bool) -> Variant | None:
+    """In which form a session gets a live message that counts for these cursors; ``None``: not at all.
+
+    A *no local* subscription does not count for the client's own messages (MQTT-3.8.3-3).
+    """
+    if arrival.sender == client_id:
+        matching = [cursor for cursor in matching if not cursor.subscription.no_local]
+        if not matching:
+            return None
+    if len(matching) == 1:
+        one = matching[0].subscription
+        identifiers = (one.identifier,) if one.identifier else ()
+        return Variant(is_v5, min(one.qos, arrival.qos), one.as_published and arrival.retain, identifiers)
+    chosen = [cursor.subscription for cursor in matching]
+    return Variant(
+        is_v5,
+        min(max(one.qos for one in chosen), arrival.qos),
+        arrival.retain and any(one.as_published for one in chosen),
+        tuple([one.identifier for one in chosen if one.identifier]),
+    )

@@ -1,0 +1,276 @@
+"""Device -> broker: publications become records, one Append per broker and round, and an acknowledgement only after its reply.
+
+A ``Lane`` is the open batch of one broker. Beside each record stands its *mark*: the bytes that acknowledge it (PUBACK, PUBREC,
+or nothing), so that the reply to a whole batch turns into one piece of bytes per device. A device's publications of one
+round form a *ticket*, a slice of the batch.
+
+Promises: no mark is sent before the broker has said that the record is stored at its topic's level; a record whose fate
+is unknown (the link broke) is never acknowledged, its device is disconnected and will send it again; what was surely not
+stored, because no broker was there or because the log takes no more and the device is not MQTT 5 and cannot be told so,
+waits here, and the device's socket is not read meanwhile; every wait is bounded
+by what a device may have unstored (``unstored_bytes_max``), for then it is not read either. A publication to a topic that
+is being looked up waits in ``TopicRoute.waiting``. Nothing here waits: the round's end is told by ``flush``.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gateway.brokers import Broker, Brokers
+from gateway.envelope import NEVER, record_properties
+from gateway.session import Will
+from penstock.errors import Busy, InvalidMessage, PenstockError, StorageFull, Unavailable
+from penstock.message import FLAG_RETAIN, PROPERTIES_BYTES_MAX, encode_record
+from penstock.requests import Append, Appended, Result
+from topicmap.queues import TopicMap
+
+if TYPE_CHECKING:
+    from gateway.device import Device
+
+_NO_ROOM: Final = frozenset({Busy.code, StorageFull.code})
+_PUBREC: Final = b"\x50"
+
+
+class Ticket(NamedTuple):
+    """A device's slice of a batch. ``size`` is what it counts as unstored; ``exact``: there is QoS 2 in it."""
+
+    device: Device | None
+    start: int
+    stop: int
+    size: int
+    exact: bool
+
+
+class Lane:
+    """The open batch of one broker."""
+
+    __slots__ = ("broker", "marks", "records", "size", "tickets")
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.records: list[bytes] = []
+        self.marks: list[bytes] = []
+        self.tickets: list[Ticket] = []
+        self.size = 0
+
+
+class Parked(NamedTuple):
+    """A publication that waits for its topic's broker, or for room in the log."""
+
+    device: Device | None
+    record: bytes
+    mark: bytes
+
+
+class TopicRoute:
+    """The brokers of one topic; none while they are being looked up."""
+
+    __slots__ = ("lanes", "topic", "waiting")
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.lanes: list[Lane] = []
+        self.waiting: list[tuple[Route, Parked]] = []
+
+
+class Route:
+    """The constant parts of a client's publications under one name."""
+
+    __slots__ = ("key", "key_hash", "name", "properties", "topic", "topic_bytes")
+
+    def __init__(self, name: str, client_id: str, key: str, topic: TopicRoute) -> None:
+        self.name = name
+        self.key = key
+        self.key_hash = zlib.crc32(key.encode())
+        self.topic = topic
+        self.topic_bytes = topic.topic.encode()
+        self.properties = record_properties(name, key, client_id)
+
+    def lane(self) -> Lane | None:
+        lanes = self.topic.lanes
+        if len(lanes) == 1:
+            return lanes[0]
+        return lanes[self.key_hash % len(lanes)] if lanes else None
+
+
+class Upstream:
+    """All publications of one gateway on their way to the brokers."""
+
+    def __init__(self, brokers: Brokers, topic_map: TopicMap, append_bytes_max: int) -> None:
+        self._brokers = brokers
+        self._map = topic_map
+        self._append_bytes_max = append_bytes_max
+        self._lanes: dict[str, Lane] = {}
+        self._topics: dict[str, TopicRoute] = {}
+        self._retry: list[tuple[Lane, Parked]] = []
+        self.now_ms = 0
+        self.dropped = 0
+        self.stored = 0
+        self.appends = 0
+
+    # ------------------------------------------------------------ in
+
+    def route(self, name: str, client_id: str) -> Route:
+        """The route of a client's publications under a checked name. Raises ``topicmap.names.InvalidName``."""
+        placed = self._map.place(name, client_id)
+        topic = self._topics.get(placed.topic)
+        if topic is None:
+            topic = self._topics[placed.topic] = TopicRoute(placed.topic)
+        return Route(name, client_id, placed.key, topic)
+
+    def publish(
+        self,
+        device: Device | None,
+        route: Route,
+        payload: bytes | memoryview,
+        flag: int,
+        mark: bytes,
+        properties: bytes = b"",
+    ) -> None:
+        """Takes one publication. ``flag`` is its QoS and RETAIN, ``properties`` replace the route's own."""
+        record = encode_record(
+            route.topic_bytes, payload, properties or route.properties, flag=flag, born_ms=self.now_ms
+        )
+        if device is not None:
+            device.unstored += len(record)
+        lane = route.lane()
+        if lane is None:
+            self._wait_for_topic(route, Parked(device, record, mark))
+        else:
+            self._add(lane, Parked(device, record, mark))
+
+    def publish_will(self, client_id: str, will: Will) -> None:
+        """Publishes what a client left for the case of its sudden end."""
+        route = self.route(will.name, client_id)
+        properties = record_properties(will.name, route.key, client_id, will.expiry_s, will.application)
+        self.publish(None, route, will.payload, will.qos | (FLAG_RETAIN if will.retain else 0), b"", properties)
+
+    def properties(self, route: Route, client_id: str, expiry_s: int, application: bytes) -> bytes:
+        """The property string of a publication with MQTT 5 properties. Raises ``InvalidMessage`` if it is too long."""
+        if expiry_s == NEVER and not application:
+            return route.properties
+        packed = record_properties(route.name, route.key, client_id, expiry_s, application)
+        if len(packed) > PROPERTIES_BYTES_MAX:
+            raise InvalidMessage(f"properties have at most {PROPERTIES_BYTES_MAX} bytes once stored, not {len(packed)}")
+        return packed
+
+    def _add(self, lane: Lane, parked: Parked) -> None:
+        at = len(lane.records)
+        lane.records.append(parked.record)
+        lane.marks.append(parked.mark)
+        lane.tickets.append(Ticket(parked.device, at, at + 1, len(parked.record), parked.mark[:1] == _PUBREC))
+        self.grown(lane, len(parked.record))
+
+    def grown(self, lane: Lane, size: int) -> None:
+        """Tells that a ticket of so many bytes was added to a lane."""
+        lane.size += size
+        if lane.size >= self._append_bytes_max:
+            self._append(lane)
+
+    # ------------------------------------------------------------ the round's end
+
+    def flush(self) -> None:
+        """Sends each broker its batch, as one Append."""
+        for lane in self._lanes.values():
+            if lane.records:
+                self._append(lane)
+
+    def _append(self, lane: Lane) -> None:
+        records, marks, tickets = lane.records, lane.marks, lane.tickets
+        lane.records, lane.marks, lane.tickets, lane.size = [], [], [], 0
+        request = Append(len(records), False, b"".join(records))
+        self.appends += 1
+        lane.broker.submit(request, partial(self._appended, lane, records, marks, tickets))
+
+    def _appended(
+        self, lane: Lane, records: list[bytes], marks: list[bytes], tickets: list[Ticket], result: Result
+    ) -> None:
+        if isinstance(result, Appended):
+            if result.refused:
+                self._partly(lane, records, marks, tickets, {refused.at: refused.code for refused in result.refused})
+                return
+            self.stored += len(records)
+            for device, start, stop, size, exact in tickets:
+                if device is not None:
+                    device.stored(marks[start:stop], size, exact)
+        elif isinstance(result, PenstockError) and not result.unknown:
+            self._partly(lane, records, marks, tickets, dict.fromkeys(range(len(records)), result.code))
+        else:
+            self._lost(tickets)
+
+    def _lost(self, tickets: Sequence[Ticket]) -> None:
+        for ticket in tickets:
+            if ticket.device is not None:
+                ticket.device.fate_unknown()
+
+    def _partly(
+        self, lane: Lane, records: list[bytes], marks: list[bytes], tickets: list[Ticket], codes: dict[int, int]
+    ) -> None:
+        """Some records of a batch were refused: each device gets its marks and refusals in the order of its sending."""
+        for device, start, stop, size, exact in tickets:
+            if device is None:
+                self.dropped += sum(at in codes for at in range(start, stop))
+                continue
+            device.stored([], size, False)  # it counts as unstored no more; what is kept for later is added again
+            for at in range(start, stop):
+                code = codes.get(at)
+                if code is None:
+                    device.stored([marks[at]], 0, exact)
+                elif marks[at] and (code == Unavailable.code or (code in _NO_ROOM and not device.is_v5)):
+                    self._keep(lane, Parked(device, records[at], marks[at]))
+                else:
+                    self.dropped += 1
+                    device.refused(marks[at], code)
+
+    # ------------------------------------------------------------ waiting for a topic or for room
+
+    def _wait_for_topic(self, route: Route, parked: Parked) -> None:
+        topic = route.topic
+        topic.waiting.append((route, parked))
+        if parked.device is not None:
+            parked.device.hold_reading()
+        if len(topic.waiting) == 1:
+            self._brokers.find(topic.topic, partial(self._topic_found, topic))
+
+    def _topic_found(self, topic: TopicRoute, found: list[Broker] | PenstockError) -> None:
+        waiting, topic.waiting = topic.waiting, []
+        if isinstance(found, PenstockError):
+            for _route, parked in waiting:
+                self._topic_missing(parked, found)
+            return
+        for broker in found:
+            if broker.address not in self._lanes:
+                self._lanes[broker.address] = Lane(broker)
+        topic.lanes = [self._lanes[broker.address] for broker in found]
+        for route, parked in waiting:
+            lane = route.lane()
+            assert lane is not None
+            if parked.device is not None:
+                parked.device.release_reading()
+            self._add(lane, parked)
+        self.flush()
+
+    def _topic_missing(self, parked: Parked, error: PenstockError) -> None:
+        self.dropped += 1
+        if parked.device is not None:
+            parked.device.release_reading()
+            parked.device.stored([], len(parked.record), False)
+            parked.device.refused(parked.mark, error.code)
+
+    def _keep(self, lane: Lane, parked: Parked) -> None:
+        assert parked.device is not None
+        parked.device.hold_reading()
+        parked.device.unstored += len(parked.record)
+        self._retry.append((lane, parked))
+
+    def retry(self) -> None:
+        """Tries again what the log had no room for, in order."""
+        again, self._retry = self._retry, []
+        for lane, parked in again:
+            assert parked.device is not None
+            parked.device.release_reading()
+            self._add(lane, parked)
+        self.flush()
