@@ -1,0 +1,184 @@
+"""The only door to files: the ``Disk`` seam and the real one.
+
+Paths are relative to the data folder ("log/000...0.log"). All calls block; ``File.sync`` alone may run in another
+thread than the rest. Errors are ``OSError`` as the system gave them: what they mean is decided above.
+``tests/simulation/disk.py`` is the second implementation: it forgets what was not synced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from pathlib import Path
+from typing import Final, Protocol
+
+from penstock.errors import DataFolderLocked, DataFolderUnusable
+
+Bytes = bytes | bytearray | memoryview
+LOCK_FILE: Final = "lock"
+
+
+class File(Protocol):
+    """A file that is open for reading and writing."""
+
+    def pwrite(self, data: Bytes, at: int) -> None:
+        """Writes all of ``data`` or raises; after an error any part of it may have been written."""
+        ...
+
+    def pread(self, size: int, at: int) -> bytes:
+        """Up to ``size`` bytes; fewer at the end of the file."""
+        ...
+
+    def sync(self) -> None:
+        """Returns when everything written before the call is on the medium."""
+        ...
+
+    def reserve(self, size: int) -> None:
+        """Gives the file room for ``size`` bytes on the disk, as zeros; raises ENOSPC if there is none."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def size(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A data folder."""
+
+    def lock(self) -> None:
+        """Makes the folder ours until ``unlock``; raises ``DataFolderLocked`` or ``DataFolderUnusable``."""
+        ...
+
+    def unlock(self) -> None: ...
+
+    def make_folder(self, folder: str) -> None: ...
+
+    def names(self, folder: str) -> list[str]:
+        """Names in a folder, sorted."""
+        ...
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Opens a file; with ``create`` it must not exist yet, and its name is durable on return."""
+        ...
+
+    def read(self, path: str) -> bytes: ...
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Makes ``data`` the content of a file, durably: after a crash it is the old or the new content, never a
+        mix."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Removes a file if it is there; durable on return."""
+        ...
+
+
+class RealFile:
+    """A file of the operating system."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def pwrite(self, data: Bytes, at: int) -> None:
+        written = os.pwrite(self._descriptor, data, at)
+        while written < len(data):  # a short write is legal; the next one tells why
+            more = os.pwrite(self._descriptor, memoryview(data)[written:], at + written)
+            if more == 0:
+                raise OSError(errno.EIO, "the disk takes no more bytes and gives no reason")
+            written += more
+
+    def pread(self, size: int, at: int) -> bytes:
+        return os.pread(self._descriptor, size, at)
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def reserve(self, size: int) -> None:
+        os.posix_fallocate(self._descriptor, 0, size)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class RealDisk:
+    """A data folder of the operating system."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._lock: int | None = None
+
+    def lock(self) -> None:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.root / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise DataFolderUnusable(f"cannot use the data folder {self.root}: {error.strerror}") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise DataFolderLocked(
+                f"another broker holds the data folder {self.root}", hint="stop it, or give this one another folder"
+            ) from None
+        self._lock = descriptor
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def make_folder(self, folder: str) -> None:
+        (self.root / folder).mkdir(exist_ok=True)
+        self._sync_folder(self.root)
+
+    def names(self, folder: str) -> list[str]:
+        return sorted(os.listdir(self.root / folder))
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        file = RealFile(os.open(self.root / path, flags, 0o600))
+        if create:
+            self._sync_folder((self.root / path).parent)
+        return file
+
+    def read(self, path: str) -> bytes:
+        return (self.root / path).read_bytes()
+
+    def replace(self, path: str, data: bytes) -> None:
+        target = self.root / path
+        draft = target.with_name(target.name + ".draft")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        file = RealFile(descriptor)
+        try:
+            file.pwrite(data, 0)
+            os.fsync(descriptor)
+        except OSError:
+            with contextlib.suppress(OSError):
+                draft.unlink()
+            raise
+        finally:
+            file.close()
+        os.replace(draft, target)
+        self._sync_folder(target.parent)
+
+    def remove(self, path: str) -> None:
+        (self.root / path).unlink(missing_ok=True)
+        self._sync_folder((self.root / path).parent)
+
+    @staticmethod
+    def _sync_folder(folder: Path) -> None:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

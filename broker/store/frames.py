@@ -1,0 +1,138 @@
+"""The log's frames as bytes: writing one around a record, checking one, reading one back. docs/formats/log.md is the
+page.
+
+Pure: bytes in, bytes out. A frame is good when its magic, its length, its CRC-32C and the position inside its record
+all agree with the place where it stands, so a bit flip anywhere shows, and a frame written to the wrong place does too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import google_crc32c
+
+from broker.store.records import Stored
+from penstock.errors import InvalidMessage
+from penstock.message import (
+    BLANK_MAGIC,
+    FRAME_BYTES_MAX,
+    FRAME_HEAD,
+    FRAME_HEAD_BYTES,
+    FRAME_MAGIC,
+    OFFSETS,
+    OFFSETS_AT,
+    QUEUE_ID_AT,
+    RECORD_BYTES_MIN,
+    RECORD_HEAD,
+    STORED,
+    STORED_AT,
+    check_record,
+    record_properties,
+    record_topic,
+)
+
+crc32c: Callable[[bytes], int] = google_crc32c.value
+
+BLANK_BYTES_MIN: Final = FRAME_HEAD_BYTES
+FRAME_BYTES_MIN: Final = FRAME_HEAD_BYTES + RECORD_BYTES_MIN
+MAGIC_BYTES: Final = FRAME_MAGIC.to_bytes(4, "big")
+_CRC_BYTES: Final = 4
+_QUEUE_ID_AT: Final = FRAME_HEAD_BYTES + QUEUE_ID_AT
+_OFFSETS_AT: Final = FRAME_HEAD_BYTES + OFFSETS_AT
+_STORED_AT: Final = FRAME_HEAD_BYTES + STORED_AT
+
+
+class Head(NamedTuple):
+    """The head of a frame."""
+
+    crc: int
+    magic: int
+    length: int
+    epoch: int
+    watermark: int
+
+
+def put_frame(
+    buffer: bytearray,
+    at: int,
+    record: bytes | memoryview,
+    queue_id: int,
+    queue_offset: int,
+    position: int,
+    stored: bytes,
+    epoch: int,
+    watermark: int,
+) -> int:
+    """Writes the frame of a record into ``buffer`` at ``at`` and returns its length. ``stored``: store time and
+    host, packed."""
+    length = FRAME_HEAD_BYTES + len(record)
+    end = at + length
+    buffer[at + FRAME_HEAD_BYTES : end] = record
+    buffer[at + _QUEUE_ID_AT : at + _QUEUE_ID_AT + 4] = queue_id.to_bytes(4, "big")
+    OFFSETS.pack_into(buffer, at + _OFFSETS_AT, queue_offset, position)
+    buffer[at + _STORED_AT : at + _STORED_AT + STORED.size] = stored
+    FRAME_HEAD.pack_into(buffer, at, 0, FRAME_MAGIC, length, epoch, watermark)
+    buffer[at : at + _CRC_BYTES] = crc32c(bytes(buffer[at + _CRC_BYTES : end])).to_bytes(_CRC_BYTES, "big")
+    return length
+
+
+def blank_frame(length: int, epoch: int, watermark: int) -> bytes:
+    """The head of the blank frame that fills ``length`` bytes at the end of a segment."""
+    head = FRAME_HEAD.pack(0, BLANK_MAGIC, length, epoch, watermark)[_CRC_BYTES:]
+    return crc32c(head).to_bytes(_CRC_BYTES, "big") + head
+
+
+def read_head(data: bytes | memoryview, at: int = 0) -> Head:
+    """The head at ``at``, unchecked."""
+    return Head(*FRAME_HEAD.unpack_from(data, at))
+
+
+def is_blank(data: bytes, room: int) -> bool:
+    """Whether ``data`` begins with a good blank frame that fills exactly ``room`` bytes."""
+    if len(data) < FRAME_HEAD_BYTES:
+        return False
+    head = read_head(data)
+    good = head.crc == crc32c(bytes(data[_CRC_BYTES:FRAME_HEAD_BYTES]))
+    return head.magic == BLANK_MAGIC and head.length == room and good
+
+
+def frame_length(data: bytes | memoryview, at: int, room: int) -> int:
+    """Length of the frame whose head is at ``at`` if it can be one within ``room`` bytes, else 0."""
+    head = read_head(data, at)
+    sane = head.magic == FRAME_MAGIC and FRAME_BYTES_MIN <= head.length <= min(room, FRAME_BYTES_MAX)
+    return head.length if sane else 0
+
+
+def is_good(frame: bytes, position: int) -> bool:
+    """Whether a whole frame is good and stands where it was written. ``frame`` has the length that its head says."""
+    if OFFSETS.unpack_from(frame, _OFFSETS_AT)[1] != position:
+        return False
+    return int.from_bytes(frame[:_CRC_BYTES], "big") == crc32c(frame[_CRC_BYTES:])
+
+
+def read_stored(frame: bytes | memoryview, position: int) -> Stored:
+    """The record of a good frame as folds see it."""
+    record = memoryview(frame)[FRAME_HEAD_BYTES:]
+    head = RECORD_HEAD.unpack_from(record)
+    topic = record_topic(record).decode("utf-8", "replace")
+    return Stored(position, len(frame), topic, head[3], head[4], record_properties(record), head[10], frame)
+
+
+def queue_offset_of(frame: bytes | memoryview) -> int:
+    """The offset in its topic queue that a good frame's record was given."""
+    return int(OFFSETS.unpack_from(frame, _OFFSETS_AT)[0])
+
+
+def stored_ms_of(frame: bytes | memoryview) -> int:
+    """The store time of a frame."""
+    return int(STORED.unpack_from(frame, _STORED_AT)[0])
+
+
+def holds_record(frame: bytes | memoryview) -> bool:
+    """Whether a frame's record is well-formed in itself, for tools that check everything."""
+    try:
+        check_record(memoryview(frame)[FRAME_HEAD_BYTES:])
+    except InvalidMessage:
+        return False
+    return True

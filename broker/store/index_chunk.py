@@ -1,0 +1,125 @@
+"""Index chunks: the sealed queue entries of one stretch of the log, sorted by queue, in one file.
+docs/formats/index.md is the page.
+
+A chunk file is named by the first position of its stretch. It holds a head, a directory (msgpack: per queue its key,
+first offset, count and place), the entries, and the keys' hashes with their positions. It is derived: a chunk that
+is missing or damaged is made again from the log.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple, cast
+
+import msgpack
+import numpy as np
+
+from broker.store.disk import Disk, File
+from broker.store.frames import crc32c
+from broker.store.queue_index import ENTRY20, Queue
+
+FOLDER: Final = "index"
+SUFFIX: Final = ".idx"
+MAGIC: Final = 0x50454E49  # "PENI"
+VERSION: Final = 1
+# crc-32c of all that follows, magic, version, first position, end position, directory bytes, entry bytes, number of
+# keys
+HEAD: Final = struct.Struct(">IIIQQIQI")
+KEY_DTYPE: Final = np.dtype([("hash", ">u4"), ("position", ">u8")])
+OPEN_FILES_MAX: Final = 64
+
+
+class Row(NamedTuple):
+    """One queue's share of a chunk. ``place`` counts from the first entry byte."""
+
+    key: str
+    base: int
+    entries: int
+    place: int
+
+
+class Chunk(NamedTuple):
+    """A chunk's directory, as read from its file."""
+
+    start: int
+    end: int
+    rows: list[Row]
+
+
+def chunk_path(start: int) -> str:
+    """Path of the chunk whose stretch begins at position ``start``."""
+    return f"{FOLDER}/{start:020d}{SUFFIX}"
+
+
+def encode_chunk(start: int, end: int, queues: Iterable[tuple[Queue, int]], keys: np.ndarray[Any, Any]) -> bytes:
+    """The file of a chunk: for each queue, how many entries of its tail it takes; ``keys`` sorted by hash."""
+    rows: list[list[Any]] = []
+    parts: list[bytes] = []
+    place = 0
+    for queue, count in queues:
+        if count:
+            size = count * ENTRY20.size
+            rows.append([queue.key, queue.tail_base, count, place])
+            parts.append(bytes(queue.tail[:size]))
+            place += size
+    directory = cast(bytes, msgpack.packb(rows))
+    head = HEAD.pack(0, MAGIC, VERSION, start, end, len(directory), place, len(keys))
+    data = b"".join((head[4:], directory, *parts, keys.tobytes()))
+    return crc32c(data).to_bytes(4, "big") + data
+
+
+def decode_chunk(data: bytes, start: int) -> Chunk | None:
+    """The directory of a chunk file, None if it is damaged in any way."""
+    if len(data) < HEAD.size:
+        return None
+    crc, magic, version, first, end, directory_bytes, entry_bytes, keys = HEAD.unpack_from(data)
+    size = HEAD.size + directory_bytes + entry_bytes + keys * KEY_DTYPE.itemsize
+    if (magic, version, first, size) != (MAGIC, VERSION, start, len(data)) or crc != crc32c(data[4:]):
+        return None
+    rows = msgpack.unpackb(data[HEAD.size : HEAD.size + directory_bytes])
+    return Chunk(start, end, [Row(*row) for row in rows])
+
+
+class ChunkFiles:
+    """Reads entries and keys out of chunk files; keeps a bounded number of them open."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._open: dict[int, tuple[File, int, int, int]] = {}  # file, place of entries, place of keys, number of keys
+
+    def entries(self, chunk: int, place: int, size: int) -> bytes:
+        """``size`` bytes of entries from ``place`` on."""
+        file, entries_at, _, _ = self._file(chunk)
+        return file.pread(size, entries_at + place)
+
+    def find_key(self, chunk: int, key_hash: int) -> list[int]:
+        """Positions of the records whose key has this hash, oldest first."""
+        file, _, keys_at, count = self._file(chunk)
+        keys = np.frombuffer(file.pread(count * KEY_DTYPE.itemsize, keys_at), KEY_DTYPE)
+        hashes = keys["hash"].astype("u4")
+        low, high = np.searchsorted(hashes, key_hash, "left"), np.searchsorted(hashes, key_hash, "right")
+        return sorted(int(position) for position in keys["position"][low:high])
+
+    def _file(self, chunk: int) -> tuple[File, int, int, int]:
+        found = self._open.pop(chunk, None)
+        if found is None:
+            file = self._disk.open(chunk_path(chunk))
+            head = HEAD.unpack(file.pread(HEAD.size, 0))
+            entries_at = HEAD.size + head[5]
+            found = (file, entries_at, entries_at + head[6], head[7])
+            if len(self._open) >= OPEN_FILES_MAX:
+                self.close(next(iter(self._open)))
+        self._open[chunk] = found  # the most recently used is last
+        return found
+
+    def close(self, chunk: int) -> None:
+        """Closes a chunk's file if it is open."""
+        found = self._open.pop(chunk, None)
+        if found is not None:
+            found[0].close()
+
+    def close_all(self) -> None:
+        """Closes all files."""
+        for chunk in list(self._open):
+            self.close(chunk)

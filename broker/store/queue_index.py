@@ -1,0 +1,146 @@
+"""Which log entries belong to which queue: topic queues and light queues by one mechanism, without a file per queue.
+
+An entry has 20 bytes: log position 8, frame size 4, tag hash 8. The entries of the newest stretch of the log are in
+memory, per queue (``tail``); older ones are in index chunks (``index_chunk.py``), of which a queue knows where its
+own begin. A *hole* (size 0) stands where a record was lost to damage, so that later offsets keep their meaning.
+
+Invariants, per queue: entries have growing positions; ``min <= readable <= next``; entries become readable in order
+and never unreadable again; offsets are never used twice (a light queue starts at the log position that opened it).
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from penstock.errors import QueueNotFound
+
+ENTRY20: Final = struct.Struct(">QIq")
+HOLE: Final = ENTRY20.pack(0, 0, 0)
+
+
+class Piece(NamedTuple):
+    """A queue's entries in one chunk: offsets ``base`` to ``base + entries``, at byte ``place`` of chunk ``chunk``."""
+
+    base: int
+    entries: int
+    chunk: int
+    place: int
+
+
+class Queue:
+    """The index of one queue."""
+
+    __slots__ = ("key", "pieces", "readable", "tail", "tail_base")
+
+    def __init__(self, key: str, first: int) -> None:
+        self.key = key
+        self.pieces: list[Piece] = []
+        self.tail = bytearray()
+        self.tail_base = first
+        self.readable = first
+
+    @property
+    def next(self) -> int:
+        """Offset that the next entry gets."""
+        return self.tail_base + len(self.tail) // ENTRY20.size
+
+    @property
+    def min(self) -> int:
+        """The first offset that is still there."""
+        return self.pieces[0].base if self.pieces else self.tail_base
+
+    def piece_of(self, offset: int) -> Piece | None:
+        """The sealed piece that holds ``offset``; None if it is in the tail."""
+        if offset >= self.tail_base:
+            return None
+        return self.pieces[bisect_right(self.pieces, offset, key=lambda piece: piece.base) - 1]
+
+    def take_from_tail(self, count: int, chunk: int, place: int) -> None:
+        """The first ``count`` entries of the tail are in a chunk now."""
+        self.pieces.append(Piece(self.tail_base, count, chunk, place))
+        del self.tail[: count * ENTRY20.size]
+        self.tail_base += count
+
+    def entries_before(self, position: int) -> int:
+        """How many entries of the tail are for frames before a log position."""
+        count = len(self.tail) // ENTRY20.size
+        while count and ENTRY20.unpack_from(self.tail, (count - 1) * ENTRY20.size)[0] >= position:
+            count -= 1
+        return count
+
+
+class QueueIndex:
+    """All queues of a broker, and which of them have entries that are not readable yet."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, Queue] = {}
+        self._waiting: dict[str, Queue] = {}
+        self._fresh: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def __iter__(self) -> Iterator[Queue]:
+        return iter(self._queues.values())
+
+    def get(self, key: str) -> Queue:
+        """The queue of that name. Raises ``QueueNotFound``."""
+        queue = self._queues.get(key)
+        if queue is None:
+            raise QueueNotFound(f"there is no queue {key}")
+        return queue
+
+    def find(self, key: str) -> Queue | None:
+        """The queue of that name if there is one."""
+        return self._queues.get(key)
+
+    def ensure(self, key: str, first: int = 0) -> Queue:
+        """The queue of that name, made with first offset ``first`` if it is new."""
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = Queue(key, first)
+        return queue
+
+    def drop(self, key: str) -> None:
+        """Forgets a queue; its entries go with the chunks that hold them."""
+        self._queues.pop(key, None)
+        self._waiting.pop(key, None)
+        self._fresh.pop(key, None)
+
+    def add(self, queue: Queue, entry: bytes, *, at_once: bool) -> None:
+        """Adds one entry. ``at_once``: it needs no sync to be readable, unless an earlier one of the queue does."""
+        if at_once and queue.key not in self._waiting:
+            queue.tail += entry
+            queue.readable = queue.next
+            self._fresh[queue.key] = None
+            return
+        queue.tail += entry
+        self._waiting[queue.key] = queue
+
+    def mark_durable(self, point: int) -> None:
+        """Makes the entries of frames before ``point`` readable."""
+        done = []
+        for key, queue in self._waiting.items():
+            readable = queue.tail_base + queue.entries_before(point)
+            if readable > queue.readable:
+                queue.readable = readable
+                self._fresh[key] = None
+            if readable == queue.next:
+                done.append(key)
+        for key in done:
+            del self._waiting[key]
+
+    def take_fresh(self) -> list[str]:
+        """Queues that gained readable entries since the last call."""
+        fresh = list(self._fresh)
+        self._fresh.clear()
+        return fresh
+
+    def forget_chunk(self, chunk: int) -> None:
+        """Drops every queue's piece of a chunk that retention removed."""
+        for queue in self._queues.values():
+            if queue.pieces and queue.pieces[0].chunk == chunk:
+                del queue.pieces[0]

@@ -1,0 +1,200 @@
+"""Reads messages of queues out of the log: entries from the index, then raw frames, gathered with as few reads as
+may be.
+
+Every frame is checked before it leaves: one that is not good any more is passed over and reported, never served.
+Nothing is decoded or encoded on the way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from broker.store.commit_log import CommitLog
+from broker.store.frames import is_good, read_head, stored_ms_of
+from broker.store.index_chunk import ChunkFiles
+from broker.store.key_index import KEY_PROPERTIES, KeyIndex, key_hash
+from broker.store.queue_index import ENTRY20, Queue, QueueIndex
+from broker.store.records import KEYFRAME_TOPIC
+from penstock.errors import Damaged, OffsetOutOfRange
+from penstock.message import (
+    ENTRY,
+    FRAME_HEAD_BYTES,
+    RECORD_BYTES_MIN,
+    property_of,
+    record_properties,
+    record_topic,
+)
+from penstock.requests import Pulled
+
+GAP_BYTES_MAX: Final = 64 * 1024
+"""Frames that stand less than this apart are read together."""
+READ_BYTES_MAX: Final = 4 << 20
+NUMPY_FROM: Final = 64
+ENTRIES_MAX: Final = 65_536
+_ENTRY_DTYPE: Final = np.dtype([("position", ">u8"), ("size", ">u4"), ("tag", ">i8")])
+
+Found = tuple[int, int, int, int]  # offset, position, size, tag hash
+
+_log = logging.getLogger(__name__)
+
+
+class Reading:
+    """The read side of a store."""
+
+    def __init__(self, log: CommitLog, index: QueueIndex, keys: KeyIndex, chunks: ChunkFiles) -> None:
+        self._log = log
+        self._index = index
+        self._keys = keys
+        self._chunks = chunks
+        self.damaged = 0  # frames passed over because they were not good
+
+    def read(self, key: str, offset: int, count_max: int, bytes_max: int, tags: frozenset[int]) -> Pulled:
+        """See ``MessageStore.read``."""
+        queue = self._index.get(key)
+        if not queue.min <= offset <= queue.readable:
+            raise OffsetOutOfRange(f"{key} has offsets {queue.min} to {queue.readable}, not {offset}")
+        wanted, following = self._choose(queue, offset, count_max, bytes_max, tags)
+        entries, frames = self._gather(wanted)
+        return Pulled(len(entries), following, queue.min, queue.readable, b"".join(entries + frames))
+
+    def _choose(
+        self, queue: Queue, offset: int, count_max: int, bytes_max: int, tags: frozenset[int]
+    ) -> tuple[list[Found], int]:
+        """Which entries to deliver, and the offset after the last one looked at."""
+        wanted: list[Found] = []
+        size_left = bytes_max
+        looked_at_max = min(queue.readable, offset + ENTRIES_MAX)
+        while offset < looked_at_max and len(wanted) < count_max:
+            raw = self._entries(queue, offset, min(count_max if not tags else 1024, looked_at_max - offset))
+            for place in _matching(raw, tags):
+                position, size, tag = ENTRY20.unpack_from(raw, place * ENTRY20.size)
+                if wanted and (size > size_left or len(wanted) >= count_max):
+                    return wanted, offset + place
+                if size:
+                    wanted.append((offset + place, position, size, tag))
+                    size_left -= size
+            offset += len(raw) // ENTRY20.size
+        return wanted, offset
+
+    def _entries(self, queue: Queue, offset: int, count: int) -> bytes:
+        """Up to ``count`` entries from ``offset`` on: at least one, fewer at a piece's end."""
+        piece = queue.piece_of(offset)
+        if piece is None:
+            start = (offset - queue.tail_base) * ENTRY20.size
+            return bytes(queue.tail[start : start + count * ENTRY20.size])
+        place = piece.place + (offset - piece.base) * ENTRY20.size
+        return self._chunks.entries(piece.chunk, place, min(count, piece.base + piece.entries - offset) * ENTRY20.size)
+
+    def _gather(self, wanted: list[Found]) -> tuple[list[bytes], list[bytes]]:
+        """Entry rows and frames of what is good of ``wanted``."""
+        rows: list[bytes] = []
+        frames: list[bytes] = []
+        for run in self._runs(wanted):
+            base = run[0][1]
+            try:
+                data = self._log.read(base, run[-1][1] + run[-1][2] - base)
+            except Damaged as error:
+                self._report(base, str(error))
+                continue
+            for offset, position, size, tag in run:
+                frame = data[position - base : position - base + size]
+                if is_good(frame, position):
+                    rows.append(ENTRY.pack(offset, position, size, tag))
+                    frames.append(frame)
+                else:
+                    self._report(position, "a frame does not match its checksum")
+        return rows, frames
+
+    def _runs(self, wanted: list[Found]) -> Iterator[list[Found]]:
+        """Neighbours in the log, together: within one segment, small gaps, bounded size."""
+        run: list[Found] = []
+        for found in wanted:
+            if run:
+                last_end = run[-1][1] + run[-1][2]
+                near = 0 <= found[1] - last_end <= GAP_BYTES_MAX
+                small = found[1] + found[2] - run[0][1] <= READ_BYTES_MAX
+                if not (near and small and self._log.segment_of(found[1]) == self._log.segment_of(run[0][1])):
+                    yield run
+                    run = []
+            run.append(found)
+        if run:
+            yield run
+
+    def _report(self, position: int, what: str) -> None:
+        self.damaged += 1
+        _log.error("damage in the log at position %d: %s; it is passed over", position, what)
+
+    def seek_time(self, key: str, stored_ms: int) -> int:
+        """See ``MessageStore.seek_time``."""
+        queue = self._index.get(key)
+        low, high = queue.min, queue.readable
+        while low < high:
+            middle = (low + high) // 2
+            position, size, _ = ENTRY20.unpack_from(self._entries(queue, middle, 1))
+            if size and self.stored_ms(position) >= stored_ms:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def stored_ms(self, position: int) -> int:
+        """Store time of the record at a position."""
+        return stored_ms_of(self._log.read(position, FRAME_HEAD_BYTES + RECORD_BYTES_MIN))
+
+    def frame(self, position: int) -> bytes:
+        """The frame at a position. Raises ``Damaged``."""
+        head = read_head(self._log.read(position, FRAME_HEAD_BYTES))
+        frame = self._log.read(position, head.length)
+        if not is_good(frame, position):
+            raise Damaged(f"the frame at {position} does not match its checksum")
+        return frame
+
+    def begins_with_keyframe(self, base: int) -> bool:
+        """Whether the log can be read from the segment at ``base`` alone."""
+        try:
+            return record_topic(memoryview(self.frame(base))[FRAME_HEAD_BYTES:]).decode() == KEYFRAME_TOPIC
+        except Damaged:
+            return False
+
+    def find(self, topic: str, key: str, since_ms: int, until_ms: int, count_max: int) -> Pulled:
+        """See ``MessageStore.find``."""
+        rows: list[bytes] = []
+        frames: list[bytes] = []
+        for position in self._candidates(key_hash(topic, key.encode())):
+            if len(rows) >= count_max:
+                break
+            try:
+                frame = self.frame(position)
+            except Damaged as error:
+                self._report(position, str(error))
+                continue
+            record = memoryview(frame)[FRAME_HEAD_BYTES:]
+            properties = record_properties(record)
+            same = record_topic(record).decode() == topic and any(
+                property_of(properties, name) == key.encode() for name in KEY_PROPERTIES
+            )
+            if same and since_ms <= stored_ms_of(frame) < until_ms and position < self._log.durable:
+                rows.append(ENTRY.pack(0, position, len(frame), 0))
+                frames.append(frame)
+        return Pulled(len(rows), 0, 0, 0, b"".join(rows + frames))
+
+    def _candidates(self, wanted: int) -> Iterator[int]:
+        """Positions whose key may be meant, newest first."""
+        yield from reversed(self._keys.recent(wanted))
+        for start, _ in reversed(self._keys.chunks):
+            yield from reversed(self._chunks.find_key(start, wanted))
+
+
+def _matching(raw: bytes, tags: frozenset[int]) -> Sequence[int]:
+    """Places of the entries whose tag is asked for; all without tags."""
+    count = len(raw) // ENTRY20.size
+    if not tags:
+        return range(count)
+    if count < NUMPY_FROM:
+        return [place for place in range(count) if ENTRY20.unpack_from(raw, place * ENTRY20.size)[2] in tags]
+    found = np.isin(np.frombuffer(raw, _ENTRY_DTYPE)["tag"], list(tags))
+    return [int(place) for place in np.flatnonzero(found)]

@@ -1,0 +1,69 @@
+"""The values that cross the store's border: records to append, records as folds see them, and what a fold changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+SYSTEM_PREFIX: Final = "%sys%"
+"""Topics of system records: facts that folds apply. They are in no queue."""
+KEYFRAME_TOPIC: Final = "%sys%keyframe"
+SEAL_TOPIC: Final = "%sys%seal"
+
+Bytes = bytes | memoryview
+
+
+class Incoming(NamedTuple):
+    """A checked record about to be appended. ``in_cache``: its topic's level is ``cache``, so it is readable before
+    it is synced."""
+
+    record: Bytes
+    topic: str
+    queue_id: int
+    flag: int
+    properties: bytes
+    in_cache: bool = False
+
+
+class Stored(NamedTuple):
+    """A record of the log, as folds see it. ``frame`` is the whole frame: head, then record."""
+
+    position: int
+    size: int
+    topic: str
+    queue_id: int
+    flag: int
+    properties: bytes
+    stored_ms: int
+    frame: Bytes
+
+
+class Change(NamedTuple):
+    """Light queues that begin or end with a record."""
+
+    opened: Sequence[str] = ()
+    ended: Sequence[str] = ()
+
+
+NO_CHANGE: Final = Change()
+
+
+class Folds(Protocol):
+    """Deterministic functions of the log's prefix. The store calls ``apply`` once per record, in order, never
+    skipping one."""
+
+    def apply(self, record: Stored) -> Change:
+        """Takes in a system record or a record with the retain flag."""
+        ...
+
+    def queues_of(self, topic: str, properties: bytes) -> Sequence[str]:
+        """The open light queues that a user's record belongs to at this point of the log."""
+        ...
+
+    def snapshot(self) -> bytes:
+        """The whole state as bytes; equal states give equal bytes."""
+        ...
+
+    def restore(self, snapshot: bytes) -> None:
+        """Replaces the state by that of a snapshot; ``b""`` stands for the state before the first record."""
+        ...

@@ -1,0 +1,29 @@
+"""Settings of the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """How the store uses its disk.
+
+    Attributes:
+        segment_bytes: size of a log segment. A record never spans two, so it must hold the largest record.
+        reserve_step_bytes: how much of a segment is reserved on the disk at a time, so that a full disk refuses a
+        record whole.
+        emergency_bytes: kept aside so that offset commits and deletes still work on a full disk; 0 for none.
+        chunk_bytes: stretch of log whose index entries are kept in memory before they are sealed into a file.
+        retention_bytes: keep at most this much log; 0 for no limit.
+        retention_s: keep segments at most this long after their last record; 0 for ever.
+        seal_after_s: silence after which the durable watermark is written down.
+    """
+
+    segment_bytes: int = 1 << 30
+    reserve_step_bytes: int = 16 << 20
+    emergency_bytes: int = 4 << 20
+    chunk_bytes: int = 64 << 20
+    retention_bytes: int = 0
+    retention_s: float = 3 * 24 * 3600.0
+    seal_after_s: float = 0.05
