@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVarTuple
 
 import anyio
+from anyio.abc import TaskGroup
 
 _Ts = TypeVarTuple("_Ts")
 
@@ -17,10 +18,10 @@ _Ts = TypeVarTuple("_Ts")
 class TaskScope:
     """Background tasks that live until ``close``."""
 
-    def __init__(self) -> None:
-        self._group = anyio.create_task_group()
+    _group: TaskGroup  # made by ``open``: only then is there an event loop
 
     async def open(self) -> None:
+        self._group = anyio.create_task_group()
         await self._group.__aenter__()
 
     def start_soon(self, work: Callable[[*_Ts], Coroutine[Any, Any, Any]], /, *args: *_Ts) -> None:

@@ -169,10 +169,13 @@ class SmallBroker:
             self._parked.append((request, on_result))
             return None
         stop = min(request.offset + request.count_max, bounds.end)
-        records = self.queues[request.queue][request.offset : stop]
-        entries = [
-            ENTRY.pack(request.offset + at, 0, FRAME_HEAD_BYTES + len(record), 0) for at, record in enumerate(records)
+        found = [
+            (at, record)
+            for at, record in enumerate(self.queues[request.queue][request.offset : stop], request.offset)
+            if not request.tags or decode_message(record).tag in request.tags
         ]
+        records = [record for _at, record in found]
+        entries = [ENTRY.pack(at, 0, FRAME_HEAD_BYTES + len(record), 0) for at, record in found]
         frames = [bytes(FRAME_HEAD_BYTES) + record for record in records]
         return Pulled(len(records), stop, bounds.min, bounds.end, b"".join(entries + frames))
 

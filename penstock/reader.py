@@ -1,0 +1,162 @@
+"""Reads the queues of a topic without a group: for tools, tests and programs that keep their positions themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+
+import anyio
+
+from penstock.consumer import SERVERS
+from penstock.discovery import Discovery
+from penstock.errors import InvalidRequest, QueueNotFound
+from penstock.link import Link, Links
+from penstock.message import Message
+from penstock.pulling import (
+    Held,
+    Intake,
+    MessageStream,
+    PullLimits,
+    QueueAt,
+    Start,
+    bounds_of,
+    offset_at,
+    offset_since,
+)
+from penstock.requests import Bounds
+from penstock.retry import TIMEOUT_S
+from penstock.task_scope import TaskScope
+from penstock.wire_link import WireLinks
+from penstock.world import Clock, RealClock, Rng, new_rng
+from topicmap.queues import topic_queue
+
+
+class Reader:
+    """Every message of a topic, or of some of its queues. Use it with ``async with``; iterate as with a ``Consumer``.
+
+    Args:
+        topic: what to read.
+        queues: numbers of the queues to read, at every broker; all of them if left out.
+        servers: name servers, ``"host:port,host:port"`` or a list.
+        start: where to begin: the first message or only new ones.
+        until_end: iterate to the end that each queue has now, and stop there.
+        since_ms: begin with what was stored at or after this time instead.
+        timeout_s: deadline of entering the block.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        queues: Iterable[int] | None = None,
+        servers: str | Sequence[str] = SERVERS,
+        start: Start = "earliest",
+        until_end: bool = False,
+        since_ms: int | None = None,
+        tags: Iterable[str] = (),
+        batch_max: int = 500,
+        prefetch_bytes: int = 4 * 1024 * 1024,
+        timeout_s: float = TIMEOUT_S,
+        links: Links | None = None,
+        clock: Clock | None = None,
+        rng: Rng | None = None,
+    ) -> None:
+        self.topic = topic
+        self._queues = None if queues is None else sorted(set(queues))
+        self._servers = servers
+        self._start: Start = start
+        self._until_end = until_end
+        self._since_ms = since_ms
+        self._limits = PullLimits(batch_max, prefetch_bytes, tuple(tags))
+        self._timeout_s = timeout_s
+        self._links = links
+        self._clock = clock or RealClock()
+        self._rng = rng or new_rng()
+        self._tasks = TaskScope()
+        self._held: list[Held] = []
+        self._intake: Intake | None = None
+
+    async def __aenter__(self) -> Reader:
+        """Finds the queues. Raises ``NoRoute``, ``QueueNotFound``, ``Unavailable``, ``TimeoutError``."""
+        await self._tasks.open()
+        try:
+            links = self._links or WireLinks(self._tasks, clock=self._clock, rng=self._rng)
+            intake = Intake(self._tasks, self._limits, self._rng, ends=self._until_end)
+            with anyio.fail_after(self._timeout_s):
+                await self._find(Discovery(self._servers, links, clock=self._clock))
+            for held in self._held:
+                intake.pull(held)
+        except BaseException:
+            await self._tasks.close()
+            raise
+        self._intake = intake
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._intake = None
+        await self._tasks.close()
+
+    def __aiter__(self) -> Reader:
+        return self
+
+    async def __anext__(self) -> list[Message]:
+        batch = await self._opened().take()
+        if batch is None:
+            raise StopAsyncIteration
+        batch.held.handed_out = batch.after
+        return batch.messages
+
+    def messages(self) -> MessageStream:
+        """The messages one by one."""
+        return MessageStream(self._opened())
+
+    @property
+    def queues(self) -> tuple[QueueAt, ...]:
+        """What is read, sorted."""
+        return tuple(sorted(held.at for held in self._held))
+
+    @property
+    def positions(self) -> dict[QueueAt, int]:
+        """The next offset of each queue: behind what was handed out."""
+        return {held.at: held.handed_out for held in self._held}
+
+    async def bounds(self) -> dict[QueueAt, Bounds]:
+        """Where each queue begins and ends now."""
+        found: dict[QueueAt, Bounds] = {}
+        for held in self._held:
+            found[held.at] = (await bounds_of(held.link, [held.at.queue]))[0]
+        return found
+
+    async def seek(self, queue: str, place: int | Start, *, broker: str = "") -> None:
+        """Goes on reading a queue (``"orders:0"``) at an offset; ``broker`` where several have that queue.
+
+        Raises ``QueueNotFound`` and ``OffsetOutOfRange``.
+        """
+        found = [held for held in self._held if held.at.queue == queue and broker in ("", held.at.broker)]
+        if not found:
+            raise QueueNotFound(f"{queue} is not read here", hint="`queues` tells what is")
+        for held in found:
+            held.begin(await offset_at(held.link, queue, place))
+
+    def _opened(self) -> Intake:
+        if self._intake is None:
+            raise InvalidRequest("this reader is not open", hint="use it inside `async with Reader(...) as r:`")
+        return self._intake
+
+    async def _find(self, discovery: Discovery) -> None:
+        for route in await discovery.brokers(self.topic):
+            numbers = range(route.queues) if self._queues is None else self._queues
+            names = [topic_queue(self.topic, number) for number in numbers]
+            link = discovery.link(route.address)
+            for bound in await bounds_of(link, names):
+                self._held.append(await self._begin(QueueAt(route.broker, bound.queue), link, bound))
+
+    async def _begin(self, at: QueueAt, link: Link, bound: Bounds) -> Held:
+        held = Held(at, link, stop_at=bound.end if self._until_end else -1)
+        if self._since_ms is not None:
+            held.begin(await offset_since(link, at.queue, self._since_ms))
+        else:
+            held.begin(bound.min if self._start == "earliest" else bound.end)
+        return held
