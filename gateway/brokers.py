@@ -1,8 +1,9 @@
 """Where the brokers are and which of them has a topic, as the name servers tell.
 
-``refresh`` asks for all live brokers; each new one is announced once, and never withdrawn: its link fails by itself while
-it is away. ``find`` asks for one topic and, where nobody has it yet, has it made at the broker that every gateway would choose.
-Name servers are asked in turn until one answers. Nothing here waits: answers come by completion.
+``refresh`` asks for all live brokers; each new one is announced once, and never withdrawn: its link fails by itself
+while it is away. ``find`` asks for one topic and, where nobody has it yet, has it made at the broker that every
+gateway would choose. Name servers are asked in turn until one answers. Nothing here waits: answers come by
+completion.
 """
 
 from __future__ import annotations
@@ -124,7 +125,9 @@ class Brokers:
     def _make(self, topic: str, result: Result, on_found: OnFound) -> None:
         live = self._learn(result.brokers) if isinstance(result, Route) else []
         if not live:
-            on_found(result if isinstance(result, PenstockError) else NoRoute(f"no broker lives that could hold {topic}"))
+            on_found(
+                result if isinstance(result, PenstockError) else NoRoute(f"no broker lives that could hold {topic}")
+            )
             return
         broker = live[zlib.crc32(topic.encode()) % len(live)]
         broker.submit(DescribeTopic(topic, create=True), lambda made: self._made(broker, made, on_found))

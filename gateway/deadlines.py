@@ -1,8 +1,8 @@
 """Things that are due at some second: keep-alive checks, session ends, delayed wills, connect time-outs.
 
-Time is cut into buckets of one second, so that adding costs the same however many wait, and nothing is ever removed: when a
-bucket is due its owner looks whether the thing still is (a client that spoke since then is simply added again). An item
-comes out no earlier than its time and at most one second and one tick later.
+Time is cut into buckets of one second, so that adding costs the same however many wait, and nothing is ever
+removed: when a bucket is due its owner looks whether the thing still is (a client that spoke since then is simply
+added again). An item comes out no earlier than its time and at most one second and one tick later.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What one subscriber is sent for one stored message, encoded once for all subscribers that are sent the same bytes.
 
-A ``Blob`` is a PUBLISH packet with a gap for the packet id. Which blob a session gets is fixed by its protocol level, the
-delivered QoS, the RETAIN flag and its subscription identifiers; equal choices share one blob, kept at the ``Arrival``.
-A ``Run`` is the blobs of several consecutive messages with packet ids already in place, made from the queue offsets,
-so that a fan-out hands the very same bytes to every subscriber at the head of the queue.
+A ``Blob`` is a PUBLISH packet with a gap for the packet id. Which blob a session gets is fixed by its protocol
+level, the delivered QoS, the RETAIN flag and its subscription identifiers; equal choices share one blob, kept at
+the ``Arrival``. A ``Run`` is the blobs of several consecutive messages with packet ids already in place, made from
+the queue offsets, so that a fan-out hands the very same bytes to every subscriber at the head of the queue.
 
 Nothing here knows sessions or queues. Invariant: DUP is 0 in every blob (MQTT-3.3.1-3); only ``packet(dup=True)``, used
 for a resend, sets it.

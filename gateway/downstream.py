@@ -1,9 +1,10 @@
-"""Broker -> device: one feed per light queue in use, and for every session a cursor that never runs ahead of the client.
+"""Broker -> device: one feed per light queue in use, and for every session a cursor that never runs ahead of the
+client.
 
-A feed's one pull brings a batch; it is decoded once and, for the sessions at the head, encoded once per kind of subscriber
-(``Run``). A session whose window or output is full is left where it is: it becomes *lagging*, reads on from the feed's
-window or by a pull of its own when there is room again, and costs nobody memory. A session without a connection is only
-its cursors. A QoS 0 message for a connection whose output is full is dropped and counted.
+A feed's one pull brings a batch; it is decoded once and, for the sessions at the head, encoded once per kind of
+subscriber (``Run``). A session whose window or output is full is left where it is: it becomes *lagging*, reads on
+from the feed's window or by a pull of its own when there is room again, and costs nobody memory. A session without
+a connection is only its cursors. A QoS 0 message for a connection whose output is full is dropped and counted.
 
 Everything that arrives by completion is only noted; the work is done at the round's end in ``flush``, so that one
 round makes one OpenFilters and one CloseFilters per broker, and no reply can nest in another.
@@ -15,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from gateway.brokers import Broker, Brokers
+from gateway.brokers import Brokers
 from gateway.delivery import Run, blob, is_expired
 from gateway.envelope import Arrival, arrivals
 from gateway.feed import Feed
@@ -57,7 +58,8 @@ class Downstream:
     def subscribe(
         self, session: Session, subscription: Subscription, wants_retained: bool, on_done: Callable[[bool], None]
     ) -> None:
-        """Adds or replaces a subscription (MQTT-3.8.4-3). ``on_done`` is told whether it stands; retained messages follow."""
+        """Adds or replaces a subscription (MQTT-3.8.4-3). ``on_done`` is told whether it stands; retained messages
+        follow."""
         session.subscriptions[subscription.filter] = subscription
 
         def opened(stands: bool, positions: dict[Cursor, int]) -> None:
@@ -176,9 +178,7 @@ class Downstream:
     def _pull(self, feed: Feed) -> None:
         feed.is_pulling = True
         settings = self._settings
-        request = Pull(
-            feed.queue, feed.head, settings.pull_bytes_max, settings.pull_count_max, settings.pull_wait_s
-        )
+        request = Pull(feed.queue, feed.head, settings.pull_bytes_max, settings.pull_count_max, settings.pull_wait_s)
         feed.broker.submit(request, partial(self._pulled, feed))
 
     def _pulled(self, feed: Feed, result: Result) -> None:
@@ -229,9 +229,7 @@ class Downstream:
                 self._try(cursor)
         feed.trim(self._settings.pull_bytes_max)
 
-    def _send_run(
-        self, cursor: Cursor, batch: list[Arrival], runs: dict[tuple[bool, int, bool, int], Run]
-    ) -> bool:
+    def _send_run(self, cursor: Cursor, batch: list[Arrival], runs: dict[tuple[bool, int, bool, int], Run]) -> bool:
         """Sends a whole batch in its shared form, if nothing is particular about this subscriber."""
         session, one = cursor.session, cursor.subscription
         device = session.device

@@ -1,10 +1,10 @@
 """How an MQTT publication becomes a stored record and how a stored record is read back.
 
-The record's properties say under which name devices see the message (``MQTT_TOPIC``, always first), the key that keeps
-a device's messages in order (``KEYS``), who published it (``MQTT_CLIENT``, for *no local*), and the application's MQTT 5
-properties (``MQTT_PROPS``: the expiry interval in seconds or nothing, a colon, then the other properties byte for byte
-as they came, in base64, so that they go out unaltered and in order: MQTT-3.3.2-17, -18). A message of a native producer has
-none of these but a topic.
+The record's properties say under which name devices see the message (``MQTT_TOPIC``, always first), the key that
+keeps a device's messages in order (``KEYS``), who published it (``MQTT_CLIENT``, for *no local*), and the
+application's MQTT 5 properties (``MQTT_PROPS``: the expiry interval in seconds or nothing, a colon, then the other
+properties byte for byte as they came, in base64, so that they go out unaltered and in order: MQTT-3.3.2-17, -18). A
+message of a native producer has none of these but a topic.
 
 An ``Arrival`` is one such message taken from a pulled batch, decoded once for all subscribers.
 """

@@ -1,9 +1,10 @@
 """The live end of one light queue: its newest messages, decoded once, and the cursors of the sessions that read along.
 
-``head`` is the offset after the newest message that was pulled. A cursor with ``next == head`` is *at the head*; one
-with less is *lagging*. The window holds messages just before the head, only while a connected session still needs them, and only so many
-bytes of them: who falls out of it reads from the log by a pull of its own. The queue is read on only while some connected cursor is at
-the head, so that one slow reader does not have its backlog read twice and a queue that nobody reads costs nothing.
+``head`` is the offset after the newest message that was pulled. A cursor with ``next == head`` is *at the head*;
+one with less is *lagging*. The window holds messages just before the head, only while a connected session still
+needs them, and only so many bytes of them: who falls out of it reads from the log by a pull of its own. The queue
+is read on only while some connected cursor is at the head, so that one slow reader does not have its backlog read
+twice and a queue that nobody reads costs nothing.
 
 This module keeps the books; ``gateway/downstream.py`` pulls and sends.
 """

@@ -1,10 +1,10 @@
-"""Which light queues this gateway holds open at which broker: opened with the first subscription to a filter, kept by a heartbeat,
-closed when the last one is gone.
+"""Which light queues this gateway holds open at which broker: opened with the first subscription to a filter, kept
+by a heartbeat, closed when the last one is gone.
 
-Every known broker holds a queue for every filter, because a message may be stored at any of them; a broker that appears later gets all
-filters then. A subscription stands when all brokers have opened its filter; each says from which offset and log position
-it counts. Opens and closes of a round leave as one request each per broker, closes first, so that a filter which is
-closed and opened again within a round ends up open.
+Every known broker holds a queue for every filter, because a message may be stored at any of them; a broker that
+appears later gets all filters then. A subscription stands when all brokers have opened its filter; each says from
+which offset and log position it counts. Opens and closes of a round leave as one request each per broker, closes
+first, so that a filter which is closed and opened again within a round ends up open.
 """
 
 from __future__ import annotations
@@ -64,9 +64,7 @@ class _Shelf:
 class FilterLeases:
     """All filters that this gateway holds open. ``begun`` is told where a cursor begins."""
 
-    def __init__(
-        self, brokers: Brokers, owner: str, lease_s: float, begun: Callable[[Cursor, int, int], None]
-    ) -> None:
+    def __init__(self, brokers: Brokers, owner: str, lease_s: float, begun: Callable[[Cursor, int, int], None]) -> None:
         self._owner = owner
         self._lease_s = lease_s
         self._begun = begun

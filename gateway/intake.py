@@ -1,9 +1,10 @@
-"""The straight way for the commonest packets: runs of plain PUBLISH and of PUBACK in one chunk, without a packet object each.
+"""The straight way for the commonest packets: runs of plain PUBLISH and of PUBACK in one chunk, without a packet
+object each.
 
-A plain PUBLISH has QoS 0 or 1, no DUP, no RETAIN, a length of at most two bytes, no MQTT 5 properties, and a name that its client has used
-before, so that everything about it is known but payload and id. Whatever differs in any way is left to the codec, whose word is
-final: this module never judges a packet, it only stops in front of it. That both ways give the same outcome is kept by
-tests/gateway/test_intake.py. Pure.
+A plain PUBLISH has QoS 0 or 1, no DUP, no RETAIN, a length of at most two bytes, no MQTT 5 properties, and a name
+that its client has used before, so that everything about it is known but payload and id. Whatever differs in any
+way is left to the codec, whose word is final: this module never judges a packet, it only stops in front of it. That
+both ways give the same outcome is kept by tests/gateway/test_intake.py. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _QOS0: Final = 0x30
 _QOS1: Final = 0x32
 _PUBACK: Final = 0x4002
-_NO_ID: Final = b"\x00\x00"
+_NO_ID: Final = b"@\x02\x00\x00"
 _NONE: Final = b""
 PARTIAL_BYTES_MAX: Final = 4096
 
@@ -28,19 +29,19 @@ PARTIAL_BYTES_MAX: Final = 4096
 def take_publishes(
     device: Device, routes: dict[bytes, Route], is_v5: bool, chunk: bytes, upstream: Upstream, room: int
 ) -> tuple[int, int]:
-    """Takes the plain PUBLISH packets at a chunk's beginning, of which at most ``room`` have QoS 1. Returns the place after
-    them and how many of QoS 1 there were."""
-    at, end, acknowledged = 0, len(chunk), 0
+    """Takes the plain PUBLISH packets at a chunk's beginning that go to one broker; at most ``room`` have QoS 1.
+
+    Returns the place after them and how many of QoS 1 there were.
+    """
+    at, end = 0, len(chunk)
     name, route, lane = _NONE, None, None
     records: list[bytes] = []
     marks: list[bytes] = []
-    now_ms = upstream.now_ms
+    now_ms = upstream.rounds.now_ms
     while end - at > 4:
-        first = chunk[at]
+        first, length, start = chunk[at], chunk[at + 1], at + 2
         if first != _QOS1 and first != _QOS0:
             break
-        length = chunk[at + 1]
-        start = at + 2
         if length > 127:
             more = chunk[start]
             if more > 127 or more == 0:
@@ -52,49 +53,36 @@ def take_publishes(
             break
         body = start + 2 + (chunk[start] << 8) + chunk[start + 1]
         found = chunk[start + 2 : body]
-        if found != name:
+        if found != name or route is None:
             route = routes.get(found)
-            if route is None:
+            if route is None or (lane is not None and route.lane() is not lane):
                 break
-            other = route.lane()
-            if other is not lane:
-                if lane is not None:
-                    _hand_over(device, upstream, lane, records, marks)
-                    records, marks = [], []
-                lane = other
-            name = found
-        if lane is None:
-            break
+            name, lane = found, route.lane()
+        mark = _NONE
         if first == _QOS1:
-            mark = chunk[body : body + 2]
+            mark = b"@\x02" + chunk[body : body + 2]
             body += 2
-            if mark == _NO_ID or acknowledged == room:
-                break
-            mark = b"@\x02" + mark
-        else:
-            mark = _NONE
-        if is_v5:
-            if body >= stop or chunk[body] != 0:
+        if is_v5:  # no properties: their length is the one byte 0
+            if body >= stop or chunk[body]:
                 break
             body += 1
-        if body > stop:
+        if lane is None or body > stop or mark == _NO_ID:
             break
         if mark:
-            acknowledged += 1
-        assert route is not None
+            if not room:
+                break
+            room -= 1
         records.append(
             encode_record(route.topic_bytes, chunk[body:stop], route.properties, flag=(first >> 1) & 1, born_ms=now_ms)
         )
         marks.append(mark)
         at = stop
-    if lane is not None:
+    if lane is not None and records:
         _hand_over(device, upstream, lane, records, marks)
-    return at, acknowledged
+    return at, len(marks) - marks.count(_NONE)
 
 
 def _hand_over(device: Device, upstream: Upstream, lane: Lane, records: list[bytes], marks: list[bytes]) -> None:
-    if not records:
-        return
     start = len(lane.records)
     lane.records += records
     lane.marks += marks

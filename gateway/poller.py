@@ -1,8 +1,8 @@
 """The seam between a shard and the operating system's readiness list: which sockets have something to do.
 
-``EpollPoller`` is the real one: level-triggered epoll whose own descriptor trio waits for, and an eventfd by which a completed reply
-wakes the shard. A test hands in readiness by itself (tests/gateway/test_shard.py). A poller knows descriptors and event
-masks, never sockets or clients.
+``EpollPoller`` is the real one: level-triggered epoll whose own descriptor trio waits for, and an eventfd by which
+a completed reply wakes the shard. A test hands in readiness by itself (tests/gateway/test_shard.py). A poller knows
+descriptors and event masks, never sockets or clients.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
 """Who comes and who goes: admits clients, hands sessions over, and sees to wills, keep-alive and expiry.
 
-The order of an admission: identity first, then what the will may do, then room; only then is anything of the old state
-touched. So a failed login neither disturbs the client that it names nor publishes its will. A client that comes while another
-connection holds its session takes it over: that connection is told 0x8E and closed before the new one is answered
-(MQTT-3.1.4-3). A will is published when the connection ends without a normal DISCONNECT, after its delay or when the
-session ends, whichever is first (MQTT-3.1.2-8); a client that is back in time cancels it.
+The order of an admission: identity first, then what the will may do, then room; only then is anything of the old
+state touched. So a failed login neither disturbs the client that it names nor publishes its will. A client that
+comes while another connection holds its session takes it over: that connection is told 0x8E and closed before the
+new one is answered (MQTT-3.1.4-3). A will is published when the connection ends without a normal DISCONNECT, after
+its delay or when the session ends, whichever is first (MQTT-3.1.2-8); a client that is back in time cancels it.
 
 Time comes with ``tick`` and from the round. Nothing here waits.
 """
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.auth import Authenticator, Credentials, Identity
@@ -23,6 +22,7 @@ from gateway.session import Session, Will
 from gateway.session_table import SessionTable
 from gateway.settings import GatewaySettings
 from gateway.upstream import Upstream
+from penstock.world import Rng
 from topicmap.names import InvalidName, check_name
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Reception:
         downstream: Downstream,
         quotas: Quotas,
         rounds: Rounds,
-        rng: random.Random,
+        rng: Rng,
     ) -> None:
         self.settings = settings
         self.authenticator = authenticator

@@ -1,9 +1,10 @@
 """Retained messages for a new subscription: fetched page by page, sent before the first live message.
 
-The broker's retained values are fetched after the filter was opened at some log position. A value stored after that position comes
-live as well, so it is left out here; one stored before it cannot. The subscriber therefore gets, per topic, the value that precedes its
-first live message, once, and in that order (its cursor is *held* until the last page is sent). At most one page per
-subscription is in memory, and no page is fetched while the last one is not sent.
+The broker's retained values are fetched after the filter was opened at some log position. A value stored after that
+position comes live as well, so it is left out here; one stored before it cannot. The subscriber therefore gets, per
+topic, the value that precedes its first live message, once, and in that order (its cursor is *held* until the last
+page is sent). At most one page per subscription is in memory, and no page is fetched while the last one is not
+sent.
 """
 
 from __future__ import annotations

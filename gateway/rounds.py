@@ -1,8 +1,8 @@
 """The beat of the gateway: all work of one wake-up is a round, and each round ends with one batch to every server.
 
-A reply that comes between rounds only notes what it means and calls ``wake``; the next round then does the work. Within a
-round one time counts for everybody. ``finish`` goes on while replies that come at once (a broker in the same process) ask
-for more, a bounded number of times, then leaves the rest to the next round.
+A reply that comes between rounds only notes what it means and calls ``wake``; the next round then does the work.
+Within a round one time counts for everybody. ``finish`` goes on while replies that come at once (a broker in the
+same process) ask for more, a bounded number of times, then leaves the rest to the next round.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""What outlives a connection while the gateway lives: a client's subscriptions, its place in each queue, and open exchanges.
+"""What outlives a connection while the gateway lives: a client's subscriptions, its place in each queue, and open
+exchanges.
 
-Offline messages are not here: they are in the log, and a session is only a cursor per queue. What it does hold is bounded: at
-most ``window`` messages on their way out (shared blobs), at most ``receive_max`` QoS 2 ids on their way in.
+Offline messages are not here: they are in the log, and a session is only a cursor per queue. What it does hold is
+bounded: at most ``window`` messages on their way out (shared blobs), at most ``receive_max`` QoS 2 ids on their way
+in.
 
 Rules kept here: an id is in use until its exchange ends (MQTT-2.2.1-4, 4.3.2-2, 4.3.3-6); nothing beyond the
 window is sent (MQTT-3.3.4-9, 4.9.0-2); a resend keeps ids and order and sets DUP (MQTT-4.4.0-1, 4.6.0-1); after PUBREC

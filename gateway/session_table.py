@@ -7,12 +7,12 @@ connection that had it before (MQTT-3.1.4-3). A session without a connection end
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from gateway.deadlines import Deadlines
 from gateway.session import NEVER_ENDS, Session
+from penstock.world import Rng
 
 
 class Entry(NamedTuple):
@@ -41,7 +41,7 @@ class SessionTable:
     def get(self, client_id: str) -> Session | None:
         return self._sessions.get(client_id)
 
-    def new_client_id(self, rng: random.Random) -> str:
+    def new_client_id(self, rng: Rng) -> str:
         """An id that no session has (MQTT-3.1.3-7, 3.2.2-16)."""
         while True:
             client_id = f"auto-{rng.getrandbits(64):016x}"

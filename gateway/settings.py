@@ -1,14 +1,18 @@
-"""The gateway's settings: one frozen value, every limit in it. ``gateway/quotas.py`` says which reason code each limit has.
+"""The gateway's settings: one frozen value, every limit in it. ``gateway/quotas.py`` says which reason code each
+limit has.
 
 Durations end in ``_s``, sizes in ``_bytes`` or ``_bytes_max``. docs/guide/operator.md lists them with their defaults.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from penstock.errors import InvalidConfig
+from topicmap.names import InvalidName
+from topicmap.queues import Rule, TopicMap
 
 ANONYMOUS: Final = ("nobody", "loopback", "everyone")
 
@@ -17,20 +21,20 @@ ANONYMOUS: Final = ("nobody", "loopback", "everyone")
 class GatewaySettings:
     """What a gateway is told at its start.
 
-    Attributes:
-        name: the owner under which its light queues are open at the brokers; two gateways never share one. Empty: made up at start.
-        host, port: where MQTT is spoken; port 0 takes any free one.
-        namesrv: ``host:port`` of each name server.
-        shards: how many tasks share the sockets of this process.
-        anonymous: who may come without credentials: ``nobody``, peers on ``loopback``, or ``everyone``.
-        topic_rules: ``pattern -> topic [key level]`` rules of the topic map, first match wins; see ``topicmap.queues``.
-        keep_alive_s_max: a client's keep-alive above this (or none at all) is cut to it; 0 leaves it to the client.
-        session_expiry_s_max: a session outlives its last connection by no more than this.
+    Attributes: name: the owner under which its light queues are open at the brokers; two gateways never share one.
+        Empty: made up at start. host, port: where MQTT is spoken; port 0 takes any free one. share_port: several
+        gateway processes listen on the same port, and the system spreads connections over them. namesrv:
+        ``host:port`` of each name server. shards: how many tasks share the sockets of this process. anonymous: who
+        may come without credentials: ``nobody``, peers on ``loopback``, or ``everyone``. topic_rules: rules of the
+        topic map, each ``PATTERN TOPIC [KEY LEVEL]``, for example ``sensors/+/temperature telemetry 1``; the first
+        that matches wins. keep_alive_s_max: a client's keep-alive above this (or none at all) is cut to it; 0
+        leaves it to the client. session_expiry_s_max: a session outlives its last connection by no more than this.
     """
 
     name: str = ""
     host: str = "127.0.0.1"
     port: int = 1883
+    share_port: bool = False
     namesrv: tuple[str, ...] = ("127.0.0.1:9876",)
     shards: int = 1
     anonymous: str = "loopback"
@@ -64,6 +68,7 @@ class GatewaySettings:
             raise InvalidConfig(f"anonymous is {self.anonymous!r}", hint=f"it is one of {', '.join(ANONYMOUS)}")
         if not self.namesrv:
             raise InvalidConfig("namesrv names no name server", hint='for example namesrv = ["127.0.0.1:9876"]')
+        parse_rules(self.topic_rules)
         for name, low, high in _RANGES:
             if not low <= getattr(self, name) <= high:
                 raise InvalidConfig(f"{name} is {getattr(self, name)}", hint=f"it is from {low} to {high}")
@@ -80,3 +85,19 @@ _RANGES: Final = (
     ("connect_packet_bytes_max", 1024, 4 * 1024 * 1024),
     ("output_bytes_max", 16 * 1024, 1 << 30),
 )
+
+
+def parse_rules(lines: Sequence[str]) -> list[Rule]:
+    """The topic map's rules. Raises ``InvalidConfig`` for one that is none."""
+    rules = []
+    for line in lines:
+        words = line.split()
+        try:
+            rule = Rule(words[0], words[1], int(words[2]) if len(words) == 3 else None)
+            if len(words) > 3:
+                raise ValueError("too many words")
+            TopicMap([rule])
+        except (IndexError, ValueError, InvalidName) as error:
+            raise InvalidConfig(f"topic rule {line!r}: {error}", hint="it is: PATTERN TOPIC [KEY LEVEL]") from None
+        rules.append(rule)
+    return rules

@@ -1,19 +1,19 @@
 """One task that drives all sockets of its shard: each wake-up is one round over everything that is ready.
 
-A round reads at most 64 KiB from each ready socket, hands each piece to its device, ends the round for all of them together
-(one Append per broker) and then makes one write per socket that has output. Never a task, a wake-up, a system call or a request
-per packet.
+A round reads at most 64 KiB from each ready socket, hands each piece to its device, ends the round for all of them
+together (one Append per broker) and then makes one write per socket that has output. Never a task, a wake-up, a
+system call or a request per packet.
 
-A ``Line`` is one socket with its output. Output that the socket does not take stays there and is sent when the socket is writable; above
-``output_bytes_max`` the line is full: it is not read, and nothing more is fed to it until half of that is gone. A line
-that closes is taken out of the poller first; one that has a farewell to deliver is shut for writing and then read to its end, for a
-short while, because closing it with unread input would destroy the farewell on its way.
+A ``Line`` is one socket with its output. Output that the socket does not take stays there and is sent when the
+socket is writable; above ``output_bytes_max`` the line is full: it is not read, and nothing more is fed to it until
+half of that is gone. A line that closes is taken out of the poller first; one that has a farewell to deliver is
+shut for writing and then read to its end, for a short while, because closing it with unread input would destroy the
+farewell on its way.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 from typing import Final, Protocol
 
 from gateway.deadlines import Deadlines
@@ -162,14 +162,13 @@ class Line:
 class Shard:
     """The lines of one task."""
 
-    def __init__(self, poller: Poller, rounds: Rounds, output_bytes_max: int, on_shut: Callable[[], None]) -> None:
+    def __init__(self, poller: Poller, rounds: Rounds, output_bytes_max: int) -> None:
         self.poller = poller
         self.output_bytes_max = output_bytes_max
         self._rounds = rounds
         self._lines: dict[int, Line] = {}
         self._listed: list[Line] = []
         self._lingering: Deadlines[Line] = Deadlines()
-        self._on_shut = on_shut
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -189,7 +188,6 @@ class Shard:
     def forget(self, line: Line) -> None:
         self.poller.remove(line.descriptor)
         del self._lines[line.descriptor]
-        self._on_shut()
 
     async def run(self) -> None:
         """Serves until it is cancelled."""

@@ -1,10 +1,10 @@
 """What a session has subscribed to, and which of its overlapping subscriptions delivers a message.
 
-Every subscription reads the light queue of its filter; a message that matches several filters of a session is in several of
-these queues. It is delivered once, by the *primary*: the oldest subscription that matches it and that began before the
-message was stored. The others pass over it. Because age decides, a later subscription never changes who delivers a
-message, and all messages of one topic come through one queue, in order (MQTT-4.6.0-6). The copy carries the highest granted QoS and the
-identifiers of all matching subscriptions (MQTT-3.3.4-2, -3).
+Every subscription reads the light queue of its filter; a message that matches several filters of a session is in
+several of these queues. It is delivered once, by the *primary*: the oldest subscription that matches it and that
+began before the message was stored. The others pass over it. Because age decides, a later subscription never
+changes who delivers a message, and all messages of one topic come through one queue, in order (MQTT-4.6.0-6). The
+copy carries the highest granted QoS and the identifiers of all matching subscriptions (MQTT-3.3.4-2, -3).
 
 A ``Cursor`` is a session's place in one such queue. This module is pure.
 """

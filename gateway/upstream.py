@@ -1,15 +1,16 @@
-"""Device -> broker: publications become records, one Append per broker and round, and an acknowledgement only after its reply.
+"""Device -> broker: publications become records, one Append per broker and round, and an acknowledgement only after
+its reply.
 
-A ``Lane`` is the open batch of one broker. Beside each record stands its *mark*: the bytes that acknowledge it (PUBACK, PUBREC,
-or nothing), so that the reply to a whole batch turns into one piece of bytes per device. A device's publications of one
-round form a *ticket*, a slice of the batch.
+A ``Lane`` is the open batch of one broker. Beside each record stands its *mark*: the bytes that acknowledge it
+(PUBACK, PUBREC, or nothing), so that the reply to a whole batch turns into one piece of bytes per device. A
+device's publications of one round form a *ticket*, a slice of the batch.
 
-Promises: no mark is sent before the broker has said that the record is stored at its topic's level; a record whose fate
-is unknown (the link broke) is never acknowledged, its device is disconnected and will send it again; what was surely not
-stored, because no broker was there or because the log takes no more and the device is not MQTT 5 and cannot be told so,
-waits here, and the device's socket is not read meanwhile; every wait is bounded
-by what a device may have unstored (``unstored_bytes_max``), for then it is not read either. A publication to a topic that
-is being looked up waits in ``TopicRoute.waiting``. Nothing here waits: the round's end is told by ``flush``.
+Promises: no mark is sent before the broker has said that the record is stored at its topic's level; a record whose
+fate is unknown (the link broke) is never acknowledged, its device is disconnected and will send it again; what was
+surely not stored, because no broker was there or because the log takes no more and the device is not MQTT 5 and
+cannot be told so, waits here, and the device's socket is not read meanwhile; every wait is bounded by what a device
+may have unstored (``unstored_bytes_max``), for then it is not read either. A publication to a topic that is being
+looked up waits in ``TopicRoute.waiting``. Nothing here waits: the round's end is told by ``flush``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.brokers import Broker, Brokers
 from gateway.envelope import NEVER, record_properties
+from gateway.rounds import Rounds
 from gateway.session import Will
 from penstock.errors import Busy, InvalidMessage, PenstockError, StorageFull, Unavailable
 from penstock.message import FLAG_RETAIN, PROPERTIES_BYTES_MAX, encode_record
@@ -99,14 +101,15 @@ class Route:
 class Upstream:
     """All publications of one gateway on their way to the brokers."""
 
-    def __init__(self, brokers: Brokers, topic_map: TopicMap, append_bytes_max: int) -> None:
+    def __init__(self, brokers: Brokers, topic_map: TopicMap, append_bytes_max: int, rounds: Rounds) -> None:
         self._brokers = brokers
         self._map = topic_map
         self._append_bytes_max = append_bytes_max
         self._lanes: dict[str, Lane] = {}
         self._topics: dict[str, TopicRoute] = {}
         self._retry: list[tuple[Lane, Parked]] = []
-        self.now_ms = 0
+        self.rounds = rounds
+        self.unanswered = 0
         self.dropped = 0
         self.stored = 0
         self.appends = 0
@@ -132,7 +135,7 @@ class Upstream:
     ) -> None:
         """Takes one publication. ``flag`` is its QoS and RETAIN, ``properties`` replace the route's own."""
         record = encode_record(
-            route.topic_bytes, payload, properties or route.properties, flag=flag, born_ms=self.now_ms
+            route.topic_bytes, payload, properties or route.properties, flag=flag, born_ms=self.rounds.now_ms
         )
         if device is not None:
             device.unstored += len(record)
@@ -183,11 +186,13 @@ class Upstream:
         lane.records, lane.marks, lane.tickets, lane.size = [], [], [], 0
         request = Append(len(records), False, b"".join(records))
         self.appends += 1
+        self.unanswered += 1
         lane.broker.submit(request, partial(self._appended, lane, records, marks, tickets))
 
     def _appended(
         self, lane: Lane, records: list[bytes], marks: list[bytes], tickets: list[Ticket], result: Result
     ) -> None:
+        self.unanswered -= 1
         if isinstance(result, Appended):
             if result.refused:
                 self._partly(lane, records, marks, tickets, {refused.at: refused.code for refused in result.refused})
@@ -199,12 +204,12 @@ class Upstream:
         elif isinstance(result, PenstockError) and not result.unknown:
             self._partly(lane, records, marks, tickets, dict.fromkeys(range(len(records)), result.code))
         else:
-            self._lost(tickets)
+            self._lost(marks, tickets)
 
-    def _lost(self, tickets: Sequence[Ticket]) -> None:
+    def _lost(self, marks: list[bytes], tickets: Sequence[Ticket]) -> None:
         for ticket in tickets:
             if ticket.device is not None:
-                ticket.device.fate_unknown()
+                ticket.device.fate_unknown(marks[ticket.start : ticket.stop])
 
     def _partly(
         self, lane: Lane, records: list[bytes], marks: list[bytes], tickets: list[Ticket], codes: dict[int, int]

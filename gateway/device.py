@@ -1,0 +1,462 @@
+"""One connected client: what each of its packets does, and what it is sent.
+
+``receive`` takes a chunk as it comes from the socket and carries out every complete packet in it, in order. Runs of
+plain PUBLISH and PUBACK go the straight way (``gateway/intake.py``), everything else through the protocol state
+(``gateway/mqtt/connection.py``). The device itself never waits: answers that need a broker come back through
+``stored``, ``refused`` and the completions of SUBSCRIBE.
+
+Promises: PUBACK and PUBREC leave only after the record is stored (through ``stored``); a QoS 2 id is stored once
+however often it is sent (MQTT-4.3.3-10); a client with too much unstored is not read (``hold_reading``); after
+``fail`` or ``drop`` nothing more is carried out or sent (MQTT-3.14.4-1).
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from gateway.auth import Identity
+from gateway.greeting import accepts_bytes_max, arriving, publish_properties, terms
+from gateway.intake import is_partial_publish, plain_pubacks, take_publishes
+from gateway.mqtt.answers import PINGRESP, PUBCOMP, PUBREL, answer, mark, refusal
+from gateway.mqtt.connection import PROTOCOL_ERROR, Connection
+from gateway.mqtt.packets import (
+    Connect,
+    Disconnect,
+    Pingreq,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+    Unsubscribe,
+)
+from gateway.reception import Reception
+from gateway.session import STORED, Session
+from gateway.subscribing import Subscribing
+from gateway.upstream import Route
+from penstock.errors import InvalidMessage, InvalidTopic, StorageFull, TopicNotFound
+from penstock.message import FLAG_RETAIN
+from topicmap.names import InvalidName, check_name
+
+_ROUTES_MAX: Final = 256
+WITH_WILL: Final = 0x04
+UNSPECIFIED: Final = 0x80
+IMPLEMENTATION_SPECIFIC: Final = 0x83
+NOT_AUTHORIZED: Final = 0x87
+SERVER_BUSY: Final = 0x89
+BAD_TOPIC_NAME: Final = 0x90
+ID_NOT_FOUND: Final = 0x92
+QUOTA_EXCEEDED: Final = 0x97
+
+# Broker error -> reason code of PUBACK and PUBREC.
+_REASONS: Final = {
+    StorageFull.code: IMPLEMENTATION_SPECIFIC,
+    InvalidTopic.code: BAD_TOPIC_NAME,
+    TopicNotFound.code: BAD_TOPIC_NAME,
+    InvalidMessage.code: IMPLEMENTATION_SPECIFIC,
+}
+
+
+class Output(Protocol):
+    """What a device may do with its line (``gateway.shard.Line``)."""
+
+    is_full: bool
+
+    def write(self, data: bytes) -> None: ...
+
+    def set_reading(self, reads: bool) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Device:
+    """A connection and, once admitted, its session.
+
+    Attributes:
+        peer: the client's address, without port.
+        heard_at: monotonic time of the last bytes from it.
+        unstored: bytes of its records that the brokers have not answered for.
+        accepts_bytes_max: the largest packet that it takes.
+        is_v5: whether it speaks MQTT 5 and so can be told reasons.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_holds",
+        "_is_over",
+        "_is_stuffed",
+        "_line",
+        "_partial",
+        "_reception",
+        "_routes",
+        "_unanswered",
+        "accepts_bytes_max",
+        "heard_at",
+        "identity",
+        "is_v5",
+        "keep_alive_s",
+        "peer",
+        "session",
+        "unstored",
+    )
+
+    def __init__(self, line: Output, peer: str, reception: Reception) -> None:
+        settings = reception.settings
+        self._line = line
+        self._reception = reception
+        self._connection = Connection(settings.connect_packet_bytes_max, settings.packet_bytes_max)
+        self._routes: dict[bytes, Route] | None = None
+        self._partial = b""
+        self._holds = 0
+        self._is_over = False
+        self._is_stuffed = False  # held because too much of it is unstored
+        self._unanswered = 0  # QoS 1 publications that have not been acknowledged
+        self.peer = peer
+        self.session: Session | None = None
+        self.identity: Identity | None = None
+        self.is_v5 = False
+        self.keep_alive_s = 0
+        self.accepts_bytes_max = 1 << 30
+        self.heard_at = reception.rounds.now
+        self.unstored = 0
+        reception.opened(self)
+
+    # ------------------------------------------------------------ output
+
+    @property
+    def is_full(self) -> bool:
+        return self._line.is_full
+
+    def send(self, data: bytes) -> None:
+        if data and not self._is_over:
+            self._line.write(data)
+
+    def writable(self) -> None:
+        """The line has room again."""
+        if self.session is not None:
+            self._reception.downstream.pump_later(self.session)
+
+    # ------------------------------------------------------------ input
+
+    def receive(self, chunk: bytes) -> None:
+        """Carries out all packets that this chunk completes."""
+        self.heard_at = self._reception.rounds.now
+        if self._partial:
+            chunk, self._partial = self._partial + chunk, b""
+        if self.session is not None and not self._connection.is_inside_packet:
+            chunk = self._take_straight(chunk)
+        if chunk and not self._is_over:
+            self._take(chunk)
+        if self.unstored > self._reception.settings.unstored_bytes_max and not self._is_stuffed:
+            self._is_stuffed = True
+            self.hold_reading()
+
+    def _take_straight(self, chunk: bytes) -> bytes:
+        """Takes what can go the straight way off the chunk's beginning; returns the rest."""
+        ids = plain_pubacks(chunk) if chunk[0] == 0x40 else None
+        if ids is not None:
+            self._acknowledge(ids)
+            return b""
+        if self._routes is None:
+            return chunk
+        rest = chunk
+        while rest:
+            room = self._receive_max - self._unanswered
+            at, acknowledged = take_publishes(self, self._routes, self.is_v5, rest, self._reception.upstream, room)
+            if not at:
+                break
+            self._unanswered += acknowledged
+            rest = rest[at:]
+        if rest and is_partial_publish(rest):
+            self._partial = rest
+            return b""
+        return rest
+
+    def _take(self, chunk: bytes) -> None:
+        received = self._connection.receive(chunk)
+        last = len(received.packets) - 1
+        for at, packet in enumerate(received.packets):
+            _HANDLERS[type(packet)](self, packet)  # type: ignore[operator]
+            if self._is_over:
+                return
+            if at != last and type(packet) is Subscribe:
+                # what it publishes next must find its own subscription standing
+                self._reception.downstream.flush()
+        if received.fault is not None:
+            self.fail(received.fault)
+
+    # ------------------------------------------------------------ CONNECT
+
+    def _on_connect(self, packet: Connect) -> None:
+        asked = arriving(packet)
+        self.is_v5 = asked.is_v5
+        outcome = self._reception.admit(self, asked)
+        if isinstance(outcome, int):
+            self._close(self._connection.refuse(outcome), is_normal=False)
+            return
+        session = self.session = outcome.session
+        self.identity = outcome.identity
+        self.keep_alive_s = outcome.keep_alive_s
+        self.accepts_bytes_max = accepts_bytes_max(packet)
+        self.send(self._connection.accept(terms(asked, outcome, self._reception.settings)))
+        for again in session.resend(self.is_v5, self._reception.rounds.now_ms):
+            self.send(again)
+        self._reception.downstream.attach(session)
+
+    # ------------------------------------------------------------ PUBLISH
+
+    def _on_publish(self, packet: Publish) -> None:
+        name = self._connection.name_of(packet, self._reception.settings.topic_alias_max)
+        if isinstance(name, int):
+            self.fail(name)
+            return
+        if not self._may_begin(packet):
+            return
+        reason = self._unfit(name)
+        if reason:
+            self._decline(packet, reason)
+            return
+        route = self._route(name)
+        upstream = self._reception.upstream
+        assert self.session is not None
+        try:
+            expiry_s, application = publish_properties(packet)
+            properties = upstream.properties(route, self.session.client_id, expiry_s, application)
+        except InvalidMessage:
+            self._decline(packet, self._reception.quotas.refuse("packet_bytes_max"))
+            return
+        if packet.qos == 1:
+            self._unanswered += 1
+        flag = packet.qos | (FLAG_RETAIN if packet.retain else 0)
+        upstream.publish(self, route, packet.payload, flag, mark(packet.qos, packet.packet_id), properties)
+
+    def _may_begin(self, packet: Publish) -> bool:
+        """Whether this is a new message, within what the client may have open (MQTT-3.3.4-7)."""
+        session = self.session
+        assert session is not None
+        if packet.qos == 2 and packet.packet_id in session.incoming:
+            if session.begin_incoming(packet.packet_id) == STORED:
+                self.send(mark(2, packet.packet_id))
+            return False
+        if packet.qos and self.is_v5 and self._unanswered + len(session.incoming) >= self._receive_max:
+            self.fail(self._reception.quotas.refuse("receive_max"))
+            return False
+        if packet.qos == 2:
+            session.begin_incoming(packet.packet_id)
+        return True
+
+    @property
+    def _receive_max(self) -> int:
+        return self._reception.settings.receive_max
+
+    def _unfit(self, name: str) -> int:
+        try:
+            check_name(name)
+        except InvalidName:
+            return BAD_TOPIC_NAME
+        assert self.identity is not None
+        return 0 if self._reception.authenticator.may_publish(self.identity, name) else NOT_AUTHORIZED
+
+    def _route(self, name: str) -> Route:
+        """The route of a name, made when it is first used. Known ones open the straight way."""
+        assert self.session is not None
+        routes = self._routes
+        if routes is None:
+            routes = self._routes = {}
+        raw = name.encode()
+        route = routes.get(raw)
+        if route is None:
+            if len(routes) >= _ROUTES_MAX:
+                routes.clear()
+            route = routes[raw] = self._reception.upstream.route(name, self.session.client_id)
+        return route
+
+    def _decline(self, packet: Publish, reason: int) -> None:
+        """The message is not taken. MQTT 5 says why; before that it is acknowledged and forgotten, or the
+        connection closes where the name is at fault (MQTT-3.3.5-2 of 3.1.1)."""
+        self._reception.upstream.dropped += 1
+        assert self.session is not None
+        if packet.qos == 2:
+            self.session.forget_incoming(packet.packet_id)
+        if self.is_v5:
+            if packet.qos:
+                self.send(refusal(mark(packet.qos, packet.packet_id), reason))
+        elif reason != NOT_AUTHORIZED:
+            self.fail(reason)
+        elif packet.qos == 1:
+            self.send(mark(packet.qos, packet.packet_id))
+        elif packet.qos == 2:
+            self.session.incoming[packet.packet_id] = STORED
+            self.send(mark(packet.qos, packet.packet_id))
+
+    # ------------------------------------------------------------ replies to what it published
+
+    def stored(self, marks: list[bytes], size: int, exact: bool) -> None:
+        """Records of this device are stored: their marks may leave. ``exact``: there are PUBRECs among them."""
+        self.unstored -= size
+        if self._is_stuffed and self.unstored <= self._reception.settings.unstored_bytes_max // 2:
+            self._is_stuffed = False
+            self.release_reading()
+        if exact:
+            marks = [mark for mark in marks if self._is_due(mark)]
+        else:
+            self._unanswered -= len(marks) - marks.count(b"")
+        self.send(b"".join(marks))
+
+    def _is_due(self, mark: bytes) -> bool:
+        """Notes a stored QoS 2 message. If its sender is connected anew and has asked again, it gets the PUBREC
+        there."""
+        if mark[:1] != b"\x50":
+            self._unanswered -= bool(mark)
+            return True
+        session = self.session
+        assert session is not None
+        if session.stored_incoming(int.from_bytes(mark[2:4], "big")) and session.device not in (None, self):
+            session.device.send(mark)
+        return True
+
+    def refused(self, mark: bytes, code: int) -> None:
+        """A broker has refused one record of this device, for good."""
+        if not mark:
+            return
+        assert self.session is not None
+        if mark[0] == 0x50:
+            self.session.forget_incoming(int.from_bytes(mark[2:4], "big"))
+        else:
+            self._unanswered -= 1
+        if self.is_v5:
+            self.send(refusal(mark, _REASONS.get(code, QUOTA_EXCEEDED)))
+        else:
+            self.fail(UNSPECIFIED)
+
+    def fate_unknown(self, marks: list[bytes]) -> None:
+        """Nobody knows whether these records are stored: the client must ask again, on a new connection."""
+        if self.session is not None:
+            for mark in marks:
+                if mark[:1] == b"\x50":
+                    self.session.forget_incoming(int.from_bytes(mark[2:4], "big"))
+        if any(marks):
+            self.fail(SERVER_BUSY)
+
+    # ------------------------------------------------------------ acknowledgements of what it was sent
+
+    def _acknowledge(self, ids: tuple[int, ...]) -> None:
+        session = self.session
+        assert session is not None
+        for packet_id in ids:
+            session.acknowledged(packet_id)
+        if session.behind:
+            self._reception.downstream.pump_later(session)
+
+    def _on_puback(self, packet: Puback) -> None:
+        self._acknowledge((packet.packet_id,))
+
+    def _on_pubrec(self, packet: Pubrec) -> None:
+        session = self.session
+        assert session is not None
+        is_refusal = packet.reason_code >= 0x80
+        known = session.received(packet.packet_id, is_refusal)
+        if not is_refusal:
+            self.send(answer(PUBREL, packet.packet_id, 0 if known or not self.is_v5 else ID_NOT_FOUND))
+        elif session.behind:
+            self._reception.downstream.pump_later(session)
+
+    def _on_pubcomp(self, packet: Pubcomp) -> None:
+        session = self.session
+        assert session is not None
+        if session.completed(packet.packet_id) and session.behind:
+            self._reception.downstream.pump_later(session)
+
+    def _on_pubrel(self, packet: Pubrel) -> None:
+        assert self.session is not None
+        known = self.session.forget_incoming(packet.packet_id)
+        self.send(answer(PUBCOMP, packet.packet_id, 0 if known or not self.is_v5 else ID_NOT_FOUND))
+
+    # ------------------------------------------------------------ the rest
+
+    def _on_subscribe(self, packet: Subscribe) -> None:
+        self._reception.upstream.flush()  # what it published before must not reach the new subscription live
+        Subscribing(self, self._reception, packet).begin()
+
+    def send_suback(self, packet: Subscribe, codes: list[int]) -> None:
+        self.send(self._connection.suback(packet, codes))
+
+    def _on_unsubscribe(self, packet: Unsubscribe) -> None:
+        assert self.session is not None
+        downstream = self._reception.downstream
+        found = [downstream.unsubscribe(self.session, one) for one in packet.filters]
+        self.send(self._connection.unsuback(packet, found))
+
+    def _on_pingreq(self, packet: Pingreq) -> None:
+        self.send(PINGRESP)
+
+    def _on_disconnect(self, packet: Disconnect) -> None:
+        assert self.session is not None
+        expiry_s = packet.properties.session_expiry_interval
+        if expiry_s is not None:
+            if self.session.expiry_s == 0 and expiry_s != 0:  # (MQTT-3.1.2-23, 3.14.2-2)
+                self.fail(PROTOCOL_ERROR)
+                return
+            self.session.expiry_s = min(expiry_s, self._reception.settings.session_expiry_s_max)
+        self._close(b"", is_normal=packet.reason_code != WITH_WILL)
+
+    # ------------------------------------------------------------ not reading
+
+    @property
+    def is_held(self) -> bool:
+        return self._holds > 0 or self._line.is_full
+
+    def hold_reading(self) -> None:
+        """One more reason not to read from this client."""
+        self._holds += 1
+        if self._holds == 1 and not self._is_over:
+            self._line.set_reading(False)
+
+    def release_reading(self) -> None:
+        self._holds -= 1
+        if self._holds == 0 and not self._is_over:
+            self._line.set_reading(True)
+
+    # ------------------------------------------------------------ the end
+
+    def displace(self, reason: int, *, ends_session: bool) -> None:
+        """Another connection takes over its session."""
+        self._close(self._connection.farewell(reason), is_normal=False, ends_session=ends_session)
+
+    def fail(self, reason: int) -> None:
+        """Closes for a reason, told where the version can tell it."""
+        self._close(self._connection.farewell(reason), is_normal=False)
+
+    def drop(self) -> None:
+        """Closes without a word."""
+        self._close(b"", is_normal=False)
+
+    def broken(self) -> None:
+        """The line is gone."""
+        if not self._is_over:
+            self._is_over = True
+            self._reception.left(self, is_normal=False)
+
+    def _close(self, farewell: bytes, *, is_normal: bool, ends_session: bool = False) -> None:
+        if self._is_over:
+            return
+        if farewell:
+            self._line.write(farewell)
+        self._is_over = True
+        self._line.close()
+        self._reception.left(self, is_normal=is_normal, ends_session=ends_session)
+
+
+_HANDLERS: Final = {
+    Connect: Device._on_connect,
+    Publish: Device._on_publish,
+    Puback: Device._on_puback,
+    Pubrec: Device._on_pubrec,
+    Pubrel: Device._on_pubrel,
+    Pubcomp: Device._on_pubcomp,
+    Subscribe: Device._on_subscribe,
+    Unsubscribe: Device._on_unsubscribe,
+    Pingreq: Device._on_pingreq,
+    Disconnect: Device._on_disconnect,
+}

@@ -1,0 +1,87 @@
+"""What a CONNECT asks for and what a CONNACK grants, freed from the differences between the protocol versions.
+
+Before MQTT 5 a session either ends with its connection (clean session) or never (MQTT-3.1.2-6 of 3.1.1); from MQTT
+5 on the client says for how long. Pure translations, no state.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.delivery import PACKET_ID_MAX
+from gateway.envelope import NEVER
+from gateway.mqtt.codec import encode_properties
+from gateway.mqtt.connection import V5, Terms
+from gateway.mqtt.packets import Connect, Publish
+from gateway.mqtt.properties import Properties
+from gateway.reception import Admitted, Arriving
+from gateway.session import NEVER_ENDS, Will
+from gateway.settings import GatewaySettings
+
+ANY_SIZE: Final = 1 << 30
+_NO_PROPERTIES: Final = Properties()
+
+
+def arriving(packet: Connect) -> Arriving:
+    """What the client asks for."""
+    properties, is_v5 = packet.properties, packet.level >= V5
+    expiry_s = properties.session_expiry_interval or 0
+    if not is_v5 and not packet.clean_start:
+        expiry_s = NEVER_ENDS
+    return Arriving(
+        packet.client_id,
+        packet.user_name,
+        packet.password,
+        packet.clean_start,
+        expiry_s,
+        packet.keep_alive,
+        properties.receive_maximum or PACKET_ID_MAX,
+        _will(packet),
+        is_v5,
+    )
+
+
+def _will(packet: Connect) -> Will | None:
+    will = packet.will
+    if will is None:
+        return None
+    expiry_s, application = application_properties(will.properties)
+    delay_s = will.properties.will_delay_interval or 0
+    return Will(will.topic, will.payload, will.qos, will.retain, delay_s, expiry_s, application)
+
+
+def application_properties(properties: Properties) -> tuple[int, bytes]:
+    """Expiry interval (or ``NEVER``) and the other properties that go with a message to its subscribers, encoded."""
+    expiry_s = NEVER if properties.message_expiry_interval is None else properties.message_expiry_interval
+    forwarded = Properties(
+        payload_format_indicator=properties.payload_format_indicator,
+        content_type=properties.content_type,
+        response_topic=properties.response_topic,
+        correlation_data=properties.correlation_data,
+        user_properties=properties.user_properties,
+    )
+    return expiry_s, encode_properties(forwarded)
+
+
+def accepts_bytes_max(packet: Connect) -> int:
+    """The largest packet that the client takes (MQTT-3.1.2-24)."""
+    return packet.properties.maximum_packet_size or ANY_SIZE
+
+
+def terms(asked: Arriving, admitted: Admitted, settings: GatewaySettings) -> Terms:
+    """What the client is granted; what is as it asked goes unsaid."""
+    session = admitted.session
+    return Terms(
+        admitted.present,
+        session.client_id if admitted.was_assigned else None,
+        admitted.keep_alive_s if admitted.keep_alive_s != asked.keep_alive_s else None,
+        session.expiry_s if session.expiry_s != asked.expiry_s else None,
+        settings.receive_max,
+        settings.packet_bytes_max,
+        settings.topic_alias_max,
+    )
+
+
+def publish_properties(packet: Publish) -> tuple[int, bytes]:
+    """``application_properties`` of a PUBLISH, at once where it has none."""
+    return (NEVER, b"") if packet.properties == _NO_PROPERTIES else application_properties(packet.properties)

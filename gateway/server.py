@@ -1,0 +1,225 @@
+"""The running gateway: listener, shards, ticker, and an orderly end.
+
+``run`` puts the parts together, serves until it is cancelled, and then says goodbye: the listener closes first,
+every client is told 0x8B (MQTT 5) and closed, wills are published, and what was sent to the brokers has a moment to
+be answered.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from gateway.auth import Anonymous
+from gateway.brokers import Brokers
+from gateway.device import Device
+from gateway.downstream import Downstream
+from gateway.poller import EpollPoller
+from gateway.quotas import Quotas
+from gateway.reception import Reception
+from gateway.rounds import Rounds
+from gateway.settings import GatewaySettings, parse_rules
+from gateway.shard import Shard
+from gateway.upstream import Upstream
+from penstock.errors import AddressInUse, InvalidConfig
+from penstock.link import Links
+from penstock.world import World
+from topicmap.queues import TopicMap
+
+TICK_S: Final = 0.5
+GOODBYE_S: Final = 1.0
+ACCEPTS_PER_ROUND: Final = 256
+_OUT_OF_DESCRIPTORS_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class RunningGateway:
+    """A gateway that accepts connections."""
+
+    host: str
+    port: int
+    figures: Figures
+
+
+class Figures:
+    """What a gateway counts, read when asked."""
+
+    __slots__ = ("_downstream", "_quotas", "_reception", "_upstream")
+
+    def __init__(self, reception: Reception, upstream: Upstream, downstream: Downstream, quotas: Quotas) -> None:
+        self._reception = reception
+        self._upstream = upstream
+        self._downstream = downstream
+        self._quotas = quotas
+
+    def read(self) -> dict[str, int]:
+        """Counters since start, and gauges."""
+        return {
+            "gateway_connections": self._reception.connections,
+            "gateway_connections_half_open": self._reception.half_open,
+            "gateway_sessions": len(self._reception.sessions),
+            "gateway_appends_total": self._upstream.appends,
+            "gateway_published_total": self._upstream.stored,
+            "gateway_publish_dropped_total": self._upstream.dropped,
+            "gateway_delivered_total": self._downstream.delivered,
+            "gateway_delivery_dropped_total": self._downstream.dropped,
+            "gateway_delivery_lost_total": self._downstream.lost,
+        } | {f"gateway_refused_{limit}_total": count for limit, count in self._quotas.refused.items()}
+
+
+class Front:
+    """The listening socket and the door behind it."""
+
+    def __init__(self, settings: GatewaySettings, reception: Reception, shards: Sequence[Shard]) -> None:
+        self._settings = settings
+        self._reception = reception
+        self._shards = shards
+        self._turn = 0
+        self._listener = _listen(settings)
+        self.host, self.port = self._listener.getsockname()[:2]
+
+    async def run(self) -> None:
+        """Accepts until cancelled, many at a time; out of descriptors it waits rather than spins."""
+        while True:
+            await trio.lowlevel.wait_readable(self._listener)
+            try:
+                for _ in range(ACCEPTS_PER_ROUND):
+                    self._enter(*self._listener.accept())
+            except BlockingIOError:
+                continue
+            except OSError:
+                await trio.sleep(_OUT_OF_DESCRIPTORS_S)
+
+    def _enter(self, connected: socket.socket, address: tuple[str, int]) -> None:
+        reception, settings = self._reception, self._settings
+        for limit, present in (("connections_max", reception.connections), ("half_open_max", reception.half_open)):
+            if present >= getattr(settings, limit):
+                reception.quotas.refuse(limit)
+                connected.close()
+                return
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        shard = self._shards[self._turn]
+        self._turn = (self._turn + 1) % len(self._shards)
+        line = shard.add(connected)
+        line.occupant = Device(line, address[0], reception)
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def _listen(settings: GatewaySettings) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
+        )[0]
+    except socket.gaierror as error:
+        raise InvalidConfig(f"the host {settings.host!r} is unknown: {error.strerror}") from None
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if settings.share_port:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind(address)
+        listener.listen(settings.accept_backlog)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise AddressInUse(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}",
+            hint="choose another port, or 0 for any",
+        ) from None
+    return listener
+
+
+async def run(
+    settings: GatewaySettings,
+    world: World,
+    links: Links,
+    *,
+    task_status: trio.TaskStatus[RunningGateway] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serves MQTT until cancelled. Raises ``AddressInUse`` or ``InvalidConfig`` before it reports itself."""
+    rounds = Rounds(world.clock)
+    brokers = Brokers(links, settings.namesrv, rounds.wake)
+    upstream = Upstream(brokers, TopicMap(parse_rules(settings.topic_rules)), settings.append_bytes_max, rounds)
+    owner = settings.name or f"gateway-{world.rng.getrandbits(48):012x}"
+    downstream = Downstream(brokers, settings, owner, world.clock, rounds.wake)
+    quotas = Quotas()
+    reception = Reception(settings, Anonymous(settings.anonymous), upstream, downstream, quotas, rounds, world.rng)
+    rounds.ends_with(downstream, upstream, brokers)
+    pollers = [EpollPoller() for _ in range(settings.shards)]
+    shards = [Shard(poller, rounds, settings.output_bytes_max) for poller in pollers]
+    rounds.called_by(pollers[0].wake)
+    try:
+        front = Front(settings, reception, shards)
+        try:
+            async with trio.open_nursery() as nursery:
+                for shard in shards:
+                    nursery.start_soon(shard.run)
+                ticker = Ticker(settings, world, brokers, upstream, downstream, reception, shards)
+                nursery.start_soon(ticker.run)
+                nursery.start_soon(front.run)
+                figures = Figures(reception, upstream, downstream, quotas)
+                task_status.started(RunningGateway(front.host, front.port, figures))
+        finally:
+            front.close()
+            with trio.CancelScope(shield=True):
+                await _say_goodbye(reception, upstream, rounds, shards)
+    finally:
+        for shard in shards:
+            shard.close()
+
+
+class Ticker:
+    """Whatever happens by the clock."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        world: World,
+        brokers: Brokers,
+        upstream: Upstream,
+        downstream: Downstream,
+        reception: Reception,
+        shards: Sequence[Shard],
+    ) -> None:
+        self._settings = settings
+        self._clock = world.clock
+        self._brokers = brokers
+        self._upstream = upstream
+        self._downstream = downstream
+        self._reception = reception
+        self._shards = shards
+
+    async def run(self) -> None:
+        refresh_at = 0.0
+        while True:
+            now = self._clock.monotonic()
+            if now >= refresh_at:
+                refresh_at = now + (self._settings.route_refresh_s if self._brokers.known else TICK_S)
+                self._brokers.refresh()
+            self._reception.rounds.now = now
+            self._upstream.retry()
+            self._downstream.tick(now)
+            self._reception.tick(now)
+            for shard in self._shards:
+                shard.tick(now)
+            self._reception.rounds.wake()
+            await trio.sleep(TICK_S)
+
+
+async def _say_goodbye(reception: Reception, upstream: Upstream, rounds: Rounds, shards: Sequence[Shard]) -> None:
+    rounds.begin()
+    reception.close()
+    rounds.finish()
+    for shard in shards:
+        shard.write_out()
+    with trio.move_on_after(GOODBYE_S):
+        while upstream.unanswered:
+            await trio.sleep(0.01)
+            rounds.finish()

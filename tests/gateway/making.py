@@ -1,0 +1,46 @@
+"""Small makers that several twins share."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from gateway.brokers import Broker
+from gateway.delivery import Blob, Variant, blob
+from gateway.envelope import Arrival, record_properties
+from gateway.feed import Feed
+from gateway.session import Session
+from gateway.subscriptions import Cursor, Subscription
+from penstock.message import encode_record
+
+BROKER = cast(Broker, object())
+
+
+def arrival(
+    offset: int = 0,
+    *,
+    name: str = "a/b",
+    payload: bytes = b"x",
+    qos: int = 1,
+    retain: bool = False,
+    sender: str = "",
+    position: int | None = None,
+    expiry_s: int = -1,
+    application: bytes = b"",
+) -> Arrival:
+    properties = record_properties(name, "", sender, expiry_s, application)
+    record = encode_record(b"a", payload, properties, flag=qos | (4 if retain else 0))
+    return Arrival(offset, 1000 + offset if position is None else position, memoryview(record))
+
+
+def made(offset: int = 0, qos: int = 1, is_v5: bool = False) -> Blob:
+    return blob(arrival(offset, qos=qos), Variant(is_v5, qos, False), 0)
+
+
+def subscribed(session: Session, filter: str, *, start: int = 0, broker: Broker = BROKER, **options: object) -> Cursor:
+    options.setdefault("qos", 2)
+    subscription = Subscription(filter, **options)  # type: ignore[arg-type]
+    cursor = Cursor(session, subscription, Feed(broker, filter))
+    cursor.next, cursor.start = 0, start
+    session.subscriptions[filter] = subscription
+    session.overlap.add(cursor)
+    return cursor

@@ -1,0 +1,210 @@
+"""A name server and one broker in memory, as a Link: the requests that a gateway makes, on plain lists.
+
+Replies come when the link is flushed, or, with ``holds_replies``, when the test calls ``release``. It keeps the promises that the gateway
+builds on: requests are carried out in order, a filter opened at a position holds every message appended after it, a light queue's
+offsets begin at the log position at which it was opened.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound
+from penstock.link import Link, OnResult
+from penstock.message import (
+    BODY_AT,
+    ENTRY,
+    FLAG_RETAIN,
+    FRAME_HEAD,
+    FRAME_HEAD_BYTES,
+    RECORD_HEAD,
+    mqtt_name,
+    record_body,
+    record_properties,
+    record_topic,
+)
+from penstock.requests import (
+    Append,
+    Appended,
+    Bounds,
+    BoundsReply,
+    BrokerRoute,
+    CloseFilters,
+    DescribeTopic,
+    Done,
+    FetchRetained,
+    KeepFilters,
+    OpenedFilter,
+    OpenedFilters,
+    OpenFilters,
+    Pull,
+    Pulled,
+    QueryBounds,
+    QueryRoute,
+    Refused,
+    Request,
+    Result,
+    RetainedPage,
+    Route,
+    TopicDetail,
+)
+from topicmap.names import matches
+
+
+class _Queue:
+    def __init__(self, base: int) -> None:
+        self.base = base
+        self.frames: list[tuple[int, bytes]] = []
+
+    @property
+    def end(self) -> int:
+        return self.base + len(self.frames)
+
+
+class MemoryBroker:
+    """Everything that happened is open to the test: ``requests`` in their order, ``log``, ``queues``, ``retained``."""
+
+    address = "broker:1"
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.log: list[bytes] = []
+        self.position = 1000
+        self.queues: dict[str, _Queue] = {}
+        self.retained: dict[str, tuple[int, bytes]] = {}
+        self.parked: list[tuple[Pull, OnResult]] = []
+        self.topics: list[str] = []
+        self.holds_replies = False
+        self.has_brokers = True
+        self.refuses: dict[type[Request], PenstockError] = {}
+        self.refused_records: dict[int, PenstockError] = {}
+        self._held: list[tuple[OnResult, Result]] = []
+
+    # ------------------------------------------------------------ Links and Link
+
+    def link(self, address: str) -> Link:
+        return self
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        self.requests.append(request)
+        if type(request) in self.refuses:
+            self._held.append((on_result, self.refuses[type(request)]))
+            return
+        result = getattr(self, f"_{type(request).__name__}")(request)
+        if result is None:
+            self.parked.append((request, on_result))  # type: ignore[arg-type]
+        else:
+            self._held.append((on_result, result))
+
+    def flush(self) -> None:
+        if not self.holds_replies:
+            self.release()
+
+    def release(self) -> None:
+        """Hands out the replies that wait, and those to pulls that have something now."""
+        while self._held or self._wake_pulls():
+            held, self._held = self._held, []
+            for on_result, result in held:
+                on_result(result)
+
+    def _wake_pulls(self) -> bool:
+        parked, self.parked = self.parked, []
+        for request, on_result in parked:
+            result = self._Pull(request)
+            if result is None:
+                self.parked.append((request, on_result))
+            else:
+                self._held.append((on_result, result))
+        return bool(self._held)
+
+    def made(self, kind: type[Any]) -> list[Any]:
+        return [request for request in self.requests if isinstance(request, kind)]
+
+    def bodies(self) -> list[bytes]:
+        return [record_body(record) for record in self.log]
+
+    # ------------------------------------------------------------ requests
+
+    def _QueryRoute(self, request: QueryRoute) -> Result:
+        here = self.has_brokers and (not request.topic or request.topic in self.topics)
+        return Route((BrokerRoute("b", self.address, 4),) if here else ())
+
+    def _DescribeTopic(self, request: DescribeTopic) -> Result:
+        self.topics.append(request.topic)
+        return TopicDetail(request.topic, 1, "disk", ())
+
+    def _Append(self, request: Append) -> Result:
+        view, at, refused = bytes(request.body), 0, []
+        for index in range(request.count):
+            size = int.from_bytes(view[at : at + 4], "big")
+            error = self.refused_records.pop(index, None)
+            if error is None:
+                self.append(view[at : at + size])
+            else:
+                refused.append(Refused(index, error.code, error.message))
+            at += size
+        assert at == len(view)
+        return Appended("disk", (), tuple(refused))
+
+    def append(self, record: bytes) -> None:
+        """Stores one record, as a native producer's."""
+        frame = FRAME_HEAD.pack(0, 0, FRAME_HEAD_BYTES + len(record), 0, 0) + record
+        self.log.append(record)
+        name = mqtt_name(record_topic(record), record_properties(record))
+        for key, queue in self.queues.items():
+            if matches(key.removeprefix("~filter:"), name):
+                queue.frames.append((self.position, frame))
+        if RECORD_HEAD.unpack_from(record)[4] & FLAG_RETAIN:
+            if len(record_body(record)):
+                self.retained[name] = (self.position, frame)
+            else:
+                self.retained.pop(name, None)
+        assert record[BODY_AT - 4 :]
+        self.position += len(frame)
+
+    def _Pull(self, request: Pull) -> Result | None:
+        queue = self.queues.get(request.queue)
+        if queue is None:
+            return QueueNotFound(request.queue)
+        if not queue.base <= request.offset <= queue.end:
+            return OffsetOutOfRange(f"{request.offset} is not in {queue.base}..{queue.end}")
+        frames = queue.frames[request.offset - queue.base :][: request.count_max]
+        if not frames and request.wait_s:
+            return None
+        kept, size = [], 0
+        for position, frame in frames:
+            if kept and size + len(frame) > request.bytes_max:
+                break
+            kept.append((position, frame))
+            size += len(frame)
+        return Pulled(len(kept), request.offset + len(kept), queue.base, queue.end, _body(request.offset, kept))
+
+    def _QueryBounds(self, request: QueryBounds) -> Result:
+        return BoundsReply(tuple(Bounds(key, self.queues[key].base, self.queues[key].end) for key in request.queues))
+
+    def _OpenFilters(self, request: OpenFilters) -> Result:
+        opened = []
+        for one in request.filters:
+            key = f"~filter:{one}"
+            queue = self.queues.setdefault(key, _Queue(self.position))
+            opened.append(OpenedFilter(one, key, queue.end, self.position))
+        return OpenedFilters(tuple(opened))
+
+    def _CloseFilters(self, request: CloseFilters) -> Result:
+        for one in request.filters:
+            del self.queues[f"~filter:{one}"]
+        return Done()
+
+    def _KeepFilters(self, request: KeepFilters) -> Result:
+        return Done()
+
+    def _FetchRetained(self, request: FetchRetained) -> Result:
+        names = sorted(name for name in self.retained if name > request.after and matches(request.filter, name))
+        page = names[: request.count_max]
+        after = page[-1] if len(names) > len(page) else ""
+        return RetainedPage(len(page), after, _body(0, [self.retained[name] for name in page], steps=0))
+
+
+def _body(offset: int, frames: list[tuple[int, bytes]], steps: int = 1) -> bytes:
+    entries = [ENTRY.pack(offset + at * steps, position, len(frame), 0) for at, (position, frame) in enumerate(frames)]
+    return b"".join(entries + [frame for _, frame in frames])

@@ -1,0 +1,41 @@
+"""Anonymous clients: who may come."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.auth import BAD_CREDENTIALS, NOT_AUTHORIZED, Anonymous, Credentials, Identity, is_loopback
+
+
+@pytest.mark.parametrize(
+    ("who", "peer", "admitted"),
+    [
+        ("loopback", "127.0.0.1", True),
+        ("loopback", "::1", True),
+        ("loopback", "10.0.0.1", False),
+        ("loopback", "not an address", False),
+        ("everyone", "10.0.0.1", True),
+        ("nobody", "127.0.0.1", False),
+    ],
+)
+def test_anonymous_clients_come_only_from_where_the_setting_says(who: str, peer: str, admitted: bool) -> None:
+    answer = Anonymous(who).connect(Credentials("c", None, None, peer))
+    assert answer == (Identity("c", "") if admitted else NOT_AUTHORIZED)
+
+
+def test_refused_credentials_are_told_apart_from_missing_ones() -> None:
+    assert Anonymous("nobody").connect(Credentials("c", "user", b"x", "127.0.0.1")) == BAD_CREDENTIALS
+
+
+def test_a_password_is_not_shown() -> None:
+    assert "hush" not in repr(Credentials("c", "user", b"hush", "127.0.0.1"))
+
+
+def test_nobody_publishes_to_the_systems_topics() -> None:
+    identity = Identity("c", "")
+    assert not Anonymous("everyone").may_publish(identity, "$SYS/broker")
+    assert Anonymous("everyone").may_publish(identity, "a/$SYS")
+
+
+def test_a_zone_does_not_hide_a_loopback_address() -> None:
+    assert is_loopback("::1%lo")

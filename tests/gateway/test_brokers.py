@@ -1,0 +1,101 @@
+"""Where the brokers are, as the name servers tell."""
+
+from __future__ import annotations
+
+from memory_broker import MemoryBroker
+
+from gateway.brokers import Broker, Brokers
+from penstock.errors import NoRoute, PenstockError, Unavailable
+from penstock.link import Link, OnResult
+from penstock.requests import DescribeTopic, QueryRoute, Request
+
+
+class Silent:
+    """A name server that is not there."""
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        on_result(Unavailable("nobody there"))
+
+    def flush(self) -> None:
+        pass
+
+
+class Cluster:
+    def __init__(self, broker: MemoryBroker, *silent: str) -> None:
+        self.broker = broker
+        self.silent = silent
+
+    def link(self, address: str) -> Link:
+        return Silent() if address in self.silent else self.broker
+
+
+def found_by(brokers: Brokers, topic: str) -> list[Broker] | PenstockError:
+    answers: list[list[Broker] | PenstockError] = []
+    brokers.find(topic, answers.append)
+    brokers.flush()
+    return answers[0]
+
+
+def test_a_known_topic_is_found_without_making_it() -> None:
+    memory = MemoryBroker()
+    memory.topics.append("t")
+    found = found_by(Brokers(memory, ["ns:1"], lambda: None), "t")
+    assert isinstance(found, list)
+    assert [broker.address for broker in found] == ["broker:1"]
+    assert memory.made(DescribeTopic) == []
+
+
+def test_a_new_topic_is_made_at_a_live_broker() -> None:
+    memory = MemoryBroker()
+    found = found_by(Brokers(memory, ["ns:1"], lambda: None), "t")
+    assert isinstance(found, list)
+    assert memory.made(DescribeTopic) == [DescribeTopic("t", create=True)]
+
+
+def test_without_any_broker_there_is_no_route() -> None:
+    memory = MemoryBroker()
+    memory.has_brokers = False
+    assert isinstance(found_by(Brokers(memory, ["ns:1"], lambda: None), "t"), NoRoute)
+
+
+def test_the_next_name_server_is_asked_when_one_does_not_answer() -> None:
+    brokers = Brokers(Cluster(MemoryBroker(), "ns:1"), ["ns:1", "ns:2"], lambda: None)
+    assert isinstance(found_by(brokers, "t"), list)
+
+
+def test_when_none_answers_the_last_error_is_told() -> None:
+    brokers = Brokers(Cluster(MemoryBroker(), "ns:1", "ns:2"), ["ns:1", "ns:2"], lambda: None)
+    assert isinstance(found_by(brokers, "t"), Unavailable)
+
+
+def test_each_broker_is_announced_once_also_to_those_who_ask_late() -> None:
+    memory = MemoryBroker()
+    brokers = Brokers(memory, ["ns:1"], lambda: None)
+    early: list[Broker] = []
+    late: list[Broker] = []
+    brokers.on_new(early.append)
+    for _ in range(2):
+        brokers.refresh()
+        brokers.flush()
+    brokers.on_new(late.append)
+    assert len(early) == 1
+    assert early == late == brokers.known
+
+
+def test_no_second_question_while_one_is_open() -> None:
+    memory = MemoryBroker()
+    memory.holds_replies = True
+    brokers = Brokers(memory, ["ns:1"], lambda: None)
+    brokers.refresh()
+    brokers.refresh()
+    brokers.flush()
+    assert len(memory.made(QueryRoute)) == 1
+
+
+def test_what_is_submitted_calls_for_a_round_once() -> None:
+    memory = MemoryBroker()
+    calls: list[int] = []
+    brokers = Brokers(memory, ["ns:1"], lambda: calls.append(1))
+    brokers.refresh()
+    brokers.find("t", lambda found: None)
+    assert calls == [1]

@@ -1,0 +1,46 @@
+"""The real poller: epoll driven by trio."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+import trio
+
+from gateway.poller import READ, WRITE, EpollPoller
+
+
+async def test_it_returns_when_a_socket_is_readable() -> None:
+    poller = EpollPoller()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        poller.add(ours.fileno(), READ)
+        assert poller.poll() == []
+        theirs.send(b"x")
+        await poller.wait()
+        assert poller.poll() == [(ours.fileno(), READ)]
+        poller.change(ours.fileno(), WRITE)
+        assert poller.poll() == [(ours.fileno(), WRITE)]
+        poller.remove(ours.fileno())
+        assert poller.poll() == []
+    poller.close()
+
+
+async def test_many_wakes_are_one() -> None:
+    poller = EpollPoller()
+    poller.wake()
+    poller.wake()
+    await poller.wait()
+    poller.poll()
+    assert poller.poll() == []
+    with trio.move_on_after(1) as scope:
+        await poller.wait()
+    assert scope.cancelled_caught
+    poller.close()
+
+
+async def test_a_poller_that_is_closed_gives_back_its_descriptors() -> None:
+    poller = EpollPoller()
+    poller.close()
+    with pytest.raises(ValueError, match="closed"):
+        poller.poll()

@@ -1,0 +1,62 @@
+"""When rounds begin and what they end with."""
+
+from __future__ import annotations
+
+from gateway.rounds import Rounds
+from penstock.world import RealClock
+
+
+class Countdown:
+    """A stage that has so much to do."""
+
+    def __init__(self, turns: int) -> None:
+        self.turns = turns
+        self.flushed = 0
+
+    def flush(self) -> bool:
+        self.flushed += 1
+        self.turns -= 1
+        return self.turns > 0
+
+
+def rounds_with(*stages: Countdown) -> tuple[Rounds, list[str]]:
+    calls: list[str] = []
+    rounds = Rounds(RealClock())
+    rounds.ends_with(*stages)
+    rounds.called_by(lambda: calls.append("called"))
+    return rounds, calls
+
+
+def test_many_wakes_between_rounds_are_one_call() -> None:
+    rounds, calls = rounds_with(Countdown(1))
+    rounds.wake()
+    rounds.wake()
+    assert calls == ["called"]
+
+
+def test_a_wake_within_a_round_is_served_by_that_round() -> None:
+    stage = Countdown(1)
+    rounds, calls = rounds_with(stage)
+    rounds.begin()
+    rounds.wake()
+    rounds.finish()
+    assert calls == []
+    assert stage.flushed == 1
+
+
+def test_a_round_goes_on_while_a_stage_has_more_to_do() -> None:
+    stage = Countdown(3)
+    rounds, calls = rounds_with(stage)
+    rounds.begin()
+    rounds.finish()
+    assert stage.flushed == 3
+    assert calls == []
+
+
+def test_a_round_ends_some_time_and_calls_for_the_next() -> None:
+    stage = Countdown(1000)
+    rounds, calls = rounds_with(stage)
+    rounds.begin()
+    rounds.finish()
+    assert stage.flushed < 1000
+    assert calls == ["called"]

@@ -1,0 +1,152 @@
+"""What outlives a connection: open exchanges both ways."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from making import arrival, made
+
+from gateway.delivery import Run
+from gateway.session import ASKED_AGAIN, STORED, STORING, Session
+
+
+def packet_ids(packets: list[bytes]) -> list[int]:
+    return [int.from_bytes(packet[7:9], "big") for packet in packets]  # after the five bytes of the name a/b
+
+
+def test_nothing_beyond_the_window_is_sent() -> None:
+    session = Session("c", window=2)
+    assert session.send(made()) is not None
+    assert session.send(made()) is not None
+    assert session.send(made()) is None
+    assert session.send(made(qos=0)) is not None
+    session.acknowledged(1)
+    assert session.send(made()) is not None
+
+
+def test_an_id_is_not_used_again_while_its_exchange_is_open() -> None:
+    session = Session("c", window=10)
+    session.next_id = 65_535
+    session.in_flight[1] = made()
+    session.releasing[2] = None
+    sent = [session.send(made()) for _ in range(2)]
+    assert packet_ids([packet for packet in sent if packet]) == [65_535, 3]
+
+
+def test_a_puback_for_a_qos_2_message_acknowledges_nothing() -> None:
+    session = Session("c", window=10)
+    session.send(made(qos=2))
+    assert not session.acknowledged(1)
+    assert list(session.in_flight) == [1]
+
+
+def test_after_pubrec_only_the_pubrel_is_sent_again() -> None:
+    session = Session("c", window=10)
+    session.send(made(qos=2))
+    session.send(made(qos=1))
+    assert session.received(1, refused=False)
+    again = session.resend(False, 0)
+    assert again[0][0] == 0x3A  # QoS 1 with DUP
+    assert again[1] == b"\x62\x02\x00\x01"
+    assert session.completed(1)
+    assert not session.completed(1)
+
+
+def test_a_refusing_pubrec_ends_the_exchange() -> None:
+    session = Session("c", window=1)
+    session.send(made(qos=2))
+    assert session.received(1, refused=True)
+    assert session.room() == 1
+
+
+def test_a_resend_keeps_order_and_ids() -> None:
+    session = Session("c", window=10)
+    sent = [session.send(made(offset)) for offset in range(5)]
+    session.acknowledged(2)
+    again = session.resend(False, 0)
+    assert packet_ids(again) == [1, 3, 4, 5]
+    assert [packet[1:] for packet in again] == [packet[1:] for at, packet in enumerate(sent) if packet and at != 1]
+
+
+def test_a_client_that_comes_back_with_another_version_is_sent_that_versions_bytes() -> None:
+    session = Session("c", window=10)
+    session.send(made(qos=1, is_v5=False))
+    [again] = session.resend(True, 0)
+    assert again == b"\x3a\x09\x00\x03a/b\x00\x01\x00x"
+
+
+def test_a_run_enters_all_its_ids() -> None:
+    session = Session("c", window=10)
+    run = Run([arrival(at) for at in range(3)], False, 1, False, 0, 0)
+    assert session.send_run(run) == run.data
+    assert list(session.in_flight) == [1, 2, 3]
+
+
+def test_a_run_that_does_not_fit_or_collides_is_not_sent() -> None:
+    run = Run([arrival(at) for at in range(3)], False, 1, False, 0, 0)
+    assert Session("c", window=2).send_run(run) is None
+    session = Session("c", window=10)
+    session.in_flight[2] = made()
+    assert session.send_run(run) is None
+    session = Session("c", window=10)
+    session.releasing[2] = None
+    assert session.send_run(run) is None
+    assert session.in_flight == {}
+
+
+def test_an_inbound_qos_2_id_goes_from_storing_to_stored_to_free() -> None:
+    session = Session("c", window=10)
+    assert session.begin_incoming(9) is None
+    assert session.begin_incoming(9) == STORING
+    assert session.begin_incoming(9) == ASKED_AGAIN
+    assert session.stored_incoming(9)
+    assert session.begin_incoming(9) == STORED
+    assert session.forget_incoming(9)
+    assert not session.forget_incoming(9)
+    assert session.begin_incoming(9) is None
+
+
+class Exchanges(RuleBasedStateMachine):
+    """Any order of deliveries and acknowledgements keeps ids unique and the window."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.session = Session("c", window=7)
+        self.open: dict[int, int] = {}
+
+    @rule(qos=st.sampled_from([1, 2]))
+    def send(self, qos: int) -> None:
+        packet = self.session.send(made(qos=qos))
+        assert (packet is None) == (len(self.open) == 7)
+        if packet is not None:
+            packet_id = packet_ids([packet])[0]
+            assert packet_id not in self.open
+            self.open[packet_id] = qos
+
+    @rule(packet_id=st.integers(1, 20))
+    def puback(self, packet_id: int) -> None:
+        assert self.session.acknowledged(packet_id) == (self.open.get(packet_id) == 1)
+        if self.open.get(packet_id) == 1:
+            del self.open[packet_id]
+
+    @rule(packet_id=st.integers(1, 20), refused=st.booleans())
+    def pubrec(self, packet_id: int, refused: bool) -> None:
+        self.session.received(packet_id, refused)
+        if self.open.get(packet_id) == 2:
+            self.open[packet_id] = 3
+            if refused:
+                del self.open[packet_id]
+
+    @rule(packet_id=st.integers(1, 20))
+    def pubcomp(self, packet_id: int) -> None:
+        assert self.session.completed(packet_id) == (self.open.get(packet_id) == 3)
+        if self.open.get(packet_id) == 3:
+            del self.open[packet_id]
+
+    @invariant()
+    def the_window_counts_every_open_exchange(self) -> None:
+        assert self.session.room() == 7 - len(self.open)
+        assert len(self.session.resend(False, 0)) == len(self.open)
+
+
+TestExchanges = Exchanges.TestCase

@@ -1,0 +1,31 @@
+"""The gateway's settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.settings import GatewaySettings, parse_rules
+from penstock.errors import InvalidConfig
+from topicmap.queues import Rule
+
+
+def test_the_defaults_are_valid_and_listen_on_loopback() -> None:
+    assert GatewaySettings().host == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"anonymous": "all"}, {"port": 70_000}, {"namesrv": ()}, {"receive_max": 0}, {"topic_rules": ("a",)}]
+)
+def test_a_setting_outside_its_limits_is_refused_by_name(wrong: dict[str, object]) -> None:
+    with pytest.raises(InvalidConfig, match=next(iter(wrong)).replace("topic_rules", "topic rule")):
+        GatewaySettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_topic_rule_is_a_pattern_a_topic_and_perhaps_a_level() -> None:
+    assert parse_rules(("a/+/b telemetry 1", "c/# plain")) == [Rule("a/+/b", "telemetry", 1), Rule("c/#", "plain")]
+
+
+@pytest.mark.parametrize("line", ["", "a", "a b c", "a b 1 2", "a/#/b t", "a %sys%x"])
+def test_a_line_that_is_no_rule_is_refused(line: str) -> None:
+    with pytest.raises(InvalidConfig, match="topic rule"):
+        parse_rules((line,))

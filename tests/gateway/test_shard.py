@@ -1,0 +1,206 @@
+"""One task for all sockets of a shard, on a poller that the test moves by hand and real socket pairs."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.poller import BROKEN, READ, WRITE
+from gateway.rounds import Rounds
+from gateway.shard import LINGER_S, Line, Shard
+from penstock.world import RealClock
+
+
+class HandPoller:
+    """Readiness is what the test puts into ``ready``."""
+
+    def __init__(self) -> None:
+        self.ready: list[tuple[int, int]] = []
+        self.masks: dict[int, int] = {}
+        self.wakes = 0
+
+    async def wait(self) -> None:
+        raise NotImplementedError
+
+    def poll(self) -> list[tuple[int, int]]:
+        ready, self.ready = self.ready, []
+        return ready
+
+    def add(self, descriptor: int, mask: int) -> None:
+        assert descriptor not in self.masks
+        self.masks[descriptor] = mask
+
+    def change(self, descriptor: int, mask: int) -> None:
+        assert descriptor in self.masks
+        self.masks[descriptor] = mask
+
+    def remove(self, descriptor: int) -> None:
+        del self.masks[descriptor]
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def close(self) -> None:
+        pass
+
+
+class Echo:
+    """Sends back what it gets, and notes what happens to it."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.events: list[object] = []
+
+    def receive(self, chunk: bytes) -> None:
+        self.events.append(chunk)
+        self.line.write(chunk)
+
+    def writable(self) -> None:
+        self.events.append("writable")
+
+    def broken(self) -> None:
+        self.events.append("broken")
+
+
+class House:
+    """A shard with one client."""
+
+    def __init__(self) -> None:
+        self.poller = HandPoller()
+        self.shard = Shard(self.poller, Rounds(RealClock()), output_bytes_max=100_000)
+        ours, self.client = socket.socketpair()
+        ours.setblocking(False)
+        self.client.setblocking(False)
+        self.line = self.shard.add(ours)
+        self.echo = self.line.occupant = Echo(self.line)
+
+    def round(self, mask: int = 0) -> None:
+        if mask:
+            self.poller.ready = [(self.line.descriptor, mask)]
+        self.shard.round()
+
+    @property
+    def mask(self) -> int:
+        return self.poller.masks[self.line.descriptor]
+
+    def fill(self) -> int:
+        """Writes until the system takes no more; returns how many bytes."""
+        written = 0
+        while not self.line.is_full:
+            self.line.write(b"x" * 60_000)
+            written += 60_000
+            self.round()
+        return written
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    made = House()
+    yield made
+    made.shard.close()
+    made.client.close()
+
+
+def test_a_round_reads_and_answers_with_one_write(house: House) -> None:
+    house.client.send(b"one")
+    house.round(READ)
+    assert house.client.recv(100) == b"one"
+
+
+def test_output_of_a_round_leaves_together(house: House) -> None:
+    house.line.write(b"a")
+    house.line.write(b"b")
+    with pytest.raises(BlockingIOError):
+        house.client.recv(10)
+    house.round()
+    assert house.client.recv(10) == b"ab"
+
+
+def test_output_between_rounds_calls_for_a_round_once(house: House) -> None:
+    house.line.write(b"a")
+    house.line.write(b"b")
+    assert house.poller.wakes == 1
+
+
+def test_a_full_line_is_not_read_and_waits_to_be_writable(house: House) -> None:
+    house.fill()
+    assert house.mask == WRITE
+
+
+def test_nothing_is_lost_or_reordered_when_the_client_reads_slowly(house: House) -> None:
+    written = house.fill()
+    got = 0
+    while got < written:
+        got += len(house.client.recv(1 << 20))
+        house.round(WRITE if house.mask & WRITE else 0)
+    assert house.line.unsent == 0
+    assert house.mask == READ
+    assert "writable" in house.echo.events
+
+
+def test_a_client_that_is_held_is_not_read(house: House) -> None:
+    house.line.set_reading(False)
+    assert house.mask == 0
+    house.line.set_reading(True)
+    assert house.mask == READ
+
+
+def test_the_end_of_the_stream_breaks_the_line(house: House) -> None:
+    house.client.close()
+    house.round(READ)
+    assert house.echo.events == ["broken"]
+    assert house.poller.masks == {}
+
+
+def test_a_broken_line_is_noticed_while_it_is_not_read(house: House) -> None:
+    house.line.set_reading(False)
+    house.round(BROKEN)
+    assert house.echo.events == ["broken"]
+
+
+def test_a_client_that_is_gone_when_we_write_breaks_the_line(house: House) -> None:
+    house.client.close()
+    house.line.write(b"x")
+    house.round()
+    assert house.echo.events == ["broken"]
+    assert len(house.shard) == 0
+
+
+def test_a_farewell_is_delivered_before_the_close(house: House) -> None:
+    house.client.send(b"unread")
+    house.line.write(b"farewell")
+    house.line.close()
+    house.round()
+    assert house.client.recv(100) == b"farewell"
+    assert house.client.recv(100) == b""
+    assert house.echo.events == []
+
+
+def test_what_comes_after_a_farewell_is_thrown_away_until_the_client_closes(house: House) -> None:
+    house.line.close()
+    house.round()
+    house.client.send(b"more")
+    house.round(READ)
+    assert len(house.shard) == 1
+    house.client.close()
+    house.round(READ)
+    assert len(house.shard) == 0
+    assert house.echo.events == []
+
+
+def test_a_client_that_never_closes_is_given_up(house: House) -> None:
+    house.line.close()
+    house.round()
+    house.shard.tick(RealClock().monotonic() + LINGER_S + 2)
+    assert len(house.shard) == 0
+
+
+def test_writing_after_the_end_does_nothing(house: House) -> None:
+    house.client.close()
+    house.round(READ)
+    house.line.write(b"late")
+    house.line.set_reading(True)
+    house.round()
+    assert house.poller.masks == {}
