@@ -1,0 +1,193 @@
+"""Which brokers live and what they hold: leases by broker name, and an index from topic to brokers.
+
+Pure: time is an argument, a call is a whole request. A broker is believed until its lease ends, then it is gone with
+all its topics; nothing outlives the process. The last word of a broker counts: a registration replaces what it said
+before, and a heartbeat that names another version than the one on file is told to register again, so that both sides
+agree after whatever was lost or came late. Two brokers can share neither a name nor an address.
+
+Invariants: ``_holders`` has exactly the topics of the brokers in ``_brokers``; no answer names a broker whose lease has
+ended.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.addresses import split_address
+from penstock.errors import Busy, InvalidConfig, InvalidRequest, InvalidTopic, PenstockError, TooLarge
+from penstock.requests import (
+    BrokerHeartbeat,
+    BrokerRoute,
+    Done,
+    HeartbeatReply,
+    QueryRoute,
+    QueryTopics,
+    RegisterBroker,
+    Request,
+    Result,
+    Route,
+    TopicNames,
+    TopicRoute,
+    UnregisterBroker,
+)
+from topicmap.names import InvalidName
+from topicmap.queues import check_topic
+
+QUEUES_MAX: Final = 1 << 16
+_BROKER_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,255}")
+
+
+@dataclass(slots=True)
+class _Broker:
+    address: str
+    version: int
+    topics: tuple[TopicRoute, ...]
+    lease_ends: float
+
+
+class Registry:
+    """The brokers that live."""
+
+    def __init__(self, lease_s_max: float = 600.0, brokers_max: int = 1_000, topics_max: int = 100_000) -> None:
+        self._lease_s_max = lease_s_max
+        self._brokers_max = brokers_max
+        self._topics_max = topics_max
+        self._brokers: dict[str, _Broker] = {}
+        self._by_address: dict[str, str] = {}
+        self._holders: dict[str, dict[str, TopicRoute]] = {}  # topic -> broker -> what it offers
+        self._next_end = math.inf  # no lease ends before this
+
+    def __len__(self) -> int:
+        return len(self._brokers)
+
+    def answer(self, request: Request, now: float) -> Result | None:
+        """What becomes of a request at ``now``; None if it is none of the name server's."""
+        self.expire(now)
+        try:
+            match request:
+                case QueryRoute():
+                    return self._route(request.topic)
+                case BrokerHeartbeat():
+                    return self._heartbeat(request, now)
+                case RegisterBroker():
+                    return self._register(request, now)
+                case UnregisterBroker():
+                    return self._unregister(request)
+                case QueryTopics():
+                    return TopicNames(tuple(sorted(self._holders)))
+        except PenstockError as error:
+            return error
+        return None
+
+    def expire(self, now: float) -> list[str]:
+        """Takes out the brokers whose leases have ended, and returns their names."""
+        if now < self._next_end:
+            return []
+        gone = [name for name, broker in self._brokers.items() if broker.lease_ends <= now]
+        for name in gone:
+            self._take_out(name)
+        self._next_end = min((broker.lease_ends for broker in self._brokers.values()), default=math.inf)
+        return gone
+
+    # ------------------------------------------------------------ brokers
+
+    def _register(self, request: RegisterBroker, now: float) -> Done:
+        lease_ends = now + self._checked_lease(request.lease_s)
+        known = self._brokers.get(request.broker)
+        if known is not None and known.address != request.address:
+            rest_s = known.lease_ends - now
+            raise InvalidRequest(
+                f"broker {request.broker!r} is registered at {known.address} for another {rest_s:.0f} s",
+                hint=f"give the broker at {request.address} a name of its own",
+            )
+        if known is None or known.topics != request.topics:
+            self._check(request)
+            # Only one process can listen at an address: whoever was there under another name is no more.
+            self._take_out(self._by_address.get(request.address, ""))
+            self._put_in(request)
+        broker = self._brokers[request.broker]
+        broker.version = request.version
+        self._renew(broker, lease_ends)
+        return Done()
+
+    def _check(self, request: RegisterBroker) -> None:
+        if not _BROKER_NAME.fullmatch(request.broker):
+            raise InvalidRequest("a broker's name has 1 to 255 characters of A-Z a-z 0-9 . _ -")
+        try:
+            split_address(request.address)
+        except InvalidConfig as error:
+            raise InvalidRequest(error.message, hint=error.hint) from None
+        if request.broker not in self._brokers and len(self._brokers) >= self._brokers_max:
+            raise Busy(f"this name server has its {self._brokers_max} brokers")
+        if len(request.topics) > self._topics_max:
+            raise TooLarge(f"a broker registers at most {self._topics_max} topics here, not {len(request.topics)}")
+        names = {route.topic for route in request.topics}
+        if len(names) != len(request.topics):
+            raise InvalidRequest("a topic is registered twice")
+        for route in request.topics:
+            _check_topic(route)
+
+    def _checked_lease(self, lease_s: float) -> float:
+        if not 0 < lease_s < math.inf:  # also refuses a NaN
+            raise InvalidRequest(f"a lease of {lease_s} s")
+        return min(lease_s, self._lease_s_max)
+
+    def _heartbeat(self, request: BrokerHeartbeat, now: float) -> HeartbeatReply:
+        lease_s = self._checked_lease(request.lease_s)
+        broker = self._brokers.get(request.broker)
+        if broker is None or (broker.address, broker.version) != (request.address, request.version):
+            return HeartbeatReply(False)
+        self._renew(broker, now + lease_s)
+        return HeartbeatReply(True)
+
+    def _unregister(self, request: UnregisterBroker) -> Done:
+        broker = self._brokers.get(request.broker)
+        if broker is not None and broker.address == request.address:
+            self._take_out(request.broker)
+        return Done()  # it is not there: that is what was asked for
+
+    def _renew(self, broker: _Broker, lease_ends: float) -> None:
+        broker.lease_ends = lease_ends
+        self._next_end = min(self._next_end, lease_ends)
+
+    def _put_in(self, request: RegisterBroker) -> None:
+        self._brokers[request.broker] = _Broker(request.address, request.version, request.topics, math.inf)
+        self._by_address[request.address] = request.broker
+        for route in request.topics:
+            self._holders.setdefault(route.topic, {})[request.broker] = route
+
+    def _take_out(self, name: str) -> None:
+        broker = self._brokers.pop(name, None)
+        if broker is None:
+            return
+        del self._by_address[broker.address]
+        for route in broker.topics:
+            holders = self._holders[route.topic]
+            del holders[name]
+            if not holders:
+                del self._holders[route.topic]
+
+    # ------------------------------------------------------------ questions
+
+    def _route(self, topic: str) -> Route:
+        if not topic:
+            return Route(tuple(BrokerRoute(name, self._brokers[name].address, 0) for name in sorted(self._brokers)))
+        holders = self._holders.get(topic, {})
+        return Route(
+            tuple(
+                BrokerRoute(name, self._brokers[name].address, held.queues, held.writable)
+                for name, held in sorted(holders.items())
+            )
+        )
+
+
+def _check_topic(route: TopicRoute) -> None:
+    try:
+        check_topic(route.topic)
+    except InvalidName as error:
+        raise InvalidTopic(str(error)) from None
+    if not 0 < route.queues <= QUEUES_MAX:
+        raise InvalidRequest(f"topic {route.topic!r} with {route.queues} queues", hint=f"1 to {QUEUES_MAX} are allowed")

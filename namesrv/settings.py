@@ -1,0 +1,31 @@
+"""The name server's settings: one frozen value, every limit in it. docs/guide/operator.md lists them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.errors import InvalidConfig
+
+
+@dataclass(frozen=True, slots=True)
+class NamesrvSettings:
+    """What a name server is told at its start.
+
+    Attributes:
+        host, port: where it listens; port 0 takes any free one.
+        lease_s_max: no broker is believed for longer than this without a word.
+        brokers_max: how many brokers may be registered.
+        topics_max: how many topics one broker may register.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 9876
+    lease_s_max: float = 600.0
+    brokers_max: int = 1_000
+    topics_max: int = 100_000
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65_535:
+            raise InvalidConfig(f"port is {self.port}", hint="it is from 0 to 65535")
+        if min(self.lease_s_max, self.brokers_max, self.topics_max) <= 0:
+            raise InvalidConfig("lease_s_max, brokers_max and topics_max are greater than 0")
