@@ -1,9 +1,10 @@
-"""The one log of everything: segment files that only ever grow at the end.
+"""The one log of everything: segments that only ever grow at the end.
 
-Positions count bytes over all segments; a segment's file is named by its first position. A frame never spans two
-segments: what is left of one is a blank frame. An append is one write call. Room is reserved on the disk before it
-is written, so a full disk refuses an append whole. After a failed write the end has not moved, and the next append
-overwrites whatever part was written; after a failed sync nothing is ever written again (``failed``).
+Positions count bytes over all segments. A frame never spans two segments: what is left of one is a blank frame. An
+append is one write call. Room is reserved on the disk before it is written, so a full disk refuses an append whole;
+should a write fail all the same, what it left is cut away before the caller hears of it, so that a refused append
+never turns up later. After a failed sync, or a failure that could not be cut away, nothing is ever written again
+(``failed``).
 
 Invariants: ``durable <= end``; only ``mark_durable`` moves the durable mark, to a point taken before the sync that
 covers it.
@@ -11,38 +12,19 @@ covers it.
 
 from __future__ import annotations
 
-import errno
+import contextlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
-from broker.store.disk import Disk, File
+from broker.store.disk import Disk
 from broker.store.frames import BLANK_BYTES_MIN, blank_frame
+from broker.store.segment import FOLDER, SUFFIX, Segment, segment_path, storage_error
 from broker.store.settings import StoreSettings
 from penstock.errors import Damaged, PenstockError, StorageFailed, StorageFull
 
-FOLDER: Final = "log"
-SUFFIX: Final = ".log"
 RESERVE_FILE: Final = "reserve"
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-def segment_path(base: int) -> str:
-    """Path of the segment that begins at position ``base``."""
-    return f"{FOLDER}/{base:020d}{SUFFIX}"
-
-
-class Segment:
-    """One file of the log: positions ``base`` to ``base + size`` at most; ``reserved`` bytes of it have room on the
-    disk."""
-
-    __slots__ = ("base", "file", "reserved", "size")
-
-    def __init__(self, base: int, file: File, size: int) -> None:
-        self.base = base
-        self.file = file
-        self.size = size
-        self.reserved = file.size()
+__all__ = ["FOLDER", "RESERVE_FILE", "SUFFIX", "CommitLog", "Segment", "segment_path"]
 
 
 class CommitLog:
@@ -56,14 +38,16 @@ class CommitLog:
         self.end = end
         self.durable = end
         self.failed: PenstockError | None = None
+        self._emergency_room = False
         self._unsynced: list[Segment] = [segments[-1]]
         self._syncing: list[Segment] = []
 
-    def begin_at(self, end: int) -> None:
-        """Recovery has found where the log ends; all of it counts as unsynced."""
-        self.end = self.durable = end
+    def begin_at(self, end: int, durable: int) -> None:
+        """Recovery has found where the log ends; what lies behind ``durable`` counts as unsynced."""
+        self.end = end
+        self.durable = durable
         self._bases = [segment.base for segment in self._segments]
-        self._unsynced = list(self._segments)
+        self._unsynced = [segment for segment in self._segments if segment.end > durable]
 
     @property
     def start(self) -> int:
@@ -83,7 +67,9 @@ class CommitLog:
     def room(self) -> int:
         """Bytes that an append may have before the active segment is full; the blank frame's head always fits behind
         them."""
-        return self.active.base + self.active.size - self.end - BLANK_BYTES_MIN
+        return self.active.end - self.end - BLANK_BYTES_MIN
+
+    # ------------------------------------------------------------ room on the disk
 
     def reserve(self, size: int, *, urgent: bool = False) -> None:
         """Makes sure that ``size`` bytes more fit on the disk. Raises ``StorageFull`` or ``StorageFailed``.
@@ -103,31 +89,45 @@ class CommitLog:
         except StorageFull:
             if not urgent:
                 raise
-            self._disk.remove(RESERVE_FILE)
-            self._grow(segment, wanted)
+            self._give_up_emergency_room()
+            self._grow(segment, min(wanted, segment.size))
 
     def _grow(self, segment: Segment, target: int) -> None:
         try:
-            segment.file.reserve(target)
+            segment.reserve(target)
         except OSError as error:
-            raise self._storage_error(error) from None
-        segment.reserved = target
+            raise self._latched(storage_error(error)) from None
+
+    def _latched(self, error: StorageFull | StorageFailed) -> PenstockError:
+        if isinstance(error, StorageFailed):
+            self.failed = error
+        return error
+
+    def _give_up_emergency_room(self) -> None:
+        try:
+            self._disk.remove(RESERVE_FILE)
+        except OSError as error:
+            raise self._latched(storage_error(error)) from None
+        self._emergency_room = False
 
     def keep_emergency_room(self) -> None:
         """Makes the emergency reserve if it is missing and the disk has room again. Never raises for a full disk."""
-        size = self._settings.emergency_bytes
-        if not size or RESERVE_FILE in self._disk.names("."):
+        if self._emergency_room or not self._settings.emergency_bytes:
             return
-        try:
+        if RESERVE_FILE in self._disk.names("."):
+            self._emergency_room = True
+            return
+        with contextlib.suppress(OSError):
             file = self._disk.open(RESERVE_FILE, create=True)
-        except OSError:
-            return
-        try:
-            file.reserve(size)
-        except OSError:
-            self._disk.remove(RESERVE_FILE)
-        finally:
-            file.close()
+            try:
+                file.reserve(self._settings.emergency_bytes)
+                self._emergency_room = True
+            except OSError:
+                self._disk.remove(RESERVE_FILE)
+            finally:
+                file.close()
+
+    # ------------------------------------------------------------ writing
 
     def append(self, frames: bytes | bytearray) -> int:
         """Writes whole frames at the end, as one write, and returns their position. Room was reserved; they fit the
@@ -137,39 +137,51 @@ class CommitLog:
         try:
             segment.file.pwrite(frames, position - segment.base)
         except OSError as error:
-            raise self._storage_error(error) from None
+            raise self._cut_away(segment, position, error) from None
         self.end = position + len(frames)
         return position
 
-    def roll(self, epoch: int) -> None:
-        """Fills the active segment with a blank frame and begins the next one."""
-        old = self.active
-        room = old.base + old.size - self.end
-        base = old.base + old.size
-        self.reserve(BLANK_BYTES_MIN)
+    def _cut_away(self, segment: Segment, position: int, error: OSError) -> PenstockError:
+        """A write failed half way: whole frames of it may stand in the file. They must never be found again."""
+        reason = storage_error(error)
         try:
-            file = self._disk.open(segment_path(base), create=True)
-        except FileExistsError:
-            file = self._disk.open(segment_path(base))  # left by a roll that failed half way
-        except OSError as error:
-            raise self._storage_error(error) from None
-        fresh = Segment(base, file, self._settings.segment_bytes)
-        try:
-            self._grow(fresh, min(self._settings.reserve_step_bytes, fresh.size))
-            old.file.pwrite(blank_frame(room, epoch, self.durable), self.end - old.base)
-        except (OSError, PenstockError) as error:
-            file.close()
-            raise error if isinstance(error, PenstockError) else self._storage_error(error) from None
-        self._segments.append(fresh)
-        self._bases.append(base)
-        self._unsynced.append(fresh)
-        self.end = base
+            segment.cut(position)
+        except OSError as second:
+            reason = StorageFailed(f"the disk failed: {error.strerror}, then {second.strerror}")
+        return self._latched(reason)
 
-    def _storage_error(self, error: OSError) -> PenstockError:
-        if error.errno in _FULL:
-            return StorageFull(f"the disk is full: {error.strerror}", hint="make room; writing resumes by itself")
-        self.failed = StorageFailed(f"the disk failed: {error.strerror}")
-        return self.failed
+    def roll(self, epoch: int, *, urgent: bool = False) -> None:
+        """Fills the active segment with a blank frame and begins the next one."""
+        self.reserve(BLANK_BYTES_MIN, urgent=urgent)
+        old = self.active
+        try:
+            fresh = self._fresh_segment(old.end)
+        except OSError as error:
+            raise self._latched(storage_error(error)) from None
+        try:
+            old.file.pwrite(blank_frame(old.end - self.end, epoch, self.durable), self.end - old.base)
+        except OSError as error:
+            fresh.file.close()
+            raise self._cut_away(old, self.end, error) from None
+        self._segments.append(fresh)
+        self._bases.append(fresh.base)
+        self._unsynced.append(fresh)
+        self.end = fresh.base
+
+    def _fresh_segment(self, base: int) -> Segment:
+        path = segment_path(base)
+        try:
+            file = self._disk.open(path, create=True)
+        except FileExistsError:
+            file = self._disk.open(path)  # left by a roll that failed half way
+        try:
+            file.truncate(0)
+            return Segment(base, file, self._settings.segment_bytes)
+        except OSError:
+            file.close()
+            raise
+
+    # ------------------------------------------------------------ durability
 
     def sync_point(self) -> int:
         """The position up to which the next ``sync`` makes the log durable; to be taken before it, in the loop's
@@ -193,10 +205,15 @@ class CommitLog:
 
     def mark_durable(self, point: int) -> None:
         """Everything before ``point`` is durable: a sync that began after ``point`` was taken has returned."""
+        assert point <= self.end, "durable beyond the end"
         self.durable = max(self.durable, point)
+
+    # ------------------------------------------------------------ reading and removing
 
     def read(self, position: int, size: int) -> bytes:
         """The bytes of a stretch within one segment. Raises ``Damaged`` where the disk cannot read it."""
+        if not self.start <= position or position + size > self.end:
+            raise Damaged(f"the log has no {size} bytes at {position}")
         segment = self._segments[bisect_right(self._bases, position) - 1]
         try:
             data = segment.file.pread(size, position - segment.base)
@@ -211,12 +228,13 @@ class CommitLog:
         return self._bases[bisect_right(self._bases, position) - 1]
 
     def drop_before(self, base: int) -> list[int]:
-        """Removes the segments before the one that begins at ``base``; returns their first positions."""
+        """Removes the segments before the one that begins at ``base``; returns their first positions. Raises
+        ``OSError``; what was removed until then is gone."""
         dropped: list[int] = []
         while self._bases[0] < base:
             segment = self._segments[0]
-            segment.file.close()
             self._disk.remove(segment_path(segment.base))
+            segment.file.close()
             dropped.append(segment.base)
             del self._segments[0], self._bases[0]
         return dropped

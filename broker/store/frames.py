@@ -7,6 +7,7 @@ all agree with the place where it stands, so a bit flip anywhere shows, and a fr
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -37,8 +38,13 @@ crc32c: Callable[[bytes], int] = google_crc32c.value
 BLANK_BYTES_MIN: Final = FRAME_HEAD_BYTES
 FRAME_BYTES_MIN: Final = FRAME_HEAD_BYTES + RECORD_BYTES_MIN
 MAGIC_BYTES: Final = FRAME_MAGIC.to_bytes(4, "big")
+FLAG_AT: Final = QUEUE_ID_AT + 4
+SYSTEM_FLAG_AT: Final = OFFSETS_AT + OFFSETS.size
+UNPATCHED_AT: Final = STORED_AT + STORED.size
+# What follows the checksum, up to where the sender's bytes are untouched: magic, length, epoch, watermark | record up
+# to its queue id | queue id | flag | queue offset, position | up to the store time | store time and host
+PATCHED: Final = struct.Struct(f">IIIQ{QUEUE_ID_AT}sI4sQQ{STORED_AT - SYSTEM_FLAG_AT}s{STORED.size}s")
 _CRC_BYTES: Final = 4
-_QUEUE_ID_AT: Final = FRAME_HEAD_BYTES + QUEUE_ID_AT
 _OFFSETS_AT: Final = FRAME_HEAD_BYTES + OFFSETS_AT
 _STORED_AT: Final = FRAME_HEAD_BYTES + STORED_AT
 
@@ -53,28 +59,28 @@ class Head(NamedTuple):
     watermark: int
 
 
-def put_frame(
-    buffer: bytearray,
-    at: int,
-    record: bytes | memoryview,
-    queue_id: int,
-    queue_offset: int,
-    position: int,
-    stored: bytes,
-    epoch: int,
-    watermark: int,
-) -> int:
-    """Writes the frame of a record into ``buffer`` at ``at`` and returns its length. ``stored``: store time and
-    host, packed."""
-    length = FRAME_HEAD_BYTES + len(record)
-    end = at + length
-    buffer[at + FRAME_HEAD_BYTES : end] = record
-    buffer[at + _QUEUE_ID_AT : at + _QUEUE_ID_AT + 4] = queue_id.to_bytes(4, "big")
-    OFFSETS.pack_into(buffer, at + _OFFSETS_AT, queue_offset, position)
-    buffer[at + _STORED_AT : at + _STORED_AT + STORED.size] = stored
-    FRAME_HEAD.pack_into(buffer, at, 0, FRAME_MAGIC, length, epoch, watermark)
-    buffer[at : at + _CRC_BYTES] = crc32c(bytes(buffer[at + _CRC_BYTES : end])).to_bytes(_CRC_BYTES, "big")
-    return length
+def pack_frame(
+    record: bytes, queue_id: int, queue_offset: int, position: int, stored: bytes, epoch: int, watermark: int
+) -> bytes:
+    """The frame of a record. ``stored``: store time and host, packed.
+
+    The broker's four fields are patched on the way; ``writing.Writing`` has this in its loop, without the call.
+    """
+    tail = PATCHED.pack(
+        FRAME_MAGIC,
+        FRAME_HEAD_BYTES + len(record),
+        epoch,
+        watermark,
+        record[:QUEUE_ID_AT],
+        queue_id,
+        record[FLAG_AT:OFFSETS_AT],
+        queue_offset,
+        position,
+        record[SYSTEM_FLAG_AT:STORED_AT],
+        stored,
+    )
+    tail += record[UNPATCHED_AT:]
+    return crc32c(tail).to_bytes(_CRC_BYTES, "big") + tail
 
 
 def blank_frame(length: int, epoch: int, watermark: int) -> bytes:
@@ -106,7 +112,7 @@ def frame_length(data: bytes | memoryview, at: int, room: int) -> int:
 
 def is_good(frame: bytes, position: int) -> bool:
     """Whether a whole frame is good and stands where it was written. ``frame`` has the length that its head says."""
-    if OFFSETS.unpack_from(frame, _OFFSETS_AT)[1] != position:
+    if len(frame) < FRAME_BYTES_MIN or OFFSETS.unpack_from(frame, _OFFSETS_AT)[1] != position:
         return False
     return int.from_bytes(frame[:_CRC_BYTES], "big") == crc32c(frame[_CRC_BYTES:])
 

@@ -67,6 +67,16 @@ class MessageStore:
         return self._log.end
 
     @property
+    def start(self) -> int:
+        """The first position that is still there."""
+        return self._log.start
+
+    @property
+    def damaged(self) -> int:
+        """Frames that reads passed over because they were not good any more."""
+        return self._reading.damaged
+
+    @property
     def durable(self) -> int:
         """Position up to which everything is fsynced."""
         return self._log.durable
@@ -215,6 +225,10 @@ class MessageStore:
         """First offset and readable end of a queue. Raises ``QueueNotFound``."""
         found = self._index.get(queue)
         return Bounds(queue, found.min, found.readable)
+
+    def next_offset(self, queue: str) -> int:
+        """Offset that the next message of a queue gets. Raises ``QueueNotFound``."""
+        return self._index.get(queue).next
 
     def read(
         self, queue: str, offset: int, count_max: int, bytes_max: int, tags: frozenset[int] = frozenset()

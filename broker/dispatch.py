@@ -1,0 +1,93 @@
+"""Turns outcomes into replies, in the order that they carry. The one place that may answer a request.
+
+``Now`` is answered at once, ``AfterSync`` when the log is durable up to its point, ``Parked`` when one of its wakers
+stirs or its deadline passes. ``durable_at`` is called by the flusher alone. Pure: it calls back, it never waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from broker.outcomes import AfterSync, Now
+from broker.parked import ParkedRequests
+from broker.service import BrokerService
+from penstock.errors import PenstockError, Unavailable
+from penstock.link import OnResult
+from penstock.requests import Request, Result
+from penstock.world import Clock
+
+
+class Dispatch:
+    """Requests of all sessions of a broker. ``on_unsynced`` is called when there is something for the flusher to do."""
+
+    def __init__(self, service: BrokerService, clock: Clock, on_unsynced: Callable[[], None]) -> None:
+        self._service = service
+        self._clock = clock
+        self._on_unsynced = on_unsynced
+        self._after_sync: deque[tuple[int, Result, OnResult]] = deque()
+        self._parked = ParkedRequests()
+        self._waking = False
+        self._closed: PenstockError | None = None
+
+    @property
+    def parked(self) -> int:
+        """How many requests are waiting for messages or group changes."""
+        return len(self._parked)
+
+    def submit(self, request: Request, on_result: OnResult, session: int) -> None:
+        """Carries a request out; ``on_result`` is called exactly once, unless the session is dropped first."""
+        if self._closed is not None:
+            on_result(self._closed)
+            return
+        outcome = self._service.handle(request, self._clock.monotonic(), self._clock.wall_ms())
+        if isinstance(outcome, Now):
+            on_result(outcome.result)
+        elif isinstance(outcome, AfterSync):
+            self._after_sync.append((outcome.point, outcome.result, on_result))
+        else:
+            self._parked.park(outcome, on_result, session)
+
+    def end_batch(self) -> None:
+        """A session has handed over what it had: the flusher may begin, and who waited for these messages is told."""
+        self._on_unsynced()
+        self._wake()
+
+    def durable_at(self, point: int) -> None:
+        """The log is durable up to ``point``: answers what waited for it, and wakes the readers."""
+        waiting = self._after_sync
+        while waiting and waiting[0][0] <= point:
+            _, result, on_result = waiting.popleft()
+            on_result(result)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Wakes until nothing stirs any more; a callback that submits again does not nest."""
+        if self._waking:
+            return
+        self._waking = True
+        try:
+            while wakers := self._service.take_wakers():
+                self._parked.wake(wakers)
+        finally:
+            self._waking = False
+
+    def tick(self) -> None:
+        """Time has passed."""
+        now = self._clock.monotonic()
+        if self._closed is None:
+            self._service.tick(now, self._clock.wall_ms())
+        self._parked.expire(now)
+        self.end_batch()
+
+    def drop(self, session: int) -> None:
+        """A session is gone; what it parked is forgotten."""
+        self._parked.drop_session(session)
+
+    def close(self, why: str) -> None:
+        """Nothing is carried out any more; what waits for the disk has an unknown outcome."""
+        self._closed = Unavailable(why)
+        unknown = Unavailable(why)
+        unknown.unknown = True
+        while self._after_sync:
+            self._after_sync.popleft()[2](unknown)

@@ -1,0 +1,97 @@
+"""Fold of open filters: which MQTT filters have a light queue, and who holds them open.
+
+A filter is open while at least one owner (a gateway) holds it. The index answers which filters a message's name
+matches; that is the fan-out, and it is decided by the log's prefix alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from broker.store.records import NO_CHANGE, Change
+from topicmap.filters import FilterIndex
+from topicmap.queues import filter_queue
+
+TOPIC: Final = "%sys%filters"
+OPEN: Final = "open"
+CLOSE: Final = "close"
+
+
+class Filters:
+    """Open filters with their owners."""
+
+    def __init__(self) -> None:
+        self._index = FilterIndex()
+        self._owners: dict[str, list[str]] = {}  # filter -> owners, in the order in which they came
+        self._held: dict[str, dict[str, None]] = {}  # owner -> filters
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def queues_of(self, name: str) -> Sequence[str]:
+        """Light queues of the open filters that match a name."""
+        return [filter_queue(filter) for filter in self._index.match(name)]
+
+    def holds(self, owner: str, filter: str) -> bool:
+        """Whether this owner holds the filter open."""
+        return filter in self._held.get(owner, {})
+
+    def held_by(self, owner: str) -> list[str]:
+        """The filters that an owner holds."""
+        return list(self._held.get(owner, {}))
+
+    @property
+    def owners(self) -> list[str]:
+        """All who hold a filter."""
+        return list(self._held)
+
+    @staticmethod
+    def fact(action: str, owner: str, filters: Sequence[str]) -> list[Any]:
+        """Body of the record with which an owner opens or closes filters."""
+        return [action, owner, list(filters)]
+
+    def apply(self, body: list[Any]) -> Change:
+        """Takes in a record's body; tells which light queues begin and end."""
+        action, owner, filters = body
+        if action == OPEN:
+            return Change(opened=self._open(owner, filters))
+        return Change(ended=self._close(owner, filters)) if action == CLOSE else NO_CHANGE
+
+    def _open(self, owner: str, filters: list[str]) -> list[str]:
+        opened = []
+        for filter in filters:
+            owners = self._owners.setdefault(filter, [])
+            if owner not in owners:
+                owners.append(owner)
+                self._held.setdefault(owner, {})[filter] = None
+            if self._index.add(filter):
+                opened.append(filter_queue(filter))
+        return opened
+
+    def _close(self, owner: str, filters: list[str]) -> list[str]:
+        ended = []
+        for filter in filters:
+            owners = self._owners.get(filter, [])
+            if owner not in owners:
+                continue
+            owners.remove(owner)
+            del self._held[owner][filter]
+            if not owners:
+                del self._owners[filter]
+                self._index.remove(filter)
+                ended.append(filter_queue(filter))
+        if owner in self._held and not self._held[owner]:
+            del self._held[owner]
+        return ended
+
+    def snapshot(self) -> list[Any]:
+        """The state as plain values; the order of filters is part of it, because it orders matches."""
+        return [[filter, list(self._owners[filter])] for filter in self._index]
+
+    def restore(self, snapshot: list[Any]) -> None:
+        """Takes the state of a snapshot."""
+        self.__init__()  # type: ignore[misc]
+        for filter, owners in snapshot:
+            for owner in owners:
+                self._open(owner, [filter])

@@ -1,0 +1,45 @@
+"""Fold of topics: which exist, with how many queues and at which level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from penstock.requests import TopicInfo
+
+TOPIC: Final = "%sys%topics"
+
+
+class Topics:
+    """All topics of a broker. ``version`` grows with every change, so that name servers can tell old from new."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, TopicInfo] = {}
+        self.version = 0
+
+    def __iter__(self) -> Iterator[TopicInfo]:
+        return iter(self._topics.values())
+
+    def get(self, topic: str) -> TopicInfo | None:
+        """The topic of that name if there is one."""
+        return self._topics.get(topic)
+
+    @staticmethod
+    def fact(topic: TopicInfo) -> list[Any]:
+        """Body of the record that creates or changes a topic."""
+        return list(topic)
+
+    def apply(self, body: list[Any]) -> None:
+        """Takes in a record's body."""
+        topic = TopicInfo(*body)
+        self._topics[topic.topic] = topic
+        self.version += 1
+
+    def snapshot(self) -> list[Any]:
+        """The state as plain values."""
+        return [self.version, sorted(list(topic) for topic in self._topics.values())]
+
+    def restore(self, snapshot: list[Any]) -> None:
+        """Takes the state of a snapshot."""
+        self.version, topics = snapshot
+        self._topics = {row[0]: TopicInfo(*row) for row in topics}

@@ -1,0 +1,150 @@
+"""Consumer groups: who is a member, and which queues each member holds.
+
+The broker assigns its own queues: of each topic, the queues in order are dealt out in equal runs to the members that
+subscribe to it, in order of their ids (RocketMQ's average allocation). Every change of members, subscriptions or
+queue counts begins a new generation; commits carry their generation and are fenced. Members live in memory, offsets
+in the log. Pure: ``now`` is an argument.
+
+Invariants: each queue of a subscribed topic has exactly one holder; generations only grow, also over a restart of
+the broker (they begin at the log's position).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from penstock.errors import Fenced, GroupNotFound
+from penstock.requests import MemberInfo
+from topicmap.queues import topic_queue
+
+
+@dataclass(slots=True)
+class Member:
+    """One consumer of a group."""
+
+    topics: tuple[str, ...]
+    session_s: float
+    deadline: float
+    queues: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Group:
+    """Members by id, and the generation of their assignment."""
+
+    generation: int
+    members: dict[str, Member] = field(default_factory=dict)
+
+
+def allocate(members: Sequence[str], queues: int) -> dict[str, range]:
+    """Queue numbers per member: equal runs, the first members get one more where it does not divide."""
+    share, extra = divmod(queues, len(members))
+    ranges: dict[str, range] = {}
+    start = 0
+    for place, member in enumerate(members):
+        stop = start + share + (place < extra)
+        ranges[member] = range(start, stop)
+        start = stop
+    return ranges
+
+
+class Groups:
+    """All groups that have members.
+
+    Args:
+        queue_count: number of queues of a topic, 0 while it does not exist.
+        first_generation: generations begin above this.
+    """
+
+    def __init__(self, queue_count: Callable[[str], int], first_generation: int) -> None:
+        self._queue_count = queue_count
+        self._groups: dict[str, Group] = {}
+        self._generation = first_generation
+        self._changed: dict[str, None] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """Groups with members."""
+        return list(self._groups)
+
+    def join(self, name: str, member: str, topics: tuple[str, ...], session_s: float, now: float) -> Group:
+        """Enters a group or renews a membership; a new member or other topics begin a generation."""
+        group = self._groups.setdefault(name, Group(self._generation))
+        known = group.members.get(member)
+        group.members[member] = Member(topics, session_s, now + session_s, known.queues if known else ())
+        if known is None or known.topics != topics:
+            self._rebalance(name, group)
+        return group
+
+    def leave(self, name: str, member: str) -> None:
+        """Leaves a group; leaving twice is fine."""
+        group = self._groups.get(name)
+        if group is not None and group.members.pop(member, None) is not None:
+            self._rebalance(name, group)
+
+    def touch(self, name: str, member: str, now: float) -> Group:
+        """A member's sign of life. Raises ``Fenced`` if it is no member any more."""
+        group = self._groups.get(name)
+        known = group.members.get(member) if group else None
+        if group is None or known is None:
+            raise Fenced(f"{member} is not a member of group {name} any more", hint="join again")
+        known.deadline = now + known.session_s
+        return group
+
+    def check_commit(self, name: str, member: str, generation: int, queues: Sequence[str]) -> None:
+        """Raises ``Fenced`` unless the member may commit these queues; an empty member stands for a tool."""
+        group = self._groups.get(name)
+        if not member:
+            if group is not None:
+                raise Fenced(f"group {name} has members; its offsets are theirs", hint="stop its consumers first")
+            return
+        known = group.members.get(member) if group else None
+        if group is None or known is None or group.generation != generation:
+            raise Fenced(f"{member} commits for generation {generation} of group {name}, which is over")
+        foreign = [queue for queue in queues if queue not in known.queues]
+        if foreign:
+            raise Fenced(f"{member} does not hold {', '.join(foreign[:3])}")
+
+    def members(self, name: str) -> tuple[int, tuple[MemberInfo, ...]]:
+        """Generation and members of a group. Raises ``GroupNotFound`` if it has none."""
+        group = self._groups.get(name)
+        if group is None:
+            raise GroupNotFound(f"group {name} has no members")
+        return group.generation, tuple(MemberInfo(member, one.queues) for member, one in sorted(group.members.items()))
+
+    def queues_changed(self, topic: str) -> None:
+        """A topic was created or has another number of queues."""
+        for name, group in list(self._groups.items()):
+            if any(topic in member.topics for member in group.members.values()):
+                self._rebalance(name, group)
+
+    def expire(self, now: float) -> None:
+        """Drops the members that have been silent for too long."""
+        for name, group in list(self._groups.items()):
+            silent = [member for member, one in group.members.items() if one.deadline <= now]
+            for member in silent:
+                del group.members[member]
+            if silent:
+                self._rebalance(name, group)
+
+    def take_changed(self) -> list[str]:
+        """Groups with a new generation since the last call."""
+        changed = list(self._changed)
+        self._changed.clear()
+        return changed
+
+    def _rebalance(self, name: str, group: Group) -> None:
+        self._generation += 1
+        group.generation = self._generation
+        self._changed[name] = None
+        if not group.members:
+            del self._groups[name]
+            return
+        held: dict[str, list[str]] = {member: [] for member in sorted(group.members)}
+        for topic in sorted({topic for member in group.members.values() for topic in member.topics}):
+            subscribed = [member for member in held if topic in group.members[member].topics]
+            for member, numbers in allocate(subscribed, self._queue_count(topic)).items():
+                held[member] += [topic_queue(topic, number) for number in numbers]
+        for member, queues in held.items():
+            group.members[member].queues = tuple(queues)

@@ -1,0 +1,90 @@
+"""Requests that wait: for messages in a queue, or for a change of a group. Plain records, no task and no event per
+request.
+
+A request is found by any of its wakers or by its deadline. Pure: ``now`` is an argument.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from broker.outcomes import Parked
+from penstock.link import OnResult
+
+_Key = TypeVar("_Key")
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """One parked request; ``answered`` ones are skipped wherever they still stand."""
+
+    outcome: Parked
+    on_result: OnResult
+    session: int
+    answered: bool = False
+
+
+class ParkedRequests:
+    """All parked requests of a broker."""
+
+    def __init__(self) -> None:
+        self._by_waker: dict[str, dict[Waiting, None]] = {}
+        self._by_session: dict[int, dict[Waiting, None]] = {}
+        self._deadlines: list[tuple[float, int, Waiting]] = []
+        self._number = 0
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def park(self, outcome: Parked, on_result: OnResult, session: int) -> None:
+        """Keeps a request until one of its wakers stirs or its deadline passes."""
+        waiting = Waiting(outcome, on_result, session)
+        for waker in outcome.wakers:
+            self._by_waker.setdefault(waker, {})[waiting] = None
+        self._by_session.setdefault(session, {})[waiting] = None
+        self._number += 1
+        self._count += 1
+        heapq.heappush(self._deadlines, (outcome.deadline, self._number, waiting))
+
+    def wake(self, wakers: Iterable[str]) -> None:
+        """Asks the requests of these wakers again, and answers those that have something to say."""
+        for waker in wakers:
+            for waiting in list(self._by_waker.get(waker, ())):
+                self._try(waiting, last=False)
+
+    def expire(self, now: float) -> None:
+        """Answers the requests whose deadline has passed."""
+        while self._deadlines and (self._deadlines[0][0] <= now or self._deadlines[0][2].answered):
+            _, _, waiting = heapq.heappop(self._deadlines)
+            if not waiting.answered:
+                self._try(waiting, last=True)
+
+    def drop_session(self, session: int) -> None:
+        """The connection of these requests is gone: nobody waits for their answers."""
+        for waiting in list(self._by_session.get(session, ())):
+            self._forget(waiting)
+
+    def _try(self, waiting: Waiting, *, last: bool) -> None:
+        result = waiting.outcome.retry(last)
+        if result is not None:
+            self._forget(waiting)
+            waiting.on_result(result)
+
+    def _forget(self, waiting: Waiting) -> None:
+        waiting.answered = True
+        self._count -= 1
+        for waker in waiting.outcome.wakers:
+            _drop(self._by_waker, waker, waiting)
+        _drop(self._by_session, waiting.session, waiting)
+
+
+def _drop(table: dict[_Key, dict[Waiting, None]], key: _Key, waiting: Waiting) -> None:
+    rows = table.get(key)
+    if rows is not None:
+        rows.pop(waiting, None)
+        if not rows:
+            del table[key]

@@ -1,0 +1,131 @@
+"""Runs a broker: opens its store, listens, flushes, ticks, registers; closes it all in order.
+
+Everything that decides is in ``service`` and ``dispatch``; here are the tasks. A failed sync ends the broker at
+once, without a clean stop: what is on the disk decides at the next start.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import anyio
+import trio
+
+from broker.dispatch import Dispatch
+from broker.flusher import Flusher
+from broker.folds.state import BrokerState
+from broker.registration import Registration
+from broker.service import BrokerService
+from broker.settings import BrokerSettings
+from broker.store.disk import Disk, RealDisk
+from broker.store.message_store import MessageStore
+from broker.store.recovery import open_store
+from penstock.frame_server import Peer, Session, listening_address, open_listeners, serve_frames
+from penstock.link import OnResult
+from penstock.requests import Request
+from penstock.wire_link import WireLinks
+from penstock.world import World
+
+TICK_S: Final = 0.05
+
+
+class BrokerSession:
+    """What a broker keeps for one peer."""
+
+    def __init__(self, dispatch: Dispatch, peer: Peer) -> None:
+        self._dispatch = dispatch
+        self._peer = peer
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        """Carries one request out."""
+        self._dispatch.submit(request, on_result, self._peer.id)
+
+    def end_batch(self) -> None:
+        """All requests of one read, or of one round, have been submitted."""
+        self._dispatch.end_batch()
+
+    def close(self) -> None:
+        """The peer is gone."""
+        self._dispatch.drop(self._peer.id)
+
+
+class RunningBroker:
+    """A broker that accepts requests."""
+
+    def __init__(self, host: str, port: int, service: BrokerService, dispatch: Dispatch) -> None:
+        self.host = host
+        self.port = port
+        self._service = service
+        self._dispatch = dispatch
+
+    def open_session(self, peer: Peer) -> Session:
+        """A session for one peer, on the wire or in this process."""
+        return BrokerSession(self._dispatch, peer)
+
+    def figures(self) -> dict[str, float]:
+        """Counters since start, and gauges, by metric name."""
+        return self._service.figures() | {"penstock_parked_requests": self._dispatch.parked}
+
+
+async def run(
+    settings: BrokerSettings,
+    world: World,
+    *,
+    disk: Disk | None = None,
+    task_status: trio.TaskStatus[RunningBroker] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Runs a broker until cancelled.
+
+    Raises ``AddressInUse``, ``DataFolderLocked``, ``DataFolderUnusable``, and ``StorageFailed`` when the disk fails.
+    """
+    listeners = await open_listeners(settings.host, settings.port)
+    state = BrokerState()
+    open_disk = disk or RealDisk(settings.data)
+    try:
+        store = await world.offload(partial(open_store, open_disk, settings.store(), state, world.clock.wall_ms()))
+    except BaseException:
+        for listener in listeners:
+            await trio.aclose_forcefully(listener)
+        raise
+    try:
+        await _serve(settings, world, state, store, listeners, task_status)
+    finally:
+        store.close(world.clock.wall_ms())
+
+
+async def _serve(
+    settings: BrokerSettings,
+    world: World,
+    state: BrokerState,
+    store: MessageStore,
+    listeners: list[trio.SocketListener],
+    task_status: trio.TaskStatus[RunningBroker],
+) -> None:
+    service = BrokerService(settings, state, store, world.clock.monotonic())
+    flusher = Flusher(store, world.offload)
+    dispatch = Dispatch(service, world.clock, flusher.need)
+    host, port = listening_address(listeners)
+    running = RunningBroker(host, port, service, dispatch)
+    async with trio.open_nursery() as nursery, anyio.create_task_group() as wire:
+        registration = Registration(settings, settings.advertise or f"{host}:{port}", service, WireLinks(wire))
+        service.on_routes_changed = registration.topics_changed
+        nursery.start_soon(flusher.run, dispatch, service)
+        nursery.start_soon(_tick, dispatch)
+        nursery.start_soon(serve_frames, listeners, running.open_session)
+        for namesrv in settings.namesrv:
+            await nursery.start(registration.run, namesrv)
+        task_status.started(running)
+        try:
+            await trio.sleep_forever()
+        finally:
+            dispatch.close("the broker is stopping")
+            with trio.move_on_after(1, shield=True):
+                await registration.leave()
+            wire.cancel_scope.cancel()
+
+
+async def _tick(dispatch: Dispatch) -> None:
+    while True:
+        await trio.sleep(TICK_S)
+        dispatch.tick()

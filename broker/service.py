@@ -1,0 +1,146 @@
+"""What each request means: a table from request type to function, and the errors that it may end in.
+
+Pure but for the store's disk: ``now`` (monotonic, for deadlines) and ``now_ms`` (wall clock, for stored times) are
+arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.figures import Figures
+from broker.filter_requests import FilterRequests
+from broker.folds.state import BrokerState
+from broker.group_requests import GroupRequests, group_waker
+from broker.message_requests import MessageRequests
+from broker.outcomes import Now, Outcome
+from broker.settings import BrokerSettings
+from broker.store.message_store import MessageStore
+from broker.topic_requests import TopicRequests
+from penstock.errors import PenstockError, UnknownRequest
+from penstock.requests import (
+    Append,
+    BrokerFigures,
+    CloseFilters,
+    CommitOffsets,
+    CreateTopic,
+    DescribeGroup,
+    DescribeTopic,
+    FetchOffsets,
+    FetchRetained,
+    FindByKey,
+    JoinGroup,
+    KeepFilters,
+    LeaveGroup,
+    ListGroups,
+    ListTopics,
+    OpenFilters,
+    Ping,
+    Pull,
+    QueryBounds,
+    ReadFigures,
+    Request,
+    SeekTime,
+    ServerInfo,
+    TopicRoute,
+    WatchGroup,
+)
+from penstock.version import VERSION
+
+Handler = Callable[[Any, float, int], Outcome]
+
+
+class BrokerService:
+    """A broker without its network: requests in, outcomes out."""
+
+    def __init__(self, settings: BrokerSettings, state: BrokerState, store: MessageStore, now: float) -> None:
+        self._settings = settings
+        self._state = state
+        self._store = store
+        self._figures = Figures()
+        self.on_routes_changed: Callable[[], None] = _nobody
+        self.topics = TopicRequests(state, store, settings, self._topic_created)
+        self._messages = MessageRequests(store, self.topics, state.retained, settings, self._figures)
+        self._filters = FilterRequests(state, store, settings, now)
+        self._groups = GroupRequests(state, store, self.topics)
+        self._table = self._handlers()
+
+    def _handlers(self) -> dict[type[Request], Handler]:
+        topics, messages, filters, groups = self.topics, self._messages, self._filters, self._groups
+        return {
+            Append: lambda request, now, now_ms: messages.append(request, now_ms),
+            Pull: lambda request, now, now_ms: messages.pull(request, now),
+            QueryBounds: lambda request, now, now_ms: messages.bounds(request, now),
+            SeekTime: lambda request, now, now_ms: messages.seek_time(request, now),
+            FindByKey: lambda request, now, now_ms: messages.find(request, now),
+            CreateTopic: lambda request, now, now_ms: topics.create(request, now_ms),
+            DescribeTopic: lambda request, now, now_ms: topics.describe(request, now_ms),
+            ListTopics: lambda request, now, now_ms: topics.list_all(request, now_ms),
+            OpenFilters: filters.open,
+            CloseFilters: filters.close,
+            KeepFilters: filters.keep,
+            FetchRetained: filters.fetch_retained,
+            JoinGroup: groups.join,
+            WatchGroup: groups.watch,
+            LeaveGroup: groups.leave,
+            CommitOffsets: groups.commit,
+            FetchOffsets: groups.fetch,
+            ListGroups: groups.list_all,
+            DescribeGroup: groups.describe,
+            ReadFigures: lambda request, now, now_ms: self._read_figures(),
+            Ping: lambda request, now, now_ms: Now(ServerInfo("broker", self._settings.name, VERSION)),
+        }
+
+    def handle(self, request: Request, now: float, now_ms: int) -> Outcome:
+        """Carries a request out. Never raises a ``PenstockError``: it is the outcome then."""
+        handler = self._table.get(type(request))
+        if handler is None:
+            return Now(UnknownRequest(f"a broker does not serve {type(request).__name__}"))
+        try:
+            return handler(request, now, now_ms)
+        except PenstockError as error:
+            return Now(error)
+
+    def tick(self, now: float, now_ms: int) -> None:
+        """What time alone brings: members and owners that fell silent, the store's upkeep."""
+        self._groups.groups.expire(now)
+        self._filters.expire(now, now_ms)
+        self._store.tick(now_ms)
+
+    def take_wakers(self) -> list[str]:
+        """Queues with newly readable messages and groups with a new generation, since the last call."""
+        return self._store.take_readable() + [group_waker(name) for name in self._groups.groups.take_changed()]
+
+    def routes(self) -> tuple[int, tuple[TopicRoute, ...]]:
+        """Version and topics, as name servers are told."""
+        topics = self._state.topics
+        return topics.version, tuple(TopicRoute(topic.topic, topic.queues) for topic in sorted(topics))
+
+    def figures(self) -> dict[str, float]:
+        """Counters since start, and gauges."""
+        state, store = self._state, self._store
+        return self._figures.read(
+            rocketmq_storage_size=store.written - store.start,
+            rocketmq_storage_flush_behind_bytes=store.written - store.durable,
+            penstock_topics=len(list(state.topics)),
+            penstock_open_filters=len(state.filters),
+            penstock_retained_messages=len(state.retained),
+            penstock_damaged_frames_total=store.damaged,
+        )
+
+    def synced(self) -> None:
+        """The log was synced once more."""
+        self._figures.synced()
+
+    def _read_figures(self) -> Outcome:
+        figures = self.figures()
+        return Now(BrokerFigures(tuple(figures), tuple(figures.values())))
+
+    def _topic_created(self, topic: str) -> None:
+        self._groups.groups.queues_changed(topic)
+        self.on_routes_changed()
+
+
+def _nobody() -> None:
+    """Nobody wants to know yet."""

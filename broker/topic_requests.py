@@ -1,0 +1,118 @@
+"""Requests about topics: create, describe, list. One function per request; policy for topics that do not exist yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.folds import topics
+from broker.folds.state import BrokerState, fact_record
+from broker.outcomes import AfterSync, Now, Outcome
+from broker.settings import BrokerSettings
+from broker.store.message_store import MessageStore
+from penstock.errors import Busy, InvalidRequest, InvalidTopic, QueueNotFound, TopicExists, TopicNotFound
+from penstock.requests import CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicInfo, TopicList
+from topicmap.names import InvalidName
+from topicmap.queues import check_topic, topic_queue
+
+LEVELS = ("cache", "disk")
+
+
+class TopicRequests:
+    """Topics of one broker. ``on_change`` is called with the name of each topic that is created."""
+
+    def __init__(
+        self, state: BrokerState, store: MessageStore, settings: BrokerSettings, on_change: Callable[[str], None]
+    ) -> None:
+        self._topics = state.topics
+        self._store = store
+        self._settings = settings
+        self._on_change = on_change
+        for topic in self._topics:
+            self._ensure_queues(topic)
+
+    def create(self, request: CreateTopic, now_ms: int) -> Outcome:
+        """Creates a topic; again with the same configuration is fine."""
+        wanted = TopicInfo(
+            request.topic,
+            request.queues or self._settings.default_queues,
+            request.level or self._settings.default_level,
+        )
+        known = self._topics.get(request.topic)
+        if known is not None:
+            same = (not request.queues or request.queues == known.queues) and request.level in ("", known.level)
+            if not same:
+                raise TopicExists(f"topic {request.topic} has {known.queues} queues at level {known.level}")
+            return Now(self._detail(known))
+        self._create(wanted, now_ms)
+        return AfterSync(self._detail(wanted), self._store.written)
+
+    def describe(self, request: DescribeTopic, now_ms: int) -> Outcome:
+        """Configuration and bounds; with ``create``, policy may create the topic."""
+        known = self._topics.get(request.topic)
+        if known is not None:
+            return Now(self._detail(known))
+        if not request.create:
+            raise TopicNotFound(f"there is no topic {request.topic}", hint="penstock topic create makes one")
+        self.auto_create(request.topic, now_ms)
+        return AfterSync(self._detail(self.get(request.topic)), self._store.written)
+
+    def list_all(self, request: ListTopics, now_ms: int) -> Outcome:
+        """All topics, sorted."""
+        return Now(TopicList(tuple(sorted(self._topics))))
+
+    def get(self, topic: str) -> TopicInfo:
+        """Configuration of a topic. Raises ``TopicNotFound``."""
+        known = self._topics.get(topic)
+        if known is None:
+            raise TopicNotFound(f"there is no topic {topic}", hint="penstock topic create makes one")
+        return known
+
+    def queue_count(self, topic: str) -> int:
+        """Number of queues, 0 while the topic does not exist."""
+        known = self._topics.get(topic)
+        return known.queues if known else 0
+
+    def for_append(self, topic: str, now_ms: int) -> TopicInfo:
+        """Configuration of the topic that a message goes to; created by policy. Raises ``TopicNotFound``,
+        ``InvalidTopic``."""
+        known = self._topics.get(topic)
+        if known is None:
+            self.auto_create(topic, now_ms)
+            known = self.get(topic)
+        return known
+
+    def auto_create(self, topic: str, now_ms: int) -> None:
+        """Creates a topic with the defaults, if policy allows it."""
+        if not self._settings.auto_create_topics:
+            raise TopicNotFound(f"there is no topic {topic}", hint="this broker does not create topics by itself")
+        self._create(TopicInfo(topic, self._settings.default_queues, self._settings.default_level), now_ms)
+
+    def _create(self, topic: TopicInfo, now_ms: int) -> None:
+        try:
+            check_topic(topic.topic)
+        except InvalidName as error:
+            raise InvalidTopic(str(error)) from None
+        if not 1 <= topic.queues <= self._settings.queues_max:
+            raise InvalidRequest(f"a topic has 1 to {self._settings.queues_max} queues, not {topic.queues}")
+        if topic.level not in LEVELS:
+            raise InvalidRequest(f"a topic's level is one of {', '.join(LEVELS)}, not {topic.level!r}")
+        if len(list(self._topics)) >= self._settings.topics_max:
+            raise Busy(f"this broker has {self._settings.topics_max} topics already, its limit")
+        self._store.append([fact_record(topics.TOPIC, self._topics.fact(topic))], now_ms)
+        self._ensure_queues(topic)
+        self._on_change(topic.topic)
+
+    def _ensure_queues(self, topic: TopicInfo) -> None:
+        for number in range(topic.queues):
+            self._store.ensure_queue(topic.topic, number)
+
+    def _detail(self, topic: TopicInfo) -> TopicDetail:
+        bounds = tuple(self._store.bounds(topic_queue(topic.topic, number)) for number in range(topic.queues))
+        return TopicDetail(topic.topic, topic.queues, topic.level, bounds)
+
+    def queues_of(self, topic: str) -> list[str]:
+        """Names of a topic's queues. Raises ``QueueNotFound`` if there is no such topic."""
+        known = self._topics.get(topic)
+        if known is None:
+            raise QueueNotFound(f"there is no topic {topic}")
+        return [topic_queue(topic, number) for number in range(known.queues)]

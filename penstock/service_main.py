@@ -1,0 +1,121 @@
+"""How a service process begins and ends, the same for all: settings, ready line, signals, one line for an expected
+error.
+
+``python -m broker --config FILE`` and its siblings are calls of ``main``. A service that accepts prints
+``ready ROLE=HOST:PORT`` on standard output; SIGTERM and Ctrl-C end it with status 0; an expected error is one line on
+standard error and status 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Final, Protocol, TypeVar, cast
+
+import trio
+
+from penstock import config
+from penstock.errors import InternalError, PenstockError
+from penstock.world import real_world
+
+STATUS_EXPECTED_ERROR: Final = 2
+STOP_S: Final = 4.0
+"""After this long a stop is forced, so that a stop never takes longer than 5 seconds."""
+
+CHILD_VARIABLE: Final = "PENSTOCK_CHILD"
+"""Set in the environment of a process that ends with its parent (``node/processes.py``)."""
+
+Settings = TypeVar("Settings")
+
+
+class Running(Protocol):
+    """What a service reports through ``task_status`` when it accepts connections."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+
+Run = Callable[..., Awaitable[None]]
+"""``run(settings, world, *, task_status)``: a service's server."""
+
+
+def main(role: str, settings_class: type[Settings], run: Run, arguments: list[str] | None = None) -> int:
+    """Runs one service until a signal; returns the exit status."""
+    parser = argparse.ArgumentParser(prog=f"python -m {role}", description=f"The Penstock {role}.")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings as TOML (docs/guide/operator.md)")
+    options = parser.parse_args(arguments)
+
+    async def serve(stop: trio.Event) -> None:
+        settings = config.load(settings_class, options.config, os.environ, f"PENSTOCK_{role.upper()}")
+        async with trio.open_nursery() as nursery:
+            running = cast(Running, await nursery.start(partial(run, settings, real_world())))
+            print(f"ready {role}={running.host}:{running.port}", flush=True)
+            await stop.wait()
+            nursery.cancel_scope.cancel()
+
+    return run_until_signal(serve)
+
+
+def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]]) -> int:
+    """Runs ``serve`` until it returns; SIGTERM or SIGINT sets the event that it is given, and it then stops in order.
+
+    Returns the exit status, having told of an expected error.
+    """
+
+    async def watched() -> None:
+        stop = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_set_on_signal, stop)
+            if os.environ.get(CHILD_VARIABLE):
+                nursery.start_soon(_set_when_orphaned, stop)
+            await serve(stop)
+            nursery.cancel_scope.cancel()
+
+    try:
+        trio.run(watched)
+    except BaseExceptionGroup as group:
+        error = expected_error(group)
+        if error is None:
+            raise
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return STATUS_EXPECTED_ERROR
+    return 0
+
+
+async def _set_on_signal(stop: trio.Event) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            signal.signal(signal.SIGALRM, _stop_by_force)
+            signal.setitimer(signal.ITIMER_REAL, STOP_S)
+            stop.set()
+
+
+async def _set_when_orphaned(stop: trio.Event) -> None:
+    """A child's standard input is a pipe that its parent holds open: its end means that the parent is gone."""
+    await trio.lowlevel.wait_readable(sys.stdin.fileno())
+    stop.set()
+
+
+def _stop_by_force(*_: object) -> None:
+    """The clean stop takes too long. What was acknowledged is on the disk, so nothing is lost by ending here."""
+    print("stopped by force: the clean stop took too long", file=sys.stderr, flush=True)
+    os._exit(0)
+
+
+def expected_error(group: BaseExceptionGroup[BaseException]) -> PenstockError | None:
+    """The Penstock error that a group stands for, if every leaf is one; our own mistakes are not expected."""
+    penstock, rest = group.split(PenstockError)
+    if penstock is None or rest is not None:
+        return None
+    leaf: BaseException = penstock
+    while isinstance(leaf, BaseExceptionGroup):
+        leaf = leaf.exceptions[0]
+    return leaf if isinstance(leaf, PenstockError) and not isinstance(leaf, InternalError) else None
