@@ -40,7 +40,7 @@ AUTH: Final = 15
 @dataclass_transform(frozen_default=True)
 def _values(cls: type[Properties]) -> type[Properties]:
     """Frozen for the type checker only, as the packets are."""
-    return dataclass(slots=True, unsafe_hash=True)(cls)
+    return dataclass(slots=True, unsafe_hash=True, repr=False)(cls)
 
 
 @_values
@@ -75,6 +75,12 @@ class Properties:
     wildcard_subscription_available: int | None = None
     subscription_identifiers_available: int | None = None
     shared_subscription_available: int | None = None
+
+    def __repr__(self) -> str:
+        given = {row.name: getattr(self, row.name) for row in TABLE}
+        return (
+            f"Properties({', '.join(f'{name}={value!r}' for name, value in given.items() if value not in (None, ()))})"
+        )
 
 
 NO_PROPERTIES: Final = Properties()
@@ -174,7 +180,8 @@ BY_IDENTIFIER: Final = MappingProxyType({row.identifier: row for row in TABLE})
 _TOPIC_ALIAS: Final = 0x23
 _MESSAGE_EXPIRY: Final = 0x02
 _SUBSCRIPTION_IDENTIFIER: Final = 0x0B
-_PER_HOP: Final = frozenset({_TOPIC_ALIAS, _MESSAGE_EXPIRY, _SUBSCRIPTION_IDENTIFIER})
+_WILL_DELAY: Final = 0x18
+_PER_HOP: Final = frozenset({_TOPIC_ALIAS, _MESSAGE_EXPIRY, _SUBSCRIPTION_IDENTIFIER, _WILL_DELAY})
 
 
 # ---------------------------------------------------------------- decoding

@@ -1,0 +1,130 @@
+"""Cuts a stream of bytes into MQTT packets, whatever the pieces in which it arrives.
+
+The reader keeps at most one incomplete packet and never more bytes than have arrived: a length that a peer announces
+allocates nothing. A packet over the limit is refused as soon as its length is read (0x95). Until a CONNECT has come
+nothing else may (MQTT-3.1.0-1), which is judged by the very first byte, and a smaller limit holds; the CONNECT sets
+``level`` for all that follows it, in the same piece too.
+
+Invariants: the packets, and the error that ends them, do not depend on how the stream was cut; after an error
+the reader is not used again. Time is linear in the bytes received, also where a long packet comes byte by byte.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.mqtt.codec import decode, decode_publish
+from gateway.mqtt.packets import Connect, Packet, Puback
+from gateway.mqtt.reason_codes import MalformedPacket, PacketError, ProtocolViolation, ReasonCode
+
+__all__ = ["MalformedPacket", "PacketReader", "ProtocolViolation"]
+
+_CONNECT: Final = 0x10
+_PUBLISH: Final = 0x30
+_PUBACK: Final = 0x40
+
+
+class PacketReader:
+    """The packets of one direction of one connection.
+
+    Attributes:
+        level: protocol level, 0 until a CONNECT has come. A client, which sends the CONNECT, sets it itself.
+        packet_bytes_max: the largest packet taken after the CONNECT, fixed header included.
+        connect_bytes_max: the largest CONNECT.
+    """
+
+    __slots__ = ("_needed", "_rest", "connect_bytes_max", "level", "packet_bytes_max")
+
+    def __init__(self, packet_bytes_max: int, connect_bytes_max: int | None = None) -> None:
+        self.packet_bytes_max = packet_bytes_max
+        self.connect_bytes_max = packet_bytes_max if connect_bytes_max is None else connect_bytes_max
+        self.level = 0
+        self._rest: bytearray | None = None
+        self._needed = 0  # size of the packet that _rest begins with, 0 while that is not known
+
+    @property
+    def pending(self) -> int:
+        """Bytes held of a packet that is not complete."""
+        return len(self._rest) if self._rest is not None else 0
+
+    def receive(self, data: bytes) -> list[Packet]:
+        """All packets that ``data`` completes, in order.
+
+        Raises ``MalformedPacket`` or ``ProtocolViolation``, with the packets before the bad one in ``packets``.
+        """
+        rest = self._rest
+        if rest is not None:
+            rest += data
+            if len(rest) < self._needed:
+                return []
+            data = bytes(rest)
+            self._rest = None
+        packets: list[Packet] = []
+        try:
+            at = self._cut(data, packets)
+        except PacketError as error:
+            error.packets = packets
+            raise
+        if at < len(data):
+            self._rest = bytearray(data[at:] if at else data)
+        return packets
+
+    def _cut(self, data: bytes, packets: list[Packet]) -> int:
+        """Adds the complete packets of ``data`` to ``packets``; returns where the incomplete one begins."""
+        at, end, level = 0, len(data), self.level
+        limit = self.packet_bytes_max if level else self.connect_bytes_max
+        self._needed = 0
+        while end - at > 1:
+            first, size, body = data[at], data[at + 1], at + 2
+            if not level:
+                _expect_connect(first)
+            if size > 127:
+                size, body = _long_length(data, body, end, size & 127)
+                if size < 0:
+                    break
+            stop = body + size
+            if stop - at > limit:
+                raise ProtocolViolation(
+                    f"a packet of {stop - at} bytes; the limit is {limit}", ReasonCode.PACKET_TOO_LARGE
+                )
+            if stop > end:
+                self._needed = stop - at
+                break
+            if first & 0xF0 == _PUBLISH:
+                packets.append(decode_publish(first, data, body, stop, level))
+            elif first == _PUBACK and size == 2 and (data[body] or data[body + 1]):
+                packets.append(Puback(data[body] << 8 | data[body + 1]))
+            else:
+                packet = decode(first, data[body:stop], level)
+                packets.append(packet)
+                if not level:
+                    assert type(packet) is Connect
+                    level = self.level = packet.level
+                    limit = self.packet_bytes_max
+            at = stop
+        if at < end and not level:
+            _expect_connect(data[at])
+        return at
+
+
+def _expect_connect(first: int) -> None:
+    if first & 0xF0 != _CONNECT:
+        raise ProtocolViolation("the first packet is no CONNECT (MQTT-3.1.0-1)")
+
+
+def _long_length(data: bytes, at: int, end: int, value: int) -> tuple[int, int]:
+    """A remaining length of more than one byte whose first seven bits are ``value`` and whose others begin at ``at``.
+
+    Returns the length and the place after it; -1 if there is more of it to come.
+    """
+    for shift in (7, 14, 21):
+        if at >= end:
+            return -1, at
+        more = data[at]
+        at += 1
+        value |= (more & 127) << shift
+        if more < 128:
+            if not more:
+                raise MalformedPacket("the remaining length is longer than it must be (MQTT-1.5.5-1)")
+            return value, at
+    raise MalformedPacket("the remaining length has more than four bytes (MQTT-1.5.5-1)")
