@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from gateway.envelope import NEVER, Arrival
+from gateway.mqtt.primitives import encode_variable_integer
 
 PACKET_ID_MAX: Final = 65_535
 _MESSAGE_EXPIRY: Final = b"\x02"
@@ -55,28 +56,16 @@ class Blob:
         return b"".join((head, packet_id.to_bytes(2, "big"), self.tail))
 
 
-def variable_integer(value: int) -> bytes:
-    """MQTT's variable byte integer."""
-    if value < 128:
-        return bytes((value,))
-    encoded = bytearray()
-    while value > 127:
-        encoded.append(value & 127 | 128)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
 def _properties(arrival: Arrival, variant: Variant, now_ms: int) -> bytes:
     parts = []
     if arrival.expires_ms != NEVER:  # what is left of the interval (MQTT-3.3.2-6)
         left_s = max(0, (arrival.expires_ms - now_ms + 999) // 1000)
         parts.append(_MESSAGE_EXPIRY + left_s.to_bytes(4, "big"))
     for identifier in variant.identifiers:
-        parts.append(_SUBSCRIPTION_ID + variable_integer(identifier))
+        parts.append(_SUBSCRIPTION_ID + encode_variable_integer(identifier))
     parts.append(arrival.application)
     section = b"".join(parts)
-    return variable_integer(len(section)) + section
+    return encode_variable_integer(len(section)) + section
 
 
 def _encode(arrival: Arrival, variant: Variant, now_ms: int) -> Blob:
@@ -84,7 +73,7 @@ def _encode(arrival: Arrival, variant: Variant, now_ms: int) -> Blob:
     tail = (_properties(arrival, variant, now_ms) if variant.is_v5 else b"") + arrival.payload
     name = arrival.name_bytes
     remaining = 2 + len(name) + (2 if variant.qos else 0) + len(tail)
-    head = b"".join((bytes((first,)), variable_integer(remaining), len(name).to_bytes(2, "big"), name))
+    head = b"".join((bytes((first,)), encode_variable_integer(remaining), len(name).to_bytes(2, "big"), name))
     return Blob(arrival, variant, head, tail) if variant.qos else Blob(arrival, variant, head + tail, b"")
 
 

@@ -18,7 +18,7 @@ from gateway.auth import Identity
 from gateway.greeting import accepts_bytes_max, arriving, publish_properties, terms
 from gateway.intake import is_partial_publish, plain_pubacks, take_publishes
 from gateway.mqtt.answers import PINGRESP, PUBCOMP, PUBREL, answer, mark, refusal
-from gateway.mqtt.connection import PROTOCOL_ERROR, Connection
+from gateway.mqtt.connection import Connection
 from gateway.mqtt.packets import (
     Connect,
     Disconnect,
@@ -31,6 +31,7 @@ from gateway.mqtt.packets import (
     Subscribe,
     Unsubscribe,
 )
+from gateway.mqtt.reason_codes import ReasonCode
 from gateway.reception import Reception
 from gateway.session import STORED, Session
 from gateway.subscribing import Subscribing
@@ -40,21 +41,13 @@ from penstock.message import FLAG_RETAIN
 from topicmap.names import InvalidName, check_name
 
 _ROUTES_MAX: Final = 256
-WITH_WILL: Final = 0x04
-UNSPECIFIED: Final = 0x80
-IMPLEMENTATION_SPECIFIC: Final = 0x83
-NOT_AUTHORIZED: Final = 0x87
-SERVER_BUSY: Final = 0x89
-BAD_TOPIC_NAME: Final = 0x90
-ID_NOT_FOUND: Final = 0x92
-QUOTA_EXCEEDED: Final = 0x97
 
 # Broker error -> reason code of PUBACK and PUBREC.
 _REASONS: Final = {
-    StorageFull.code: IMPLEMENTATION_SPECIFIC,
-    InvalidTopic.code: BAD_TOPIC_NAME,
-    TopicNotFound.code: BAD_TOPIC_NAME,
-    InvalidMessage.code: IMPLEMENTATION_SPECIFIC,
+    StorageFull.code: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+    InvalidTopic.code: ReasonCode.TOPIC_NAME_INVALID,
+    TopicNotFound.code: ReasonCode.TOPIC_NAME_INVALID,
+    InvalidMessage.code: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
 }
 
 
@@ -254,9 +247,9 @@ class Device:
         try:
             check_name(name)
         except InvalidName:
-            return BAD_TOPIC_NAME
+            return ReasonCode.TOPIC_NAME_INVALID
         assert self.identity is not None
-        return 0 if self._reception.authenticator.may_publish(self.identity, name) else NOT_AUTHORIZED
+        return 0 if self._reception.authenticator.may_publish(self.identity, name) else ReasonCode.NOT_AUTHORIZED
 
     def _route(self, name: str) -> Route:
         """The route of a name, made when it is first used. Known ones open the straight way."""
@@ -282,7 +275,7 @@ class Device:
         if self.is_v5:
             if packet.qos:
                 self.send(refusal(mark(packet.qos, packet.packet_id), reason))
-        elif reason != NOT_AUTHORIZED:
+        elif reason != ReasonCode.NOT_AUTHORIZED:
             self.fail(reason)
         elif packet.qos == 1:
             self.send(mark(packet.qos, packet.packet_id))
@@ -326,9 +319,9 @@ class Device:
         else:
             self._unanswered -= 1
         if self.is_v5:
-            self.send(refusal(mark, _REASONS.get(code, QUOTA_EXCEEDED)))
+            self.send(refusal(mark, _REASONS.get(code, ReasonCode.QUOTA_EXCEEDED)))
         else:
-            self.fail(UNSPECIFIED)
+            self.fail(ReasonCode.UNSPECIFIED_ERROR)
 
     def fate_unknown(self, marks: list[bytes]) -> None:
         """Nobody knows whether these records are stored: the client must ask again, on a new connection."""
@@ -337,7 +330,7 @@ class Device:
                 if mark[:1] == b"\x50":
                     self.session.forget_incoming(int.from_bytes(mark[2:4], "big"))
         if any(marks):
-            self.fail(SERVER_BUSY)
+            self.fail(ReasonCode.SERVER_BUSY)
 
     # ------------------------------------------------------------ acknowledgements of what it was sent
 
@@ -358,7 +351,11 @@ class Device:
         is_refusal = packet.reason_code >= 0x80
         known = session.received(packet.packet_id, is_refusal)
         if not is_refusal:
-            self.send(answer(PUBREL, packet.packet_id, 0 if known or not self.is_v5 else ID_NOT_FOUND))
+            self.send(
+                answer(
+                    PUBREL, packet.packet_id, 0 if known or not self.is_v5 else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+                )
+            )
         elif session.behind:
             self._reception.downstream.pump_later(session)
 
@@ -371,7 +368,9 @@ class Device:
     def _on_pubrel(self, packet: Pubrel) -> None:
         assert self.session is not None
         known = self.session.forget_incoming(packet.packet_id)
-        self.send(answer(PUBCOMP, packet.packet_id, 0 if known or not self.is_v5 else ID_NOT_FOUND))
+        self.send(
+            answer(PUBCOMP, packet.packet_id, 0 if known or not self.is_v5 else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND)
+        )
 
     # ------------------------------------------------------------ the rest
 
@@ -396,10 +395,10 @@ class Device:
         expiry_s = packet.properties.session_expiry_interval
         if expiry_s is not None:
             if self.session.expiry_s == 0 and expiry_s != 0:  # (MQTT-3.1.2-23, 3.14.2-2)
-                self.fail(PROTOCOL_ERROR)
+                self.fail(ReasonCode.PROTOCOL_ERROR)
                 return
             self.session.expiry_s = min(expiry_s, self._reception.settings.session_expiry_s_max)
-        self._close(b"", is_normal=packet.reason_code != WITH_WILL)
+        self._close(b"", is_normal=packet.reason_code != ReasonCode.DISCONNECT_WITH_WILL)
 
     # ------------------------------------------------------------ not reading
 

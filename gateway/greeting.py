@@ -10,16 +10,14 @@ from typing import Final
 
 from gateway.delivery import PACKET_ID_MAX
 from gateway.envelope import NEVER
-from gateway.mqtt.codec import encode_properties
 from gateway.mqtt.connection import V5, Terms
 from gateway.mqtt.packets import Connect, Publish
-from gateway.mqtt.properties import Properties
+from gateway.mqtt.properties import NO_PROPERTIES, Properties, application_properties, encode_properties
 from gateway.reception import Admitted, Arriving
 from gateway.session import NEVER_ENDS, Will
 from gateway.settings import GatewaySettings
 
 ANY_SIZE: Final = 1 << 30
-_NO_PROPERTIES: Final = Properties()
 
 
 def arriving(packet: Connect) -> Arriving:
@@ -34,7 +32,7 @@ def arriving(packet: Connect) -> Arriving:
         packet.password,
         packet.clean_start,
         expiry_s,
-        packet.keep_alive,
+        packet.keep_alive_s,
         properties.receive_maximum or PACKET_ID_MAX,
         _will(packet),
         is_v5,
@@ -45,14 +43,15 @@ def _will(packet: Connect) -> Will | None:
     will = packet.will
     if will is None:
         return None
-    expiry_s, application = application_properties(will.properties)
+    expiry_s, application = will_properties(will.properties)
     delay_s = will.properties.will_delay_interval or 0
     return Will(will.topic, will.payload, will.qos, will.retain, delay_s, expiry_s, application)
 
 
-def application_properties(properties: Properties) -> tuple[int, bytes]:
-    """Expiry interval (or ``NEVER``) and the other properties that go with a message to its subscribers, encoded."""
-    expiry_s = NEVER if properties.message_expiry_interval is None else properties.message_expiry_interval
+def will_properties(properties: Properties) -> tuple[int, bytes]:
+    """Expiry interval (or ``NEVER``) and the encoded properties that go with a will to its subscribers."""
+    if properties is NO_PROPERTIES:
+        return NEVER, b""
     forwarded = Properties(
         payload_format_indicator=properties.payload_format_indicator,
         content_type=properties.content_type,
@@ -60,7 +59,8 @@ def application_properties(properties: Properties) -> tuple[int, bytes]:
         correlation_data=properties.correlation_data,
         user_properties=properties.user_properties,
     )
-    return expiry_s, encode_properties(forwarded)
+    expiry_s = properties.message_expiry_interval
+    return NEVER if expiry_s is None else expiry_s, encode_properties(forwarded)
 
 
 def accepts_bytes_max(packet: Connect) -> int:
@@ -83,5 +83,7 @@ def terms(asked: Arriving, admitted: Admitted, settings: GatewaySettings) -> Ter
 
 
 def publish_properties(packet: Publish) -> tuple[int, bytes]:
-    """``application_properties`` of a PUBLISH, at once where it has none."""
-    return (NEVER, b"") if packet.properties == _NO_PROPERTIES else application_properties(packet.properties)
+    """Expiry interval (or ``NEVER``) of a received PUBLISH and the properties to forward, byte for byte as they
+    came."""
+    expiry_s, encoded = application_properties(packet.properties_raw)
+    return NEVER if expiry_s is None else expiry_s, encoded

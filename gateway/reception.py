@@ -11,11 +11,12 @@ Time comes with ``tick`` and from the round. Nothing here waits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.auth import Authenticator, Credentials, Identity
 from gateway.deadlines import Deadlines
 from gateway.downstream import Downstream
+from gateway.mqtt.reason_codes import ReasonCode
 from gateway.quotas import Quotas
 from gateway.rounds import Rounds
 from gateway.session import Session, Will
@@ -27,13 +28,6 @@ from topicmap.names import InvalidName, check_name
 
 if TYPE_CHECKING:
     from gateway.device import Device
-
-BAD_CLIENT_ID: Final = 0x85
-NOT_AUTHORIZED: Final = 0x87
-SHUTTING_DOWN: Final = 0x8B
-KEEP_ALIVE_TIMEOUT: Final = 0x8D
-TAKEN_OVER: Final = 0x8E
-BAD_TOPIC_NAME: Final = 0x90
 
 
 class Arriving(NamedTuple):
@@ -123,10 +117,10 @@ class Reception:
 
     def _unfit(self, asked: Arriving) -> int:
         if not asked.client_id:  # (MQTT-3.1.3-7, -8) of 3.1.1
-            return 0 if asked.is_v5 or asked.clean_start else BAD_CLIENT_ID
+            return 0 if asked.is_v5 or asked.clean_start else ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
         if len(asked.client_id.encode()) > self.settings.client_id_bytes_max:
             return self.quotas.refuse("client_id_bytes_max")
-        return 0 if asked.client_id.isprintable() else BAD_CLIENT_ID
+        return 0 if asked.client_id.isprintable() else ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
 
     def _unfit_will(self, identity: Identity, will: Will | None) -> int:
         if will is None:
@@ -135,13 +129,13 @@ class Reception:
             check_name(will.name)
             self.upstream.route(will.name, identity.client_id)
         except InvalidName:
-            return BAD_TOPIC_NAME
-        return 0 if self.authenticator.may_publish(identity, will.name) else NOT_AUTHORIZED
+            return ReasonCode.TOPIC_NAME_INVALID
+        return 0 if self.authenticator.may_publish(identity, will.name) else ReasonCode.NOT_AUTHORIZED
 
     def _take(self, device: Device, client_id: str, asked: Arriving) -> tuple[Session, bool]:
         known = self.sessions.get(client_id)
         if known is not None and known.device is not None:
-            known.device.displace(TAKEN_OVER, ends_session=asked.clean_start)
+            known.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=asked.clean_start)
         entry = self.sessions.enter(client_id, asked.clean_start, self.rounds.now)
         if entry.ended is not None:
             self._end(entry.ended)
@@ -216,13 +210,13 @@ class Reception:
         if device.is_held:  # we do not read it, so its silence says nothing
             due = now + 1.0
         if due <= now:  # (MQTT-3.1.2-22)
-            device.fail(KEEP_ALIVE_TIMEOUT)
+            device.fail(ReasonCode.KEEP_ALIVE_TIMEOUT)
         else:
             self._keep_alive.add(due, device)
 
     def close(self) -> None:
         """The gateway stops: every client is told, every will is published."""
         for device in list(self._devices):
-            device.fail(SHUTTING_DOWN)
+            device.fail(ReasonCode.SERVER_SHUTTING_DOWN)
         for session in [one for one in self.sessions if one.will is not None]:
             self._publish_will(session)

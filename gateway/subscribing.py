@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.mqtt.packets import Subscribe
 from gateway.mqtt.packets import Subscription as Asked
-from gateway.reception import NOT_AUTHORIZED, Reception
+from gateway.mqtt.reason_codes import ReasonCode
+from gateway.reception import Reception
 from gateway.subscriptions import Subscription
 from topicmap.names import InvalidName, check_filter, parse_share
 
 if TYPE_CHECKING:
     from gateway.device import Device
 
-UNSPECIFIED: Final = 0x80
-BAD_FILTER: Final = 0x8F
-SHARED_UNAVAILABLE: Final = 0x9E
 _PENDING: Final = -1
 _SEND_NEVER: Final = 2
 _SEND_IF_NEW: Final = 1
@@ -54,14 +52,14 @@ class Subscribing:
     def _unfit(self, filter: str) -> int:
         try:
             if parse_share(filter) is not None:
-                return SHARED_UNAVAILABLE
+                return ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
             check_filter(filter)
         except InvalidName:
-            return BAD_FILTER
+            return ReasonCode.TOPIC_FILTER_INVALID
         device = self._device
         assert device.identity is not None
         if not self._reception.authenticator.may_subscribe(device.identity, filter):
-            return NOT_AUTHORIZED
+            return ReasonCode.NOT_AUTHORIZED
         known = self._session.subscriptions
         if filter not in known and len(known) >= self._reception.settings.subscriptions_max:
             return self._reception.quotas.refuse("subscriptions_max")
@@ -82,7 +80,7 @@ class Subscribing:
         self._reception.downstream.subscribe(self._session, subscription, wants_retained, opened)
 
     def _opened(self, at: int, qos: int, stands: bool) -> None:
-        self._codes[at] = qos if stands else UNSPECIFIED
+        self._codes[at] = qos if stands else ReasonCode.UNSPECIFIED_ERROR
         self._answer()
 
     def _answer(self) -> None:

@@ -34,12 +34,9 @@ from gateway.mqtt.packets import (
     Unsubscribe,
 )
 from gateway.mqtt.properties import Properties
-from gateway.mqtt.reader import MalformedPacket, PacketReader, ProtocolViolation
+from gateway.mqtt.reader import PacketReader
+from gateway.mqtt.reason_codes import ALLOWED, PacketError, ReasonCode
 
-PROTOCOL_ERROR: Final = 0x82
-UNSUPPORTED_VERSION: Final = 0x84
-TOPIC_ALIAS_INVALID: Final = 0x94
-NOT_FOUND: Final = 0x11
 V5: Final = 5
 
 _ALLOWED_FIRST: Final = frozenset({Connect})
@@ -48,20 +45,17 @@ _ALLOWED_LATER: Final = frozenset(
 )
 
 # MQTT 5 reason code -> return code of an older CONNACK. What is not here closes without a CONNACK.
-RETURN_CODES: Final = {
-    0x84: 0x01,  # unacceptable protocol version
-    0x85: 0x02,  # identifier rejected
-    0x88: 0x03,  # server unavailable
-    0x89: 0x03,
-    0x97: 0x03,
-    0x86: 0x04,  # bad user name or password
-    0x87: 0x05,  # not authorised
+RETURN_CODES: Final[dict[int, int]] = {
+    ReasonCode.UNSUPPORTED_PROTOCOL_VERSION: 0x01,
+    ReasonCode.CLIENT_IDENTIFIER_NOT_VALID: 0x02,
+    ReasonCode.SERVER_UNAVAILABLE: 0x03,
+    ReasonCode.SERVER_BUSY: 0x03,
+    ReasonCode.QUOTA_EXCEEDED: 0x03,
+    ReasonCode.BAD_USER_NAME_OR_PASSWORD: 0x04,
+    ReasonCode.NOT_AUTHORIZED: 0x05,
 }
-
-# Reason codes that a server's DISCONNECT may carry (MQTT-3.14.2-1).
-_DISCONNECT_REASONS: Final = frozenset(
-    {0x80, 0x81, 0x82, 0x83, 0x87, 0x89, 0x8B, 0x8D, 0x8E, 0x8F, 0x90, *range(0x93, 0xA3)}
-)
+_CONNACK: Final = 2
+_DISCONNECT: Final = 14
 
 
 class Received(NamedTuple):
@@ -86,11 +80,10 @@ class Terms(NamedTuple):
 class Connection:
     """The protocol state of one connection; ``level`` is 0 until its CONNECT has come."""
 
-    __slots__ = ("_aliases", "_is_accepted", "_packet_bytes_max", "_reader", "level")
+    __slots__ = ("_aliases", "_is_accepted", "_reader", "level")
 
     def __init__(self, connect_bytes_max: int, packet_bytes_max: int) -> None:
-        self._reader = PacketReader(connect_bytes_max)
-        self._packet_bytes_max = packet_bytes_max
+        self._reader = PacketReader(packet_bytes_max, connect_bytes_max)
         self._aliases: dict[int, str] | None = None
         self._is_accepted = False
         self.level = 0
@@ -107,7 +100,7 @@ class Connection:
         fault: int | None = None
         try:
             packets = self._reader.receive(data)
-        except (MalformedPacket, ProtocolViolation) as error:
+        except PacketError as error:
             packets, fault = error.packets, error.reason_code
         for at, packet in enumerate(packets):
             refused = self._judge(packet)
@@ -118,25 +111,26 @@ class Connection:
     def _judge(self, packet: Packet) -> int:
         allowed = _ALLOWED_LATER if self.level else _ALLOWED_FIRST
         if type(packet) not in allowed:
-            return PROTOCOL_ERROR
+            return ReasonCode.PROTOCOL_ERROR
+        if type(packet) is Publish:  # only a server's PUBLISH has subscription identifiers (MQTT-3.3.4-6)
+            return ReasonCode.PROTOCOL_ERROR if packet.properties.subscription_identifiers else 0
         if type(packet) is Connect:
             self.level = packet.level
-            self._reader.packet_bytes_max = self._packet_bytes_max
         return 0
 
     def name_of(self, packet: Publish, alias_max: int) -> str | int:
         """The topic name that a PUBLISH means, by its alias if need be; a reason code if its alias means nothing."""
         alias = packet.properties.topic_alias
         if alias is None:
-            return packet.topic or PROTOCOL_ERROR
+            return packet.topic or ReasonCode.PROTOCOL_ERROR
         if not 1 <= alias <= alias_max:  # (MQTT-3.3.2-7, -8)
-            return TOPIC_ALIAS_INVALID
+            return ReasonCode.TOPIC_ALIAS_INVALID
         if self._aliases is None:
             self._aliases = {}
         if packet.topic:
             self._aliases[alias] = packet.topic
             return packet.topic
-        return self._aliases.get(alias, PROTOCOL_ERROR)
+        return self._aliases.get(alias, ReasonCode.PROTOCOL_ERROR)
 
     # ------------------------------------------------------------ out
 
@@ -159,17 +153,17 @@ class Connection:
     def refuse(self, reason: int) -> bytes:
         """The CONNACK of a refusal, or nothing where there is none for it."""
         if self.level >= V5:
-            return encode(Connack(False, reason), self.level)
+            return encode(Connack(False, _legal(reason, _CONNACK)), self.level)
         code = RETURN_CODES.get(reason)
         return b"" if code is None else encode(Connack(False, code), self.level or 4)
 
     def farewell(self, reason: int) -> bytes:
         """What is sent before closing for a reason."""
         if not self._is_accepted:
-            return self.refuse(reason) if self.level or reason == UNSUPPORTED_VERSION else b""
+            return self.refuse(reason) if self.level or reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION else b""
         if self.level < V5:
             return b""
-        return encode(Disconnect(reason if reason in _DISCONNECT_REASONS else 0x80), self.level)
+        return encode(Disconnect(_legal(reason, _DISCONNECT)), self.level)
 
     def suback(self, packet: Subscribe, codes: list[int]) -> bytes:
         """One code per filter, in order (MQTT-3.9.3-1); older versions know only one kind of failure."""
@@ -179,5 +173,12 @@ class Connection:
 
     def unsuback(self, packet: Unsubscribe, found: list[bool]) -> bytes:
         """One code per filter, in order, for MQTT 5 (MQTT-3.11.3-1)."""
-        codes = tuple([0 if one else NOT_FOUND for one in found]) if self.level >= V5 else ()
+        codes = (
+            tuple([0 if one else int(ReasonCode.NO_SUBSCRIPTION_EXISTED) for one in found]) if self.level >= V5 else ()
+        )
         return encode(Unsuback(packet.packet_id, codes), self.level)
+
+
+def _legal(reason: int, packet_type: int) -> int:
+    """The reason, or *unspecified* where this packet may not carry it (MQTT-3.2.2-8, 3.14.2-1)."""
+    return reason if reason in ALLOWED[packet_type] else int(ReasonCode.UNSPECIFIED_ERROR)

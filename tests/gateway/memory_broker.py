@@ -1,8 +1,8 @@
 """A name server and one broker in memory, as a Link: the requests that a gateway makes, on plain lists.
 
-Replies come when the link is flushed, or, with ``holds_replies``, when the test calls ``release``. It keeps the promises that the gateway
-builds on: requests are carried out in order, a filter opened at a position holds every message appended after it, a light queue's
-offsets begin at the log position at which it was opened.
+Replies come when the link is flushed, or, with ``holds_replies``, when the test calls ``release``. It keeps the
+promises that the gateway builds on: requests are carried out in order, a filter opened at a position holds every
+message appended after it, a light queue's offsets begin at the log position at which it was opened.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from penstock.message import (
     FRAME_HEAD,
     FRAME_HEAD_BYTES,
     RECORD_HEAD,
+    STORED,
+    STORED_AT,
     mqtt_name,
     record_body,
     record_properties,
@@ -75,6 +77,7 @@ class MemoryBroker:
         self.parked: list[tuple[Pull, OnResult]] = []
         self.topics: list[str] = []
         self.holds_replies = False
+        self.now_ms = 0
         self.has_brokers = True
         self.refuses: dict[type[Request], PenstockError] = {}
         self.refused_records: dict[int, PenstockError] = {}
@@ -148,6 +151,9 @@ class MemoryBroker:
 
     def append(self, record: bytes) -> None:
         """Stores one record, as a native producer's."""
+        stamped = bytearray(record)
+        STORED.pack_into(stamped, STORED_AT, self.now_ms, bytes(8))
+        record = bytes(stamped)
         frame = FRAME_HEAD.pack(0, 0, FRAME_HEAD_BYTES + len(record), 0, 0) + record
         self.log.append(record)
         name = mqtt_name(record_topic(record), record_properties(record))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from making import arrival
 
-from gateway.delivery import Run, Variant, blob, is_expired, packet_id_of, variable_integer
+from gateway.delivery import Run, Variant, blob, is_expired, packet_id_of
 
 
 def test_a_qos_0_delivery_is_one_piece_without_an_id() -> None:
@@ -52,13 +51,6 @@ def test_a_message_expires_when_its_interval_has_passed() -> None:
     assert not is_expired(message, 9_999)
     assert is_expired(message, 10_000)
     assert not is_expired(arrival(), 1 << 60)
-
-
-@pytest.mark.parametrize(
-    ("value", "encoded"), [(0, "00"), (127, "7f"), (128, "8001"), (16_384, "808001"), (268_435_455, "ffffff7f")]
-)
-def test_a_variable_integer_takes_as_few_bytes_as_it_needs(value: int, encoded: str) -> None:
-    assert variable_integer(value).hex() == encoded
 
 
 def test_a_run_is_the_packets_one_after_the_other_with_ids_from_the_offsets() -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from typing import TYPE_CHECKING
 from gateway.session import NEVER_ENDS
 from gateway.session_table import SessionTable
 

@@ -1,0 +1,188 @@
+"""A whole gateway without sockets: devices on lines in memory, a broker in memory, and time that the test moves.
+
+A ``Client`` is the other end of a line: it speaks through the same codec from the client's side. Nothing waits; a
+round is one call.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any, TypeVar
+
+from memory_broker import MemoryBroker
+
+from gateway.auth import Anonymous, Authenticator
+from gateway.brokers import Brokers
+from gateway.device import Device
+from gateway.downstream import Downstream
+from gateway.mqtt.codec import encode
+from gateway.mqtt.packets import Connack, Connect, Packet, Publish, Suback, Subscribe, Subscription
+from gateway.mqtt.properties import NO_PROPERTIES, Properties
+from gateway.mqtt.reader import PacketReader
+from gateway.quotas import Quotas
+from gateway.reception import Reception
+from gateway.rounds import Rounds
+from gateway.settings import GatewaySettings
+from gateway.upstream import Upstream
+from penstock.message import Message, encode_message
+from topicmap.queues import TopicMap
+
+P = TypeVar("P")
+
+
+class HandClock:
+    """Time stands still until the test moves it."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def wall_ms(self) -> int:
+        return int(self.now_s * 1000)
+
+
+class Client:
+    """A client on a line in memory, and that line (``gateway.device.Output``)."""
+
+    def __init__(self, gateway: Gateway, level: int, peer: str) -> None:
+        self.gateway = gateway
+        self.level = level
+        self.is_full = False
+        self.is_read = True
+        self.is_closed = False
+        self.written = 0
+        self._reader = PacketReader(1 << 28)
+        self._reader.level = level
+        self._got: list[Packet] = []
+        self.device = Device(self, peer, gateway.reception)
+
+    # ------------------------------------------------------------ the line
+
+    def write(self, data: bytes) -> None:
+        assert not self.is_closed, "written after the close"
+        assert data, "nothing is written"
+        self.written += 1
+        self._got += self._reader.receive(data)
+
+    def set_reading(self, reads: bool) -> None:
+        self.is_read = reads
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    # ------------------------------------------------------------ the client
+
+    def send(self, *packets: Packet) -> None:
+        """Sends packets in one piece, and lets a round go by."""
+        self.send_bytes(b"".join(encode(packet, self.level) for packet in packets))
+
+    def send_bytes(self, data: bytes) -> None:
+        self.gateway.rounds.begin()
+        if not self.is_closed:
+            self.device.receive(data)
+        self.gateway.round()
+
+    def got(self) -> list[Packet]:
+        """What came since the last call."""
+        got, self._got = self._got, []
+        return got
+
+    def got_one(self, kind: type[P]) -> P:
+        [packet] = self.got()
+        assert isinstance(packet, kind)
+        return packet
+
+    def payloads(self) -> list[bytes]:
+        return [packet.payload for packet in self.got() if isinstance(packet, Publish)]
+
+    def subscribe(self, *filters: str, qos: int = 2, properties: Properties = NO_PROPERTIES, **options: Any) -> Suback:
+        asked = tuple(Subscription(one, qos, **options) for one in filters)
+        self.send(Subscribe(1, asked, properties))
+        suback = self._got.pop(0)
+        assert isinstance(suback, Suback)
+        return suback
+
+    def publish(self, topic: str, payload: bytes = b"", qos: int = 0, **options: Any) -> None:
+        self.send(Publish(topic, payload, qos, **options))
+
+    def cut(self) -> None:
+        """The connection breaks."""
+        self.is_closed = True
+        self.gateway.rounds.begin()
+        self.device.broken()
+        self.gateway.round()
+
+
+class Gateway:
+    """The parts that ``gateway.server.run`` puts together, on a broker in memory."""
+
+    def __init__(self, authenticator: Authenticator | None = None, **settings: Any) -> None:
+        self.clock = HandClock()
+        self.broker = MemoryBroker()
+        self.settings = GatewaySettings(name="gw", **settings)
+        self.quotas = Quotas()
+        self.rounds = Rounds(self.clock)
+        self.brokers = Brokers(self.broker, self.settings.namesrv, self.rounds.wake)
+        self.upstream = Upstream(self.brokers, TopicMap(), self.settings.append_bytes_max, self.rounds)
+        self.downstream = Downstream(self.brokers, self.settings, "gw", self.clock, self.rounds.wake)
+        self.reception = Reception(
+            self.settings,
+            authenticator or Anonymous("everyone"),
+            self.upstream,
+            self.downstream,
+            self.quotas,
+            self.rounds,
+            random.Random(1),
+        )
+        self.calls = 0
+        self.rounds.called_by(self._called)
+        self.rounds.ends_with(self.downstream, self.upstream, self.brokers)
+        self.brokers.refresh()
+        self.round()
+
+    def _called(self) -> None:
+        self.calls += 1
+
+    def round(self) -> None:
+        """Rounds until nobody calls for another."""
+        self.broker.now_ms = self.clock.wall_ms()
+        for _ in range(1000):
+            self.calls = 0
+            self.rounds.finish()
+            self.broker.flush()
+            if not self.calls:
+                return
+            self.rounds.begin()
+        raise AssertionError("the rounds never end")
+
+    def pass_time(self, seconds: float) -> None:
+        """Half a second at a time, as the ticker does."""
+        until = self.clock.now_s + seconds
+        while self.clock.now_s < until:
+            self.clock.now_s = min(until, self.clock.now_s + 0.5)
+            self.rounds.begin()
+            self.upstream.retry()
+            self.downstream.tick(self.clock.now_s)
+            self.reception.tick(self.clock.now_s)
+            self.round()
+
+    def open(self, level: int = 4, peer: str = "127.0.0.1") -> Client:
+        """A connection without a CONNECT yet."""
+        return Client(self, level, peer)
+
+    def connect(self, client_id: str = "c", *, level: int = 4, **asked: Any) -> Client:
+        """An admitted client, its CONNACK read."""
+        client = self.open(level)
+        client.send(Connect(client_id, level=level, **asked))
+        connack = client._got.pop(0)
+        assert isinstance(connack, Connack)
+        assert connack.reason_code == 0
+        return client
+
+    def produce(self, topic: str, body: bytes = b"", **fields: Any) -> None:
+        """A native producer's message."""
+        self.broker.append(encode_message(Message(topic=topic, body=body, **fields)))
+        self.broker.release()
+        self.round()

@@ -1,0 +1,341 @@
+"""What each packet of a client does: publications in, acknowledgements both ways, and the end of a connection."""
+
+from __future__ import annotations
+
+import pytest
+from rig import Gateway
+
+from gateway.mqtt.packets import (
+    Connect,
+    Disconnect,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+    Subscription,
+)
+from gateway.mqtt.properties import Properties
+from penstock.errors import Busy, InvalidTopic, StorageFull, Unavailable
+from penstock.message import decode_message
+from penstock.requests import Append, QueryRoute
+
+
+@pytest.mark.parametrize("level", [3, 4, 5])
+@pytest.mark.parametrize(("qos", "answers"), [(0, []), (1, [Puback(7)]), (2, [Pubrec(7)])])
+def test_a_publication_is_stored_and_answered_by_its_qos(level: int, qos: int, answers: list[object]) -> None:
+    gateway = Gateway()
+    client = gateway.connect(level=level)
+    client.publish("a/b", b"x", qos, packet_id=7 if qos else 0)
+    assert client.got() == answers
+    [record] = gateway.broker.log
+    stored = decode_message(record)
+    assert (stored.topic, stored.name, stored.body, stored.qos, stored.key) == ("a", "a/b", b"x", qos, "c")
+
+
+def test_nothing_is_acknowledged_before_the_broker_has_answered() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    client.publish("a", b"first", 1, packet_id=1)
+    client.got()
+    gateway.broker.holds_replies = True
+    client.publish("a", b"x", 1, packet_id=2)
+    client.publish("a", b"x", 2, packet_id=3)
+    assert client.got() == []
+    gateway.broker.release()
+    gateway.round()
+    assert client.got() == [Puback(2), Pubrec(3)]
+
+
+def test_all_publications_of_a_round_are_one_append_and_one_write() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    client.publish("a/1", b"", 1, packet_id=1)
+    appends, written = len(gateway.broker.made(Append)), client.written
+    client.send(*[Publish(f"a/{at % 3}", b"x", 1, packet_id=at) for at in range(2, 102)])
+    assert len(gateway.broker.made(Append)) == appends + 1
+    assert gateway.broker.made(Append)[-1].count == 100
+    assert [packet.packet_id for packet in client.got()] == list(range(1, 102))  # type: ignore[union-attr]
+    assert client.written <= written + 3  # the straight way and the codec's way may each have had their part
+
+
+def test_a_qos_2_id_is_stored_once_until_it_is_released() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    for dup in (False, True):
+        client.publish("a", b"x", 2, packet_id=5, dup=dup)
+    assert client.got() == [Pubrec(5), Pubrec(5)]
+    client.send(Pubrel(5))
+    assert client.got() == [Pubcomp(5)]
+    assert gateway.broker.bodies() == [b"x"]
+    client.publish("a", b"y", 2, packet_id=5)
+    assert gateway.broker.bodies() == [b"x", b"y"]
+
+
+def test_a_qos_2_id_that_is_sent_again_on_a_new_connection_is_stored_once() -> None:
+    gateway = Gateway()
+    first = gateway.connect(clean_start=False)
+    first.publish("a", b"0")
+    gateway.broker.holds_replies = True
+    first.publish("a", b"x", 2, packet_id=5)
+    first.cut()
+    second = gateway.connect(clean_start=False)
+    second.publish("a", b"x", 2, packet_id=5, dup=True)
+    assert second.got() == []
+    gateway.broker.holds_replies = False
+    gateway.round()
+    assert second.got() == [Pubrec(5)]
+    assert gateway.broker.bodies() == [b"0", b"x"]
+
+
+def test_an_unknown_pubrel_is_completed_with_a_reason_only_for_mqtt5() -> None:
+    gateway = Gateway()
+    old, new = gateway.connect("old"), gateway.connect("new", level=5)
+    for client in (old, new):
+        client.send(Pubrel(9))
+    assert old.got() == [Pubcomp(9)]
+    assert new.got() == [Pubcomp(9, 0x92)]
+
+
+def test_a_new_topic_is_looked_up_once_and_its_publications_wait() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    asked = len(gateway.broker.made(QueryRoute))
+    gateway.broker.holds_replies = True
+    client.send(*[Publish("new/x", bytes([at]), 1, packet_id=at + 1) for at in range(5)])
+    assert client.got() == []
+    assert not client.is_read
+    gateway.broker.holds_replies = False
+    gateway.round()
+    assert client.got() == [Puback(at + 1) for at in range(5)]
+    assert client.is_read
+    assert gateway.broker.bodies() == [bytes([at]) for at in range(5)]
+    assert [request.topic for request in gateway.broker.made(QueryRoute)[asked:]] == ["new", ""]
+
+
+def test_a_topic_that_no_broker_can_hold_is_refused() -> None:
+    gateway = Gateway()
+    gateway.broker.has_brokers = False
+    old, new = gateway.connect("old"), gateway.connect("new", level=5)
+    for client in (old, new):
+        client.publish("t", b"x", 1, packet_id=1)
+    assert new.got() == [Puback(1, 0x97)]
+    assert old.is_closed
+
+
+def test_the_route_of_a_topic_is_looked_up_again_after_a_failure() -> None:
+    gateway = Gateway()
+    gateway.broker.has_brokers = False
+    client = gateway.connect(level=5)
+    client.publish("t", b"x", 1, packet_id=1)
+    gateway.broker.has_brokers = True
+    client.publish("t", b"x", 1, packet_id=2)
+    assert client.got() == [Puback(1, 0x97), Puback(2)]
+
+
+@pytest.mark.parametrize(("error", "reason"), [(Busy("x"), 0x97), (StorageFull("x"), 0x83), (InvalidTopic("x"), 0x90)])
+def test_mqtt5_is_told_why_a_record_was_not_stored(error: Exception, reason: int) -> None:
+    gateway = Gateway()
+    client = gateway.connect(level=5)
+    client.publish("a", b"warm", 1, packet_id=1)
+    gateway.broker.refused_records = {1: error}  # type: ignore[dict-item]
+    client.got()
+    client.send(*[Publish("a", b"x", qos, packet_id=at) for at, qos in ((2, 1), (3, 2), (4, 1))])
+    expected = Pubrec(3, reason)
+    assert client.got() == [Puback(2), expected, Puback(4)]
+    client.publish("a", b"again", 2, packet_id=3)
+    assert client.got() == [Pubrec(3)]
+
+
+def test_an_older_client_waits_unread_until_there_is_room_in_the_log() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    client.publish("a", b"warm", 1, packet_id=1)
+    client.got()
+    gateway.broker.refuses[Append] = StorageFull("full")
+    client.send(*[Publish("a", bytes([at]), 1, packet_id=at) for at in (2, 3)])
+    gateway.pass_time(2)
+    assert client.got() == []
+    assert not client.is_read
+    del gateway.broker.refuses[Append]
+    gateway.pass_time(1)
+    assert client.got() == [Puback(2), Puback(3)]
+    assert client.is_read
+    assert gateway.broker.bodies() == [b"warm", b"\x02", b"\x03"]
+
+
+def test_what_surely_was_not_stored_waits_for_the_broker_to_come_back() -> None:
+    gateway = Gateway()
+    client = gateway.connect(level=5)
+    client.publish("a", b"warm", 1, packet_id=1)
+    client.got()
+    gateway.broker.refuses[Append] = Unavailable("no connection")
+    client.publish("a", b"x", 1, packet_id=2)
+    gateway.pass_time(5)
+    assert client.got() == []
+    del gateway.broker.refuses[Append]
+    gateway.pass_time(1)
+    assert client.got() == [Puback(2)]
+
+
+def test_a_record_of_unknown_fate_is_never_acknowledged_and_its_client_closed() -> None:
+    gateway = Gateway()
+    client, bystander = gateway.connect(level=5), gateway.connect("other", level=5)
+    client.publish("a", b"warm", 1, packet_id=1)
+    client.got()
+    lost = Unavailable("the connection broke")
+    lost.unknown = True
+    gateway.broker.refuses[Append] = lost
+    client.publish("a", b"x", 1, packet_id=2)
+    assert client.got() == [Disconnect(0x89)]
+    assert client.is_closed
+    assert not bystander.is_closed
+
+
+def test_qos_0_of_unknown_fate_is_no_reason_to_close() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    client.publish("a")
+    lost = Unavailable("the connection broke")
+    lost.unknown = True
+    gateway.broker.refuses[Append] = lost
+    client.publish("a")
+    assert not client.is_closed
+
+
+def test_a_client_with_too_much_unstored_is_not_read() -> None:
+    gateway = Gateway(unstored_bytes_max=10_000)
+    client = gateway.connect()
+    client.publish("a")
+    gateway.broker.holds_replies = True
+    client.send(*[Publish("a", bytes(1000)) for _ in range(20)])
+    assert not client.is_read
+    gateway.broker.holds_replies = False
+    gateway.round()
+    assert client.is_read
+    assert client.device.unstored == 0
+
+
+def test_a_client_that_exceeds_our_receive_maximum_is_told_and_closed() -> None:
+    gateway = Gateway(receive_max=3)
+    client = gateway.connect(level=5)
+    client.publish("a")
+    gateway.broker.holds_replies = True
+    client.send(*[Publish("a", b"", 1 + at % 2, packet_id=at + 1) for at in range(3)])
+    assert not client.is_closed
+    client.publish("a", b"", 1, packet_id=9)
+    assert client.got() == [Disconnect(0x93)]
+    assert client.is_closed
+
+
+@pytest.mark.parametrize("name", ["/".join("a" * 129), "a" * 1025, "a\x05b"])
+def test_a_name_beyond_our_limits_is_refused(name: str) -> None:
+    gateway = Gateway()
+    old, new = gateway.connect("old"), gateway.connect("new", level=5)
+    for client in (old, new):
+        client.publish(name, b"", 1, packet_id=1)
+    assert new.got() in ([Puback(1, 0x90)], [Disconnect(0x81)])
+    assert old.is_closed
+    assert gateway.broker.log == []
+
+
+def test_nobody_publishes_to_the_systems_topics() -> None:
+    gateway = Gateway()
+    old, new = gateway.connect("old"), gateway.connect("new", level=5)
+    for client in (old, new):
+        client.send(Publish("$SYS/x", b"", 1, packet_id=1), Publish("$SYS/x", b"", 2, packet_id=2))
+    assert new.got() == [Puback(1, 0x87), Pubrec(2, 0x87)]
+    assert old.got() == [Puback(1), Pubrec(2)]
+    assert gateway.broker.log == []
+
+
+def test_a_topic_alias_stands_for_the_name_it_was_given_with() -> None:
+    gateway = Gateway()
+    client = gateway.connect(level=5)
+    alias = Properties(topic_alias=3)
+    client.send(Publish("a/b", b"1", properties=alias), Publish("", b"2", properties=alias))
+    assert [decode_message(record).name for record in gateway.broker.log] == ["a/b", "a/b"]
+    client.publish("", b"3", properties=Properties(topic_alias=65))
+    assert client.got() == [Disconnect(0x94)]
+
+
+def test_an_alias_that_was_never_given_is_a_protocol_error() -> None:
+    client = Gateway().connect(level=5)
+    client.publish("", b"", properties=Properties(topic_alias=3))
+    assert client.got() == [Disconnect(0x82)]
+
+
+def test_a_ping_is_answered() -> None:
+    client = Gateway().connect()
+    client.send(Pingreq())
+    assert client.got() == [Pingresp()]
+
+
+def test_garbage_closes_the_connection_with_the_reason_and_nobody_else_notices() -> None:
+    gateway = Gateway()
+    client, old, bystander = gateway.connect("x", level=5), gateway.connect("o"), gateway.connect("b")
+    client.send_bytes(b"\x00\x00")
+    old.send_bytes(b"\xff\xff\xff\xff\xff\xff")
+    assert [type(packet) for packet in client.got()] == [Disconnect]
+    assert client.is_closed
+    assert old.is_closed
+    assert old.got() == []
+    bystander.send(Pingreq())
+    assert bystander.got() == [Pingresp()]
+
+
+def test_what_came_before_the_garbage_is_carried_out() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    client.send_bytes(b"\x30\x04\x00\x01ax" + b"\x00\x00")
+    assert client.is_closed
+    assert gateway.broker.bodies() == [b"x"]
+
+
+def test_a_second_connect_is_a_protocol_error() -> None:
+    client = Gateway().connect(level=5)
+    client.send(Connect("c", level=5))
+    assert client.got() == [Disconnect(0x82)]
+    assert client.is_closed
+
+
+def test_nothing_is_carried_out_before_connect() -> None:
+    gateway = Gateway()
+    client = gateway.open()
+    client.publish("a", b"x")
+    assert client.is_closed
+    assert client.got() == []
+    assert gateway.broker.log == []
+
+
+def test_packets_may_follow_connect_at_once() -> None:
+    gateway = Gateway()
+    client = gateway.open()
+    client.send(Connect("c"), Publish("a", b"x", 1, packet_id=1))
+    assert client.got()[1:] == [Puback(1)]
+
+
+def test_a_subscriber_gets_what_it_publishes_in_the_same_breath_but_not_what_it_did_before() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    client.publish("a/1")
+    client.send(Publish("a/1", b"before"), Subscribe(1, (Subscription("a/#"),)), Publish("a/1", b"after"))
+    assert client.payloads() == [b"after"]
+
+
+def test_a_message_expiry_beyond_what_properties_can_hold_is_refused_cleanly() -> None:
+    gateway = Gateway()
+    client = gateway.connect(level=5)
+    huge = Properties(user_properties=(("k", "v" * 60_000),))
+    client.publish("a", b"", 1, packet_id=1, properties=huge)
+    assert [type(packet) for packet in client.got()] == [Puback]
+    assert gateway.broker.log == []
+
+
+def test_disconnect_with_a_longer_expiry_than_zero_is_a_protocol_error() -> None:
+    client = Gateway().connect(level=5)
+    client.send(Disconnect(0, Properties(session_expiry_interval=10)))
+    assert client.got() == [Disconnect(0x82)]

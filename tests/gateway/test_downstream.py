@@ -1,0 +1,344 @@
+"""From the log to subscribers: one copy each, in order, and nobody's memory grows."""
+
+from __future__ import annotations
+
+import pytest
+from rig import Client, Gateway
+
+from gateway.mqtt.packets import Connect, Disconnect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, Unsubscribe
+from gateway.mqtt.properties import Properties
+from penstock.errors import Unavailable
+from penstock.requests import CloseFilters, OpenFilters, Pull
+
+
+def publishes(client: Client) -> list[Publish]:
+    return [packet for packet in client.got() if isinstance(packet, Publish)]
+
+
+def drain(client: Client) -> list[bytes]:
+    """Acknowledges whatever comes until nothing comes any more."""
+    payloads: list[bytes] = []
+    while got := client.got():
+        answers: list[Packet] = []
+        for packet in got:
+            if isinstance(packet, Publish):
+                payloads.append(packet.payload)
+                answers += {1: [Puback(packet.packet_id)], 2: [Pubrec(packet.packet_id)]}.get(packet.qos, [])
+            elif isinstance(packet, Pubrel):
+                answers.append(Pubcomp(packet.packet_id))
+        client.send(*answers)
+    return payloads
+
+
+@pytest.mark.parametrize("level", [3, 4, 5])
+@pytest.mark.parametrize(
+    ("filter", "gets"),
+    [("a/b/c", True), ("a/+/c", True), ("a/#", True), ("#", True), ("a/b/c/#", True), ("a/+", False), ("b/#", False)],
+)
+def test_a_message_reaches_those_whose_filter_matches(level: int, filter: str, gets: bool) -> None:
+    gateway = Gateway()
+    subscriber, publisher = gateway.connect("s", level=level), gateway.connect("p")
+    subscriber.subscribe(filter, qos=0)
+    publisher.publish("a/b/c", b"x")
+    assert subscriber.payloads() == ([b"x"] if gets else [])
+
+
+@pytest.mark.parametrize("published", [0, 1, 2])
+@pytest.mark.parametrize("granted", [0, 1, 2])
+def test_the_delivered_qos_is_the_lower_of_published_and_granted(published: int, granted: int) -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    client.subscribe("a", qos=granted)
+    client.publish("a", b"x", published, packet_id=5 if published else 0)
+    [delivered] = publishes(client)
+    assert (delivered.qos, delivered.dup, delivered.retain) == (min(published, granted), False, False)
+
+
+def test_a_native_producers_message_reaches_devices() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    client.subscribe("orders/+")
+    gateway.produce("orders", b"new", mqtt_topic="orders/7", qos=2)
+    [delivered] = publishes(client)
+    assert (delivered.topic, delivered.payload, delivered.qos) == ("orders/7", b"new", 2)
+
+
+def test_overlapping_subscriptions_deliver_one_copy_with_the_highest_qos_and_all_identifiers() -> None:
+    gateway = Gateway()
+    client = gateway.connect(level=5)
+    for at, (one, qos) in enumerate((("a/#", 0), ("a/+", 2), ("a/b", 1), ("z", 2))):
+        client.subscribe(one, qos=qos, properties=Properties(subscription_identifiers=(at + 1,)))
+    client.publish("a/b", b"x", 2, packet_id=9)
+    [delivered] = publishes(client)
+    assert delivered.qos == 2
+    assert delivered.properties.subscription_identifiers == (1, 2, 3)
+
+
+def test_messages_of_one_topic_come_in_order_through_overlapping_subscriptions() -> None:
+    gateway = Gateway()
+    client, publisher = gateway.connect(), gateway.connect("p")
+    for one in ("a/#", "+/b", "a/b"):
+        client.subscribe(one, qos=1)
+    for at in range(20):
+        publisher.publish("a/b", bytes([at]), 1, packet_id=at + 1)
+    assert drain(client) == [bytes([at]) for at in range(20)]
+
+
+def test_no_local_keeps_a_clients_own_messages_from_it() -> None:
+    gateway = Gateway()
+    client, other = gateway.connect("me", level=5), gateway.connect("other", level=5)
+    client.subscribe("a", no_local=True)
+    client.publish("a", b"mine")
+    other.publish("a", b"theirs")
+    assert client.payloads() == [b"theirs"]
+
+
+def test_retain_is_kept_only_as_published() -> None:
+    gateway = Gateway()
+    plain, asking = gateway.connect("p", level=5), gateway.connect("a", level=5)
+    plain.subscribe("t")
+    asking.subscribe("t", retain_as_published=True)
+    plain.publish("t", b"x", retain=True)
+    assert [packet.retain for packet in publishes(plain)] == [False]
+    assert [packet.retain for packet in publishes(asking)] == [True]
+
+
+def test_mqtt5_properties_are_forwarded_unaltered_and_in_order() -> None:
+    gateway = Gateway()
+    client = gateway.connect(level=5)
+    client.subscribe("t")
+    sent = Properties(
+        payload_format_indicator=1,
+        content_type="x",
+        response_topic="r/t",
+        correlation_data=b"\x00\xff",
+        user_properties=(("b", "1"), ("a", "2"), ("b", "1")),
+    )
+    client.publish("t", b"x", properties=sent)
+    [delivered] = publishes(client)
+    assert delivered.properties == sent
+
+
+def test_a_message_expires_while_it_waits_and_says_how_long_it_has_left() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", level=5, clean_start=False, properties=Properties(session_expiry_interval=100))
+    client.subscribe("t")
+    client.cut()
+    other = gateway.connect("p", level=5)
+    for at, expiry_s in ((1, 10), (2, 60)):
+        other.publish("t", bytes([at]), 1, packet_id=at, properties=Properties(message_expiry_interval=expiry_s))
+    gateway.pass_time(20)
+    again = gateway.connect("c", level=5, clean_start=False)
+    [delivered] = publishes(again)
+    assert delivered.payload == b"\x02"
+    assert delivered.properties.message_expiry_interval == 40
+
+
+def test_a_fan_out_is_encoded_once_and_pulled_once() -> None:
+    gateway = Gateway()
+    clients = [gateway.connect(f"s{at}") for at in range(10)]
+    for client in clients:
+        client.subscribe("t", qos=1)
+    pulls = len(gateway.broker.made(Pull))
+    publisher = gateway.connect("p")
+    publisher.publish("t", b"x", 1, packet_id=1)
+    assert [drain(client) for client in clients] == [[b"x"]] * 10
+    assert len(gateway.broker.made(Pull)) == pulls + 1
+    assert gateway.downstream.delivered == 10
+
+
+def test_nothing_beyond_the_clients_receive_maximum_is_in_flight() -> None:
+    gateway = Gateway()
+    client = gateway.connect("s", level=5, properties=Properties(receive_maximum=3))
+    client.subscribe("t", qos=1)
+    publisher = gateway.connect("p")
+    publisher.send(*[Publish("t", bytes([at]), 1, packet_id=at + 1) for at in range(10)])
+    assert [packet.payload for packet in publishes(client)] == [b"\0", b"\1", b"\2"]
+    client.send(Puback(2))
+    [fourth] = publishes(client)
+    client.send(Puback(1), Puback(3), Puback(fourth.packet_id))
+    assert drain(client) == [bytes([at]) for at in range(4, 10)]
+
+
+def test_a_slow_subscriber_falls_behind_in_the_log_and_gets_everything_in_order() -> None:
+    gateway = Gateway(pull_bytes_max=2000, in_flight_max=2)
+    slow, fast = gateway.connect("slow"), gateway.connect("fast")
+    for client in (slow, fast):
+        client.subscribe("t", qos=1)
+    publisher = gateway.connect("p")
+    got_fast: list[bytes] = []
+    for at in range(200):
+        publisher.publish("t", at.to_bytes(2, "big") + bytes(100), 1, packet_id=at + 1)
+        got_fast += drain(fast)
+    assert len(got_fast) == 200
+    [cursor] = slow.device.session.overlap.cursors  # type: ignore[union-attr]
+    assert len(cursor.feed.window) < 20
+    assert [int.from_bytes(body[:2], "big") for body in drain(slow)] == list(range(200))
+    assert cursor.feed.window == []
+    assert cursor.backlog is None
+
+
+def test_qos_0_for_a_full_connection_is_dropped_and_counted() -> None:
+    gateway = Gateway()
+    client, publisher = gateway.connect(), gateway.connect("p")
+    client.subscribe("t", qos=0)
+    client.is_full = True
+    publisher.publish("t", b"lost")
+    client.is_full = False
+    publisher.publish("t", b"kept")
+    assert client.payloads() == [b"kept"]
+    assert gateway.downstream.dropped == 1
+
+
+def test_qos_1_for_a_full_connection_waits_in_the_log() -> None:
+    gateway = Gateway()
+    client, publisher = gateway.connect(), gateway.connect("p")
+    client.subscribe("t", qos=1)
+    client.is_full = True
+    publisher.publish("t", b"kept", 1, packet_id=1)
+    assert client.payloads() == []
+    client.is_full = False
+    client.device.writable()
+    gateway.round()
+    assert client.payloads() == [b"kept"]
+
+
+def test_a_message_larger_than_the_client_takes_is_passed_over() -> None:
+    gateway = Gateway()
+    client, publisher = (
+        gateway.connect("s", level=5, properties=Properties(maximum_packet_size=100)),
+        gateway.connect("p"),
+    )
+    client.subscribe("t", qos=1)
+    for at, size in enumerate((10, 200, 20)):
+        publisher.publish("t", bytes(size), 1, packet_id=at + 1)
+    assert [len(packet.payload) for packet in publishes(client)] == [10, 20]
+
+
+def test_a_durable_session_gets_what_came_while_it_was_away() -> None:
+    gateway = Gateway()
+    client = gateway.connect("s", clean_start=False)
+    client.subscribe("t/#", qos=1)
+    client.send(Disconnect())
+    publisher = gateway.connect("p")
+    publisher.send(*[Publish(f"t/{at % 2}", bytes([at]), 1, packet_id=at + 1) for at in range(10)])
+    again = gateway.connect("s", clean_start=False)
+    assert drain(again) == [bytes([at]) for at in range(10)]
+
+
+def test_an_absent_session_costs_no_memory_per_message() -> None:
+    gateway = Gateway()
+    client = gateway.connect("s", clean_start=False)
+    client.subscribe("t", qos=1)
+    session = client.device.session
+    client.cut()
+    pulls = len(gateway.broker.made(Pull))
+    publisher = gateway.connect("p")
+    publisher.send(*[Publish("t", bytes(100), 1, packet_id=at + 1) for at in range(100)])
+    assert session is not None
+    [cursor] = session.overlap.cursors
+    assert (cursor.backlog, cursor.feed.window, session.in_flight, session.behind) == (None, [], {}, {})
+    assert len(gateway.broker.made(Pull)) <= pulls + 1
+
+
+def test_what_was_in_flight_is_sent_again_with_dup_and_then_comes_the_rest() -> None:
+    gateway = Gateway(in_flight_max=3)
+    client = gateway.connect("s", clean_start=False)
+    client.subscribe("t", qos=2)
+    publisher = gateway.connect("p")
+    publisher.send(*[Publish("t", bytes([at]), 1 + at % 2, packet_id=at + 1) for at in range(5)])
+    first = publishes(client)
+    client.send(Pubrec(first[1].packet_id))
+    client.cut()
+    again = gateway.connect("s", clean_start=False)
+    resent = again.got()
+    assert [(type(p), p.packet_id) for p in resent] == [  # type: ignore[union-attr]
+        (Publish, first[0].packet_id),
+        (Publish, first[2].packet_id),
+        (Pubrel, first[1].packet_id),
+    ]
+    assert all(packet.dup for packet in resent if isinstance(packet, Publish))
+    again.send(Puback(first[0].packet_id), Puback(first[2].packet_id), Pubcomp(first[1].packet_id))
+    assert drain(again) == [b"\x03", b"\x04"]
+
+
+def test_unsubscribe_stops_new_messages_and_closes_the_filter_with_its_last_session() -> None:
+    gateway = Gateway()
+    one, two = gateway.connect("1"), gateway.connect("2")
+    for client in (one, two):
+        client.subscribe("t")
+    one.send(Unsubscribe(2, ("t", "never")))
+    assert gateway.broker.made(CloseFilters) == []
+    one.got()
+    two.publish("t", b"x")
+    assert one.payloads() == []
+    assert two.payloads() == [b"x"]
+    two.send(Unsubscribe(2, ("t",)))
+    assert gateway.broker.made(CloseFilters) == [CloseFilters("gw", ("t",))]
+    assert gateway.broker.queues == {}
+
+
+def test_a_clean_session_leaves_nothing_behind() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    client.subscribe("a", "b/#")
+    client.cut()
+    assert gateway.broker.queues == {}
+    assert len(gateway.reception.sessions) == 0
+
+
+def test_subscribes_of_a_round_are_one_request() -> None:
+    gateway = Gateway()
+    gateway.broker.holds_replies = True
+    clients = [gateway.open() for _ in range(5)]
+    before = len(gateway.broker.made(OpenFilters))
+    gateway.rounds.begin()
+    from gateway.mqtt.codec import encode
+    from gateway.mqtt.packets import Subscribe, Subscription
+
+    for at, client in enumerate(clients):
+        both = encode(Connect(str(at)), 4) + encode(Subscribe(1, (Subscription(f"f/{at}"),)), 4)
+        client.device.receive(both)
+    gateway.round()
+    made = gateway.broker.made(OpenFilters)[before:]
+    assert [request.filters for request in made] == [("f/0", "f/1", "f/2", "f/3", "f/4")]
+
+
+def test_a_feed_reads_on_when_the_broker_is_back() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    client.subscribe("t", qos=1)
+    [(_, on_result)] = gateway.broker.parked
+    gateway.broker.parked = []
+    on_result(Unavailable("lost"))
+    gateway.pass_time(1)
+    client.publish("t", b"x", 1, packet_id=1)
+    assert drain(client) == [b"x"]
+
+
+def test_a_filter_that_the_broker_has_closed_is_opened_again() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    client.subscribe("t", qos=1)
+    del gateway.broker.queues["~filter:t"]
+    gateway.broker.position += 5000
+    gateway.broker.release()
+    gateway.round()
+    client.publish("t", b"x", 1, packet_id=1)
+    assert drain(client) == [b"x"]
+    assert gateway.downstream.lost == 1
+
+
+def test_messages_that_retention_took_are_counted_and_passed_over() -> None:
+    gateway = Gateway()
+    client = gateway.connect("s", clean_start=False)
+    client.subscribe("t", qos=1)
+    client.cut()
+    for at in range(10):
+        gateway.produce("t", bytes([at]), qos=1)
+    queue = gateway.broker.queues["~filter:t"]
+    del queue.frames[:4]
+    queue.base += 4
+    again = gateway.connect("s", clean_start=False)
+    assert drain(again) == [bytes([at]) for at in range(4, 10)]
+    assert gateway.downstream.lost == 4
