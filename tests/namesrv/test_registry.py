@@ -1,0 +1,243 @@
+"""Leases, routes and what one broker can do to another."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from namesrv.registry import Registry
+from penstock.errors import Busy, InvalidRequest, InvalidTopic, PenstockError, TooLarge
+from penstock.requests import (
+    BrokerHeartbeat,
+    BrokerRoute,
+    Done,
+    HeartbeatReply,
+    ListTopics,
+    QueryRoute,
+    QueryTopics,
+    RegisterBroker,
+    Route,
+    TopicNames,
+    TopicRoute,
+    UnregisterBroker,
+)
+
+A, B = "10.0.0.1:10911", "10.0.0.2:10911"
+
+
+def registration(
+    broker: str = "a", address: str = A, *topics: str, version: int = 1, lease_s: float = 120
+) -> RegisterBroker:
+    return RegisterBroker(broker, address, version, lease_s, tuple(TopicRoute(topic, 4) for topic in topics))
+
+
+def brokers_of(registry: Registry, topic: str, now: float = 0.0) -> list[str]:
+    route = registry.answer(QueryRoute(topic), now)
+    assert isinstance(route, Route)
+    return [broker.broker for broker in route.brokers]
+
+
+def test_a_registered_broker_is_found_by_its_topics() -> None:
+    registry = Registry()
+    assert registry.answer(registration("b", B, "orders"), 0.0) == Done()
+    assert registry.answer(registration("a", A, "orders", "telemetry"), 0.0) == Done()
+    assert registry.answer(QueryRoute("orders"), 1.0) == Route((BrokerRoute("a", A, 4), BrokerRoute("b", B, 4)))
+    assert registry.answer(QueryTopics(), 1.0) == TopicNames(("orders", "telemetry"))
+    assert registry.answer(QueryRoute("other"), 1.0) == Route(())
+    assert registry.answer(QueryRoute(""), 1.0) == Route((BrokerRoute("a", A, 0), BrokerRoute("b", B, 0)))
+
+
+def test_a_topic_that_may_not_be_written_is_told_so() -> None:
+    registry = Registry()
+    registry.answer(RegisterBroker("a", A, 1, 120, (TopicRoute("orders", 4, writable=False),)), 0.0)
+    assert registry.answer(QueryRoute("orders"), 0.0) == Route((BrokerRoute("a", A, 4, False),))
+
+
+def test_a_broker_is_gone_with_its_topics_when_its_lease_ends() -> None:
+    registry = Registry()
+    registry.answer(registration("a", A, "orders"), 0.0)
+    assert brokers_of(registry, "orders", 119.9) == ["a"]
+    assert brokers_of(registry, "orders", 120.0) == []
+    assert registry.answer(QueryTopics(), 120.0) == TopicNames(())
+    assert len(registry) == 0
+
+
+def test_expire_names_those_whose_leases_ended() -> None:
+    registry = Registry()
+    registry.answer(registration("a", A, lease_s=10), 0.0)
+    registry.answer(registration("b", B, lease_s=20), 0.0)
+    assert registry.expire(9.0) == []
+    assert registry.expire(10.0) == ["a"]
+    assert registry.expire(25.0) == ["b"]
+
+
+def test_a_heartbeat_renews_the_lease() -> None:
+    registry = Registry()
+    registry.answer(registration("a", A, "orders"), 0.0)
+    assert registry.answer(BrokerHeartbeat("a", A, 1, 120), 100.0) == HeartbeatReply(True)
+    assert brokers_of(registry, "orders", 219.0) == ["a"]
+    assert brokers_of(registry, "orders", 220.0) == []
+
+
+@pytest.mark.parametrize(
+    "heartbeat", [BrokerHeartbeat("a", A, 2, 120), BrokerHeartbeat("b", A, 1, 120), BrokerHeartbeat("a", B, 1, 120)]
+)
+def test_a_heartbeat_that_does_not_fit_what_is_on_file_asks_for_a_registration(heartbeat: BrokerHeartbeat) -> None:
+    registry = Registry()
+    registry.answer(registration("a", A, "orders"), 0.0)
+    assert registry.answer(heartbeat, 100.0) == HeartbeatReply(False)
+    assert brokers_of(registry, "orders", 120.0) == []
+
+
+def test_a_heartbeat_after_the_lease_asks_for_a_registration() -> None:
+    registry = Registry()
+    registry.answer(registration("a", A, "orders"), 0.0)
+    assert registry.answer(BrokerHeartbeat("a", A, 1, 120), 121.0) == HeartbeatReply(False)
+
+
+def test_a_registration_replaces_what_the_broker_said_before() -> None:
+    registry = Registry()
+    registry.answer(registration("a", A, "orders", "old", version=7), 0.0)
+    registry.answer(registration("a", A, "orders", "new", version=3), 1.0)
+    assert registry.answer(QueryTopics(), 1.0) == TopicNames(("new", "orders"))
+    assert registry.answer(BrokerHeartbeat("a", A, 3, 120), 1.0) == HeartbeatReply(True)
+
+
+def test_another_broker_of_the_same_name_is_refused_while_the_lease_lives() -> None:
+    registry = Registry()
+    registry.answer(registration("a", A, "orders"), 0.0)
+    refused = registry.answer(registration("a", B, "orders"), 50.0)
+    assert isinstance(refused, InvalidRequest)
+    assert "registered at 10.0.0.1:10911 for another 70 s" in str(refused)
+    assert registry.answer(QueryRoute("orders"), 50.0) == Route((BrokerRoute("a", A, 4),))
+    assert registry.answer(registration("a", B, "orders"), 120.0) == Done()
+    assert registry.answer(QueryRoute("orders"), 120.0) == Route((BrokerRoute("a", B, 4),))
+
+
+def test_a_new_name_at_an_address_takes_the_place_of_the_old_one() -> None:
+    registry = Registry()
+    registry.answer(registration("a", A, "orders"), 0.0)
+    assert registry.answer(registration("b", A, "orders"), 1.0) == Done()
+    assert brokers_of(registry, "orders", 1.0) == ["b"]
+
+
+def test_only_the_broker_itself_is_unregistered() -> None:
+    registry = Registry()
+    registry.answer(registration("a", A, "orders"), 0.0)
+    assert registry.answer(UnregisterBroker("a", B), 0.0) == Done()
+    assert brokers_of(registry, "orders") == ["a"]
+    assert registry.answer(UnregisterBroker("a", A), 0.0) == Done()
+    assert brokers_of(registry, "orders") == []
+    assert registry.answer(UnregisterBroker("a", A), 0.0) == Done()
+
+
+def test_no_lease_is_longer_than_the_limit() -> None:
+    registry = Registry(lease_s_max=100)
+    registry.answer(registration("a", A, "orders", lease_s=1e9), 0.0)
+    assert brokers_of(registry, "orders", 99.0) == ["a"]
+    assert brokers_of(registry, "orders", 100.0) == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (registration("", A), InvalidRequest),
+        (registration("a b", A), InvalidRequest),
+        (registration("a", "nowhere"), InvalidRequest),
+        (registration("a", A, lease_s=0), InvalidRequest),
+        (registration("a", A, lease_s=math.nan), InvalidRequest),
+        (registration("a", A, lease_s=math.inf), InvalidRequest),
+        (registration("a", A, "orders", "orders"), InvalidRequest),
+        (registration("a", A, "no/topic"), InvalidTopic),
+        (registration("a", A, "%sys%offsets"), InvalidTopic),
+        (RegisterBroker("a", A, 1, 120, (TopicRoute("orders", 0),)), InvalidRequest),
+        (registration("a", A, "t1", "t2", "t3", "t4"), TooLarge),
+        (BrokerHeartbeat("a", A, 1, math.nan), InvalidRequest),
+    ],
+)
+def test_a_registration_that_makes_no_sense_is_refused_and_changes_nothing(
+    request_: RegisterBroker, error: type[PenstockError]
+) -> None:
+    registry = Registry(topics_max=3)
+    registry.answer(registration("a", A, "kept"), 0.0)
+    assert isinstance(registry.answer(request_, 0.0), error)
+    assert registry.answer(QueryTopics(), 0.0) == TopicNames(("kept",))
+    assert brokers_of(registry, "kept") == ["a"]
+
+
+def test_more_brokers_than_the_limit_are_refused_until_one_is_gone() -> None:
+    registry = Registry(brokers_max=1)
+    registry.answer(registration("a", A), 0.0)
+    assert isinstance(registry.answer(registration("b", B), 0.0), Busy)
+    assert registry.answer(registration("b", B), 120.0) == Done()
+
+
+def test_a_request_of_another_service_is_not_answered() -> None:
+    assert Registry().answer(ListTopics(), 0.0) is None
+
+
+class RegistryAgainstPlainTruth(RuleBasedStateMachine):
+    """Any order of registrations, heartbeats, endings and time gives the same answers as a plain list of leases."""
+
+    names = st.sampled_from(["a", "b", "c"])
+    addresses = st.sampled_from([A, B])
+    offered = st.lists(st.sampled_from(["t1", "t2", "t3"]), unique=True)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.registry = Registry()
+        self.now = 0.0
+        self.truth: dict[str, tuple[str, int, list[str], float]] = {}
+
+    def live(self) -> dict[str, tuple[str, int, list[str], float]]:
+        return {name: entry for name, entry in self.truth.items() if entry[3] > self.now}
+
+    @rule(step_s=st.sampled_from([1.0, 30.0, 200.0]))
+    def time_passes(self, step_s: float) -> None:
+        self.now += step_s
+
+    @rule(
+        name=names, address=addresses, version=st.integers(1, 3), topics=offered, lease_s=st.sampled_from([10.0, 120.0])
+    )
+    def registers(self, name: str, address: str, version: int, topics: list[str], lease_s: float) -> None:
+        self.truth = self.live()
+        result = self.registry.answer(registration(name, address, *topics, version=version, lease_s=lease_s), self.now)
+        if name in self.truth and self.truth[name][0] != address:
+            assert isinstance(result, InvalidRequest)
+            return
+        assert result == Done()
+        self.truth = {n: entry for n, entry in self.truth.items() if entry[0] != address}
+        self.truth[name] = (address, version, topics, self.now + lease_s)
+
+    @rule(name=names, address=addresses, version=st.integers(1, 3))
+    def beats(self, name: str, address: str, version: int) -> None:
+        known = self.live().get(name)
+        fits = known is not None and known[:2] == (address, version)
+        assert self.registry.answer(BrokerHeartbeat(name, address, version, 50.0), self.now) == HeartbeatReply(fits)
+        if known is not None and fits:
+            self.truth[name] = (*known[:3], self.now + 50.0)
+
+    @rule(name=names, address=addresses)
+    def unregisters(self, name: str, address: str) -> None:
+        self.registry.answer(UnregisterBroker(name, address), self.now)
+        if name in self.truth and self.truth[name][0] == address:
+            del self.truth[name]
+
+    @invariant()
+    def answers_agree(self) -> None:
+        live = self.live()
+        assert brokers_of(self.registry, "", self.now) == sorted(live)
+        for topic in ("t1", "t2", "t3"):
+            assert brokers_of(self.registry, topic, self.now) == sorted(
+                n for n, entry in live.items() if topic in entry[2]
+            )
+        held = sorted({topic for entry in live.values() for topic in entry[2]})
+        assert self.registry.answer(QueryTopics(), self.now) == TopicNames(tuple(held))
+
+
+RegistryAgainstPlainTruth.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestRegistryAgainstPlainTruth = RegistryAgainstPlainTruth.TestCase

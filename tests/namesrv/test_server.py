@@ -1,0 +1,157 @@
+"""A running name server: over the wire, from within the process, and while time passes."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+import trio
+
+from namesrv import server
+from namesrv.server import RunningNamesrv
+from namesrv.settings import NamesrvSettings
+from penstock.errors import AddressInUse, UnknownRequest
+from penstock.frame_server import Peer
+from penstock.requests import (
+    BrokerRoute,
+    Done,
+    Ping,
+    QueryRoute,
+    QueryTopics,
+    ReadFigures,
+    RegisterBroker,
+    Result,
+    Route,
+    ServerInfo,
+    TopicNames,
+    TopicRoute,
+)
+from penstock.wire_link import WireLinks, call
+from penstock.world import World, real_world
+
+LOCAL = NamesrvSettings(port=0)
+REGISTRATION = RegisterBroker("a", "127.0.0.1:10911", 1, 120, (TopicRoute("orders", 4),))
+
+
+class TrioClock:
+    """The clock of the event loop that runs the test: virtual time."""
+
+    def monotonic(self) -> float:
+        return trio.current_time()
+
+    def wall_ms(self) -> int:
+        return 0
+
+
+def virtual_world() -> World:
+    return World(TrioClock(), random.Random(1), real_world().offload)
+
+
+def answer(running: RunningNamesrv, request: object) -> Result:
+    """What a session within the process says; it answers before it returns."""
+    results: list[Result] = []
+    session = running.open_session(Peer(0, "here"))
+    session.submit(request, results.append)  # type: ignore[arg-type]
+    session.end_batch()
+    [result] = results
+    return result
+
+
+@pytest.mark.endtoend
+async def test_brokers_and_clients_meet_over_the_wire() -> None:
+    async with trio.open_nursery() as nursery, anyio.create_task_group() as wire:
+        running: RunningNamesrv = await nursery.start(server.run, LOCAL, real_world())
+        link = WireLinks(wire).link(f"{running.host}:{running.port}")
+        assert await call(link, REGISTRATION, 5) == Done()
+        assert await call(link, QueryRoute("orders"), 5) == Route((BrokerRoute("a", "127.0.0.1:10911", 4),))
+        about = await call(link, Ping(), 5)
+        assert isinstance(about, ServerInfo)
+        assert (about.role, about.name) == ("namesrv", f"127.0.0.1:{running.port}")
+        wire.cancel_scope.cancel()
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.endtoend
+async def test_a_request_of_another_service_is_an_error_and_the_connection_lives() -> None:
+    async with trio.open_nursery() as nursery, anyio.create_task_group() as wire:
+        running: RunningNamesrv = await nursery.start(server.run, LOCAL, real_world())
+        link = WireLinks(wire).link(f"{running.host}:{running.port}")
+        with pytest.raises(UnknownRequest, match="a name server does not serve ReadFigures"):
+            await call(link, ReadFigures(), 5)
+        assert await call(link, QueryTopics(), 5) == TopicNames(())
+        wire.cancel_scope.cancel()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_silent_broker_is_forgotten_when_its_lease_ends() -> None:
+    async with trio.open_nursery() as nursery:
+        running: RunningNamesrv = await nursery.start(server.run, LOCAL, virtual_world())
+        assert answer(running, REGISTRATION) == Done()
+        await trio.sleep(119)
+        assert answer(running, QueryTopics()) == TopicNames(("orders",))
+        await trio.sleep(2)
+        assert answer(running, QueryTopics()) == TopicNames(())
+        nursery.cancel_scope.cancel()
+
+
+async def test_it_says_so_when_a_lease_ends_without_anybody_asking(caplog: pytest.LogCaptureFixture) -> None:
+    async with trio.open_nursery() as nursery:
+        running: RunningNamesrv = await nursery.start(server.run, LOCAL, virtual_world())
+        answer(running, REGISTRATION)
+        await trio.sleep(120 + server.EXPIRE_EVERY_S)
+        assert "the lease of broker a ended" in caplog.text
+        nursery.cancel_scope.cancel()
+
+
+async def test_two_name_servers_know_nothing_of_each_other() -> None:
+    async with trio.open_nursery() as nursery:
+        one: RunningNamesrv = await nursery.start(server.run, LOCAL, virtual_world())
+        other: RunningNamesrv = await nursery.start(server.run, LOCAL, virtual_world())
+        answer(one, REGISTRATION)
+        assert answer(one, QueryTopics()) == TopicNames(("orders",))
+        assert answer(other, QueryTopics()) == TopicNames(())
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_taken_port_is_a_clear_error() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(AddressInUse):
+            await server.run(NamesrvSettings(port=taken.getsockname()[1]), virtual_world())
+
+
+def run_module(*arguments: str, **environ: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "namesrv", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environ},
+    )
+
+
+@pytest.mark.endtoend
+def test_the_command_says_when_it_is_ready_and_ends_with_status_0_on_sigterm() -> None:
+    with run_module(PENSTOCK_NAMESRV_PORT="0") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ready namesrv=127.0.0.1:")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(5) == 0
+
+
+@pytest.mark.endtoend
+def test_the_command_refuses_an_unknown_setting_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "namesrv.toml"
+    file.write_text("prot = 1\n")
+    with run_module("--config", str(file)) as process:
+        said, complained = process.communicate(timeout=10)
+    assert (process.returncode, said) == (2, "")
+    assert complained == f"error: {file}: prot is no setting (did you mean 'port'?)\n"

@@ -1,0 +1,20 @@
+"""The name server's settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from namesrv.settings import NamesrvSettings
+from penstock.errors import InvalidConfig
+
+
+def test_the_defaults_listen_on_the_loopback_interface() -> None:
+    assert (NamesrvSettings().host, NamesrvSettings().port) == ("127.0.0.1", 9876)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"port": -1}, {"port": 65_536}, {"lease_s_max": 0.0}, {"brokers_max": 0}, {"topics_max": -1}]
+)
+def test_a_setting_outside_its_limits_is_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(InvalidConfig):
+        NamesrvSettings(**wrong)  # type: ignore[arg-type]
