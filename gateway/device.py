@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from gateway.auth import Identity
+from gateway.delivery import PACKET_ID_MAX
 from gateway.greeting import accepts_bytes_max, arriving, publish_properties, terms
 from gateway.intake import is_partial_publish, plain_pubacks, take_publishes
 from gateway.mqtt.answers import PINGRESP, PUBCOMP, PUBREL, answer, mark, refusal
@@ -155,7 +156,7 @@ class Device:
             return chunk
         rest = chunk
         while rest:
-            room = self._receive_max - self._unanswered
+            room = self._room_for_publications()
             at, acknowledged = take_publishes(self, self._routes, self.is_v5, rest, self._reception.upstream, room)
             if not at:
                 break
@@ -217,7 +218,7 @@ class Device:
             expiry_s, application = publish_properties(packet)
             properties = upstream.properties(route, self.session.client_id, expiry_s, application)
         except InvalidMessage:
-            self._decline(packet, self._reception.quotas.refuse("packet_bytes_max"))
+            self._decline(packet, ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR)
             return
         if packet.qos == 1:
             self._unanswered += 1
@@ -232,16 +233,20 @@ class Device:
             if session.begin_incoming(packet.packet_id) == STORED:
                 self.send(mark(2, packet.packet_id))
             return False
-        if packet.qos and self.is_v5 and self._unanswered + len(session.incoming) >= self._receive_max:
+        if packet.qos and self._room_for_publications() <= 0:
             self.fail(self._reception.quotas.refuse("receive_max"))
             return False
         if packet.qos == 2:
             session.begin_incoming(packet.packet_id)
         return True
 
-    @property
-    def _receive_max(self) -> int:
-        return self._reception.settings.receive_max
+    def _room_for_publications(self) -> int:
+        """How many more QoS 1 and 2 publications the client may have open. Before MQTT 5 it is told no limit; what it has
+        unstored bounds it."""
+        if not self.is_v5:
+            return PACKET_ID_MAX
+        assert self.session is not None
+        return self._reception.settings.receive_max - self._unanswered - len(self.session.incoming)
 
     def _unfit(self, name: str) -> int:
         try:

@@ -161,11 +161,16 @@ class Upstream:
         return packed
 
     def _add(self, lane: Lane, parked: Parked) -> None:
-        at = len(lane.records)
+        device, at, size = parked.device, len(lane.records), len(parked.record)
+        exact = parked.mark[:1] == _PUBREC
         lane.records.append(parked.record)
         lane.marks.append(parked.mark)
-        lane.tickets.append(Ticket(parked.device, at, at + 1, len(parked.record), parked.mark[:1] == _PUBREC))
-        self.grown(lane, len(parked.record))
+        last = lane.tickets[-1] if lane.tickets else None
+        if last is not None and last.device is device and last.exact == exact:
+            lane.tickets[-1] = Ticket(device, last.start, at + 1, last.size + size, exact)
+        else:
+            lane.tickets.append(Ticket(device, at, at + 1, size, exact))
+        self.grown(lane, size)
 
     def grown(self, lane: Lane, size: int) -> None:
         """Tells that a ticket of so many bytes was added to a lane."""
