@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-import anyio
 import trio
 
 from broker.dispatch import Dispatch
@@ -22,9 +21,9 @@ from broker.store.disk import Disk, RealDisk
 from broker.store.message_store import MessageStore
 from broker.store.recovery import open_store
 from penstock.frame_server import Peer, Session, listening_address, open_listeners, serve_frames
+from penstock.lasting_links import lasting_links
 from penstock.link import OnResult
 from penstock.requests import Request
-from penstock.wire_link import WireLinks
 from penstock.world import World
 
 TICK_S: Final = 0.05
@@ -107,8 +106,8 @@ async def _serve(
     dispatch = Dispatch(service, world.clock, flusher.need)
     host, port = listening_address(listeners)
     running = RunningBroker(host, port, service, dispatch)
-    async with trio.open_nursery() as nursery, anyio.create_task_group() as wire:
-        registration = Registration(settings, settings.advertise or f"{host}:{port}", service, WireLinks(wire))
+    async with lasting_links() as links, trio.open_nursery() as nursery:
+        registration = Registration(settings, settings.advertise or f"{host}:{port}", service, links)
         service.on_routes_changed = registration.topics_changed
         nursery.start_soon(flusher.run, dispatch, service)
         nursery.start_soon(_tick, dispatch)
@@ -122,7 +121,6 @@ async def _serve(
             dispatch.close("the broker is stopping")
             with trio.move_on_after(1, shield=True):
                 await registration.leave()
-            wire.cancel_scope.cancel()
 
 
 async def _tick(dispatch: Dispatch) -> None:

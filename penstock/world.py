@@ -72,3 +72,13 @@ def real_world() -> World:
 def new_rng() -> random.Random:
     """A generator that nobody can foresee, for client ids and jitter outside services."""
     return random.Random(secrets.randbits(64))
+
+
+def pause(wait_s: float) -> None:
+    """Stops this thread: for code without an event loop, between attempts."""
+    time.sleep(wait_s)
+
+
+def seeded_rng(seed: int | str) -> Rng:
+    """A generator that gives the same numbers for the same seed."""
+    return random.Random(seed)

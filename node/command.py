@@ -1,0 +1,14 @@
+"""The `penstock` command: the client's commands, and those that need the services' code."""
+
+from __future__ import annotations
+
+from penstock.cli.root import root
+
+from node.up import up
+
+root.add_command(up)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    root(prog_name="penstock")

@@ -1,0 +1,153 @@
+"""The services as child processes: `penstock up --processes`.
+
+Each child is the service's own ``python -m SERVICE`` with its settings in the environment. A child that dies is started
+again on the same port (a broker then recovers its log), after growing pauses; one that keeps dying ends the whole
+system with an error. No child outlives this process: each holds the other end of a pipe and stops when it closes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+import trio
+
+from node.addresses import Addresses
+from node.settings import Configuration
+from penstock.errors import Unavailable
+from penstock.lasting_links import lasting_links
+from penstock.link import Links
+from penstock.requests import BrokerFigures, ReadFigures
+from penstock.service_main import CHILD_VARIABLE
+from penstock.status import serve_status
+from penstock.wire_link import ask
+from penstock.world import World
+
+RESTARTS_MAX: Final = 5
+RESTART_WINDOW_S: Final = 60.0
+START_S: Final = 60.0
+STOP_S: Final = 3.0
+"""A child gets this long to end by itself; then it is killed."""
+FIGURES_S: Final = 2.0
+
+_log = logging.getLogger(__name__)
+
+
+class Child:
+    """One service process, started again when it dies.
+
+    Args:
+        service: ``namesrv``, ``broker`` or ``gateway``: the package that is run.
+        settings: what the process is given, by setting name; a port of 0 is fixed by the first start.
+    """
+
+    def __init__(self, service: str, settings: Mapping[str, Any], world: World) -> None:
+        self.service = service
+        self.address = ""
+        self._settings = dict(settings)
+        self._clock = world.clock
+        self._starts: list[float] = []
+        self._stopping = False
+
+    async def run(self, *, task_status: trio.TaskStatus[str]) -> None:
+        """Keeps the process running until cancelled; reports its address once it is ready the first time."""
+        while not self._stopping:
+            self._refuse_to_start_for_ever()
+            process = await trio.lowlevel.open_process(
+                [sys.executable, "-m", self.service],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=os.environ | self._environment() | {CHILD_VARIABLE: "1"},
+                start_new_session=True,  # Ctrl-C in the terminal reaches the parent alone, which stops in order
+            )
+            try:
+                address = await self._wait_until_ready(process)
+                self._settings["port"] = int(address.rpartition(":")[2])
+                if not self.address:
+                    self.address = address
+                    task_status.started(address)
+                status = await process.wait()
+                _log.warning("the %s process ended with status %s; starting it again", self.service, status)
+            finally:
+                with trio.CancelScope(shield=True):
+                    await self._end(process)
+            await trio.sleep(0.1 * 2 ** len(self._starts))
+
+    def _refuse_to_start_for_ever(self) -> None:
+        now = self._clock.monotonic()
+        self._starts = [at for at in self._starts if now - at < RESTART_WINDOW_S]
+        if len(self._starts) >= RESTARTS_MAX:
+            raise Unavailable(f"the {self.service} process died {RESTARTS_MAX} times within {RESTART_WINDOW_S:.0f} s")
+        self._starts.append(now)
+
+    def _environment(self) -> dict[str, str]:
+        prefix = f"PENSTOCK_{self.service.upper()}_"
+        return {prefix + name.upper(): _as_text(value) for name, value in self._settings.items()}
+
+    async def _wait_until_ready(self, process: trio.Process) -> str:
+        assert process.stdout is not None
+        wanted, said = f"ready {self.service}=".encode(), b""
+        with trio.move_on_after(START_S):
+            while b"\n" not in said:
+                chunk = await process.stdout.receive_some()
+                if not chunk:
+                    break
+                said += chunk
+        if not said.startswith(wanted):
+            raise Unavailable(f"the {self.service} process did not start", hint="its own message stands above")
+        return said[len(wanted) :].split(b"\n")[0].decode()
+
+    async def _end(self, process: trio.Process) -> None:
+        if process.returncode is None:
+            process.terminate()
+            with trio.move_on_after(STOP_S):
+                await process.wait()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                await stream.aclose()
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+async def run(
+    configuration: Configuration,
+    world: World,
+    stop: trio.Event,
+    *,
+    task_status: trio.TaskStatus[Addresses] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Runs the services as children until ``stop`` is set, then stops them, the gateway first."""
+    node, services = configuration.node, configuration.services
+    async with trio.open_nursery() as bottom:
+        given = {"host": node.host, "port": node.namesrv_port}
+        names = await bottom.start(Child("namesrv", {**services["namesrv"], **given}, world).run)
+        async with trio.open_nursery() as middle:
+            given = {"host": node.host, "port": node.broker_port, "data": node.data, "namesrv": (names,)}
+            store = await middle.start(Child("broker", {**services["broker"], **given}, world).run)
+            async with lasting_links() as wire, trio.open_nursery() as top:
+                given = {"host": node.host, "port": node.mqtt_port, "namesrv": (names,)}
+                front = await top.start(Child("gateway", {**services["gateway"], **given}, world).run)
+                read = partial(_read_figures, wire, store)
+                http = await top.start(partial(serve_status, node.host, node.http_port, read))
+                task_status.started(Addresses(front, store, names, http, node.data))
+                await stop.wait()
+                top.cancel_scope.cancel()
+            middle.cancel_scope.cancel()
+        bottom.cancel_scope.cancel()
+
+
+async def _read_figures(links: Links, broker: str) -> Mapping[str, float]:
+    reply = await ask(links.link(broker), ReadFigures(), BrokerFigures, FIGURES_S)
+    return dict(zip(reply.names, reply.values, strict=True))

@@ -1,0 +1,60 @@
+"""Settings of `penstock up`: where data lives, ports, one process or several, and the services' own sections.
+
+A configuration file has the fields of ``NodeSettings`` at its top and a table per service::
+
+    mqtt_port = 1883
+    [broker]
+    default_queues = 8
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from penstock import config
+from penstock.errors import InvalidConfig
+
+SERVICES: Final = ("namesrv", "broker", "gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """What `penstock up` needs to know. A port of 0 takes any free one.
+
+    Attributes:
+        data: folder of all durable state; made when missing.
+        host: address on which every server listens.
+        mqtt_port, broker_port, namesrv_port, http_port: where to listen.
+        processes: run the services as child processes instead of in one.
+    """
+
+    data: Path = Path("penstock-data")
+    host: str = "127.0.0.1"
+    mqtt_port: int = 1883
+    broker_port: int = 10911
+    namesrv_port: int = 9876
+    http_port: int = 8080
+    processes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Node settings and, per service, the table of settings that a file gives it."""
+
+    node: NodeSettings
+    services: Mapping[str, Mapping[str, Any]]
+
+
+def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Configuration:
+    """File, then environment (``PENSTOCK_DATA`` ...), then flags, in order of increasing weight. Raises
+    ``InvalidConfig``."""
+    table = config.read_file(file)
+    services: dict[str, Mapping[str, Any]] = {name: table.pop(name, {}) for name in SERVICES}
+    for name, section in services.items():
+        if not isinstance(section, dict):
+            raise InvalidConfig(f"{file}: [{name}] must be a table")
+    node = config.load_table(NodeSettings, table, environ, "PENSTOCK", flags, source=str(file))
+    return Configuration(node, services)

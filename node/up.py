@@ -1,0 +1,63 @@
+"""`penstock up`: runs the system in this terminal until Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import trio
+
+from node import demo, embedded, processes, settings
+from node.addresses import Addresses
+from penstock.errors import PenstockError
+from penstock.service_main import STATUS_EXPECTED_ERROR, run_until_signal
+from penstock.world import real_world
+
+_PORT = click.IntRange(0, 65535)
+
+
+@click.command(epilog="Every port may be 0: any free one. The line that begins with `ready` names what was taken.")
+@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Folder of all durable state.")
+@click.option("--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="Settings as TOML.")
+@click.option("--mqtt-port", type=_PORT, help="Where devices connect (1883).")
+@click.option("--broker-port", type=_PORT, help="Where services connect (10911).")
+@click.option("--namesrv-port", type=_PORT, help="Where clients ask for routes (9876).")
+@click.option("--http-port", type=_PORT, help="Status and metrics (8080).")
+@click.option("--processes", is_flag=True, default=None, help="Each service in a process of its own.")
+@click.option(
+    "--demo", "as_demo", is_flag=True, help="With simulated devices, a service and Spark, live in this terminal."
+)
+def up(file: Path | None, as_demo: bool, **flags: Any) -> None:
+    """Run name server, broker and MQTT gateway together.
+
+    \b
+    Examples:
+      penstock up                                  everything on its usual port, data in ./penstock-data
+      penstock up --data /var/lib/penstock --config penstock.toml
+      penstock up --mqtt-port 0 --http-port 0 ...  any free ports
+      penstock up --demo                           see it work
+    """
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    given = {name: value for name, value in flags.items() if value is not None}
+    try:
+        configuration = settings.load(file, os.environ, given)
+    except PenstockError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(STATUS_EXPECTED_ERROR)
+    sys.exit(run_until_signal(partial(serve, configuration, as_demo)))
+
+
+async def serve(configuration: settings.Configuration, as_demo: bool, stop: trio.Event) -> None:
+    """Runs the system until ``stop``, says when it is ready, and shows the demo if asked."""
+    run = processes.run if configuration.node.processes else embedded.run
+    world = real_world()
+    async with trio.open_nursery() as nursery:
+        addresses: Addresses = await nursery.start(partial(run, configuration, world, stop))
+        print(addresses.ready_line(), flush=True)
+        if as_demo:
+            nursery.start_soon(demo.run, addresses, world, stop)

@@ -1,0 +1,31 @@
+"""Wire links that outlive the cancellation of the block which uses them, so that a service can say goodbye over them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+from penstock.wire_link import WireLinks
+
+
+@asynccontextmanager
+async def lasting_links() -> AsyncIterator[WireLinks]:
+    """Links that work until the block has ended, whatever ends it. The block itself is cancelled as usual; what it still
+    does over the links in a ``finally`` must have a bound and a shield of its own."""
+    done = trio.Event()
+    async with trio.open_nursery() as nursery:
+        tasks = await nursery.start(_keep, done)
+        try:
+            yield WireLinks(tasks)
+        finally:
+            done.set()
+
+
+async def _keep(done: trio.Event, *, task_status: trio.TaskStatus[trio.Nursery]) -> None:
+    async with trio.open_nursery() as tasks:
+        tasks.cancel_scope.shield = True
+        task_status.started(tasks)
+        await done.wait()
+        tasks.cancel_scope.cancel()

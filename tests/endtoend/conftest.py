@@ -1,0 +1,112 @@
+"""The real system as child processes on free ports of the loopback interface; whatever a test starts ends with it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+READY = re.compile(r"^ready mqtt=(\S+):(\d+) broker=(\S+) namesrv=(\S+) http=(\S+) data=(.*)$")
+START_S = 30
+
+
+class System:
+    """One `penstock up` and where it can be reached."""
+
+    def __init__(self, data: Path, *options: str) -> None:
+        self.data = data
+        self._options = options
+        self._process: subprocess.Popen[str] | None = None
+        self.mqtt_host, self.mqtt_port = "", 0
+        self.broker = self.namesrv = self.http = ""
+
+    def start(self) -> System:
+        """Starts the system and waits for its ready line."""
+        ports = {"--mqtt-port": self.mqtt_port, "--broker-port": _port(self.broker)}
+        ports |= {"--namesrv-port": _port(self.namesrv), "--http-port": _port(self.http)}
+        command = [sys.executable, "-m", "node", "up", "--data", str(self.data), *self._options]
+        command += [str(part) for pair in ports.items() for part in pair]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        match = READY.match(line.strip())
+        assert match, f"no ready line but {line!r}"
+        self.mqtt_host, self.mqtt_port = match[1], int(match[2])
+        self.broker, self.namesrv, self.http = match[3], match[4], match[5]
+        return self
+
+    def process_of(self, role: str) -> int:
+        """Process id of a service: the whole system's, or with --processes the child that runs ``role``."""
+        assert self._process is not None
+        for pid in _children(self._process.pid):
+            if f"-m\0{role}\0" in Path(f"/proc/{pid}/cmdline").read_text():
+                return pid
+        return self._process.pid
+
+    def kill(self, role: str = "node") -> int:
+        """kill -9 of one service; returns the process id that died."""
+        pid = self.process_of(role)
+        os.kill(pid, signal.SIGKILL)
+        if self._process is not None and pid == self._process.pid:
+            self._process.wait()
+            self._close_pipe()
+        return pid
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit status."""
+        assert self._process is not None
+        self._process.terminate()
+        status = self._process.wait(timeout=15)
+        self._close_pipe()
+        return status
+
+    def end(self) -> None:
+        """Whatever happened: nothing that this system started lives on."""
+        if self._process is None:
+            return
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait()
+        self._close_pipe()
+
+    def _close_pipe(self) -> None:
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2] or 0)
+
+
+def _children(parent: int) -> list[int]:
+    found: list[int] = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended meanwhile
+        if int(fields[1]) == parent:
+            found.append(int(path.parent.name))
+    return found
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Iterator[Callable[..., System]]:
+    """Makes systems on a folder of this test: ``system().start()``, ``system("--processes").start()``."""
+    made: list[System] = []
+
+    def make(*options: str, data: Path | None = None) -> System:
+        made.append(System(data or tmp_path / "data", *options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end()

@@ -1,0 +1,161 @@
+"""One message, three worlds: devices publish, devices, services and Spark read the same stored queues, and kill -9 loses nothing.
+
+"Nothing lost" here means: every payload whose PUBACK the publisher saw is read by a native consumer group.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import paho.mqtt.client as paho
+import pytest
+import trio
+
+from penstock import Consumer
+
+MESSAGES = 10_000
+NAMES = [f"plant{i % 2}/dev{i:02d}/value" for i in range(20)]
+TOPICS = ["plant0", "plant1"]
+
+pytestmark = pytest.mark.endtoend
+
+
+class Device:
+    """A paho client in its own thread that remembers what was acknowledged and what it received."""
+
+    def __init__(self, system: Any, client_id: str, *filters: str) -> None:
+        self.acknowledged: set[int] = set()
+        self.received: Counter[str] = Counter()
+        self.subscribed = threading.Event()
+        self._changed = threading.Condition()
+        self._filters = filters
+        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id, clean_session=not filters)
+        self._client.max_inflight_messages_set(100)
+        self._client.max_queued_messages_set(0)
+        self._client.reconnect_delay_set(0.1, 0.5)
+        self._client.on_connect = self._on_connect
+        self._client.on_subscribe = lambda *_: self.subscribed.set()
+        self._client.on_publish = self._on_publish
+        self._client.on_message = self._on_message
+        self._client.connect(system.mqtt_host, system.mqtt_port)
+        self._client.loop_start()
+        if filters:
+            assert self.subscribed.wait(10), "no SUBACK"
+
+    def _on_connect(self, *_: object) -> None:
+        for one in self._filters:
+            self._client.subscribe(one, qos=1)
+
+    def _on_publish(self, _client: object, _data: object, mid: int, *_: object) -> None:
+        with self._changed:
+            self.acknowledged.add(mid)
+            self._changed.notify_all()
+
+    def _on_message(self, _client: object, _data: object, message: paho.MQTTMessage) -> None:
+        with self._changed:
+            self.received[message.payload.decode()] += 1
+            self._changed.notify_all()
+
+    def publish(self, name: str, payload: str) -> int:
+        return self._client.publish(name, payload, qos=1).mid
+
+    def wait_until(self, done: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
+        with self._changed:
+            assert self._changed.wait_for(done, timeout_s), what
+
+    def close(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+async def drain(system: Any, group: str, members: int, enough: Callable[[Counter[str]], bool]) -> Counter[str]:
+    """Reads the topics with a group of several members until ``enough``, committing as it goes."""
+    seen: Counter[str] = Counter()
+    done = trio.Event()
+
+    async def member() -> None:
+        async with Consumer(group, TOPICS, servers=system.namesrv, start="earliest") as consumer:
+            async for batch in consumer:
+                seen.update(message.body.decode() for message in batch)
+                await consumer.commit()
+                if enough(seen):
+                    done.set()
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            for _ in range(members):
+                nursery.start_soon(member)
+            await done.wait()
+            await trio.sleep(0.5)  # what comes twice would come now
+            nursery.cancel_scope.cancel()
+    return seen
+
+
+def read_with_spark(system: Any) -> Counter[str]:
+    from penstock.spark import session
+
+    spark = session(testing=True)
+    source = spark.read.format("penstock").option("bootstrap.servers", system.namesrv)
+    rows = source.option("subscribe", ",".join(TOPICS)).load().select("value").collect()
+    return Counter(bytes(row.value).decode() for row in rows)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("options", [(), ("--processes",)], ids=["one process", "processes"])
+def test_ten_thousand_messages_reach_all_three_worlds_exactly_once(system: Any, options: tuple[str, ...]) -> None:
+    running = system(*options).start()
+    everything = Device(running, "watch-all", "+/+/value")
+    half = Device(running, "watch-half", "plant0/#")
+    publisher = Device(running, "publisher")
+    mids = {publisher.publish(NAMES[i % 20], f"message {i}") for i in range(MESSAGES)}
+    expected = Counter(f"message {i}" for i in range(MESSAGES))
+
+    publisher.wait_until(lambda: len(publisher.acknowledged) == len(mids), "not every PUBACK came")
+    everything.wait_until(lambda: everything.received.total() >= MESSAGES, "the wildcard subscriber misses messages")
+    half.wait_until(lambda: half.received.total() >= MESSAGES // 2, "the other subscriber misses messages")
+    consumed = trio.run(drain, running, "three-worlds", 2, lambda seen: seen.total() >= MESSAGES)
+    analysed = read_with_spark(running)
+    for device in (publisher, everything, half):
+        device.close()
+
+    assert everything.received == expected
+    assert half.received == Counter(f"message {i}" for i in range(MESSAGES) if i % 2 == 0)
+    assert consumed == expected
+    assert analysed == expected
+    assert running.stop() == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--processes",)], ids=["one process", "processes"])
+def test_every_acknowledged_message_survives_kill_9_of_the_broker(system: Any, options: tuple[str, ...]) -> None:
+    running = system(*options).start()
+    publisher = Device(running, "publisher")
+    payload_of = {publisher.publish(NAMES[i % 20], f"before {i}"): f"before {i}" for i in range(4_000)}
+    publisher.wait_until(lambda: len(publisher.acknowledged) > 500, "no PUBACK came before the kill")
+
+    running.kill("broker")
+    if not options:
+        running.start()
+    publisher.wait_until(lambda: len(publisher.acknowledged) == 4_000, "PUBACKs did not go on after the restart")
+    acknowledged = {payload_of[mid] for mid in publisher.acknowledged}
+    consumed = trio.run(drain, running, "after-the-kill", 2, lambda seen: acknowledged <= seen.keys())
+    publisher.close()
+
+    assert acknowledged <= consumed.keys()
+    assert consumed.keys() <= set(payload_of.values())
+    assert running.stop() == 0
+
+
+def test_a_second_start_finds_the_data_again(system: Any) -> None:
+    running = system().start()
+    publisher = Device(running, "publisher")
+    publisher.publish("plant0/dev00/value", "kept")
+    publisher.wait_until(lambda: len(publisher.acknowledged) == 1, "no PUBACK")
+    publisher.close()
+    assert running.stop() == 0
+
+    running.start()
+    consumed = trio.run(drain, running, "second-start", 1, lambda seen: "kept" in seen)
+    assert consumed == Counter({"kept": 1})
