@@ -14,29 +14,18 @@ from typing import Final
 import anyio
 
 from penstock.discovery import Discovery
-from penstock.errors import Fenced, InvalidRequest, PenstockError, QueueNotFound, TimedOut
+from penstock.errors import InvalidRequest, PenstockError, QueueNotFound, TimedOut
+from penstock.holdings import SESSION_S, Membership, fenced_if_lost
 from penstock.link import Links
-from penstock.membership import Member, Membership
+from penstock.membership import Member
 from penstock.message import Message
-from penstock.pulling import (
-    Batch,
-    Held,
-    Intake,
-    MessageStream,
-    PullLimits,
-    QueueAt,
-    Start,
-    bounds_of,
-    offset_at,
-    offset_since,
-)
-from penstock.retry import TIMEOUT_S, BackOff, worth_another_try
+from penstock.positions import PullLimits, QueueAt, Start
+from penstock.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
+from penstock.retry import SERVERS, TIMEOUT_S, BackOff, worth_another_try
 from penstock.task_scope import TaskScope
 from penstock.wire_link import WireLinks
 from penstock.world import Clock, RealClock, Rng, new_rng
 
-SERVERS: Final = "127.0.0.1:9876"
-SESSION_S: Final = 30.0
 REFRESH_S: Final = 15.0
 """How often the name servers are asked for new brokers of the topics."""
 
@@ -136,7 +125,7 @@ class Consumer:
         batch = await self._intake().take()
         if batch is None:
             raise StopAsyncIteration
-        return _hand_out(batch)
+        return batch.hand_out()
 
     def messages(self) -> MessageStream:
         """The messages one by one; a commit covers those that the stream has returned."""
@@ -146,7 +135,7 @@ class Consumer:
         """The next batch, or an empty list when none comes in ``wait_s`` seconds."""
         with anyio.move_on_after(wait_s):
             batch = await self._intake().take()
-            return [] if batch is None else _hand_out(batch)
+            return [] if batch is None else batch.hand_out()
         return []
 
     # -- positions
@@ -167,10 +156,7 @@ class Consumer:
         async with self._committing:
             for member in list(self._members.values()):
                 await self._commit(member)
-        lost = sorted({queue for member in self._members.values() for queue in member.take_lost()})
-        if lost:
-            message = f"another member of group {self._who.group} holds {', '.join(lost)} now"
-            raise Fenced(message, hint="what was handed out of these queues and not committed is delivered there again")
+        fenced_if_lost(self._who.group, [queue for member in self._members.values() for queue in member.take_lost()])
 
     async def _commit(self, member: Member) -> None:
         deadline, attempt = self._clock.monotonic() + self._timeout_s, 0
@@ -270,8 +256,3 @@ class Consumer:
                 member = Member(self._who, names[address], discovery.link(address), here, intake, self._rng)
                 self._members[address] = member
                 self._tasks.start_soon(member.run)
-
-
-def _hand_out(batch: Batch) -> list[Message]:
-    batch.held.handed_out = batch.after
-    return batch.messages

@@ -27,10 +27,10 @@ from penstock.requests import (
     TopicDetail,
     TopicNames,
 )
+from penstock.sending import ROUTE_FRESH_S
 from penstock.wire_link import ask
 from penstock.world import Clock, RealClock
 
-FRESH_S: Final = 30.0
 NAMESRV_S: Final = 3.0
 """How long one name server may take to answer before the next is asked."""
 
@@ -52,7 +52,7 @@ class Discovery:
     """
 
     def __init__(
-        self, servers: str | Sequence[str], links: Links, *, clock: Clock | None = None, fresh_s: float = FRESH_S
+        self, servers: str | Sequence[str], links: Links, *, clock: Clock | None = None, fresh_s: float = ROUTE_FRESH_S
     ) -> None:
         self._servers = list(parse_servers(servers))
         self._links = links

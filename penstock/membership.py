@@ -1,40 +1,28 @@
 """One consumer's membership of its group at one broker: joins, watches, holds what it is assigned, commits, leaves.
 
-The watch is heartbeat and notice in one long poll: a new generation reaches the member at once. A queue that is
-taken away is dropped before anything else happens; what was handed out of it and not committed is remembered, so that
-the next commit can say that it failed (``Fenced``): the queue's new holder begins at the last commit and gets those
-messages again. Where somebody else committed meanwhile, reading begins anew at that offset.
+The watch is heartbeat and notice in one long poll: a new generation reaches the member at once. What an assignment
+means, and what is lost by it, is decided in penstock/holdings.py; this module waits.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
 
 from penstock.errors import Fenced, GroupNotFound, PenstockError
+from penstock.holdings import FENCED_MAX, Holdings, Membership, begin_unset
 from penstock.link import Link
-from penstock.pulling import UNSET, Held, Intake, QueueAt, Start, bounds_of
+from penstock.positions import UNSET, QueueAt
+from penstock.pulling import Held, Intake, bounds_of
 from penstock.requests import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
 from penstock.retry import BackOff
 from penstock.wire_link import ask, call
 from penstock.world import Rng
 
 LEAVE_S: Final = 2.0
-_FENCED_MAX: Final = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Membership:
-    """Who is in which group, and how: the same at every broker."""
-
-    group: str
-    member: str
-    start: Start
-    session_s: float
 
 
 class Member:
@@ -48,22 +36,24 @@ class Member:
         self.broker = broker
         self.joined = anyio.Event()
         self.trouble: PenstockError | None = None
-        self.held: dict[str, Held] = {}
-        self.lost: list[str] = []
         self._link = link
         self._topics = tuple(topics)
         self._intake = intake
         self._rng = rng
         self._back_off = BackOff()
-        self._generation = UNSET
+        self._holdings: Holdings[Held] = Holdings(intake.drop)
         self._applying = anyio.Lock()
         self._watching: anyio.CancelScope | None = None
-        self._storing: set[Held] = set()
         self._left = False
 
     @property
-    def topics(self) -> tuple[str, ...]:
-        return self._topics
+    def held(self) -> dict[str, Held]:
+        """The queues held just now, by name."""
+        return self._holdings.held
+
+    def take_lost(self) -> list[str]:
+        """Queues taken away with messages handed out and not committed, since the last call."""
+        return self._holdings.take_lost()
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """Changes what is subscribed; takes effect with the next assignment."""
@@ -83,9 +73,10 @@ class Member:
                     with anyio.CancelScope() as self._watching:  # left when the topics change, and for good
                         await self._join()
                         failures = 0
-                        await self._watch()
+                        while True:
+                            await self._look(self.who.watch_s)
                 except (Fenced, GroupNotFound):
-                    self._drop_all()  # the broker dropped us: others may hold the queues by now
+                    self._holdings.drop_all()  # the broker dropped us: others may hold the queues by now
                 except PenstockError as error:
                     self.trouble = error
                     if not error.retryable:
@@ -103,22 +94,18 @@ class Member:
             await self._apply(await ask(self._link, join, Assignment))
         self.trouble = None
 
-    async def _watch(self) -> None:
-        while True:
-            await self._look(self.who.session_s / 3)
-
     async def _look(self, wait_s: float) -> None:
         """Learns the group's generation; waits for a new one if there is none."""
-        watch = WatchGroup(self.who.group, self.who.member, self._generation, wait_s)
+        watch = WatchGroup(self.who.group, self.who.member, self._holdings.generation, wait_s)
         assignment = await ask(self._link, watch, Assignment)
         async with self._applying:
-            if assignment.generation > self._generation:
+            if assignment.generation > self._holdings.generation:
                 await self._apply(assignment)
 
     async def leave(self) -> None:
         """Ends ``run`` and tells the broker, so that others get the queues at once. Never fails."""
         self._left = True
-        self._drop_all()
+        self._holdings.drop_all()
         self._again()
         with contextlib.suppress(PenstockError):
             await call(self._link, LeaveGroup(self.who.group, self.who.member), LEAVE_S)
@@ -128,15 +115,8 @@ class Member:
         if self._watching is not None:
             self._watching.cancel()
 
-    # -- assignments
-
     async def _apply(self, assignment: Assignment) -> None:
-        committed = {one.queue: one.offset for one in assignment.queues}
-        for queue, held in list(self.held.items()):
-            if committed.get(queue) not in (held.committed, held.committing):
-                self._drop(held)
-        self._generation = assignment.generation
-        new = [self._hold(one) for one in assignment.queues if one.queue not in self.held]
+        new = [self._hold(one) for one in self._holdings.apply(assignment)]
         try:
             await self._begin_unset([held for held in new if held.offset == UNSET])
         except Fenced:
@@ -147,7 +127,8 @@ class Member:
         self.joined.set()
 
     def _hold(self, one: QueueOffset) -> Held:
-        held = Held(QueueAt(self.broker, one.queue), self._link, committed=one.offset, committing=one.offset)
+        at = QueueAt(self.broker, one.queue)
+        held = Held(at=at, link=self._link, committed=one.offset, committing=one.offset)
         held.begin(one.offset)
         return held
 
@@ -159,31 +140,16 @@ class Member:
         """
         if not new:
             return
-        bounds = await bounds_of(self._link, [held.at.queue for held in new])
-        for held, bound in zip(new, bounds, strict=True):
-            held.begin(bound.min if self.who.start == "earliest" else bound.end)
+        begin_unset(new, await bounds_of(self._link, [held.at.queue for held in new]), self.who.start)
         if self.who.start == "latest":
             await self._commit({held: held.offset for held in new})
-
-    def _drop(self, held: Held) -> None:
-        self._intake.drop(held)
-        del self.held[held.at.queue]
-        if held.handed_out not in (held.begun, held.committed) and held not in self._storing:
-            self.lost.append(held.at.queue)
-
-    def _drop_all(self) -> None:
-        self._generation = UNSET
-        for held in list(self.held.values()):
-            self._drop(held)
 
     # -- commits
 
     async def commit(self) -> None:
         """Stores how far messages were handed out in the queues that are still held. Raises ``PenstockError``."""
-        for _ in range(_FENCED_MAX):
-            wanted = {
-                held: held.handed_out for held in self.held.values() if held.handed_out not in (UNSET, held.committed)
-            }
+        for _ in range(FENCED_MAX):
+            wanted = self._holdings.wanted()
             if not wanted:
                 return
             try:
@@ -195,30 +161,19 @@ class Member:
         raise Fenced(f"{self.broker} refuses the offsets of group {self.who.group}")
 
     async def _commit(self, wanted: dict[Held, int]) -> None:
-        """One attempt. A queue that is dropped meanwhile is lost if the attempt fails."""
-        offsets = tuple(QueueOffset(held.at.queue, offset) for held, offset in wanted.items())
-        for held, offset in wanted.items():
-            held.committing = offset
-        self._storing |= wanted.keys()
+        who, generation = self.who, self._holdings.generation
+        offsets = self._holdings.storing(wanted)
         try:
-            await call(self._link, CommitOffsets(self.who.group, self.who.member, self._generation, offsets))
+            await call(self._link, CommitOffsets(who.group, who.member, generation, offsets))
         except BaseException:
-            self.lost += [held.at.queue for held in wanted if not held.live]
+            self._holdings.not_stored(wanted)
             raise
-        finally:
-            self._storing -= wanted.keys()
-        for held, offset in wanted.items():
-            held.committed = offset
+        self._holdings.stored(wanted)
 
     async def _learn(self) -> None:
         """After a refused commit: asks what is held now."""
         try:
             await self._look(0.0)
         except (Fenced, GroupNotFound):
-            self._drop_all()
+            self._holdings.drop_all()
             self._again()
-
-    def take_lost(self) -> list[str]:
-        """Queues that were taken away with messages handed out and not committed, since the last call."""
-        lost, self.lost = self.lost, []
-        return lost

@@ -20,17 +20,14 @@ from penstock.errors import InvalidRequest, PenstockError, TimedOut, Unavailable
 from penstock.link import Links
 from penstock.message import Message
 from penstock.requests import BrokerRoute, Result
-from penstock.retry import TIMEOUT_S, BackOff
-from penstock.sending import Outgoing, Receipt, UniqueIds
+from penstock.retry import SERVERS, TIMEOUT_S, BackOff
+from penstock.sending import AVOID_S, Outgoing, Receipt, UniqueIds
 from penstock.task_scope import TaskScope
 from penstock.wire_link import WireLinks
 from penstock.world import Clock, RealClock, Rng, new_rng
 from topicmap.queues import TopicMap
 
-SERVERS: Final = "127.0.0.1:9876"
 PENDING_MAX: Final = 10_000
-AVOID_S: Final = 5.0
-"""How long messages without a key go round a broker that failed."""
 
 
 class _Attempt:

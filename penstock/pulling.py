@@ -1,9 +1,8 @@
 """Reads queues ahead of whoever takes the messages: one long poll per queue, one batch per queue in store.
 
-Consumer and Reader share it. A ``Held`` is a queue that is being read and its positions; ``Intake`` keeps the pulling
-tasks and the batches that came. The next pull of a queue begins when its batch was taken, so that what is kept is
-bounded by one batch per queue. Invariants: batches of one queue are handed out in order, each once; after ``drop`` or
-``seek`` nothing pulled before it is handed out any more.
+Consumer and Reader share it. ``Intake`` keeps the pulling tasks and the batches that came. The next pull of a queue
+begins when its batch was taken, so that what is kept is bounded by one batch per queue. Invariants: batches of one
+queue are handed out in order, each once; after ``drop`` or ``begin`` nothing pulled before it is handed out any more.
 """
 
 from __future__ import annotations
@@ -12,93 +11,34 @@ import logging
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
 
 import anyio
 
-from penstock.errors import InvalidRequest, OffsetOutOfRange, PenstockError
+from penstock.errors import OffsetOutOfRange, PenstockError
 from penstock.link import Link
-from penstock.message import Message, decode_batch
-from penstock.requests import Bounds, BoundsReply, OffsetReply, Pull, Pulled, QueryBounds, SeekTime
+from penstock.message import Message
+from penstock.positions import UNSET, Batch, Position, PullLimits, Start, place_offset
+from penstock.requests import Bounds, BoundsReply, OffsetReply, Pulled, QueryBounds, SeekTime
 from penstock.retry import BackOff
 from penstock.task_scope import TaskScope
 from penstock.wire_link import ask
 from penstock.world import Rng
 
-Start = Literal["earliest", "latest"]
-"""Where reading begins in a queue without a committed offset."""
-
-UNSET: Final = -1
-PULL_WAIT_S: Final = 15.0
-PULL_BYTES_MIN: Final = 64 * 1024
-
 _log = logging.getLogger(__name__)
 
 
-class QueueAt(NamedTuple):
-    """A queue of one broker: ``orders:0`` of one broker is another queue than ``orders:0`` of the next."""
+@dataclass(slots=True, eq=False, kw_only=True)
+class Held(Position):
+    """A position that a task pulls from: ``taken`` is set when its last batch was taken."""
 
-    broker: str
-    queue: str
-
-
-@dataclass(slots=True, eq=False)
-class Held:
-    """A queue that is being read.
-
-    Attributes:
-        offset: the next to pull.
-        begun: where reading began.
-        handed_out: the offset after the last message that was handed out: what a commit stores.
-        committed: what the broker has stored, ``UNSET`` if nothing.
-        committing: what is being stored just now.
-        stop_at: the first offset that is not wanted any more, ``UNSET`` for none.
-        version: goes up with every seek; what was pulled under another is not handed out.
-    """
-
-    at: QueueAt
     link: Link
-    offset: int = UNSET
-    begun: int = UNSET
-    handed_out: int = UNSET
-    committed: int = UNSET
-    committing: int = UNSET
-    stop_at: int = UNSET
-    version: int = 0
-    live: bool = True
     taken: anyio.Event = field(default_factory=anyio.Event)
     scope: anyio.CancelScope | None = None
 
     def begin(self, offset: int) -> None:
-        """Reading goes on from here; what was pulled so far is void."""
-        self.offset = self.begun = self.handed_out = offset
-        self.version += 1
+        Position.begin(self, offset)
         if self.scope is not None:
             self.scope.cancel()
-
-
-class Batch(NamedTuple):
-    """Messages of one queue, in order; ``offsets`` are those in that queue, ``after`` is where it goes on."""
-
-    held: Held
-    version: int
-    messages: list[Message]
-    offsets: list[int]
-    after: int
-
-    @property
-    def void(self) -> bool:
-        """Whether the queue was given up, or sought elsewhere, since this was pulled."""
-        return not self.held.live or self.version != self.held.version
-
-
-@dataclass(frozen=True, slots=True)
-class PullLimits:
-    """What one pull takes; ``prefetch_bytes`` is shared by all queues."""
-
-    batch_max: int = 500
-    prefetch_bytes: int = 4 * 1024 * 1024
-    tags: tuple[str, ...] = ()
 
 
 class Intake:
@@ -112,7 +52,7 @@ class Intake:
         self._rng = rng
         self._back_off = BackOff()
         self._held: set[Held] = set()
-        self._ready: deque[Batch] = deque()
+        self._ready: deque[tuple[Held, Batch]] = deque()
         self._changed = anyio.Event()
         self._failure: PenstockError | None = None
 
@@ -135,8 +75,8 @@ class Intake:
     def take_ready(self) -> Batch | None:
         """A batch that is in store, or ``None``."""
         while self._ready:
-            batch = self._ready.popleft()
-            batch.held.taken.set()
+            held, batch = self._ready.popleft()
+            held.taken.set()
             if not batch.void:
                 return batch
         return None
@@ -164,7 +104,7 @@ class Intake:
 
     async def _keep_pulling(self, held: Held) -> None:
         failures = 0
-        while held.live and not held.offset >= held.stop_at > UNSET:
+        while held.live and not held.finished:
             with anyio.CancelScope() as held.scope:  # left by seek and drop
                 try:
                     await self._pull_once(held)
@@ -179,49 +119,22 @@ class Intake:
         self._changed.set()
 
     async def _pull_once(self, held: Held) -> None:
-        version, begin = held.version, held.offset
-        bytes_max = max(PULL_BYTES_MIN, self._limits.prefetch_bytes // max(1, len(self._held)))
-        wait_s = 0.0 if held.stop_at > UNSET else PULL_WAIT_S
-        pull = Pull(held.at.queue, begin, bytes_max, self._limits.batch_max, wait_s, self._limits.tags)
+        version = held.version
         try:
-            pulled = await ask(held.link, pull, Pulled)
+            pulled = await ask(held.link, self._limits.pull(held, len(self._held)), Pulled)
         except OffsetOutOfRange:
-            await self._pass_gap(held)
+            bounds = (await bounds_of(held.link, [held.at.queue]))[0]
+            if held.version == version and (gone := held.pass_gap(bounds)):
+                _log.warning("%s: %d messages before offset %d are gone", held.at.queue, gone, bounds.min)
             return
         if held.version != version:
             return  # sought elsewhere while the answer was on its way
-        held.offset = pulled.next
-        batch = _batch(held, version, pulled)
-        if not batch.messages:
-            if held.handed_out == begin:
-                held.handed_out = pulled.next  # nothing in between matched the tags
-            return
-        held.taken = anyio.Event()
-        self._ready.append(batch)
-        self._changed.set()
-        await held.taken.wait()
-
-    async def _pass_gap(self, held: Held) -> None:
-        """Goes on behind messages that retention removed; an offset beyond the end is an error."""
-        version = held.version
-        bounds = (await bounds_of(held.link, [held.at.queue]))[0]
-        if held.version != version:
-            return
-        if held.offset > bounds.end:
-            raise OffsetOutOfRange(f"{held.at.queue} ends at {bounds.end}, before offset {held.offset}")
-        if held.offset < bounds.min:
-            _log.warning("%s: messages %d to %d are gone", held.at.queue, held.offset, bounds.min - 1)
-            held.begin(bounds.min)
-
-
-def _batch(held: Held, version: int, pulled: Pulled) -> Batch:
-    offsets, messages = [], []
-    for offset, message in decode_batch(pulled.count, pulled.body):
-        if not offset >= held.stop_at > UNSET:
-            offsets.append(offset)
-            messages.append(message)
-    after = min(pulled.next, held.stop_at) if held.stop_at > UNSET else pulled.next
-    return Batch(held, version, messages, offsets, after)
+        batch = held.advance(pulled)
+        if batch is not None:
+            held.taken = anyio.Event()
+            self._ready.append((held, batch))
+            self._changed.set()
+            await held.taken.wait()
 
 
 async def bounds_of(link: Link, queues: Iterable[str]) -> tuple[Bounds, ...]:
@@ -230,17 +143,8 @@ async def bounds_of(link: Link, queues: Iterable[str]) -> tuple[Bounds, ...]:
 
 
 async def offset_at(link: Link, queue: str, place: int | Start) -> int:
-    """The offset that a person means: a number, the first or the end. Raises ``OffsetOutOfRange``."""
-    bounds = (await bounds_of(link, [queue]))[0]
-    if place == "earliest":
-        return bounds.min
-    if place == "latest":
-        return bounds.end
-    if not isinstance(place, int):
-        raise InvalidRequest(f"an offset is a number, 'earliest' or 'latest', not {place!r}")
-    if not bounds.min <= place <= bounds.end:
-        raise OffsetOutOfRange(f"{queue} has offsets {bounds.min} to {bounds.end}, not {place}")
-    return place
+    """The offset that a person means by a place. Raises ``OffsetOutOfRange``."""
+    return place_offset((await bounds_of(link, [queue]))[0], place)
 
 
 async def offset_since(link: Link, queue: str, stored_ms: int) -> int:
@@ -267,5 +171,5 @@ class MessageStream:
         message, offset = self._batch.messages[self._at], self._batch.offsets[self._at]
         self._at += 1
         last = self._at == len(self._batch.messages)
-        self._batch.held.handed_out = self._batch.after if last else offset + 1
+        self._batch.position.handed_out = self._batch.after if last else offset + 1
         return message

@@ -7,24 +7,14 @@ from types import TracebackType
 
 import anyio
 
-from penstock.consumer import SERVERS
 from penstock.discovery import Discovery
 from penstock.errors import InvalidRequest, QueueNotFound
 from penstock.link import Link, Links
 from penstock.message import Message
-from penstock.pulling import (
-    Held,
-    Intake,
-    MessageStream,
-    PullLimits,
-    QueueAt,
-    Start,
-    bounds_of,
-    offset_at,
-    offset_since,
-)
+from penstock.positions import UNSET, PullLimits, QueueAt, Start
+from penstock.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
 from penstock.requests import Bounds
-from penstock.retry import TIMEOUT_S
+from penstock.retry import SERVERS, TIMEOUT_S
 from penstock.task_scope import TaskScope
 from penstock.wire_link import WireLinks
 from penstock.world import Clock, RealClock, Rng, new_rng
@@ -105,8 +95,7 @@ class Reader:
         batch = await self._opened().take()
         if batch is None:
             raise StopAsyncIteration
-        batch.held.handed_out = batch.after
-        return batch.messages
+        return batch.hand_out()
 
     def messages(self) -> MessageStream:
         """The messages one by one."""
@@ -154,7 +143,7 @@ class Reader:
                 self._held.append(await self._begin(QueueAt(route.broker, bound.queue), link, bound))
 
     async def _begin(self, at: QueueAt, link: Link, bound: Bounds) -> Held:
-        held = Held(at, link, stop_at=bound.end if self._until_end else -1)
+        held = Held(at=at, link=link, stop_at=bound.end if self._until_end else UNSET)
         if self._since_ms is not None:
             held.begin(await offset_since(link, at.queue, self._since_ms))
         else:

@@ -20,6 +20,10 @@ from topicmap.queues import TopicMap
 
 BATCH_BYTES_MAX: Final = 1024 * 1024
 BATCH_COUNT_MAX: Final = 4096
+ROUTE_FRESH_S: Final = 30.0
+"""How long a client goes by what a name server said about a topic."""
+AVOID_S: Final = 5.0
+"""How long messages without a key go round a broker that failed."""
 
 
 @dataclass(frozen=True, slots=True)

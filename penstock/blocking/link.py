@@ -1,25 +1,30 @@
 """One connection to one server on a plain blocking socket, for scripts and Spark executors.
 
-It keeps the socket and an incomplete frame; it connects at the first call and again after a loss. Calls are one at a
-time: it is not for several threads at once. Every call has a deadline. It imports no event loop.
+It keeps the socket, an incomplete frame, and which requests wait for a reply; it connects at the first call and again
+after a loss, which fails all that waited. ``call`` is all that most need; ``submit`` and ``receive`` leave long polls
+open between calls. It is not for several threads at once. Every wait has a deadline. It imports no event loop.
 """
 
 from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeVar, TypeVarTuple
 
 from penstock import wire
 from penstock.addresses import lost, no_server, split_address
 from penstock.errors import PenstockError, ProtocolError, TimedOut, Unavailable
 from penstock.requests import Ping, Reply, Request, Result
+from penstock.retry import TIMEOUT_S, patience_s
 from penstock.world import Clock, RealClock
 
-TIMEOUT_S: Final = 10.0
 _READ_BYTES_MAX: Final = 1024 * 1024
+_UNKNOWN: Final = "whether a write was stored is unknown"
+
+_R = TypeVar("_R", bound=Reply)
+_Ts = TypeVarTuple("_Ts")
 
 
 class BlockingLink:
@@ -37,7 +42,10 @@ class BlockingLink:
         self._clock = clock or RealClock()
         self._socket: socket.socket | None = None
         self._frames = wire.FrameReader()
+        self._asked: dict[int, type[Request]] = {}
+        self._arrived: dict[int, Result] = {}
         self._next_id = 1
+        self.losses = 0  # connections that ended; what was submitted on one of them gets no result
 
     def __enter__(self) -> BlockingLink:
         return self
@@ -46,19 +54,26 @@ class BlockingLink:
         self.close()
 
     def close(self) -> None:
-        """Ends the connection; the next call would make a new one."""
+        """Ends the connection and forgets what waited for a reply; the next call would make a new one."""
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.close()
             self._socket = None
             self._frames = wire.FrameReader()
+            self.losses += 1
+        self._asked.clear()
+        self._arrived.clear()
 
     def call(self, request: Request, timeout_s: float | None = None) -> Reply:
         """The reply to one request.
 
+        Args:
+            request: what to ask.
+            timeout_s: the deadline, connecting included; without one the link's, and a long poll's wait on top.
+
         Raises:
             TimedOut: the deadline passed first; the outcome of a write is unknown.
-            Unavailable: no connection, or it was lost; the outcome of a write that was sent is unknown.
+            Unavailable: no connection, or it was lost; ``unknown`` says whether a write may have been stored.
             PenstockError: what the server answered.
         """
         result = self.call_many([request], timeout_s)[0]
@@ -66,42 +81,77 @@ class BlockingLink:
             raise result
         return result
 
+    def ask(self, request: Request, kind: type[_R], timeout_s: float | None = None) -> _R:
+        """``call`` for a caller that names the type of the reply."""
+        reply = self.call(request, timeout_s)
+        assert isinstance(reply, kind), f"{type(request).__name__} is answered by {kind.__name__}"
+        return reply
+
     def call_many(self, requests: Sequence[Request], timeout_s: float | None = None) -> list[Result]:
         """The result of each request, sent with one write under one deadline.
 
         Raises ``TimedOut``, ``Unavailable`` and ``ProtocolError`` for all of them; other errors are results.
         """
-        wait_s = max((getattr(request, "wait_s", 0.0) for request in requests), default=0.0)
-        deadline = self._clock.monotonic() + (self.timeout_s + wait_s if timeout_s is None else timeout_s)
-        asked = {self._next_id + at: request for at, request in enumerate(requests)}
-        self._next_id += len(asked)
-        parts = [part for request_id, request in asked.items() for part in wire.encode_request(request_id, request)]
-        try:
-            self._send(wire.join(parts), deadline)
-            return self._results(asked, deadline)
-        except BaseException as error:
-            self.close()  # half a frame may be under way: nothing on this connection can be trusted any more
-            if isinstance(error, PenstockError) or not isinstance(error, OSError):
-                raise
-            if isinstance(error, TimeoutError):
-                raise self._timed_out() from None
-            raise lost(self.address, error.strerror or str(error)) from None
+        limit_s = max((patience_s(request, timeout_s, self.timeout_s) for request in requests), default=0.0)
+        deadline = self._clock.monotonic() + limit_s
+        ids = self.submit(requests, limit_s)
+        while not self._arrived.keys() >= set(ids):
+            self._guarded(self._read, deadline)
+        return [self._arrived.pop(request_id) for request_id in ids]
 
-    def _timed_out(self) -> TimedOut:
-        return TimedOut(f"{self.address} did not answer in time", hint="whether a write was stored is unknown")
+    def submit(self, requests: Sequence[Request], timeout_s: float | None = None) -> list[int]:
+        """Sends requests with one write and waits for no reply: ``receive`` will tell them by these ids."""
+        ids = list(range(self._next_id, self._next_id + len(requests)))
+        parts = [part for at, request in zip(ids, requests, strict=True) for part in wire.encode_request(at, request)]
+        self._next_id += len(ids)
+        deadline = self._clock.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
+        self._guarded(self._send, wire.join(parts), deadline)
+        self._asked.update(zip(ids, map(type, requests), strict=True))
+        return ids
+
+    def receive(self, wait_s: float) -> dict[int, Result]:
+        """Results of submitted requests by their ids: those at hand, else what comes within ``wait_s`` seconds."""
+        if not self._arrived and self._socket is not None:
+            self._guarded(self._read, self._clock.monotonic() + wait_s, in_time=False)
+        return self.take_arrived()
+
+    def take_arrived(self) -> dict[int, Result]:
+        """Results that are at hand; reads nothing."""
+        arrived, self._arrived = self._arrived, {}
+        return arrived
+
+    def fileno(self) -> int:
+        """For ``selectors``; -1 where there is no connection."""
+        return -1 if self._socket is None else self._socket.fileno()
+
+    # -- one connection
+
+    def _guarded(self, work: Callable[[*_Ts], None], *given: *_Ts, in_time: bool = True) -> None:
+        """Runs a step of the connection; a failure ends it, for half a frame may be under way."""
+        try:
+            work(*given)
+        except TimedOut:
+            if in_time:
+                self.close()
+                raise
+        except OSError as error:
+            self.close()
+            raise lost(self.address, error.strerror or str(error)) from None
+        except BaseException:
+            self.close()
+            raise
 
     def _left(self, deadline: float) -> float:
         left = deadline - self._clock.monotonic()
         if left <= 0:
-            raise self._timed_out()
+            raise TimedOut(f"{self.address} did not answer in time", hint=_UNKNOWN)
         return left
 
     def _connected(self, deadline: float) -> socket.socket:
         if self._socket is None:
+            left = self._left(deadline)
             try:
-                self._socket = socket.create_connection((self._host, self._port), self._left(deadline))
-            except PenstockError:
-                raise
+                self._socket = socket.create_connection((self._host, self._port), left)
             except TimeoutError:
                 raise Unavailable(f"no connection to {self.address} in time") from None
             except OSError as error:
@@ -112,25 +162,27 @@ class BlockingLink:
     def _send(self, data: bytes, deadline: float) -> None:
         connection = self._connected(deadline)
         connection.settimeout(self._left(deadline))
-        connection.sendall(data)
+        try:
+            connection.sendall(data)
+        except TimeoutError:
+            raise lost(self.address, "it takes no more bytes") from None
 
-    def _results(self, asked: dict[int, Request], deadline: float) -> list[Result]:
-        results: dict[int, Result] = {}
-        while len(results) < len(asked):
-            for frame in self._frames.receive(self._receive(deadline)):
-                if frame.request_id in asked:
-                    results[frame.request_id] = wire.decode_result(frame, type(asked[frame.request_id]))
-                elif frame.request_id == 0:
-                    raise _last_word(wire.decode_result(frame, Ping))
-        return [results[request_id] for request_id in asked]
-
-    def _receive(self, deadline: float) -> bytes:
+    def _read(self, deadline: float) -> None:
+        """One read; its results become ``arrived``."""
         assert self._socket is not None
-        self._socket.settimeout(self._left(deadline))
-        data = self._socket.recv(_READ_BYTES_MAX)
+        self._socket.settimeout(max(deadline - self._clock.monotonic(), 0.001))
+        try:
+            data = self._socket.recv(_READ_BYTES_MAX)
+        except TimeoutError:
+            raise TimedOut(f"{self.address} did not answer in time", hint=_UNKNOWN) from None
         if not data:
             raise lost(self.address, "the server closed it")
-        return data
+        for frame in self._frames.receive(data):
+            asked = self._asked.pop(frame.request_id, None)
+            if asked is not None:
+                self._arrived[frame.request_id] = wire.decode_result(frame, asked)
+            elif frame.request_id == 0:
+                raise _last_word(wire.decode_result(frame, Ping))
 
 
 def _last_word(result: Result) -> PenstockError:

@@ -1,19 +1,31 @@
-"""Asks name servers who has a topic, blocking. Several name servers never talk to each other: the first that answers
-counts, and a topic that it does not know is asked of the others too.
+"""Asks name servers who has a topic, blocking, and keeps a link to every server that is used. Several name servers
+never talk to each other: the first that answers counts, and a topic that it does not know is asked of the others.
 
-It keeps one link per name server and no answers: whoever needs a route often keeps it.
+It keeps no answers: whoever needs a route often keeps it.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from penstock.addresses import parse_servers
-from penstock.blocking.link import TIMEOUT_S, BlockingLink
+from penstock.blocking.link import BlockingLink
 from penstock.errors import NoRoute, TimedOut, Unavailable
-from penstock.requests import BrokerRoute, QueryRoute, QueryTopics, Reply, Request, Route, TopicNames
+from penstock.requests import (
+    BrokerRoute,
+    DescribeTopic,
+    QueryRoute,
+    QueryTopics,
+    Reply,
+    Request,
+    Route,
+    TopicDetail,
+    TopicNames,
+)
+from penstock.retry import TIMEOUT_S
 
 _R = TypeVar("_R", bound=Reply)
 
@@ -23,7 +35,8 @@ class Routes:
 
     def __init__(self, servers: str | Sequence[str], timeout_s: float = TIMEOUT_S) -> None:
         self.servers = parse_servers(servers)
-        self._links = [BlockingLink(address, timeout_s) for address in self.servers]
+        self._timeout_s = timeout_s
+        self._links: dict[str, BlockingLink] = {}
 
     def __enter__(self) -> Routes:
         return self
@@ -32,8 +45,16 @@ class Routes:
         self.close()
 
     def close(self) -> None:
-        for link in self._links:
+        """Closes the connections to all servers."""
+        for link in self._links.values():
             link.close()
+
+    def link(self, address: str) -> BlockingLink:
+        """The connection to a server; the same one every time."""
+        found = self._links.get(address)
+        if found is None:
+            found = self._links[address] = BlockingLink(address, self._timeout_s)
+        return found
 
     def topic(self, topic: str) -> tuple[BrokerRoute, ...]:
         """Brokers that hold queues of a topic. Raises ``NoRoute`` or ``Unavailable``."""
@@ -41,6 +62,17 @@ class Routes:
             if route.brokers:
                 return route.brokers
         raise NoRoute(f"no live broker has topic {topic!r}", hint=f"`penstock topic create {topic}` creates it")
+
+    def find_or_create(self, topic: str) -> tuple[BrokerRoute, ...]:
+        """As ``topic``; where nobody has it, the cluster's policy may make it at the broker that every client would
+        choose. Raises what that broker answers as well."""
+        try:
+            return self.topic(topic)
+        except NoRoute:
+            live = sorted(self.brokers(), key=lambda broker: broker.address)
+            chosen = live[zlib.crc32(topic.encode()) % len(live)]
+            detail = self.link(chosen.address).ask(DescribeTopic(topic, create=True), TopicDetail)
+            return (BrokerRoute(chosen.broker, chosen.address, detail.queues),)
 
     def brokers(self) -> tuple[BrokerRoute, ...]:
         """All live brokers. Raises ``NoRoute`` or ``Unavailable``."""
@@ -56,14 +88,14 @@ class Routes:
     def _answers(self, request: Request, kind: type[_R]) -> Iterator[_R]:
         """The answer of each name server that is there; ``Unavailable`` when none is."""
         failures: list[str] = []
-        for link in self._links:
+        for address in self.servers:
             try:
-                reply = link.call(request)
+                reply = self.link(address).ask(request, kind)
             except (Unavailable, TimedOut) as error:
                 failures.append(error.message)
                 continue
-            yield cast(_R, reply)
-        if len(failures) == len(self._links):
+            yield reply
+        if len(failures) == len(self.servers):
             hint = "is a name server running? `penstock up` starts everything"
             raise Unavailable("no name server answers: " + "; ".join(failures), hint=hint)
 

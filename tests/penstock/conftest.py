@@ -33,9 +33,13 @@ class ServerThread:
             self._started.put((f"{host}:{port}", trio.lowlevel.current_trio_token(), scope))
             await serve_frames(listeners, self._open_session, FrameLimits())
 
+    def do(self, work: Callable[[], object]) -> None:
+        """Runs something in the server's thread."""
+        trio.from_thread.run_sync(work, trio_token=self._token)
+
     def stop(self) -> None:
         if self._thread.is_alive():
-            trio.from_thread.run_sync(self._scope.cancel, trio_token=self._token)
+            self.do(self._scope.cancel)
             self._thread.join(10)
 
 

@@ -10,6 +10,7 @@ import itertools
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from node.local_link import LocalLink
 from penstock.errors import Fenced, GroupNotFound, OffsetOutOfRange, PenstockError, QueueNotFound, TopicNotFound
@@ -69,6 +70,7 @@ class SmallBroker:
         self.silent: Callable[[Request], bool] = lambda request: False
         self.refuse_record: Callable[[bytes], PenstockError | None] = lambda body: None
         self.creates = True
+        self.server: Any = None  # the thread that serves it, where there is one
         self._cluster = cluster
         self._parked: list[tuple[Pull, OnResult]] = []
         self._turn = itertools.count()

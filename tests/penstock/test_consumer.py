@@ -21,7 +21,7 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.message import Message, encode_message
-from penstock.pulling import QueueAt
+from penstock.positions import QueueAt
 from penstock.requests import Append, CommitOffsets, JoinGroup, LeaveGroup, Pull
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 

@@ -10,9 +10,11 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from penstock.errors import Fenced
-from penstock.membership import Member, Membership
+from penstock.holdings import Membership
+from penstock.membership import Member
 from penstock.message import Message, encode_message
-from penstock.pulling import Intake, PullLimits, Start
+from penstock.positions import PullLimits, Start
+from penstock.pulling import Intake
 from penstock.requests import Append, CommitOffsets, JoinGroup
 from penstock.task_scope import TaskScope
 from tests.penstock.small_cluster import SmallBroker, SmallCluster

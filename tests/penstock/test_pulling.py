@@ -11,7 +11,8 @@ import trio
 
 from penstock.errors import InvalidRequest, InvalidTopic, OffsetOutOfRange
 from penstock.message import Message, encode_message
-from penstock.pulling import Held, Intake, MessageStream, PullLimits, QueueAt, offset_at
+from penstock.positions import PullLimits, QueueAt
+from penstock.pulling import Held, Intake, MessageStream, offset_at
 from penstock.requests import Append
 from penstock.task_scope import TaskScope
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
@@ -29,7 +30,7 @@ def put(broker: SmallBroker, *messages: Message) -> None:
 
 
 def held(broker: SmallBroker, offset: int = 0) -> Held:
-    made = Held(QueueAt("b", "t:0"), broker._cluster.link(broker.route.address))
+    made = Held(at=QueueAt("b", "t:0"), link=broker._cluster.link(broker.route.address))
     made.begin(offset)
     return made
 

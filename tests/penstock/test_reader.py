@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import InvalidRequest, NoRoute, QueueNotFound
 from penstock.message import Message, encode_message
-from penstock.pulling import QueueAt
+from penstock.positions import QueueAt
 from penstock.reader import Reader
 from penstock.requests import Append, Bounds
 from tests.penstock.small_cluster import SmallBroker, SmallCluster

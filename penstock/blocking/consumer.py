@@ -1,0 +1,181 @@
+"""A consumer group's member without an event loop and without threads.
+
+Heartbeats and rebalances happen inside ``poll``, ``commit`` and iteration: a program that does none of these for
+``session_s`` seconds loses its queues and gets ``Fenced`` at its next commit. All else is as in penstock.Consumer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Final
+
+from penstock.blocking.exchange import Exchange
+from penstock.blocking.member import Member
+from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of
+from penstock.blocking.routes import Routes
+from penstock.errors import InvalidRequest, PenstockError, QueueNotFound
+from penstock.holdings import SESSION_S, Membership, fenced_if_lost
+from penstock.message import Message
+from penstock.positions import PullLimits, QueueAt, Start, place_offset
+from penstock.retry import SERVERS, TIMEOUT_S, BackOff, worth_another_try
+from penstock.world import Clock, RealClock, Rng, new_rng, pause
+
+REFRESH_S: Final = 15.0
+
+
+class Consumer:
+    """As ``penstock.Consumer``, for ``with`` and ``for``. Args and errors are the same. One thread at a time."""
+
+    def __init__(
+        self,
+        group: str,
+        topics: str | Iterable[str],
+        *,
+        servers: str | Sequence[str] = SERVERS,
+        start: Start = "latest",
+        tags: Iterable[str] = (),
+        session_s: float = SESSION_S,
+        batch_max: int = 500,
+        prefetch_bytes: int = 4 * 1024 * 1024,
+        timeout_s: float = TIMEOUT_S,
+        clock: Clock | None = None,
+        rng: Rng | None = None,
+    ) -> None:
+        self.topics = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
+        if not self.topics:
+            raise InvalidRequest("a consumer reads one topic or more")
+        self._clock = clock or RealClock()
+        self._rng = rng or new_rng()
+        self._timeout_s = timeout_s
+        self._back_off = BackOff()
+        self._routes = Routes(servers, timeout_s)
+        self._exchange = Exchange()
+        limits = PullLimits(batch_max, prefetch_bytes, tuple(tags))
+        self._pulls = Pulls(self._exchange, limits, self._clock, self._rng)
+        self._who = Membership(group, f"member-{self._rng.getrandbits(64):016x}", start, session_s)
+        self._members: dict[str, Member] = {}
+        self._look_again = 0.0
+
+    def __enter__(self) -> Consumer:
+        """Joins the group. Raises ``NoRoute``, ``Unavailable`` or ``TimedOut`` after ``timeout_s``."""
+        try:
+            self._repeat(self._find)
+            self._repeat(self._join_all)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leaves the group and closes the connections."""
+        for member in self._members.values():
+            member.leave()
+        self._members.clear()
+        self._routes.close()
+
+    # -- messages
+
+    def __iter__(self) -> Iterator[list[Message]]:
+        """Batches, each of one queue, without end."""
+        while True:
+            batch = self.poll(WAIT_S_MAX)
+            if batch:
+                yield batch
+
+    def messages(self) -> Iterator[Message]:
+        """The messages one by one; a commit covers those that were returned."""
+        while True:
+            batch = self._pulls.take(WAIT_S_MAX, self._tend)
+            if batch is None:
+                continue
+            for message, offset in zip(batch.messages, batch.offsets, strict=True):
+                if batch.void:
+                    break
+                batch.position.handed_out = batch.after if offset == batch.offsets[-1] else offset + 1
+                yield message
+
+    def poll(self, wait_s: float) -> list[Message]:
+        """The next batch, or an empty list when none comes in ``wait_s`` seconds."""
+        batch = self._pulls.take(wait_s, self._tend)
+        return [] if batch is None else batch.hand_out()
+
+    # -- positions
+
+    @property
+    def assignment(self) -> tuple[QueueAt, ...]:
+        """The queues that this member reads just now, sorted."""
+        return tuple(sorted(held.at for member in self._members.values() for held in member.held.values()))
+
+    def commit(self) -> None:
+        """Stores how far messages were handed out, durably. Raises as ``penstock.Consumer.commit``."""
+        for member in self._members.values():
+            self._repeat(member.commit)
+        fenced_if_lost(self._who.group, [queue for member in self._members.values() for queue in member.take_lost()])
+
+    def seek(self, queue: str, place: int | Start, *, broker: str = "") -> None:
+        """Goes on reading a held queue at an offset. Raises ``QueueNotFound`` and ``OffsetOutOfRange``."""
+        found = [
+            (member, held)
+            for member in self._members.values()
+            for held in member.held.values()
+            if held.at.queue == queue and broker in ("", held.at.broker)
+        ]
+        if not found:
+            raise QueueNotFound(f"this member does not hold {queue}", hint="`assignment` tells what it holds")
+        for member, held in found:
+            held.begin(place_offset(bounds_of(member.link, [queue])[0], place))
+
+    # -- the group
+
+    def _repeat(self, work: Callable[[], None]) -> None:
+        """Does something again until it works, its error cannot be mended, or ``timeout_s`` is over."""
+        deadline, attempt = self._clock.monotonic() + self._timeout_s, 0
+        while True:
+            try:
+                work()
+                return
+            except PenstockError as error:
+                if not worth_another_try(error, self._clock.monotonic(), deadline):
+                    raise
+            attempt += 1
+            pause(self._back_off.wait_s(attempt, self._rng))
+
+    def _tend(self) -> None:
+        """Heartbeats, rebalances, new brokers; what fails here is tried again later."""
+        now = self._clock.monotonic()
+        if now >= self._look_again:
+            try:
+                self._find()
+            except PenstockError:
+                self._look_again = now + WAIT_S_MAX
+        for member in self._members.values():
+            member.tend()
+
+    def _join_all(self) -> None:
+        for member in self._members.values():
+            if not member.joined:
+                member.join()
+
+    def _find(self) -> None:
+        """Joins at brokers that are new to us, leaves out those that have none of the topics any more."""
+        topics: dict[str, list[str]] = {}
+        names: dict[str, str] = {}
+        for topic in self.topics:
+            for route in self._routes.topic(topic):
+                topics.setdefault(route.address, []).append(topic)
+                names[route.address] = route.broker
+        for address in self._members.keys() - topics.keys():
+            self._members.pop(address).leave()
+        for address, here in topics.items():
+            if address in self._members:
+                self._members[address].subscribe(here)
+            else:
+                link = self._routes.link(address)
+                self._members[address] = Member(
+                    self._who, names[address], link, here, self._exchange, self._pulls, self._clock, self._rng
+                )
+        self._look_again = self._clock.monotonic() + REFRESH_S

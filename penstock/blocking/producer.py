@@ -1,0 +1,152 @@
+"""Sends messages from code without an event loop. What becomes of them is decided in penstock/sending.py.
+
+It keeps the routes of the topics that it sent to and, for a while, which brokers failed. One thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import overload
+
+from penstock import sending
+from penstock.blocking.routes import Routes
+from penstock.errors import PenstockError, TimedOut, Unavailable
+from penstock.message import Message
+from penstock.requests import BrokerRoute, Result
+from penstock.retry import SERVERS, TIMEOUT_S, BackOff
+from penstock.sending import AVOID_S, ROUTE_FRESH_S, Outgoing, Receipt, UniqueIds
+from penstock.world import Clock, RealClock, Rng, new_rng, pause
+from topicmap.queues import TopicMap
+
+
+class Producer:
+    """As ``penstock.Producer``, for ``with`` and without ``await``. Args and errors are the same."""
+
+    def __init__(
+        self,
+        servers: str | Sequence[str] = SERVERS,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        topic_map: TopicMap | None = None,
+        clock: Clock | None = None,
+        rng: Rng | None = None,
+    ) -> None:
+        self.timeout_s = timeout_s
+        self._routes = Routes(servers, timeout_s)
+        self._topic_map = topic_map or TopicMap()
+        self._clock = clock or RealClock()
+        self._rng = rng or new_rng()
+        self._ids = UniqueIds(self._rng.getrandbits(64))
+        self._back_off = BackOff()
+        self._known: dict[str, tuple[float, tuple[BrokerRoute, ...]]] = {}
+        self._avoid: dict[str, float] = {}
+        self._turn = 0
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._routes.close()
+
+    @overload
+    def send(self, message: Message, /, *, timeout_s: float | None = None) -> Receipt: ...
+
+    @overload
+    def send(
+        self,
+        topic: str,
+        body: bytes,
+        /,
+        *,
+        key: str = "",
+        tag: str = "",
+        properties: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Receipt: ...
+
+    def send(
+        self,
+        message: Message | str,
+        body: bytes = b"",
+        /,
+        *,
+        key: str = "",
+        tag: str = "",
+        properties: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Receipt:
+        """Stores one message and returns when its topic's level is reached. Raises as ``penstock.Producer.send``."""
+        if isinstance(message, str):
+            message = Message(message, body, key=key, tag=tag, properties=properties or {})
+        outgoing = [self._prepare(message)]
+        self._send_all(outgoing, timeout_s)
+        receipt = outgoing[0].receipt
+        if receipt is None:
+            raise sending.final_error(outgoing[0])
+        return receipt
+
+    def send_many(self, messages: Sequence[Message], *, timeout_s: float | None = None) -> list[Receipt]:
+        """Stores messages and returns their receipts in order. Raises as ``penstock.Producer.send_many``."""
+        outgoing = [self._prepare(message) for message in messages]
+        self._send_all(outgoing, timeout_s)
+        return sending.receipts(outgoing)
+
+    def _prepare(self, message: Message) -> Outgoing:
+        return sending.prepare(message, self._ids.next(), self._topic_map, self._clock.wall_ms())
+
+    # -- attempts
+
+    def _send_all(self, outgoing: list[Outgoing], timeout_s: float | None) -> None:
+        deadline = self._clock.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
+        waiting, repetition = outgoing, 0
+        while waiting:
+            self._try(waiting, deadline)
+            waiting, repetition = sending.once_more(waiting), repetition + 1
+            wait_s = self._back_off.wait_s(repetition, self._rng)
+            if self._clock.monotonic() + wait_s >= deadline:
+                return
+            if waiting:
+                pause(wait_s)
+
+    def _try(self, waiting: list[Outgoing], deadline: float) -> None:
+        """One attempt for all: each gets a receipt or an error."""
+        by_broker: dict[BrokerRoute, list[Outgoing]] = {}
+        now = self._clock.monotonic()
+        avoid = [address for address, until in self._avoid.items() if now < until]
+        self._turn += 1
+        for one in waiting:
+            try:
+                broker = sending.choose(one.key, self._brokers(one.topic), self._turn, avoid)
+            except PenstockError as error:
+                one.fail(error)
+            else:
+                by_broker.setdefault(broker, []).append(one)
+        for broker, mine in by_broker.items():
+            self._append(broker, mine, deadline)
+
+    def _append(self, broker: BrokerRoute, mine: list[Outgoing], deadline: float) -> None:
+        batches = list(sending.batches(mine))
+        results: Sequence[Result]
+        try:
+            left = max(0.0, deadline - self._clock.monotonic())
+            results = self._routes.link(broker.address).call_many([sending.append_of(one) for one in batches], left)
+        except PenstockError as error:
+            results = [error] * len(batches)
+            if isinstance(error, Unavailable | TimedOut):
+                self._avoid[broker.address] = self._clock.monotonic() + AVOID_S
+                for one in mine:
+                    self._known.pop(one.topic, None)
+        for batch, result in zip(batches, results, strict=True):
+            sending.settle(batch, broker.broker, result)
+
+    def _brokers(self, topic: str) -> tuple[BrokerRoute, ...]:
+        now = self._clock.monotonic()
+        until, brokers = self._known.get(topic, (0.0, ()))
+        if now >= until:
+            brokers = self._routes.find_or_create(topic)
+            self._known[topic] = (now + ROUTE_FRESH_S, brokers)
+        return brokers

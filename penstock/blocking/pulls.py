@@ -1,0 +1,133 @@
+"""Reads queues ahead without threads: one long poll per queue stays open at its broker between calls.
+
+It keeps the positions that it reads and the batches that came, at most one per queue. The rules of positions and void
+batches are those of penstock/positions.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from penstock.blocking.exchange import Exchange
+from penstock.blocking.link import BlockingLink
+from penstock.errors import OffsetOutOfRange, PenstockError
+from penstock.link import OnResult
+from penstock.positions import Batch, Position, PullLimits
+from penstock.requests import Bounds, BoundsReply, Pulled, QueryBounds, Request, Result
+from penstock.retry import BackOff
+from penstock.world import Clock, Rng
+
+_log = logging.getLogger(__name__)
+
+WAIT_S_MAX = 1.0
+"""How long one wait may last before whoever waits looks after its other duties."""
+
+
+class Pulls:
+    """The queues that are read."""
+
+    def __init__(self, exchange: Exchange, limits: PullLimits, clock: Clock, rng: Rng) -> None:
+        self._exchange = exchange
+        self._limits = limits
+        self._clock = clock
+        self._rng = rng
+        self._back_off = BackOff()
+        self._links: dict[Position, BlockingLink] = {}
+        self._busy: dict[Position, int] = {}  # version for which a pull is open, or its batch was not taken yet
+        self._not_before: dict[Position, float] = {}
+        self._failures: dict[Position, int] = {}
+        self._ready: deque[Batch] = deque()
+        self._failure: PenstockError | None = None
+
+    def add(self, position: Position, link: BlockingLink) -> None:
+        self._links[position] = link
+
+    def drop(self, position: Position) -> None:
+        """Nothing of this queue is handed out from now on."""
+        position.live = False
+        for known in (self._links, self._busy, self._not_before, self._failures):
+            known.pop(position, None)
+
+    def take(self, wait_s: float, tend: Callable[[], None] = lambda: None) -> Batch | None:
+        """The next batch, or ``None`` when none comes in time or every queue was read to its end.
+
+        ``tend`` is called before every wait. Raises the error that no repetition of a pull mends.
+        """
+        deadline = self._clock.monotonic() + wait_s
+        while True:
+            tend()
+            batch = self._take_ready()
+            if batch is not None:
+                return batch
+            if self._failure is not None:
+                raise self._failure
+            self._pull()
+            left = deadline - self._clock.monotonic()
+            if left <= 0 or (self._links and all(position.finished for position in self._links)):
+                return None
+            self._exchange.wait(min(left, WAIT_S_MAX, self._next_due()))
+
+    def _take_ready(self) -> Batch | None:
+        while self._ready:
+            batch = self._ready.popleft()
+            if not batch.void:
+                self._busy.pop(batch.position, None)
+                return batch
+        return None
+
+    def _pull(self) -> None:
+        """Opens a pull for each queue that has none, those of one broker with one write."""
+        now = self._clock.monotonic()
+        due: dict[BlockingLink, list[tuple[Request, OnResult]]] = {}
+        for position, link in self._links.items():
+            busy = self._busy.get(position) == position.version
+            if busy or position.finished or now < self._not_before.get(position, 0.0):
+                continue
+            self._busy[position] = position.version
+            on_result = partial(self._arrived, position, position.version)
+            due.setdefault(link, []).append((self._limits.pull(position, len(self._links)), on_result))
+        for link, requests in due.items():
+            self._exchange.submit(link, requests)
+
+    def _next_due(self) -> float:
+        """Seconds until a queue whose pull failed is tried again."""
+        now = self._clock.monotonic()
+        return min((max(0.0, at - now) for at in self._not_before.values() if at > now), default=WAIT_S_MAX)
+
+    def _arrived(self, position: Position, version: int, result: Result) -> None:
+        if not position.live or position.version != version:
+            return  # given up or sought elsewhere meanwhile
+        self._busy.pop(position, None)
+        if isinstance(result, Pulled):
+            self._failures.pop(position, None)
+            batch = position.advance(result)
+            if batch is not None:
+                self._busy[position] = version
+                self._ready.append(batch)
+        elif isinstance(result, PenstockError):
+            self._failed(position, result)
+
+    def _failed(self, position: Position, error: PenstockError) -> None:
+        try:
+            if isinstance(error, OffsetOutOfRange):
+                (bounds,) = bounds_of(self._links[position], [position.at.queue])
+                gone = position.pass_gap(bounds)
+                if gone:
+                    _log.warning("%s: %d messages before %d are gone", position.at.queue, gone, bounds.min)
+                return
+        except PenstockError as another:
+            error = another
+        if not error.retryable:
+            self._failure = self._failure or error
+            return
+        self._failures[position] = self._failures.get(position, 0) + 1
+        wait_s = self._back_off.wait_s(self._failures[position], self._rng)
+        self._not_before[position] = self._clock.monotonic() + wait_s
+
+
+def bounds_of(link: BlockingLink, queues: Iterable[str]) -> tuple[Bounds, ...]:
+    """Where queues begin and end, in the order asked."""
+    return link.ask(QueryBounds(tuple(queues)), BoundsReply).bounds

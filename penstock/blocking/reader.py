@@ -1,0 +1,117 @@
+"""Reads the queues of a topic without a group and without an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+
+from penstock.blocking.exchange import Exchange
+from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of
+from penstock.blocking.routes import Routes
+from penstock.errors import QueueNotFound
+from penstock.message import Message
+from penstock.positions import UNSET, Position, PullLimits, QueueAt, Start, place_offset
+from penstock.requests import OffsetReply, SeekTime
+from penstock.retry import SERVERS, TIMEOUT_S
+from penstock.world import Clock, RealClock, Rng, new_rng
+from topicmap.queues import topic_queue
+
+
+class Reader:
+    """As ``penstock.Reader``, for ``with`` and ``for``. Args and errors are the same."""
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        queues: Iterable[int] | None = None,
+        servers: str | Sequence[str] = SERVERS,
+        start: Start = "earliest",
+        until_end: bool = False,
+        since_ms: int | None = None,
+        tags: Iterable[str] = (),
+        batch_max: int = 500,
+        prefetch_bytes: int = 4 * 1024 * 1024,
+        timeout_s: float = TIMEOUT_S,
+        clock: Clock | None = None,
+        rng: Rng | None = None,
+    ) -> None:
+        self.topic = topic
+        self._queues = None if queues is None else sorted(set(queues))
+        self._start: Start = start
+        self._until_end = until_end
+        self._since_ms = since_ms
+        self._routes = Routes(servers, timeout_s)
+        limits = PullLimits(batch_max, prefetch_bytes, tuple(tags))
+        self._pulls = Pulls(Exchange(), limits, clock or RealClock(), rng or new_rng())
+        self._positions: dict[Position, str] = {}  # and the address of its broker
+
+    def __enter__(self) -> Reader:
+        """Finds the queues. Raises ``NoRoute``, ``QueueNotFound``, ``Unavailable``, ``TimedOut``."""
+        try:
+            self._find()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._routes.close()
+
+    def __iter__(self) -> Iterator[list[Message]]:
+        """Batches, each of one queue; without end unless ``until_end``."""
+        while True:
+            batch = self.poll(WAIT_S_MAX)
+            if batch:
+                yield batch
+            elif self._until_end and all(position.finished for position in self._positions):
+                return
+
+    def messages(self) -> Iterator[Message]:
+        """The messages one by one."""
+        for batch in self:
+            yield from batch
+
+    def poll(self, wait_s: float) -> list[Message]:
+        """The next batch, or an empty list when none comes in ``wait_s`` seconds."""
+        batch = self._pulls.take(wait_s)
+        return [] if batch is None else batch.hand_out()
+
+    @property
+    def queues(self) -> tuple[QueueAt, ...]:
+        """What is read, sorted."""
+        return tuple(sorted(position.at for position in self._positions))
+
+    @property
+    def positions(self) -> dict[QueueAt, int]:
+        """The next offset of each queue: behind what was handed out."""
+        return {position.at: position.handed_out for position in self._positions}
+
+    def seek(self, queue: str, place: int | Start, *, broker: str = "") -> None:
+        """Goes on reading a queue (``"orders:0"``) at an offset; ``broker`` where several have that queue.
+
+        Raises ``QueueNotFound`` and ``OffsetOutOfRange``.
+        """
+        found = [one for one in self._positions if one.at.queue == queue and broker in ("", one.at.broker)]
+        if not found:
+            raise QueueNotFound(f"{queue} is not read here", hint="`queues` tells what is")
+        for position in found:
+            link = self._routes.link(self._positions[position])
+            position.begin(place_offset(bounds_of(link, [queue])[0], place))
+
+    def _find(self) -> None:
+        for route in self._routes.topic(self.topic):
+            numbers = range(route.queues) if self._queues is None else self._queues
+            link = self._routes.link(route.address)
+            for bound in bounds_of(link, [topic_queue(self.topic, number) for number in numbers]):
+                at = QueueAt(route.broker, bound.queue)
+                position = Position(at, stop_at=bound.end if self._until_end else UNSET)
+                if self._since_ms is not None:
+                    position.begin(link.ask(SeekTime(bound.queue, self._since_ms), OffsetReply).offset)
+                else:
+                    position.begin(place_offset(bound, self._start))
+                self._positions[position] = route.address
+                self._pulls.add(position, link)

@@ -1,0 +1,178 @@
+"""The blocking group member against small brokers in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.blocking import Consumer
+from penstock.errors import Fenced, InvalidRequest, InvalidTopic, NoRoute, OffsetOutOfRange, QueueNotFound, Unavailable
+from penstock.message import Message, encode_message
+from penstock.requests import Append, CommitOffsets, JoinGroup, Pull
+from tests.penstock.small_cluster import SmallBroker, SmallCluster
+
+
+@pytest.fixture
+def cluster(serve: Callable[..., Any]) -> SmallCluster:
+    made = SmallCluster(brokers=2, topics=["orders"])
+    for broker in made.brokers:
+        broker.server = serve(broker)
+        broker.route = broker.route._replace(address=broker.server.address)
+    made.live = made.brokers[:1]
+    return made
+
+
+def consumer(cluster: SmallCluster, **given: Any) -> Consumer:
+    given.setdefault("start", "earliest")
+    return Consumer("g", "orders", servers=cluster.brokers[0].route.address, **given)
+
+
+def put(broker: SmallBroker, *bodies: bytes, queue: int = 0) -> None:
+    """Before the broker's thread has anything to do."""
+    records = [encode_message(Message("orders", body), queue_id=queue) for body in bodies]
+    broker.submit(Append(len(records), False, b"".join(records)), lambda result: None)
+
+
+def numbered(count: int, start: int = 0) -> list[bytes]:
+    return [str(at).encode() for at in range(start, start + count)]
+
+
+def bodies(consumer: Consumer, count: int) -> list[bytes]:
+    got: list[bytes] = []
+    for _ in range(1000):
+        got += [message.body for message in consumer.poll(5)]
+        if len(got) >= count:
+            return got
+    raise AssertionError(f"only {len(got)} of {count}")
+
+
+def committed(cluster: SmallCluster) -> dict[str, int]:
+    return {queue: offset for queue, offset in cluster.brokers[0].groups["g"].offsets.items() if offset}
+
+
+def test_every_message_arrives_and_a_commit_stores_how_far(cluster: SmallCluster) -> None:
+    for queue in range(4):
+        put(cluster.brokers[0], *numbered(10, queue * 10), queue=queue)
+    with consumer(cluster, batch_max=3) as c:
+        assert sorted(bodies(c, 40)) == sorted(numbered(40))
+        c.commit()
+        assert c.poll(0.02) == []
+    assert committed(cluster) == {f"orders:{queue}": 10 for queue in range(4)}
+    assert cluster.brokers[0].groups["g"].members == {}
+
+
+def test_iterating_and_the_stream_of_messages(cluster: SmallCluster) -> None:
+    put(cluster.brokers[0], *numbered(5))
+    with consumer(cluster) as c:
+        for message in c.messages():
+            if message.offset == 2:
+                break
+        c.commit()
+    assert committed(cluster) == {"orders:0": 3}
+    with consumer(cluster) as c:
+        assert [message.body for message in next(iter(c))] == numbered(2, 3)
+
+
+def test_latest_begins_at_the_end_and_a_takeover_skips_nothing(cluster: SmallCluster) -> None:
+    put(cluster.brokers[0], b"old")
+    with consumer(cluster, start="latest"):
+        pass
+    put(cluster.brokers[0], b"new")
+    with consumer(cluster, start="latest") as c:
+        assert bodies(c, 1) == [b"new"]
+
+
+def test_two_members_share_and_a_lost_queue_is_fenced_at_commit(cluster: SmallCluster) -> None:
+    for queue in range(4):
+        put(cluster.brokers[0], f"q{queue}".encode(), queue=queue)
+    with consumer(cluster) as first:
+        assert len(bodies(first, 4)) == 4
+        with consumer(cluster) as second:
+            with pytest.raises(Fenced, match=r"holds orders:\d, orders:\d now"):
+                first.commit()
+            assert len(first.assignment) == len(second.assignment) == 2
+            assert len(bodies(second, 2)) == 2
+            second.commit()
+            first.commit()
+        first.poll(0.05)
+        assert len(first.assignment) == 4
+    assert committed(cluster) == {f"orders:{queue}": 1 for queue in range(4)}
+
+
+def test_a_member_that_the_broker_dropped_joins_again(cluster: SmallCluster) -> None:
+    put(cluster.brokers[0], *numbered(3))
+    with consumer(cluster) as c:
+        bodies(c, 3)
+        broker = cluster.brokers[0]
+        broker.server.do(lambda: broker.expel("g", next(iter(broker.groups["g"].members))))
+        with pytest.raises(Fenced):
+            c.commit()
+        assert bodies(c, 3) == numbered(3)
+        c.commit()
+    assert committed(cluster) == {"orders:0": 3}
+
+
+def test_seek(cluster: SmallCluster) -> None:
+    put(cluster.brokers[0], *numbered(10))
+    with consumer(cluster) as c:
+        bodies(c, 10)
+        c.seek("orders:0", 7)
+        assert bodies(c, 3) == numbered(3, 7)
+        with pytest.raises(OffsetOutOfRange):
+            c.seek("orders:0", 99)
+        with pytest.raises(QueueNotFound):
+            c.seek("orders:9", 0)
+
+
+def test_messages_that_retention_removed_are_passed(cluster: SmallCluster) -> None:
+    put(cluster.brokers[0], *numbered(10))
+    cluster.brokers[0].groups["g"].offsets["orders:0"] = 2
+    cluster.brokers[0].first["orders:0"] = 6
+    with consumer(cluster) as c:
+        assert bodies(c, 4) == numbered(4, 6)
+
+
+def test_what_fails_for_a_while_is_tried_again(cluster: SmallCluster) -> None:
+    put(cluster.brokers[0], *numbered(3))
+    failures = {kind: iter([Unavailable("away")] * 2) for kind in (Pull, CommitOffsets, JoinGroup)}
+    cluster.brokers[0].refuse = lambda request: next(failures.get(type(request), iter(())), None)
+    with consumer(cluster) as c:
+        assert bodies(c, 3) == numbered(3)
+        c.commit()
+    assert committed(cluster) == {"orders:0": 3}
+
+
+def test_a_broker_that_is_there_from_the_start_is_joined_too(cluster: SmallCluster) -> None:
+    cluster.live = cluster.brokers
+    put(cluster.brokers[0], b"a")
+    put(cluster.brokers[1], b"b")
+    with consumer(cluster) as c:
+        assert sorted(bodies(c, 2)) == [b"a", b"b"]
+        assert len(c.assignment) == 8
+
+
+def test_a_connection_that_is_lost_is_made_again(serve: Callable[..., Any]) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    broker = cluster.brokers[0]
+    server = serve(broker)
+    broker.route = broker.route._replace(address=server.address)
+    with consumer(cluster) as c:
+        put(broker, *numbered(2))
+        assert bodies(c, 2) == numbered(2)
+        server.stop()
+        assert c.poll(0.05) == []
+        serve(broker, int(server.address.rpartition(":")[2]))
+        c.commit()
+    assert committed(cluster) == {"orders:0": 2}
+
+
+def test_what_cannot_be_mended_is_raised(cluster: SmallCluster) -> None:
+    with pytest.raises(NoRoute), Consumer("g", "nothing", servers=cluster.brokers[0].route.address, timeout_s=0.05):
+        pass
+    cluster.brokers[0].refuse = lambda request: InvalidTopic("no") if isinstance(request, Pull) else None
+    with consumer(cluster) as c, pytest.raises(InvalidTopic):
+        c.poll(5)
+    with pytest.raises(InvalidRequest):
+        Consumer("g", [])

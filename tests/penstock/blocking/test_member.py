@@ -1,0 +1,92 @@
+"""A blocking membership; what the consumer adds is in test_consumer.py."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.blocking import BlockingLink
+from penstock.blocking.exchange import Exchange
+from penstock.blocking.member import Member
+from penstock.blocking.pulls import Pulls
+from penstock.errors import InvalidTopic
+from penstock.holdings import Membership
+from penstock.positions import PullLimits
+from penstock.requests import JoinGroup, WatchGroup
+from tests.penstock.small_cluster import SmallBroker, SmallCluster
+
+
+class HandClock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return 0
+
+
+@pytest.fixture
+def broker(serve: Callable[..., Any]) -> SmallBroker:
+    made = SmallCluster(topics=["t", "u"]).brokers[0]
+    made.route = made.route._replace(address=serve(made).address)
+    return made
+
+
+def member(broker: SmallBroker, clock: HandClock) -> tuple[Member, Exchange, BlockingLink]:
+    rng, exchange = random.Random(1), Exchange()
+    pulls = Pulls(exchange, PullLimits(), clock, rng)
+    link = BlockingLink(broker.route.address)
+    who = Membership("g", "m", "earliest", 30.0)
+    return Member(who, "b", link, ["t"], exchange, pulls, clock, rng), exchange, link
+
+
+def test_it_joins_once_and_keeps_one_watch_open(broker: SmallBroker) -> None:
+    one, exchange, link = member(broker, HandClock())
+    with link:
+        for _ in range(3):
+            one.tend()
+            exchange.wait(0.01)
+        assert sorted(one.held) == ["t:0", "t:1", "t:2", "t:3"]
+        kinds = [type(request) for request in broker.asked]
+        assert (kinds.count(JoinGroup), kinds.count(WatchGroup)) == (1, 1)
+
+
+def test_another_subscription_joins_again(broker: SmallBroker) -> None:
+    one, _exchange, link = member(broker, HandClock())
+    with link:
+        one.tend()
+        one.subscribe(["t", "u"])
+        one.tend()
+        assert len(one.held) == 8
+
+
+def test_a_watch_that_is_never_answered_ends_the_connection(broker: SmallBroker) -> None:
+    clock = HandClock()
+    one, _exchange, link = member(broker, clock)
+    with link:
+        one.tend()
+        clock.now = 100.0
+        one.tend()
+        assert link.losses == 1
+        assert one.joined
+
+
+def test_a_refusal_for_good_is_raised(broker: SmallBroker) -> None:
+    broker.refuse = lambda request: InvalidTopic("no") if isinstance(request, JoinGroup) else None
+    one, _exchange, link = member(broker, HandClock())
+    with link, pytest.raises(InvalidTopic):
+        one.tend()
+
+
+def test_leaving_gives_the_queues_back(broker: SmallBroker) -> None:
+    one, _exchange, link = member(broker, HandClock())
+    with link:
+        one.tend()
+        one.leave()
+        assert broker.groups["g"].members == {}
+        assert one.held == {}

@@ -1,0 +1,75 @@
+"""The blocking producer against small brokers in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.blocking import Producer
+from penstock.errors import Busy, SendManyError, TimedOut, TooLarge
+from penstock.message import Message, decode_message
+from penstock.requests import Append
+from tests.penstock.small_cluster import SmallBroker, SmallCluster
+
+
+@pytest.fixture
+def cluster(serve: Callable[..., Any]) -> SmallCluster:
+    made = SmallCluster(brokers=2, topics=["orders"])
+    for broker in made.brokers:
+        broker.route = broker.route._replace(address=serve(broker).address)
+    return made
+
+
+def producer(cluster: SmallCluster, **given: Any) -> Producer:
+    return Producer(cluster.brokers[0].route.address, **given)
+
+
+def appends(broker: SmallBroker) -> list[Append]:
+    return [request for request in broker.asked if isinstance(request, Append)]
+
+
+def test_a_message_is_stored_and_its_receipt_says_where(cluster: SmallCluster) -> None:
+    with producer(cluster) as p:
+        receipt = p.send("orders", b"body", key="42", tag="paid")
+    broker = next(one for one in cluster.brokers if one.route.broker == receipt.broker)
+    message = decode_message(broker.queues[f"orders:{receipt.queue}"][receipt.offset])
+    assert (message.id, message.body, message.key, message.tag) == (receipt.id, b"body", "42", "paid")
+
+
+def test_many_leave_as_one_append_per_broker(cluster: SmallCluster) -> None:
+    with producer(cluster) as p:
+        receipts = p.send_many([Message("orders", b"x", key=str(at)) for at in range(100)])
+    assert len(receipts) == len(cluster.stored("orders")) == 100
+    assert [len(appends(broker)) for broker in cluster.brokers] == [1, 1]
+
+
+def test_a_new_topic_is_created_by_policy(cluster: SmallCluster) -> None:
+    with producer(cluster) as p:
+        p.send(Message(mqtt_topic="plant/a", body=b"x"))
+    assert cluster.stored("plant") == [b"x"]
+
+
+def test_what_may_succeed_is_tried_again_and_what_may_not_is_told(cluster: SmallCluster) -> None:
+    failures = iter([Busy("full")] * 2)
+    for broker in cluster.brokers:
+        broker.refuse_record = lambda body: TooLarge("no") if body == b"bad" else next(failures, None)
+    with producer(cluster) as p, pytest.raises(SendManyError) as caught:
+        p.send_many([Message("orders", b"a"), Message("orders", b"bad")])
+    assert list(caught.value.failures) == [1]
+    assert cluster.stored("orders") == [b"a"]
+
+
+def test_another_broker_takes_what_one_cannot(cluster: SmallCluster) -> None:
+    cluster.brokers[1].route = cluster.brokers[1].route._replace(address="127.0.0.1:1")
+    with producer(cluster) as p:
+        assert {p.send("orders", b"x").broker for _ in range(6)} == {"broker-0"}
+
+
+def test_no_answer_until_the_deadline_is_unknown(cluster: SmallCluster) -> None:
+    for broker in cluster.brokers:
+        broker.silent = lambda request: isinstance(request, Append)
+    with producer(cluster) as p, pytest.raises(TimedOut) as caught:
+        p.send("orders", b"x", timeout_s=0.05)
+    assert caught.value.unknown

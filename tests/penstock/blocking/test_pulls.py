@@ -1,0 +1,69 @@
+"""Reading ahead without threads."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.blocking import BlockingLink
+from penstock.blocking.exchange import Exchange
+from penstock.blocking.pulls import Pulls
+from penstock.errors import InvalidTopic, OffsetOutOfRange
+from penstock.message import Message, encode_message
+from penstock.positions import Position, PullLimits, QueueAt
+from penstock.requests import Append, Pull
+from penstock.world import RealClock
+from tests.penstock.small_cluster import SmallBroker, SmallCluster
+
+
+@pytest.fixture
+def broker(serve: Callable[..., Any]) -> SmallBroker:
+    made = SmallCluster(topics=["t"]).brokers[0]
+    for queue in range(2):
+        records = [encode_message(Message("t", str(at).encode()), queue_id=queue) for at in range(10)]
+        made.submit(Append(10, False, b"".join(records)), lambda result: None)
+    made.route = made.route._replace(address=serve(made).address)
+    return made
+
+
+def opened(broker: SmallBroker, *offsets: int, **limits: Any) -> tuple[Pulls, list[Position], BlockingLink]:
+    pulls = Pulls(Exchange(), PullLimits(**limits), RealClock(), random.Random(1))
+    link = BlockingLink(broker.route.address)
+    positions = [Position(QueueAt("b", f"t:{queue}")) for queue in range(len(offsets))]
+    for position, offset in zip(positions, offsets, strict=True):
+        position.begin(offset)
+        pulls.add(position, link)
+    return pulls, positions, link
+
+
+def test_one_batch_per_queue_is_read_ahead(broker: SmallBroker) -> None:
+    pulls, _positions, link = opened(broker, 0, 5, batch_max=5)
+    with link:
+        got = [pulls.take(5) for _ in range(3)]
+        assert sorted(batch.offsets[0] for batch in got if batch) == [0, 5, 5]
+        assert len([one for one in broker.asked if isinstance(one, Pull)]) <= 4
+
+
+def test_nothing_of_before_a_seek_or_a_drop_is_handed_out(broker: SmallBroker) -> None:
+    pulls, (first, second), link = opened(broker, 0, 0, batch_max=5)
+    with link:
+        assert pulls.take(5) is not None
+        first.begin(9)
+        pulls.drop(second)
+        batch = pulls.take(5)
+        assert batch is not None
+        assert batch.offsets == [9]
+        assert pulls.take(0.02) is None
+
+
+def test_errors_that_cannot_be_mended_are_raised(broker: SmallBroker) -> None:
+    pulls, _positions, link = opened(broker, 99)
+    with link, pytest.raises(OffsetOutOfRange, match="ends at 10"):
+        pulls.take(5)
+    broker.refuse = lambda request: InvalidTopic("no") if isinstance(request, Pull) else None
+    pulls, _positions, link = opened(broker, 0)
+    with link, pytest.raises(InvalidTopic):
+        pulls.take(5)

@@ -1,0 +1,64 @@
+"""The blocking reader against small brokers in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.blocking import Reader
+from penstock.errors import NoRoute, QueueNotFound
+from penstock.message import Message, encode_message
+from penstock.positions import QueueAt
+from penstock.requests import Append
+from tests.penstock.small_cluster import SmallBroker, SmallCluster
+
+
+def put(broker: SmallBroker, *bodies: bytes, queue: int = 0) -> None:
+    records = [encode_message(Message("orders", body), queue_id=queue) for body in bodies]
+    broker.submit(Append(len(records), False, b"".join(records)), lambda result: None)
+
+
+@pytest.fixture
+def cluster(serve: Callable[..., Any]) -> SmallCluster:
+    made = SmallCluster(brokers=2, topics=["orders", "empty"])
+    for at, broker in enumerate(made.brokers):
+        broker.route = broker.route._replace(address=serve(broker).address)
+        for queue in range(4):
+            put(broker, *[f"{at}{queue}{n}".encode() for n in range(3)], queue=queue)
+    return made
+
+
+def reader(cluster: SmallCluster, topic: str = "orders", **given: Any) -> Reader:
+    return Reader(topic, servers=cluster.brokers[0].route.address, **given)
+
+
+def test_until_the_end_gives_what_is_there_and_stops(cluster: SmallCluster) -> None:
+    with reader(cluster, until_end=True, batch_max=2) as r:
+        put(cluster.brokers[0], b"too late")
+        got = [message.body for message in r.messages()]
+        assert sum(r.positions.values()) == 24
+    assert sorted(got) == sorted(cluster.stored("orders"))[:24]
+
+
+def test_an_empty_topic_ends_at_once(cluster: SmallCluster) -> None:
+    with reader(cluster, "empty", until_end=True) as r:
+        assert list(r) == []
+
+
+def test_latest_seek_and_some_queues(cluster: SmallCluster) -> None:
+    with reader(cluster, queues=[1], start="latest") as r:
+        assert r.poll(0.02) == []
+        assert r.queues == (QueueAt("broker-0", "orders:1"), QueueAt("broker-1", "orders:1"))
+        r.seek("orders:1", 2, broker="broker-1")
+        assert [message.body for message in r.poll(5)] == [b"112"]
+        with pytest.raises(QueueNotFound):
+            r.seek("orders:2", 0)
+
+
+def test_what_is_not_there_is_said_on_entering(cluster: SmallCluster) -> None:
+    with pytest.raises(NoRoute), reader(cluster, "nothing"):
+        pass
+    with pytest.raises(QueueNotFound), reader(cluster, queues=[9]):
+        pass
