@@ -198,7 +198,7 @@ class MemoryBroker:
 
     def _CloseFilters(self, request: CloseFilters) -> Result:
         for one in request.filters:
-            del self.queues[f"~filter:{one}"]
+            self.queues.pop(f"~filter:{one}", None)
         return Done()
 
     def _KeepFilters(self, request: KeepFilters) -> Result:

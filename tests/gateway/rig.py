@@ -118,9 +118,12 @@ class Client:
 class Gateway:
     """The parts that ``gateway.server.run`` puts together, on a broker in memory."""
 
-    def __init__(self, authenticator: Authenticator | None = None, **settings: Any) -> None:
+    def __init__(
+        self, authenticator: Authenticator | None = None, *, has_brokers: bool = True, **settings: Any
+    ) -> None:
         self.clock = HandClock()
         self.broker = MemoryBroker()
+        self.broker.has_brokers = has_brokers
         self.settings = GatewaySettings(name="gw", **settings)
         self.quotas = Quotas()
         self.rounds = Rounds(self.clock)

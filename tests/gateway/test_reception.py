@@ -1,0 +1,345 @@
+"""Who comes and who goes: admission, takeover, wills, keep-alive, expiry."""
+
+from __future__ import annotations
+
+import pytest
+from rig import Client, Gateway
+
+from gateway.auth import Anonymous, Credentials, Identity
+from gateway.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Publish, Will
+from gateway.mqtt.properties import Properties
+from penstock.message import decode_message
+
+WILL = Will("will/topic", b"gone", 1)
+
+
+def refused(gateway: Gateway, packet: Connect) -> tuple[Client, Connack]:
+    client = gateway.open(packet.level)
+    client.send(packet)
+    assert client.is_closed
+    return client, client.got_one(Connack)
+
+
+def published(gateway: Gateway) -> list[tuple[str, bytes]]:
+    return [(message.name, message.body) for message in map(decode_message, gateway.broker.log)]
+
+
+# ---------------------------------------------------------------- admission
+
+
+def test_the_connack_tells_mqtt5_every_limit_that_is_enforced() -> None:
+    gateway = Gateway(receive_max=7, packet_bytes_max=5000, topic_alias_max=9, keep_alive_s_max=30)
+    client = gateway.open(5)
+    client.send(Connect("c", level=5, keep_alive_s=60))
+    told = client.got_one(Connack).properties
+    assert (told.receive_maximum, told.maximum_packet_size, told.topic_alias_maximum) == (7, 5000, 9)
+    assert (told.server_keep_alive, told.shared_subscription_available) == (30, 0)
+    assert told.assigned_client_identifier is None
+
+
+def test_an_empty_id_is_replaced_and_told() -> None:
+    gateway = Gateway()
+    ids = []
+    for _ in range(2):
+        client = gateway.open(5)
+        client.send(Connect("", level=5))
+        ids.append(client.got_one(Connack).properties.assigned_client_identifier)
+    assert ids[0] != ids[1]
+    assert all(ids)
+
+
+def test_an_empty_id_needs_a_clean_session_before_mqtt5() -> None:
+    gateway = Gateway()
+    assert refused(gateway, Connect("", clean_start=False))[1] == Connack(False, 2)
+    assert gateway.connect("", clean_start=True).device.session is not None
+
+
+@pytest.mark.parametrize("client_id", ["x" * 257, "a\x7fb"])
+def test_an_unfit_id_is_refused(client_id: str) -> None:
+    gateway = Gateway()
+    assert refused(gateway, Connect(client_id))[1] == Connack(False, 2)
+    assert refused(gateway, Connect(client_id, level=5))[1] == Connack(False, 0x85)
+
+
+def test_a_client_that_is_not_admitted_is_told_so() -> None:
+    gateway = Gateway(Anonymous("nobody"))
+    assert refused(gateway, Connect("c"))[1] == Connack(False, 5)
+    assert refused(gateway, Connect("c", user_name="u", password=b"p"))[1] == Connack(False, 4)
+    assert refused(gateway, Connect("c", level=5))[1] == Connack(False, 0x87)
+
+
+def test_what_follows_a_refused_connect_is_not_carried_out() -> None:
+    gateway = Gateway(Anonymous("nobody"))
+    client = gateway.open()
+    client.send(Connect("c"), Publish("a", b"x"))
+    assert gateway.broker.log == []
+
+
+def test_a_level_that_is_not_spoken_is_refused_with_its_return_code() -> None:
+    client = Gateway().open()
+    client.send_bytes(bytes.fromhex("100c00044d5154540602000000000000")[:14])
+    assert client.got_one(Connack) == Connack(False, 1)
+    assert client.is_closed
+
+
+def test_sessions_have_a_limit() -> None:
+    gateway = Gateway(sessions_max=1)
+    gateway.connect("a")
+    assert refused(gateway, Connect("b", level=5))[1] == Connack(False, 0x97)
+    assert gateway.quotas.refused["sessions_max"] == 1
+
+
+def test_a_connection_that_never_says_connect_is_closed() -> None:
+    gateway = Gateway(connect_wait_s=5.0)
+    silent = gateway.open()
+    assert gateway.reception.half_open == 1
+    gateway.pass_time(4)
+    assert not silent.is_closed
+    gateway.pass_time(3)
+    assert silent.is_closed
+    assert gateway.reception.half_open == 0
+    assert gateway.reception.connections == 0
+
+
+# ---------------------------------------------------------------- sessions
+
+
+@pytest.mark.parametrize(("level", "properties"), [(4, Properties()), (5, Properties(session_expiry_interval=100))])
+def test_session_present_is_told_only_where_there_is_one(level: int, properties: Properties) -> None:
+    gateway = Gateway()
+    for expected in (False, True):
+        client = gateway.open(level)
+        client.send(Connect("c", clean_start=False, level=level, properties=properties))
+        assert client.got_one(Connack).session_present is expected
+        client.cut()
+    client = gateway.open(level)
+    client.send(Connect("c", clean_start=True, level=level, properties=properties))
+    assert client.got_one(Connack).session_present is False
+
+
+def test_a_session_ends_with_its_expiry_and_its_filters_close() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", level=5, properties=Properties(session_expiry_interval=60))
+    client.subscribe("t")
+    client.cut()
+    gateway.pass_time(58)
+    assert len(gateway.reception.sessions) == 1
+    gateway.pass_time(4)
+    assert len(gateway.reception.sessions) == 0
+    assert gateway.broker.queues == {}
+
+
+def test_disconnect_may_shorten_the_expiry() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", level=5, properties=Properties(session_expiry_interval=60))
+    client.send(Disconnect(0, Properties(session_expiry_interval=0)))
+    assert len(gateway.reception.sessions) == 0
+
+
+def test_an_expiry_beyond_ours_is_cut_and_told() -> None:
+    gateway = Gateway(session_expiry_s_max=50)
+    client = gateway.open(5)
+    client.send(Connect("c", level=5, properties=Properties(session_expiry_interval=0xFFFFFFFF)))
+    assert client.got_one(Connack).properties.session_expiry_interval == 50
+
+
+def test_a_second_connection_takes_the_session_over() -> None:
+    gateway = Gateway()
+    first = gateway.connect("c", level=5, clean_start=False, properties=Properties(session_expiry_interval=60))
+    first.subscribe("t", qos=1)
+    second = gateway.connect("c", level=4, clean_start=False)
+    assert first.got() == [Disconnect(0x8E)]
+    assert first.is_closed
+    second.publish("t", b"x", 1, packet_id=1)
+    assert b"x" in second.payloads()
+    first.cut()
+    assert second.device.session is not None
+    assert second.device.session.device is second.device
+
+
+def test_a_taken_over_connection_carries_nothing_more_out() -> None:
+    gateway = Gateway()
+    first = gateway.connect("c")
+    gateway.connect("c")
+    first.is_closed = False
+    first.publish("a", b"late")
+    assert gateway.broker.log == []
+
+
+# ---------------------------------------------------------------- wills
+
+
+def test_a_will_is_published_when_the_connection_breaks() -> None:
+    gateway = Gateway()
+    client = gateway.connect(will=WILL)
+    client.cut()
+    assert published(gateway) == [("will/topic", b"gone")]
+
+
+def test_a_will_is_not_published_after_a_normal_disconnect() -> None:
+    gateway = Gateway()
+    gateway.connect("a", will=WILL).send(Disconnect())
+    gateway.connect("b", level=5, will=WILL).send(Disconnect(0))
+    assert published(gateway) == []
+
+
+def test_a_client_may_ask_for_its_will_when_it_leaves() -> None:
+    gateway = Gateway()
+    gateway.connect(level=5, will=WILL).send(Disconnect(4))
+    assert published(gateway) == [("will/topic", b"gone")]
+
+
+@pytest.mark.parametrize("end", ["garbage", "silence", "shutdown"])
+def test_every_other_end_counts_as_abnormal(end: str) -> None:
+    gateway = Gateway()
+    client = gateway.connect(will=WILL, keep_alive_s=10)
+    if end == "garbage":
+        client.send_bytes(b"\x00\x00")
+    elif end == "silence":
+        gateway.pass_time(20)
+    else:
+        gateway.reception.close()
+        gateway.round()
+    assert client.is_closed
+    assert published(gateway) == [("will/topic", b"gone")]
+
+
+def test_a_will_waits_for_its_delay_and_is_cancelled_by_a_return() -> None:
+    gateway = Gateway()
+    asked = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}
+    delayed = Will("w", b"gone", 1, properties=Properties(will_delay_interval=10))
+    gateway.connect("c", will=delayed, **asked).cut()
+    gateway.pass_time(9)
+    back = gateway.connect("c", will=delayed, **asked)
+    gateway.pass_time(20)
+    assert published(gateway) == []
+    back.cut()
+    gateway.pass_time(9)
+    assert published(gateway) == []
+    gateway.pass_time(3)
+    assert published(gateway) == [("w", b"gone")]
+    gateway.pass_time(200)
+    assert published(gateway) == [("w", b"gone")]
+
+
+def test_a_will_does_not_outwait_its_session() -> None:
+    gateway = Gateway()
+    delayed = Will("w", b"gone", properties=Properties(will_delay_interval=1000))
+    gateway.connect("a", level=5, will=delayed).cut()
+    assert published(gateway) == [("w", b"gone")]
+    gateway.connect("b", level=5, will=delayed, properties=Properties(session_expiry_interval=10)).cut()
+    gateway.pass_time(12)
+    assert len(published(gateway)) == 2
+
+
+def test_a_clean_start_ends_the_old_session_and_its_will_comes_at_once() -> None:
+    gateway = Gateway()
+    delayed = Will("w", b"gone", properties=Properties(will_delay_interval=1000))
+    gateway.connect("c", level=5, will=delayed, properties=Properties(session_expiry_interval=2000))
+    gateway.connect("c", level=5, clean_start=True)
+    assert published(gateway) == [("w", b"gone")]
+
+
+def test_a_takeover_cancels_a_delayed_will_but_publishes_one_without_delay() -> None:
+    gateway = Gateway()
+    asked = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}
+    gateway.connect("a", will=Will("w", b"a", properties=Properties(will_delay_interval=5)), **asked)
+    gateway.connect("a", **asked)
+    gateway.connect("b", will=Will("w", b"b"), **asked)
+    gateway.connect("b", **asked)
+    gateway.pass_time(20)
+    assert published(gateway) == [("w", b"b")]
+
+
+def test_a_will_carries_its_properties_and_retain() -> None:
+    gateway = Gateway()
+    watcher = gateway.connect("w", level=5)
+    watcher.subscribe("will")
+    sent = Properties(content_type="t", user_properties=(("a", "1"), ("a", "2")), message_expiry_interval=60)
+    will = Will("will", b"x", 1, retain=True, properties=sent)
+    gateway.connect("c", level=5, will=will).cut()
+    [delivered] = [packet for packet in watcher.got() if isinstance(packet, Publish)]
+    assert delivered.properties == sent
+    assert "will" in gateway.broker.retained
+
+
+class OnlyOwnTopics:
+    """Lets nobody log in as the victim, and nobody publish outside its own topics."""
+
+    def connect(self, shown: Credentials) -> Identity | int:
+        return 0x86 if shown.client_id == "victim" and shown.password != b"right" else Identity(shown.client_id, "")
+
+    def may_publish(self, identity: Identity, name: str) -> bool:
+        return name.startswith(f"{identity.client_id}/")
+
+    def may_subscribe(self, identity: Identity, filter: str) -> bool:
+        return not filter.startswith("secret")
+
+
+def test_a_failed_login_touches_neither_the_connection_nor_the_will_of_its_victim() -> None:
+    gateway = Gateway(OnlyOwnTopics())
+    victim = gateway.connect("victim", user_name="v", password=b"right", will=Will("victim/w", b"gone"))
+    refused(gateway, Connect("victim", user_name="v", password=b"wrong", will=Will("victim/w", b"forged")))
+    assert not victim.is_closed
+    assert published(gateway) == []
+    victim.cut()
+    assert published(gateway) == [("victim/w", b"gone")]
+
+
+def test_a_will_that_its_client_may_not_publish_is_refused_at_connect() -> None:
+    gateway = Gateway(OnlyOwnTopics())
+    assert refused(gateway, Connect("c", level=5, will=Will("other/w", b"x")))[1] == Connack(False, 0x87)
+    assert published(gateway) == []
+
+
+def test_a_will_with_a_name_beyond_our_limits_is_refused_at_connect() -> None:
+    gateway = Gateway()
+    too_deep = Will("/".join("a" * 200), b"x")
+    assert refused(gateway, Connect("c", level=5, will=too_deep))[1] == Connack(False, 0x90)
+
+
+# ---------------------------------------------------------------- keep-alive
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_a_silent_client_is_closed_after_one_and_a_half_times_its_keep_alive(level: int) -> None:
+    gateway = Gateway()
+    client = gateway.connect(level=level, keep_alive_s=10)
+    gateway.pass_time(14)
+    assert not client.is_closed
+    gateway.pass_time(3)
+    assert client.is_closed
+    assert client.got() == ([Disconnect(0x8D)] if level == 5 else [])
+
+
+def test_a_client_that_speaks_is_kept() -> None:
+    gateway = Gateway()
+    client = gateway.connect(keep_alive_s=10)
+    for _ in range(10):
+        gateway.pass_time(14)
+        client.send(Pingreq())
+    assert not client.is_closed
+
+
+def test_keep_alive_0_switches_the_check_off() -> None:
+    gateway = Gateway()
+    client = gateway.connect(keep_alive_s=0)
+    gateway.pass_time(1000)
+    assert not client.is_closed
+
+
+def test_a_client_that_we_do_not_read_is_not_called_silent() -> None:
+    gateway = Gateway()
+    client = gateway.connect(keep_alive_s=10)
+    client.device.hold_reading()
+    gateway.pass_time(100)
+    assert not client.is_closed
+
+
+def test_a_gateway_that_stops_tells_every_client() -> None:
+    gateway = Gateway()
+    old, new = gateway.connect("a"), gateway.connect("b", level=5)
+    gateway.reception.close()
+    gateway.round()
+    assert (old.is_closed, new.is_closed) == (True, True)
+    assert new.got() == [Disconnect(0x8B)]

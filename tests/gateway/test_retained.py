@@ -1,0 +1,131 @@
+"""Retained messages for new subscriptions."""
+
+from __future__ import annotations
+
+import pytest
+from rig import Client, Gateway
+
+from gateway.mqtt.packets import Puback, Publish, Suback, Subscribe, Subscription
+from gateway.mqtt.properties import Properties
+from gateway.retained import PAGE
+from penstock.errors import Unavailable
+from penstock.requests import FetchRetained
+
+
+def with_retained(*names: str, qos: int = 1, **settings: object) -> Gateway:
+    gateway = Gateway(**settings)
+    publisher = gateway.connect("p")
+    for at, name in enumerate(names):
+        publisher.publish(name, name.encode(), qos, retain=True, packet_id=at + 1 if qos else 0)
+    return gateway
+
+
+def retained(client: Client) -> list[bytes]:
+    return [packet.payload for packet in client.got() if isinstance(packet, Publish) and packet.retain]
+
+
+def test_a_new_subscription_gets_the_last_value_of_each_matching_topic_after_its_suback() -> None:
+    gateway = with_retained("a/1", "a/2", "b/1", "a/1")
+    client = gateway.connect()
+    client.send(Subscribe(1, (Subscription("a/+", 1),)))
+    got = client.got()
+    assert isinstance(got[0], Suback)
+    assert [(p.topic, p.retain, p.qos) for p in got[1:] if isinstance(p, Publish)] == [
+        ("a/1", True, 1),
+        ("a/2", True, 1),
+    ]
+
+
+def test_an_empty_value_removes_and_is_still_delivered_live() -> None:
+    gateway = with_retained("a")
+    watcher = gateway.connect("w")
+    watcher.subscribe("a")
+    watcher.got()
+    gateway.connect("p2").publish("a", b"", retain=True)
+    assert [(p.payload, p.retain) for p in watcher.got() if isinstance(p, Publish)] == [(b"", False)]
+    late = gateway.connect("l")
+    late.subscribe("a")
+    assert retained(late) == []
+
+
+@pytest.mark.parametrize(("handling", "first", "second"), [(0, 1, 1), (1, 1, 0), (2, 0, 0)])
+def test_retain_handling_says_when_they_are_sent(handling: int, first: int, second: int) -> None:
+    gateway = with_retained("a")
+    client = gateway.connect(level=5)
+    for expected in (first, second):
+        client.subscribe("a", retain_handling=handling)
+        assert len(retained(client)) == expected
+
+
+def test_the_value_from_before_the_first_live_message_comes_first_and_no_newer_one_twice() -> None:
+    gateway = with_retained("t/1")
+    client, publisher = gateway.connect(level=5), gateway.connect("q")
+    publisher.publish("t/1", b"old", 1, retain=True, packet_id=1)
+    gateway.broker.refuses[FetchRetained] = Unavailable("later")
+    client.subscribe("t/#", retain_as_published=True)
+    publisher.publish("t/2", b"new topic", 1, retain=True, packet_id=2)
+    publisher.publish("t/1", b"plain", 1, packet_id=3)
+    assert client.got() == []
+    del gateway.broker.refuses[FetchRetained]
+    gateway.pass_time(1)
+    assert client.payloads() == [b"old", b"new topic", b"plain"]
+
+
+def test_many_are_fetched_page_by_page_and_only_as_the_client_takes_them() -> None:
+    names = [f"n/{at:03}" for at in range(2 * PAGE + 10)]
+    gateway = with_retained(*names, in_flight_max=10)
+    client = gateway.connect()
+    client.subscribe("n/+", qos=1)
+    assert len(gateway.broker.made(FetchRetained)) == 1
+    got: list[bytes] = []
+    while packets := [packet for packet in client.got() if isinstance(packet, Publish)]:
+        got += [packet.payload for packet in packets]
+        client.send(*[Puback(packet.packet_id) for packet in packets])
+    assert got == [name.encode() for name in names]
+    assert len(gateway.broker.made(FetchRetained)) == 3
+
+
+def test_a_full_connection_gets_them_when_it_has_room_also_of_qos_0() -> None:
+    gateway = with_retained("a", "b", qos=0)
+    client = gateway.connect()
+    client.is_full = True
+    client.subscribe("#")
+    assert retained(client) == []
+    client.is_full = False
+    client.device.writable()
+    gateway.round()
+    assert retained(client) == [b"a", b"b"]
+
+
+def test_an_expired_value_is_not_sent_and_a_living_one_says_what_is_left() -> None:
+    gateway = Gateway()
+    publisher = gateway.connect("p", level=5)
+    for name, expiry_s in (("short", 5), ("long", 60)):
+        publisher.publish(name, b"x", retain=True, properties=Properties(message_expiry_interval=expiry_s))
+    gateway.pass_time(10)
+    client = gateway.connect(level=5)
+    client.subscribe("#")
+    [packet] = client.got()
+    assert isinstance(packet, Publish)
+    assert (packet.topic, packet.properties.message_expiry_interval) == ("long", 50)
+
+
+def test_no_local_holds_for_retained_messages_too() -> None:
+    gateway = Gateway()
+    client = gateway.connect("me", level=5)
+    client.publish("a", b"mine", retain=True)
+    gateway.connect("other").publish("b", b"theirs", retain=True)
+    client.subscribe("#", no_local=True)
+    assert retained(client) == [b"theirs"]
+
+
+def test_a_connection_that_breaks_meanwhile_leaves_nothing_under_way() -> None:
+    gateway = with_retained(*[f"n/{at:03}" for at in range(100)], in_flight_max=10)
+    client = gateway.connect("c", clean_start=False)
+    client.subscribe("n/+", qos=1)
+    client.cut()
+    assert gateway.downstream._retained._fetches == {}
+    again = gateway.connect("c", clean_start=False)
+    gateway.produce("n", b"live", mqtt_topic="n/new", qos=1)
+    again.send(*[Puback(packet.packet_id) for packet in again.got() if isinstance(packet, Publish)])
+    assert b"live" in again.payloads()

@@ -1,0 +1,135 @@
+"""SUBSCRIBE: judged filter by filter, answered by one SUBACK."""
+
+from __future__ import annotations
+
+import pytest
+from rig import Gateway
+from test_reception import OnlyOwnTopics
+
+from gateway.mqtt.packets import Connect, Pingreq, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
+from gateway.mqtt.properties import Properties
+from penstock.errors import Unavailable
+from penstock.requests import OpenFilters
+
+
+@pytest.mark.parametrize("level", [3, 4, 5])
+def test_the_suback_has_one_code_per_filter_in_order(level: int) -> None:
+    client = Gateway().connect(level=level)
+    client.send(Subscribe(7, (Subscription("a", 2), Subscription("b/+", 0), Subscription("c/#", 1))))
+    assert client.got() == [Suback(7, (2, 0, 1))]
+
+
+def test_filters_are_refused_one_by_one() -> None:
+    gateway = Gateway(OnlyOwnTopics())
+    asked = (
+        Subscription("a", 1),
+        Subscription("/".join("a" * 200), 1),
+        Subscription("$share/g/a", 1),
+        Subscription("secret/x", 1),
+        Subscription("b", 0),
+    )
+    old, new = gateway.connect("old"), gateway.connect("new", level=5)
+    for client in (old, new):
+        client.send(Subscribe(1, asked))
+    assert old.got() == [Suback(1, (1, 0x80, 0x80, 0x80, 0))]
+    assert new.got() == [Suback(1, (1, 0x8F, 0x9E, 0x87, 0))]
+
+
+def test_a_session_has_so_many_subscriptions_and_may_replace_them() -> None:
+    gateway = Gateway(subscriptions_max=2)
+    client = gateway.connect(level=5)
+    client.send(Subscribe(1, tuple(Subscription(one) for one in "abc")))
+    assert client.got() == [Suback(1, (0, 0, 0x97))]
+    assert client.subscribe("a", qos=1) == Suback(1, (1,))
+    assert gateway.quotas.refused["subscriptions_max"] == 1
+
+
+def test_the_suback_waits_until_every_broker_has_opened_the_filter() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    gateway.broker.holds_replies = True
+    client.send(Subscribe(1, (Subscription("a"),)))
+    assert client.got() == []
+    gateway.broker.holds_replies = False
+    gateway.round()
+    assert client.got() == [Suback(1, (0,))]
+
+
+def test_without_a_broker_the_suback_waits_for_one() -> None:
+    gateway = Gateway(has_brokers=False)
+    client = gateway.connect()
+    client.send(Subscribe(1, (Subscription("a"),)))
+    assert client.got() == []
+    gateway.broker.has_brokers = True
+    gateway.brokers.refresh()
+    gateway.round()
+    assert client.got() == [Suback(1, (0,))]
+
+
+def test_a_broker_that_cannot_open_the_filter_fails_the_subscription() -> None:
+    gateway = Gateway()
+    client = gateway.connect(level=5)
+    gateway.broker.refuses[OpenFilters] = Unavailable("away")
+    client.send(Subscribe(1, (Subscription("a"),)))
+    assert client.got() == [Suback(1, (0x80,))]
+    assert client.device.session is not None
+    assert client.device.session.subscriptions == {}
+    del gateway.broker.refuses[OpenFilters]
+    assert client.subscribe("a") == Suback(1, (2,))
+
+
+def test_a_subscription_replaced_keeps_its_place_and_takes_the_new_options() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    client.subscribe("t", qos=0)
+    client.subscribe("t", qos=1)
+    client.publish("t", b"x", 1, packet_id=9)
+    assert [packet.qos for packet in client.got() if hasattr(packet, "payload")] == [1]
+    assert client.device.session is not None
+    assert len(client.device.session.overlap.cursors) == 1
+
+
+def test_an_unsubscribe_in_the_same_breath_undoes_the_subscribe() -> None:
+    gateway = Gateway()
+    client = gateway.connect(level=5)
+    client.send(Subscribe(1, (Subscription("a"),)), Unsubscribe(2, ("a", "b")))
+    assert sorted(map(repr, client.got())) == sorted(map(repr, [Suback(1, (0,)), Unsuback(2, (0, 0x11))]))
+    client.publish("a", b"x")
+    assert client.payloads() == []
+    assert gateway.broker.queues == {}
+
+
+def test_a_client_that_is_gone_before_the_answer_leaves_nothing_open() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    gateway.broker.holds_replies = True
+    client.send(Subscribe(1, (Subscription("a"),)))
+    client.cut()
+    gateway.broker.holds_replies = False
+    gateway.round()
+    gateway.pass_time(1)
+    assert gateway.broker.queues == {}
+
+
+def test_a_durable_session_keeps_a_subscription_whose_answer_it_did_not_see() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", clean_start=False)
+    gateway.broker.holds_replies = True
+    client.send(Subscribe(1, (Subscription("a", 1),)))
+    client.cut()
+    gateway.broker.holds_replies = False
+    gateway.round()
+    gateway.produce("a", b"x", qos=1)
+    again = gateway.open()
+    again.send(Connect("c", clean_start=False))
+    assert again.payloads() == [b"x"]
+
+
+def test_a_subscription_identifier_comes_back_with_what_it_delivers() -> None:
+    gateway = Gateway()
+    client = gateway.connect(level=5)
+    client.subscribe("t", properties=Properties(subscription_identifiers=(300,)))
+    client.publish("t", b"x")
+    [delivered] = client.got()
+    assert delivered.properties.subscription_identifiers == (300,)  # type: ignore[union-attr]
+    client.send(Pingreq())
