@@ -48,7 +48,7 @@ class Downstream:
         self._to_pull: dict[Feed, None] = {}
         self._failed: list[Feed | Cursor] = []
         self._retained = Retained(clock, self.pump_later)
-        self._leases = FilterLeases(brokers, owner, settings.filter_lease_s, self._begun)
+        self._leases = FilterLeases(brokers, owner, settings.filter_lease_s, self._begun, wake)
         self.delivered = 0
         self.dropped = 0
         self.lost = 0
@@ -74,7 +74,6 @@ class Downstream:
                 self.pump_later(session)
 
         self._leases.open(session, subscription, opened)
-        self._wake()
 
     def unsubscribe(self, session: Session, filter: str) -> bool:
         """Ends a subscription; exchanges that have begun go on (MQTT-3.10.4-3). False if there was none."""
@@ -85,7 +84,6 @@ class Downstream:
             session.overlap.remove(cursor)
             cursor.next = CLOSED
             self._leases.release(cursor)
-        self._wake()
         return True
 
     def end(self, session: Session) -> None:
@@ -101,7 +99,6 @@ class Downstream:
                 self._leases.open_again(cursor)
             elif cursor.next >= 0:
                 self._attach(cursor)
-        self._wake()
 
     def detach(self, session: Session) -> None:
         """The session's connection is gone: from now on its messages wait in the log."""
@@ -216,7 +213,6 @@ class Downstream:
             cursor.next = -1
             self.lost += 1
             self._leases.open_again(cursor)
-        self._wake()
 
     def _dispatch(self, feed: Feed, batch: list[Arrival], head: int) -> None:
         first = feed.head

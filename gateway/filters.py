@@ -68,6 +68,7 @@ class FilterLeases:
         self._owner = owner
         self._lease_s = lease_s
         self._begun = begun
+        self._wake = wake
         self._shelves: dict[Broker, _Shelf] = {}
         self._homeless: list[Opening] = []
         self._failed: list[Cursor] = []
@@ -84,10 +85,12 @@ class FilterLeases:
             self._place(opening)
         else:
             self._homeless.append(opening)
+        self._wake()
 
     def open_again(self, cursor: Cursor) -> None:
         """Asks for a new beginning of a cursor whose ``next`` is -1."""
         self._shelves[cursor.feed.broker].opening.append((cursor, None))
+        self._wake()
 
     def release(self, cursor: Cursor) -> None:
         """A cursor was taken out; the last one closes the filter."""
@@ -95,6 +98,7 @@ class FilterLeases:
         feed.members.pop(cursor, None)
         if not feed.members:
             self._shelves[feed.broker].closing[feed] = None
+            self._wake()
 
     # ------------------------------------------------------------ brokers
 
@@ -107,6 +111,7 @@ class FilterLeases:
         for feed in standing.feeds.values() if standing else ():
             for member in feed.members:
                 shelf.opening.append((self._cursor(shelf, member.session, member.subscription), None))
+        self._wake()
 
     def _place(self, opening: Opening) -> None:
         opening.left = len(self._shelves)
