@@ -151,11 +151,12 @@ def test_every_acknowledged_message_survives_kill_9_of_the_broker(system: Any, o
 def test_a_second_start_finds_the_data_again(system: Any) -> None:
     running = system().start()
     publisher = Device(running, "publisher")
-    publisher.publish("plant0/dev00/value", "kept")
-    publisher.wait_until(lambda: len(publisher.acknowledged) == 1, "no PUBACK")
+    for name in NAMES[:2]:
+        publisher.publish(name, f"kept in {name}")
+    publisher.wait_until(lambda: len(publisher.acknowledged) == 2, "not both PUBACKs came")
     publisher.close()
     assert running.stop() == 0
 
     running.start()
-    consumed = trio.run(drain, running, "second-start", 1, lambda seen: "kept" in seen)
-    assert consumed == Counter({"kept": 1})
+    consumed = trio.run(drain, running, "second-start", 1, lambda seen: len(seen) == 2)
+    assert consumed == Counter(f"kept in {name}" for name in NAMES[:2])
