@@ -64,7 +64,14 @@ class _Shelf:
 class FilterLeases:
     """All filters that this gateway holds open. ``begun`` is told where a cursor begins."""
 
-    def __init__(self, brokers: Brokers, owner: str, lease_s: float, begun: Callable[[Cursor, int, int], None]) -> None:
+    def __init__(
+        self,
+        brokers: Brokers,
+        owner: str,
+        lease_s: float,
+        begun: Callable[[Cursor, int, int], None],
+        wake: Callable[[], None],
+    ) -> None:
         self._owner = owner
         self._lease_s = lease_s
         self._begun = begun
