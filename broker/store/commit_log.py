@@ -69,6 +69,11 @@ class CommitLog:
         them."""
         return self.active.end - self.end - BLANK_BYTES_MIN
 
+    @property
+    def fresh_room(self) -> int:
+        """``room`` of a segment that nothing was written to."""
+        return self._settings.segment_bytes - BLANK_BYTES_MIN
+
     # ------------------------------------------------------------ room on the disk
 
     def reserve(self, size: int, *, urgent: bool = False) -> None:
@@ -159,7 +164,8 @@ class CommitLog:
         except OSError as error:
             raise self._latched(storage_error(error)) from None
         try:
-            old.file.pwrite(blank_frame(old.end - self.end, epoch, self.durable), self.end - old.base)
+            if old.end > self.end:
+                old.file.pwrite(blank_frame(old.end - self.end, epoch, self.durable), self.end - old.base)
         except OSError as error:
             fresh.file.close()
             raise self._cut_away(old, self.end, error) from None

@@ -67,9 +67,9 @@ class Disk(Protocol):
 
     def read(self, path: str) -> bytes: ...
 
-    def replace(self, path: str, data: bytes) -> None:
-        """Makes ``data`` the content of a file, durably: after a crash it is the old or the new content, never a
-        mix."""
+    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Makes ``data`` the content of a file; if ``durable``, then after a crash it is the old or the new content,
+        never a mix. Otherwise a crash may leave anything there."""
         ...
 
     def remove(self, path: str) -> None:
@@ -154,14 +154,15 @@ class RealDisk:
     def read(self, path: str) -> bytes:
         return (self.root / path).read_bytes()
 
-    def replace(self, path: str, data: bytes) -> None:
+    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
         target = self.root / path
         draft = target.with_name(target.name + ".draft")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         file = RealFile(descriptor)
         try:
             file.pwrite(data, 0)
-            os.fsync(descriptor)
+            if durable:
+                os.fsync(descriptor)
         except OSError:
             with contextlib.suppress(OSError):
                 draft.unlink()
@@ -169,7 +170,8 @@ class RealDisk:
         finally:
             file.close()
         os.replace(draft, target)
-        self._sync_folder(target.parent)
+        if durable:
+            self._sync_folder(target.parent)
 
     def remove(self, path: str) -> None:
         (self.root / path).unlink(missing_ok=True)

@@ -111,10 +111,17 @@ def frame_length(data: bytes | memoryview, at: int, room: int) -> int:
 
 
 def is_good(frame: bytes, position: int) -> bool:
-    """Whether a whole frame is good and stands where it was written. ``frame`` has the length that its head says."""
-    if len(frame) < FRAME_BYTES_MIN or OFFSETS.unpack_from(frame, _OFFSETS_AT)[1] != position:
+    """Whether a whole frame is good and stands where it was written."""
+    return good_within(frame, 0, len(frame), position)
+
+
+def good_within(data: bytes, at: int, size: int, position: int) -> bool:
+    """Whether the ``size`` bytes at ``at`` of ``data`` are one good frame that was written at ``position``."""
+    if size < FRAME_BYTES_MIN or at + size > len(data):
         return False
-    return int.from_bytes(frame[:_CRC_BYTES], "big") == crc32c(frame[_CRC_BYTES:])
+    if OFFSETS.unpack_from(data, at + _OFFSETS_AT)[1] != position:
+        return False
+    return int.from_bytes(data[at : at + _CRC_BYTES], "big") == crc32c(data[at + _CRC_BYTES : at + size])
 
 
 def read_stored(frame: bytes | memoryview, position: int) -> Stored:

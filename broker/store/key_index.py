@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +25,24 @@ def key_hash(topic: str, key: bytes) -> int:
     return zlib.crc32(key, zlib.crc32(topic.encode()))
 
 
+def keys_of(topic: str, properties: bytes) -> tuple[int, ...]:
+    """Hashes of a record's keys: its key, each word of it, and its unique id."""
+    hashes: dict[int, None] = {}
+    for name in KEY_PROPERTIES:
+        if name in properties:
+            value = property_of(properties, name)
+            for key in (value, *value.split(b" ")) if value else ():
+                if key:
+                    hashes[key_hash(topic, key)] = None
+    return tuple(hashes)
+
+
+def holds_key(properties: bytes, key: bytes) -> bool:
+    """Whether a record has this key, one word of its keys, or this unique id."""
+    values = [property_of(properties, name) for name in KEY_PROPERTIES]
+    return any(key == value or key in value.split(b" ") for value in values if value)
+
+
 class KeyIndex:
     """Hashes and positions of the newest stretch, and the chunks that hold the rest."""
 
@@ -32,14 +51,11 @@ class KeyIndex:
         self._positions = array("Q")
         self._chunks: list[tuple[int, int]] = []  # start and end position of each sealed stretch, in order
 
-    def add(self, topic: str, properties: bytes, position: int) -> None:
+    def add(self, hashes: Iterable[int], position: int) -> None:
         """Takes in the keys of one record."""
-        for name in KEY_PROPERTIES:
-            if name in properties:
-                key = property_of(properties, name)
-                if key:
-                    self._hashes.append(key_hash(topic, key))
-                    self._positions.append(position)
+        for one in hashes:
+            self._hashes.append(one)
+            self._positions.append(position)
 
     def recent(self, wanted: int) -> list[int]:
         """Positions of unsealed records whose key has this hash, oldest first."""

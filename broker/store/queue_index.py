@@ -2,7 +2,8 @@
 
 An entry has 20 bytes: log position 8, frame size 4, tag hash 8. The entries of the newest stretch of the log are in
 memory, per queue (``tail``); older ones are in index chunks (``index_chunk.py``), of which a queue knows where its
-own begin. A *hole* (size 0) stands where a record was lost to damage, so that later offsets keep their meaning.
+own begin. A *hole* (size 0) stands where a record was lost to damage, so that later offsets keep their meaning. A
+queue without entries holds no containers of its own: there may be 100,000 of them.
 
 Invariants, per queue: entries have growing positions; ``min <= readable <= next``; entries become readable in order
 and never unreadable again; offsets are never used twice (a light queue starts at the log position that opened it).
@@ -18,7 +19,11 @@ from typing import Final, NamedTuple
 from penstock.errors import QueueNotFound
 
 ENTRY20: Final = struct.Struct(">QIq")
+ENTRY_BYTES: Final = ENTRY20.size
 HOLE: Final = ENTRY20.pack(0, 0, 0)
+_NO_PIECES: Final[tuple[Piece, ...]] = ()
+_EMPTY: Final = bytearray()
+"""The tail of all queues that have none; never written to."""
 
 
 class Piece(NamedTuple):
@@ -37,15 +42,15 @@ class Queue:
 
     def __init__(self, key: str, first: int) -> None:
         self.key = key
-        self.pieces: list[Piece] = []
-        self.tail = bytearray()
+        self.pieces: tuple[Piece, ...] = _NO_PIECES
+        self.tail = _EMPTY
         self.tail_base = first
         self.readable = first
 
     @property
     def next(self) -> int:
         """Offset that the next entry gets."""
-        return self.tail_base + len(self.tail) // ENTRY20.size
+        return self.tail_base + len(self.tail) // ENTRY_BYTES
 
     @property
     def min(self) -> int:
@@ -60,14 +65,24 @@ class Queue:
 
     def take_from_tail(self, count: int, chunk: int, place: int) -> None:
         """The first ``count`` entries of the tail are in a chunk now."""
-        self.pieces.append(Piece(self.tail_base, count, chunk, place))
-        del self.tail[: count * ENTRY20.size]
+        self.pieces += (Piece(self.tail_base, count, chunk, place),)
+        del self.tail[: count * ENTRY_BYTES]
         self.tail_base += count
+        if not self.tail:
+            self.tail = _EMPTY
+
+    def precede(self, piece: Piece) -> bool:
+        """Takes in the piece just before the oldest known entry; False if this one is not it: then it belongs to an
+        earlier queue of the same name."""
+        if piece.base + piece.entries != self.min:
+            return False
+        self.pieces = (piece, *self.pieces)
+        return True
 
     def entries_before(self, position: int) -> int:
         """How many entries of the tail are for frames before a log position."""
-        count = len(self.tail) // ENTRY20.size
-        while count and ENTRY20.unpack_from(self.tail, (count - 1) * ENTRY20.size)[0] >= position:
+        count = len(self.tail) // ENTRY_BYTES
+        while count and ENTRY20.unpack_from(self.tail, (count - 1) * ENTRY_BYTES)[0] >= position:
             count -= 1
         return count
 
@@ -77,7 +92,7 @@ class QueueIndex:
 
     def __init__(self) -> None:
         self._queues: dict[str, Queue] = {}
-        self._waiting: dict[str, Queue] = {}
+        self._waiting: dict[Queue, None] = {}
         self._fresh: dict[str, None] = {}
 
     def __len__(self) -> int:
@@ -106,32 +121,35 @@ class QueueIndex:
 
     def drop(self, key: str) -> None:
         """Forgets a queue; its entries go with the chunks that hold them."""
-        self._queues.pop(key, None)
-        self._waiting.pop(key, None)
-        self._fresh.pop(key, None)
+        queue = self._queues.pop(key, None)
+        if queue is not None:
+            self._waiting.pop(queue, None)
+            self._fresh.pop(key, None)
 
-    def add(self, queue: Queue, entry: bytes, *, at_once: bool) -> None:
+    def add(self, queue: Queue, entry: bytes, at_once: bool) -> None:
         """Adds one entry. ``at_once``: it needs no sync to be readable, unless an earlier one of the queue does."""
-        if at_once and queue.key not in self._waiting:
+        if queue.tail is _EMPTY:
+            queue.tail = bytearray(entry)
+        else:
             queue.tail += entry
-            queue.readable = queue.next
+        if at_once and queue not in self._waiting:
+            queue.readable += 1
             self._fresh[queue.key] = None
-            return
-        queue.tail += entry
-        self._waiting[queue.key] = queue
+        else:
+            self._waiting[queue] = None
 
     def mark_durable(self, point: int) -> None:
         """Makes the entries of frames before ``point`` readable."""
         done = []
-        for key, queue in self._waiting.items():
+        for queue in self._waiting:
             readable = queue.tail_base + queue.entries_before(point)
             if readable > queue.readable:
                 queue.readable = readable
-                self._fresh[key] = None
+                self._fresh[queue.key] = None
             if readable == queue.next:
-                done.append(key)
-        for key in done:
-            del self._waiting[key]
+                done.append(queue)
+        for queue in done:
+            del self._waiting[queue]
 
     def take_fresh(self) -> list[str]:
         """Queues that gained readable entries since the last call."""
@@ -143,4 +161,4 @@ class QueueIndex:
         """Drops every queue's piece of a chunk that retention removed."""
         for queue in self._queues.values():
             if queue.pieces and queue.pieces[0].chunk == chunk:
-                del queue.pieces[0]
+                queue.pieces = queue.pieces[1:]

@@ -14,17 +14,17 @@ from typing import Final
 import numpy as np
 
 from broker.store.commit_log import CommitLog
-from broker.store.frames import is_good, read_head, stored_ms_of
+from broker.store.frames import good_within, is_good, queue_offset_of, read_head, stored_ms_of
 from broker.store.index_chunk import ChunkFiles
-from broker.store.key_index import KEY_PROPERTIES, KeyIndex, key_hash
+from broker.store.key_index import KeyIndex, holds_key, key_hash
 from broker.store.queue_index import ENTRY20, Queue, QueueIndex
 from broker.store.records import KEYFRAME_TOPIC
 from penstock.errors import Damaged, OffsetOutOfRange
 from penstock.message import (
     ENTRY,
+    FRAME_BYTES_MAX,
     FRAME_HEAD_BYTES,
     RECORD_BYTES_MIN,
-    property_of,
     record_properties,
     record_topic,
 )
@@ -35,6 +35,7 @@ GAP_BYTES_MAX: Final = 64 * 1024
 READ_BYTES_MAX: Final = 4 << 20
 NUMPY_FROM: Final = 64
 ENTRIES_MAX: Final = 65_536
+_NEVER: Final = 1 << 62
 _ENTRY_DTYPE: Final = np.dtype([("position", ">u8"), ("size", ">u4"), ("tag", ">i8")])
 
 Found = tuple[int, int, int, int]  # offset, position, size, tag hash
@@ -70,8 +71,8 @@ class Reading:
         looked_at_max = min(queue.readable, offset + ENTRIES_MAX)
         while offset < looked_at_max and len(wanted) < count_max:
             raw = self._entries(queue, offset, min(count_max if not tags else 1024, looked_at_max - offset))
-            for place in _matching(raw, tags):
-                position, size, tag = ENTRY20.unpack_from(raw, place * ENTRY20.size)
+            places = _matching(raw, tags)
+            for place, (position, size, tag) in zip(places, _rows(raw, places), strict=True):
                 if wanted and (size > size_left or len(wanted) >= count_max):
                     return wanted, offset + place
                 if size:
@@ -95,19 +96,36 @@ class Reading:
         frames: list[bytes] = []
         for run in self._runs(wanted):
             base = run[0][1]
+            size = run[-1][1] + run[-1][2] - base
             try:
-                data = self._log.read(base, run[-1][1] + run[-1][2] - base)
+                data = self._log.read(base, size)
             except Damaged as error:
-                self._report(base, str(error))
+                self._one_by_one(run, str(error), rows, frames)
                 continue
-            for offset, position, size, tag in run:
-                frame = data[position - base : position - base + size]
-                if is_good(frame, position):
-                    rows.append(ENTRY.pack(offset, position, size, tag))
-                    frames.append(frame)
-                else:
-                    self._report(position, "a frame does not match its checksum")
+            good = [found for found in run if good_within(data, found[1] - base, found[2], found[1])]
+            rows += [ENTRY.pack(*found) for found in good]
+            if len(good) == len(run) and sum([found[2] for found in run]) == size:
+                frames.append(data)  # neighbours without a gap go out as they are
+            else:
+                frames += [data[found[1] - base : found[1] - base + found[2]] for found in good]
+                self._report_missing(run, good)
         return rows, frames
+
+    def _one_by_one(self, run: list[Found], reason: str, rows: list[bytes], frames: list[bytes]) -> None:
+        """A stretch cannot be read as a whole: its other frames still may."""
+        if len(run) == 1:
+            self._report(run[0][1], reason)
+            return
+        for found in run:
+            more = self._gather([found])
+            rows += more[0]
+            frames += more[1]
+
+    def _report_missing(self, run: list[Found], good: list[Found]) -> None:
+        served = {found[1] for found in good}
+        for found in run:
+            if found[1] not in served:
+                self._report(found[1], "a frame does not match its checksum")
 
     def _runs(self, wanted: list[Found]) -> Iterator[list[Found]]:
         """Neighbours in the log, together: within one segment, small gaps, bounded size."""
@@ -145,10 +163,28 @@ class Reading:
         """Store time of the record at a position."""
         return stored_ms_of(self._log.read(position, FRAME_HEAD_BYTES + RECORD_BYTES_MIN))
 
+    def stored_ms_of_first(self, base: int) -> int:
+        """Store time of a segment's first frame; never, if it cannot be read: age alone then removes nothing."""
+        try:
+            return stored_ms_of(self.frame(base))
+        except Damaged:
+            return _NEVER
+
+    def position_of(self, key: str, offset: int) -> int:
+        """See ``MessageStore.position_of``."""
+        queue = self._index.get(key)
+        offset = max(offset, queue.min)
+        while offset < queue.next:
+            position, size, _ = ENTRY20.unpack_from(self._entries(queue, offset, 1))
+            if size:
+                return int(position)
+            offset += 1
+        return self._log.end
+
     def frame(self, position: int) -> bytes:
         """The frame at a position. Raises ``Damaged``."""
         head = read_head(self._log.read(position, FRAME_HEAD_BYTES))
-        frame = self._log.read(position, head.length)
+        frame = self._log.read(position, min(head.length, FRAME_BYTES_MAX))
         if not is_good(frame, position):
             raise Damaged(f"the frame at {position} does not match its checksum")
         return frame
@@ -173,12 +209,9 @@ class Reading:
                 self._report(position, str(error))
                 continue
             record = memoryview(frame)[FRAME_HEAD_BYTES:]
-            properties = record_properties(record)
-            same = record_topic(record).decode() == topic and any(
-                property_of(properties, name) == key.encode() for name in KEY_PROPERTIES
-            )
+            same = record_topic(record).decode() == topic and holds_key(record_properties(record), key.encode())
             if same and since_ms <= stored_ms_of(frame) < until_ms and position < self._log.durable:
-                rows.append(ENTRY.pack(0, position, len(frame), 0))
+                rows.append(ENTRY.pack(queue_offset_of(frame), position, len(frame), 0))
                 frames.append(frame)
         return Pulled(len(rows), 0, 0, 0, b"".join(rows + frames))
 
@@ -187,6 +220,13 @@ class Reading:
         yield from reversed(self._keys.recent(wanted))
         for start, _ in reversed(self._keys.chunks):
             yield from reversed(self._chunks.find_key(start, wanted))
+
+
+def _rows(raw: bytes, places: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Position, size and tag hash of the entries at some places."""
+    if isinstance(places, range):  # all of them
+        return ENTRY20.iter_unpack(raw)
+    return (ENTRY20.unpack_from(raw, place * ENTRY20.size) for place in places)
 
 
 def _matching(raw: bytes, tags: frozenset[int]) -> Sequence[int]:

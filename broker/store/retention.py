@@ -1,34 +1,57 @@
-"""Which segments of the log may go, by age and by size. Pure."""
+"""Which segments of the log may go: by age, by size, and not under a reader. Pure.
+
+Age alone never takes a segment that a named reader still needs; the size limit does, and such a removal is *forced*:
+it is announced with its positions. A segment goes whole, only from the log's beginning, and only if the log can be
+read from the next one alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from broker.store.settings import StoreSettings
+
+
+class Removal(NamedTuple):
+    """Positions ``start`` to ``end`` go. ``forced``: a reader still needed some of them."""
+
+    start: int
+    end: int
+    forced: bool
 
 
 def segments_to_drop(
     bases: Sequence[int],
     end: int,
-    may_begin_at: Callable[[int], bool],
+    safe: int,
+    needed_from: int | None,
+    begins_with_keyframe: Callable[[int], bool],
     stored_ms: Callable[[int], int],
     now_ms: int,
     settings: StoreSettings,
-) -> int:
-    """The position at which the log shall begin: the first segment's if nothing may go.
+) -> Removal | None:
+    """What shall be removed, None if nothing.
 
     Args:
         bases: first positions of the segments; the last one is being written and stays.
         end: the log's end.
-        may_begin_at: whether the log can be read from a segment alone (it begins with a keyframe, and all before is
-        sealed).
-        stored_ms: store time of a segment's first record; a segment is as old as the first record after it.
+        safe: everything before is durable and its index is sealed.
+        needed_from: everything before was read by all named readers; None without readers.
+        begins_with_keyframe: whether the log can be read from a segment alone.
+        stored_ms: store time of a segment's first readable record: all before it are older.
     """
-    keep_from = bases[0]
+    start = keep_from = bases[0]
+    forced = False
     for following in bases[1:]:
-        too_old = settings.retention_s and now_ms - stored_ms(following) > settings.retention_s * 1000
-        too_much = settings.retention_bytes and end - keep_from > settings.retention_bytes
-        if not (too_old or too_much) or not may_begin_at(following):
+        if following > safe:
             break
-        keep_from = following
-    return keep_from
+        needed = needed_from is not None and following > needed_from
+        too_much = 0 < settings.retention_bytes < end - keep_from
+        too_old = 0 < settings.retention_s * 1000 < now_ms - stored_ms(following)
+        if not (too_much or (too_old and not needed)):
+            break
+        if begins_with_keyframe(following):
+            keep_from = following
+            forced = needed
+    return Removal(start, keep_from, forced) if keep_from > start else None

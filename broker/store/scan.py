@@ -1,0 +1,158 @@
+"""Walks the log from a position on, frame by frame, and tells a torn tail from rot.
+
+At a bad place the watermark rule decides: if any good frame behind it was written when the bad place was already
+durable, the bad place is *rot*; it is reported and passed over up to the next good frame. Otherwise nobody was ever
+told of what stands there, and the log ends: a *torn tail*. Nothing here changes a file.
+
+Bytes that the disk cannot read count as bad, but never as a torn tail: what cannot be read is not cut away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from broker.store.frames import (
+    FRAME_BYTES_MIN,
+    MAGIC_BYTES,
+    frame_length,
+    good_within,
+    is_blank,
+    read_head,
+)
+from broker.store.segment import Segment
+from penstock.errors import DataFolderUnusable
+from penstock.message import FRAME_HEAD_BYTES
+
+WINDOW_BYTES: Final = 1 << 20
+PAGE_BYTES: Final = 4096
+
+
+class Window:
+    """Reads one segment in large pieces. Pages that the disk cannot read are zeros, and ``unreadable`` says where the
+    first one is (-1: none)."""
+
+    def __init__(self, segment: Segment) -> None:
+        self._file = segment.file
+        self._data = b""
+        self._at = 0
+        self.size = min(segment.file.size(), segment.size)
+        self.unreadable = -1
+
+    def locate(self, at: int, size: int) -> tuple[bytes, int]:
+        """Bytes that hold ``at`` to ``at + size`` as far as the file goes, and where in them ``at`` is."""
+        within = at - self._at
+        if within < 0 or within + size > len(self._data):
+            self._data = self._read(at, max(size, WINDOW_BYTES))
+            self._at, within = at, 0
+        return self._data, within
+
+    def get(self, at: int, size: int) -> bytes:
+        """The bytes from ``at`` on, fewer at the file's end."""
+        data, within = self.locate(at, size)
+        return data[within : within + size]
+
+    def _read(self, at: int, size: int) -> bytes:
+        size = min(size, self.size - at)
+        if size <= 0:
+            return b""
+        try:
+            return self._file.pread(size, at)
+        except OSError:
+            pages = [
+                self._page(place, min(PAGE_BYTES, at + size - place)) for place in range(at, at + size, PAGE_BYTES)
+            ]
+            return b"".join(pages)
+
+    def _page(self, at: int, size: int) -> bytes:
+        try:
+            return self._file.pread(size, at)
+        except OSError:
+            if self.unreadable < 0 or at < self.unreadable:
+                self.unreadable = at
+            return bytes(size)
+
+
+class Scan:
+    """Iterates the good frames from a position on: (position, frame). Afterwards ``end`` and ``damage`` are known:
+    where the log ends, and which stretches before are rotten (from, to)."""
+
+    def __init__(self, segments: Sequence[Segment], position: int) -> None:
+        self._segments = [segment for segment in segments if segment.end > position]
+        self.end = position
+        self.damage: list[tuple[int, int]] = []
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        """Raises ``DataFolderUnusable`` where the log would end at bytes that cannot be read."""
+        number = 0
+        while number < len(self._segments):
+            segment = self._segments[number]
+            window = Window(segment)
+            yield from self._good_run(segment, window)
+            at = self.end - segment.base
+            if at < segment.size and not is_blank(window.get(at, FRAME_HEAD_BYTES), segment.size - at):
+                following = self._after_damage(number, at)
+                if following is None:
+                    return
+                self.damage.append((self.end, following))
+                self.end = following
+            else:
+                self.end = segment.end
+            while number < len(self._segments) and self._segments[number].end <= self.end:
+                number += 1
+
+    def _good_run(self, segment: Segment, window: Window) -> Iterator[tuple[int, bytes]]:
+        """Good frames one behind the other, until the first place that holds none."""
+        base, size = segment.base, segment.size
+        at = max(self.end, base) - base
+        while at < size:
+            data, within = window.locate(at, FRAME_BYTES_MIN)
+            if len(data) - within < FRAME_BYTES_MIN:
+                return
+            length = frame_length(data, within, size - at)
+            if not length:
+                return
+            data, within = window.locate(at, length)
+            if not good_within(data, within, length, base + at):
+                return
+            at += length
+            self.end = base + at
+            yield base + at - length, data[within : within + length]
+
+    def _after_damage(self, number: int, at: int) -> int | None:
+        """Position of the next good frame behind a bad place that had been synced; None for a torn tail."""
+        bad = self._segments[number].base + at
+        first_good: int | None = None
+        for segment in self._segments[number:]:
+            window = Window(segment)
+            for position, watermark in self._scattered(segment, window, max(bad + 1 - segment.base, 0)):
+                if first_good is None:
+                    first_good = position
+                if bad < watermark <= position:
+                    return first_good
+            if window.unreadable >= 0:
+                raise DataFolderUnusable(
+                    f"the log cannot be read at {segment.base + window.unreadable}, near its end",
+                    hint="copy the segment to a sound disk, or cut it there if its end may be lost",
+                )
+        return None
+
+    @staticmethod
+    def _scattered(segment: Segment, window: Window, at: int) -> Iterator[tuple[int, int]]:
+        """Position and watermark of every good frame from a place on, found by its magic."""
+        while at < window.size:
+            data = window.get(at, WINDOW_BYTES)
+            found = data.find(MAGIC_BYTES)
+            if found < 0:
+                at += max(len(data) - len(MAGIC_BYTES) + 1, 1)
+                continue
+            place = at + found - 4  # the magic stands behind the checksum
+            at += found + 1
+            if place < 0:
+                continue
+            head = window.get(place, FRAME_HEAD_BYTES)
+            length = frame_length(head, 0, segment.size - place) if len(head) == FRAME_HEAD_BYTES else 0
+            frame = window.get(place, length) if length else b""
+            if length and good_within(frame, 0, length, segment.base + place):
+                yield segment.base + place, read_head(head).watermark
+                at = place + length

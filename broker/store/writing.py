@@ -1,0 +1,215 @@
+"""The write side of a store: appends, and the one way in which queues and folds take in a record.
+
+An append is laid out as one run of frames and written with one call; only then do queues and folds learn of it, so a
+refused append leaves nothing behind. ``_take_in`` is the same at the append and at recovery: everything that is known
+is a function of the log's prefix. A batch never spans two segments: it is stored as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.store import state
+from broker.store.commit_log import CommitLog
+from broker.store.frames import FLAG_AT, PATCHED, SYSTEM_FLAG_AT, UNPATCHED_AT, crc32c
+from broker.store.key_index import KeyIndex, keys_of
+from broker.store.queue_index import ENTRY20, HOLE, Queue, QueueIndex
+from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC, SYSTEM_PREFIX, Folds, Incoming, Stored
+from broker.store.sealing import Sealing
+from penstock.errors import TooLarge
+from penstock.message import (
+    FLAG_RETAIN,
+    FRAME_HEAD_BYTES,
+    FRAME_MAGIC,
+    OFFSETS_AT,
+    QUEUE_ID_AT,
+    STORED,
+    STORED_AT,
+    encode_record,
+    property_of,
+    tag_hash,
+)
+from penstock.requests import Placed
+
+_NO_HOST: Final = bytes(8)
+_TAGS: Final = b"TAGS"
+_UNIQUE: Final = b"UNIQ_KEY"
+_FACTS_MAX: Final = 8192
+_SILENT: Final = (SEAL_TOPIC, KEYFRAME_TOPIC)
+_SYSTEM: Final[tuple[int, tuple[int, ...]]] = (-1, ())
+"""Stands for the facts of a system record: it is in no queue."""
+EPOCH: Final = 1
+KEYFRAME_SHARE: Final = 4
+"""A keyframe takes at most this fraction of a segment; a larger state has none, and retention waits for the next."""
+
+
+class Writing:
+    """Appends to the log and keeps queues, keys and folds in step with it."""
+
+    def __init__(self, folds: Folds, log: CommitLog, index: QueueIndex, keys: KeyIndex, sealing: Sealing) -> None:
+        self._folds = folds
+        self._log = log
+        self._index = index
+        self._keys = keys
+        self._sealing = sealing
+        self._topic_queues: dict[tuple[str, int], Queue] = {}
+        # What a topic and its properties mean to the indexes: devices repeat them. Tag hash, key hashes.
+        self._facts: dict[tuple[str, bytes], tuple[int, tuple[int, ...]]] = {}
+        self.ends_with_seal = False
+        self.last_ms = 0
+        """Store time of the last record; store times never go back, whatever the wall clock does."""
+
+    def append(self, batch: Sequence[Incoming], now_ms: int) -> list[Placed]:
+        """See ``MessageStore.append``."""
+        if not batch:
+            return []
+        return self._append_urgent(batch, now_ms, all([incoming[1].startswith(SYSTEM_PREFIX) for incoming in batch]))
+
+    def _append_urgent(self, batch: Sequence[Incoming], now_ms: int, urgent: bool) -> list[Placed]:
+        size = FRAME_HEAD_BYTES * len(batch) + sum([len(incoming[0]) for incoming in batch])
+        if size > self._log.room():
+            self._begin_segment(size, now_ms, urgent)
+        return self._append(batch, size, now_ms, urgent)
+
+    def seal(self, now_ms: int) -> None:
+        """Appends a seal: an empty system record whose frame carries the durable watermark."""
+        record = encode_record(SEAL_TOPIC.encode(), b"", b"", born_ms=now_ms)
+        self._append_urgent([Incoming(record, SEAL_TOPIC, 0, 0, b"")], now_ms, False)
+        self.ends_with_seal = True
+
+    def topic_queue(self, topic: str, queue_id: int) -> Queue:
+        """The queue of a topic, made if it is new."""
+        queue = self._topic_queues.get((topic, queue_id))
+        if queue is None:
+            queue = self._topic_queues[topic, queue_id] = self._index.ensure(f"{topic}:{queue_id}")
+        return queue
+
+    # ------------------------------------------------------------ the append
+
+    def _append(self, batch: Sequence[Incoming], size: int, now_ms: int, urgent: bool) -> list[Placed]:
+        log = self._log
+        log.reserve(size, urgent=urgent)
+        now_ms = max(now_ms, self.last_ms)
+        frames, placed = self._lay_out(batch, log.end, now_ms)
+        log.append(b"".join(frames))
+        self.last_ms = now_ms
+        self.ends_with_seal = False
+        self._take_in(batch, [place[2] for place in placed], frames, now_ms)
+        return placed
+
+    def _lay_out(self, batch: Sequence[Incoming], position: int, now_ms: int) -> tuple[list[bytes], list[Placed]]:
+        """Checksum and rest of each frame, in turn, and where each goes. Nothing is changed yet."""
+        watermark, stored = self._log.durable, STORED.pack(now_ms, _NO_HOST)
+        pack, checksum, new, queues = PATCHED.pack, crc32c, tuple.__new__, self._topic_queues
+        frames: list[bytes] = []
+        placed: list[Placed] = []
+        following: dict[tuple[str, int], int] = {}
+        for record, topic, queue_id, _, _, _ in batch:
+            if type(record) is not bytes:
+                record = bytes(record)
+            key = (topic, queue_id)
+            offset = following.get(key)
+            if offset is None:
+                if topic.startswith(SYSTEM_PREFIX):
+                    offset = 0
+                else:
+                    queue = queues.get(key)
+                    offset = (queue or self.topic_queue(topic, queue_id)).next
+            following[key] = offset + 1
+            length = FRAME_HEAD_BYTES + len(record)
+            tail = (
+                pack(
+                    FRAME_MAGIC,
+                    length,
+                    EPOCH,
+                    watermark,
+                    record[:QUEUE_ID_AT],
+                    queue_id,
+                    record[FLAG_AT:OFFSETS_AT],
+                    offset,
+                    position,
+                    record[SYSTEM_FLAG_AT:STORED_AT],
+                    stored,
+                )
+                + record[UNPATCHED_AT:]
+            )
+            frames.append(checksum(tail).to_bytes(4, "big"))
+            frames.append(tail)
+            placed.append(new(Placed, (queue_id, offset, position)))
+            position += length
+        return frames, placed
+
+    def _begin_segment(self, size: int, now_ms: int, urgent: bool) -> None:
+        """Begins a new segment with a keyframe, so that the log can be read from there alone."""
+        snapshot = self._sealing.snapshot()
+        keyframe = [Incoming(record, KEYFRAME_TOPIC, 0, 0, b"") for record in state.keyframe_records(snapshot, now_ms)]
+        keyframe_size = sum(FRAME_HEAD_BYTES + len(one.record) for one in keyframe)
+        room = self._log.fresh_room
+        if keyframe_size > room // KEYFRAME_SHARE:
+            keyframe, keyframe_size = [], 0
+        if size > room - keyframe_size:
+            raise TooLarge(f"a batch of {size} bytes does not fit a segment; nothing of it was stored")
+        self._log.roll(EPOCH, urgent=urgent)
+        self._sealing.plan(self._log.end, snapshot)
+        if keyframe:
+            self._append(keyframe, keyframe_size, now_ms, True)
+
+    # ------------------------------------------------------------ queues and folds
+
+    def _take_in(
+        self, batch: Sequence[Incoming], positions: Sequence[int], frames: list[bytes], stored_ms: int
+    ) -> None:
+        """Queues and folds take in records of the log, one after the other, by what the folds know at that point.
+        ``frames``: checksum and rest of each one's frame, in turn."""
+        add, ensure, queues = self._index.add, self._index.ensure, self._topic_queues
+        facts_of, queues_of, pack = self._facts.get, self._folds.queues_of, ENTRY20.pack
+        for incoming, position, crc, tail in zip(batch, positions, frames[::2], frames[1::2], strict=True):
+            _, topic, queue_id, flag, properties, in_cache = incoming
+            facts = facts_of((topic, properties)) or self._learn(topic, properties)
+            if facts is _SYSTEM:
+                if topic not in _SILENT:
+                    self._fold(incoming, position, crc + tail, stored_ms)
+                continue
+            entry = pack(position, len(tail) + 4, facts[0])
+            add(queues.get((topic, queue_id)) or self.topic_queue(topic, queue_id), entry, in_cache)
+            for key in queues_of(topic, properties):
+                add(ensure(key, position), entry, in_cache)
+            if facts[1]:
+                self._keys.add(facts[1], position)
+            if flag & FLAG_RETAIN:
+                self._fold(incoming, position, crc + tail, stored_ms)
+
+    def _learn(self, topic: str, properties: bytes) -> tuple[int, tuple[int, ...]]:
+        """Tag hash and key hashes of a record; remembered unless they never come again."""
+        facts = _SYSTEM
+        if not topic.startswith(SYSTEM_PREFIX):
+            tag = property_of(properties, _TAGS)
+            facts = (tag_hash(tag.decode("utf-8", "replace")) if tag else 0, keys_of(topic, properties))
+        if _UNIQUE not in properties:
+            if len(self._facts) >= _FACTS_MAX:
+                self._facts.clear()
+            self._facts[topic, properties] = facts
+        return facts
+
+    def _fold(self, incoming: Incoming, position: int, frame: bytes, stored_ms: int) -> None:
+        _, topic, queue_id, flag, properties, _ = incoming
+        change = self._folds.apply(Stored(position, len(frame), topic, queue_id, flag, properties, stored_ms, frame))
+        for key in change.opened:
+            self._index.ensure(key, position)
+        for key in change.ended:
+            self._index.drop(key)
+
+    def replay(self, record: Stored, queue_offset: int) -> None:
+        """Recovery hands over one record of the log. A gap before its offset is a record lost to damage: holes keep
+        its place."""
+        _, _, topic, queue_id, flag, properties, stored_ms, frame = record
+        self.last_ms = max(self.last_ms, stored_ms)
+        self.ends_with_seal = topic == SEAL_TOPIC
+        if not topic.startswith(SYSTEM_PREFIX):
+            queue = self.topic_queue(topic, queue_id)
+            for _ in range(queue_offset - queue.next):
+                self._index.add(queue, HOLE, True)
+        whole = bytes(frame)
+        incoming = Incoming(b"", topic, queue_id, flag, properties)
+        self._take_in([incoming], [record.position], [whole[:4], whole[4:]], stored_ms)
