@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from node.demo_devices import reading
+from penstock.world import seeded_rng
+
+
+def test_a_reading_stays_near_its_metrics_wave_and_the_same_seed_gives_the_same() -> None:
+    temperatures = [reading(1, "temperature", second, seeded_rng(7)) for second in range(300)]
+    assert 12 < min(temperatures) < max(temperatures) < 30
+    assert temperatures == [reading(1, "temperature", second, seeded_rng(7)) for second in range(300)]
+
+
+def test_two_devices_do_not_show_the_same() -> None:
+    assert reading(1, "humidity", 100.0, seeded_rng(7)) != reading(2, "humidity", 100.0, seeded_rng(7))

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import urllib.request
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from node import embedded, settings
+from node.addresses import Addresses
+from penstock.errors import DataFolderLocked, PenstockError
+from penstock.lasting_links import lasting_links
+from penstock.requests import Ping, QueryRoute, Route, ServerInfo
+from penstock.service_main import expected_error
+from penstock.wire_link import ask
+from penstock.world import real_world
+
+pytestmark = pytest.mark.endtoend
+
+ANY_PORTS = {"mqtt_port": 0, "broker_port": 0, "namesrv_port": 0, "http_port": 0}
+
+
+def configuration(data: Path) -> settings.Configuration:
+    return settings.load(None, {}, {**ANY_PORTS, "data": data})
+
+
+async def test_all_services_answer_and_the_broker_is_registered(tmp_path: Path) -> None:
+    stop = trio.Event()
+    async with trio.open_nursery() as nursery:
+        run = partial(embedded.run, configuration(tmp_path / "data"), real_world(), stop)
+        addresses: Addresses = await nursery.start(run)
+        async with lasting_links() as links:
+            about = await ask(links.link(addresses.broker), Ping(), ServerInfo)
+            route = await ask(links.link(addresses.namesrv), QueryRoute(""), Route)
+        live = await trio.to_thread.run_sync(_get, f"http://{addresses.http}/livez")
+        metrics = await trio.to_thread.run_sync(_get, f"http://{addresses.http}/metrics")
+        stop.set()
+    assert about.role == "broker"
+    assert [one.address for one in route.brokers] == [addresses.broker]
+    assert live[0] == metrics[0] == 200
+    assert "gateway_connections 0" in metrics[1]
+    assert "rocketmq_messages_in_total 0" in metrics[1]
+
+
+async def test_a_second_system_on_the_same_folder_is_refused_and_the_first_stays(tmp_path: Path) -> None:
+    stop = trio.Event()
+    async with trio.open_nursery() as nursery:
+        run = partial(embedded.run, configuration(tmp_path / "data"), real_world(), stop)
+        addresses: Addresses = await nursery.start(run)
+        error: PenstockError | None = None
+        try:
+            await embedded.run(configuration(tmp_path / "data"), real_world(), trio.Event())
+        except BaseExceptionGroup as group:
+            error = expected_error(group)
+        async with lasting_links() as links:
+            await ask(links.link(addresses.broker), Ping(), ServerInfo)
+        stop.set()
+    assert isinstance(error, DataFolderLocked)
+
+
+def _get(url: str) -> tuple[int, str]:
+    with urllib.request.urlopen(url, timeout=5) as response:
+        return response.status, response.read().decode()

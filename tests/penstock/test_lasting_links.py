@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from penstock.frame_server import Peer, listening_address, open_listeners, serve_frames
+from penstock.lasting_links import lasting_links
+from penstock.link import OnResult
+from penstock.requests import Ping, Request, ServerInfo
+from penstock.wire_link import ask
+
+pytestmark = pytest.mark.endtoend
+
+
+class Answering:
+    """A session that says who it is."""
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        on_result(ServerInfo("test", type(request).__name__, "1"))
+
+    def end_batch(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+async def test_a_cancelled_block_can_still_say_goodbye_over_its_links() -> None:
+    goodbyes: list[ServerInfo] = []
+    listeners = await open_listeners("127.0.0.1", 0)
+    address = "{}:{}".format(*listening_address(listeners))
+
+    def open_session(_peer: Peer) -> Answering:
+        return Answering()
+
+    async def service() -> None:
+        async with lasting_links() as links:
+            try:
+                await trio.sleep_forever()
+            finally:
+                with trio.move_on_after(5, shield=True):
+                    goodbyes.append(await ask(links.link(address), Ping(), ServerInfo))
+
+    async with trio.open_nursery() as server:
+        server.start_soon(serve_frames, listeners, open_session)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(service)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        server.cancel_scope.cancel()
+    assert goodbyes == [ServerInfo("test", "Ping", "1")]

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+import trio
+
+from penstock.errors import AddressInUse, InternalError
+from penstock.service_main import expected_error, run_until_signal
+
+
+def test_a_penstock_error_in_nested_groups_is_expected() -> None:
+    error = AddressInUse("taken")
+    assert expected_error(ExceptionGroup("", [ExceptionGroup("", [error])])) is error
+
+
+@pytest.mark.parametrize("leaf", [ValueError("ours"), InternalError("ours too")])
+def test_our_own_mistakes_are_not_expected(leaf: Exception) -> None:
+    assert expected_error(ExceptionGroup("", [leaf])) is None
+
+
+def test_a_group_with_a_mistake_beside_an_expected_error_is_a_mistake() -> None:
+    assert expected_error(ExceptionGroup("", [AddressInUse("taken"), ValueError("ours")])) is None
+
+
+def test_an_expected_error_is_one_line_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    async def serve(_stop: trio.Event) -> None:
+        raise AddressInUse("127.0.0.1:1 is already in use", hint="choose another port")
+
+    assert run_until_signal(serve) == 2
+    assert capsys.readouterr().err == "error: 127.0.0.1:1 is already in use (choose another port)\n"
+
+
+def test_a_service_that_returns_ends_with_status_0() -> None:
+    async def serve(_stop: trio.Event) -> None:
+        await trio.lowlevel.checkpoint()
+
+    assert run_until_signal(serve) == 0
+
+
+def test_a_mistake_of_ours_is_not_hidden() -> None:
+    async def serve(_stop: trio.Event) -> None:
+        raise ValueError("ours")
+
+    with pytest.raises(BaseExceptionGroup) as raised:
+        run_until_signal(serve)
+    assert raised.group_contains(ValueError, match="ours")
