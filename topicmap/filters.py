@@ -1,14 +1,18 @@
 """The filter index: which of many open filters match a topic name.
 
-Filters are hashed by *shape*: the places of their ``+`` levels and whether they end in ``#``. All filters of one
-shape are one dictionary, keyed by the levels that are left; a name is looked up once per shape that fits its depth.
-That is a few dictionary look-ups per publish whatever the number of filters, a few objects per filter and little for
-the garbage collector to walk. Hostile filters can make many shapes; beyond ``SHAPES_MAX`` of them further filters go
-to a plain trie, whose work per match is bounded too. Results of recent names are remembered and dropped when a
-filter that matches them comes or goes.
+A filter without wildcards matches the name that it is. The others are hashed by *shape*: the places of their ``+``
+levels and whether they end in ``#``. All filters of one shape are one dictionary, keyed by the levels that are left; a
+name is looked up once per shape that fits its depth. That is a few dictionary look-ups per publish whatever the number
+of filters, and strings only, nothing for the garbage collector to walk. Results of recent names are remembered; a
+filter that comes or goes drops those that it changes.
 
-Invariants: ``match`` gives exactly the filters ``f`` with ``names.matches(f, name)``, each once, in the order of shapes
-and then of insertion, so that two runs agree.
+Hostile filters can make many shapes. Beyond ``SHAPES_MAX`` of one depth further shapes go to a plain trie, and
+``has_room`` says no to new shapes beyond ``TRIE_SHAPES_MAX`` there. The work of a match is then bounded: a walk through
+the trie has at most one node per shape and level.
+
+Invariants: ``match`` gives exactly the filters ``f`` with ``names.matches(f, name)``, each once, sorted: whatever the
+order in which filters came, two indexes of the same filters agree. A filter with wildcards is in a shape's table or in
+the trie, never in both.
 """
 
 from __future__ import annotations
@@ -18,9 +22,16 @@ from typing import Any, Final, NamedTuple
 
 from topicmap.names import matches
 
-SHAPES_MAX: Final = 64
+SHAPES_MAX: Final = 16
+"""Hashed shapes of one depth, and hashed shapes that end in ``#``: a match makes at most twice as many look-ups."""
+TRIE_SHAPES_MAX: Final = 512
+
 REMEMBERED_MAX: Final = 4096
+REMEMBERED_FILTERS_MAX: Final = 1 << 18
+_DROP_ALL_ABOVE: Final = 64  # of the names that may be changed: dropping is then cheaper than testing each
+
 _SEPARATOR: Final = "\x00"  # no legal name holds it
+_END: Final = "\x00end"  # nor this
 
 
 class _Shape(NamedTuple):
@@ -35,7 +46,16 @@ class _Shape(NamedTuple):
 def _shape_of(levels: list[str]) -> _Shape:
     open_end = levels[-1] == "#"
     depth = len(levels) - open_end
-    return _Shape(tuple(i for i in range(depth) if levels[i] == "+"), depth, open_end)
+    return _Shape(tuple([place for place in range(depth) if levels[place] == "+"]), depth, open_end)
+
+
+def _has_wildcard(filter: str) -> bool:
+    return "+" in filter or "#" in filter
+
+
+def _group_of(shape: _Shape) -> int:
+    """Shapes of one group share the limit ``SHAPES_MAX``: those of one depth, and those that end in #."""
+    return -1 if shape.open_end else shape.depth
 
 
 class FilterIndex:
@@ -44,10 +64,13 @@ class FilterIndex:
     def __init__(self) -> None:
         self._filters: dict[str, None] = {}
         self._shapes: dict[_Shape, dict[str, str]] = {}
-        self._by_depth: dict[int, list[tuple[_Shape, dict[str, str]]]] = {}  # fitting shapes of a name's depth
+        self._grouped: dict[int, int] = {}  # group -> hashed shapes in it
+        self._by_depth: dict[int, list[tuple[_Shape, dict[str, str]]]] = {}  # hashed shapes that fit a name's depth
         self._trie: dict[str, Any] = {}
-        self._trie_size = 0
+        self._trie_shapes: dict[_Shape, int] = {}  # -> filters of it in the trie
         self._remembered: dict[str, list[str]] = {}
+        self._remembered_filters = 0
+        self._alike: dict[str, list[str]] = {}  # first two levels -> remembered names that begin so
 
     def __len__(self) -> int:
         return len(self._filters)
@@ -58,22 +81,30 @@ class FilterIndex:
     def __iter__(self) -> Iterator[str]:
         return iter(self._filters)
 
+    def has_room(self, filter: str) -> bool:
+        """Whether taking this filter in keeps the work of a match bounded. ``add`` takes it all the same: whoever adds
+        filters of strangers asks first."""
+        if not _has_wildcard(filter):
+            return True
+        shape = _shape_of(filter.split("/"))
+        return self._is_hashed(shape) or shape in self._trie_shapes or len(self._trie_shapes) < TRIE_SHAPES_MAX
+
     def add(self, filter: str) -> bool:
         """Takes a legal filter in; False if it was there."""
         if filter in self._filters:
             return False
         self._filters[filter] = None
+        if not _has_wildcard(filter):
+            self._forget_name(filter)
+            return True
         levels = filter.split("/")
         shape = _shape_of(levels)
-        if shape in self._shapes or len(self._shapes) < SHAPES_MAX:
-            if shape not in self._shapes:
-                self._shapes[shape] = {}
-                self._by_depth.clear()
-            self._shapes[shape][_key(levels, shape)] = filter
+        if self._is_hashed(shape):
+            self._table(shape)[_key(levels, shape)] = filter
         else:
             _insert(self._trie, levels, filter)
-            self._trie_size += 1
-        self._forget(filter)
+            self._trie_shapes[shape] = self._trie_shapes.get(shape, 0) + 1
+        self._forget(filter, levels, shape)
         return True
 
     def remove(self, filter: str) -> bool:
@@ -81,74 +112,121 @@ class FilterIndex:
         if filter not in self._filters:
             return False
         del self._filters[filter]
+        if not _has_wildcard(filter):
+            self._forget_name(filter)
+            return True
         levels = filter.split("/")
         shape = _shape_of(levels)
-        table = self._shapes.get(shape)
-        if table is not None and table.pop(_key(levels, shape), None) is not None:
-            if not table:
-                del self._shapes[shape]
-                self._by_depth.clear()
-        else:
-            _delete(self._trie, levels)
-            self._trie_size -= 1
-        self._forget(filter)
+        table = self._shapes.get(shape, {})
+        if table.pop(_key(levels, shape), None) is None:
+            self._remove_from_trie(levels, shape)
+        elif not table:
+            del self._shapes[shape]
+            self._grouped[_group_of(shape)] -= 1
+            self._by_depth.clear()
+        self._forget(filter, levels, shape)
         return True
 
     def match(self, name: str) -> list[str]:
-        """The filters that match a legal name. The list is shared: callers must not change it."""
+        """The filters that match a legal name, sorted. The list is shared: callers must not change it."""
         found = self._remembered.get(name)
         if found is None:
             found = self._search(name)
-            if len(self._remembered) >= REMEMBERED_MAX:
-                self._remembered.clear()
-            self._remembered[name] = found
+            self._remember(name, found)
         return found
+
+    # ------------------------------------------------------------ shapes and trie
+
+    def _is_hashed(self, shape: _Shape) -> bool:
+        return shape in self._shapes or self._grouped.get(_group_of(shape), 0) < SHAPES_MAX
+
+    def _table(self, shape: _Shape) -> dict[str, str]:
+        table = self._shapes.get(shape)
+        if table is None:
+            table = self._shapes[shape] = {}
+            group = _group_of(shape)
+            self._grouped[group] = self._grouped.get(group, 0) + 1
+            self._by_depth.clear()
+        return table
+
+    def _remove_from_trie(self, levels: list[str], shape: _Shape) -> None:
+        _delete(self._trie, levels)
+        self._trie_shapes[shape] -= 1
+        if not self._trie_shapes[shape]:
+            del self._trie_shapes[shape]
 
     def _search(self, name: str) -> list[str]:
         levels = name.split("/")
-        guarded = name[:1] == "$"
-        found: list[str] = []
+        guarded = name[:1] == "$"  # a leading wildcard does not match it (MQTT-4.7.2-1)
+        found: list[str] = [name] if name in self._filters else []
         for shape, table in self._fitting(len(levels)):
-            if guarded and (shape.plus[:1] == (0,) or shape.depth == 0):
-                continue
             filter = table.get(_key(levels, shape))
-            if filter is not None:
+            if filter is not None and not (guarded and filter[0] in "+#"):
                 found.append(filter)
-        if self._trie_size:
+        if self._trie_shapes:
             _walk(self._trie, levels, guarded, found)
+        if len(found) > 1:
+            found.sort()
         return found
 
     def _fitting(self, depth: int) -> list[tuple[_Shape, dict[str, str]]]:
         fitting = self._by_depth.get(depth)
         if fitting is None:
-            fitting = [
+            fitting = self._by_depth[depth] = [
                 (shape, table)
                 for shape, table in self._shapes.items()
                 if shape.depth == depth or (shape.open_end and shape.depth < depth)
             ]
-            self._by_depth[depth] = fitting
         return fitting
 
-    def _forget(self, filter: str) -> None:
-        """Drops the remembered results that this filter changes."""
-        if len(self._remembered) > 256:
-            self._remembered.clear()  # cheaper than to test them all, and they come back one by one
+    # ------------------------------------------------------------ remembered names
+
+    def _remember(self, name: str, found: list[str]) -> None:
+        self._remembered_filters += len(found)
+        if len(self._remembered) >= REMEMBERED_MAX or self._remembered_filters > REMEMBERED_FILTERS_MAX:
+            self._forget_all()
+            self._remembered_filters = len(found)
+        self._remembered[name] = found
+        self._alike.setdefault(_beginning(name.split("/", 2)), []).append(name)
+
+    def _forget_name(self, name: str) -> None:
+        found = self._remembered.pop(name, None)
+        if found is not None:
+            self._remembered_filters -= len(found)
+            self._alike[_beginning(name.split("/", 2))].remove(name)
+
+    def _forget_all(self) -> None:
+        self._remembered.clear()
+        self._alike.clear()
+        self._remembered_filters = 0
+
+    def _forget(self, filter: str, levels: list[str], shape: _Shape) -> None:
+        """Drops the remembered results that a filter with wildcards changes, and perhaps a few more."""
+        if shape.plus[:1] in ((0,), (1,)) or (shape.open_end and shape.depth < 2):
+            self._forget_all()  # a wildcard in the first two levels: most names may be changed
             return
-        for name in [name for name in self._remembered if matches(filter, name)]:
-            del self._remembered[name]
+        alike = self._alike.get(_beginning(levels))
+        if not alike:
+            return
+        kept = [] if len(alike) > _DROP_ALL_ABOVE else [name for name in alike if not matches(filter, name)]
+        for name in alike if not kept else set(alike).difference(kept):
+            self._remembered_filters -= len(self._remembered.pop(name))
+        if kept:
+            self._alike[_beginning(levels)] = kept
+        else:
+            del self._alike[_beginning(levels)]
+
+
+def _beginning(levels: list[str]) -> str:
+    return _SEPARATOR.join(levels[:2])
 
 
 def _key(levels: list[str], shape: _Shape) -> str:
     """The levels that a shape leaves, as one string."""
     kept = levels[: shape.depth]
-    if shape.plus:
-        kept = list(kept)
-        for place in shape.plus:
-            kept[place] = ""
+    for place in shape.plus:
+        kept[place] = ""
     return _SEPARATOR.join(kept)
-
-
-_END: Final = "\x00end"  # no legal level holds U+0000
 
 
 def _insert(trie: dict[str, Any], levels: list[str], filter: str) -> None:
@@ -170,8 +248,7 @@ def _delete(trie: dict[str, Any], levels: list[str]) -> None:
 
 
 def _walk(trie: dict[str, Any], levels: list[str], guarded: bool, found: list[str]) -> None:
-    """Adds the trie's matches, level by level without recursion. The work is bounded by the trie's nodes at each
-    depth."""
+    """Adds the trie's matches, level by level without recursion."""
     nodes = [trie]
     for depth, level in enumerate(levels):
         following: list[dict[str, Any]] = []

@@ -20,6 +20,7 @@ SYSTEM_PREFIX: Final = "%sys%"
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9%|_-]+")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
+_ODD: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _ESCAPE: Final = re.compile(r"%([0-9A-F]{2})")
 _EMPTY_LEVEL: Final = "%"
 _LIGHT: Final = re.compile(r"~(filter|peer|retry):(.+)", re.DOTALL)
@@ -81,21 +82,23 @@ def _level_of(name: str, level: int | None) -> str:
 
 
 def encode_level(level: str) -> str:
-    """The topic of a first level. Raises ``InvalidName`` where it would be longer than 255 bytes."""
+    """The topic of a first level. Raises ``InvalidName`` where it would be longer than 255 bytes, or is not
+    Unicode."""
     if not level:
         return _EMPTY_LEVEL
-    if _PLAIN.fullmatch(level):
-        topic = level
-    else:
-        topic = "".join(
-            chr(byte) if (chr(byte).isalnum() and byte < 128) or byte in b"-_" else f"%{byte:02X}"
-            for byte in level.encode()
-        )
+    topic = level if _PLAIN.fullmatch(level) else _ODD.sub(_escape, level)
     if len(topic) > TOPIC_BYTES_MAX:
         raise InvalidName(
             f"the first level of a topic name takes {len(topic)} bytes as a topic; the limit is {TOPIC_BYTES_MAX}"
         )
     return topic
+
+
+def _escape(found: re.Match[str]) -> str:
+    try:
+        return "".join([f"%{byte:02X}" for byte in found[0].encode()])
+    except UnicodeEncodeError:
+        raise InvalidName("a topic name must not hold surrogates (MQTT-1.5.4-1)") from None
 
 
 def decode_level(topic: str) -> str:

@@ -1,0 +1,160 @@
+"""The topic map against plain truth: any filters and names, any order of comings and goings."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from topicmap.filters import FilterIndex
+from topicmap.names import InvalidName, check_filter, check_name, matches, parse_share
+from topicmap.queues import (
+    LightQueue,
+    TopicMap,
+    TopicQueue,
+    check_topic,
+    decode_level,
+    encode_level,
+    filter_queue,
+    is_system,
+    parse_queue,
+    peer_queue,
+    retry_queue,
+    topic_queue,
+)
+
+# Few letters make collisions likely; "$", the empty level and a separator-like character are the traps.
+levels = st.sampled_from(["", "a", "b", "$x", "a%b", "ab"])
+names = st.lists(levels, min_size=1, max_size=6).map("/".join).filter(bool)
+filters = (
+    st.tuples(st.lists(levels | st.just("+"), max_size=6), st.booleans())
+    .map(lambda made: "/".join([*made[0], "#"] if made[1] or not made[0] else made[0]))
+    .filter(bool)
+)
+any_text = st.text(st.characters(exclude_categories=[]), max_size=40)
+
+
+def naive_match(filter: str, name: str) -> bool:
+    """MQTT 4.7 by recursion over the levels, written apart from the code under test."""
+    if name.startswith("$") and filter.split("/")[0] in ("+", "#"):
+        return False
+
+    def fits(wanted: list[str], given_levels: list[str]) -> bool:
+        if wanted == ["#"]:
+            return True
+        if not wanted or not given_levels:
+            return wanted == given_levels
+        return wanted[0] in ("+", given_levels[0]) and fits(wanted[1:], given_levels[1:])
+
+    return fits(filter.split("/"), name.split("/"))
+
+
+@given(filters, names)
+@settings(max_examples=500, deadline=None)
+def test_the_plain_matcher_agrees_with_a_naive_one(filter: str, name: str) -> None:
+    check_filter(filter)
+    check_name(name)
+    assert matches(filter, name) == naive_match(filter, name)
+
+
+@given(st.sets(filters, max_size=60), st.lists(names, max_size=10))
+@settings(max_examples=200, deadline=None)
+def test_the_index_finds_exactly_the_filters_that_match(wanted: set[str], asked: list[str]) -> None:
+    index = FilterIndex()
+    for filter in wanted:
+        index.add(filter)
+    for name in asked:
+        assert index.match(name) == sorted(filter for filter in wanted if naive_match(filter, name))
+
+
+class IndexAgainstNaiveMatcher(RuleBasedStateMachine):
+    """What is remembered never differs from the truth, whatever comes and goes; many shapes fill the trie."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index = FilterIndex()
+        self.truth: set[str] = set()
+
+    @rule(filter=filters)
+    def comes(self, filter: str) -> None:
+        assert self.index.add(filter) == (filter not in self.truth)
+        self.truth.add(filter)
+
+    @rule(filter=filters)
+    def goes(self, filter: str) -> None:
+        assert self.index.remove(filter) == (filter in self.truth)
+        self.truth.discard(filter)
+
+    @rule(depth=st.integers(4, 6), numbers=st.sets(st.integers(0, 63), max_size=30), goes=st.booleans())
+    def many_shapes_come_or_go(self, depth: int, numbers: set[int], goes: bool) -> None:
+        for number in numbers:
+            filter = "/".join("+" if number >> place & 1 else "a" for place in range(depth))
+            (self.index.remove if goes else self.index.add)(filter)
+            (self.truth.discard if goes else self.truth.add)(filter)
+
+    @rule(asked=st.lists(names, max_size=5) | st.sampled_from([["a/a/a/a"], ["a/a/a/a/a/a", "a/b/a/b/a"]]))
+    def is_asked(self, asked: list[str]) -> None:
+        for name in asked:
+            assert self.index.match(name) == sorted(filter for filter in self.truth if naive_match(filter, name))
+
+    @invariant()
+    def holds_the_same_set(self) -> None:
+        assert set(self.index) == self.truth
+        assert len(self.index) == len(self.truth)
+
+
+IndexAgainstNaiveMatcher.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestIndexAgainstNaiveMatcher = IndexAgainstNaiveMatcher.TestCase
+
+
+@given(any_text)
+@settings(max_examples=300, deadline=None)
+def test_any_string_is_a_legal_name_or_invalid_and_nothing_else(text: str) -> None:
+    for check in (check_name, check_filter, parse_share, check_topic, parse_queue, decode_level, encode_level):
+        try:
+            check(text)
+        except InvalidName:
+            continue
+
+
+def _is_legal(text: str) -> bool:
+    try:
+        check_name(text)
+    except InvalidName:
+        return False
+    return True
+
+
+@given(any_text.filter(_is_legal).filter(lambda text: "/" not in text), any_text.filter(_is_legal))
+@settings(max_examples=300, deadline=None)
+def test_distinct_first_levels_give_distinct_topics_and_every_topic_gives_its_level_back(one: str, other: str) -> None:
+    other = other.partition("/")[0]
+    try:
+        first, second = encode_level(one), encode_level(other)
+    except InvalidName:
+        return  # too long as a topic
+    assert (first == second) == (one == other)
+    assert (decode_level(first), decode_level(second)) == (one, other)
+    check_topic(first)
+    assert not is_system(first)
+
+
+@given(st.text("aA%:~/+#0123456789 |$é", min_size=1, max_size=12), st.text("aA%:~/+#0 |$é", max_size=12))
+@settings(max_examples=500, deadline=None)
+def test_distinct_names_never_share_a_queue(one: str, other: str) -> None:
+    made = [make(text) for text in {one, other} if text for make in (filter_queue, peer_queue, retry_queue)]
+    assert len(set(made)) == len(made)
+    for key in made:
+        try:
+            parsed = parse_queue(key)
+        except InvalidName:
+            assert key.startswith("~filter:")
+            continue
+        assert isinstance(parsed, LightQueue)
+        assert f"~{parsed.kind}:{parsed.name}" == key
+
+
+@given(names, st.integers(0, 1 << 16))
+def test_a_topic_queue_reads_back_and_is_never_a_light_queue(name: str, queue_id: int) -> None:
+    topic = TopicMap().place(name).topic
+    assert parse_queue(topic_queue(topic, queue_id)) == TopicQueue(topic, queue_id)

@@ -1,0 +1,135 @@
+"""Legal names and filters, and the plain matcher, by the rules of MQTT 4.7 and 4.8.2."""
+
+from __future__ import annotations
+
+import pytest
+
+from topicmap.names import (
+    LEVELS_MAX,
+    NAME_BYTES_MAX,
+    InvalidName,
+    Share,
+    check_filter,
+    check_name,
+    matches,
+    parse_share,
+)
+
+LEGAL_NAMES = [
+    "a",
+    "/",
+    "//",
+    "/a",
+    "a/",
+    "a b",
+    "$SYS/x",
+    "温度/1",
+    "a%b",
+    "Δ",
+    "a/" * 127 + "z",
+    "x" * NAME_BYTES_MAX,
+]
+ILLEGAL_NAMES = [
+    "",
+    "a\x00b",
+    "a\nb",
+    "\x7f",
+    "\x85",
+    "\ud800",
+    "a" * (NAME_BYTES_MAX + 1),
+    "é" * 513,
+    "/" * LEVELS_MAX,
+]
+
+
+@pytest.mark.parametrize("name", LEGAL_NAMES)
+def test_a_legal_name_is_taken_as_name_and_as_filter(name: str) -> None:
+    check_name(name)
+    check_filter(name)
+
+
+@pytest.mark.parametrize("name", ILLEGAL_NAMES)
+def test_an_illegal_string_is_refused_as_name_and_as_filter(name: str) -> None:
+    with pytest.raises(InvalidName):
+        check_name(name)
+    with pytest.raises(InvalidName):
+        check_filter(name)
+
+
+@pytest.mark.parametrize("name", ["+", "#", "a/+", "a/#", "a+", "a#b"])
+def test_a_name_holds_no_wildcard(name: str) -> None:
+    with pytest.raises(InvalidName, match=r"MQTT-3\.3\.2-2"):
+        check_name(name)
+
+
+@pytest.mark.parametrize("filter", ["+", "#", "+/#", "+/+/+", "/+", "+/", "a/+/b", "a/#", "/#", "$SYS/#"])
+def test_wildcards_stand_where_they_may(filter: str) -> None:
+    check_filter(filter)
+
+
+@pytest.mark.parametrize("filter", ["#/a", "a#", "#a", "a/#/b", "a+", "+a", "a/b+/c", "##", "++", "+#", "a/##"])
+def test_wildcards_elsewhere_are_refused(filter: str) -> None:
+    with pytest.raises(InvalidName, match=r"MQTT-4\.7\.1"):
+        check_filter(filter)
+
+
+MATCHING = [
+    ("a/b", "a/b"),
+    ("+", "a"),
+    ("#", "a"),
+    ("#", "/"),
+    ("#", "a/b/c"),
+    ("a/#", "a"),
+    ("a/#", "a/"),
+    ("a/#", "a/b/c"),
+    ("a/+", "a/"),
+    ("+/+", "/x"),
+    ("/+", "/x"),
+    ("+/b/#", "a/b"),
+    ("+/b/#", "a/b/c/d"),
+    ("$SYS/#", "$SYS/a"),
+    ("$SYS/+", "$SYS/a"),
+    ("a/$x/+", "a/$x/y"),
+    ("a/#", "a/$x"),
+]
+NOT_MATCHING = [
+    ("a/b", "a/b/"),
+    ("a/b", "/a/b"),
+    ("a/b", "A/b"),
+    ("a", "a/"),
+    ("a/", "a"),
+    ("+", "a/b"),
+    ("+", "/x"),
+    ("a/+", "a"),
+    ("a/+", "a/b/c"),
+    ("a/b/#", "a"),
+    ("ab/#", "a"),
+    ("#", "$SYS"),
+    ("#", "$SYS/a"),
+    ("+/a", "$SYS/a"),
+    ("+", "$"),
+    ("+/#", "$SYS/a"),
+]
+
+
+@pytest.mark.parametrize(("filter", "name"), MATCHING)
+def test_a_filter_matches(filter: str, name: str) -> None:
+    assert matches(filter, name)
+
+
+@pytest.mark.parametrize(("filter", "name"), NOT_MATCHING)
+def test_a_filter_does_not_match(filter: str, name: str) -> None:
+    assert not matches(filter, name)
+
+
+def test_a_shared_subscription_has_a_group_and_a_filter() -> None:
+    assert parse_share("$share/g/a/+") == Share("g", "a/+")
+    assert parse_share("$share/g//") == Share("g", "/")
+    assert parse_share("a/$share/g/b") is None
+    assert parse_share("$shared/g/b") is None
+
+
+@pytest.mark.parametrize("filter", ["$share/", "$share/g", "$share/g/", "$share//a", "$share/g+/a", "$share/#/a"])
+def test_a_malformed_shared_subscription_is_refused(filter: str) -> None:
+    with pytest.raises(InvalidName):
+        parse_share(filter)
