@@ -143,6 +143,7 @@ class Producer:
         key: str = "",
         tag: str = "",
         properties: Mapping[str, str] | None = None,
+        mqtt_topic: str = "",
         timeout_s: float | None = None,
     ) -> Receipt: ...
 
@@ -155,6 +156,7 @@ class Producer:
         key: str = "",
         tag: str = "",
         properties: Mapping[str, str] | None = None,
+        mqtt_topic: str = "",
         timeout_s: float | None = None,
     ) -> Receipt:
         """Stores one message and returns when its topic's level is reached.
@@ -164,7 +166,7 @@ class Producer:
             PenstockError: it was not stored, unless the error's ``unknown`` is true: then it may have been.
         """
         if isinstance(message, str):
-            message = Message(message, body, key=key, tag=tag, properties=properties or {})
+            message = Message(message, body, key=key, tag=tag, properties=properties or {}, mqtt_topic=mqtt_topic)
         outgoing = [self._prepare(message)]
         await self._send_all(outgoing, self.timeout_s if timeout_s is None else timeout_s)
         receipt = outgoing[0].receipt

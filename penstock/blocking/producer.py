@@ -65,6 +65,7 @@ class Producer:
         key: str = "",
         tag: str = "",
         properties: Mapping[str, str] | None = None,
+        mqtt_topic: str = "",
         timeout_s: float | None = None,
     ) -> Receipt: ...
 
@@ -77,11 +78,12 @@ class Producer:
         key: str = "",
         tag: str = "",
         properties: Mapping[str, str] | None = None,
+        mqtt_topic: str = "",
         timeout_s: float | None = None,
     ) -> Receipt:
         """Stores one message and returns when its topic's level is reached. Raises as ``penstock.Producer.send``."""
         if isinstance(message, str):
-            message = Message(message, body, key=key, tag=tag, properties=properties or {})
+            message = Message(message, body, key=key, tag=tag, properties=properties or {}, mqtt_topic=mqtt_topic)
         outgoing = [self._prepare(message)]
         self._send_all(outgoing, timeout_s)
         receipt = outgoing[0].receipt

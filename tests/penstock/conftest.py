@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 import trio
 
+import broker.server
+import namesrv.server
+from broker.settings import BrokerSettings
+from namesrv.settings import NamesrvSettings
 from penstock.frame_server import FrameLimits, Peer, Session, listening_address, open_listeners, serve_frames
+from penstock.world import real_world
 
 
 class ServerThread:
@@ -60,4 +66,37 @@ def serve() -> Iterator[Callable[..., ServerThread]]:
 @pytest.fixture(params=["asyncio", "trio"])
 def run(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """Runs an async function in real time, once under asyncio and once under trio."""
-    return functools.partial(anyio.run, backend=request.param)
+    return partial(anyio.run, backend=request.param)
+
+
+class RealCluster:
+    """A name server and a broker, the real ones, in a thread of their own."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._ready: queue.Queue[tuple[str, trio.lowlevel.TrioToken, trio.CancelScope]] = queue.Queue()
+        self._thread = threading.Thread(target=trio.run, args=(self._run,))
+        self._thread.start()
+        self.servers, self._token, self._scope = self._ready.get(timeout=20)
+
+    async def _run(self) -> None:
+        world = real_world()
+        async with trio.open_nursery() as nursery:
+            names = await nursery.start(partial(namesrv.server.run, NamesrvSettings(port=0), world))
+            servers = f"{names.host}:{names.port}"
+            settings = BrokerSettings(port=0, data=self._data, namesrv=(servers,), segment_bytes=1 << 24)
+            await nursery.start(partial(broker.server.run, settings, world))
+            self._ready.put((servers, trio.lowlevel.current_trio_token(), nursery.cancel_scope))
+
+    def stop(self) -> None:
+        if self._thread.is_alive():
+            trio.from_thread.run_sync(self._scope.cancel, trio_token=self._token)
+            self._thread.join(10)
+
+
+@pytest.fixture
+def real_cluster(tmp_path: Path) -> Iterator[RealCluster]:
+    """The real name server and broker, on free ports, with an empty data folder."""
+    cluster = RealCluster(tmp_path / "data")
+    yield cluster
+    cluster.stop()

@@ -1,0 +1,123 @@
+"""``penstock consume``: prints messages of a topic, as a reader of its own or as a member of a group."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from penstock.blocking import Consumer, Reader
+from penstock.cli.display import body_text, json_option, print_json
+from penstock.message import Message
+from penstock.positions import Start
+
+
+@click.command()
+@click.argument("topic")
+@click.option("-g", "--group", default="", help="Read as a member of this group and commit what was printed.")
+@click.option(
+    "-o",
+    "--offset",
+    "start",
+    type=click.Choice(["earliest", "latest"]),
+    help="Where to begin.  [earliest; with a group and no commit: earliest]",
+    show_default=False,
+)
+@click.option("-n", "--count", type=click.IntRange(1), help="End after so many messages.")
+@click.option("-e", "--end", "until_end", is_flag=True, help="End when all that is there now was printed.")
+@click.option(
+    "-q", "--queue", "queues", type=click.IntRange(0), multiple=True, help="Only this queue; may be repeated."
+)
+@click.option("-t", "--tag", "tags", multiple=True, help="Only messages with this tag; may be repeated.")
+@click.option("--raw", is_flag=True, help="Bodies only, byte for byte, each with a newline.")
+@json_option
+@click.pass_obj
+def consume(
+    server: str,
+    topic: str,
+    group: str,
+    start: Start | None,
+    count: int | None,
+    until_end: bool,
+    queues: tuple[int, ...],
+    tags: tuple[str, ...],
+    raw: bool,
+    as_json: bool,
+) -> None:
+    """Print the messages of TOPIC, and wait for more until Ctrl-C.
+
+    \b
+    Examples:
+      penstock consume orders                     all, then what comes
+      penstock consume orders -o latest -n 10     the next ten
+      penstock consume orders -e --json | jq .body
+      penstock consume orders -g billing          as a member of a group
+    """
+    if group and (queues or until_end):
+        raise click.UsageError(
+            "a group's broker decides which queues are read: --queue and --end do not go with --group"
+        )
+    if group:
+        batch_max = 500 if count is None else 1  # what is not printed must not be committed
+        with Consumer(
+            group, topic, servers=server, start=start or "earliest", tags=tags, batch_max=batch_max
+        ) as consumer:
+            _print_group(consumer, count, raw, as_json)
+        return
+    with Reader(
+        topic, queues=queues or None, servers=server, start=start or "earliest", until_end=until_end, tags=tags
+    ) as reader:
+        for at, message in enumerate(reader.messages(), 1):
+            _show(message, raw, as_json)
+            if at == count:
+                return
+
+
+def _print_group(consumer: Consumer, count: int | None, raw: bool, as_json: bool) -> None:
+    """Commits every batch when it was printed."""
+    printed = 0
+    for batch in consumer:
+        for message in batch:
+            _show(message, raw, as_json)
+        sys.stdout.flush()
+        consumer.commit()
+        printed += len(batch)
+        if printed == count:
+            return
+
+
+def _show(message: Message, raw: bool, as_json: bool) -> None:
+    if raw:
+        sys.stdout.buffer.write(message.body + b"\n")
+        return
+    body, encoding = body_text(message.body)
+    if not as_json:
+        about = [f"{message.topic}:{message.queue}/{message.offset}"]
+        about += [f"{name}={value}" for name, value in _marks(message).items()]
+        click.echo(f"{' '.join(about)}  {body}")
+        return
+    row: dict[str, Any] = {
+        "topic": message.topic,
+        "queue": message.queue,
+        "offset": message.offset,
+        "key": message.key,
+        "tag": message.tag,
+        "mqtt_topic": message.mqtt_topic,
+        "id": message.id,
+        "born_ms": message.born_ms,
+        "stored_ms": message.stored_ms,
+        "properties": dict(message.properties),
+        "encoding": encoding,
+        "body": body,
+    }
+    print_json(row)
+
+
+def _marks(message: Message) -> dict[str, str]:
+    marks = {
+        "mqtt": message.mqtt_topic,
+        "key": message.key if message.key != message.mqtt_topic else "",
+        "tag": message.tag,
+    }
+    return {name: value for name, value in marks.items() if value}

@@ -1,0 +1,73 @@
+"""How the commands print: tables for people, one JSON object per line for programs.
+
+A command hands over the same rows for both, so that ``--json`` never lacks what the table shows.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+Row = Mapping[str, Any]
+
+JSON_WANTED: Final = "penstock.json"
+"""Key in a click context's ``meta``: the command was told ``--json``, so that errors are JSON too."""
+
+
+def _note_json(context: click.Context, _parameter: click.Parameter, wanted: bool) -> bool:
+    context.meta[JSON_WANTED] = wanted
+    return wanted
+
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, callback=_note_json, help="One JSON object per line; errors too."
+)
+
+
+def print_json(row: Row) -> None:
+    """One object on one line."""
+    click.echo(json.dumps(row, ensure_ascii=False, separators=(",", ":")))
+
+
+def print_rows(rows: Sequence[Row], columns: Sequence[str], *, as_json: bool, empty: str = "nothing") -> None:
+    """Rows as a table with the given columns, or one object per line with all that the rows have."""
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    if not rows:
+        click.echo(f"({empty})", err=True)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        numbers = all(isinstance(row[column], int | float) for row in rows)
+        table.add_column(column.replace("_", " "), justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*[_text(row[column]) for column in columns])
+    console = Console(highlight=False, soft_wrap=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=200)  # nothing is cut off in a file or a pipe
+    console.print(table)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return "-" if value is None else str(value)
+
+
+def body_text(body: bytes) -> tuple[str, str]:
+    """A body for a person or JSON: as UTF-8 text, else in base64; and which of both it is."""
+    try:
+        return body.decode(), "utf-8"
+    except UnicodeDecodeError:
+        return b64encode(body).decode(), "base64"

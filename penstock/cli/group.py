@@ -1,0 +1,81 @@
+"""``penstock group``: consumer groups of all brokers of the cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from penstock.blocking import bootstrap
+from penstock.cli.display import json_option, print_rows
+from penstock.errors import GroupNotFound
+from penstock.requests import DescribeGroup, GroupDetail, GroupNames, ListGroups
+
+
+@click.group()
+def group() -> None:
+    """Look at consumer groups and their lag."""
+
+
+@group.command("list")
+@json_option
+@click.pass_obj
+def list_groups(server: str, as_json: bool) -> None:
+    """List the groups of all brokers with members and lag.
+
+    \b
+    Examples:
+      penstock group list
+      penstock group list --json | jq 'select(.lag > 1000)'
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    with bootstrap(server) as routes:
+        for route in routes.brokers():
+            link = routes.link(route.address)
+            for name in link.ask(ListGroups(), GroupNames).groups:
+                detail = link.ask(DescribeGroup(name), GroupDetail)
+                row = rows.setdefault(name, {"group": name, "members": 0, "queues": 0, "lag": 0})
+                row["members"] = max(row["members"], len(detail.members))
+                row["queues"] += len(detail.lags)
+                row["lag"] += sum(_lag(one.offset, one.end) for one in detail.lags)
+    ordered = [rows[name] for name in sorted(rows)]
+    print_rows(ordered, ("group", "members", "queues", "lag"), as_json=as_json, empty="no groups yet")
+
+
+@group.command()
+@click.argument("name")
+@json_option
+@click.pass_obj
+def show(server: str, name: str, as_json: bool) -> None:
+    """Show who reads which queue in a group, and how far.
+
+    \b
+    Examples:
+      penstock group show billing
+    """
+    rows: list[dict[str, Any]] = []
+    with bootstrap(server) as routes:
+        for route in routes.brokers():
+            try:
+                detail = routes.link(route.address).ask(DescribeGroup(name), GroupDetail)
+            except GroupNotFound:
+                continue
+            holder = {queue: member.member for member in detail.members for queue in member.queues}
+            for one in detail.lags:
+                committed = None if one.offset < 0 else one.offset
+                row = {
+                    "group": name,
+                    "broker": route.broker,
+                    "queue": one.queue,
+                    "committed": committed,
+                    "end": one.end,
+                }
+                rows.append(row | {"lag": _lag(one.offset, one.end), "member": holder.get(one.queue)})
+    if not rows:
+        raise GroupNotFound(f"there is no group {name}", hint="`penstock group list` shows all")
+    print_rows(rows, ("queue", "broker", "committed", "end", "lag", "member"), as_json=as_json)
+
+
+def _lag(offset: int, end: int) -> int:
+    """Messages behind the last commit; all of them where the group never committed."""
+    return end - max(offset, 0)

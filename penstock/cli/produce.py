@@ -1,0 +1,89 @@
+"""``penstock produce``: stores messages from the command line or from standard input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+import click
+
+from penstock.blocking import Producer
+from penstock.cli.display import json_option, print_json
+from penstock.message import Message
+from penstock.sending import Receipt
+
+LINES_PER_BATCH = 1000
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("bodies", nargs=-1, metavar="[BODY]...")
+@click.option("-k", "--key", default="", help="Messages of one key keep their order.")
+@click.option("-t", "--tag", default="", help="One word that consumers can choose by.")
+@click.option("-p", "--property", "pairs", multiple=True, metavar="NAME=VALUE", help="A property; may be repeated.")
+@click.option("--mqtt-topic", default="", metavar="NAME", help="MQTT name under which devices get it.")
+@click.option("--lines", is_flag=True, help="Each line of standard input is a message.")
+@json_option
+@click.pass_obj
+def produce(
+    server: str,
+    topic: str,
+    bodies: tuple[str, ...],
+    key: str,
+    tag: str,
+    pairs: tuple[str, ...],
+    mqtt_topic: str,
+    lines: bool,
+    as_json: bool,
+) -> None:
+    """Store messages in TOPIC and print where they are.
+
+    Without a BODY all of standard input is one message.
+
+    \b
+    Examples:
+      penstock produce orders '{"id": 1}' -k customer-7
+      penstock produce orders --lines < orders.ndjson
+      penstock produce plant 22.5 --mqtt-topic plant/d7/setpoint
+    """
+    properties = dict(_pair(pair) for pair in pairs)
+    with Producer(server) as producer:
+        for batch in _batches(bodies, lines, sys.stdin.buffer):
+            messages = [
+                Message(topic, body, key=key, tag=tag, properties=properties, mqtt_topic=mqtt_topic) for body in batch
+            ]
+            for receipt in producer.send_many(messages):
+                _show(receipt, as_json)
+
+
+def _batches(bodies: tuple[str, ...], lines: bool, stdin: BinaryIO) -> Iterator[Sequence[bytes]]:
+    if bodies:
+        yield [body.encode() for body in bodies]
+    elif not lines:
+        yield [stdin.read()]
+    else:
+        batch: list[bytes] = []
+        for line in stdin:
+            batch.append(line.rstrip(b"\r\n"))
+            if len(batch) == LINES_PER_BATCH:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--property")
+    return name, value
+
+
+def _show(receipt: Receipt, as_json: bool) -> None:
+    if as_json:
+        row: dict[str, Any] = {name: getattr(receipt, name) for name in receipt.__slots__}
+        print_json(row)
+    else:
+        place = f"{receipt.topic}:{receipt.queue} offset {receipt.offset}"
+        click.echo(f"{receipt.id}  {place}  {receipt.broker}  {receipt.level}")

@@ -1,0 +1,99 @@
+"""The root of the ``penstock`` command: the name server's address, and what a person reads when something fails.
+
+Rules of every command: data goes to stdout, talk to stderr; ``--json`` prints one object per line and stays stable; the
+exit status is 0 for done, 1 for failed, 2 for wrong use, 3 for not found, 5 for out of time, 130 for interrupted. The
+command uses the blocking client, so that ``--help`` and short commands load no event loop.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Final
+
+import click
+
+from penstock.cli.display import JSON_WANTED
+from penstock.errors import GroupNotFound, NoRoute, PenstockError, QueueNotFound, TimedOut, TopicNotFound
+from penstock.retry import SERVERS
+from penstock.version import VERSION
+
+STATUS_FAILED: Final = 1
+STATUS_USAGE: Final = 2
+STATUS_NOT_FOUND: Final = 3
+STATUS_TIMED_OUT: Final = 5
+STATUS_INTERRUPTED: Final = 130
+
+_STATUS: Final = (
+    ((TopicNotFound, GroupNotFound, QueueNotFound, NoRoute), STATUS_NOT_FOUND),
+    ((TimedOut,), STATUS_TIMED_OUT),
+)
+
+
+def status_of(error: PenstockError) -> int:
+    """The exit status that an error ends with."""
+    return next((status for kinds, status in _STATUS if isinstance(error, kinds)), STATUS_FAILED)
+
+
+def report(error: PenstockError, *, as_json: bool) -> None:
+    """Says on stderr what failed, and what to do."""
+    if as_json:
+        line = {"error": type(error).__name__, "message": error.message, "hint": error.hint, "code": error.code}
+        click.echo(json.dumps(line), err=True)
+        return
+    click.echo(f"error: {error.message}", err=True)
+    if error.hint:
+        click.echo(f"       {error.hint}", err=True)
+
+
+class ReportingGroup(click.Group):
+    """A group whose commands end with one clear report instead of a traceback."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except PenstockError as error:
+            report(error, as_json=context.meta.get(JSON_WANTED, False))
+            context.exit(status_of(error))
+        except (KeyboardInterrupt, click.Abort):
+            context.exit(STATUS_INTERRUPTED)
+        except BrokenPipeError:  # `penstock consume ... | head`: whoever read has enough
+            sys.stderr.close()
+            context.exit(0)
+
+
+@click.group(cls=ReportingGroup, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.option(
+    "--server",
+    default=SERVERS,
+    envvar="PENSTOCK_SERVER",
+    show_envvar=True,
+    metavar="HOST:PORT",
+    help="Name server; several with commas.",
+)
+@click.version_option(VERSION, prog_name="penstock")
+@click.pass_context
+def root(context: click.Context, server: str) -> None:
+    """One message system for devices (MQTT), services and analysts, on one stored log.
+
+    \b
+    Begin with:
+      penstock up                          run everything in this terminal
+      penstock produce orders "hello"      store a message
+      penstock consume orders              read it
+    """
+    context.obj = server
+
+
+def register() -> None:
+    """Hangs the client's commands on the root."""
+    from penstock.cli.consume import consume
+    from penstock.cli.group import group
+    from penstock.cli.produce import produce
+    from penstock.cli.topic import topic
+
+    for command in (topic, produce, consume, group):
+        root.add_command(command)
+
+
+register()

@@ -1,0 +1,99 @@
+"""``penstock topic``: topics of all brokers of the cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from penstock.blocking import Routes, bootstrap
+from penstock.cli.display import json_option, print_json, print_rows
+from penstock.errors import NoRoute, TopicNotFound
+from penstock.requests import BrokerRoute, CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicList
+
+
+@click.group()
+def topic() -> None:
+    """Create, list and look at topics."""
+
+
+@topic.command()
+@click.argument("name")
+@click.option("--queues", type=click.IntRange(1), help="Queues per broker; the broker's default if left out.")
+@click.option(
+    "--level", type=click.Choice(["disk", "cache"]), help="What a message has reached when it is acknowledged."
+)
+@click.option("--broker", default="", metavar="NAME", help="Only on this broker; on all of them if left out.")
+@json_option
+@click.pass_obj
+def create(server: str, name: str, queues: int | None, level: str | None, broker: str, as_json: bool) -> None:
+    """Create a topic, or make sure that it is as given.
+
+    \b
+    Examples:
+      penstock topic create orders
+      penstock topic create telemetry --queues 8 --level cache
+    """
+    with bootstrap(server) as routes:
+        for route in _brokers(routes, broker):
+            made = routes.link(route.address).ask(CreateTopic(name, queues or 0, level or ""), TopicDetail)
+            if as_json:
+                print_json({"topic": made.topic, "broker": route.broker, "queues": made.queues, "level": made.level})
+            else:
+                click.echo(f"{made.topic}: {made.queues} queues on {route.broker}, level {made.level}")
+
+
+@topic.command("list")
+@json_option
+@click.pass_obj
+def list_topics(server: str, as_json: bool) -> None:
+    """List the topics of all brokers.
+
+    \b
+    Examples:
+      penstock topic list
+      penstock topic list --json | jq .topic
+    """
+    rows: list[dict[str, Any]] = []
+    with bootstrap(server) as routes:
+        for route in routes.brokers():
+            for one in routes.link(route.address).ask(ListTopics(), TopicList).topics:
+                rows.append({"topic": one.topic, "broker": route.broker, "queues": one.queues, "level": one.level})
+    rows.sort(key=lambda row: (row["topic"], row["broker"]))
+    print_rows(rows, ("topic", "broker", "queues", "level"), as_json=as_json, empty="no topics yet")
+
+
+@topic.command()
+@click.argument("name")
+@json_option
+@click.pass_obj
+def show(server: str, name: str, as_json: bool) -> None:
+    """Show a topic's queues and how many messages each holds.
+
+    \b
+    Examples:
+      penstock topic show orders
+    """
+    rows: list[dict[str, Any]] = []
+    with bootstrap(server) as routes:
+        for route in _having(routes, name):
+            detail = routes.link(route.address).ask(DescribeTopic(name), TopicDetail)
+            for bound in detail.bounds:
+                place = {"topic": name, "broker": route.broker, "queue": bound.queue, "level": detail.level}
+                rows.append(place | {"min": bound.min, "end": bound.end, "messages": bound.end - bound.min})
+    print_rows(rows, ("queue", "broker", "level", "min", "end", "messages"), as_json=as_json)
+
+
+def _brokers(routes: Routes, name: str) -> list[BrokerRoute]:
+    brokers = routes.brokers()
+    chosen = [route for route in brokers if name in ("", route.broker)]
+    if not chosen:
+        raise NoRoute(f"no live broker is called {name}", hint="there are: " + ", ".join(one.broker for one in brokers))
+    return chosen
+
+
+def _having(routes: Routes, name: str) -> tuple[BrokerRoute, ...]:
+    try:
+        return routes.topic(name)
+    except NoRoute:
+        raise TopicNotFound(f"there is no topic {name}", hint="`penstock topic list` shows all") from None

@@ -1,0 +1,58 @@
+"""``penstock consume`` against real servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+Penstock = Callable[..., Result]
+Rows = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def orders(penstock: Penstock) -> None:
+    for at in range(5):
+        assert penstock("produce", "orders", str(at), "-k", "k", "-t", "odd" if at % 2 else "even").exit_code == 0
+
+
+@pytest.mark.usefixtures("orders")
+def test_to_the_end_and_by_count(rows: Rows) -> None:
+    assert [row["body"] for row in rows("consume", "orders", "-e")] == list("01234")
+    assert [row["body"] for row in rows("consume", "orders", "-n", "2")] == list("01")
+
+
+@pytest.mark.usefixtures("orders")
+def test_by_tag_and_queue(rows: Rows) -> None:
+    assert [row["body"] for row in rows("consume", "orders", "-e", "-t", "odd")] == ["1", "3"]
+    (queue,) = {row["queue"] for row in rows("consume", "orders", "-e")}
+    assert rows("consume", "orders", "-e", "-q", str((queue + 1) % 4)) == []
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_group_goes_on_where_it_ended(rows: Rows) -> None:
+    assert [row["body"] for row in rows("consume", "orders", "-g", "g", "-n", "2")] == ["0", "1"]
+    assert [row["body"] for row in rows("consume", "orders", "-g", "g", "-n", "3")] == ["2", "3", "4"]
+
+
+@pytest.mark.usefixtures("orders")
+def test_for_people_and_raw(penstock: Penstock) -> None:
+    line = penstock("consume", "orders", "-n", "1").stdout
+    assert line.startswith("orders:")
+    assert line.endswith("/0 key=k tag=even  0\n")
+    assert penstock("consume", "orders", "-e", "--raw").stdout_bytes == b"0\n1\n2\n3\n4\n"
+
+
+def test_bytes_that_are_no_text_are_base64(rows: Rows) -> None:
+    rows("produce", "blobs", stdin=b"\xff\x00")
+    (row,) = rows("consume", "blobs", "-e")
+    assert (row["encoding"], row["body"]) == ("base64", "/wA=")
+
+
+def test_an_unknown_topic_is_said_and_options_that_clash_too(penstock: Penstock) -> None:
+    result = penstock("consume", "nope", "-e")
+    assert result.exit_code == 3
+    assert "penstock topic create nope" in result.stderr
+    assert penstock("consume", "orders", "-g", "g", "-e").exit_code == 2

@@ -1,0 +1,40 @@
+"""Tables for people, JSON lines for programs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from penstock.cli.display import body_text, print_rows
+
+ROWS = [
+    {"name": "a", "count": 12_345, "queues": ["x", "y"], "gone": None},
+    {"name": "b" * 90, "count": 1, "queues": [], "gone": None},
+]
+
+
+def test_json_has_everything_on_one_line_per_row(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows(ROWS, ("name",), as_json=True)
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == ROWS
+
+
+def test_a_table_cuts_nothing_off_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows(ROWS, ("name", "count", "queues", "gone"), as_json=False)
+    out = capsys.readouterr().out
+    assert "b" * 90 in out
+    assert "12,345" in out
+    assert "x, y" in out
+    assert "\x1b" not in out
+
+
+def test_nothing_is_said_to_people_and_not_to_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([], ("name",), as_json=False, empty="no topics yet")
+    print_rows([], ("name",), as_json=True)
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", "(no topics yet)\n")
+
+
+def test_bodies_are_text_where_they_can_be() -> None:
+    assert body_text("grün".encode()) == ("grün", "utf-8")
+    assert body_text(b"\xff") == ("/w==", "base64")

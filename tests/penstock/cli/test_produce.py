@@ -1,0 +1,53 @@
+"""``penstock produce`` against real servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from click.testing import Result
+
+Penstock = Callable[..., Result]
+Rows = Callable[..., list[dict[str, Any]]]
+
+
+def stored(rows: Rows, topic: str) -> list[dict[str, Any]]:
+    return rows("consume", topic, "--end")
+
+
+def test_a_body_is_stored_with_all_that_was_given(rows: Rows) -> None:
+    (receipt,) = rows("produce", "orders", "hi", "-k", "7", "-t", "paid", "-p", "a=b=c", "--mqtt-topic", "orders/7")
+    (message,) = stored(rows, "orders")
+    assert (receipt["topic"], receipt["level"], receipt["status"]) == ("orders", "disk", "ok")
+    assert (receipt["queue"], receipt["offset"], receipt["id"]) == (message["queue"], message["offset"], message["id"])
+    assert (message["body"], message["key"], message["tag"], message["mqtt_topic"]) == ("hi", "7", "paid", "orders/7")
+    assert message["properties"] == {"a": "b=c"}
+
+
+def test_standard_input_is_one_message_or_one_per_line(rows: Rows) -> None:
+    rows("produce", "whole", stdin=b"a\nb\n")
+    assert [message["body"] for message in stored(rows, "whole")] == ["a\nb\n"]
+    rows("produce", "lines", "--lines", stdin=b"a\nb\r\n\nlast")
+    assert sorted(message["body"] for message in stored(rows, "lines")) == ["", "a", "b", "last"]
+
+
+def test_more_lines_than_one_batch_are_all_stored(rows: Rows) -> None:
+    lines = b"".join(b"%d\n" % at for at in range(2500))
+    assert len(rows("produce", "lines", "--lines", stdin=lines)) == 2500
+    assert sorted(int(message["body"]) for message in stored(rows, "lines")) == list(range(2500))
+
+
+def test_the_line_for_people_says_where(penstock: Penstock) -> None:
+    shown = penstock("produce", "orders", "x", "-k", "k").stdout
+    assert "orders:" in shown
+    assert " offset 0  broker-a  disk" in shown
+
+
+def test_a_property_without_equals_is_wrong_use(penstock: Penstock) -> None:
+    assert penstock("produce", "orders", "x", "-p", "a").exit_code == 2
+
+
+def test_an_illegal_topic_is_refused(penstock: Penstock) -> None:
+    result = penstock("produce", "a/b", "x")
+    assert result.exit_code == 1
+    assert "error: " in result.stderr

@@ -1,0 +1,102 @@
+"""What every command shares: help, the server's address, errors, exit status."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from penstock.cli.root import root, status_of
+from penstock.errors import GroupNotFound, NoRoute, PenstockError, TimedOut, Unavailable
+
+
+def nobody() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def commands() -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for name, command in root.commands.items():
+        if name in ("topic", "produce", "consume", "group"):
+            subs = command.commands if isinstance(command, click.Group) else {}
+            found += [(name, sub) for sub in subs] or [(name,)]
+    return found
+
+
+def test_nobody_there_says_what_was_tried_and_what_to_start() -> None:
+    server = nobody()
+    result = CliRunner().invoke(root, ["--server", server, "topic", "list"])
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert f"error: no name server answers: no server at {server}: connection refused" in result.stderr
+    assert "penstock up" in result.stderr
+
+
+def test_with_json_errors_are_json_too() -> None:
+    result = CliRunner().invoke(root, ["--server", nobody(), "topic", "list", "--json"])
+    error = json.loads(result.stderr)
+    assert (error["error"], error["code"]) == ("Unavailable", 6)
+    assert "penstock up" in error["hint"]
+
+
+def test_the_server_comes_from_the_environment() -> None:
+    server = nobody()
+    result = CliRunner(env={"PENSTOCK_SERVER": server}).invoke(root, ["group", "list"])
+    assert server in result.stderr
+
+
+def test_a_wrong_address_says_how_to_write_it() -> None:
+    result = CliRunner().invoke(root, ["--server", "nowhere", "topic", "list"])
+    assert result.exit_code == 1
+    assert "write host:port" in result.stderr
+
+
+def test_wrong_use_is_status_2() -> None:
+    assert CliRunner().invoke(root, ["topic", "paint"]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(NoRoute(""), 3), (GroupNotFound(""), 3), (TimedOut(""), 5), (Unavailable(""), 1)]
+)
+def test_each_kind_of_failure_has_its_status(error: PenstockError, status: int) -> None:
+    assert status_of(error) == status
+
+
+def test_an_interrupt_is_status_130() -> None:
+    @root.command("interrupted")
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    try:
+        assert CliRunner().invoke(root, ["interrupted"]).exit_code == 130
+    finally:
+        del root.commands["interrupted"]
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_every_command_has_examples_and_json(command: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(root, [*command, "--help"]).stdout
+    assert f"penstock {' '.join(command)}" in shown
+    assert "--json" in shown
+
+
+def test_help_loads_no_event_loop_and_no_table_library() -> None:
+    code = (
+        "import sys\n"
+        "from penstock.cli.root import root\n"
+        "root(['--help'], standalone_mode=False)\n"
+        "print(sorted({'trio', 'anyio', 'asyncio', 'rich', 'numpy'} & sys.modules.keys()))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.endswith("[]\n")
+
+
+def test_the_version_is_told(penstock: Callable[..., Result]) -> None:
+    assert "0.1.0" in penstock("--version").stdout

@@ -1,0 +1,44 @@
+"""``penstock topic`` against real servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from click.testing import Result
+
+Penstock = Callable[..., Result]
+Rows = Callable[..., list[dict[str, Any]]]
+
+
+def test_a_topic_is_created_listed_and_shown(rows: Rows) -> None:
+    made = {"topic": "orders", "broker": "broker-a", "queues": 2, "level": "cache"}
+    assert rows("topic", "create", "orders", "--queues", "2", "--level", "cache") == [made]
+    assert rows("topic", "list") == [made]
+    shown = rows("topic", "show", "orders")
+    assert [row["queue"] for row in shown] == ["orders:0", "orders:1"]
+    assert {(row["min"], row["end"], row["messages"], row["level"]) for row in shown} == {(0, 0, 0, "cache")}
+
+
+def test_the_tables_show_the_same(penstock: Penstock) -> None:
+    assert "orders: 4 queues on broker-a, level disk" in penstock("topic", "create", "orders").stdout
+    assert "broker-a" in penstock("topic", "list").stdout
+    assert "orders:3" in penstock("topic", "show", "orders").stdout
+
+
+def test_creating_it_again_is_fine_and_differently_is_not(penstock: Penstock) -> None:
+    assert penstock("topic", "create", "orders").exit_code == 0
+    assert penstock("topic", "create", "orders").exit_code == 0
+    result = penstock("topic", "create", "orders", "--queues", "9")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+
+
+def test_what_is_not_there_is_said_with_status_3(penstock: Penstock) -> None:
+    result = penstock("topic", "show", "nope")
+    assert result.exit_code == 3
+    assert "there is no topic nope" in result.stderr
+    assert penstock("topic", "list").stderr == "(no topics yet)\n"
+    result = penstock("topic", "create", "x", "--broker", "zz")
+    assert "no live broker is called zz" in result.stderr
+    assert "broker-a" in result.stderr
