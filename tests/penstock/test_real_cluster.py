@@ -1,0 +1,151 @@
+"""The clients against the real name server and broker, over TCP, on asyncio, on trio and blocking."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+import penstock
+from penstock import Consumer, Message, Producer, Reader, blocking
+from penstock.errors import Fenced, PenstockError
+
+Run = Callable[..., Any]
+
+
+def numbered(count: int) -> list[Message]:
+    return [Message("orders", str(at).encode(), key=str(at % 50)) for at in range(count)]
+
+
+def test_what_one_sends_a_group_of_two_reads_exactly_once(run: Run, real_cluster: Any) -> None:
+    seen: Counter[bytes] = Counter()
+
+    async def read(consumer: Consumer, all_seen: anyio.Event) -> None:
+        while not all_seen.is_set():
+            seen.update(message.body for message in await consumer.poll(0.05))
+            await consumer.commit()
+            if seen.total() >= 2000:
+                all_seen.set()
+
+    def member() -> Consumer:
+        return Consumer("g", "orders", servers=real_cluster.servers)
+
+    async def test() -> None:
+        with blocking.bootstrap(real_cluster.servers) as routes:
+            routes.find_or_create("orders")
+        async with Producer(real_cluster.servers) as producer, member() as first, member() as second:
+            with anyio.fail_after(20):
+                while len(first.assignment) != 2:  # noqa: ASYNC110 - the rebalance has no event to show
+                    await anyio.sleep(0.001)
+                async with anyio.create_task_group() as tasks:
+                    all_seen = anyio.Event()
+                    tasks.start_soon(read, first, all_seen)
+                    tasks.start_soon(read, second, all_seen)
+                    for at in range(0, 2000, 500):
+                        await producer.send_many(numbered(2000)[at : at + 500])
+
+    run(test)
+    assert seen == Counter({str(at).encode(): 1 for at in range(2000)})
+
+
+def test_messages_of_one_key_keep_their_order(run: Run, real_cluster: Any) -> None:
+    async def test() -> None:
+        async with Producer(real_cluster.servers) as producer:
+            for at in range(100):
+                await producer.send("orders", str(at).encode(), key="device-7")
+        async with Reader("orders", servers=real_cluster.servers, until_end=True) as reader:
+            assert [int(message.body) async for message in reader.messages()] == list(range(100))
+
+    run(test)
+
+
+def test_a_member_that_comes_takes_queues_and_uncommitted_work_is_fenced(run: Run, real_cluster: Any) -> None:
+    async def test() -> None:
+        async with Producer(real_cluster.servers) as producer:
+            await producer.send_many(numbered(200))
+        async with Consumer("g", "orders", servers=real_cluster.servers, start="earliest") as first:
+            got = 0
+            while got < 200:
+                got += len(await first.poll(5))
+            async with Consumer("g", "orders", servers=real_cluster.servers, start="earliest") as second:
+                with pytest.raises(Fenced):
+                    await first.commit()
+                again = 0
+                while again < 200 - sum([await committed(real_cluster, queue.queue) for queue in first.assignment]):
+                    again += len(await second.poll(5))
+                await second.commit()
+            total = sum([await committed(real_cluster, f"orders:{queue}") for queue in range(4)])
+            assert total == 200
+
+    async def committed(cluster: Any, queue: str) -> int:
+        def ask() -> int:
+            with blocking.bootstrap(cluster.servers) as routes:
+                link = routes.link(routes.brokers()[0].address)
+                offsets = link.ask(penstock.requests.FetchOffsets("g", (queue,)), penstock.requests.GroupOffsets)
+                return max(0, offsets.offsets[0].offset)
+
+        return await anyio.to_thread.run_sync(ask)
+
+    run(test)
+
+
+def test_latest_sees_what_is_sent_after_entering(run: Run, real_cluster: Any) -> None:
+    async def test() -> None:
+        async with Producer(real_cluster.servers) as producer:
+            await producer.send("orders", b"old")
+            async with Consumer("g", "orders", servers=real_cluster.servers) as consumer:
+                await producer.send("orders", b"new")
+                assert [message.body for message in await consumer.poll(10)] == [b"new"]
+
+    run(test)
+
+
+def test_the_blocking_clients_do_the_same(real_cluster: Any) -> None:
+    with blocking.Producer(real_cluster.servers) as producer:
+        receipts = producer.send_many(numbered(300))
+    assert {receipt.level for receipt in receipts} == {"disk"}
+    with blocking.Consumer("g", "orders", servers=real_cluster.servers, start="earliest") as consumer:
+        bodies: list[bytes] = []
+        while len(bodies) < 300:
+            bodies += [message.body for message in consumer.poll(5)]
+        consumer.commit()
+        consumer.seek(consumer.assignment[0].queue, "earliest")
+        assert consumer.poll(5)
+    assert sorted(map(int, bodies)) == list(range(300))
+    with blocking.Reader("orders", servers=real_cluster.servers, until_end=True) as reader:
+        assert sum(len(batch) for batch in reader) == 300
+
+
+def test_an_illegal_topic_is_refused_with_what_is_wrong(run: Run, real_cluster: Any) -> None:
+    async def test() -> None:
+        async with Producer(real_cluster.servers, timeout_s=5) as producer:
+            with pytest.raises(PenstockError) as caught:
+                await producer.send("no/topic", b"x")
+            assert not caught.value.unknown
+            assert not caught.value.retryable
+
+    run(test)
+
+
+def test_public_names_load_on_first_use_only() -> None:
+    code = (
+        "import sys, penstock.wire, penstock.message\n"
+        "before = {'trio', 'anyio'} & sys.modules.keys()\n"
+        "from penstock import Producer\n"
+        "print(sorted(before), 'anyio' in sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown == "[] True\n"
+
+
+def test_every_public_name_is_there_and_no_other() -> None:
+    for name in penstock.__all__:
+        assert getattr(penstock, name).__name__ == name
+    assert set(penstock.__all__) <= set(dir(penstock))
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
+        penstock.Nonsense  # noqa: B018
