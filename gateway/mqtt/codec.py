@@ -2,8 +2,8 @@
 
 docs/formats/mqtt.md is the page of this format. ``decode`` is total and strict: any first byte and body give one legal
 packet, or ``MalformedPacket`` / ``ProtocolViolation`` with the reason code to close with; each check cites its
-statement, the MQTT 5 one first. What needs more than the one packet (aliases, quotas, what may come when, names against policy)
-is not judged here. ``encode`` writes what it is given, in the shortest form.
+statement, the MQTT 5 one first. What needs more than the one packet (aliases, quotas, what may come when, names
+against policy) is not judged here. ``encode`` writes what it is given, in the shortest form.
 
 Pure functions on bytes. The tables ``_DECODERS`` and ``_ENCODERS`` say which function is whose.
 """
@@ -197,8 +197,14 @@ def _decode_suback(cursor: Cursor, level: int) -> Suback:
     packet_id = _packet_id(cursor)
     properties = read_properties(cursor, of.SUBACK) if level >= LEVEL_5 else NO_PROPERTIES
     allowed = ALLOWED[of.SUBACK] if level >= LEVEL_5 else GRANTED_OR_FAILED
-    codes = tuple([_legal_reason(code, of.SUBACK, allowed) for code in cursor.rest()])
-    return Suback(packet_id, codes, properties)
+    return Suback(packet_id, _codes(cursor, of.SUBACK, allowed), properties)
+
+
+def _codes(cursor: Cursor, kind: int, allowed: frozenset[int]) -> tuple[int, ...]:
+    """One code per filter, and there was at least one (MQTT-3.9.3-1, 3.11.3-1)."""
+    if cursor.is_at_end:
+        raise MalformedPacket(f"packet type {kind} without a reason code (MQTT-3.9.3-1, 3.11.3-1)")
+    return tuple([_legal_reason(code, kind, allowed) for code in cursor.rest()])
 
 
 def _decode_unsubscribe(cursor: Cursor, level: int) -> Unsubscribe:
@@ -217,8 +223,7 @@ def _decode_unsuback(cursor: Cursor, level: int) -> Unsuback:
     if level < LEVEL_5:
         return Unsuback(packet_id)
     properties = read_properties(cursor, of.UNSUBACK)
-    codes = tuple([_legal_reason(code, of.UNSUBACK, ALLOWED[of.UNSUBACK]) for code in cursor.rest()])
-    return Unsuback(packet_id, codes, properties)
+    return Unsuback(packet_id, _codes(cursor, of.UNSUBACK, ALLOWED[of.UNSUBACK]), properties)
 
 
 def _decode_disconnect(cursor: Cursor, level: int) -> Disconnect:

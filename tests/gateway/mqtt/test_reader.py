@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.mqtt import codec
+from gateway.mqtt.packets import Connect, Packet, Puback, Publish
+from gateway.mqtt.reader import PacketReader
+from gateway.mqtt.reason_codes import PacketError
+from tests.gateway.mqtt.packet_strategies import streams
+
+MUTATED_PACKETS = int(os.environ.get("PENSTOCK_FUZZ_PACKETS", "100000"))
+LIMIT = 1 << 20
+
+
+def feed(chunks: list[bytes], level: int = 0, limit: int = LIMIT, connect_limit: int | None = None) -> tuple[Any, ...]:
+    """All packets of a stream in pieces, the reason code it ended with, and how much was left over."""
+    reader = PacketReader(limit, connect_limit)
+    reader.level = level
+    packets: list[Packet] = []
+    for chunk in chunks:
+        try:
+            packets += reader.receive(chunk)
+        except PacketError as error:
+            return packets + error.packets, error.reason_code, 0
+    return packets, None, reader.pending
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    edges = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
+    return [data[left:right] for left, right in itertools.pairwise(edges) if left < right]
+
+
+PLACES = st.lists(st.integers(0, 1 << 20), max_size=12)
+
+
+@pytest.mark.parametrize("level", [3, 4, 5])
+@settings(deadline=None, max_examples=60)
+@given(data=st.data(), places=PLACES)
+def test_any_cutting_of_a_stream_gives_the_packets_that_were_written(
+    level: int, data: st.DataObject, places: list[int]
+) -> None:
+    packets = data.draw(streams(level))
+    stream = b"".join(codec.encode(packet, level) for packet in packets)
+    assert feed(cut(stream, places)) == (packets, None, 0)
+    assert (
+        feed([stream[at : at + 1] for at in range(min(len(stream), 3000))])[0]
+        == packets[: len(feed([stream[:3000]])[0])]
+    )
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.sampled_from([0, 3, 4, 5]),
+    st.lists(
+        st.one_of(st.binary(max_size=12), st.sampled_from([b"\x30\x03\x00\x01a", b"\xc0\x00", b"\x40\x02\x00\x01"]))
+    ),
+    PLACES,
+)
+def test_any_cutting_of_any_bytes_gives_the_same_packets_and_the_same_end(
+    level: int, parts: list[bytes], places: list[int]
+) -> None:
+    stream = b"".join(parts)
+    whole = feed([stream] if stream else [], level)
+    assert feed(cut(stream, places), level) == whole
+    assert feed([stream[at : at + 1] for at in range(len(stream))], level) == whole
+
+
+def test_the_limit_before_the_connect_is_smaller_and_ends_with_it() -> None:
+    connect = codec.encode(Connect("c", password=b"p", user_name="u" * 50), 4)
+    large = codec.encode(Publish("a", bytes(500)), 4)
+    assert feed([connect + large], limit=1000, connect_limit=100)[1] is None
+    assert feed([connect], limit=1000, connect_limit=50)[1] == 0x95
+    assert feed([connect, large], limit=400, connect_limit=100) == ([codec.decode(16, connect[2:], 4)], 0x95, 0)
+
+
+def test_an_announced_length_allocates_nothing() -> None:
+    readers = [PacketReader(1 << 29) for _ in range(100)]
+    tracemalloc.start()
+    try:
+        for reader in readers:
+            reader.level = 4
+            reader.receive(b"\x30\xff\xff\xff\x7f\x00\x01a")
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used < 100 * 1024
+    assert {reader.pending for reader in readers} == {8}
+
+
+def test_a_packet_that_comes_in_many_pieces_is_put_together_once() -> None:
+    """Each piece is copied once, not all pieces at each one."""
+
+    class Counted(bytes):
+        copies = 0
+
+        def __getitem__(self, key: Any) -> Any:
+            Counted.copies += isinstance(key, slice)
+            return super().__getitem__(key)
+
+    packet = codec.encode(Publish("a", bytes(50_000)), 4)
+    reader = PacketReader(LIMIT)
+    reader.level = 4
+    got: list[Packet] = []
+    for at in range(0, len(packet), 10):
+        got += reader.receive(Counted(packet[at : at + 10]))
+    assert got == [Publish("a", bytes(50_000))]
+    assert Counted.copies <= 2
+
+
+def test_an_idle_reader_holds_no_buffer() -> None:
+    reader = PacketReader(LIMIT)
+    reader.level = 4
+    assert reader.receive(codec.encode(Publish("a", bytes(5000)), 4)[:100]) == []
+    assert reader.pending == 100
+    reader.receive(codec.encode(Publish("a", bytes(5000)), 4)[100:])
+    assert reader.pending == 0
+    assert reader._rest is None
+
+
+def test_runs_of_acknowledgements_come_out_in_order() -> None:
+    run = [Puback(packet_id) for packet_id in (1, 255, 256, 65_535)]
+    assert feed([b"".join(codec.encode(one, 5) for one in run)], 5) == (run, None, 0)
+
+
+# ---------------------------------------------------------------- mutated packets
+
+
+def _corpus(level: int) -> list[bytes]:
+    """Legal packets of every kind, a few of each, always the same."""
+    made: list[bytes] = []
+
+    @settings(deadline=None, max_examples=60, derandomize=True, database=None)
+    @given(streams(level))
+    def collect(packets: list[Packet]) -> None:
+        made.extend(codec.encode(packet, level)[:300] for packet in packets)
+
+    collect()
+    return made
+
+
+def _mutate(rng: random.Random, data: bytearray) -> None:
+    at = rng.randrange(len(data) + 1)
+    kind = rng.randrange(6)
+    if kind == 0 and at < len(data):
+        data[at] ^= 1 << rng.randrange(8)
+    elif kind == 1 and at < len(data):
+        data[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+    elif kind == 2:
+        data[at:at] = rng.randbytes(rng.randrange(1, 4))
+    elif kind == 3:
+        del data[at : at + rng.randrange(1, 4)]
+    elif kind == 4:
+        del data[at:]
+    else:
+        data[at:at] = data[: rng.randrange(len(data) + 1)]
+    if len(data) > 1 and rng.randrange(2):
+        data[1] = min(len(data) - 2, 127)  # so that damage lies within a packet as often as around it
+
+
+@pytest.mark.parametrize("level", [3, 4, 5])
+def test_mutated_packets_give_packets_or_a_reason_code_and_nothing_else(level: int) -> None:
+    rng = random.Random(level)
+    corpus = _corpus(level)
+    refused = 0
+    for _ in range(MUTATED_PACKETS // 3):
+        mutated = bytearray(rng.choice(corpus))
+        for _ in range(rng.randrange(1, 4)):
+            _mutate(rng, mutated)
+        stream = bytes(mutated)
+        packets, reason_code, _ = feed([stream], level if stream[:1] != b"\x10" else 0)
+        refused += reason_code is not None
+        assert reason_code in (None, 0x81, 0x82, 0x84, 0x95)
+        for packet in packets:
+            at_level = packet.level if isinstance(packet, Connect) else level
+            assert feed([codec.encode(packet, at_level)], 0 if isinstance(packet, Connect) else at_level)[0] == [packet]
+    assert refused > MUTATED_PACKETS // 12
