@@ -120,11 +120,12 @@ class QueueIndex:
         return queue
 
     def drop(self, key: str) -> None:
-        """Forgets a queue; its entries go with the chunks that hold them."""
+        """Forgets a queue; its entries go with the chunks that hold them. It counts as fresh: who waits for it is
+        told."""
         queue = self._queues.pop(key, None)
         if queue is not None:
             self._waiting.pop(queue, None)
-            self._fresh.pop(key, None)
+            self._fresh[key] = None
 
     def add(self, queue: Queue, entry: bytes, at_once: bool) -> None:
         """Adds one entry. ``at_once``: it needs no sync to be readable, unless an earlier one of the queue does."""
