@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.cli.root import root
-
 from node.up import up
+from penstock.cli.root import root
 
 root.add_command(up)
 

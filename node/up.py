@@ -12,7 +12,7 @@ from typing import Any
 import click
 import trio
 
-from node import demo, embedded, processes, settings
+from node import settings
 from node.addresses import Addresses
 from penstock.errors import PenstockError
 from penstock.service_main import STATUS_EXPECTED_ERROR, run_until_signal
@@ -54,6 +54,8 @@ def up(file: Path | None, as_demo: bool, **flags: Any) -> None:
 
 async def serve(configuration: settings.Configuration, as_demo: bool, stop: trio.Event) -> None:
     """Runs the system until ``stop``, says when it is ready, and shows the demo if asked."""
+    from node import demo, embedded, processes  # the services' code loads only when they run: other commands start fast
+
     run = processes.run if configuration.node.processes else embedded.run
     world = real_world()
     async with trio.open_nursery() as nursery:

@@ -1,0 +1,115 @@
+"""``penstock mqtt``: publishes and subscribes as a device would, to try things by hand.
+
+It lives here and not with the client's commands because it needs the gateway's codec.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+from gateway.mqtt.packets import Publish
+from node.mqtt_client import MqttClient
+from penstock.cli.display import body_text, json_option, print_json
+
+MQTT_ADDRESS: Final = "127.0.0.1:1883"
+
+_Command = Callable[..., Any]
+
+
+def _connection_options(command: _Command) -> _Command:
+    for option in (
+        click.option("-P", "--password", envvar="PENSTOCK_MQTT_PASSWORD", help="Password."),
+        click.option("-u", "--user", "user_name", help="User name."),
+        click.option("-i", "--id", "client_id", default="", help="Client id; the gateway chooses one if left out."),
+        click.option(
+            "--gateway",
+            default=MQTT_ADDRESS,
+            envvar="PENSTOCK_MQTT",
+            show_envvar=True,
+            metavar="HOST:PORT",
+            help="Where devices connect.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def mqtt() -> None:
+    """Publish and subscribe as a device does."""
+
+
+@mqtt.command()
+@click.argument("name")
+@click.argument("bodies", nargs=-1, metavar="[BODY]...")
+@click.option("-q", "--qos", type=click.IntRange(0, 2), default=1, help="Quality of service.")
+@click.option("-r", "--retain", is_flag=True, help="Also keep it as the name's retained message.")
+@click.option("--lines", is_flag=True, help="Each line of standard input is a message.")
+@_connection_options
+@json_option
+def pub(
+    name: str, bodies: tuple[str, ...], qos: int, retain: bool, lines: bool, gateway: str, as_json: bool, **who: Any
+) -> None:
+    """Publish to the MQTT topic NAME.
+
+    Without a BODY all of standard input is one message.
+
+    \b
+    Examples:
+      penstock mqtt pub plant/d7/temperature 22.5
+      penstock mqtt pub plant/d7/state on --retain
+      sensor-log | penstock mqtt pub plant/d7/log --lines
+    """
+    with MqttClient(gateway, **who) as client:
+        given = [body.encode() for body in bodies]
+        if not bodies:
+            given = [line.rstrip(b"\r\n") for line in sys.stdin.buffer] if lines else [sys.stdin.buffer.read()]
+        for body in given:
+            client.publish(name, body, qos=qos, retain=retain)
+    if as_json:
+        print_json({"topic": name, "published": len(given), "qos": qos, "retain": retain})
+    else:
+        click.echo(
+            f"{len(given)} published to {name}, {'acknowledged' if qos else 'QoS 0: not acknowledged'}", err=True
+        )
+
+
+@mqtt.command()
+@click.argument("filters", nargs=-1, required=True, metavar="FILTER...")
+@click.option("-q", "--qos", type=click.IntRange(0, 2), default=1, help="Highest quality of service.")
+@click.option("-n", "--count", type=click.IntRange(1), help="End after so many messages.")
+@click.option("-v", "--verbose", is_flag=True, help="Print the topic before the body.")
+@_connection_options
+@json_option
+def sub(
+    filters: tuple[str, ...], qos: int, count: int | None, verbose: bool, gateway: str, as_json: bool, **who: Any
+) -> None:
+    """Print what is published to topics that match FILTER, until Ctrl-C.
+
+    \b
+    Examples:
+      penstock mqtt sub 'plant/#' -v
+      penstock mqtt sub plant/+/temperature -n 10 --json
+    """
+    with MqttClient(gateway, **who) as client:
+        client.subscribe(filters, qos=qos)
+        if not as_json:
+            click.echo(f"(subscribed to {', '.join(filters)})", err=True)
+        for at, message in enumerate(client.messages(), 1):
+            _show(message, verbose, as_json)
+            if at == count:
+                return
+
+
+def _show(message: Publish, verbose: bool, as_json: bool) -> None:
+    body, encoding = body_text(message.payload)
+    if as_json:
+        row = {"topic": message.topic, "qos": message.qos, "retain": message.retain, "encoding": encoding, "body": body}
+        print_json(row)
+    else:
+        click.echo(f"{message.topic} {body}" if verbose else body)
+    sys.stdout.flush()
