@@ -1,0 +1,144 @@
+"""What the store's tests share: small folds, records, and a store on a simulated disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgpack
+
+from broker.store.message_store import MessageStore
+from broker.store.recovery import open_store
+from broker.store.records import NO_CHANGE, Change, Incoming, Stored
+from broker.store.settings import StoreSettings
+from penstock.message import (
+    FLAG_RETAIN,
+    FRAME_HEAD_BYTES,
+    KEYS,
+    TAGS,
+    decode_batch,
+    encode_properties,
+    encode_record,
+    record_body,
+)
+from tests.simulation.disk import SimDisk
+
+FILTER_TOPIC = "%sys%filter"
+SMALL = StoreSettings(
+    segment_bytes=8192,
+    reserve_step_bytes=2048,
+    emergency_bytes=0,
+    chunk_bytes=3000,
+    retention_bytes=0,
+    retention_s=0.0,
+)
+
+
+class SmallFolds:
+    """Light queues that belong to topics, and retained bodies: the least that shows whether replay is exact.
+
+    A system record "+name topic" opens light queue ``~name`` on a topic, "-name" ends it.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[str, str] = {}
+        self.retained: dict[str, bytes] = {}
+        self.last = -1
+
+    def apply(self, record: Stored) -> Change:
+        self.last = record.position
+        body = record_body(memoryview(record.frame)[FRAME_HEAD_BYTES:])
+        if record.topic != FILTER_TOPIC:
+            assert record.flag & FLAG_RETAIN
+            self.retained[record.topic] = body
+            return NO_CHANGE
+        sign, words = body[:1], body[1:].decode().split(" ")
+        key = "~" + words[0]
+        if sign == b"+":
+            self.open[key] = words[1]
+            return Change(opened=(key,))
+        self.open.pop(key, None)
+        return Change(ended=(key,))
+
+    def queues_of(self, topic: str, properties: bytes) -> Sequence[str]:
+        return [key for key, wanted in self.open.items() if wanted == topic]
+
+    def snapshot(self) -> bytes:
+        state = [sorted(self.open.items()), sorted(self.retained.items()), self.last]
+        packed = msgpack.packb(state)
+        assert isinstance(packed, bytes)
+        return packed
+
+    def restore(self, snapshot: bytes) -> None:
+        opened, retained, self.last = msgpack.unpackb(snapshot) if snapshot else ([], [], -1)
+        self.open = {key: topic for key, topic in opened}
+        self.retained = {topic: body for topic, body in retained}
+
+
+def incoming(
+    body: bytes | str,
+    topic: str = "t",
+    queue_id: int = 0,
+    *,
+    tag: str = "",
+    key: str = "",
+    retain: bool = False,
+    cache: bool = False,
+) -> Incoming:
+    """A record to append."""
+    raw = body.encode() if isinstance(body, str) else body
+    properties = encode_properties({name: value for name, value in ((KEYS, key), (TAGS, tag)) if value})
+    flag = FLAG_RETAIN if retain else 0
+    record = encode_record(topic.encode(), raw, properties, queue_id=queue_id, flag=flag)
+    return Incoming(record, topic, queue_id, flag, properties, cache)
+
+
+def command(text: str) -> Incoming:
+    """A system record for ``SmallFolds``."""
+    return incoming(text, FILTER_TOPIC)
+
+
+def opened(disk: SimDisk, settings: StoreSettings = SMALL, now_ms: int = 1000) -> MessageStore:
+    return open_store(disk, settings, SmallFolds(), now_ms)
+
+
+def sync(store: MessageStore) -> None:
+    point = store.sync_point()
+    store.sync()
+    store.mark_durable(point)
+
+
+def stored(store: MessageStore, *batch: Incoming, now_ms: int = 1000) -> None:
+    """Appends and syncs."""
+    store.append(batch, now_ms)
+    sync(store)
+
+
+def messages(
+    store: MessageStore, queue: str, *, count_max: int = 7, bytes_max: int = 2000, tags: frozenset[int] = frozenset()
+) -> Iterator[tuple[int, bytes]]:
+    """Offset and body of every readable message of a queue."""
+    bounds = store.bounds(queue)
+    offset = bounds.min
+    while offset < bounds.end:
+        pulled = store.read(queue, offset, count_max, bytes_max, tags)
+        assert pulled.next > offset
+        for place, message in decode_batch(pulled.count, pulled.body):
+            assert offset <= place < pulled.next
+            yield place, message.body
+        offset = pulled.next
+
+
+def bodies(store: MessageStore, queue: str = "t:0") -> list[bytes]:
+    return [body for _, body in messages(store, queue)]
+
+
+def fill(store: MessageStore, count: int, size: int = 100, topic: str = "t", start: int = 0) -> list[bytes]:
+    """Stores ``count`` messages one by one, ticking; returns their bodies."""
+    sent = []
+    for number in range(start, start + count):
+        body = str(number).encode().ljust(size, b".")
+        stored(store, incoming(body, topic))
+        store.tick(1000)
+        sync(store)
+        sent.append(body)
+    return sent

@@ -1,0 +1,333 @@
+"""The store's face: what is appended is read back, by level, after any end of the process."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from broker.store.recovery import open_store
+from broker.store.settings import StoreSettings
+from penstock.errors import OffsetOutOfRange, QueueNotFound, StorageFailed, StorageFull, TooLarge
+from penstock.message import decode_batch, tag_hash
+from tests.broker.store.store_rig import (
+    SMALL,
+    SmallFolds,
+    bodies,
+    command,
+    fill,
+    incoming,
+    messages,
+    opened,
+    stored,
+    sync,
+)
+from tests.simulation.disk import SimDisk
+
+
+def test_a_message_of_a_disk_topic_is_readable_only_after_the_sync() -> None:
+    store = opened(SimDisk())
+    store.append([incoming("a")], 1000)
+    assert store.bounds("t:0").end == 0
+    assert store.take_readable() == []
+    sync(store)
+    assert bodies(store) == [b"a"]
+    assert store.take_readable() == ["t:0"]
+
+
+def test_a_message_of_a_cache_topic_is_readable_at_once() -> None:
+    store = opened(SimDisk())
+    store.append([incoming("a", cache=True)], 1000)
+    assert bodies(store) == [b"a"]
+    assert store.take_readable() == ["t:0"]
+
+
+def test_a_cache_message_behind_a_disk_message_waits_for_it() -> None:
+    store = opened(SimDisk())
+    store.append([incoming("+all t", "%sys%filter"), incoming("a"), incoming("b", cache=True)], 1000)
+    assert store.bounds("t:0").end == 0
+    sync(store)
+    assert bodies(store) == [b"a", b"b"]
+
+
+def test_a_sync_covers_only_what_was_appended_before_its_point() -> None:
+    store = opened(SimDisk())
+    store.append([incoming("a")], 1000)
+    point = store.sync_point()
+    store.append([incoming("b")], 1000)
+    store.sync()
+    store.mark_durable(point)
+    assert bodies(store) == [b"a"]
+
+
+def test_placed_says_queue_offset_and_position() -> None:
+    store = opened(SimDisk())
+    first = store.append([incoming("a", queue_id=2), incoming("b", queue_id=1), incoming("c", queue_id=2)], 1000)
+    assert [(one.queue_id, one.offset) for one in first] == [(2, 0), (1, 0), (2, 1)]
+    assert first[0].position < first[1].position < first[2].position < store.written
+
+
+def test_a_pulled_frame_carries_its_offset_position_and_store_time() -> None:
+    store = opened(SimDisk())
+    placed = store.append([incoming("a", key="k", tag="x")], 4711)
+    sync(store)
+    pulled = store.read("t:0", 0, 10, 10_000)
+    ((offset, message),) = decode_batch(pulled.count, pulled.body)
+    assert (offset, message.offset, message.position) == (0, 0, placed[0].position)
+    assert (message.stored_ms, message.key, message.tag) == (4711, "k", "x")
+
+
+def test_a_light_queue_begins_at_the_position_that_opened_it_and_gets_what_follows() -> None:
+    store = opened(SimDisk())
+    stored(store, incoming("before"))
+    position = store.written
+    stored(store, command("+all t"), incoming("after"))
+    assert store.bounds("~all").min == position
+    assert list(messages(store, "~all")) == [(position, b"after")]
+
+
+def test_a_light_queue_that_is_opened_again_never_reuses_an_offset() -> None:
+    store = opened(SimDisk())
+    stored(store, command("+all t"), incoming("a"), incoming("b"))
+    end = store.bounds("~all").end
+    stored(store, command("-all"))
+    with pytest.raises(QueueNotFound):
+        store.bounds("~all")
+    stored(store, command("+all t"), incoming("c"))
+    assert store.bounds("~all").min > end
+    assert bodies(store, "~all") == [b"c"]
+
+
+def test_a_light_queue_that_was_opened_again_keeps_its_beginning_over_a_restart() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    stored(store, command("+all t"))
+    fill(store, 60)
+    stored(store, command("-all"), command("+all t"), incoming("new"))
+    bounds = store.bounds("~all")
+    store.close(1000)
+    assert opened(disk).bounds("~all") == bounds
+
+
+def test_an_offset_outside_the_queue_is_refused_with_both_bounds() -> None:
+    store = opened(SimDisk())
+    stored(store, incoming("a"))
+    assert store.read("t:0", 1, 1, 1).count == 0
+    with pytest.raises(OffsetOutOfRange, match="0 to 1"):
+        store.read("t:0", 2, 1, 1)
+
+
+def test_a_read_gives_at_least_one_message_whatever_the_limit() -> None:
+    store = opened(SimDisk())
+    stored(store, incoming(b"x" * 500), incoming(b"y" * 500))
+    pulled = store.read("t:0", 0, 10, 1)
+    assert (pulled.count, pulled.next) == (1, 1)
+
+
+def test_a_tag_filter_passes_over_what_does_not_match() -> None:
+    store = opened(SimDisk())
+    stored(store, *[incoming(str(number), tag="odd" if number % 2 else "even") for number in range(30)])
+    odd = [body for _, body in messages(store, "t:0", tags=frozenset({tag_hash("odd")}))]
+    assert odd == [str(number).encode() for number in range(1, 30, 2)]
+
+
+def test_a_batch_that_does_not_fit_the_rest_of_a_segment_goes_whole_into_the_next() -> None:
+    store = opened(SimDisk())
+    fill(store, 30)
+    store.append([incoming(b"z" * 700) for _ in range(6)], 1000)
+    sync(store)
+    positions = [store.position_of("t:0", 30 + number) for number in range(6)]
+    assert len({position // SMALL.segment_bytes for position in positions}) == 1
+
+
+def test_a_batch_larger_than_a_segment_is_refused_whole() -> None:
+    store = opened(SimDisk())
+    stored(store, incoming("a"))
+    with pytest.raises(TooLarge):
+        store.append([incoming(b"z" * 700) for _ in range(20)], 1000)
+    assert bodies(store) == [b"a"]
+
+
+def test_a_full_disk_refuses_the_batch_whole_and_writing_resumes_when_there_is_room() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    sent = fill(store, 3)
+    disk.capacity = disk.used()
+    written = store.written
+    with pytest.raises(StorageFull):
+        for _ in range(50):
+            sent.append(b"fits")
+            stored(store, incoming("fits"))
+    sent.pop()
+    assert store.written > written
+    disk.capacity = None
+    stored(store, incoming("more"))
+    assert bodies(store) == [*sent, b"more"]
+
+
+def test_a_refused_batch_never_turns_up_even_if_the_disk_wrote_half_of_it() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    stored(store, incoming("a"))
+    disk.half_written = 0.7
+    disk.fail("pwrite", errno.ENOSPC)
+    with pytest.raises(StorageFull):
+        store.append([incoming("refused 1"), incoming("refused 2"), incoming("refused 3")], 1000)
+    disk.kill()
+    assert bodies(opened(disk)) == [b"a"]
+
+
+def test_a_shorter_batch_after_a_refused_one_does_not_uncover_its_rest() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    disk.half_written = 0.99
+    disk.fail("pwrite", errno.ENOSPC)
+    with pytest.raises(StorageFull):
+        store.append([incoming("refused 1"), incoming("refused 2"), incoming("refused 3")], 1000)
+    stored(store, incoming("wanted 11"[:9]))
+    disk.kill()
+    assert bodies(opened(disk)) == [b"wanted 11"]
+
+
+def test_offset_commits_still_work_on_a_full_disk() -> None:
+    disk = SimDisk()
+    settings = StoreSettings(
+        segment_bytes=1 << 16, reserve_step_bytes=2048, emergency_bytes=1024, chunk_bytes=1 << 15, retention_s=0.0
+    )
+    store = opened(disk, settings)
+    store.tick(1000)
+    disk.capacity = disk.used()
+    with pytest.raises(StorageFull):
+        for _ in range(100):
+            store.append([incoming("x" * 50)], 1000)
+    store.append([command("+kept t")], 1000)
+    sync(store)
+    assert store.bounds("~kept").min > 0
+
+
+def test_a_failed_sync_ends_all_writing_for_ever() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    store.append([incoming("a")], 1000)
+    disk.fail("sync", errno.EIO)
+    point = store.sync_point()
+    with pytest.raises(StorageFailed):
+        store.sync()
+    assert store.durable < point
+    for again in (store.sync, lambda: store.append([incoming("b")], 1000)):
+        with pytest.raises(StorageFailed):
+            again()
+    assert store.bounds("t:0").end == 0
+
+
+def test_a_failed_write_ends_all_writing() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    disk.fail("pwrite", errno.EIO)
+    with pytest.raises(StorageFailed):
+        store.append([incoming("a")], 1000)
+    with pytest.raises(StorageFailed):
+        store.append([incoming("b")], 1000)
+
+
+def test_store_times_never_go_back_so_that_a_search_by_time_works() -> None:
+    store = opened(SimDisk())
+    for now_ms in (5000, 4000, 6000):
+        stored(store, incoming(str(now_ms)), now_ms=now_ms)
+    assert [store.seek_time("t:0", at) for at in (0, 5000, 5001, 6000, 6001)] == [0, 0, 2, 2, 3]
+
+
+def test_a_message_is_found_by_each_of_its_keys_newest_first() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    stored(store, incoming("1", key="order-1 red"), incoming("2", key="order-2"), incoming("3", key="red"))
+    fill(store, 60)
+    for topic, key, wanted in (("t", "red", [b"3", b"1"]), ("t", "order-2", [b"2"]), ("u", "red", []), ("t", "x", [])):
+        pulled = store.find(topic, key, 0, 1 << 60, 10)
+        assert [message.body for _, message in decode_batch(pulled.count, pulled.body)] == wanted
+
+
+def test_after_silence_a_seal_carries_the_watermark_once() -> None:
+    store = opened(SimDisk())
+    stored(store, incoming("a"), now_ms=1000)
+    before = store.written
+    store.tick(1010)
+    assert store.written == before
+    store.tick(1100)
+    sealed = store.written
+    assert sealed > before
+    sync(store)
+    store.tick(1200)
+    assert store.written == sealed
+
+
+@pytest.mark.parametrize("end", ["close", "kill"])
+def test_everything_is_there_again_after_a_restart(end: str) -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    stored(store, command("+all t"), incoming("kept", retain=True))
+    sent = [b"kept", *fill(store, 150)]
+    bounds = store.bounds("t:0"), store.bounds("~all")
+    store.close(2000) if end == "close" else disk.kill()
+    folds = SmallFolds()
+    again = open_store(disk, SMALL, folds, 3000)
+    assert bodies(again) == bodies(again, "~all") == sent
+    assert (again.bounds("t:0"), again.bounds("~all")) == bounds
+    assert folds.retained == {"t": b"kept"}
+    assert again.damage == []
+
+
+def test_a_clean_stop_leaves_nothing_to_replay() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    fill(store, 20)
+    store.close(2000)
+    assert opened(disk).sealed == store.written
+
+
+def test_retention_by_size_moves_every_queues_beginning_and_frees_the_disk() -> None:
+    disk = SimDisk()
+    settings = StoreSettings(
+        segment_bytes=8192, reserve_step_bytes=2048, emergency_bytes=0, chunk_bytes=3000, retention_bytes=20_000
+    )
+    store = opened(disk, settings)
+    stored(store, command("+all t"))
+    sent = fill(store, 300)
+    assert 0 < store.bounds("t:0").min < 300
+    assert disk.used() < 60_000
+    assert bodies(store) == bodies(store, "~all") == sent[store.bounds("t:0").min :]
+    bounds = store.bounds("t:0"), store.bounds("~all")
+    for folder in ("index", "checkpoint"):
+        for path in disk.paths(folder):
+            disk.delete(path)
+    disk.kill()
+    again = opened(disk, settings)
+    assert (again.bounds("t:0"), again.bounds("~all")) == bounds
+    assert bodies(again, "~all") == sent[bounds[0].min :]
+
+
+def test_retention_by_age_waits_for_the_slowest_reader() -> None:
+    settings = StoreSettings(
+        segment_bytes=8192, reserve_step_bytes=2048, emergency_bytes=0, chunk_bytes=3000, retention_s=1.0
+    )
+    store = opened(SimDisk(), settings)
+    fill(store, 100)
+    store.tick(1_000_000, needed_from=0)
+    assert store.bounds("t:0").min == 0
+    store.tick(1_000_000, needed_from=store.written)
+    assert store.bounds("t:0").min > 0
+    assert [removal.forced for removal in store.removals] == [False]
+
+
+def test_retention_by_size_announces_what_a_reader_still_needed() -> None:
+    settings = StoreSettings(
+        segment_bytes=8192, reserve_step_bytes=2048, emergency_bytes=0, chunk_bytes=3000, retention_bytes=10_000
+    )
+    store = opened(SimDisk(), settings)
+    for number in range(100):
+        stored(store, incoming(str(number).ljust(100)))
+        store.tick(1000, needed_from=0)
+        sync(store)
+    assert store.removals
+    assert all(removal.forced for removal in store.removals)
+    assert store.removals[-1].end == store.start
