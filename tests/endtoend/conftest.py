@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -62,6 +63,11 @@ class System:
         """SIGTERM; returns the exit status."""
         assert self._process is not None
         self._process.terminate()
+        return self.wait()
+
+    def wait(self) -> int:
+        """Waits for the end; returns the exit status."""
+        assert self._process is not None
         status = self._process.wait(timeout=15)
         self._close_pipe()
         return status
@@ -70,10 +76,8 @@ class System:
         """Whatever happened: nothing that this system started lives on."""
         if self._process is None:
             return
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self._process.wait()
         self._close_pipe()
 

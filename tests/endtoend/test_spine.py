@@ -1,4 +1,5 @@
-"""One message, three worlds: devices publish, devices, services and Spark read the same stored queues, and kill -9 loses nothing.
+"""One message, three worlds: devices publish, devices, services and Spark read the same stored queues, and kill -9
+loses nothing.
 
 "Nothing lost" here means: every payload whose PUBACK the publisher saw is read by a native consumer group.
 """

@@ -1,0 +1,135 @@
+"""Bad input gives one clear line or the protocol's own error, hurts no bystander, and nothing stored is lost.
+
+"Nothing lost" means here: a message that was stored before the bad input is read afterwards, and new ones are stored.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.blocking import Producer, Reader
+
+pytestmark = pytest.mark.endtoend
+
+CONNECT = bytes.fromhex("10 0d 00 04 4d515454 04 02 003c 0001 61")
+HUGE_FRAME = (0x7FFFFFFF).to_bytes(4, "big") + b"\x00" * 64
+UNKNOWN_REQUEST = bytes.fromhex("00000009 00000005 92 cd7530 07")  # type 30000, id 7
+
+
+def up(*options: str, environ: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """A `penstock up` that is expected to refuse."""
+    ports = ["--mqtt-port", "0", "--broker-port", "0", "--namesrv-port", "0", "--http-port", "0"]
+    command = [sys.executable, "-m", "node", "up", *ports, *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, env=os.environ | (environ or {}))
+
+
+def answer(address: str, data: bytes) -> bytes:
+    """All that a server answers to some bytes until it closes or is silent for a second."""
+    host, _, port = address.rpartition(":")
+    said = b""
+    with socket.create_connection((host, int(port)), timeout=1) as connection:
+        connection.sendall(data)
+        try:
+            while chunk := connection.recv(65_536):
+                said += chunk
+        except (TimeoutError, ConnectionResetError):
+            pass
+    return said
+
+
+def store_and_read(system: Any, body: bytes) -> set[bytes]:
+    """Stores one message and reads all there are."""
+    with Producer(system.namesrv) as producer:
+        producer.send("kept", body, key="k")
+    with Reader("kept", servers=system.namesrv, until_end=True) as reader:
+        return {message.body for message in reader.messages()}
+
+
+def test_a_port_in_use_is_one_line_and_status_2(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        refused = up("--data", str(tmp_path / "data"), "--broker-port", port)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"error: 127.0.0.1:{port} is already in use")
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_a_folder_that_cannot_be_used_is_one_line_and_status_2(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    refused = up("--data", str(tmp_path / "file" / "data"))
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("error: ")
+    assert str(tmp_path / "file" / "data") in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_a_folder_that_another_broker_holds_is_refused_and_the_other_goes_on(system: Any) -> None:
+    running = system().start()
+    refused = up("--data", str(running.data))
+    assert refused.returncode == 2
+    assert "holds the data folder" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    assert store_and_read(running, b"after the refusal") == {b"after the refusal"}
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("mqtt_prot = 1", "mqtt_port"),
+        ("[broker]\ndefault_queus = 1", "default_queues"),
+        ("mqtt_port = 'x'", "mqtt_port"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_that_names_the_right_one(tmp_path: Path, text: str, named: str) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text(text)
+    refused = up("--config", str(file), "--data", str(tmp_path / "data"))
+    assert refused.returncode == 2
+    assert named in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("service", ["namesrv", "broker", "gateway"])
+def test_a_service_alone_refuses_an_unknown_setting(tmp_path: Path, service: str) -> None:
+    file = tmp_path / "service.toml"
+    file.write_text("prot = 1\n")
+    command = [sys.executable, "-m", service, "--config", str(file)]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert refused.returncode == 2
+    assert "'port'" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_hostile_bytes_on_every_port_hurt_nobody_else(system: Any) -> None:
+    running = system().start()
+    assert store_and_read(running, b"before") == {b"before"}
+    mqtt = f"{running.mqtt_host}:{running.mqtt_port}"
+    garbage = bytes(range(256)) * 300
+    for address in (running.broker, running.namesrv, mqtt):
+        for data in (garbage, HUGE_FRAME, b"\x00", b"", UNKNOWN_REQUEST, CONNECT[:7], b"\x10\xff\xff\xff\xff\x7f"):
+            answer(address, data)
+    assert store_and_read(running, b"after") == {b"before", b"after"}
+    assert running.stop() == 0
+
+
+def test_a_wrong_protocol_level_gets_the_connack_of_the_standard(system: Any) -> None:
+    running = system().start()
+    wrong = CONNECT[:8] + b"\x09" + CONNECT[9:]
+    mqtt = f"{running.mqtt_host}:{running.mqtt_port}"
+    assert answer(mqtt, wrong) == bytes.fromhex("20 02 00 01")
+    assert answer(mqtt, CONNECT) == bytes.fromhex("20 02 00 00")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_system_with_status_0(system: Any, number: int) -> None:
+    running = system().start()
+    os.kill(running.process_of("node"), number)
+    assert running.wait() == 0
