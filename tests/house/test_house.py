@@ -58,7 +58,9 @@ def test_every_module_has_a_test_twin() -> None:
 
 
 def test_no_file_is_longer_than_the_limit() -> None:
-    long = {str(path.relative_to(ROOT)): lines for path in modules() if (lines := code_lines(path)) > FILE_CODE_LINES_MAX}
+    long = {
+        str(path.relative_to(ROOT)): lines for path in modules() if (lines := code_lines(path)) > FILE_CODE_LINES_MAX
+    }
     assert long == {}
 
 
@@ -96,7 +98,9 @@ def test_the_readme_table_names_exactly_the_folders() -> None:
     real = {
         path.name
         for path in ROOT.iterdir()
-        if path.is_dir() and not path.name.startswith((".", "_")) and (path.name in PACKAGES or path.name in {"tests", "loadtest", "docs"})
+        if path.is_dir()
+        and not path.name.startswith((".", "_"))
+        and (path.name in PACKAGES or path.name in {"tests", "loadtest", "docs"})
     }
     assert named == real
 
@@ -131,3 +135,16 @@ def test_every_file_that_a_page_links_exists(page: str) -> None:
 def test_decision_records_are_numbered_without_gaps() -> None:
     numbers = sorted(int(path.name[:4]) for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md"))
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_the_operators_guide_lists_every_setting_with_its_default() -> None:
+    from settings_table import PAGE, tables
+
+    assert tables() in PAGE.read_text(), "run: python tests/house/settings_table.py"
+
+
+def test_the_operators_guide_lists_every_metric() -> None:
+    from broker.figures import Figures
+
+    page = (ROOT / "docs" / "guide" / "operator.md").read_text()
+    assert [name for name in Figures().read() if f"`{name}`" not in page] == []
