@@ -181,7 +181,7 @@ def _split(frame: memoryview) -> RawFrame:
         header = msgpack.unpackb(
             frame[4 : 4 + header_bytes],
             raw=False,
-            max_array_len=HEADER_ITEMS_MAX,
+            max_array_len=min(HEADER_ITEMS_MAX, header_bytes),  # an item has a byte or more: no room for lies
             max_map_len=0,
             max_ext_len=0,
         )

@@ -107,6 +107,14 @@ def test_a_registration_replaces_what_the_broker_said_before() -> None:
     assert registry.answer(BrokerHeartbeat("a", A, 3, 120), 1.0) == HeartbeatReply(True)
 
 
+def test_a_registration_with_the_same_topics_still_counts_its_version() -> None:
+    registry = Registry()
+    registry.answer(registration("a", A, "orders", version=1), 0.0)
+    registry.answer(registration("a", A, "orders", version=2), 1.0)
+    assert registry.answer(BrokerHeartbeat("a", A, 2, 120), 1.0) == HeartbeatReply(True)
+    assert registry.answer(BrokerHeartbeat("a", A, 1, 120), 1.0) == HeartbeatReply(False)
+
+
 def test_another_broker_of_the_same_name_is_refused_while_the_lease_lives() -> None:
     registry = Registry()
     registry.answer(registration("a", A, "orders"), 0.0)

@@ -148,6 +148,10 @@ def test_the_shared_prefix_leaves_the_variables_of_the_services_alone() -> None:
     assert load(Settings, None, environ, "PENSTOCK").name == "node"
 
 
+def test_a_variable_of_a_longer_word_is_not_of_the_prefix() -> None:
+    assert load(Settings, None, {"PENSTOCK_BROKERS_PORT": "1"}, "PENSTOCK_BROKER") == Settings()
+
+
 def test_a_setting_without_a_default_must_be_given() -> None:
     with pytest.raises(InvalidConfig, match="'name' is missing"):
         load(Needing, None, {}, "PENSTOCK_BROKER")

@@ -80,6 +80,8 @@ def test_what_is_remembered_is_bounded_in_names_and_in_filters(monkeypatch: pyte
     index = index_of("#", "+/#", "a/+")
     for number in range(100):
         assert index.match(f"a/{number}") == ["#", "+/#", "a/+"]
+        index.add(f"a/{number}" if number % 2 else f"a/{number}/+")
+        index.remove(f"a/{number - 5}")
         assert len(index._remembered) <= 10
         assert sum(map(len, index._remembered.values())) == index._remembered_filters <= 12
         assert sorted(name for names in index._alike.values() for name in names) == sorted(index._remembered)
@@ -97,6 +99,22 @@ def test_filters_of_more_shapes_than_are_hashed_are_found_too() -> None:
     assert index.match("a/a/a/a/a/a/a/a/a/a") == []
     assert index._trie == {}
     assert not index._shapes
+
+
+def test_the_dollar_rule_holds_in_the_trie_too() -> None:
+    index = index_of(*[f"{filter}/#" for filter in shapes(6, SHAPES_MAX)], "#", "+/b/#", "$SYS/b/+/+/#")
+    assert len(index._trie_shapes) == 3
+    assert index.match("$SYS/b/c/d") == ["$SYS/b/+/+/#"]
+    assert index.match("SYS/b/c/d") == ["#", "+/b/#"]
+
+
+def test_shapes_that_are_gone_make_room_for_hashed_ones() -> None:
+    index = index_of(*shapes(8, SHAPES_MAX))
+    for filter in list(index):
+        index.remove(filter)
+    for filter in shapes(8, 2 * SHAPES_MAX)[SHAPES_MAX:]:
+        index.add(filter)
+    assert not index._trie_shapes
 
 
 def test_a_name_is_looked_up_in_a_bounded_number_of_tables() -> None:

@@ -1,0 +1,69 @@
+"""Errors: one code each, the same on both ends of the wire, and useful to a person."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock import errors
+from penstock.errors import (
+    BY_CODE,
+    InternalError,
+    NoRoute,
+    PenstockError,
+    SendManyError,
+    TimedOut,
+    Unavailable,
+    from_wire,
+)
+
+CLASSES = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, PenstockError)]
+
+
+def test_every_error_has_a_code_of_its_own() -> None:
+    own = [one for one in CLASSES if one is not PenstockError]
+    assert sorted(BY_CODE) == sorted(one.code for one in own)
+    assert len(set(BY_CODE.values())) == len(own)
+
+
+@pytest.mark.parametrize("cls", sorted(BY_CODE.values(), key=lambda cls: cls.code))
+def test_an_error_comes_off_the_wire_as_it_went_on(cls: type[PenstockError]) -> None:
+    made = cls("what happened", hint="what to do") if cls is not SendManyError else cls("what happened")
+    back = from_wire(made.code, made.message, made.hint)
+    assert type(back) is cls
+    assert (str(back), back.fault, back.retryable, back.unknown) == (
+        str(made),
+        made.fault,
+        made.retryable,
+        made.unknown,
+    )
+
+
+@pytest.mark.parametrize("cls", BY_CODE.values())
+def test_every_error_says_whose_fault_it_is_and_what_it_means(cls: type[PenstockError]) -> None:
+    assert cls.fault in ("client", "server")
+    assert (cls.__doc__ or "").strip()
+    assert not (cls.fault == "client" and cls.retryable), "sending the same wrong request again cannot help"
+
+
+def test_the_hint_stands_in_brackets() -> None:
+    assert str(NoRoute("nobody has it")) == "nobody has it"
+    assert str(NoRoute("nobody has it", hint="create it")) == "nobody has it (create it)"
+
+
+def test_a_code_of_a_newer_server_is_an_internal_error_that_names_it() -> None:
+    error = from_wire(9999, "new trouble", "update")
+    assert type(error) is InternalError
+    assert str(error) == "error 9999 of a newer server: new trouble (update)"
+
+
+def test_only_a_deadline_leaves_a_write_unknown_by_itself() -> None:
+    assert TimedOut("late").unknown
+    assert isinstance(TimedOut("late"), TimeoutError)
+    assert not Unavailable("no connection").unknown
+
+
+def test_failures_of_a_send_are_told_one_by_one() -> None:
+    error = SendManyError("1 of 2 failed", ("receipt", None), {1: NoRoute("no")})
+    assert error.receipts == ("receipt", None)
+    assert isinstance(error.failures[1], NoRoute)
+    assert SendManyError("all").failures == {}

@@ -1,0 +1,39 @@
+"""The real world behind the seam."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from penstock.world import new_rng, pause, real_world
+
+
+def test_monotonic_time_never_goes_back_and_wall_time_is_of_this_century() -> None:
+    clock = real_world().clock
+    times = [clock.monotonic() for _ in range(100)]
+    assert times == sorted(times)
+    assert clock.wall_ms() > 1_600_000_000_000
+
+
+def test_two_worlds_do_not_share_their_chance() -> None:
+    assert real_world().rng.getrandbits(64) != real_world().rng.getrandbits(64)
+    assert new_rng().getrandbits(64) != new_rng().getrandbits(64)
+
+
+async def test_offloaded_work_gives_its_result() -> None:
+    assert await real_world().offload(lambda: 42) == 42
+
+
+def test_a_pause_takes_its_time() -> None:
+    clock = real_world().clock
+    before = clock.monotonic()
+    pause(0.001)
+    assert clock.monotonic() - before >= 0.001
+
+
+def test_the_pure_modules_bring_in_no_event_loop() -> None:
+    modules = "wire, message, requests, errors, world, link, addresses, metrics, config"
+    code = f"import sys; from penstock import {modules}; import topicmap.filters, topicmap.queues, namesrv.registry"
+    code += "; sys.exit(str([m for m in ('trio', 'anyio', 'asyncio', 'socket') if m in sys.modules] or ''))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.stderr.strip() == ""
