@@ -1,4 +1,4 @@
-"""Draws the settings tables of docs/guide/operator.md: ``python tests/house/settings_table.py`` writes them into the page."""
+"""Draws the settings tables of docs/guide/operator.md; ``python tests/house/settings_table.py`` writes them there."""
 
 from __future__ import annotations
 
@@ -34,13 +34,9 @@ def written(name: str, value: Any) -> str:
     if isinstance(value, int) and "bytes" in name.split("_") and value and value % (1 << 10) == 0:
         power = max(one for one in (10, 20, 30) if value % (1 << one) == 0)
         return f'`"{value >> power}{ {10: "KiB", 20: "MiB", 30: "GiB"}[power] }"`'
-    return (
-        f'`"{value}"`'
-        if isinstance(value, str | Path)
-        else f"`{value:g}`"
-        if isinstance(value, float)
-        else f"`{value}`"
-    )
+    if isinstance(value, float):
+        return f"`{value:g}`"
+    return f'`"{value}"`' if isinstance(value, str | Path) else f"`{value}`"
 
 
 def tables() -> str:

@@ -95,14 +95,9 @@ def test_no_class_has_a_name_that_hides_what_it_is() -> None:
 
 def test_the_readme_table_names_exactly_the_folders() -> None:
     named = set(re.findall(r"^\| `([a-z]+)/` ", (ROOT / "README.md").read_text(), re.MULTILINE))
-    real = {
-        path.name
-        for path in ROOT.iterdir()
-        if path.is_dir()
-        and not path.name.startswith((".", "_"))
-        and (path.name in PACKAGES or path.name in {"tests", "loadtest", "docs"})
-    }
-    assert named == real
+    passing = {"build", "dist", "penstock-data"}  # what tools and a first `penstock up` leave behind
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] not in "._"}
+    assert named == folders - passing
 
 
 def test_the_readme_is_at_most_150_lines() -> None:
