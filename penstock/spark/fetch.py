@@ -1,0 +1,141 @@
+"""Reads the ranges of one Spark partition: Arrow batches out of pulls, the next pull always on its way.
+
+It runs in Spark's Python workers and keeps one connection per broker and process, for workers live on between tasks. It
+decides nothing about which offsets to read; what it cannot read it reports and never leaves out silently, unless data
+loss was declared acceptable.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from penstock.blocking.link import BlockingLink
+from penstock.errors import Damaged, OffsetOutOfRange, PenstockError, TimedOut
+from penstock.requests import BoundsReply, Pull, Pulled, QueryBounds
+from penstock.spark.columns import Origin, find_borders, to_record_batch
+from penstock.spark.options import SourceOptions
+from penstock.spark.planning import Range
+from penstock.world import RealClock, pause
+from topicmap.queues import topic_queue
+
+_log = logging.getLogger(__name__)
+
+
+@lru_cache(maxsize=64)
+def _link(address: str, timeout_s: float, process: int) -> BlockingLink:
+    return BlockingLink(address, timeout_s)
+
+
+def read_ranges(ranges: Sequence[Range], options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """Rows of the ranges, in the order of each queue's offsets.
+
+    Raises:
+        OffsetOutOfRange: retention removed messages of a range.
+        Damaged: the broker passed over messages whose stored bytes are damaged.
+        PenstockError: the broker stayed away, or refused.
+    """
+    for one in ranges:
+        link = _link(one.address, options.timeout_s, os.getpid())
+        try:
+            yield from _RangeReader(link, one, options).batches()
+        except BaseException:
+            link.close()  # a pull may be open on it: its reply must not meet the next reader
+            raise
+
+
+class _Asked(NamedTuple):
+    offset: int
+    request_id: int
+
+
+class _RangeReader:
+    """Reads one range."""
+
+    def __init__(self, link: BlockingLink, what: Range, options: SourceOptions) -> None:
+        self._link = link
+        self._what = what
+        self._options = options
+        self._queue = topic_queue(what.topic, what.queue)
+        self._clock = RealClock()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        what, options = self._what, self._options
+        origin = Origin(what.topic, what.broker, what.queue)
+        at, asked = what.start, None
+        while at < what.end:
+            try:
+                pulled = self._pulled(at, asked)
+            except OffsetOutOfRange as error:
+                at, asked = self._pass_lost(at, error), None
+                continue
+            self._check_complete(at, pulled)
+            at = pulled.next
+            asked = self._ask(at) if at < what.end else None
+            if pulled.count:
+                borders = find_borders(pulled.count, pulled.body, what.end)
+                yield to_record_batch(borders, origin, options.columns)
+
+    def _ask(self, at: int) -> _Asked | None:
+        """Sends the next pull; where that fails the pull is repeated when its turn comes."""
+        options = self._options
+        count_max = options.batch_rows if options.tags else min(options.batch_rows, self._what.end - at)
+        request = Pull(self._queue, at, options.pull_bytes, count_max, tags=options.tags)
+        try:
+            return _Asked(at, self._link.submit([request])[0])
+        except PenstockError as error:
+            if not error.retryable:
+                raise
+            return None
+
+    def _pulled(self, at: int, asked: _Asked | None) -> Pulled:
+        """The pull from ``at``, asked again while the broker is away."""
+        for attempt in range(self._options.retries + 1):
+            asked = asked or self._ask(at)
+            try:
+                if asked is not None:
+                    return self._receive(asked)
+            except PenstockError as error:
+                if not error.retryable or attempt == self._options.retries:
+                    raise
+            asked = None
+            pause(self._options.retry_pause_s)
+        raise TimedOut(f"the broker at {self._what.address} stays away")
+
+    def _receive(self, asked: _Asked) -> Pulled:
+        deadline = self._clock.monotonic() + self._options.timeout_s
+        while (left := deadline - self._clock.monotonic()) > 0:
+            result = self._link.receive(left).get(asked.request_id)
+            if isinstance(result, PenstockError):
+                raise result
+            if result is not None:
+                assert isinstance(result, Pulled)
+                return result
+        self._link.close()
+        raise TimedOut(f"{self._what.address} did not answer a pull in {self._options.timeout_s:g} s")
+
+    def _check_complete(self, at: int, pulled: Pulled) -> None:
+        """Nothing is left out silently: offsets passed over are damage, an end before the range's end is loss."""
+        if pulled.next <= at:
+            raise OffsetOutOfRange(f"{self._queue} ends at {pulled.end} now; offset {at} was there before")
+        missing = 0 if self._options.tags else pulled.next - at - pulled.count
+        if missing:
+            said = f"{missing} messages of {self._queue} from offset {at} to {pulled.next} are damaged at the broker"
+            if self._options.fail_on_data_loss:
+                raise Damaged(said, hint="to go on without them set option failOnDataLoss to false")
+            _log.warning("%s and left out", said)
+
+    def _pass_lost(self, at: int, error: OffsetOutOfRange) -> int:
+        """Where to go on after retention passed ``at``; raises ``error`` unless loss is acceptable."""
+        if not self._options.fail_on_data_loss:
+            bounds = self._link.ask(QueryBounds((self._queue,)), BoundsReply).bounds[0]
+            if bounds.min > at:
+                _log.warning("%s: offsets %d to %d are gone and left out", self._queue, at, bounds.min)
+                return bounds.min
+        hint = "retention passed while the batch was read; set option failOnDataLoss to false to go on"
+        raise OffsetOutOfRange(error.message, hint=hint) from None

@@ -1,0 +1,131 @@
+"""Places in the queues of a Spark query: ``{"telemetry": {"broker-a:0": 123}}``, each the next offset to read.
+
+Pure. The same dicts are what Spark writes to its checkpoint as JSON and compares as text, so they are always sorted. A
+queue's key names its broker, for two brokers may both have queue 0 of a topic. Offsets of a queue never go back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from penstock.errors import InvalidConfig, OffsetOutOfRange
+
+Offsets = dict[str, dict[str, int]]
+
+EARLIEST = -2
+LATEST = -1
+"""Kafka's numbers for a queue's two ends."""
+
+
+class QueueKey(NamedTuple):
+    """A queue of a topic at one broker."""
+
+    topic: str
+    broker: str
+    queue: int
+
+    @property
+    def name(self) -> str:
+        """Its key under its topic."""
+        return f"{self.broker}:{self.queue}"
+
+
+class Extent(NamedTuple):
+    """Where a queue begins and ends now, and the address of its broker."""
+
+    address: str
+    min: int
+    end: int
+
+
+Extents = Mapping[QueueKey, Extent]
+Places = dict[QueueKey, int]
+
+
+def to_places(offsets: Mapping[str, Mapping[str, int]]) -> Places:
+    """The queues of a checkpointed dict. Raises ``InvalidConfig`` where it is none."""
+    places: Places = {}
+    for topic, queues in offsets.items():
+        for name, offset in queues.items():
+            broker, colon, queue = name.rpartition(":")
+            if not colon or not queue.isdecimal():
+                raise InvalidConfig(f"{name!r} is no queue of topic {topic!r}: expected broker:number")
+            places[QueueKey(topic, broker, int(queue))] = int(offset)
+    return places
+
+
+def to_offsets(places: Mapping[QueueKey, int]) -> Offsets:
+    """The dict to checkpoint."""
+    offsets: Offsets = {}
+    for key in sorted(places):
+        offsets.setdefault(key.topic, {})[key.name] = places[key]
+    return offsets
+
+
+def named(given: Mapping[str, Mapping[str, int]], queues: Iterable[QueueKey], option: str) -> Places:
+    """What an option says for each queue: its keys are ``broker:number``, or ``number`` where one broker has the topic.
+
+    Raises ``InvalidConfig`` where it leaves a queue out or names one that is not there.
+    """
+    known = sorted(queues)
+    brokers: dict[str, set[str]] = {}
+    for key in known:
+        brokers.setdefault(key.topic, set()).add(key.broker)
+    places: Places = {}
+    for topic, by_queue in given.items():
+        for name, value in by_queue.items():
+            full = name if ":" in name else _only(brokers.get(topic, set()), topic, name, option)
+            broker, _, queue = full.rpartition(":")
+            places[QueueKey(topic, broker, int(queue) if queue.isdecimal() else -1)] = value
+    missing = [f"{key.topic} {key.name}" for key in known if key not in places]
+    unknown = [f"{key.topic} {key.name}" for key in sorted(places) if key not in known]
+    if missing or unknown:
+        what = [f"lacks {', '.join(missing)}"] * bool(missing) + [f"names {', '.join(unknown)}"] * bool(unknown)
+        raise InvalidConfig(f"{option} {' and '.join(what)}", hint="it names exactly the queues that are read")
+    return places
+
+
+def _only(brokers: set[str], topic: str, name: str, option: str) -> str:
+    if len(brokers) > 1:
+        hint = f"write {min(brokers)}:{name}"
+        raise InvalidConfig(f"{option}: {len(brokers)} brokers have topic {topic!r}, so {name!r} is unclear", hint=hint)
+    return f"{next(iter(brokers), '')}:{name}"
+
+
+def settle(asked: Mapping[QueueKey, int], extents: Extents) -> Places:
+    """Places with ``EARLIEST`` and ``LATEST`` replaced by today's numbers."""
+    places: Places = {}
+    for key, offset in asked.items():
+        ends = {EARLIEST: extents[key].min, LATEST: extents[key].end}
+        places[key] = ends.get(offset, offset)
+    return places
+
+
+def advance(start: Mapping[QueueKey, int], extents: Extents, rows_max: int | None = None) -> Places:
+    """How far a batch from ``start`` may read: to the ends, or to a share of at most ``rows_max`` rows.
+
+    A queue that ``start`` does not know begins at its earliest offset. Rows are shared out in proportion to what waits
+    in each queue, but every queue that has something gets one at least, so that none starves.
+    """
+    begin = {key: start[key] if key in start else extents[key].min for key in [*start, *extents]}
+    waiting = {key: max(0, extents[key].end - begin[key]) if key in extents else 0 for key in begin}
+    total = sum(waiting.values())
+    if rows_max is None or total <= rows_max:
+        return {key: begin[key] + waiting[key] for key in begin}
+    return {key: begin[key] + min(waiting[key], max(1, rows_max * waiting[key] // total)) for key in begin}
+
+
+def check_not_lost(key: QueueKey, start: int, end: int, extent: Extent | None) -> None:
+    """Raises ``OffsetOutOfRange`` where some of ``[start, end)`` is no longer, or not yet again, in the queue."""
+    hint = (
+        "to go on without them set option failOnDataLoss to false; to begin anew use another checkpointLocation; "
+        "longer retention at the broker avoids it"
+    )
+    where = f"queue {key.queue} of topic {key.topic!r} at broker {key.broker!r}"
+    if extent is None:
+        raise OffsetOutOfRange(f"{where} is gone, and offsets {start} to {end} were to be read from it", hint=hint)
+    if start < extent.min and start < end:
+        raise OffsetOutOfRange(f"{where} begins at {extent.min} now; offset {start} is wanted", hint=hint)
+    if end > extent.end or start > end:
+        raise OffsetOutOfRange(f"{where} ends at {extent.end} now; offsets {start} to {end} are wanted", hint=hint)

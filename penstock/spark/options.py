@@ -1,0 +1,289 @@
+"""The options of ``format("penstock")``: Kafka's names where the meaning is the same.
+
+Pure. Spark hands options over as text with names in lower case; here they become one checked value. An option that does
+not exist is refused and the nearest one named, for a mistyped ``startingOffsets`` would otherwise silently mean the
+default.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple
+
+from penstock.addresses import parse_servers
+from penstock.errors import InvalidConfig
+from penstock.spark.columns import BASE, COLUMNS
+from penstock.spark.offsets import EARLIEST, LATEST
+
+SERVERS: Final = "127.0.0.1:9876"
+
+Given = Mapping[str, Mapping[str, int]]
+
+
+class Bound(NamedTuple):
+    """Where reading begins or ends: at offsets or at store times (milliseconds), the same for all queues or each its
+    own."""
+
+    by: Literal["offset", "time"]
+    everywhere: int
+    each: Given = MappingProxyType({})
+    option: str = ""
+
+    def is_only(self, offset: int) -> bool:
+        """Whether it is this offset for all queues."""
+        return self.by == "offset" and not self.each and self.everywhere == offset
+
+    @property
+    def of_the_moment(self) -> bool:
+        """Whether it would be another place if it were looked for again later (but for retention)."""
+        numbers = [number for queues in self.each.values() for number in queues.values()] or [self.everywhere]
+        return self.by == "time" or LATEST in numbers
+
+
+_LATEST: Final = Bound("offset", LATEST)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What a query reads, and how.
+
+    Attributes:
+        servers: addresses of name servers.
+        topics, pattern, assigned: exactly one is given: names, a regular expression for names, or topics with queues.
+        starting, ending: where reading begins, and for a batch ends.
+        late_start: what a queue without a message at or after the starting time does: ``error`` or ``latest``.
+        rows_per_trigger: most rows of one micro-batch.
+        partitions_min, partitions_max, target_rows: how partitions are cut (``planning``).
+        fail_on_data_loss: whether messages that retention removed end the query.
+        columns: which columns rows have, in order.
+        tags: only messages with one of these tags; the broker filters.
+        retries, retry_pause_s: attempts after a broker did not answer.
+        pull_bytes, batch_rows: most bytes of a pull and rows of an Arrow batch.
+        timeout_s: deadline of each request.
+    """
+
+    servers: tuple[str, ...] = (SERVERS,)
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    assigned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    starting: Bound = _LATEST
+    ending: Bound = _LATEST
+    late_start: str = "error"
+    rows_per_trigger: int | None = None
+    partitions_min: int = 1
+    partitions_max: int = 0
+    target_rows: int = 50_000
+    fail_on_data_loss: bool = True
+    columns: tuple[str, ...] = BASE
+    tags: tuple[str, ...] = ()
+    retries: int = 10
+    retry_pause_s: float = 1.0
+    pull_bytes: int = 4 * 1024 * 1024
+    batch_rows: int = 20_000
+    timeout_s: float = 30.0
+
+
+# ---------------------------------------------------------------- values
+
+
+def _count(name: str, text: str) -> int:
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise InvalidConfig(f"{name} is a number from 1 on, not {text!r}")
+    return int(text)
+
+
+def _amount(name: str, text: str) -> int:
+    if not text.strip().isdecimal():
+        raise InvalidConfig(f"{name} is a number from 0 on, not {text!r}")
+    return int(text)
+
+
+def _milliseconds(name: str, text: str) -> float:
+    return _amount(name, text) / 1000
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise InvalidConfig(f"{name} is true or false, not {text!r}")
+    return text.strip().lower() == "true"
+
+
+def _names(name: str, text: str) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not found:
+        raise InvalidConfig(f"{name} is empty")
+    return found
+
+
+def _servers(name: str, text: str) -> tuple[str, ...]:
+    return parse_servers(text)
+
+
+def _pattern(name: str, text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise InvalidConfig(f"{name} is no regular expression: {error}") from None
+    return text
+
+
+def _columns(name: str, text: str) -> tuple[str, ...]:
+    found = _names(name, text)
+    for column in found:
+        if column not in COLUMNS:
+            raise InvalidConfig(f"{name}: there is no column {column!r}", hint=f"there are {', '.join(COLUMNS)}")
+    return found
+
+
+def _choice(name: str, text: str) -> str:
+    if text not in ("error", "latest"):
+        raise InvalidConfig(f"{name} is error or latest, not {text!r}")
+    return text
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InvalidConfig(f"{name} is no JSON: {error}") from None
+    if not isinstance(value, dict) or not value:
+        raise InvalidConfig(f'{name} is JSON like {{"topic": ...}}, not {text!r}')
+    return value
+
+
+def _assigned(name: str, text: str) -> dict[str, tuple[str, ...]]:
+    value = _json(name, text)
+    for queues in value.values():
+        if not isinstance(queues, list) or not queues or not all(isinstance(one, int | str) for one in queues):
+            raise InvalidConfig(f'{name} is JSON like {{"topic": [0, 1]}}, not {text!r}')
+    return {topic: tuple(str(one) for one in queues) for topic, queues in value.items()}
+
+
+def _each(name: str, text: str, least: int) -> Given:
+    value = _json(name, text)
+    for queues in value.values():
+        numbers = queues.values() if isinstance(queues, dict) else [None]
+        if not all(type(one) is int and one >= least for one in numbers):
+            raise InvalidConfig(f'{name} is JSON like {{"topic": {{"0": 23, "1": -2}}}}, not {text!r}')
+    return {topic: dict(queues) for topic, queues in value.items()}
+
+
+def _offsets(name: str, text: str) -> Bound:
+    words = {"earliest": EARLIEST, "latest": LATEST}
+    if text.strip().lower() in words:
+        return Bound("offset", words[text.strip().lower()], option=name)
+    if not text.lstrip().startswith("{"):
+        hint = 'or JSON like {"topic": {"0": 23, "1": -2}}'
+        raise InvalidConfig(f"{name} is earliest or latest, not {text!r}", hint=hint)
+    return Bound("offset", LATEST, _each(name, text, EARLIEST), name)
+
+
+def _timestamp(name: str, text: str) -> Bound:
+    return Bound("time", _amount(name, text), option=name)
+
+
+def _timestamps(name: str, text: str) -> Bound:
+    return Bound("time", 0, _each(name, text, 0), name)
+
+
+# ---------------------------------------------------------------- the table
+
+
+class _Option(NamedTuple):
+    field: str
+    read: Callable[[str, str], Any]
+
+
+# A later one of the same field wins over an earlier one: a time over times per queue over offsets, as in Kafka.
+_TABLE: Final[Mapping[str, _Option]] = {
+    "bootstrap.servers": _Option("servers", _servers),
+    "kafka.bootstrap.servers": _Option("servers", _servers),
+    "nameServer": _Option("servers", _servers),
+    "servers": _Option("servers", _servers),
+    "subscribe": _Option("topics", _names),
+    "subscribePattern": _Option("pattern", _pattern),
+    "assign": _Option("assigned", _assigned),
+    "startingOffsets": _Option("starting", _offsets),
+    "startingOffsetsByTimestamp": _Option("starting", _timestamps),
+    "startingTimestamp": _Option("starting", _timestamp),
+    "startingOffsetsByTimestampStrategy": _Option("late_start", _choice),
+    "endingOffsets": _Option("ending", _offsets),
+    "endingOffsetsByTimestamp": _Option("ending", _timestamps),
+    "endingTimestamp": _Option("ending", _timestamp),
+    "maxOffsetsPerTrigger": _Option("rows_per_trigger", _count),
+    "minPartitions": _Option("partitions_min", _count),
+    "maxPartitions": _Option("partitions_max", _count),
+    "partitionTargetRows": _Option("target_rows", _count),
+    "failOnDataLoss": _Option("fail_on_data_loss", _flag),
+    "columns": _Option("columns", _columns),
+    "includeHeaders": _Option("headers", _flag),
+    "tags": _Option("tags", _names),
+    "fetchOffset.numRetries": _Option("retries", _amount),
+    "fetchOffset.retryIntervalMs": _Option("retry_pause_s", _milliseconds),
+    "pollTimeoutMs": _Option("timeout_s", _milliseconds),
+    "maxBytesPerFetch": _Option("pull_bytes", _count),
+    "batchRows": _Option("batch_rows", _count),
+}
+NAMES: Final = tuple(_TABLE)
+_BY_LOWER: Final = {name.lower(): name for name in _TABLE}
+_WHAT_TO_READ: Final = ("subscribe", "subscribePattern", "assign")
+_BATCH_ONLY: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
+
+
+def parse(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
+    """The options of a query. Raises ``InvalidConfig``, which names the option, what is wrong and what would be right.
+
+    Args:
+        given: names, in any case, and values as text.
+        stream: a stream starts at the latest offsets unless told, a batch at the earliest.
+    """
+    named = {_known(name): str(value) for name, value in given.items()}
+    _check_together(named, stream)
+    values: dict[str, Any] = {
+        option.field: option.read(name, named[name]) for name, option in _TABLE.items() if name in named
+    }
+    values.setdefault("starting", Bound("offset", LATEST if stream else EARLIEST))
+    values.pop("headers", None)
+    values["columns"] = columns_of(given)
+    options = SourceOptions(**values)
+    if not stream and options.starting.is_only(LATEST):
+        raise InvalidConfig("a batch from the latest offsets would be empty", hint="startingOffsets is earliest there")
+    if options.ending.is_only(EARLIEST):
+        raise InvalidConfig("endingOffsets earliest would be an empty batch", hint="it is latest by default")
+    return options
+
+
+def columns_of(given: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns that the options choose. Raises ``InvalidConfig``."""
+    named = {_known(name): str(value) for name, value in given.items()}
+    columns = _columns("columns", named["columns"]) if "columns" in named else BASE
+    headers = _flag("includeHeaders", named.get("includeHeaders", "false"))
+    return columns + ("properties",) * (headers and "properties" not in columns)
+
+
+def _known(name: str) -> str:
+    known = _BY_LOWER.get(name.lower())
+    if known is not None:
+        return known
+    if name.lower() == "path":
+        raise InvalidConfig("load() takes no path here", hint='name the topic with option("subscribe", ...)')
+    near = difflib.get_close_matches(name.lower(), _BY_LOWER, n=1, cutoff=0.5)
+    hint = f"did you mean {_BY_LOWER[near[0]]}?" if near else f"there are {', '.join(_TABLE)}"
+    raise InvalidConfig(f"there is no option {name!r}", hint=hint)
+
+
+def _check_together(named: Mapping[str, str], stream: bool) -> None:
+    what = [name for name in _WHAT_TO_READ if name in named]
+    if len(what) != 1:
+        got = " and ".join(what) or "none"
+        raise InvalidConfig(f"exactly one of {', '.join(_WHAT_TO_READ)} is needed, got {got}")
+    for name in _BATCH_ONLY:
+        if stream and name in named:
+            raise InvalidConfig(f"{name} is for batch reads; a stream has no end")
+    if not stream and "maxOffsetsPerTrigger" in named:
+        raise InvalidConfig("maxOffsetsPerTrigger is for streams", hint="endingOffsets bounds a batch")
