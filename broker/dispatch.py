@@ -44,7 +44,10 @@ class Dispatch:
         if isinstance(outcome, Now):
             on_result(outcome.result)
         elif isinstance(outcome, AfterSync):
-            self._after_sync.append((outcome.point, outcome.result, on_result))
+            if outcome.point <= self._service.durable:
+                on_result(outcome.result)
+            else:
+                self._after_sync.append((outcome.point, outcome.result, on_result))
         else:
             self._parked.park(outcome, on_result, session)
 

@@ -1,7 +1,9 @@
 """Requests about MQTT filters and retained messages.
 
-Opening a filter is answered at once, before its record is synced. That is sound: the log is a prefix after a crash,
-so if the record is lost, so is every message after it, and the gateway opens its filters again when it comes back.
+A filter's light queue fills from the log position of the record that opened it: the order of the log decides what is in
+it. The reply waits until that record is durable. Were it sent at once, a power loss could take the filter back after a
+device had been told that it is subscribed, and what is acknowledged between the broker's return and the gateway's next
+word would miss the queue. A close needs no such care: a queue that is back after a crash goes with its owner's lease.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from typing import Final
 
 from broker.folds import filters
 from broker.folds.state import BrokerState, fact_record
-from broker.outcomes import Now, Outcome
+from broker.outcomes import AfterSync, Now, Outcome
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
 from penstock.errors import Busy, InvalidRequest, InvalidTopic
@@ -28,6 +30,8 @@ from penstock.requests import (
 from topicmap.names import InvalidName, check_filter
 from topicmap.queues import filter_queue
 
+OWNER_BYTES_MAX: Final = 255
+FILTERS_PER_RECORD: Final = 1024
 LOOKED_AT_MAX: Final = 10_000
 PAGE_BYTES_MAX: Final = 1 << 20
 _POSITION_AT: Final = 24 + OFFSETS_AT
@@ -45,37 +49,47 @@ class FilterRequests:
 
     def open(self, request: OpenFilters, now: float, now_ms: int) -> Outcome:
         """Opens light queues for an owner."""
+        _check_owner(request.owner)
         for filter in request.filters:
-            try:
-                check_filter(filter)
-            except InvalidName as error:
-                raise InvalidTopic(f"{filter!r}: {error}") from None
-        if len(self._filters) + len(request.filters) > self._settings.filters_max:
-            raise Busy(f"{len(self._filters)} filters are open: the limit is reached")
-        wanted = [filter for filter in request.filters if not self._filters.holds(request.owner, filter)]
-        if wanted:
-            fact = self._filters.fact(filters.OPEN, request.owner, wanted)
-            self._store.append([fact_record(filters.TOPIC, fact)], now_ms)
+            _check_filter(filter)
+        self._check_room(request.filters)
+        wanted = [filter for filter in dict.fromkeys(request.filters) if not self._filters.holds(request.owner, filter)]
+        self._store_facts(filters.OPEN, request.owner, wanted, now_ms)
         self._renew(request.owner, now, self._settings.owner_lease_s)
         position = self._store.written
         opened = []
         for filter in request.filters:
             queue = filter_queue(filter)
             opened.append(OpenedFilter(filter, queue, self._store.next_offset(queue), position))
-        return Now(OpenedFilters(tuple(opened)))
+        return AfterSync(OpenedFilters(tuple(opened)), position)
+
+    def _check_room(self, wanted: tuple[str, ...]) -> None:
+        """Raises ``Busy`` where more filters, or filters of more forms, would be open than there may be."""
+        new = {filter: None for filter in wanted if filter not in self._filters}
+        if len(self._filters) + len(new) > self._settings.filters_max:
+            raise Busy(f"{len(self._filters)} filters are open: the limit is reached")
+        for filter in new:
+            if not self._filters.has_room(filter):
+                raise Busy(f"{filter!r}: filters with too many different places of their wildcards are open")
+
+    def _store_facts(self, action: str, owner: str, changed: list[str], now_ms: int) -> None:
+        """Records what an owner opens or closes; many filters take several records in one append."""
+        records = [
+            fact_record(filters.TOPIC, self._filters.fact(action, owner, changed[at : at + FILTERS_PER_RECORD]))
+            for at in range(0, len(changed), FILTERS_PER_RECORD)
+        ]
+        if records:
+            self._store.append(records, now_ms)
 
     def close(self, request: CloseFilters, now: float, now_ms: int) -> Outcome:
         """An owner needs these filters no longer."""
-        held = [filter for filter in request.filters if self._filters.holds(request.owner, filter)]
-        self._close(request.owner, held, now_ms)
+        held = [filter for filter in dict.fromkeys(request.filters) if self._filters.holds(request.owner, filter)]
+        self._store_facts(filters.CLOSE, request.owner, held, now_ms)
         return Now(Done())
-
-    def _close(self, owner: str, held: list[str], now_ms: int) -> None:
-        if held:
-            self._store.append([fact_record(filters.TOPIC, self._filters.fact(filters.CLOSE, owner, held))], now_ms)
 
     def keep(self, request: KeepFilters, now: float, now_ms: int) -> Outcome:
         """An owner lives."""
+        _check_owner(request.owner)
         if not 0 < request.lease_s <= 86_400:
             raise InvalidRequest("a lease has more than 0 and at most 86,400 seconds")
         self._renew(request.owner, now, request.lease_s)
@@ -87,26 +101,35 @@ class FilterRequests:
     def expire(self, now: float, now_ms: int) -> None:
         """Closes the filters of owners that have been silent for too long."""
         for owner in [owner for owner, deadline in self._leases.items() if deadline <= now]:
-            self._close(owner, self._filters.held_by(owner), now_ms)
+            self._store_facts(filters.CLOSE, owner, self._filters.held_by(owner), now_ms)
             del self._leases[owner]
 
     def fetch_retained(self, request: FetchRetained, now: float, now_ms: int) -> Outcome:
-        """A page of retained messages."""
-        try:
-            check_filter(request.filter)
-        except InvalidName as error:
-            raise InvalidTopic(f"{request.filter!r}: {error}") from None
+        """A page of retained messages; it waits until what it shows is durable."""
+        _check_filter(request.filter)
+        if request.count_max < 1:
+            raise InvalidRequest("count_max is at least 1")
         rows: list[bytes] = []
         frames: list[bytes] = []
-        size, after = 0, ""
+        size, last, after = 0, "", ""
         for name, frame in self._retained.matching(request.filter, request.after, LOOKED_AT_MAX):
-            if frame is None:
-                after = name
+            if frame is None or (frames and size + len(frame) > PAGE_BYTES_MAX) or len(rows) >= request.count_max:
+                after = last if frame is not None else name
                 break
             rows.append(ENTRY.pack(0, OFFSETS.unpack_from(frame, _POSITION_AT)[1], len(frame), 0))
             frames.append(frame)
             size += len(frame)
-            if len(rows) >= request.count_max or size >= PAGE_BYTES_MAX:
-                after = name
-                break
-        return Now(RetainedPage(len(rows), after, b"".join(rows + frames)))
+            last = name
+        return AfterSync(RetainedPage(len(rows), after, b"".join(rows + frames)), self._retained.changed_at)
+
+
+def _check_owner(owner: str) -> None:
+    if not 0 < len(owner.encode("utf-8", "replace")) <= OWNER_BYTES_MAX:
+        raise InvalidRequest(f"an owner's name has 1 to {OWNER_BYTES_MAX} bytes")
+
+
+def _check_filter(filter: str) -> None:
+    try:
+        check_filter(filter)
+    except InvalidName as error:
+        raise InvalidTopic(f"{filter!r}: {error}") from None

@@ -1,8 +1,7 @@
 """Group commit: one sync answers everything that was appended before it began. The only caller of ``mark_durable``.
 
 The point that a sync covers is taken before it starts; what arrives while it runs waits for the next one. A failed
-sync is never tried
-again: the error ends the broker, because after it nobody knows what is on the disk.
+sync is never tried again: the error ends the broker, because after it nobody knows what is on the disk.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from broker.folds import offsets
@@ -10,7 +12,7 @@ from broker.groups import Group, Groups
 from broker.outcomes import AfterSync, Now, Outcome, Parked
 from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests
-from penstock.errors import GroupNotFound, InvalidRequest, OffsetOutOfRange, PenstockError
+from penstock.errors import GroupNotFound, InvalidRequest, OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.requests import (
     Assignment,
     CommitOffsets,
@@ -33,6 +35,9 @@ WAIT_S_MAX: Final = 60.0
 SESSION_S_MAX: Final = 3600.0
 NAME_BYTES_MAX: Final = 255
 UNCOMMITTED: Final = -1
+GENERATIONS_BITS: Final = 20
+"""Generations begin at the wall clock's milliseconds times two to this power, so that those of an earlier life of the
+broker are never met again."""
 
 
 def group_waker(group: str) -> str:
@@ -43,17 +48,14 @@ def group_waker(group: str) -> str:
 class GroupRequests:
     """Consumer groups of one broker."""
 
-    def __init__(self, state: BrokerState, store: MessageStore, topics: TopicRequests) -> None:
+    def __init__(self, state: BrokerState, store: MessageStore, topics: TopicRequests, now_ms: int) -> None:
         self._offsets = state.offsets
         self._store = store
-        self._topics = topics
-        self.groups = Groups(topics.queue_count, store.written)
+        self.groups = Groups(topics.queue_count, now_ms << GENERATIONS_BITS)
 
     def join(self, request: JoinGroup, now: float, now_ms: int) -> Outcome:
         """Enters a group."""
-        for name in (request.group, request.member):
-            if not 0 < len(name.encode()) <= NAME_BYTES_MAX:
-                raise InvalidRequest(f"group and member names have 1 to {NAME_BYTES_MAX} bytes")
+        _check_names(request.group, request.member)
         if not 1 <= request.session_s <= SESSION_S_MAX or not request.topics:
             raise InvalidRequest(f"a member has topics, and a session of 1 to {SESSION_S_MAX:.0f} s")
         topics = tuple(sorted(set(request.topics)))
@@ -61,21 +63,23 @@ class GroupRequests:
         return Now(self._assignment(request.group, request.member, group))
 
     def watch(self, request: WatchGroup, now: float, now_ms: int) -> Outcome:
-        """A sign of life; answered when the generation changes."""
+        """A sign of life; answered when the generation changes, or after half a session at the latest: who waits longer
+        than a session would be taken for dead."""
         group = self.groups.touch(request.group, request.member, now)
         if group.generation != request.generation or request.wait_s <= 0:
             return Now(self._assignment(request.group, request.member, group))
 
         def again(last: bool) -> Result | None:
             try:
-                current = self.groups.touch(request.group, request.member, now)
+                current = self.groups.of_member(request.group, request.member)
             except PenstockError as error:
                 return error
             if current.generation == request.generation and not last:
                 return None
             return self._assignment(request.group, request.member, current)
 
-        return Parked((group_waker(request.group),), now + min(request.wait_s, WAIT_S_MAX), again)
+        session_s = group.members[request.member].session_s
+        return Parked((group_waker(request.group),), now + min(request.wait_s, WAIT_S_MAX, session_s / 2), again)
 
     def _assignment(self, name: str, member: str, group: Group) -> Assignment:
         committed = self._offsets.of(name)
@@ -89,6 +93,7 @@ class GroupRequests:
 
     def commit(self, request: CommitOffsets, now: float, now_ms: int) -> Outcome:
         """Stores positions, durably, if the caller holds the queues. None is beyond its queue's end."""
+        _check_names(request.group)
         self.groups.check_commit(
             request.group, request.member, request.generation, [one.queue for one in request.offsets]
         )
@@ -124,7 +129,27 @@ class GroupRequests:
         for member in members:
             for queue in member.queues:
                 committed.setdefault(queue, UNCOMMITTED)
-        lags = tuple(
-            GroupLag(queue, offset, self._store.bounds(queue).end) for queue, offset in sorted(committed.items())
-        )
-        return Now(GroupDetail(request.group, generation, members, lags))
+        return Now(GroupDetail(request.group, generation, members, tuple(self._lags(committed))))
+
+    def _lags(self, committed: Mapping[str, int]) -> Iterator[GroupLag]:
+        for queue, offset in sorted(committed.items()):
+            with contextlib.suppress(QueueNotFound):  # a light queue that was closed since
+                yield GroupLag(queue, offset, self._store.bounds(queue).end)
+
+    def needed_from(self, now_ms: int, silence_s: float) -> int | None:
+        """Log position from which on groups still have to read; None if none has to. A group that has no member and
+        committed nothing for ``silence_s`` is taken for given up."""
+        positions: list[int] = []
+        for group in self._offsets.groups:
+            if group not in self.groups and now_ms - self._offsets.committed_ms(group) >= silence_s * 1000:
+                continue
+            for queue, offset in self._offsets.of(group).items():
+                with contextlib.suppress(QueueNotFound):  # a light queue that was closed since
+                    positions.append(self._store.position_of(queue, offset))
+        return min(positions, default=None)
+
+
+def _check_names(*names: str) -> None:
+    for name in names:
+        if not 0 < len(name.encode("utf-8", "replace")) <= NAME_BYTES_MAX:
+            raise InvalidRequest(f"group and member names have 1 to {NAME_BYTES_MAX} bytes")

@@ -5,12 +5,13 @@ subscribe to it, in order of their ids (RocketMQ's average allocation). Every ch
 queue counts begins a new generation; commits carry their generation and are fenced. Members live in memory, offsets
 in the log. Pure: ``now`` is an argument.
 
-Invariants: each queue of a subscribed topic has exactly one holder; generations only grow, also over a restart of
-the broker (they begin at the log's position).
+Invariants: each queue of a subscribed topic has exactly one holder; generations only grow, and no generation of one
+life of the broker is one of another (the caller says where they begin).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -62,6 +63,10 @@ class Groups:
         self._groups: dict[str, Group] = {}
         self._generation = first_generation
         self._changed: dict[str, None] = {}
+        self._next_deadline = math.inf  # no session ends before this
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._groups
 
     @property
     def names(self) -> list[str]:
@@ -73,6 +78,7 @@ class Groups:
         group = self._groups.setdefault(name, Group(self._generation))
         known = group.members.get(member)
         group.members[member] = Member(topics, session_s, now + session_s, known.queues if known else ())
+        self._next_deadline = min(self._next_deadline, now + session_s)
         if known is None or known.topics != topics:
             self._rebalance(name, group)
         return group
@@ -83,12 +89,17 @@ class Groups:
         if group is not None and group.members.pop(member, None) is not None:
             self._rebalance(name, group)
 
+    def of_member(self, name: str, member: str) -> Group:
+        """The group of a member. Raises ``Fenced`` if it is no member any more."""
+        group = self._groups.get(name)
+        if group is None or member not in group.members:
+            raise Fenced(f"{member} is not a member of group {name} any more", hint="join again")
+        return group
+
     def touch(self, name: str, member: str, now: float) -> Group:
         """A member's sign of life. Raises ``Fenced`` if it is no member any more."""
-        group = self._groups.get(name)
-        known = group.members.get(member) if group else None
-        if group is None or known is None:
-            raise Fenced(f"{member} is not a member of group {name} any more", hint="join again")
+        group = self.of_member(name, member)
+        known = group.members[member]
         known.deadline = now + known.session_s
         return group
 
@@ -102,7 +113,8 @@ class Groups:
         known = group.members.get(member) if group else None
         if group is None or known is None or group.generation != generation:
             raise Fenced(f"{member} commits for generation {generation} of group {name}, which is over")
-        foreign = [queue for queue in queues if queue not in known.queues]
+        held = frozenset(known.queues)
+        foreign = [queue for queue in queues if queue not in held]
         if foreign:
             raise Fenced(f"{member} does not hold {', '.join(foreign[:3])}")
 
@@ -121,12 +133,16 @@ class Groups:
 
     def expire(self, now: float) -> None:
         """Drops the members that have been silent for too long."""
+        if now < self._next_deadline:
+            return
+        self._next_deadline = math.inf
         for name, group in list(self._groups.items()):
             silent = [member for member, one in group.members.items() if one.deadline <= now]
             for member in silent:
                 del group.members[member]
             if silent:
                 self._rebalance(name, group)
+            self._next_deadline = min([self._next_deadline, *(one.deadline for one in group.members.values())])
 
     def take_changed(self) -> list[str]:
         """Groups with a new generation since the last call."""

@@ -1,32 +1,22 @@
 """Requests that store and read messages: append, pull, bounds, time, key.
 
-An append is many records end to end. Each is checked; a bad one is refused by its place in the batch, all others are
-stored with one append of the store. The reply waits for the highest level that a stored record's topic asks for.
+An append is many records end to end. Each is checked (``acceptance.py``); a bad one is refused by its place in the
+batch, all others are stored with one append of the store. The reply waits for the highest level that a stored record's
+topic asks for.
 """
 
 from __future__ import annotations
 
-from itertools import count
 from typing import Final
 
+from broker.acceptance import Acceptance
 from broker.figures import Figures
-from broker.folds.retained import Retained
 from broker.outcomes import AfterSync, Now, Outcome, Parked
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
-from broker.store.records import Incoming
 from broker.topic_requests import TopicRequests
-from penstock.errors import Busy, InvalidMessage, InvalidRequest, PenstockError
-from penstock.message import (
-    ANY_QUEUE,
-    BODY_AT,
-    FLAG_RETAIN,
-    RECORD_HEAD,
-    check_record,
-    mqtt_name,
-    property_of,
-    tag_hash,
-)
+from penstock.errors import InvalidRequest, PenstockError
+from penstock.message import tag_hash
 from penstock.requests import (
     Append,
     Appended,
@@ -40,14 +30,11 @@ from penstock.requests import (
     Refused,
     Result,
     SeekTime,
-    TopicInfo,
 )
-from topicmap.queues import queue_for_key
 
 COUNT_MAX: Final = 65_536
 WAIT_S_MAX: Final = 60.0
 _NOT_STORED: Final = Placed(0, 0, 0)
-_KEYS: Final = b"KEYS"
 
 
 class MessageRequests:
@@ -57,86 +44,28 @@ class MessageRequests:
         self,
         store: MessageStore,
         topics: TopicRequests,
-        retained: Retained,
+        acceptance: Acceptance,
         settings: BrokerSettings,
         figures: Figures,
     ) -> None:
         self._store = store
         self._topics = topics
-        self._retained = retained
+        self._acceptance = acceptance
         self._settings = settings
         self._figures = figures
-        self._round_robin = count()
 
     def append(self, request: Append, now_ms: int) -> Outcome:
         """Stores the good records of a batch; the bad ones are ``refused`` one by one."""
-        batch: list[Incoming] = []
-        refused: list[Refused] = []
-        levels: dict[str, None] = {}
-        known: dict[bytes, tuple[str, TopicInfo]] = {}
-        view, at = memoryview(request.body), 0
-        for number in range(request.count):
-            record = view[at : at + _record_size(view, at)]
-            at += len(record)
-            try:
-                incoming, level = self._accept(record, known, now_ms)
-            except PenstockError as error:
-                refused.append(Refused(number, error.code, error.message))
-                continue
-            batch.append(incoming)
-            levels[level] = None
-        if at != len(view):
-            raise InvalidRequest(f"{len(view) - at} bytes behind the last of {request.count} records")
+        batch, refused, size = self._acceptance.take(request.body, request.count, now_ms)
         placed = self._store.append(batch, now_ms) if batch else []
-        self._figures.appended(len(batch), at, len(refused))
+        self._figures.appended(len(batch), size, len(refused))
+        in_cache = all([incoming.in_cache for incoming in batch])
         reply = Appended(
-            "disk" if "disk" in levels else "cache",
+            "cache" if in_cache else "disk",
             _with_gaps(placed, refused) if request.detail else (),
             tuple(refused),
         )
-        return AfterSync(reply, self._store.written) if "disk" in levels else Now(reply)
-
-    def _accept(
-        self, record: memoryview, known: dict[bytes, tuple[str, TopicInfo]], now_ms: int
-    ) -> tuple[Incoming, str]:
-        """Checks one record and finds its queue; topics seen before in the batch come from ``known``."""
-        check_record(record)
-        head = RECORD_HEAD.unpack_from(record)
-        topic_at = BODY_AT + head[14]
-        properties_at = topic_at + 2 + int.from_bytes(record[topic_at : topic_at + 2], "big")
-        raw_topic = bytes(record[topic_at + 2 : properties_at])
-        found = known.get(raw_topic)
-        if found is None:
-            found = known[raw_topic] = self._resolve(raw_topic, now_ms)
-        topic, config = found
-        properties = bytes(record[properties_at + 2 :])
-        queue_id = head[3]
-        if queue_id == ANY_QUEUE:
-            key = property_of(properties, _KEYS)
-            queue_id = (
-                queue_for_key(key.decode("utf-8", "replace"), config.queues)
-                if key
-                else next(self._round_robin) % config.queues
-            )
-        elif queue_id >= config.queues:
-            raise InvalidRequest(f"topic {topic} has {config.queues} queues, no queue {queue_id}")
-        if head[4] & FLAG_RETAIN and head[14]:
-            self._check_retained(raw_topic, properties, len(record))
-        return Incoming(record, topic, queue_id, head[4], properties, config.level == "cache"), config.level
-
-    def _resolve(self, raw_topic: bytes, now_ms: int) -> tuple[str, TopicInfo]:
-        try:
-            topic = raw_topic.decode()
-        except UnicodeDecodeError:
-            raise InvalidMessage("the topic is not UTF-8") from None
-        return topic, self._topics.for_append(topic, now_ms)
-
-    def _check_retained(self, topic: bytes, properties: bytes, size: int) -> None:
-        """Raises ``Busy`` where one more retained message would pass the limits."""
-        settings, retained = self._settings, self._retained
-        full = len(retained) >= settings.retained_max or retained.bytes + size > settings.retained_bytes_max
-        if full and mqtt_name(topic, properties) not in retained:
-            raise Busy(f"{len(retained)} retained messages with {retained.bytes} bytes: the limit is reached")
+        return Now(reply) if in_cache else AfterSync(reply, self._store.written)
 
     def pull(self, request: Pull, now: float) -> Outcome:
         """Messages of a queue; parked while there is none and the caller wants to wait."""
@@ -172,19 +101,13 @@ class MessageRequests:
 
     def find(self, request: FindByKey, now: float) -> Outcome:
         """Messages by key or unique id."""
+        if request.count_max < 1 or not request.key:
+            raise InvalidRequest("a key has at least one character, and count_max is at least 1")
         self._topics.get(request.topic)
         found = self._store.find(
             request.topic, request.key, request.since_ms, request.until_ms, min(request.count_max, COUNT_MAX)
         )
         return Now(found)
-
-
-def _record_size(view: memoryview, at: int) -> int:
-    """Size of the record at ``at``. Raises ``InvalidRequest`` where the batch cannot be cut there."""
-    size = int.from_bytes(view[at : at + 4], "big")
-    if size < RECORD_HEAD.size or at + size > len(view):
-        raise InvalidRequest(f"a record of {size} bytes at byte {at} of a batch of {len(view)}; nothing was stored")
-    return size
 
 
 def _with_gaps(placed: list[Placed], refused: list[Refused]) -> tuple[Placed, ...]:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from broker.outcomes import Parked
 from penstock.link import OnResult
 
 _Key = TypeVar("_Key")
+
+SPARE_DEADLINES: Final = 1024
+"""Deadlines of answered requests are swept out when they outnumber the live ones by more than this."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +52,9 @@ class ParkedRequests:
         self._number += 1
         self._count += 1
         heapq.heappush(self._deadlines, (outcome.deadline, self._number, waiting))
+        if len(self._deadlines) > 2 * self._count + SPARE_DEADLINES:
+            self._deadlines = [one for one in self._deadlines if not one[2].answered]
+            heapq.heapify(self._deadlines)
 
     def wake(self, wakers: Iterable[str]) -> None:
         """Asks the requests of these wakers again, and answers those that have something to say."""
@@ -69,6 +75,8 @@ class ParkedRequests:
             self._forget(waiting)
 
     def _try(self, waiting: Waiting, *, last: bool) -> None:
+        if waiting.answered:  # by what an earlier answer of this round brought about
+            return
         result = waiting.outcome.retry(last)
         if result is not None:
             self._forget(waiting)

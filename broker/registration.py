@@ -7,6 +7,8 @@ the lease.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import Final
 
 import trio
 
@@ -17,8 +19,10 @@ from penstock.link import Link, Links
 from penstock.requests import BrokerHeartbeat, HeartbeatReply, RegisterBroker, UnregisterBroker
 from penstock.wire_link import call
 
-CALL_S = 5.0
-RETRY_S = 1.0
+CALL_S: Final = 5.0
+RETRY_S: Final = 1.0
+START_S: Final = 1.0
+LEAVE_S: Final = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -38,11 +42,27 @@ class Registration:
         for event in self._changed.values():
             event.set()
 
-    async def run(self, namesrv: str, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keeps the lease with one name server until cancelled; started when it was tried once."""
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keeps the leases with all name servers until cancelled. Started when each was tried once; one that does not
+        answer holds nobody up for longer than ``START_S``."""
+        untried = dict.fromkeys(self._settings.namesrv)
+        all_tried = trio.Event()
+
+        def tried(namesrv: str) -> None:
+            untried.pop(namesrv, None)
+            if not untried:
+                all_tried.set()
+
+        async with trio.open_nursery() as nursery:
+            for namesrv in self._settings.namesrv:
+                nursery.start_soon(self._keep, namesrv, tried)
+            with trio.move_on_after(START_S if untried else 0):
+                await all_tried.wait()
+            task_status.started()
+
+    async def _keep(self, namesrv: str, tried: Callable[[str], None]) -> None:
         link = self._links.link(namesrv)
         registered = -1
-        started = False
         while True:
             self._changed[namesrv] = trio.Event()
             try:
@@ -51,9 +71,7 @@ class Registration:
             except PenstockError as error:
                 _log.warning("name server %s: %s", namesrv, error)
                 registered, wait_s = -1, RETRY_S
-            if not started:
-                task_status.started()
-                started = True
+            tried(namesrv)
             with trio.move_on_after(wait_s):
                 await self._changed[namesrv].wait()
 
@@ -71,9 +89,12 @@ class Registration:
 
     async def leave(self) -> None:
         """A clean stop: every name server forgets us at once."""
-        for namesrv in self._settings.namesrv:
-            try:
-                request = UnregisterBroker(self._settings.name, self._address)
-                await call(self._links.link(namesrv), request, RETRY_S)
-            except PenstockError as error:
-                _log.info("name server %s was not told of the stop: %s", namesrv, error)
+        async with trio.open_nursery() as nursery:
+            for namesrv in self._settings.namesrv:
+                nursery.start_soon(self._leave, namesrv)
+
+    async def _leave(self, namesrv: str) -> None:
+        try:
+            await call(self._links.link(namesrv), UnregisterBroker(self._settings.name, self._address), LEAVE_S)
+        except PenstockError as error:
+            _log.info("name server %s was not told of the stop: %s", namesrv, error)

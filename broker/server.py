@@ -14,7 +14,7 @@ import trio
 from broker.dispatch import Dispatch
 from broker.flusher import Flusher
 from broker.folds.state import BrokerState
-from broker.registration import Registration
+from broker.registration import LEAVE_S, Registration
 from broker.service import BrokerService
 from broker.settings import BrokerSettings
 from broker.store.disk import Disk, RealDisk
@@ -101,9 +101,10 @@ async def _serve(
     listeners: list[trio.SocketListener],
     task_status: trio.TaskStatus[RunningBroker],
 ) -> None:
-    service = BrokerService(settings, state, store, world.clock.monotonic())
+    clock = world.clock
+    service = BrokerService(settings, state, store, clock.monotonic(), clock.wall_ms())
     flusher = Flusher(store, world.offload)
-    dispatch = Dispatch(service, world.clock, flusher.need)
+    dispatch = Dispatch(service, clock, flusher.need)
     host, port = listening_address(listeners)
     running = RunningBroker(host, port, service, dispatch)
     async with lasting_links() as links, trio.open_nursery() as nursery:
@@ -112,14 +113,13 @@ async def _serve(
         nursery.start_soon(flusher.run, dispatch, service)
         nursery.start_soon(_tick, dispatch)
         nursery.start_soon(serve_frames, listeners, running.open_session)
-        for namesrv in settings.namesrv:
-            await nursery.start(registration.run, namesrv)
+        await nursery.start(registration.run)
         task_status.started(running)
         try:
             await trio.sleep_forever()
         finally:
             dispatch.close("the broker is stopping")
-            with trio.move_on_after(1, shield=True):
+            with trio.move_on_after(LEAVE_S, shield=True):
                 await registration.leave()
 
 

@@ -6,9 +6,12 @@ arguments.
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
+from broker.acceptance import Acceptance
 from broker.figures import Figures
 from broker.filter_requests import FilterRequests
 from broker.folds.state import BrokerState
@@ -18,7 +21,7 @@ from broker.outcomes import Now, Outcome
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests
-from penstock.errors import PenstockError, UnknownRequest
+from penstock.errors import PenstockError, StorageFailed, StorageFull, UnknownRequest
 from penstock.requests import (
     Append,
     BrokerFigures,
@@ -50,20 +53,29 @@ from penstock.version import VERSION
 
 Handler = Callable[[Any, float, int], Outcome]
 
+READERS_EVERY_S: Final = 10.0
+"""How often it is worked out how far the slowest group has read."""
+
 
 class BrokerService:
     """A broker without its network: requests in, outcomes out."""
 
-    def __init__(self, settings: BrokerSettings, state: BrokerState, store: MessageStore, now: float) -> None:
+    def __init__(
+        self, settings: BrokerSettings, state: BrokerState, store: MessageStore, now: float, now_ms: int
+    ) -> None:
         self._settings = settings
         self._state = state
         self._store = store
         self._figures = Figures()
+        self._failed: StorageFailed | None = None
+        self._needed_from: int | None = None
+        self._readers_seen = -math.inf
         self.on_routes_changed: Callable[[], None] = _nobody
         self.topics = TopicRequests(state, store, settings, self._topic_created)
-        self._messages = MessageRequests(store, self.topics, state.retained, settings, self._figures)
+        self._acceptance = Acceptance(self.topics, state.retained, settings)
+        self._messages = MessageRequests(store, self.topics, self._acceptance, settings, self._figures)
         self._filters = FilterRequests(state, store, settings, now)
-        self._groups = GroupRequests(state, store, self.topics)
+        self._groups = GroupRequests(state, store, self.topics, now_ms)
         self._table = self._handlers()
 
     def _handlers(self) -> dict[type[Request], Handler]:
@@ -99,14 +111,31 @@ class BrokerService:
             return Now(UnknownRequest(f"a broker does not serve {type(request).__name__}"))
         try:
             return handler(request, now, now_ms)
+        except StorageFailed as error:
+            self._failed = error
+            return Now(error)
         except PenstockError as error:
             return Now(error)
 
+    @property
+    def durable(self) -> int:
+        """Log position up to which everything is durable."""
+        return self._store.durable
+
     def tick(self, now: float, now_ms: int) -> None:
-        """What time alone brings: members and owners that fell silent, the store's upkeep."""
+        """What time alone brings: members and owners that fell silent, the store's upkeep.
+
+        Raises ``StorageFailed`` once the disk has failed: this broker is to end.
+        """
+        if self._failed is not None:
+            raise self._failed
         self._groups.groups.expire(now)
-        self._filters.expire(now, now_ms)
-        self._store.tick(now_ms)
+        with contextlib.suppress(StorageFull):  # tried again at the next tick
+            self._filters.expire(now, now_ms)
+        if now >= self._readers_seen + READERS_EVERY_S:
+            self._readers_seen = now
+            self._needed_from = self._groups.needed_from(now_ms, self._settings.reader_silence_s)
+        self._store.tick(now_ms, self._needed_from)
 
     def take_wakers(self) -> list[str]:
         """Queues with newly readable messages and groups with a new generation, since the last call."""
@@ -123,7 +152,7 @@ class BrokerService:
         return self._figures.read(
             rocketmq_storage_size=store.written - store.start,
             rocketmq_storage_flush_behind_bytes=store.written - store.durable,
-            penstock_topics=len(list(state.topics)),
+            penstock_topics=len(state.topics),
             penstock_open_filters=len(state.filters),
             penstock_retained_messages=len(state.retained),
             penstock_damaged_frames_total=store.damaged,
@@ -138,6 +167,7 @@ class BrokerService:
         return Now(BrokerFigures(tuple(figures), tuple(figures.values())))
 
     def _topic_created(self, topic: str) -> None:
+        self._acceptance.forget()
         self._groups.groups.queues_changed(topic)
         self.on_routes_changed()
 

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from broker.store.settings import StoreSettings
+
+LEVELS: Final = ("cache", "disk")
+QUEUES_MAX: Final = 1 << 16
+SEGMENT_BYTES_MIN: Final = 1 << 14
+"""A message that does not fit a segment is refused as too large; below this nothing much would fit."""
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,255}")
+_POSITIVE: Final = (
+    "topics_max",
+    "filters_max",
+    "pull_bytes_max",
+    "owner_lease_s",
+    "reader_silence_s",
+    "reserve_step_bytes",
+    "chunk_bytes",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +43,9 @@ class BrokerSettings:
         pull_bytes_max: the most that one pull is answered with.
         lease_s, register_every_s: lease with the name servers and how often it is renewed.
         owner_lease_s: after this long without a word from a gateway, the filters that only it holds are closed.
+        reader_silence_s: retention by age waits for a group that has members or committed within this time.
+
+    The others are the store's (``broker/store/settings.py``). Raises ``ValueError`` for a value outside its limits.
     """
 
     name: str = "broker-a"
@@ -46,6 +66,7 @@ class BrokerSettings:
     lease_s: float = 120.0
     register_every_s: float = 30.0
     owner_lease_s: float = 120.0
+    reader_silence_s: float = 7 * 24 * 3600.0
     segment_bytes: int = 1 << 30
     reserve_step_bytes: int = 16 << 20
     emergency_bytes: int = 4 << 20
@@ -53,6 +74,21 @@ class BrokerSettings:
     retention_bytes: int = 0
     retention_s: float = 3 * 24 * 3600.0
     seal_after_s: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"name has 1 to 255 characters of A-Z a-z 0-9 . _ -, not {self.name!r}")
+        if self.default_level not in LEVELS:
+            raise ValueError(f"default_level is one of {', '.join(LEVELS)}, not {self.default_level!r}")
+        if not 1 <= self.default_queues <= self.queues_max <= QUEUES_MAX:
+            raise ValueError(f"1 <= default_queues <= queues_max <= {QUEUES_MAX} must hold")
+        if self.segment_bytes < SEGMENT_BYTES_MIN:
+            raise ValueError(f"segment_bytes is at least {SEGMENT_BYTES_MIN}, not {self.segment_bytes}")
+        if not 0 < self.register_every_s < self.lease_s:
+            raise ValueError("register_every_s is more than 0 and less than lease_s")
+        for setting in _POSITIVE:
+            if getattr(self, setting) <= 0:
+                raise ValueError(f"{setting} is more than 0, not {getattr(self, setting)}")
 
     def store(self) -> StoreSettings:
         """The store's part of these settings."""

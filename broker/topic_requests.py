@@ -7,14 +7,12 @@ from collections.abc import Callable
 from broker.folds import topics
 from broker.folds.state import BrokerState, fact_record
 from broker.outcomes import AfterSync, Now, Outcome
-from broker.settings import BrokerSettings
+from broker.settings import LEVELS, BrokerSettings
 from broker.store.message_store import MessageStore
-from penstock.errors import Busy, InvalidRequest, InvalidTopic, QueueNotFound, TopicExists, TopicNotFound
+from penstock.errors import Busy, InvalidRequest, InvalidTopic, TopicExists, TopicNotFound
 from penstock.requests import CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicInfo, TopicList
 from topicmap.names import InvalidName
 from topicmap.queues import check_topic, topic_queue
-
-LEVELS = ("cache", "disk")
 
 
 class TopicRequests:
@@ -42,7 +40,7 @@ class TopicRequests:
             same = (not request.queues or request.queues == known.queues) and request.level in ("", known.level)
             if not same:
                 raise TopicExists(f"topic {request.topic} has {known.queues} queues at level {known.level}")
-            return Now(self._detail(known))
+            return AfterSync(self._detail(known), self._store.written)  # who made it may still be waiting, too
         self._create(wanted, now_ms)
         return AfterSync(self._detail(wanted), self._store.written)
 
@@ -96,7 +94,7 @@ class TopicRequests:
             raise InvalidRequest(f"a topic has 1 to {self._settings.queues_max} queues, not {topic.queues}")
         if topic.level not in LEVELS:
             raise InvalidRequest(f"a topic's level is one of {', '.join(LEVELS)}, not {topic.level!r}")
-        if len(list(self._topics)) >= self._settings.topics_max:
+        if len(self._topics) >= self._settings.topics_max:
             raise Busy(f"this broker has {self._settings.topics_max} topics already, its limit")
         self._store.append([fact_record(topics.TOPIC, self._topics.fact(topic))], now_ms)
         self._ensure_queues(topic)
@@ -109,10 +107,3 @@ class TopicRequests:
     def _detail(self, topic: TopicInfo) -> TopicDetail:
         bounds = tuple(self._store.bounds(topic_queue(topic.topic, number)) for number in range(topic.queues))
         return TopicDetail(topic.topic, topic.queues, topic.level, bounds)
-
-    def queues_of(self, topic: str) -> list[str]:
-        """Names of a topic's queues. Raises ``QueueNotFound`` if there is no such topic."""
-        known = self._topics.get(topic)
-        if known is None:
-            raise QueueNotFound(f"there is no topic {topic}")
-        return [topic_queue(topic, number) for number in range(known.queues)]

@@ -13,6 +13,7 @@ from broker.store.records import NO_CHANGE, Change
 from topicmap.filters import FilterIndex
 from topicmap.queues import filter_queue
 
+KEY: Final = "filters"
 TOPIC: Final = "%sys%filters"
 OPEN: Final = "open"
 CLOSE: Final = "close"
@@ -32,6 +33,13 @@ class Filters:
     def queues_of(self, name: str) -> Sequence[str]:
         """Light queues of the open filters that match a name."""
         return [filter_queue(filter) for filter in self._index.match(name)]
+
+    def has_room(self, filter: str) -> bool:
+        """Whether the work of a match stays bounded with one more filter of this form."""
+        return self._index.has_room(filter)
+
+    def __contains__(self, filter: str) -> bool:
+        return filter in self._owners
 
     def holds(self, owner: str, filter: str) -> bool:
         """Whether this owner holds the filter open."""
@@ -53,7 +61,7 @@ class Filters:
 
     def apply(self, body: list[Any]) -> Change:
         """Takes in a record's body; tells which light queues begin and end."""
-        action, owner, filters = body
+        action, owner, filters = body[:3]
         if action == OPEN:
             return Change(opened=self._open(owner, filters))
         return Change(ended=self._close(owner, filters)) if action == CLOSE else NO_CHANGE
@@ -86,12 +94,12 @@ class Filters:
         return ended
 
     def snapshot(self) -> list[Any]:
-        """The state as plain values; the order of filters is part of it, because it orders matches."""
-        return [[filter, list(self._owners[filter])] for filter in self._index]
+        """The state as plain values."""
+        return [[filter, self._owners[filter]] for filter in sorted(self._index)]
 
     def restore(self, snapshot: list[Any]) -> None:
         """Takes the state of a snapshot."""
-        self.__init__()  # type: ignore[misc]
+        self._index, self._owners, self._held = FilterIndex(), {}, {}
         for filter, owners in snapshot:
             for owner in owners:
                 self._open(owner, [filter])

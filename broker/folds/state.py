@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgpack
 
-from broker.folds import filters, offsets, topics
+from broker.folds import filters, offsets, retained, topics
 from broker.folds.filters import Filters
 from broker.folds.offsets import Offsets
 from broker.folds.retained import Retained
 from broker.folds.topics import Topics
 from broker.store.records import NO_CHANGE, SYSTEM_PREFIX, Change, Incoming, Stored
-from penstock.message import BODY_AT, FRAME_HEAD_BYTES, encode_record, mqtt_name, record_body
+from penstock.errors import TooLarge
+from penstock.message import BODY_AT, BODY_BYTES_MAX, FRAME_HEAD_BYTES, encode_record, mqtt_name, record_body
+
+_BODY_LENGTH_AT: Final = FRAME_HEAD_BYTES + BODY_AT - 4
 
 
 def fact_record(topic: str, body: list[Any]) -> Incoming:
-    """The system record of a durable fact, ready to append."""
-    record = encode_record(topic.encode(), cast(bytes, msgpack.packb(body)), b"")
-    return Incoming(record, topic, 0, 0, b"")
+    """The system record of a durable fact, ready to append. Raises ``TooLarge``."""
+    packed = cast(bytes, msgpack.packb(body))
+    if len(packed) > BODY_BYTES_MAX:
+        raise TooLarge(f"a record of facts has at most {BODY_BYTES_MAX} bytes, not {len(packed)}", hint="ask for less")
+    return Incoming(encode_record(topic.encode(), packed, b""), topic, 0, 0, b"")
 
 
 class BrokerState:
@@ -36,22 +41,21 @@ class BrokerState:
         if not record.topic.startswith(SYSTEM_PREFIX):
             self._retain(record)
             return NO_CHANGE
-        body = msgpack.unpackb(record_body(memoryview(record.frame)[FRAME_HEAD_BYTES:]))
         if record.topic == topics.TOPIC:
-            self.topics.apply(body)
+            self.topics.apply(_body_of(record))
         elif record.topic == offsets.TOPIC:
-            self.offsets.apply(body)
+            self.offsets.apply(_body_of(record), record.stored_ms)
         elif record.topic == filters.TOPIC:
-            return self.filters.apply(body)
+            return self.filters.apply(_body_of(record))
         return NO_CHANGE
 
     def _retain(self, record: Stored) -> None:
         name = mqtt_name(record.topic.encode(), record.properties)
-        body_length_at = FRAME_HEAD_BYTES + BODY_AT - 4
-        if any(record.frame[body_length_at : body_length_at + 4]):
-            self.retained.put(name, bytes(record.frame))
+        end = record.position + record.size
+        if any(record.frame[_BODY_LENGTH_AT : _BODY_LENGTH_AT + 4]):
+            self.retained.put(name, bytes(record.frame), end)
         else:
-            self.retained.remove(name)
+            self.retained.remove(name, end)
 
     def queues_of(self, topic: str, properties: bytes) -> Sequence[str]:
         """Light queues of a user's record."""
@@ -61,20 +65,27 @@ class BrokerState:
 
     def snapshot(self) -> bytes:
         """The whole state; equal states give equal bytes."""
-        parts = [
-            self.topics.snapshot(),
-            self.filters.snapshot(),
-            self.offsets.snapshot(),
-            self.retained.snapshot(),
-        ]
-        return cast(bytes, msgpack.packb(parts))
+        return cast(bytes, msgpack.packb({key: fold.snapshot() for key, fold in self._folds()}))
 
     def restore(self, snapshot: bytes) -> None:
-        """Takes the state of a snapshot; ``b""`` is the state before the first record."""
-        if not snapshot:
-            self.__init__()  # type: ignore[misc]
-            return
-        parts = msgpack.unpackb(snapshot)
-        folds: tuple[Any, ...] = (self.topics, self.filters, self.offsets, self.retained)
-        for fold, part in zip(folds, parts, strict=True):
-            fold.restore(part)
+        """Takes the state of a snapshot; ``b""`` is the state before the first record.
+
+        A fold that an older broker did not have begins empty; one that only a newer broker has is passed over.
+        """
+        self.__init__()  # type: ignore[misc]
+        parts = msgpack.unpackb(snapshot) if snapshot else {}
+        for key, fold in self._folds():
+            if key in parts:
+                fold.restore(parts[key])
+
+    def _folds(self) -> tuple[tuple[str, Any], ...]:
+        return (
+            (topics.KEY, self.topics),
+            (filters.KEY, self.filters),
+            (offsets.KEY, self.offsets),
+            (retained.KEY, self.retained),
+        )
+
+
+def _body_of(record: Stored) -> list[Any]:
+    return cast("list[Any]", msgpack.unpackb(record_body(memoryview(record.frame)[FRAME_HEAD_BYTES:])))

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from penstock.requests import TopicInfo
 
+KEY: Final = "topics"
 TOPIC: Final = "%sys%topics"
 
 
@@ -16,6 +17,9 @@ class Topics:
     def __init__(self) -> None:
         self._topics: dict[str, TopicInfo] = {}
         self.version = 0
+
+    def __len__(self) -> int:
+        return len(self._topics)
 
     def __iter__(self) -> Iterator[TopicInfo]:
         return iter(self._topics.values())
@@ -31,7 +35,7 @@ class Topics:
 
     def apply(self, body: list[Any]) -> None:
         """Takes in a record's body."""
-        topic = TopicInfo(*body)
+        topic = TopicInfo(*body[: len(TopicInfo._fields)])
         self._topics[topic.topic] = topic
         self.version += 1
 

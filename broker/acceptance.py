@@ -1,0 +1,187 @@
+"""Which records of an append are taken in, and where each goes: the broker's hottest code.
+
+The tail of a record (topic and properties, as they stand behind the body) repeats from message to message of a device.
+What it means (topic, queue, level, name) is worked out and checked once, and remembered under the tail's bytes; what
+is left per record is its head, its lengths and its checksum. A record whose tail is one that was found good, whose
+lengths add up and whose checksum agrees is exactly a record that ``message.check_record`` lets pass.
+
+It stores nothing. Pure but for ``for_append``, which may create a topic.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from itertools import count
+from typing import Final, NamedTuple
+
+from broker.folds.retained import Retained
+from broker.settings import BrokerSettings
+from broker.store.records import Incoming
+from broker.topic_requests import TopicRequests
+from penstock.errors import Busy, InvalidMessage, InvalidRequest, InvalidTopic, PenstockError, TooLarge
+from penstock.message import (
+    ANY_QUEUE,
+    BODY_AT,
+    BODY_BYTES_MAX,
+    FLAG_RETAIN,
+    FRAME_HEAD_BYTES,
+    KEYS,
+    MQTT_TOPIC,
+    RECORD_BYTES_MIN,
+    RECORD_MAGIC,
+    UNIQUE_KEY,
+    check_record,
+    decode_properties,
+)
+from penstock.requests import Bytes, Refused
+from topicmap.names import InvalidName, check_name
+from topicmap.queues import queue_for_key
+
+REMEMBERED_MAX: Final = 8192
+REMEMBERED_BYTES_MAX: Final = 1024
+"""Longer tails are not remembered: together with the number it bounds the memory to 8 MiB."""
+
+# size, magic, body crc, queue id, flag, and behind what does not matter here the body's length
+_LEAD: Final = struct.Struct(f">IIIII{BODY_AT - 24}xI")
+_ROUND_ROBIN: Final = -1
+_UNIQUE: Final = UNIQUE_KEY.encode() + b"\x01"
+
+
+class Tail(NamedTuple):
+    """What the bytes behind a record's body mean. ``queue_id``: of the key, -1 without one. ``name``: as devices see
+    it."""
+
+    topic: str
+    properties: bytes
+    name: str
+    queues: int
+    queue_id: int
+    in_cache: bool
+
+
+class Accepted(NamedTuple):
+    """What is to be stored of an append, and what is not. ``size``: bytes of all records."""
+
+    batch: list[Incoming]
+    refused: list[Refused]
+    size: int
+
+
+class Acceptance:
+    """Checks and places the records of appends."""
+
+    def __init__(self, topics: TopicRequests, retained: Retained, settings: BrokerSettings) -> None:
+        self._topics = topics
+        self._retained = retained
+        self._settings = settings
+        self._tails: dict[bytes, Tail] = {}
+        self._round_robin = count()
+
+    def forget(self) -> None:
+        """Topics have changed: what was remembered may not hold any more."""
+        self._tails.clear()
+
+    def take(self, body: Bytes, records: int, now_ms: int) -> Accepted:
+        """The records of a batch, each accepted or refused on its own.
+
+        Raises ``InvalidRequest`` where ``body`` cannot be cut into that many records.
+        """
+        data = body if type(body) is bytes else bytes(body)
+        batch: list[Incoming] = []
+        refused: list[Refused] = []
+        room: RetainedRoom | None = None
+        tails, lead, crc32, end, at = self._tails, _LEAD.unpack_from, zlib.crc32, len(data), 0
+        for number in range(records):
+            if at + RECORD_BYTES_MIN > end:
+                raise InvalidRequest(f"{end} bytes are not {records} records; nothing was stored")
+            size, magic, crc, queue_id, flag, body_bytes = lead(data, at)
+            record = data[at : at + size]
+            if len(record) != size or size < RECORD_BYTES_MIN:
+                raise InvalidRequest(f"a record of {size} bytes at byte {at} of {end}; nothing was stored")
+            at += size
+            topic_at = BODY_AT + body_bytes
+            try:
+                if magic != RECORD_MAGIC or crc32(record[BODY_AT:topic_at]) & 0x7FFFFFFF != crc:
+                    check_record(record)  # says what is wrong with it
+                if body_bytes > BODY_BYTES_MAX:
+                    raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, not {body_bytes}")
+                tail = tails.get(record[topic_at:]) or self._learn(record, topic_at, now_ms)
+                if queue_id == ANY_QUEUE:
+                    queue_id = tail.queue_id if tail.queue_id >= 0 else next(self._round_robin) % tail.queues
+                elif queue_id >= tail.queues:
+                    raise InvalidRequest(f"topic {tail.topic} has {tail.queues} queues, no queue {queue_id}")
+                if flag & FLAG_RETAIN:
+                    room = room or RetainedRoom(self._retained, self._settings)
+                    room.take(tail.name, FRAME_HEAD_BYTES + size if body_bytes else 0)
+            except PenstockError as error:
+                refused.append(Refused(number, error.code, error.message))
+                continue
+            batch.append(Incoming(record, tail.topic, queue_id, flag, tail.properties, tail.in_cache))
+        if at != end:
+            raise InvalidRequest(f"{end - at} bytes behind the last of {records} records; nothing was stored")
+        return Accepted(batch, refused, end)
+
+    def _learn(self, record: bytes, topic_at: int, now_ms: int) -> Tail:
+        """Checks a tail and works out what it means."""
+        check_record(record)
+        raw = record[topic_at:]
+        topic_bytes = int.from_bytes(raw[:2], "big")
+        properties = raw[topic_bytes + 4 :]
+        try:
+            topic = raw[2 : 2 + topic_bytes].decode()
+        except UnicodeDecodeError:
+            raise InvalidMessage("the topic is not UTF-8") from None
+        given = decode_properties(properties)
+        name = _name_of(topic, given)
+        config = self._topics.for_append(topic, now_ms)
+        key = given.get(KEYS)
+        queue_id = queue_for_key(key, config.queues) if key else _ROUND_ROBIN
+        tail = Tail(topic, properties, name, config.queues, queue_id, config.level == "cache")
+        if len(raw) <= REMEMBERED_BYTES_MAX and _UNIQUE not in properties:  # a unique one never comes again
+            if len(self._tails) >= REMEMBERED_MAX:
+                self._tails.clear()
+            self._tails[raw] = tail
+        return tail
+
+
+def _name_of(topic: str, given: dict[str, str]) -> str:
+    """The MQTT name of a message with these properties."""
+    name = given.get(MQTT_TOPIC)
+    if name is None:
+        return topic
+    if next(iter(given)) != MQTT_TOPIC:
+        raise InvalidMessage(f"the property {MQTT_TOPIC} must be the first one")  # all who route look for it there
+    try:
+        check_name(name)
+    except InvalidName as error:
+        raise InvalidTopic(f"{name!r}: {error}") from None
+    return name
+
+
+class RetainedRoom:
+    """What is left of the limits of retained messages, while a batch is looked at: nothing of it is stored yet."""
+
+    def __init__(self, retained: Retained, settings: BrokerSettings) -> None:
+        self._retained = retained
+        self._settings = settings
+        self._sizes: dict[str, int] = {}  # names that the batch decides
+        self._count = len(retained)
+        self._bytes = retained.bytes
+
+    def take(self, name: str, size: int) -> None:
+        """A message of ``size`` bytes is retained under a name; 0 removes it. Raises ``Busy`` over a limit."""
+        before = self._sizes.get(name)
+        if before is None:
+            before = self._retained.size_of(name)
+        messages = self._count + (size > 0) - (before > 0)
+        total = self._bytes + size - before
+        settings = self._settings
+        more = messages > self._count or total > self._bytes
+        if more and (messages > settings.retained_max or total > settings.retained_bytes_max):
+            raise Busy(
+                f"{self._count} retained messages with {self._bytes} bytes: the limit is reached",
+                hint="remove some by publishing empty ones, or raise retained_max and retained_bytes_max",
+            )
+        self._sizes[name] = size
+        self._count, self._bytes = messages, total
