@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from node.mqtt_command import mqtt
 from node.up import up
 from penstock.cli.root import root
 
 root.add_command(up)
+root.add_command(mqtt)
 
 
 def main() -> None:

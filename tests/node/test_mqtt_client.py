@@ -1,0 +1,87 @@
+"""The small MQTT client against a real gateway."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from node.mqtt_client import MqttClient
+from penstock.errors import InvalidRequest, TimedOut, Unavailable
+from tests.node.running import RunningSystem
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Iterator[RunningSystem]:
+    running = RunningSystem(tmp_path / "data")
+    yield running
+    running.stop()
+
+
+@pytest.mark.endtoend
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_what_is_published_reaches_a_subscriber(system: RunningSystem, qos: int) -> None:
+    with MqttClient(system.addresses.mqtt) as subscriber, MqttClient(system.addresses.mqtt) as publisher:
+        subscriber.subscribe(["plant/+/temp"], qos=qos)
+        for body in (b"1", b"2"):
+            publisher.publish("plant/a/temp", body, qos=qos)
+        stream = subscriber.messages()
+        got = [next(stream) for _ in range(2)]
+    assert [(message.topic, message.payload, message.qos) for message in got] == [
+        ("plant/a/temp", b"1", qos),
+        ("plant/a/temp", b"2", qos),
+    ]
+
+
+@pytest.mark.endtoend
+def test_a_retained_message_comes_to_who_subscribes_later(system: RunningSystem) -> None:
+    with MqttClient(system.addresses.mqtt) as client:
+        client.publish("plant/state", b"on", retain=True)
+        client.subscribe(["plant/#"])
+        message = next(client.messages())
+    assert (message.payload, message.retain) == (b"on", True)
+
+
+@pytest.mark.endtoend
+def test_a_gateway_that_goes_is_said(system: RunningSystem) -> None:
+    with MqttClient(system.addresses.mqtt) as client:
+        client.subscribe(["plant/#"])
+        system.stop()
+        with pytest.raises(Unavailable, match="was lost"):
+            next(client.messages())
+
+
+def test_nobody_there_is_said() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    with pytest.raises(Unavailable, match=f"no server at {address}"), MqttClient(address):
+        pass
+
+
+def test_a_gateway_that_does_not_answer_is_timed_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(TimedOut, match="CONNACK"), MqttClient(address, timeout_s=0.05):
+            pass
+
+
+def test_a_refusal_is_said_in_words() -> None:
+    def refuse() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1000)
+            connection.sendall(bytes([0x20, 3, 0, 0x87, 0]))
+            connection.recv(1000)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        with (
+            pytest.raises(InvalidRequest, match="refuses the connection: not authorized"),
+            MqttClient(f"127.0.0.1:{listener.getsockname()[1]}"),
+        ):
+            pass
+        thread.join()

@@ -1,0 +1,59 @@
+"""``penstock mqtt`` against a real gateway."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from node.command import root
+from tests.node.running import RunningSystem
+
+Mqtt = Callable[..., Result]
+
+
+@pytest.fixture
+def mqtt(tmp_path: Path) -> Iterator[Mqtt]:
+    running = RunningSystem(tmp_path / "data")
+
+    def run(command: str, *arguments: str, stdin: bytes | None = None) -> Result:
+        given = ["mqtt", command, "--gateway", running.addresses.mqtt, *arguments]
+        return CliRunner().invoke(root, given, input=stdin)
+
+    yield run
+    running.stop()
+
+
+@pytest.mark.endtoend
+def test_a_retained_message_is_published_and_read_back(mqtt: Mqtt) -> None:
+    result = mqtt("pub", "plant/state", "on", "--retain", "--json")
+    assert json.loads(result.stdout) == {"topic": "plant/state", "published": 1, "qos": 1, "retain": True}
+    assert mqtt("sub", "plant/#", "-n", "1", "-v").stdout == "plant/state on\n"
+    row = json.loads(mqtt("sub", "plant/#", "-n", "1", "--json").stdout)
+    assert row == {"topic": "plant/state", "qos": 1, "retain": True, "encoding": "utf-8", "body": "on"}
+
+
+@pytest.mark.endtoend
+def test_lines_of_standard_input_are_messages(mqtt: Mqtt) -> None:
+    assert "3 published to plant/log, acknowledged" in mqtt("pub", "plant/log", "--lines", stdin=b"a\nb\nc\n").stderr
+    assert mqtt("pub", "plant/log", "-q", "0", stdin=b"whole\ninput").exit_code == 0
+
+
+def test_nobody_there_says_what_to_start() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    result = CliRunner().invoke(root, ["mqtt", "pub", "a", "x", "--gateway", address])
+    assert result.exit_code == 1
+    assert f"error: no server at {address}: connection refused" in result.stderr
+    assert "penstock up" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["pub", "sub"])
+def test_help_has_examples(command: str) -> None:
+    shown = CliRunner().invoke(root, ["mqtt", command, "--help"]).stdout
+    assert f"penstock mqtt {command} " in shown
+    assert "--json" in shown
