@@ -241,8 +241,7 @@ class Device:
         return True
 
     def _room_for_publications(self) -> int:
-        """How many more QoS 1 and 2 publications the client may have open. Before MQTT 5 it is told no limit; what it has
-        unstored bounds it."""
+        """How many more QoS 1 and 2 publications it may have open. Before MQTT 5 no limit is told; bytes bound it."""
         if not self.is_v5:
             return PACKET_ID_MAX
         assert self.session is not None

@@ -168,6 +168,7 @@ class Shard:
         self._rounds = rounds
         self._lines: dict[int, Line] = {}
         self._listed: list[Line] = []
+        self._is_in_round = False
         self._lingering: Deadlines[Line] = Deadlines()
 
     def __len__(self) -> int:
@@ -181,7 +182,7 @@ class Shard:
         return line
 
     def list_output(self, line: Line) -> None:
-        if not self._listed and not self._rounds.in_round:
+        if not self._listed and not self._is_in_round:
             self.poller.wake()
         self._listed.append(line)
 
@@ -198,6 +199,7 @@ class Shard:
     def round(self) -> None:
         """One pass over all that is ready."""
         ready = self.poller.poll()
+        self._is_in_round = True
         self._rounds.begin()
         for descriptor, mask in ready:
             line = self._lines.get(descriptor)
@@ -205,6 +207,7 @@ class Shard:
                 self._serve(line, mask)
         self._rounds.finish()
         self.write_out()
+        self._is_in_round = False
 
     def tick(self, now: float) -> None:
         """Gives up on farewells that nobody has read to their end."""

@@ -1,8 +1,12 @@
-"""Makes ``making`` and ``memory_broker`` importable by the twins of this folder."""
+"""Makes ``making``, ``memory_broker`` and ``rig`` importable by the twins of this folder; no example has a deadline."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+from hypothesis import settings
+
 sys.path.insert(0, str(Path(__file__).parent))
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")

@@ -1,0 +1,149 @@
+"""Which light queues are held open, where, and for how long."""
+
+from __future__ import annotations
+
+from making import subscribed
+from memory_broker import MemoryBroker
+
+from gateway.brokers import Brokers
+from gateway.filters import FILTERS_PER_REQUEST, FilterLeases
+from gateway.session import Session
+from gateway.subscriptions import Cursor, Subscription
+from penstock.errors import Unavailable
+from penstock.requests import BrokerRoute, CloseFilters, KeepFilters, OpenFilters, Route
+
+
+class House:
+    """Leases on a broker in memory, and what they told."""
+
+    def __init__(self) -> None:
+        self.broker = MemoryBroker()
+        self.brokers = Brokers(self.broker, ["ns:1"], lambda: None)
+        self.begun: list[tuple[str, int, int]] = []
+        self.opened: list[bool] = []
+        self.leases = FilterLeases(self.brokers, "gw", 60.0, self._begun, lambda: None)
+        self.brokers.refresh()
+        self.brokers.flush()
+
+    def _begun(self, cursor: Cursor, offset: int, position: int) -> None:
+        self.begun.append((cursor.subscription.filter, offset, position))
+        cursor.next, cursor.start = offset, position
+
+    def open(self, session: Session, *filters: str) -> None:
+        for one in filters:
+            subscription = session.subscriptions[one] = Subscription(one, 1)
+            self.leases.open(session, subscription, lambda stands, positions: self.opened.append(stands))
+
+    def flush(self) -> None:
+        self.leases.flush()
+        self.brokers.flush()
+
+
+def test_all_opens_of_a_round_are_one_request_and_each_filter_is_asked_once() -> None:
+    house = House()
+    house.open(Session("1", 1), "a", "b")
+    house.open(Session("2", 1), "a")
+    house.flush()
+    assert house.broker.made(OpenFilters) == [OpenFilters("gw", ("a", "b"))]
+    assert house.opened == [True] * 3
+    assert sorted(name for name, _, _ in house.begun) == ["a", "a", "b"]
+
+
+def test_a_cursor_is_told_the_offset_and_position_from_which_it_counts() -> None:
+    house = House()
+    house.open(Session("1", 1), "a")
+    house.flush()
+    assert house.begun == [("a", 1000, 1000)]
+
+
+def test_so_many_filters_that_a_request_would_be_too_long_are_several() -> None:
+    house = House()
+    house.open(Session("1", 1), *[f"f/{at}" for at in range(FILTERS_PER_REQUEST + 1)])
+    house.flush()
+    assert [len(request.filters) for request in house.broker.made(OpenFilters)] == [FILTERS_PER_REQUEST, 1]
+
+
+def test_the_last_cursor_closes_the_filter() -> None:
+    house = House()
+    sessions = [Session("1", 1), Session("2", 1)]
+    for session in sessions:
+        house.open(session, "a")
+    house.flush()
+    house.leases.release(sessions[0].overlap.cursors[0])
+    house.flush()
+    assert house.broker.made(CloseFilters) == []
+    house.leases.release(sessions[1].overlap.cursors[0])
+    house.flush()
+    assert house.broker.made(CloseFilters) == [CloseFilters("gw", ("a",))]
+    assert len(house.leases) == 0
+
+
+def test_a_filter_closed_and_opened_again_within_a_round_stays_open() -> None:
+    house = House()
+    first, second = Session("1", 1), Session("2", 1)
+    house.open(first, "a")
+    house.flush()
+    house.leases.release(first.overlap.cursors[0])
+    house.open(second, "a")
+    house.flush()
+    assert "~filter:a" in house.broker.queues
+
+
+def test_a_heartbeat_keeps_them_and_only_while_there_are_any() -> None:
+    house = House()
+    house.leases.tick(100.0)
+    house.open(Session("1", 1), "a")
+    house.flush()
+    for now in (101.0, 119.0, 121.0, 139.0, 142.0):
+        house.leases.tick(now)
+    assert house.broker.made(KeepFilters) == [KeepFilters("gw", 60.0)] * 2
+
+
+def test_a_subscription_fails_where_the_broker_cannot_open_it() -> None:
+    house = House()
+    house.broker.refuses[OpenFilters] = Unavailable("away")
+    house.open(Session("1", 1), "a")
+    house.flush()
+    assert house.opened == [False]
+
+
+def test_what_stood_before_is_opened_again_until_it_stands() -> None:
+    house = House()
+    session = Session("1", 1)
+    house.open(session, "a")
+    house.flush()
+    [cursor] = session.overlap.cursors
+    cursor.next = -1
+    house.broker.refuses[OpenFilters] = Unavailable("away")
+    house.leases.open_again(cursor)
+    house.flush()
+    assert cursor.next == -1
+    del house.broker.refuses[OpenFilters]
+    house.leases.tick(1.0)
+    house.flush()
+    assert cursor.next == 1000
+
+
+def test_a_broker_that_appears_later_gets_all_filters() -> None:
+    house = House()
+    session = Session("1", 1)
+    house.open(session, "a", "b")
+    house.flush()
+    house.broker._QueryRoute = lambda request: Route((BrokerRoute("c", "other:1", 1),))  # type: ignore[method-assign]
+    house.brokers.refresh()
+    house.brokers.flush()
+    house.flush()
+    assert [request.filters for request in house.broker.made(OpenFilters)] == [("a", "b")] * 2
+    assert [cursor.feed.broker.address for cursor in session.overlap.cursors] == ["broker:1"] * 2 + ["other:1"] * 2
+
+
+def test_a_subscription_replaced_uses_the_cursor_that_is_there() -> None:
+    house = House()
+    session = Session("1", 1)
+    house.open(session, "a")
+    house.flush()
+    house.open(session, "a")
+    house.flush()
+    [cursor] = session.overlap.cursors
+    assert cursor.subscription is session.subscriptions["a"]
+    assert subscribed(session, "b") is not cursor

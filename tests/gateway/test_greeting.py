@@ -1,0 +1,65 @@
+"""CONNECT and CONNACK, freed from the differences between versions."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.auth import Identity
+from gateway.envelope import NEVER
+from gateway.greeting import accepts_bytes_max, arriving, publish_properties, terms, will_properties
+from gateway.mqtt.codec import encode
+from gateway.mqtt.packets import Connect, Publish, Will
+from gateway.mqtt.properties import NO_PROPERTIES, Properties
+from gateway.mqtt.reader import PacketReader
+from gateway.reception import Admitted
+from gateway.session import NEVER_ENDS, Session
+from gateway.settings import GatewaySettings
+
+
+@pytest.mark.parametrize(
+    ("level", "clean_start", "asked", "expiry_s"),
+    [(4, True, None, 0), (4, False, None, NEVER_ENDS), (5, False, None, 0), (5, True, 60, 60), (5, False, 60, 60)],
+)
+def test_how_long_a_session_outlives_its_connection(
+    level: int, clean_start: bool, asked: int | None, expiry_s: int
+) -> None:
+    packet = Connect("c", clean_start, level=level, properties=Properties(session_expiry_interval=asked))
+    assert arriving(packet).expiry_s == expiry_s
+
+
+def test_what_is_not_asked_for_is_the_standards_default() -> None:
+    asked = arriving(Connect("c", level=5))
+    assert (asked.receive_max, asked.will) == (65_535, None)
+    assert accepts_bytes_max(Connect("c", level=5)) > 268_435_455
+    assert accepts_bytes_max(Connect("c", properties=Properties(maximum_packet_size=100))) == 100
+
+
+def test_a_will_takes_its_delay_and_expiry_out_of_its_properties() -> None:
+    properties = Properties(will_delay_interval=5, message_expiry_interval=9, content_type="t")
+    will = arriving(Connect("c", level=5, will=Will("w", b"x", 2, True, properties))).will
+    assert will is not None
+    assert (will.delay_s, will.expiry_s, will.qos, will.retain) == (5, 9, 2, True)
+    assert will.application == b"\x03\x00\x01t"
+    assert will_properties(NO_PROPERTIES) == (NEVER, b"")
+
+
+def test_the_properties_of_a_publish_are_forwarded_as_they_came_without_those_of_the_hop() -> None:
+    properties = Properties(topic_alias=3, message_expiry_interval=7, user_properties=(("b", "1"), ("a", "2")))
+    reader = PacketReader(1000)
+    reader.level = 5
+    [packet] = reader.receive(encode(Publish("a", b"", properties=properties), 5))
+    assert isinstance(packet, Publish)
+    assert publish_properties(packet) == (7, bytes.fromhex("26000162000131" + "26000161000132"))
+    assert publish_properties(Publish("a", b"")) == (NEVER, b"")
+
+
+def test_only_what_differs_from_what_was_asked_is_told() -> None:
+    settings = GatewaySettings()
+    session = Session("c", 10)
+    session.expiry_s = 60
+    asked = arriving(Connect("c", level=5, keep_alive_s=30, properties=Properties(session_expiry_interval=60)))
+    same = Admitted(session, Identity("c", ""), False, 30, False)
+    told = terms(asked, same, settings)
+    assert (told.assigned_client_id, told.keep_alive_s, told.expiry_s) == (None, None, None)
+    other = terms(asked._replace(expiry_s=100), same._replace(keep_alive_s=20, was_assigned=True), settings)
+    assert (other.assigned_client_id, other.keep_alive_s, other.expiry_s) == ("c", 20, 60)

@@ -1,0 +1,158 @@
+"""The running gateway: real sockets, a broker in memory."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+from memory_broker import MemoryBroker
+
+from gateway.mqtt.codec import encode
+from gateway.mqtt.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Puback,
+    Publish,
+    Suback,
+    Subscribe,
+    Subscription,
+    Will,
+)
+from gateway.mqtt.reader import PacketReader
+from gateway.server import RunningGateway, run
+from gateway.settings import GatewaySettings
+from penstock.errors import AddressInUse, InvalidConfig
+from penstock.world import real_world
+
+pytestmark = pytest.mark.endtoend
+
+
+@asynccontextmanager
+async def serving(broker: MemoryBroker | None = None, **settings: Any) -> AsyncIterator[RunningGateway]:
+    async with trio.open_nursery() as nursery:
+        serve = partial(run, GatewaySettings(port=0, **settings), real_world(), broker or MemoryBroker())
+        yield await nursery.start(serve)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def streams() -> Iterator[list[trio.SocketStream]]:
+    """Client sockets of a test, closed after it."""
+    opened: list[trio.SocketStream] = []
+    yield opened
+    for stream in opened:
+        stream.socket._sock.close()  # trio's own close needs a running loop
+
+
+class Client:
+    """A client on a real socket."""
+
+    def __init__(self, stream: trio.SocketStream, level: int) -> None:
+        self.stream = stream
+        self.level = level
+        self.reader = PacketReader(1 << 28)
+        self.reader.level = level
+        self.got: list[Packet] = []
+
+    async def send(self, *packets: Packet) -> None:
+        await self.stream.send_all(b"".join(encode(packet, self.level) for packet in packets))
+
+    async def next(self) -> Packet | None:
+        """The next packet, or ``None`` at the end."""
+        with trio.fail_after(5):
+            while not self.got:
+                data = await self.stream.receive_some()
+                if not data:
+                    return None
+                self.got += self.reader.receive(bytes(data))
+        return self.got.pop(0)
+
+
+async def connect(
+    running: RunningGateway, streams: list[trio.SocketStream], client_id: str, level: int = 4, **asked: Any
+) -> Client:
+    streams.append(await trio.open_tcp_stream("127.0.0.1", running.port))
+    client = Client(streams[-1], level)
+    await client.send(Connect(client_id, level=level, **asked))
+    assert isinstance(await client.next(), Connack)
+    return client
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+async def test_messages_go_from_client_to_client_over_any_number_of_shards(
+    shards: int, streams: list[trio.SocketStream]
+) -> None:
+    async with serving(shards=shards) as running:
+        publisher = await connect(running, streams, "p")
+        subscribers = [await connect(running, streams, f"s{at}") for at in range(4)]
+        for client in subscribers:
+            await client.send(Subscribe(1, (Subscription("a/#", 1),)))
+            assert isinstance(await client.next(), Suback)
+        await publisher.send(*[Publish("a/b", bytes([at]), 1, packet_id=at + 1) for at in range(100)])
+        assert [await publisher.next() for _ in range(100)] == [Puback(at + 1) for at in range(100)]
+        for client in subscribers:
+            got = [await client.next() for _ in range(100)]
+            assert [packet.payload for packet in got] == [bytes([at]) for at in range(100)]  # type: ignore[union-attr]
+        assert running.figures.read()["gateway_delivered_total"] == 400
+
+
+async def test_a_port_in_use_is_one_clear_error() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(AddressInUse, match="cannot listen"):
+            await run(GatewaySettings(port=taken.getsockname()[1]), real_world(), MemoryBroker())
+
+
+async def test_an_unknown_host_is_one_clear_error() -> None:
+    with pytest.raises(InvalidConfig, match=r"no\.such\.host"):
+        await run(GatewaySettings(host="no.such.host.invalid", port=0), real_world(), MemoryBroker())
+
+
+async def test_several_gateways_may_share_a_port() -> None:
+    async with serving(share_port=True) as first:
+        again = partial(run, GatewaySettings(port=first.port, share_port=True), real_world(), MemoryBroker())
+        async with trio.open_nursery() as nursery:
+            second: RunningGateway = await nursery.start(again)
+            assert second.port == first.port
+            nursery.cancel_scope.cancel()
+
+
+async def test_connections_beyond_the_limit_are_closed_at_the_door(streams: list[trio.SocketStream]) -> None:
+    async with serving(connections_max=1) as running:
+        await connect(running, streams, "one")
+        streams.append(await trio.open_tcp_stream("127.0.0.1", running.port))
+        with trio.fail_after(5):
+            assert await streams[-1].receive_some() == b""
+        assert running.figures.read()["gateway_refused_connections_max_total"] == 1
+
+
+async def test_a_stop_tells_clients_publishes_wills_and_ends_soon(streams: list[trio.SocketStream]) -> None:
+    broker = MemoryBroker()
+    with trio.fail_after(5):
+        async with serving(broker) as running:
+            new = await connect(running, streams, "new", level=5, will=Will("w", b"gone", 1))
+        assert await new.next() == Disconnect(0x8B)
+        assert await new.next() is None
+    assert broker.bodies() == [b"gone"]
+
+
+async def test_a_client_that_does_not_read_is_bounded_and_others_are_served(streams: list[trio.SocketStream]) -> None:
+    async with serving(output_bytes_max=64 * 1024) as running:
+        slow, quick, publisher = [await connect(running, streams, name) for name in ("slow", "quick", "p")]
+        for client in (slow, quick):
+            await client.send(Subscribe(1, (Subscription("a", 0),)))
+            await client.next()
+        payload = bytes(10_000)
+        for _ in range(200):
+            await publisher.send(*[Publish("a", payload) for _ in range(5)])
+            for _ in range(5):
+                assert isinstance(await quick.next(), Publish)
+        assert running.figures.read()["gateway_delivery_dropped_total"] > 0
