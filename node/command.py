@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from node.mqtt_command import mqtt
+from node.mqtt_command import mqtt
 from node.up import up
 from penstock.cli.root import root
+from penstock.telemetry.command import telemetry
 
 root.add_command(up)
+root.add_command(mqtt)
+root.add_command(telemetry)
 root.add_command(mqtt)
 
 
