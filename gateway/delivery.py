@@ -12,9 +12,11 @@ for a resend, sets it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from gateway.envelope import NEVER, Arrival
+from gateway.mqtt.codec import publish_head
 from gateway.mqtt.primitives import encode_variable_integer
 
 PACKET_ID_MAX: Final = 65_535
@@ -68,19 +70,23 @@ def _properties(arrival: Arrival, variant: Variant, now_ms: int) -> bytes:
     return encode_variable_integer(len(section)) + section
 
 
+# Messages of one topic and size have the same head.
+_head: Final = lru_cache(maxsize=8192)(publish_head)
+
+
 def _encode(arrival: Arrival, variant: Variant, now_ms: int) -> Blob:
-    first = 0x30 | variant.qos << 1 | variant.retain
-    tail = (_properties(arrival, variant, now_ms) if variant.is_v5 else b"") + arrival.payload
-    name = arrival.name_bytes
-    remaining = 2 + len(name) + (2 if variant.qos else 0) + len(tail)
-    head = b"".join((bytes((first,)), encode_variable_integer(remaining), len(name).to_bytes(2, "big"), name))
-    return Blob(arrival, variant, head, tail) if variant.qos else Blob(arrival, variant, head + tail, b"")
+    is_v5, qos, retain, _identifiers = variant
+    tail = _properties(arrival, variant, now_ms) + arrival.payload if is_v5 else arrival.payload
+    head = _head(arrival.name_bytes, len(tail), qos, retain)
+    return Blob(arrival, variant, head, tail) if qos else Blob(arrival, variant, head + tail, b"")
 
 
 def blob(arrival: Arrival, variant: Variant, now_ms: int) -> Blob:
     """The shared blob of a message for a variant. One with an expiry interval for MQTT 5 is made afresh each time."""
     if variant.is_v5 and arrival.expires_ms != NEVER:
         return _encode(arrival, variant, now_ms)
+    if arrival.blobs is None:
+        arrival.blobs = {}
     made = arrival.blobs.get(variant)
     if made is None:
         made = arrival.blobs[variant] = _encode(arrival, variant, now_ms)
@@ -93,11 +99,6 @@ def is_expired(arrival: Arrival, now_ms: int) -> bool:
     return arrival.expires_ms != NEVER and now_ms >= arrival.expires_ms
 
 
-def packet_id_of(offset: int) -> int:
-    """The packet id that a run gives to the message at an offset: consecutive, never 0."""
-    return offset % PACKET_ID_MAX + 1
-
-
 class Run:
     """Consecutive messages as one piece of bytes for every subscriber of one kind.
 
@@ -105,7 +106,7 @@ class Run:
         data: the packets, packet ids in place.
         in_flight: packet id -> blob of those with QoS 1 or 2.
         senders: client ids of the publishers (whoever is among them and wants no local copies needs another way).
-        largest: bytes of the largest packet.
+        largest: bytes of the largest packet, at most two too many.
         expiring: whether any message expires: then the bytes are good for this moment only.
     """
 
@@ -115,20 +116,29 @@ class Run:
         self, batch: Sequence[Arrival], is_v5: bool, granted: int, as_published: bool, identifier: int, now_ms: int
     ) -> None:
         identifiers = (identifier,) if identifier else ()
+        variants: dict[tuple[int, bool], Variant] = {}
         parts: list[bytes] = []
-        self.in_flight: dict[int, Blob] = {}
-        self.largest = 0
+        in_flight: dict[int, Blob] = {}
+        largest = 0
         for arrival in batch:
-            qos = min(arrival.qos, granted)
-            made = blob(arrival, Variant(is_v5, qos, as_published and arrival.retain, identifiers), now_ms)
-            if qos:
-                packet_id = packet_id_of(arrival.offset)
-                self.in_flight[packet_id] = made
+            shape = (arrival.qos, arrival.retain)
+            variant = variants.get(shape)
+            if variant is None:
+                variant = Variant(is_v5, min(arrival.qos, granted), as_published and arrival.retain, identifiers)
+                variants[shape] = variant
+            made = _encode(arrival, variant, now_ms)
+            if made.qos:
+                packet_id = arrival.offset % PACKET_ID_MAX + 1
+                in_flight[packet_id] = made
                 parts += (made.head, packet_id.to_bytes(2, "big"), made.tail)
             else:
                 parts.append(made.head)
-            self.largest = max(self.largest, made.size)
+            size = len(made.head) + len(made.tail)
+            if size > largest:
+                largest = size
         self.data = b"".join(parts)
+        self.in_flight = in_flight
+        self.largest = largest + 2
         self.count = len(batch)
         self.senders = {arrival.sender for arrival in batch}
-        self.expiring = any(arrival.expires_ms != NEVER for arrival in batch)
+        self.expiring = any([arrival.expires_ms != NEVER for arrival in batch])

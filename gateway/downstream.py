@@ -358,6 +358,6 @@ class Downstream:
 
 def _decoded(result: Pulled) -> list[Arrival]:
     try:
-        return list(arrivals(result.count, result.body))
+        return arrivals(result.count, result.body)
     except InvalidMessage:
         return []  # a broker that frames its replies wrongly; nothing of it can be believed

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Iterator
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from penstock.errors import InvalidMessage
 from penstock.message import (
@@ -27,13 +27,14 @@ from penstock.message import (
     KEYS,
     MQTT_PROPERTIES,
     MQTT_TOPIC,
-    RECORD_HEAD,
+    STORED_AT,
     mqtt_name,
     property_of,
 )
 
 _CLIENT_ID: Final = CLIENT_ID.encode()
 _MQTT_PROPERTIES: Final = MQTT_PROPERTIES.encode()
+_FLAG_AT: Final = 19  # the low byte of the record's flag
 NEVER: Final = -1
 
 
@@ -48,6 +49,34 @@ def record_properties(name: str, key: str, client_id: str, expiry_s: int = NEVER
         expiry = "" if expiry_s == NEVER else str(expiry_s)
         parts.append(f"{MQTT_PROPERTIES}\x01{expiry}:{b64encode(application).decode()}")
     return "\x02".join(parts).encode()
+
+
+class Heading(NamedTuple):
+    """What topic and properties of a record say; equal for most messages of one device, and so read only once."""
+
+    name: str
+    name_bytes: bytes
+    sender: bytes
+    expiry_s: int
+    application: bytes
+
+
+@lru_cache(maxsize=8192)
+def read_heading(tail: bytes) -> Heading:
+    """The heading in all that follows a record's body: topic and properties, each with its length before it."""
+    properties_at = 2 + int.from_bytes(tail[:2], "big")
+    properties = tail[properties_at + 2 :]
+    name = mqtt_name(tail[2:properties_at], properties)
+    expiry_s, application = _application(property_of(properties, _MQTT_PROPERTIES))
+    return Heading(name, name.encode("utf-8", "replace"), property_of(properties, _CLIENT_ID), expiry_s, application)
+
+
+def _application(packed: bytes) -> tuple[int, bytes]:
+    expiry, _, application = packed.partition(b":")
+    try:
+        return int(expiry) if expiry else NEVER, b64decode(application, validate=True)
+    except (ValueError, Base64Error):
+        return NEVER, b""  # written by somebody else under our reserved name: the message itself is still good
 
 
 class Arrival:
@@ -78,44 +107,32 @@ class Arrival:
         "sender",
     )
 
-    def __init__(self, offset: int, position: int, record: memoryview) -> None:
-        head = RECORD_HEAD.unpack_from(record)
-        topic_at = BODY_AT + head[14]
-        properties_at = topic_at + 2 + int.from_bytes(record[topic_at : topic_at + 2], "big")
-        properties = bytes(record[properties_at + 2 :])
+    def __init__(self, offset: int, position: int, flag: int, payload: bytes, heading: Heading, stored_ms: int) -> None:
         self.offset = offset
         self.position = position
-        self.name: str = mqtt_name(bytes(record[topic_at + 2 : properties_at]), properties)
-        self.name_bytes: bytes = self.name.encode("utf-8", "replace")
-        self.payload = bytes(record[BODY_AT:topic_at])
-        self.qos: int = min(head[4] & FLAG_QOS, 2)
-        self.retain: bool = head[4] & FLAG_RETAIN != 0
-        self.sender = property_of(properties, _CLIENT_ID)
-        self.expires_ms = NEVER
-        self.application = b""
-        self.blobs: dict[object, object] = {}
-        packed = property_of(properties, _MQTT_PROPERTIES)
-        if packed:
-            self._unpack(packed, head[10])
-
-    def _unpack(self, packed: bytes, stored_ms: int) -> None:
-        expiry, _, application = packed.partition(b":")
-        try:
-            if expiry:
-                self.expires_ms = stored_ms + int(expiry) * 1000
-            self.application = b64decode(application, validate=True)
-        except (ValueError, Base64Error):
-            pass  # written by somebody else under our reserved name: the message itself is still good
+        self.qos = min(flag & FLAG_QOS, 2)
+        self.retain = flag & FLAG_RETAIN != 0
+        self.payload = payload
+        self.name, self.name_bytes, self.sender, expiry_s, self.application = heading
+        self.expires_ms = NEVER if expiry_s == NEVER else stored_ms + expiry_s * 1000
+        self.blobs: dict[object, object] | None = None
 
 
-def arrivals(count: int, batch: bytes | memoryview) -> Iterator[Arrival]:
+def arrivals(count: int, batch: bytes | memoryview) -> list[Arrival]:
     """The messages of a pulled batch. Raises ``InvalidMessage`` if it is shorter than it says."""
-    view = memoryview(batch)
+    data = bytes(batch)
     at = count * ENTRY.size
-    if at > len(view):
+    if at > len(data):
         raise InvalidMessage("a pulled batch is shorter than its entries")
-    for offset, position, size, _tag in ENTRY.iter_unpack(view[:at]):
-        if size < FRAME_HEAD_BYTES + RECORD_HEAD.size + 4 or at + size > len(view):
+    found = []
+    for offset, position, size, _tag in ENTRY.iter_unpack(data[:at]):
+        record, end = at + FRAME_HEAD_BYTES, at + size
+        body = record + BODY_AT
+        tail = body + int.from_bytes(data[body - 4 : body], "big")
+        if tail + 4 > end or end > len(data):
             raise InvalidMessage("a pulled batch is shorter than its frames")
-        yield Arrival(offset, position, view[at + FRAME_HEAD_BYTES : at + size])
-        at += size
+        stored_ms = int.from_bytes(data[record + STORED_AT : record + STORED_AT + 8], "big")
+        payload, heading = data[body:tail], read_heading(data[tail:end])
+        found.append(Arrival(offset, position, data[record + _FLAG_AT], payload, heading, stored_ms))
+        at = end
+    return found

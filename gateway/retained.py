@@ -99,7 +99,7 @@ class Retained:
             return
         assert isinstance(result, RetainedPage)
         try:
-            page = list(arrivals(result.count, result.body))
+            page = arrivals(result.count, result.body)
         except InvalidMessage:
             page = []
         fetch.page = [arrival for arrival in page if arrival.position < fetch.before]

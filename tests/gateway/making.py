@@ -6,11 +6,11 @@ from typing import cast
 
 from gateway.brokers import Broker
 from gateway.delivery import Blob, Variant, blob
-from gateway.envelope import Arrival, record_properties
+from gateway.envelope import Arrival, arrivals, record_properties
 from gateway.feed import Feed
 from gateway.session import Session
 from gateway.subscriptions import Cursor, Subscription
-from penstock.message import encode_record
+from penstock.message import ENTRY, FRAME_HEAD, FRAME_HEAD_BYTES, encode_record
 
 BROKER = cast(Broker, object())
 
@@ -29,7 +29,15 @@ def arrival(
 ) -> Arrival:
     properties = record_properties(name, "", sender, expiry_s, application)
     record = encode_record(b"a", payload, properties, flag=qos | (4 if retain else 0))
-    return Arrival(offset, 1000 + offset if position is None else position, memoryview(record))
+    [one] = arrivals(1, batch_of(record, offset=offset, position=1000 + offset if position is None else position))
+    return one
+
+
+def batch_of(*records: bytes, offset: int = 7, position: int = 100) -> bytes:
+    """Records as a pull's reply carries them."""
+    frames = [FRAME_HEAD.pack(0, 0, FRAME_HEAD_BYTES + len(record), 0, 0) + record for record in records]
+    entries = [ENTRY.pack(offset + at, position + at, len(frame), 0) for at, frame in enumerate(frames)]
+    return b"".join(entries + frames)
 
 
 def made(offset: int = 0, qos: int = 1, is_v5: bool = False) -> Blob:

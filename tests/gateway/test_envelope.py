@@ -5,22 +5,17 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from making import batch_of
 
 from gateway.envelope import NEVER, Arrival, arrivals, record_properties
 from penstock.errors import InvalidMessage
-from penstock.message import ENTRY, FRAME_HEAD, FRAME_HEAD_BYTES, decode_message, encode_record
+from penstock.message import decode_message, encode_record
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00\x01\x02"), min_size=1, max_size=30)
 
 
-def batch(*records: bytes, offset: int = 7, position: int = 100) -> bytes:
-    frames = [FRAME_HEAD.pack(0, 0, FRAME_HEAD_BYTES + len(record), 0, 0) + record for record in records]
-    entries = [ENTRY.pack(offset + at, position + at, len(frame), 0) for at, frame in enumerate(frames)]
-    return b"".join(entries + frames)
-
-
 def one(record: bytes) -> Arrival:
-    return next(arrivals(1, batch(record)))
+    return arrivals(1, batch_of(record))[0]
 
 
 @given(TEXT, TEXT, st.binary(max_size=50), st.sampled_from([0, 1, 2]), st.booleans())
@@ -57,12 +52,12 @@ def test_what_somebody_else_wrote_under_our_name_does_no_harm() -> None:
 
 def test_a_batch_gives_offsets_and_positions_in_order() -> None:
     records = [encode_record(b"t", bytes([at]), b"") for at in range(3)]
-    got = list(arrivals(3, batch(*records)))
+    got = list(arrivals(3, batch_of(*records)))
     assert [(a.offset, a.position, a.payload) for a in got] == [(7, 100, b"\0"), (8, 101, b"\1"), (9, 102, b"\2")]
 
 
 @pytest.mark.parametrize("cut", [1, 20, 30, 100])
 def test_a_batch_that_is_cut_short_is_refused(cut: int) -> None:
-    whole = batch(encode_record(b"t", b"payload", b""))
+    whole = batch_of(encode_record(b"t", b"payload", b""))
     with pytest.raises(InvalidMessage):
         list(arrivals(1, whole[:-cut]))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from making import batch_of
 from memory_broker import MemoryBroker
 from rig import Gateway
 
-from gateway.envelope import NEVER, Arrival
+from gateway.envelope import NEVER, arrivals
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Puback, Publish
 from gateway.session import Will
@@ -88,7 +89,7 @@ def test_a_will_is_published_with_its_flags_and_properties() -> None:
     gateway.upstream.publish_will("c", Will("w", b"gone", 2, True, 0, 60, b"\x01\x01"))
     gateway.round()
     [record] = gateway.broker.log
-    arrival = Arrival(0, 0, memoryview(record))
+    [arrival] = arrivals(1, batch_of(record))
     assert (arrival.name, arrival.payload, arrival.qos, arrival.retain) == ("w", b"gone", 2, True)
     assert (arrival.application, arrival.sender) == (b"\x01\x01", b"c")
     assert arrival.expires_ms != NEVER
