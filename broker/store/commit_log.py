@@ -27,6 +27,15 @@ RESERVE_FILE: Final = "reserve"
 __all__ = ["FOLDER", "RESERVE_FILE", "SUFFIX", "CommitLog", "Segment", "segment_path"]
 
 
+def witness_at(segments: Sequence[Segment], position: int) -> int:
+    """The four bytes at a position of the log, as a number; 0 where there are none or the disk cannot read them."""
+    for segment in segments:
+        if segment.base <= position < segment.end:
+            with contextlib.suppress(OSError):
+                return int.from_bytes(segment.file.pread(4, position - segment.base), "big")
+    return 0
+
+
 class CommitLog:
     """Appends to and reads from the segments. Opened by ``recovery``, which knows where the log ends."""
 
@@ -228,6 +237,10 @@ class CommitLog:
         if len(data) != size:
             raise Damaged(f"the log ends within the {size} bytes at {position}")
         return data
+
+    def witness(self, position: int) -> int:
+        """The four bytes at a position, by which an index chunk knows its log; 0 where they cannot be read."""
+        return witness_at(self._segments, position)
 
     def segment_of(self, position: int) -> int:
         """First position of the segment that holds ``position``."""

@@ -23,9 +23,9 @@ FOLDER: Final = "index"
 SUFFIX: Final = ".idx"
 MAGIC: Final = 0x50454E49  # "PENI"
 VERSION: Final = 1
-# crc-32c of all that follows, magic, version, first position, end position, directory bytes, entry bytes, number of
-# keys
-HEAD: Final = struct.Struct(">IIIQQIQI")
+# crc-32c of all that follows, magic, version, first position, end position, witness, directory bytes, entry bytes,
+# number of keys
+HEAD: Final = struct.Struct(">IIIQQIIQI")
 KEY_DTYPE: Final = np.dtype([("hash", ">u4"), ("position", ">u8")])
 OPEN_FILES_MAX: Final = 64
 
@@ -40,10 +40,12 @@ class Row(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A chunk's directory, as read from its file."""
+    """A chunk's directory, as read from its file. ``witness``: the first four bytes of the log at ``start``, so that a
+    chunk of another log is not believed."""
 
     start: int
     end: int
+    witness: int
     rows: list[Row]
 
 
@@ -52,7 +54,9 @@ def chunk_path(start: int) -> str:
     return f"{FOLDER}/{start:020d}{SUFFIX}"
 
 
-def encode_chunk(start: int, end: int, queues: Iterable[tuple[Queue, int]], keys: np.ndarray[Any, Any]) -> bytes:
+def encode_chunk(
+    start: int, end: int, witness: int, queues: Iterable[tuple[Queue, int]], keys: np.ndarray[Any, Any]
+) -> bytes:
     """The file of a chunk: for each queue, how many entries of its tail it takes; ``keys`` sorted by hash."""
     rows: list[list[Any]] = []
     parts: list[bytes] = []
@@ -64,7 +68,7 @@ def encode_chunk(start: int, end: int, queues: Iterable[tuple[Queue, int]], keys
             parts.append(bytes(queue.tail[:size]))
             place += size
     directory = cast(bytes, msgpack.packb(rows))
-    head = HEAD.pack(0, MAGIC, VERSION, start, end, len(directory), place, len(keys))
+    head = HEAD.pack(0, MAGIC, VERSION, start, end, witness, len(directory), place, len(keys))
     data = b"".join((head[4:], directory, *parts, keys.tobytes()))
     return crc32c(data).to_bytes(4, "big") + data
 
@@ -73,12 +77,12 @@ def decode_chunk(data: bytes, start: int) -> Chunk | None:
     """The directory of a chunk file, None if it is damaged in any way."""
     if len(data) < HEAD.size:
         return None
-    crc, magic, version, first, end, directory_bytes, entry_bytes, keys = HEAD.unpack_from(data)
+    crc, magic, version, first, end, witness, directory_bytes, entry_bytes, keys = HEAD.unpack_from(data)
     size = HEAD.size + directory_bytes + entry_bytes + keys * KEY_DTYPE.itemsize
     if (magic, version, first, size) != (MAGIC, VERSION, start, len(data)) or crc != crc32c(data[4:]):
         return None
     rows = msgpack.unpackb(data[HEAD.size : HEAD.size + directory_bytes])
-    return Chunk(start, end, [Row(*row) for row in rows])
+    return Chunk(start, end, witness, [Row(*row) for row in rows])
 
 
 class ChunkFiles:
@@ -106,8 +110,8 @@ class ChunkFiles:
         if found is None:
             file = self._disk.open(chunk_path(chunk))
             head = HEAD.unpack(file.pread(HEAD.size, 0))
-            entries_at = HEAD.size + head[5]
-            found = (file, entries_at, entries_at + head[6], head[7])
+            entries_at = HEAD.size + head[6]
+            found = (file, entries_at, entries_at + head[7], head[8])
             if len(self._open) >= OPEN_FILES_MAX:
                 self.close(next(iter(self._open)))
         self._open[chunk] = found  # the most recently used is last

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgpack
 
 from broker.store import index_chunk, segment, state
-from broker.store.commit_log import CommitLog
+from broker.store.commit_log import CommitLog, witness_at
 from broker.store.disk import Disk
 from broker.store.frames import queue_offset_of, read_stored
 from broker.store.key_index import KeyIndex
@@ -126,7 +126,7 @@ class StartingPoint(NamedTuple):
 
 def _starting_point(disk: Disk, segments: list[Segment]) -> StartingPoint:
     start = segments[0].base
-    chunks = _good_chunks(disk, start)
+    chunks = _good_chunks(disk, segments)
     ends = {start} | {chunk.end for chunk in chunks}
     for position in reversed(state.stored_positions(disk, state.FOLDER, state.SUFFIX)):
         if position in ends:
@@ -161,10 +161,12 @@ def _from_here(disk: Disk, position: int, snapshot: state.State, chunks: list[in
     return StartingPoint(position, snapshot, kept)
 
 
-def _good_chunks(disk: Disk, start: int) -> list[index_chunk.Chunk]:
-    """The unbroken row of good chunks from the log's start on."""
+def _good_chunks(disk: Disk, segments: list[Segment]) -> list[index_chunk.Chunk]:
+    """The unbroken row of good chunks of this log from its start on."""
     chunks: list[index_chunk.Chunk] = []
-    wanted = start
+    wanted = segments[0].base
+    last = segments[-1]
+    written = last.base + last.file.size()
     for first in state.stored_positions(disk, index_chunk.FOLDER, index_chunk.SUFFIX):
         if first != wanted:
             continue
@@ -172,7 +174,7 @@ def _good_chunks(disk: Disk, start: int) -> list[index_chunk.Chunk]:
             chunk = index_chunk.decode_chunk(disk.read(index_chunk.chunk_path(first)), first)
         except OSError:
             break
-        if chunk is None or chunk.end <= first:
+        if chunk is None or not first < chunk.end <= written or chunk.witness != witness_at(segments, first):
             break
         chunks.append(chunk)
         wanted = chunk.end
@@ -197,4 +199,6 @@ def _cut(disk: Disk, segments: list[Segment], end: int) -> None:
     while segments[-1].base > end:
         disk.remove(segment_path(segments[-1].base))
         segments.pop().file.close()
-    segments[-1].cut(end)
+    last = segments[-1]
+    if last.file.size() != end - last.base:
+        last.cut(end)

@@ -29,15 +29,15 @@ PAGE_BYTES: Final = 4096
 
 
 class Window:
-    """Reads one segment in large pieces. Pages that the disk cannot read are zeros, and ``unreadable`` says where the
-    first one is (-1: none)."""
+    """Reads one segment in large pieces. Pages that the disk cannot read are zeros; ``unreadable`` says that there
+    were some."""
 
     def __init__(self, segment: Segment) -> None:
         self._file = segment.file
         self._data = b""
         self._at = 0
         self.size = min(segment.file.size(), segment.size)
-        self.unreadable = -1
+        self.unreadable = False
 
     def locate(self, at: int, size: int) -> tuple[bytes, int]:
         """Bytes that hold ``at`` to ``at + size`` as far as the file goes, and where in them ``at`` is."""
@@ -68,8 +68,7 @@ class Window:
         try:
             return self._file.pread(size, at)
         except OSError:
-            if self.unreadable < 0 or at < self.unreadable:
-                self.unreadable = at
+            self.unreadable = True
             return bytes(size)
 
 
@@ -123,6 +122,7 @@ class Scan:
         """Position of the next good frame behind a bad place that had been synced; None for a torn tail."""
         bad = self._segments[number].base + at
         first_good: int | None = None
+        unreadable = False
         for segment in self._segments[number:]:
             window = Window(segment)
             for position, watermark in self._scattered(segment, window, max(bad + 1 - segment.base, 0)):
@@ -130,11 +130,12 @@ class Scan:
                     first_good = position
                 if bad < watermark <= position:
                     return first_good
-            if window.unreadable >= 0:
-                raise DataFolderUnusable(
-                    f"the log cannot be read at {segment.base + window.unreadable}, near its end",
-                    hint="copy the segment to a sound disk, or cut it there if its end may be lost",
-                )
+            unreadable = unreadable or window.unreadable
+        if unreadable:
+            raise DataFolderUnusable(
+                f"the disk cannot read the end of the log, from position {bad} on",
+                hint="copy the log to a sound disk, or cut it there if its end may be lost",
+            )
         return None
 
     @staticmethod

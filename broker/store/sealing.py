@@ -89,7 +89,8 @@ class Sealing:
         start = self.sealed
         takes = [(queue, end - queue.tail_base) for queue, end in plan.ends if end > queue.tail_base]
         takes.sort(key=lambda take: take[0].key)
-        chunk = index_chunk.encode_chunk(start, plan.position, takes, self._keys.sealed_before(plan.position))
+        keys = self._keys.sealed_before(plan.position)
+        chunk = index_chunk.encode_chunk(start, plan.position, self._log.witness(start), takes, keys)
         checkpoint = state.encode_checkpoint(plan.position, plan.snapshot)
         try:
             self._disk.replace(index_chunk.chunk_path(start), chunk, durable=False)

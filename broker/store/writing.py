@@ -110,13 +110,12 @@ class Writing:
                 record = bytes(record)
             key = (topic, queue_id)
             offset = following.get(key)
+            if offset is None and not topic.startswith(SYSTEM_PREFIX):
+                offset = (queues.get(key) or self.topic_queue(topic, queue_id)).next
             if offset is None:
-                if topic.startswith(SYSTEM_PREFIX):
-                    offset = 0
-                else:
-                    queue = queues.get(key)
-                    offset = (queue or self.topic_queue(topic, queue_id)).next
-            following[key] = offset + 1
+                offset = 0  # a system record is in no queue
+            else:
+                following[key] = offset + 1
             length = FRAME_HEAD_BYTES + len(record)
             tail = (
                 pack(

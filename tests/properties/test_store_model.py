@@ -7,6 +7,7 @@ retained values included, is computed from the prefix and compared entry by entr
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import random
 from typing import NamedTuple
@@ -16,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from broker.store.message_store import MessageStore
-from broker.store.recovery import open_store
 from broker.store.records import Incoming
+from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from penstock.errors import QueueNotFound, StorageFailed, StorageFull
 from penstock.message import record_body
@@ -149,13 +150,13 @@ class StoreMachine(RuleBasedStateMachine):
     def append_to_a_full_disk(self, batch: list[Incoming], share: float) -> None:
         self.disk.half_written = share
         self.disk.capacity = self.disk.used()
-        try:
+        with contextlib.suppress(StorageFull):
             self.take_down(batch, self.store.append(batch, self.now_ms))
-        except StorageFull:
-            pass
         self.disk.capacity = None
 
-    @rule(kind=st.sampled_from(["any", "pwrite", "reserve"]), after=st.integers(0, 3), share=st.sampled_from([0.0, 0.6]))
+    @rule(
+        kind=st.sampled_from(["any", "pwrite", "reserve"]), after=st.integers(0, 3), share=st.sampled_from([0.0, 0.6])
+    )
     def a_call_finds_no_room(self, kind: str, after: int, share: float) -> None:
         self.disk.half_written = share
         self.disk.fail(kind, errno.ENOSPC, after)
@@ -174,10 +175,8 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def a_sync_fails(self) -> None:
         self.disk.fail("sync", errno.EIO)
-        try:
+        with contextlib.suppress(StorageFailed):
             sync(self.store)
-        except StorageFailed:
-            pass
         self.power_loss()
 
     @rule()
@@ -257,9 +256,9 @@ class StoreMachine(RuleBasedStateMachine):
                 assert bounds.min == first
             count_max, bytes_max = self.rng.randint(1, 9), self.rng.choice([1, 400, 100_000])
             found = list(messages(self.store, key, count_max=count_max, bytes_max=bytes_max))
-            assert found == [
-                (offset, wanted[offset - first]) for offset in range(bounds.min, bounds.end)
-            ], f"queue {key} is not what was stored"
+            assert found == [(offset, wanted[offset - first]) for offset in range(bounds.min, bounds.end)], (
+                f"queue {key} is not what was stored"
+            )
         for name in LIGHT:
             if "~" + name not in shape.queues:
                 try:

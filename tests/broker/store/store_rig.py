@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import msgpack
 
 from broker.store.message_store import MessageStore
-from broker.store.recovery import open_store
 from broker.store.records import NO_CHANGE, Change, Incoming, Stored
+from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from penstock.message import (
     FLAG_RETAIN,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 
 import pytest
@@ -154,12 +155,13 @@ def test_a_full_disk_refuses_the_batch_whole_and_writing_resumes_when_there_is_r
     sent = fill(store, 3)
     disk.capacity = disk.used()
     written = store.written
-    with pytest.raises(StorageFull):
-        for _ in range(50):
-            sent.append(b"fits")
+    with contextlib.suppress(StorageFull):
+        while True:  # what was reserved before can still be filled
             stored(store, incoming("fits"))
-    sent.pop()
+            sent.append(b"fits")
     assert store.written > written
+    with pytest.raises(StorageFull):
+        store.append([incoming("refused")], 1000)
     disk.capacity = None
     stored(store, incoming("more"))
     assert bodies(store) == [*sent, b"more"]
@@ -197,8 +199,8 @@ def test_offset_commits_still_work_on_a_full_disk() -> None:
     store = opened(disk, settings)
     store.tick(1000)
     disk.capacity = disk.used()
-    with pytest.raises(StorageFull):
-        for _ in range(100):
+    with contextlib.suppress(StorageFull):
+        while True:
             store.append([incoming("x" * 50)], 1000)
     store.append([command("+kept t")], 1000)
     sync(store)

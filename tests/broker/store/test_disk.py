@@ -1,0 +1,118 @@
+"""The real disk: whole writes, durable names, one broker per folder, errors that say which folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from broker.store.disk import RealDisk
+from penstock.errors import DataFolderLocked, DataFolderUnusable
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    disk = RealDisk(tmp_path)
+    disk.make_folder("log")
+    file = disk.open("log/one", create=True)
+    file.pwrite(b"hello", 3)
+    file.sync()
+    assert file.pread(100, 0) == b"\0\0\0hello"
+    assert (file.size(), disk.names("log"), disk.read("log/one")) == (8, ["one"], b"\0\0\0hello")
+    file.truncate(4)
+    assert file.size() == 4
+    file.close()
+
+
+def test_a_short_write_is_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: whole(fd, bytes(data)[:3], at))
+    disk = RealDisk(tmp_path)
+    file = disk.open("one", create=True)
+    file.pwrite(b"0123456789", 0)
+    assert file.pread(100, 0) == b"0123456789"
+    file.close()
+
+
+def test_a_write_that_never_ends_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: 0)
+    file = RealDisk(tmp_path).open("one", create=True)
+    with pytest.raises(OSError, match="takes no more"):
+        file.pwrite(b"0123456789", 0)
+    file.close()
+
+
+def synced_folders(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of what fsync was called on, from now on."""
+    synced: list[str] = []
+    real = os.fsync
+
+    def spy(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", spy)
+    return synced
+
+
+def test_new_removed_and_replaced_names_are_made_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = RealDisk(tmp_path)
+    synced = synced_folders(monkeypatch)
+    disk.make_folder("log")
+    assert synced == [str(tmp_path)]
+    disk.open("log/one", create=True).close()
+    assert synced[1:] == [str(tmp_path / "log")]
+    disk.replace("log/two", b"x")
+    assert synced[2:] == [str(tmp_path / "log" / "two.draft"), str(tmp_path / "log")]
+    disk.remove("log/two")
+    assert synced[4:] == [str(tmp_path / "log")]
+    disk.replace("log/derived", b"x", durable=False)
+    assert synced[5:] == []
+
+
+def test_a_created_file_must_be_new(tmp_path: Path) -> None:
+    disk = RealDisk(tmp_path)
+    disk.open("one", create=True).close()
+    with pytest.raises(FileExistsError):
+        disk.open("one", create=True)
+
+
+def test_reserved_room_reads_as_zeros(tmp_path: Path) -> None:
+    file = RealDisk(tmp_path).open("one", create=True)
+    file.reserve(10_000)
+    assert file.pread(20_000, 0) == bytes(10_000)
+    file.close()
+
+
+def test_a_replacement_that_fails_leaves_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = RealDisk(tmp_path)
+    disk.replace("one", b"old")
+
+    def full(descriptor: int, data: bytes, at: int) -> int:
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match="no room"):
+        disk.replace("one", b"new")
+    assert (disk.read("one"), disk.names(".")) == (b"old", ["one"])
+
+
+def test_removing_what_is_not_there_is_fine(tmp_path: Path) -> None:
+    RealDisk(tmp_path).remove("one")
+
+
+def test_a_second_broker_is_refused_by_the_folders_name(tmp_path: Path) -> None:
+    first, second = RealDisk(tmp_path), RealDisk(tmp_path)
+    first.lock()
+    with pytest.raises(DataFolderLocked, match=str(tmp_path)):
+        second.lock()
+    first.unlock()
+    second.lock()
+    second.unlock()
+
+
+def test_a_folder_that_cannot_be_made_is_unusable(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataFolderUnusable, match="file/data"):
+        RealDisk(tmp_path / "file" / "data").lock()

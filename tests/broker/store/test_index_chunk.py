@@ -1,0 +1,71 @@
+"""Index chunks: what goes in comes out, and damage anywhere makes a chunk worthless."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from broker.store.index_chunk import KEY_DTYPE, OPEN_FILES_MAX, ChunkFiles, chunk_path, decode_chunk, encode_chunk
+from broker.store.queue_index import ENTRY20, Queue, QueueIndex
+from tests.simulation.disk import SimDisk
+
+
+def queue_with(key: str, first: int, count: int) -> Queue:
+    index = QueueIndex()
+    queue = index.ensure(key, first)
+    for number in range(count):
+        index.add(queue, ENTRY20.pack(1000 + number, 50, number), True)
+    return queue
+
+
+def small_chunk(start: int = 100, end: int = 900) -> bytes:
+    keys = np.array([(5, 120), (5, 110), (9, 130)], KEY_DTYPE)
+    keys = keys[np.lexsort((keys["position"], keys["hash"]))]
+    return encode_chunk(start, end, 4711, [(queue_with("a:0", 0, 3), 2), (queue_with("~f", 77, 1), 1)], keys)
+
+
+def test_the_directory_says_where_each_queues_entries_are() -> None:
+    chunk = decode_chunk(small_chunk(), 100)
+    assert chunk is not None
+    assert (chunk.start, chunk.end, chunk.witness) == (100, 900, 4711)
+    assert [tuple(row) for row in chunk.rows] == [("a:0", 0, 2, 0), ("~f", 77, 1, 40)]
+
+
+def test_damage_anywhere_makes_a_chunk_worthless() -> None:
+    data = small_chunk()
+    for at in range(len(data)):
+        rotten = bytearray(data)
+        rotten[at] ^= 0x10
+        assert decode_chunk(bytes(rotten), 100) is None, f"byte {at}"
+    for size in range(len(data)):
+        assert decode_chunk(data[:size], 100) is None, f"cut to {size}"
+    assert decode_chunk(data + b"x", 100) is None
+
+
+def test_random_bytes_are_no_chunk() -> None:
+    rng = random.Random(1)
+    assert all(decode_chunk(rng.randbytes(rng.randrange(300)), 0) is None for _ in range(300))
+
+
+def test_a_chunk_under_another_name_is_worthless() -> None:
+    assert decode_chunk(small_chunk(), 0) is None
+
+
+def test_entries_and_keys_are_read_from_the_file() -> None:
+    disk = SimDisk()
+    disk.put(chunk_path(100), small_chunk())
+    files = ChunkFiles(disk)
+    assert files.entries(100, 40, 20) == ENTRY20.pack(1000, 50, 0)
+    assert [files.find_key(100, wanted) for wanted in (5, 9, 7)] == [[110, 120], [130], []]
+    files.close_all()
+
+
+def test_only_so_many_chunk_files_are_open_at_a_time() -> None:
+    disk = SimDisk()
+    files = ChunkFiles(disk)
+    for number in range(OPEN_FILES_MAX + 5):
+        disk.put(chunk_path(number), small_chunk(number, number + 1))
+        assert files.entries(number, 0, 20) == ENTRY20.pack(1000, 50, 0)
+    assert len(files._open) == OPEN_FILES_MAX
+    files.close_all()

@@ -1,0 +1,36 @@
+"""Keys: every word and the unique id is known, by topic, newest stretch and sealed ones alike."""
+
+from __future__ import annotations
+
+from broker.store.key_index import KeyIndex, holds_key, key_hash, keys_of
+from penstock.message import encode_properties
+
+PROPERTIES = encode_properties({"KEYS": "order-1 red", "UNIQ_KEY": "0A1B"})
+
+
+def test_a_record_is_known_by_its_whole_key_each_word_and_its_unique_id() -> None:
+    wanted = {key_hash("t", key) for key in (b"order-1 red", b"order-1", b"red", b"0A1B")}
+    assert set(keys_of("t", PROPERTIES)) == wanted
+    assert keys_of("t", b"") == keys_of("t", b"TAGS\x01KEYS") == ()
+
+
+def test_a_hit_is_checked_against_the_key_itself() -> None:
+    assert all(holds_key(PROPERTIES, key) for key in (b"order-1 red", b"order-1", b"red", b"0A1B"))
+    assert not any(holds_key(PROPERTIES, key) for key in (b"order", b"re", b"", b"1B", b"blue"))
+
+
+def test_the_same_key_of_another_topic_is_another_key() -> None:
+    assert key_hash("t", b"k") != key_hash("u", b"k")
+
+
+def test_sealing_takes_what_lies_before_a_position_sorted_by_hash() -> None:
+    keys = KeyIndex()
+    for position, one in enumerate((7, 3, 7, 1)):
+        keys.add([one], position * 100)
+    sealed = keys.sealed_before(300)
+    assert [(int(row["hash"]), int(row["position"])) for row in sealed] == [(3, 100), (7, 0), (7, 200)]
+    keys.drop_before(300, 0)
+    assert (keys.recent(1), keys.recent(7), keys.chunks) == ([300], [], [(0, 300)])
+    assert (keys.chunks_before(299), keys.chunks_before(300)) == ([], [0])
+    keys.forget_chunk(0)
+    assert keys.chunks == []

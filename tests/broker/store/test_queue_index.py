@@ -1,0 +1,104 @@
+"""Queues: offsets in order, readable in order, pieces that belong together."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.store.queue_index import ENTRY20, Piece, Queue, QueueIndex
+from penstock.errors import QueueNotFound
+
+
+def entry(position: int) -> bytes:
+    return ENTRY20.pack(position, 10, 0)
+
+
+def test_a_new_queue_begins_at_its_first_offset() -> None:
+    queue = QueueIndex().ensure("~a", 500)
+    assert (queue.min, queue.readable, queue.next) == (500, 500, 500)
+
+
+def test_entries_become_readable_in_order() -> None:
+    index = QueueIndex()
+    queue = index.ensure("a")
+    index.add(queue, entry(0), True)
+    index.add(queue, entry(10), False)
+    index.add(queue, entry(20), True)
+    assert (queue.readable, queue.next) == (1, 3)
+    index.mark_durable(20)
+    assert queue.readable == 2
+    index.mark_durable(30)
+    assert queue.readable == 3
+    index.add(queue, entry(30), True)
+    assert queue.readable == 4
+
+
+def test_fresh_queues_are_told_once_in_order() -> None:
+    index = QueueIndex()
+    for key in ("b", "a", "b"):
+        index.add(index.ensure(key), entry(0), True)
+    assert index.take_fresh() == ["b", "a"]
+    assert index.take_fresh() == []
+    index.add(index.ensure("c"), entry(10), False)
+    assert index.take_fresh() == []
+    index.mark_durable(20)
+    assert index.take_fresh() == ["c"]
+
+
+def test_a_dropped_queue_is_unknown_and_who_waits_for_it_is_told_once() -> None:
+    index = QueueIndex()
+    index.add(index.ensure("a"), entry(0), False)
+    index.add(index.ensure("b"), entry(0), True)
+    index.drop("a")
+    assert index.take_fresh() == ["b", "a"]
+    index.drop("b")
+    assert index.take_fresh() == ["b"]
+    index.mark_durable(100)
+    assert index.take_fresh() == []
+    assert index.find("a") is None
+    with pytest.raises(QueueNotFound, match="a"):
+        index.get("a")
+
+
+def test_sealed_entries_leave_the_tail_and_are_found_by_their_piece() -> None:
+    index = QueueIndex()
+    queue = index.ensure("a", 100)
+    for number in range(5):
+        index.add(queue, entry(number * 10), True)
+    queue.take_from_tail(2, 7, 40)
+    queue.take_from_tail(2, 8, 0)
+    assert (queue.min, queue.tail_base, queue.next, queue.readable) == (100, 104, 105, 105)
+    assert [queue.piece_of(offset) for offset in range(100, 105)] == [
+        Piece(100, 2, 7, 40),
+        Piece(100, 2, 7, 40),
+        Piece(102, 2, 8, 0),
+        Piece(102, 2, 8, 0),
+        None,
+    ]
+    index.forget_chunk(7)
+    assert queue.min == 102
+
+
+def test_only_the_piece_just_before_belongs_to_a_queue() -> None:
+    queue = Queue("~a", 100)
+    assert not queue.precede(Piece(10, 5, 1, 0))
+    assert queue.precede(Piece(90, 10, 2, 0))
+    assert queue.precede(Piece(80, 10, 1, 0))
+    assert (queue.min, queue.next) == (80, 100)
+
+
+def test_entries_before_a_position_are_counted() -> None:
+    index = QueueIndex()
+    queue = index.ensure("a")
+    for number in range(5):
+        index.add(queue, entry(number * 10), True)
+    assert [queue.entries_before(at) for at in (0, 1, 10, 41, 100)] == [0, 1, 1, 5, 5]
+
+
+def test_queues_without_entries_share_their_containers() -> None:
+    index = QueueIndex()
+    one, two = index.ensure("a"), index.ensure("b")
+    assert one.tail is two.tail
+    index.add(one, entry(0), True)
+    assert len(two.tail) == 0
+    one.take_from_tail(1, 0, 0)
+    assert one.tail is two.tail

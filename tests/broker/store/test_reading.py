@@ -1,0 +1,133 @@
+"""Reading: raw frames, few reads, and nothing that is not good."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from broker.store.frames import is_good
+from broker.store.settings import StoreSettings
+from penstock.message import ENTRY, decode_batch, tag_hash
+from tests.broker.store.store_rig import bodies, fill, incoming, messages, opened, stored
+from tests.simulation.disk import SimDisk
+
+WIDE = StoreSettings(segment_bytes=1 << 18, reserve_step_bytes=4096, emergency_bytes=0, chunk_bytes=1 << 17)
+
+
+def test_a_pull_is_entries_then_untouched_frames() -> None:
+    store = opened(SimDisk())
+    placed = store.append([incoming("a", tag="hot"), incoming("bc")], 1000)
+    point = store.sync_point()
+    store.sync()
+    store.mark_durable(point)
+    pulled = store.read("t:0", 0, 10, 10_000)
+    body = bytes(pulled.body)
+    rows = list(ENTRY.iter_unpack(body[: 2 * ENTRY.size]))
+    assert [(row[0], row[1], row[3]) for row in rows] == [
+        (0, placed[0].position, tag_hash("hot")),
+        (1, placed[1].position, 0),
+    ]
+    frame = body[2 * ENTRY.size : 2 * ENTRY.size + rows[0][2]]
+    assert is_good(frame, placed[0].position)
+    assert len(body) == 2 * ENTRY.size + rows[0][2] + rows[1][2]
+    assert (pulled.count, pulled.next, pulled.min, pulled.end) == (2, 2, 0, 2)
+
+
+def test_neighbours_in_the_log_are_one_read() -> None:
+    disk = SimDisk()
+    store = opened(disk, WIDE)
+    stored(store, *[incoming(str(number)) for number in range(50)])
+    disk.calls.clear()
+    assert store.read("t:0", 0, 50, 1 << 20).count == 50
+    assert disk.calls["pread"] == 1
+
+
+def test_entries_of_two_queues_interleaved_are_still_few_reads() -> None:
+    disk = SimDisk()
+    store = opened(disk, WIDE)
+    stored(store, *[incoming(str(number), queue_id=number % 2) for number in range(100)])
+    disk.calls.clear()
+    pulled = store.read("t:1", 0, 50, 1 << 20)
+    assert [message.body for _, message in decode_batch(pulled.count, pulled.body)] == [
+        str(number).encode() for number in range(1, 100, 2)
+    ]
+    assert disk.calls["pread"] == 1
+
+
+@pytest.mark.parametrize("count_max", [1, 2, 63, 64, 65, 1000])
+@pytest.mark.parametrize("bytes_max", [1, 1000, 1 << 20])
+def test_any_limits_give_every_message_once_and_in_order(count_max: int, bytes_max: int) -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    sent = fill(store, 150)
+    found = [body for _, body in messages(store, "t:0", count_max=count_max, bytes_max=bytes_max)]
+    assert found == sent
+
+
+@pytest.mark.parametrize("batch", [10, 63, 64, 200])
+def test_the_vectorised_tag_filter_agrees_with_the_plain_one(batch: int) -> None:
+    store = opened(SimDisk(), WIDE)
+    tags = ["a", "b", "", "c", "b"]
+    sent = [incoming(str(number), tag=tags[number % 5]) for number in range(batch)]
+    stored(store, *sent)
+    for wanted in ({"a"}, {"b"}, {"a", "c"}, {"none"}):
+        found = [body for _, body in messages(store, "t:0", tags=frozenset(map(tag_hash, wanted)), count_max=3)]
+        assert found == [str(number).encode() for number in range(batch) if tags[number % 5] in wanted]
+
+
+def test_a_rotten_frame_among_neighbours_is_passed_over_alone() -> None:
+    disk = SimDisk()
+    store = opened(disk, WIDE)
+    stored(store, *[incoming(str(number)) for number in range(10)])
+    disk.flip("log/00000000000000000000.log", store.position_of("t:0", 4) + 115)
+    pulled = store.read("t:0", 0, 10, 1 << 20)
+    assert [offset for offset, _ in decode_batch(pulled.count, pulled.body)] == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    assert (pulled.next, store.damaged) == (10, 1)
+
+
+def test_when_a_stretch_cannot_be_read_at_once_its_frames_are_tried_one_by_one() -> None:
+    disk = SimDisk()
+    store = opened(disk, WIDE)
+    stored(store, *[incoming(str(number)) for number in range(10)])
+    disk.fail("pread", errno.EIO)
+    assert bodies(store) == [str(number).encode() for number in range(10)]
+
+
+def test_a_page_that_cannot_be_read_costs_only_its_own_messages() -> None:
+    disk = SimDisk()
+    store = opened(disk, WIDE)
+    stored(store, *[incoming(str(number).ljust(2000)) for number in range(10)])
+    disk.spoil_page("log/00000000000000000000.log", store.position_of("t:0", 5) + 100)
+    left = [int(body) for body in bodies(store)]
+    assert 7 <= len(left) < 10
+    assert left == sorted(left)
+
+
+def test_a_search_by_time_passes_sealed_and_unsealed_entries() -> None:
+    store = opened(SimDisk())
+    for number in range(120):
+        stored(store, incoming(str(number).ljust(80)), now_ms=1000 + number * 10)
+        store.tick(1000)
+    assert store.sealed > 0
+    assert [store.seek_time("t:0", at) for at in (0, 1000, 1001, 1500, 2190, 2191)] == [0, 0, 1, 50, 119, 120]
+
+
+def test_the_position_of_a_reader_is_that_of_its_next_message() -> None:
+    store = opened(SimDisk())
+    first, second = store.append([incoming("a"), incoming("b")], 1000)
+    assert [store.position_of("t:0", offset) for offset in (-5, 0, 1)] == [
+        first.position,
+        first.position,
+        second.position,
+    ]
+    assert store.position_of("t:0", 2) == store.written
+
+
+def test_a_find_respects_time_and_count() -> None:
+    store = opened(SimDisk())
+    for number in range(10):
+        stored(store, incoming(str(number), key="k"), now_ms=1000 + number)
+    pulled = store.find("t", "k", 1002, 1008, 3)
+    assert [message.body for _, message in decode_batch(pulled.count, pulled.body)] == [b"7", b"6", b"5"]
+    assert [offset for offset, _ in decode_batch(pulled.count, pulled.body)] == [7, 6, 5]

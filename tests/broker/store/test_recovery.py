@@ -1,0 +1,224 @@
+"""Opening a store: every state in which a folder can be found."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from broker.store.recovery import open_segments, open_store
+from broker.store.settings import StoreSettings
+from broker.store.state import KEYFRAME_TOPIC
+from penstock.errors import DataFolderLocked, DataFolderUnusable, PenstockError
+from penstock.message import FRAME_HEAD_BYTES, record_topic
+from tests.broker.store.store_rig import SMALL, SmallFolds, bodies, command, fill, incoming, opened, stored, sync
+from tests.simulation.disk import SimDisk
+
+
+def test_an_empty_folder_becomes_an_empty_store() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    assert store.damage == []
+    assert store.durable == store.written
+    assert disk.names("log") == ["00000000000000000000.log"]
+
+
+def test_a_folder_is_held_by_one_store_until_it_closes() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    with pytest.raises(DataFolderLocked):
+        opened(disk)
+    store.close(1000)
+    opened(disk)
+
+
+def test_a_failed_start_gives_the_folder_back() -> None:
+    disk = SimDisk()
+    disk.fail("create", errno.EACCES)
+    with pytest.raises(DataFolderUnusable, match="Permission denied"):
+        opened(disk)
+    opened(disk)
+
+
+def test_a_torn_tail_is_cut_and_writing_goes_on_there() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    sent = fill(store, 5)
+    end = store.written
+    store.append([incoming("torn")], 1000)
+    disk.flip("log/00000000000000000000.log", end + 30)
+    disk.kill()
+    again = opened(disk)
+    assert (bodies(again), again.damage) == (sent, [])
+    stored(again, incoming("next"))
+    disk.kill()
+    assert bodies(opened(disk)) == [*sent, b"next"]
+
+
+def test_rot_in_the_middle_is_reported_and_never_cut_and_the_rest_stays_readable() -> None:
+    disk = SimDisk()
+    store = opened(disk, StoreSettings(segment_bytes=1 << 16, emergency_bytes=0, reserve_step_bytes=1024))
+    sent = fill(store, 20)
+    bad = store.position_of("t:0", 7)
+    following = store.position_of("t:0", 8)
+    disk.flip("log/00000000000000000000.log", bad + 140)
+    disk.kill()
+    again = opened(disk, StoreSettings(segment_bytes=1 << 16, emergency_bytes=0, reserve_step_bytes=1024))
+    assert again.damage == [(bad, following)]
+    assert bodies(again) == sent[:7] + sent[8:]
+    assert again.bounds("t:0").end == 20, "later offsets keep their meaning"
+
+
+def test_rot_in_the_last_batch_is_told_from_a_torn_tail_by_the_seal() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    sent = fill(store, 3)
+    store.tick(2000)
+    sync(store)
+    disk.flip("log/00000000000000000000.log", store.position_of("t:0", 2) + 100)
+    disk.kill()
+    again = opened(disk)
+    assert len(again.damage) == 1
+    assert bodies(again) == sent[:2]
+    assert again.bounds("t:0").end in (2, 3)
+
+
+def test_rot_in_sealed_log_is_found_by_the_reader_and_passed_over() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    sent = fill(store, 100)
+    store.close(1000)
+    again = opened(disk)
+    disk.flip("log/00000000000000000000.log", again.position_of("t:0", 3) + 120)
+    assert bodies(again) == sent[:3] + sent[4:]
+    assert again.damaged > 0
+
+
+def test_recovery_vouches_for_nothing_that_it_has_not_synced() -> None:
+    """A process dies, the next one recovers what was never synced, and then the power goes: the new process's own seal
+    must not make a torn tail look like rot."""
+    for seed in range(60):
+        disk = SimDisk(seed)
+        store = opened(disk)
+        sent = fill(store, 2)
+        store.append([incoming(b"unsynced %d" % number) for number in range(6)], 1000)
+        disk.kill()
+        disk.fail("sync", errno.EIO, after=seed % 3)
+        with contextlib.suppress(PenstockError):
+            opened(disk)
+        disk.lose_power()
+        again = opened(disk)
+        assert again.damage == []
+        assert bodies(again)[:2] == sent
+
+
+def derived(disk: SimDisk) -> list[str]:
+    return disk.paths("index") + disk.paths("checkpoint")
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda disk, path: disk.delete(path),
+        lambda disk, path: disk.flip(path, len(disk.read(path)) // 2),
+        lambda disk, path: disk.put(path, b""),
+        lambda disk, path: disk.put(path, disk.read(path)[:-1]),
+    ],
+    ids=["deleted", "flipped", "emptied", "shortened"],
+)
+def test_harm_to_any_one_derived_file_changes_nothing(harm: Callable[[SimDisk, str], None]) -> None:
+    for number in range(100):
+        disk = SimDisk()
+        store = opened(disk)
+        stored(store, command("+all t"))
+        sent = fill(store, 120)
+        bounds = store.bounds("t:0"), store.bounds("~all")
+        store.close(1000)
+        if number >= len(derived(disk)):
+            assert number > 4, "the test met too few files"
+            return
+        harm(disk, derived(disk)[number])
+        again = opened(disk)
+        assert (again.bounds("t:0"), again.bounds("~all")) == bounds
+        assert bodies(again) == bodies(again, "~all") == sent
+
+
+def test_derived_files_of_another_log_are_not_believed() -> None:
+    disk, other = SimDisk(), SimDisk()
+    fill(opened(other), 120, topic="other")
+    store = opened(disk)
+    sent = fill(store, 120)
+    store.close(1000)
+    for path in derived(other):
+        disk.put(path, other.read(path))
+    assert bodies(opened(disk)) == sent
+
+
+def test_an_index_without_its_log_is_not_believed() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    fill(store, 120)
+    store.close(1000)
+    for path in disk.paths("log"):
+        disk.delete(path)
+    again = opened(disk)
+    sent = fill(again, 3)
+    assert bodies(again) == sent
+
+
+def test_without_derived_files_a_log_that_begins_late_is_read_from_its_keyframe() -> None:
+    settings = StoreSettings(
+        segment_bytes=8192, reserve_step_bytes=2048, emergency_bytes=0, chunk_bytes=3000, retention_bytes=20_000
+    )
+    disk = SimDisk()
+    store = opened(disk, settings)
+    stored(store, command("+all t"), incoming("kept", retain=True))
+    fill(store, 200)
+    assert store.start > 0
+    disk.kill()
+    for path in derived(disk):
+        disk.delete(path)
+    folds = SmallFolds()
+    open_store(disk, settings, folds, 1000)
+    assert folds.open == {"~all": "t"}
+    assert folds.retained == {"t": b"kept"}
+
+
+def test_only_the_unsealed_part_is_replayed() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    fill(store, 300)
+    sealed = store.sealed
+    disk.kill()
+    disk.calls.clear()
+    again = opened(disk)
+    assert sealed <= again.sealed
+    assert disk.calls["pread"] < 60
+
+
+def test_every_segment_begins_with_a_keyframe() -> None:
+    disk = SimDisk()
+    fill(opened(disk), 300)
+    later = open_segments(disk, SMALL)[1:]
+    assert len(later) > 3
+    for segment in later:
+        assert record_topic(segment.file.pread(2000, 0)[FRAME_HEAD_BYTES:]).decode() == KEYFRAME_TOPIC
+
+
+def test_a_store_on_a_full_disk_opens_and_can_be_read() -> None:
+    disk = SimDisk()
+    sent = fill(opened(disk), 50)
+    disk.kill()
+    disk.capacity = disk.used()
+    assert bodies(opened(disk)) == sent
+
+
+def test_a_smaller_segment_setting_does_not_cut_the_segment_that_is_open() -> None:
+    disk = SimDisk()
+    sent = fill(opened(disk, StoreSettings(segment_bytes=1 << 16, emergency_bytes=0, reserve_step_bytes=512)), 100)
+    disk.kill()
+    again = opened(disk, SMALL)
+    more = fill(again, 50, start=100)
+    assert bodies(again) == sent + more

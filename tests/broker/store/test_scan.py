@@ -1,0 +1,203 @@
+"""The damage catalogue of the log: for each way in which it can be broken, what a scan makes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.store.frames import blank_frame, pack_frame
+from broker.store.scan import Scan, Window
+from broker.store.segment import Segment, segment_path
+from penstock.errors import DataFolderUnusable
+from penstock.message import STORED, encode_record
+from tests.simulation.disk import PAGE, SimDisk
+
+SIZE = 4096
+
+
+class Log:
+    """Segments that are written frame by frame, with whatever watermark a test wants."""
+
+    def __init__(self, count: int = 1) -> None:
+        self.disk = SimDisk()
+        self.segments = [
+            Segment(number * SIZE, self.disk.open(segment_path(number * SIZE), create=True), SIZE)
+            for number in range(count)
+        ]
+        self.end = 0
+
+    def frame(self, watermark: int, size: int = 100) -> tuple[int, int]:
+        record = encode_record(b"t", b"x" * size, b"")
+        data = pack_frame(record, 0, 0, self.end, STORED.pack(0, bytes(8)), 1, watermark)
+        return self.put(data)
+
+    def blank(self) -> None:
+        room = SIZE - self.end % SIZE
+        self.put(blank_frame(room, 1, self.end))
+        self.end += room - 24
+
+    def put(self, data: bytes) -> tuple[int, int]:
+        start = self.end
+        self.segments[start // SIZE].file.pwrite(data, start % SIZE)
+        self.end += len(data)
+        return start, self.end
+
+    def flip(self, position: int) -> None:
+        self.disk.flip(segment_path(position // SIZE * SIZE), position % SIZE)
+
+    def scan(self, position: int = 0) -> tuple[list[int], int, list[tuple[int, int]]]:
+        scan = Scan(self.segments, position)
+        return [position for position, _ in scan], scan.end, scan.damage
+
+
+def test_a_sound_log_is_walked_to_its_end() -> None:
+    log = Log(2)
+    places = [log.frame(0)[0] for _ in range(5)]
+    log.blank()
+    places += [log.frame(0)[0] for _ in range(3)]
+    assert log.scan() == (places, log.end, [])
+    assert log.scan(places[3]) == (places[3:], log.end, [])
+
+
+def test_reserved_zeros_end_the_log() -> None:
+    log = Log()
+    start, end = log.frame(0)
+    log.segments[0].file.reserve(SIZE)
+    assert log.scan() == ([start], end, [])
+
+
+def test_garbage_ends_the_log() -> None:
+    log = Log()
+    start, end = log.frame(0)
+    log.put(b"\xa5" * 300)
+    assert log.scan() == ([start], end, [])
+
+
+@pytest.mark.parametrize("kept", [1, 4, 23, 24, 60, 150, 215])
+def test_half_a_frame_ends_the_log(kept: int) -> None:
+    log = Log()
+    start, end = log.frame(0)
+    second = log.frame(end)
+    log.segments[0].file.truncate(end + kept)
+    assert second[1] - end > kept
+    assert log.scan() == ([start], end, [])
+
+
+def test_an_unsynced_batch_with_its_first_frame_torn_is_a_torn_tail() -> None:
+    log = Log()
+    first, end = log.frame(0)
+    torn, _ = log.frame(end)
+    log.frame(end)
+    log.frame(end)
+    log.flip(torn + 50)
+    assert log.scan() == ([first], end, [])
+
+
+def test_a_bad_frame_before_one_that_knew_it_durable_is_rot_and_passed_over() -> None:
+    log = Log()
+    first, _ = log.frame(0)
+    bad, after = log.frame(0)
+    third, _ = log.frame(0)
+    fourth, end = log.frame(after)
+    for at in (bad, bad + 4, bad + 8, bad + 16, bad + 30, bad + 100, after - 1):
+        log.flip(at)
+        assert log.scan() == ([first, third, fourth], end, [(bad, third)]), f"byte {at - bad}"
+        log.flip(at)
+    assert log.scan()[2] == []
+
+
+def test_the_witness_of_rot_may_stand_in_a_later_segment() -> None:
+    log = Log(3)
+    first, bad = log.frame(0)
+    log.frame(0)
+    log.blank()
+    second, _ = log.frame(0)
+    log.blank()
+    third, end = log.frame(2 * SIZE)
+    log.flip(bad + 40)
+    assert log.scan() == ([first, second, third], end, [(bad, second)])
+
+
+def test_a_rotten_blank_frame_is_passed_over() -> None:
+    log = Log(2)
+    first, blank = log.frame(0)
+    log.blank()
+    second, _ = log.frame(0)
+    third, end = log.frame(SIZE + 10)
+    log.flip(blank + 5)
+    assert log.scan() == ([first, second, third], end, [(blank, SIZE)])
+
+
+def test_a_missing_segment_in_the_middle_is_damage() -> None:
+    log = Log(3)
+    first, gap = log.frame(0)
+    log.blank()
+    log.frame(0)
+    log.blank()
+    last, end = log.frame(2 * SIZE)
+    segments = [log.segments[0], log.segments[2]]
+    segments[0].size = 2 * SIZE
+    scan = Scan(segments, 0)
+    assert ([position for position, _ in scan], scan.end) == ([first, last], end)
+    assert scan.damage == [(gap, 2 * SIZE)]
+
+
+def test_two_rotten_places_are_two_reports() -> None:
+    log = Log()
+    frames = [log.frame(0) for _ in range(6)]
+    log.frame(frames[5][1])
+    log.flip(frames[1][0] + 30)
+    log.flip(frames[3][0] + 30)
+    found, _, damage = log.scan()
+    assert damage == [frames[1], frames[3]]
+    assert frames[2][0] in found
+
+
+def test_a_frame_that_was_written_to_the_wrong_place_is_damage() -> None:
+    log = Log()
+    log.frame(0)
+    second, third = log.frame(0)
+    _, fourth = log.frame(0)
+    witness, end = log.frame(fourth)
+    data = log.segments[0].file.pread(third - second, second)
+    log.segments[0].file.pwrite(data, third)
+    found, _, damage = log.scan()
+    assert damage == [(third, witness)]
+    assert third not in found
+    assert log.scan()[1] == end
+
+
+def test_a_frame_inside_a_payload_is_no_message_of_the_log() -> None:
+    log = Log()
+    inner = pack_frame(encode_record(b"t", b"inner", b""), 0, 0, 124, STORED.pack(0, bytes(8)), 1, 1 << 60)
+    record = encode_record(b"t", inner, b"")
+    start, end = log.put(pack_frame(record, 0, 0, 0, STORED.pack(0, bytes(8)), 1, 0))
+    assert log.scan() == ([start], end, [])
+
+
+def test_a_page_that_cannot_be_read_is_rot_if_it_had_been_synced() -> None:
+    log = Log(2)
+    first, bad = log.frame(0, PAGE // 2)
+    log.blank()
+    second, end = log.frame(SIZE)
+    log.disk.spoil_page(segment_path(0), bad)
+    found, where, damage = log.scan()
+    assert (found, where, damage) == ([second], end, [(first, second)])
+
+
+def test_a_page_at_the_end_that_cannot_be_read_stops_the_start_rather_than_be_cut() -> None:
+    log = Log(2)
+    log.frame(0)
+    log.disk.spoil_page(segment_path(0), 0)
+    with pytest.raises(DataFolderUnusable, match="from position 0 on"):
+        log.scan()
+
+
+def test_a_window_reads_ahead_and_never_beyond_the_file() -> None:
+    log = Log()
+    log.put(bytes(range(200)))
+    window = Window(log.segments[0])
+    assert window.get(10, 5) == bytes(range(10, 15))
+    assert window.get(100, 5) == bytes(range(100, 105))
+    assert log.disk.calls["pread"] == 1
+    assert window.get(195, 50) == bytes(range(195, 200))
+    assert window.get(5000, 10) == b""

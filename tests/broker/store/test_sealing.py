@@ -1,0 +1,85 @@
+"""Sealing: the index leaves memory without a gap, and a queue that ended meanwhile is still written."""
+
+from __future__ import annotations
+
+import errno
+
+from broker.store.index_chunk import decode_chunk
+from broker.store.state import stored_positions
+from tests.broker.store.store_rig import SMALL, bodies, command, fill, incoming, opened, stored, sync
+from tests.simulation.disk import SimDisk
+
+
+def test_chunks_follow_each_other_without_a_gap_and_end_at_segment_borders() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    fill(store, 300)
+    ends = [0]
+    for start in stored_positions(disk, "index", ".idx"):
+        chunk = decode_chunk(disk.read(f"index/{start:020d}.idx"), start)
+        assert chunk is not None
+        assert chunk.start == ends[-1]
+        ends.append(chunk.end)
+    borders = set(range(SMALL.segment_bytes, ends[-1] + 1, SMALL.segment_bytes))
+    assert borders <= set(ends)
+    assert ends[-1] == store.sealed
+
+
+def test_only_the_newest_checkpoints_are_kept() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    fill(store, 300)
+    kept = stored_positions(disk, "checkpoint", ".ckpt")
+    assert len(kept) == 2
+    assert kept[-1] == store.sealed
+
+
+def test_nothing_is_sealed_before_it_is_durable() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    for number in range(60):
+        store.append([incoming(str(number) * 50)], 1000)
+        store.tick(1000)
+    assert disk.paths("index") == []
+    sync(store)
+    store.tick(1000)
+    assert disk.paths("index") != []
+
+
+def test_a_queue_that_ended_before_its_entries_were_sealed_lives_again_if_its_end_is_lost() -> None:
+    for seed in range(30):
+        disk = SimDisk(seed)
+        store = opened(disk)
+        stored(store, command("+all t"))
+        sent = []
+        while not disk.paths("index"):
+            sent.append(str(len(sent)).encode() * 20)
+            stored(store, incoming(sent[-1]))
+            store.append([command("-all")], 1000)
+            store.tick(1000)
+            if disk.paths("index"):
+                break
+            stored(store, command("+all t"))
+            sent.clear()
+        disk.lose_power()
+        again = opened(disk)
+        found = bodies(again, "~all") if again._index.find("~all") else sent
+        assert found == sent
+
+
+def test_an_index_that_cannot_be_written_waits_and_harms_nothing() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    for number in range(40):
+        disk.fail("replace", errno.EIO)
+        stored(store, incoming(str(number).rjust(100)))
+        store.tick(1000)
+        sync(store)
+    assert disk.paths("index") == []
+    disk.kill()
+    sent = [str(number).rjust(100).encode() for number in range(40)]
+    assert bodies(store) == sent
+    for _ in range(5):
+        store.tick(1000)
+    assert disk.paths("index") != []
+    assert bodies(store) == sent

@@ -1,0 +1,44 @@
+"""A segment knows its positions and its room."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from broker.store.segment import Segment, segment_path, storage_error
+from penstock.errors import StorageFailed, StorageFull
+from tests.simulation.disk import SimDisk
+
+
+def test_a_segments_name_is_its_first_position() -> None:
+    assert segment_path(4096) == "log/00000000000000004096.log"
+
+
+def test_room_is_reserved_once_and_never_shrinks() -> None:
+    disk = SimDisk()
+    segment = Segment(1000, disk.open("one", create=True), 4096)
+    segment.reserve(500)
+    segment.reserve(300)
+    assert (segment.reserved, disk.calls["reserve"], segment.end) == (500, 1, 5096)
+
+
+def test_a_cut_is_durable() -> None:
+    disk = SimDisk()
+    segment = Segment(1000, disk.open("one", create=True), 4096)
+    segment.file.pwrite(b"x" * 100, 0)
+    segment.file.sync()
+    segment.cut(1040)
+    disk.lose_power()
+    assert disk.read("one") == b"x" * 40
+    assert segment.reserved == 40
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_no_room_is_a_full_disk(number: int) -> None:
+    assert isinstance(storage_error(OSError(number, "x")), StorageFull)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS, errno.EBADF])
+def test_any_other_error_is_a_failed_disk(number: int) -> None:
+    assert isinstance(storage_error(OSError(number, "x")), StorageFailed)

@@ -1,0 +1,87 @@
+"""The write side: offsets, order between folds and queues, and what the indexes learn of a record."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from broker.store.frames import pack_frame
+from penstock.errors import StorageFull
+from penstock.message import STORED, tag_hash
+from tests.broker.store.store_rig import bodies, command, fill, incoming, messages, opened, stored, sync
+from tests.simulation.disk import SimDisk
+
+
+def test_the_batch_layout_is_byte_for_byte_that_of_single_frames() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    start, durable = store.written, store.durable
+    batch = [incoming("one", queue_id=1, tag="x"), incoming("two", queue_id=0), incoming("three", queue_id=1)]
+    batch[1] = batch[1]._replace(record=memoryview(batch[1].record))
+    store.append(batch, 4711)
+    expected, position = b"", start
+    for one, offset in zip(batch, (0, 0, 1), strict=True):
+        frame = pack_frame(bytes(one.record), one.queue_id, offset, position, STORED.pack(4711, bytes(8)), 1, durable)
+        expected += frame
+        position += len(frame)
+    assert disk.read("log/00000000000000000000.log")[start:position] == expected
+
+
+def test_a_batch_is_one_write() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    disk.calls.clear()
+    store.append([incoming(str(number), queue_id=number % 3) for number in range(50)], 1000)
+    assert disk.calls["pwrite"] == 1
+
+
+def test_an_empty_batch_changes_nothing() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    written = store.written
+    assert store.append([], 1000) == []
+    assert store.written == written
+
+
+def test_a_filter_that_opens_within_a_batch_takes_what_follows_it_in_the_batch() -> None:
+    store = opened(SimDisk())
+    stored(store, incoming("1"), command("+all t"), incoming("2"), command("-all"), incoming("3"))
+    stored(store, command("+all t"), incoming("4"))
+    assert bodies(store) == [b"1", b"2", b"3", b"4"]
+    assert bodies(store, "~all") == [b"4"]
+
+
+def test_system_records_are_in_no_queue() -> None:
+    store = opened(SimDisk())
+    placed = store.append([command("+all t"), incoming("a"), command("+two t"), incoming("b")], 1000)
+    assert [one.offset for one in placed] == [0, 0, 0, 1]
+
+
+def test_tags_and_keys_are_learned_again_for_each_topic() -> None:
+    store = opened(SimDisk())
+    stored(store, *[incoming("x", topic, tag="hot", key="k") for topic in ("t", "u", "t")])
+    assert len(list(messages(store, "u:0", tags=frozenset({tag_hash("hot")})))) == 1
+    assert store.find("u", "k", 0, 1 << 60, 10).count == 1
+    assert store.find("t", "k", 0, 1 << 60, 10).count == 2
+
+
+@pytest.mark.parametrize("kind", ["pwrite", "reserve", "create"])
+def test_a_batch_is_stored_whole_or_not_at_all_whichever_call_finds_no_room(kind: str) -> None:
+    for after in range(6):
+        disk = SimDisk()
+        store = opened(disk)
+        sent = fill(store, 25)
+        disk.half_written = 0.8
+        disk.fail(kind, errno.ENOSPC, after)
+        for number in range(30):
+            batch = [incoming(b"%d %d" % (number, part)) for part in range(3)]
+            try:
+                store.append(batch, 1000)
+            except StorageFull:
+                continue
+            sent += [b"%d %d" % (number, part) for part in range(3)]
+        sync(store)
+        assert bodies(store) == sent
+        disk.kill()
+        assert bodies(opened(disk)) == sent
