@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from penstock.errors import InvalidMessage, TooLarge
 
@@ -212,6 +212,11 @@ def _own_properties(message: Message) -> dict[str, str]:
 
 def check_record(data: bytes | memoryview) -> None:
     """Raises ``InvalidMessage`` unless ``data`` is exactly one well-formed record (lengths, magic, body checksum)."""
+    _layout(data)
+
+
+def _layout(data: bytes | memoryview) -> tuple[tuple[Any, ...], int, int]:
+    """Head fields of a record, and where its topic length and its properties length are. Raises as ``check_record``."""
     if len(data) < RECORD_BYTES_MIN:
         raise InvalidMessage(f"a record has at least {RECORD_BYTES_MIN} bytes, not {len(data)}")
     head = RECORD_HEAD.unpack_from(data)
@@ -220,15 +225,16 @@ def check_record(data: bytes | memoryview) -> None:
     topic_at = BODY_AT + head[14]
     if topic_at + 4 > len(data):
         raise InvalidMessage("the body is longer than the record")
-    topic_bytes = int.from_bytes(data[topic_at : topic_at + 2], "big")
+    topic_bytes = data[topic_at] << 8 | data[topic_at + 1]
     properties_at = topic_at + 2 + topic_bytes
     if not 0 < topic_bytes <= TOPIC_BYTES_MAX or properties_at + 2 > len(data):
         raise InvalidMessage(f"a topic has 1 to {TOPIC_BYTES_MAX} bytes, not {topic_bytes}")
-    properties_bytes = int.from_bytes(data[properties_at : properties_at + 2], "big")
+    properties_bytes = data[properties_at] << 8 | data[properties_at + 1]
     if properties_at + 2 + properties_bytes != len(data) or properties_bytes > PROPERTIES_BYTES_MAX:
         raise InvalidMessage("the lengths of topic, body and properties do not add up to the record's size")
     if zlib.crc32(data[BODY_AT:topic_at]) & 0x7FFFFFFF != head[2]:
         raise InvalidMessage("the body does not match its checksum")
+    return head, topic_at, properties_at
 
 
 def record_topic(record: bytes | memoryview) -> bytes:
@@ -270,21 +276,21 @@ def mqtt_name(topic: bytes, properties: bytes) -> str:
 
 def decode_message(record: bytes | memoryview) -> Message:
     """The message of one record (not of a frame). Raises ``InvalidMessage``."""
-    check_record(record)
-    head = RECORD_HEAD.unpack_from(record)
-    properties = decode_properties(record_properties(record))
+    head, topic_at, properties_at = _layout(record)
+    properties = decode_properties(bytes(record[properties_at + 2 :]))
+    take = properties.pop
     try:
-        topic = record_topic(record).decode()
+        topic = str(record[topic_at + 2 : properties_at], "utf-8")
     except UnicodeDecodeError:
         raise InvalidMessage("the topic is not UTF-8") from None
     return Message(
         topic=topic,
-        body=record_body(record),
-        mqtt_topic=properties.pop(MQTT_TOPIC, ""),
-        key=properties.pop(KEYS, ""),
-        tag=properties.pop(TAGS, ""),
-        id=properties.pop(UNIQUE_KEY, ""),
-        properties=properties,
+        body=bytes(record[BODY_AT:topic_at]),
+        mqtt_topic=take(MQTT_TOPIC, ""),
+        key=take(KEYS, ""),
+        tag=take(TAGS, ""),
+        id=take(UNIQUE_KEY, ""),
+        properties=properties or _EMPTY,
         qos=min(head[4] & FLAG_QOS, 2),
         retain=bool(head[4] & FLAG_RETAIN),
         queue=head[3],

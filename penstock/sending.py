@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from penstock import errors
@@ -73,7 +73,17 @@ def prepare(message: Message, unique_id: str, topic_map: TopicMap, born_ms: int)
     if message.mqtt_topic and not topic:
         topic, placed_key = topic_map.place(message.mqtt_topic)
         key = key or placed_key
-    complete = replace(message, topic=topic, key=key, id=message.id or unique_id)
+    complete = Message(
+        topic,
+        message.body,
+        key,
+        message.tag,
+        message.properties,
+        message.mqtt_topic,
+        message.qos,
+        message.retain,
+        id=message.id or unique_id,
+    )
     return Outgoing(complete.id, topic, key, encode_message(complete, born_ms=message.born_ms or born_ms))
 
 
