@@ -1,0 +1,116 @@
+"""What the broker's tests share: a broker without network on a simulated disk, records, and answers by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.dispatch import Dispatch
+from broker.folds.state import BrokerState
+from broker.outcomes import AfterSync, Now, Outcome, Parked
+from broker.service import BrokerService
+from broker.settings import BrokerSettings
+from broker.store.message_store import MessageStore
+from broker.store.recovery import open_store
+from penstock.message import Message, decode_batch, encode_message
+from penstock.requests import Append, Pull, Pulled, Request, Result
+from tests.simulation.disk import SimDisk
+
+SMALL: dict[str, Any] = {
+    "segment_bytes": 1 << 16,
+    "reserve_step_bytes": 1 << 13,
+    "emergency_bytes": 0,
+    "chunk_bytes": 1 << 14,
+    "retention_s": 0.0,
+}
+
+
+class HandClock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return 1_000_000 + int(self.now * 1000)
+
+
+class Rig:
+    """Service and dispatch of a broker. Nothing is synced unless a test says so."""
+
+    def __init__(self, disk: SimDisk | None = None, started_at: float = 0.0, **settings: Any) -> None:
+        self.disk = disk or SimDisk()
+        self.clock = HandClock()
+        self.clock.now = started_at
+        self.settings = BrokerSettings(**{**SMALL, **settings})
+        self.state = BrokerState()
+        self.store: MessageStore = open_store(self.disk, self.settings.store(), self.state, self.clock.wall_ms())
+        self.service = BrokerService(
+            self.settings, self.state, self.store, self.clock.monotonic(), self.clock.wall_ms()
+        )
+        self.dispatch = Dispatch(self.service, self.clock, lambda: None)
+
+    def handle(self, request: Request) -> Outcome:
+        """What the service answers."""
+        return self.service.handle(request, self.clock.monotonic(), self.clock.wall_ms())
+
+    def submit(self, request: Request, session: int = 1) -> list[Result]:
+        """Submits; the list gets the answer when there is one."""
+        answers: list[Result] = []
+        self.dispatch.submit(request, answers.append, session)
+        self.dispatch.end_batch()
+        return answers
+
+    def sync(self) -> None:
+        """What the flusher does in one turn."""
+        point = self.store.sync_point()
+        self.store.sync()
+        self.store.mark_durable(point)
+        self.dispatch.durable_at(point)
+
+    def ask(self, request: Request) -> Any:
+        """Submits, syncs, and returns the one answer."""
+        answers = self.submit(request)
+        self.sync()
+        assert len(answers) == 1, f"{request} has {len(answers)} answers"
+        return answers[0]
+
+    def restarted(self) -> Rig:
+        """The same folder, a second after a kill -9."""
+        self.disk.kill()
+        settings = {name: getattr(self.settings, name) for name in self.settings.__slots__}
+        return Rig(self.disk, self.clock.now + 1.0, **settings)
+
+    def bodies(self, queue: str, offset: int = 0) -> list[bytes]:
+        """Bodies of the readable messages of a queue."""
+        return bodies(self.ask(Pull(queue, offset)))
+
+
+def append(*messages: Message, detail: bool = False) -> Append:
+    """The request that stores these messages."""
+    return Append(len(messages), detail, b"".join(map(encode_message, messages)))
+
+
+def bodies(pulled: Pulled) -> list[bytes]:
+    """Bodies of a pull's answer."""
+    return [message.body for _, message in decode_batch(pulled.count, pulled.body)]
+
+
+def now(outcome: Outcome) -> Any:
+    """The answer that may go at once."""
+    assert isinstance(outcome, Now), outcome
+    return outcome.result
+
+
+def after_sync(outcome: Outcome) -> Any:
+    """The answer that waits for the disk."""
+    assert isinstance(outcome, AfterSync), outcome
+    return outcome.result
+
+
+def parked(outcome: Outcome) -> Parked:
+    """The outcome of a request that waits."""
+    assert isinstance(outcome, Parked), outcome
+    return outcome

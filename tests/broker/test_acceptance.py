@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.acceptance import Accepted
+from penstock import errors
+from penstock.errors import InvalidMessage, InvalidRequest
+from penstock.message import (
+    BODY_AT,
+    BODY_BYTES_MAX,
+    KEYS,
+    MQTT_TOPIC,
+    Message,
+    check_record,
+    encode_message,
+    encode_properties,
+    encode_record,
+)
+from penstock.requests import CreateTopic
+from tests.broker.broker_rig import Rig, append
+from topicmap.queues import queue_for_key
+
+
+def made(**settings: Any) -> Rig:
+    rig = Rig(**settings)
+    rig.ask(CreateTopic("t", 4))
+    return rig
+
+
+def take(rig: Rig, *records: bytes, count: int | None = None) -> Accepted:
+    return rig.service._acceptance.take(b"".join(records), len(records) if count is None else count, 0)
+
+
+def codes(accepted: Accepted) -> list[tuple[int, int]]:
+    return [(one.at, one.code) for one in accepted.refused]
+
+
+def test_a_key_decides_the_queue_and_the_same_key_always_the_same_one() -> None:
+    rig = made()
+    accepted = take(rig, *[encode_message(Message("t", b"x", key=f"k{n}")) for n in (1, 2, 3, 1, 2, 3)])
+    assert [one.queue_id for one in accepted.batch] == [queue_for_key(f"k{n}", 4) for n in (1, 2, 3, 1, 2, 3)]
+
+
+def test_messages_without_a_key_go_round() -> None:
+    rig = made()
+    accepted = take(rig, *[encode_message(Message("t", b"x"))] * 8)
+    assert [one.queue_id for one in accepted.batch] == [0, 1, 2, 3, 0, 1, 2, 3]
+
+
+def test_a_queue_that_the_sender_chose_is_kept_and_must_exist() -> None:
+    rig = made()
+    accepted = take(rig, *[encode_message(Message("t", b"x"), queue_id=queue) for queue in (3, 4)])
+    assert [one.queue_id for one in accepted.batch] == [3]
+    assert codes(accepted) == [(1, InvalidRequest.code)]
+
+
+def test_every_flipped_bit_of_head_lengths_and_body_is_refused_or_harmless() -> None:
+    rig = made()
+    good = encode_message(Message("t", b"body", key="k", mqtt_topic="a/b"))
+    assert not take(rig, good).refused, "its tail is remembered now"
+    broken = 0
+    for place in range(4, len(good)):  # the size itself decides where the next record begins
+        for bit in range(8):
+            bad = bytearray(good)
+            bad[place] ^= 1 << bit
+            try:
+                check_record(bytes(bad))
+            except InvalidMessage:
+                broken += 1
+                assert codes(take(rig, bytes(bad), good)) == [(0, InvalidMessage.code)]
+    assert broken > 8 * (4 + 4 + 4 + 4)
+
+
+def test_a_batch_that_cannot_be_cut_into_its_records_is_refused_whole() -> None:
+    rig = made()
+    good = encode_message(Message("t", b"x"))
+    for records, count in [((good,), 2), ((good, good), 1), ((good, good[:-1]), 2), ((good, b"\0" * 50), 2)]:
+        with pytest.raises(InvalidRequest, match="nothing was stored"):
+            take(rig, *records, count=count)
+
+
+def test_a_body_over_the_limit_is_refused_even_behind_a_remembered_tail() -> None:
+    rig = made()
+    small = encode_message(Message("t", b"x"))
+    large = encode_record(b"t", bytes(BODY_BYTES_MAX + 1), b"")
+    assert small[BODY_AT + 1 :] == large[BODY_AT + BODY_BYTES_MAX + 1 :], "the same tail"
+    assert codes(take(rig, small, large)) == [(1, errors.TooLarge.code)]
+
+
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [
+        (encode_record(b"%sys%topics", b"x", b""), errors.InvalidTopic),
+        (encode_record(b"a/b", b"x", b""), errors.InvalidTopic),
+        (encode_record(b"\xff", b"x", b""), errors.InvalidMessage),
+        (encode_record(b"t", b"x", b"\xff\x01a"), errors.InvalidMessage),
+        (encode_record(b"t", b"x", b"no separator"), errors.InvalidMessage),
+        (encode_record(b"t", b"x", encode_properties({MQTT_TOPIC: "a/+"})), errors.InvalidTopic),
+        (encode_record(b"t", b"x", encode_properties({MQTT_TOPIC: "a\0b"})), errors.InvalidTopic),
+        (encode_record(b"t", b"x", encode_properties({KEYS: "k", MQTT_TOPIC: "a"})), errors.InvalidMessage),
+    ],
+)
+def test_what_no_reader_could_use_is_refused(record: bytes, error: type[errors.PenstockError]) -> None:
+    rig = made()
+    good = encode_message(Message("t", b"x"))
+    for _ in range(2):
+        accepted = take(rig, record, good)
+        assert codes(accepted) == [(0, error.code)]
+        assert len(accepted.batch) == 1
+
+
+def test_a_tail_is_worked_out_anew_when_topics_change() -> None:
+    rig = made(auto_create_topics=False)
+    record = encode_message(Message("later", b"x"))
+    assert codes(take(rig, record)) == [(0, errors.TopicNotFound.code)]
+    rig.ask(CreateTopic("later", 2, "cache"))
+    assert [one.in_cache for one in take(rig, record).batch] == [True]
+
+
+def retained(name: str, body: bytes) -> Message:
+    return Message("t", body, mqtt_topic=name, retain=True)
+
+
+def test_the_limit_of_retained_messages_counts_what_the_batch_itself_adds_and_removes() -> None:
+    rig = made(retained_max=2)
+    refused = rig.ask(
+        append(retained("a", b"1"), retained("b", b"1"), retained("c", b"1"), retained("a", b"2"))
+    ).refused
+    assert [(one.at, one.code) for one in refused] == [(2, errors.Busy.code)]
+    refused = rig.ask(append(retained("d", b"1"), retained("a", b""), retained("e", b"1"), retained("f", b"1"))).refused
+    assert [one.at for one in refused] == [0, 3]
+    assert sorted(name for name, _ in rig.state.retained.snapshot()) == ["b", "e"]
+
+
+def test_replacing_a_retained_message_by_a_larger_one_counts_its_bytes() -> None:
+    rig = made(retained_bytes_max=2000)
+    assert not rig.ask(append(retained("a", bytes(1000)))).refused
+    assert [one.at for one in rig.ask(append(retained("a", bytes(3000)), retained("a", bytes(900)))).refused] == [0]
+    assert rig.state.retained.bytes <= 2000

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from broker.dispatch import Dispatch
+from penstock.errors import Unavailable
+from penstock.message import Message
+from penstock.requests import Appended, CreateTopic, Pull, Pulled, Result
+from tests.broker.broker_rig import Rig, append
+
+
+def made(level: str = "disk") -> Rig:
+    rig = Rig()
+    rig.ask(CreateTopic("t", 1, level))
+    return rig
+
+
+def test_no_way_of_moving_time_or_requests_answers_an_append_before_its_sync() -> None:
+    rig = made()
+    answers = rig.submit(append(Message("t", b"1")))
+    rig.dispatch.end_batch()
+    rig.submit(Pull("t:0", 0))
+    rig.dispatch.durable_at(rig.store.durable)
+    rig.clock.now = 3600.0
+    rig.dispatch.tick()
+    assert answers == []
+    rig.sync()
+    assert answers == [Appended("disk")]
+
+
+def test_a_sync_answers_only_what_was_appended_before_its_point() -> None:
+    rig = made()
+    first = rig.submit(append(Message("t", b"1")))
+    point = rig.store.sync_point()
+    second = rig.submit(append(Message("t", b"2")))  # arrives while the sync runs
+    rig.store.sync()
+    rig.store.mark_durable(point)
+    rig.dispatch.durable_at(point)
+    assert (len(first), len(second)) == (1, 0)
+    rig.sync()
+    assert len(second) == 1
+
+
+def test_answers_that_wait_for_the_disk_come_in_the_order_of_the_log() -> None:
+    rig = made()
+    order: list[int] = []
+    for number in range(5):
+        rig.dispatch.submit(append(Message("t", b"x")), lambda _, number=number: order.append(number), 1)
+    rig.sync()
+    assert order == [0, 1, 2, 3, 4]
+
+
+def test_a_request_whose_point_is_durable_already_is_answered_at_once() -> None:
+    rig = made()
+    assert rig.submit(CreateTopic("t", 1)), "it exists, and nothing is left to sync"
+
+
+def test_a_topic_that_is_asked_for_again_is_not_promised_before_its_record_is_durable() -> None:
+    rig = made()
+    first, second = rig.submit(CreateTopic("new")), rig.submit(CreateTopic("new"))
+    assert (first, second) == ([], [])
+    rig.sync()
+    assert (len(first), len(second)) == (1, 1)
+
+
+def test_the_flusher_is_told_once_per_batch() -> None:
+    rig = made()
+    told: list[None] = []
+    dispatch = Dispatch(rig.service, rig.clock, lambda: told.append(None))
+    for _ in range(3):
+        dispatch.submit(append(Message("t", b"x")), lambda _: None, 1)
+    assert told == []
+    dispatch.end_batch()
+    assert len(told) == 1
+
+
+def test_answers_that_bring_the_next_request_do_not_nest() -> None:
+    rig = made("cache")
+    read: list[int] = []
+
+    def again(result: Result) -> None:
+        assert isinstance(result, Pulled)
+        read.append(result.count)
+        if result.next < 2000:
+            rig.dispatch.submit(Pull("t:0", result.next, wait_s=10.0), again, 1)
+            rig.dispatch.submit(append(Message("t", b"x")), lambda _: None, 1)
+            rig.dispatch.end_batch()
+
+    rig.dispatch.submit(Pull("t:0", 0, wait_s=10.0), again, 1)
+    rig.submit(append(Message("t", b"x")))
+    assert sum(read) == 2000
+
+
+def test_what_a_lost_session_parked_is_forgotten() -> None:
+    rig = made("cache")
+    gone, stays = rig.submit(Pull("t:0", 0, wait_s=10.0), 1), rig.submit(Pull("t:0", 0, wait_s=10.0), 2)
+    rig.dispatch.drop(1)
+    assert rig.dispatch.parked == 1
+    rig.submit(append(Message("t", b"x")))
+    assert (len(gone), len(stays), rig.dispatch.parked) == (0, 1, 0)
+
+
+def test_a_closed_broker_refuses_and_says_that_waiting_writes_have_an_unknown_outcome() -> None:
+    rig = made()
+    waiting = rig.submit(append(Message("t", b"1")))
+    rig.dispatch.close("the broker is stopping")
+    refused = rig.submit(append(Message("t", b"2")))
+    assert [(type(one), one.unknown) for one in waiting + refused if isinstance(one, Unavailable)] == [
+        (Unavailable, True),
+        (Unavailable, False),
+    ]

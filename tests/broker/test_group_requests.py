@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import Fenced, GroupNotFound, InvalidRequest, OffsetOutOfRange, QueueNotFound
+from penstock.message import Message
+from penstock.requests import (
+    Assignment,
+    CloseFilters,
+    CommitOffsets,
+    CreateTopic,
+    DescribeGroup,
+    Done,
+    FetchOffsets,
+    GroupLag,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    MemberInfo,
+    OpenFilters,
+    QueueOffset,
+    WatchGroup,
+)
+from tests.broker.broker_rig import Rig, append, parked
+
+
+def made(messages: int = 0) -> Rig:
+    rig = Rig()
+    rig.ask(CreateTopic("t", 2))
+    if messages:
+        rig.ask(append(*[Message("t", b"x")] * messages))
+    return rig
+
+
+def join(rig: Rig, member: str, session_s: float = 30.0) -> Assignment:
+    answer = rig.ask(JoinGroup("g", member, ("t",), session_s))
+    assert isinstance(answer, Assignment)
+    return answer
+
+
+def queues(assignment: object) -> list[tuple[str, int]]:
+    assert isinstance(assignment, Assignment)
+    return [(one.queue, one.offset) for one in assignment.queues]
+
+
+def test_join_rebalance_commit_fence_expire() -> None:
+    """The transcript of a group of two."""
+    rig = made(messages=8)
+    alone = join(rig, "a")
+    assert queues(alone) == [("t:0", -1), ("t:1", -1)]
+    assert rig.ask(CommitOffsets("g", "a", alone.generation, (QueueOffset("t:1", 3),))) == Done()
+
+    watching = rig.submit(WatchGroup("g", "a", alone.generation, 20.0))
+    assert watching == []
+    second = join(rig, "b")
+    assert queues(second) == [("t:1", 3)], "where the other one stood"
+    assert [queues(one) for one in watching] == [[("t:0", -1)]], "the other one is told at once"
+
+    late = rig.ask(CommitOffsets("g", "a", alone.generation, (QueueOffset("t:1", 4),)))
+    assert isinstance(late, Fenced)
+    assert rig.ask(FetchOffsets("g", ("t:1",))).offsets == (QueueOffset("t:1", 3),)
+
+    rig.clock.now = 29.0
+    assert len(rig.submit(WatchGroup("g", "a", second.generation, 0.0))) == 1
+    watching = rig.submit(WatchGroup("g", "a", second.generation, 20.0))
+    rig.clock.now = 30.0
+    rig.dispatch.tick()
+    assert [queues(one) for one in watching] == [[("t:0", -1), ("t:1", 3)]], "b fell silent"
+    assert isinstance(rig.ask(WatchGroup("g", "b", second.generation, 0.0)), Fenced)
+
+    rig.ask(LeaveGroup("g", "a"))
+    detail = rig.ask(DescribeGroup("g"))
+    assert (detail.members, detail.lags) == ((), (GroupLag("t:1", 3, 4),))
+
+
+def test_a_member_that_watches_longer_than_its_session_is_not_taken_for_dead() -> None:
+    rig = made()
+    generation = join(rig, "a", session_s=10.0).generation
+    for _ in range(10):
+        answers = rig.submit(WatchGroup("g", "a", generation, 60.0))
+        while not answers:
+            rig.clock.now += 1.0
+            rig.dispatch.tick()
+        assert queues(answers[0]) == [("t:0", -1), ("t:1", -1)]
+
+
+def test_the_answer_to_a_watch_is_no_sign_of_life_of_the_member() -> None:
+    rig = made()
+    generation = join(rig, "a", session_s=10.0).generation
+    deadline = parked(rig.handle(WatchGroup("g", "a", generation, 60.0))).deadline
+    assert deadline <= 5.0
+    rig.submit(WatchGroup("g", "a", generation, 60.0))
+    for rig.clock.now in (5.0, 9.9):
+        rig.dispatch.tick()
+    assert rig.ask(ListGroups()).groups == ("g",)
+    rig.clock.now = 10.0
+    rig.dispatch.tick()
+    assert rig.ask(ListGroups()).groups == ()
+
+
+def test_a_member_that_leaves_gives_its_queues_to_the_others_at_once() -> None:
+    rig = made()
+    join(rig, "a")
+    generation = join(rig, "b").generation
+    watching = rig.submit(WatchGroup("g", "a", generation, 20.0))
+    rig.submit(LeaveGroup("g", "b"))
+    assert [queues(one) for one in watching] == [[("t:0", -1), ("t:1", -1)]]
+
+
+def test_a_commit_is_answered_after_its_sync_and_survives_a_crash() -> None:
+    rig = made(messages=4)
+    generation = join(rig, "a").generation
+    answers = rig.submit(CommitOffsets("g", "a", generation, (QueueOffset("t:0", 2),)))
+    assert answers == []
+    rig.sync()
+    assert answers == [Done()]
+    assert rig.restarted().ask(FetchOffsets("g", ("t:0", "t:1"))).offsets == (
+        QueueOffset("t:0", 2),
+        QueueOffset("t:1", -1),
+    )
+
+
+def test_no_generation_of_an_earlier_life_of_the_broker_comes_again() -> None:
+    rig = made(messages=4)
+    for number in range(50):  # without a word in the log
+        last = join(rig, f"m{number}").generation
+    after = rig.restarted()
+    assert join(after, "m49").generation > last
+    assert isinstance(after.ask(CommitOffsets("g", "m49", last, (QueueOffset("t:0", 1),))), Fenced)
+
+
+@pytest.mark.parametrize("offset", [-1, 3, 1 << 62])
+def test_no_offset_beyond_the_readable_end_is_committed(offset: int) -> None:
+    rig = made(messages=4)
+    generation = join(rig, "a").generation
+    answer = rig.ask(CommitOffsets("g", "a", generation, (QueueOffset("t:0", 1), QueueOffset("t:1", offset))))
+    assert isinstance(answer, OffsetOutOfRange)
+    assert rig.ask(FetchOffsets("g", ("t:0",))).offsets == (QueueOffset("t:0", -1),), "all or nothing"
+
+
+def test_a_tool_commits_for_a_group_without_members_only() -> None:
+    rig = made(messages=4)
+    assert rig.ask(CommitOffsets("g", "", 0, (QueueOffset("t:0", 1),))) == Done()
+    join(rig, "a")
+    assert isinstance(rig.ask(CommitOffsets("g", "", 0, (QueueOffset("t:0", 0),))), Fenced)
+    assert isinstance(rig.ask(CommitOffsets("h", "", 0, (QueueOffset("nowhere:0", 0),))), QueueNotFound)
+
+
+@pytest.mark.parametrize(
+    "join_request",
+    [
+        JoinGroup("", "a", ("t",)),
+        JoinGroup("g", "", ("t",)),
+        JoinGroup("g" * 256, "a", ("t",)),
+        JoinGroup("g", "\ud800" * 256, ("t",)),
+        JoinGroup("g", "a", ()),
+        JoinGroup("g", "a", ("t",), 0.5),
+        JoinGroup("g", "a", ("t",), 1e9),
+    ],
+)
+def test_a_membership_that_makes_no_sense_is_refused(join_request: JoinGroup) -> None:
+    assert isinstance(made().ask(join_request), InvalidRequest)
+
+
+def test_groups_are_listed_with_members_or_with_offsets() -> None:
+    rig = made(messages=2)
+    rig.ask(CommitOffsets("with-offsets", "", 0, (QueueOffset("t:0", 1),)))
+    rig.ask(JoinGroup("with-members", "a", ("t",)))
+    assert rig.ask(ListGroups()).groups == ("with-members", "with-offsets")
+    assert rig.ask(DescribeGroup("with-members")).members == (MemberInfo("a", ("t:0", "t:1")),)
+    assert isinstance(rig.ask(DescribeGroup("nobody")), GroupNotFound)
+
+
+def test_a_group_that_read_a_light_queue_is_described_after_that_queue_is_gone() -> None:
+    rig = made(messages=2)
+    queue, offset = rig.ask(OpenFilters("o", ("a",))).opened[0][1:3]
+    rig.ask(CommitOffsets("g", "", 0, (QueueOffset("t:0", 1), QueueOffset(queue, offset))))
+    rig.ask(CloseFilters("o", ("a",)))
+    assert rig.ask(DescribeGroup("g")).lags == (GroupLag("t:0", 1, 1),)
+
+
+def test_retention_waits_for_the_slowest_group_that_still_reads() -> None:
+    rig = made(messages=4)
+    groups = rig.service._groups
+    assert groups.needed_from(rig.clock.wall_ms(), 100.0) is None
+    rig.ask(CommitOffsets("g", "", 0, (QueueOffset("t:0", 1), QueueOffset("t:1", 2))))
+    assert groups.needed_from(rig.clock.wall_ms(), 100.0) == rig.store.position_of("t:0", 1)
+    rig.clock.now = 100.0
+    assert groups.needed_from(rig.clock.wall_ms(), 100.0) is None, "it is taken for given up"
+    join(rig, "a")
+    assert groups.needed_from(rig.clock.wall_ms(), 100.0) == rig.store.position_of("t:0", 1)

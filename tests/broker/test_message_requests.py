@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import pytest
+
+from broker.outcomes import AfterSync, Now
+from penstock.errors import InvalidRequest, OffsetOutOfRange, QueueNotFound, StorageFull, TopicNotFound
+from penstock.message import Message, decode_batch, encode_message
+from penstock.requests import (
+    Append,
+    Appended,
+    BoundsReply,
+    CreateTopic,
+    FindByKey,
+    OpenFilters,
+    Placed,
+    Pull,
+    Pulled,
+    QueryBounds,
+    SeekTime,
+)
+from tests.broker.broker_rig import Rig, after_sync, append, bodies, now, parked
+
+
+def made(level: str = "disk", queues: int = 1) -> Rig:
+    rig = Rig()
+    rig.ask(CreateTopic("t", queues, level))
+    return rig
+
+
+def test_an_append_to_a_disk_topic_is_answered_after_the_sync_and_read_after_it() -> None:
+    rig = made()
+    outcome = rig.handle(append(Message("t", b"1")))
+    assert isinstance(outcome, AfterSync)
+    assert outcome.point == rig.store.written
+    assert now(rig.handle(Pull("t:0", 0))).count == 0
+    rig.sync()
+    assert bodies(now(rig.handle(Pull("t:0", 0)))) == [b"1"]
+
+
+def test_an_append_to_a_cache_topic_is_answered_and_read_at_once() -> None:
+    rig = made("cache")
+    outcome = rig.handle(append(Message("t", b"1")))
+    assert now(outcome) == Appended("cache")
+    assert bodies(now(rig.handle(Pull("t:0", 0)))) == [b"1"]
+
+
+def test_a_batch_waits_for_the_highest_level_that_it_needs() -> None:
+    rig = made("cache")
+    rig.ask(CreateTopic("d", 1, "disk"))
+    assert after_sync(rig.handle(append(Message("t", b"1"), Message("d", b"2")))).level == "disk"
+
+
+def test_a_record_that_is_refused_leaves_the_others_in_their_places() -> None:
+    rig = made()
+    good = encode_message(Message("t", b"x"))
+    reply = rig.ask(Append(3, True, good + good[:-1] + b"?" + good))
+    assert [one.at for one in reply.refused] == [1]
+    assert [one.offset for one in reply.placed] == [0, 0, 1]
+    assert reply.placed[1] == Placed(0, 0, 0)
+    assert rig.bodies("t:0") == [b"x", b"x"]
+
+
+def test_a_batch_of_which_nothing_is_good_is_answered_without_a_sync() -> None:
+    rig = made()
+    before = rig.store.written
+    reply = now(rig.handle(Append(1, False, encode_message(Message("t", b"x"))[:-1] + b"?")))
+    assert [one.at for one in reply.refused] == [0]
+    assert rig.store.written == before
+
+
+def test_an_empty_batch_is_fine() -> None:
+    assert isinstance(made().handle(Append(0, True, b"")), Now)
+
+
+def test_a_full_disk_refuses_a_batch_whole_and_takes_it_when_there_is_room_again() -> None:
+    rig = made()
+    rig.disk.capacity = rig.disk.used()
+    while not isinstance(result := rig.ask(append(Message("t", bytes(1000)))), StorageFull):
+        assert isinstance(result, Appended)
+    stored = len(rig.bodies("t:0"))
+    rig.disk.capacity = None
+    assert isinstance(rig.ask(append(Message("t", b"again"))), Appended)
+    assert len(rig.bodies("t:0")) == stored + 1
+
+
+def test_a_topic_is_created_by_its_first_message() -> None:
+    rig = Rig(default_queues=3)
+    rig.ask(append(Message("new", b"x")))
+    assert [one.topic for one in rig.state.topics] == ["new"]
+    assert rig.ask(QueryBounds(("new:0", "new:2"))) == BoundsReply((("new:0", 0, 1), ("new:2", 0, 0)))
+
+
+def test_a_message_reaches_every_open_filter_that_matches_its_name() -> None:
+    rig = made()
+    opened = rig.ask(OpenFilters("g", ("a/+", "a/b", "c", "t"))).opened
+    rig.ask(append(Message("t", b"1", mqtt_topic="a/b"), Message("t", b"2", mqtt_topic="c"), Message("t", b"3")))
+    assert {one.filter: rig.bodies(one.queue, one.offset) for one in opened} == {
+        "a/+": [b"1"],
+        "a/b": [b"1"],
+        "c": [b"2"],
+        "t": [b"3"],
+    }
+
+
+def test_a_pull_waits_for_a_message_and_is_answered_by_it() -> None:
+    rig = made()
+    answers = rig.submit(Pull("t:0", 0, wait_s=10.0))
+    rig.submit(append(Message("t", b"1")))
+    assert not answers, "not before it is durable"
+    rig.sync()
+    assert [bodies(one) for one in answers if isinstance(one, Pulled)] == [[b"1"]]
+
+
+def test_several_pulls_of_one_queue_are_answered_by_the_same_message() -> None:
+    rig = made("cache")
+    answers = [rig.submit(Pull("t:0", 0, wait_s=10.0), session) for session in range(3)]
+    rig.submit(append(Message("t", b"1")))
+    assert [[bodies(one) for one in some if isinstance(one, Pulled)] for some in answers] == [[[b"1"]]] * 3
+
+
+def test_a_pull_that_waits_in_vain_is_answered_empty_at_its_deadline() -> None:
+    rig = made()
+    answers = rig.submit(Pull("t:0", 0, wait_s=10.0))
+    rig.clock.now = 9.9
+    rig.dispatch.tick()
+    assert not answers
+    rig.clock.now = 10.0
+    rig.dispatch.tick()
+    assert answers == [Pulled(0, 0, 0, 0, b"")]
+
+
+def test_a_pull_with_tags_passes_over_other_messages_and_says_how_far_it_came() -> None:
+    rig = made("cache")
+    rig.ask(append(*[Message("t", str(n).encode(), tag="ab"[n % 2]) for n in range(4)]))
+    pulled = now(rig.handle(Pull("t:0", 0, tags=("b",))))
+    assert (bodies(pulled), pulled.next) == ([b"1", b"3"], 4)
+    answers = rig.submit(Pull("t:0", 4, tags=("b",), wait_s=10.0))
+    rig.submit(append(Message("t", b"4", tag="a")))
+    assert answers == [Pulled(0, 5, 0, 5, b"")], "it need not look at that one again"
+
+
+def test_a_pull_of_a_queue_that_ends_while_it_waits_is_told_at_once() -> None:
+    rig = Rig(owner_lease_s=5.0)
+    opened = rig.ask(OpenFilters("g", ("a",))).opened[0]
+    answers = rig.submit(Pull(opened.queue, opened.offset, wait_s=60.0))
+    rig.clock.now = 5.0
+    rig.dispatch.tick()
+    assert [type(one) for one in answers] == [QueueNotFound]
+
+
+def test_a_pull_of_no_queue_or_beyond_the_end_is_an_error() -> None:
+    rig = made()
+    assert isinstance(rig.ask(Pull("t:9", 0)), QueueNotFound)
+    assert isinstance(rig.ask(Pull("t:0", 1, wait_s=5.0)), OffsetOutOfRange)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Pull("t:0", 0, count_max=0),
+        Pull("t:0", 0, bytes_max=0),
+        Pull("t:0", 0, wait_s=-1.0),
+        FindByKey("t", ""),
+        FindByKey("t", "k", count_max=0),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(request_: Pull | FindByKey) -> None:
+    assert isinstance(made().ask(request_), InvalidRequest)
+
+
+def test_a_wait_has_a_limit_of_the_brokers_own() -> None:
+    assert parked(made().handle(Pull("t:0", 0, wait_s=1e9))).deadline <= 60.0
+
+
+def test_messages_are_found_by_time_and_by_key() -> None:
+    rig = made()
+    for n in range(3):
+        rig.clock.now = float(n)
+        rig.ask(append(Message("t", str(n).encode(), key="k")))
+    assert rig.ask(SeekTime("t:0", 1_001_000)).offset == 1
+    found = rig.ask(FindByKey("t", "k"))
+    assert [message.body for _, message in decode_batch(found.count, found.body)] == [b"2", b"1", b"0"]
+    assert isinstance(rig.ask(FindByKey("nobody", "k")), TopicNotFound)
