@@ -1,0 +1,38 @@
+"""`penstock up --demo`, as somebody without a terminal sees it: all stages move, and Spark's first table comes."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.endtoend, pytest.mark.spark]
+
+LINES_MAX = 30  # one every five seconds
+
+
+def test_the_demo_shows_every_stage_moving_and_then_sparks_aggregates(tmp_path: Path) -> None:
+    ports = ["--mqtt-port", "0", "--broker-port", "0", "--namesrv-port", "0", "--http-port", "0"]
+    command = [sys.executable, "-u", "-m", "node", "up", "--demo", "--data", str(tmp_path / "data"), *ports]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ready mqtt=")
+        shown = ""
+        for _ in range(LINES_MAX):
+            shown = process.stdout.readline()
+            if "rows in batch" in shown:
+                break
+        rates = [int(rate) for rate in re.findall(r" (\d+)/s", shown)]
+        assert len(rates) == 4
+        assert all(rates), shown
+        assert "rows in batch" in shown, (tmp_path / "data" / "demo-spark.log").read_text()[-2000:]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=15) == 0
+    finally:
+        process.kill()
+        process.communicate()
