@@ -21,6 +21,7 @@ from penstock.requests import BoundsReply, Pull, Pulled, QueryBounds
 from penstock.spark.columns import Origin, find_borders, to_record_batch
 from penstock.spark.options import SourceOptions
 from penstock.spark.planning import Range
+from penstock.telemetry.decode import decode_batch
 from penstock.world import RealClock, pause
 from topicmap.queues import topic_queue
 
@@ -79,7 +80,8 @@ class _RangeReader:
             asked = self._ask(at) if at < what.end else None
             if pulled.count:
                 borders = find_borders(pulled.count, pulled.body, what.end)
-                yield to_record_batch(borders, origin, options.columns)
+                rows = to_record_batch(borders, origin, options.columns)
+                yield decode_batch(rows) if options.payload == "readings" else rows
 
     def _ask(self, at: int) -> _Asked | None:
         """Sends the next pull; where that fails the pull is repeated when its turn comes."""

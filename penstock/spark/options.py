@@ -19,6 +19,7 @@ from penstock.addresses import parse_servers
 from penstock.errors import InvalidConfig
 from penstock.spark.columns import BASE, COLUMNS
 from penstock.spark.offsets import EARLIEST, LATEST
+from penstock.telemetry.decode import COLUMNS_NEEDED
 
 SERVERS: Final = "127.0.0.1:9876"
 
@@ -61,6 +62,7 @@ class SourceOptions:
         partitions_min, partitions_max, target_rows: how partitions are cut (``planning``).
         fail_on_data_loss: whether messages that retention removed end the query.
         columns: which columns rows have, in order.
+        payload: ``raw`` for rows that are messages, ``readings`` for rows that are what their payloads say.
         tags: only messages with one of these tags; the broker filters.
         retries, retry_pause_s: attempts after a broker did not answer.
         pull_bytes, batch_rows: most bytes of a pull and rows of an Arrow batch.
@@ -80,6 +82,7 @@ class SourceOptions:
     target_rows: int = 50_000
     fail_on_data_loss: bool = True
     columns: tuple[str, ...] = BASE
+    payload: str = "raw"
     tags: tuple[str, ...] = ()
     retries: int = 10
     retry_pause_s: float = 1.0
@@ -140,10 +143,13 @@ def _columns(name: str, text: str) -> tuple[str, ...]:
     return found
 
 
-def _choice(name: str, text: str) -> str:
-    if text not in ("error", "latest"):
-        raise InvalidConfig(f"{name} is error or latest, not {text!r}")
-    return text
+def _one_of(*words: str) -> Callable[[str, str], str]:
+    def read(name: str, text: str) -> str:
+        if text not in words:
+            raise InvalidConfig(f"{name} is {' or '.join(words)}, not {text!r}")
+        return text
+
+    return read
 
 
 def _json(name: str, text: str) -> Any:
@@ -211,7 +217,7 @@ _TABLE: Final[Mapping[str, _Option]] = {
     "startingOffsets": _Option("starting", _offsets),
     "startingOffsetsByTimestamp": _Option("starting", _timestamps),
     "startingTimestamp": _Option("starting", _timestamp),
-    "startingOffsetsByTimestampStrategy": _Option("late_start", _choice),
+    "startingOffsetsByTimestampStrategy": _Option("late_start", _one_of("error", "latest")),
     "endingOffsets": _Option("ending", _offsets),
     "endingOffsetsByTimestamp": _Option("ending", _timestamps),
     "endingTimestamp": _Option("ending", _timestamp),
@@ -222,6 +228,7 @@ _TABLE: Final[Mapping[str, _Option]] = {
     "failOnDataLoss": _Option("fail_on_data_loss", _flag),
     "columns": _Option("columns", _columns),
     "includeHeaders": _Option("headers", _flag),
+    "payload": _Option("payload", _one_of("raw", "readings")),
     "tags": _Option("tags", _names),
     "fetchOffset.numRetries": _Option("retries", _amount),
     "fetchOffset.retryIntervalMs": _Option("retry_pause_s", _milliseconds),
@@ -259,8 +266,10 @@ def parse(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
 
 
 def columns_of(given: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns that the options choose. Raises ``InvalidConfig``."""
+    """The columns of messages that the options choose. Raises ``InvalidConfig``."""
     named = {_known(name): str(value) for name, value in given.items()}
+    if named.get("payload") == "readings":
+        return COLUMNS_NEEDED
     columns = _columns("columns", named["columns"]) if "columns" in named else BASE
     headers = _flag("includeHeaders", named.get("includeHeaders", "false"))
     return columns + ("properties",) * (headers and "properties" not in columns)
@@ -282,6 +291,9 @@ def _check_together(named: Mapping[str, str], stream: bool) -> None:
     if len(what) != 1:
         got = " and ".join(what) or "none"
         raise InvalidConfig(f"exactly one of {', '.join(_WHAT_TO_READ)} is needed, got {got}")
+    for name in ("columns", "includeHeaders"):
+        if named.get("payload") == "readings" and name in named:
+            raise InvalidConfig(f"{name} chooses columns of messages; with payload=readings rows are readings")
     for name in _BATCH_ONLY:
         if stream and name in named:
             raise InvalidConfig(f"{name} is for batch reads; a stream has no end")

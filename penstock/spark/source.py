@@ -28,6 +28,7 @@ from penstock.spark.fetch import read_ranges
 from penstock.spark.offsets import Extent, Offsets, QueueKey, advance, to_offsets, to_places
 from penstock.spark.options import SourceOptions, columns_of, parse
 from penstock.spark.planning import Range, Shape, not_beyond, pack, ranges_between
+from penstock.telemetry.decode import READING_SCHEMA
 
 PARTITIONS_PER_CORE = 3
 
@@ -45,8 +46,9 @@ class PenstockSource(DataSource):
         return "penstock"
 
     def schema(self) -> str:
-        """The chosen columns."""
-        return spark_schema(columns_of(self.options))
+        """The chosen columns of messages, or those of readings."""
+        columns = columns_of(self.options)
+        return READING_SCHEMA if self.options.get("payload") == "readings" else spark_schema(columns)
 
     def reader(self, schema: Any) -> BatchReader:
         """Reader of a batch."""

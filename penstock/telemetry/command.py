@@ -1,0 +1,94 @@
+"""``penstock telemetry run``: the telemetry job at a terminal, and the same as a program for ``spark-submit``.
+
+It loads Spark only when the job starts, so that ``--help`` is quick and the command works without the extra.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.cli.display import json_option, print_json, print_rows
+from penstock.cli.root import ReportingGroup
+from penstock.retry import SERVERS
+from penstock.telemetry.job import Batch, JobOptions, OnBatch
+from penstock.telemetry.windows import WATERMARK, WINDOW
+
+SHOWN = ("window_start", "device", "metric", "count", "mean", "min", "max", "refused")
+_PLACES = 3
+
+
+@click.group()
+def telemetry() -> None:
+    """Ready-made Spark jobs over telemetry topics."""
+
+
+@telemetry.command()
+@click.option("--server", metavar="HOST:PORT", help="Name server; by default the one of `penstock --server`.")
+@click.option("--topic", default="telemetry", show_default=True, help="Broker topic; several with commas.")
+@click.option("--window", default=WINDOW, show_default=True, help="Length of a window: 10s, 1m, 1h.")
+@click.option("--watermark", default=WATERMARK, show_default=True, help="How late a reading may come.")
+@click.option("--every", default="1s", show_default=True, help="Pause between batches.")
+@click.option("--starting-offsets", default="earliest", show_default=True, help="earliest, latest or JSON per queue.")
+@click.option("--once", "--available-now", "once", is_flag=True, help="Read what is there now and end.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Keep finished windows there (parquet).")
+@click.option("--checkpoint", type=click.Path(file_okay=False, path_type=Path), help="Folder of the job's progress.")
+@click.option("--rows-per-batch", default=1_000_000, show_default=True, type=click.IntRange(min=1), help="At most.")
+@click.option("--accept-data-loss", is_flag=True, help="Go on where retention removed what was to be read.")
+@json_option
+@click.pass_context
+def run(context: click.Context, /, server: str | None, as_json: bool, accept_data_loss: bool, **given: Any) -> None:
+    """Count, mean, min and max per device and metric, in windows of event time.
+
+    Devices publish to telemetry/<device>/<metric> a number, {"value": 21.5, "time": <ms>} or an object of numbers.
+    Payloads that are none of these are counted as refused, and kept in OUT/refused.
+
+    \b
+    Examples:
+      penstock telemetry run
+      penstock telemetry run --window 1m --out /data/telemetry
+      penstock telemetry run --once --json | jq '.rows[] | select(.max > 80)'
+    """
+    from penstock.spark import session
+
+    servers = server or context.obj or SERVERS
+    options = JobOptions(servers=servers, fail_on_data_loss=not accept_data_loss, **given)
+    run_job(options, session(app="penstock-telemetry"), printer(as_json))
+
+
+def run_job(options: JobOptions, spark: Any, on_batch: OnBatch) -> None:
+    """Runs the job and ends Spark."""
+    from penstock.telemetry import job
+
+    try:
+        job.run(options, spark, on_batch)
+    finally:
+        spark.stop()
+
+
+def printer(as_json: bool) -> OnBatch:
+    """What prints a batch: one JSON line, or a table under a line that says which batch it is."""
+
+    def show(batch: Batch) -> None:
+        if as_json:
+            print_json(batch)
+            return
+        bad = f", {batch['refused']} payloads refused" if batch["refused"] else ""
+        click.echo(f"batch {batch['batch']}: {len(batch['rows'])} windows changed{bad}")
+        print_rows([_rounded(row) for row in batch["rows"]], SHOWN, as_json=False, empty="no reading")
+
+    return show
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: round(value, _PLACES) if isinstance(value, float) else value for name, value in row.items()}
+
+
+@click.group(cls=ReportingGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def program() -> None:
+    """The job as a program of its own."""
+
+
+program.add_command(run)
