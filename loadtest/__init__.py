@@ -1,0 +1,1 @@
+"""Load generators, side-by-side benchmarks and long proofs. Nothing in the product imports this package."""

@@ -1,0 +1,56 @@
+"""``python -m loadtest COMMAND``: ``bench`` (side by side with mosquitto and amqtt), ``filters`` (the filter index)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from loadtest import bench, filter_bench, report
+from loadtest.scenarios import SCENARIOS
+from loadtest.servers import SERVERS
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command; the status is 1 where a run of the benchmark failed."""
+    parser = argparse.ArgumentParser(prog="python -m loadtest", description="Load and benchmarks for Penstock.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("bench", help="side by side with mosquitto and amqtt, interleaved (about 3 minutes)")
+    one.add_argument("--quick", action="store_true", help="one short round (under 40 seconds)")
+    one.add_argument("--rounds", type=int, help="how often every server is run")
+    one.add_argument("--seconds", type=float, help="how long one run measures")
+    one.add_argument("--servers", nargs="+", default=[], choices=[kind.name for kind in SERVERS], metavar="NAME")
+    one.add_argument("--scenarios", nargs="+", default=[], choices=[s.name for s in SCENARIOS], metavar="NAME")
+    one.add_argument("--json", type=Path, metavar="FILE", help="also write every single run there")
+    commands.add_parser("filters", help="what the filter index costs with 100,000 filters")
+    options = parser.parse_args(arguments)
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    if options.command == "filters":
+        filter_bench.run(console)
+        return 0
+    return _bench(options, console)
+
+
+def _bench(options: argparse.Namespace, console: Console) -> int:
+    plan = bench.QUICK if options.quick else bench.Plan()
+    plan = replace(
+        plan,
+        rounds=options.rounds or plan.rounds,
+        measure_s=options.seconds or plan.measure_s,
+        servers=tuple(options.servers),
+        scenarios=tuple(options.scenarios),
+    )
+    with Console(stderr=True).status("starting") as status:
+        measured = bench.measure(plan, status.update)
+    report.show(measured, console)
+    if options.json:
+        options.json.write_text(json.dumps(measured.as_json(), indent=1) + "\n")
+    return 1 if report.failures(measured) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

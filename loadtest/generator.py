@@ -1,0 +1,415 @@
+"""The load generator: one process, one loop, raw non-blocking sockets. ``python -m loadtest.generator`` reads an order
+as JSON from standard input and prints a result as JSON.
+
+Closed loop: a publisher stops at ``window`` unacknowledged packets, and when its slowest subscriber is ``lag`` messages
+behind. After ``warm_s`` it measures for ``measure_s``, then stops publishing and waits until every packet is
+acknowledged and delivered. Every byte that comes is compared with what must come (``packets.Ring``): a missing, doubled,
+changed or misplaced message fails the run. Times are taken once per batch; percentiles weigh each batch by its
+messages. It looks at its own processor time too: where it was busy all the time, the server may be faster than what it
+could see.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from loadtest import packets, proc
+from loadtest.packets import Ring
+
+READ_BYTES: Final = 256 * 1024
+SETUP_BATCH: Final = 50
+SETUP_S: Final = 20.0
+DRAIN_S: Final = 10.0
+SETTLE_S: Final = 3.0
+QUIET_S: Final = 0.15
+QUIET_SHARE: Final = 0.2
+RING_PACKETS_FEW: Final = 4096
+RING_PACKETS_MANY: Final = 64
+BUFFER_BYTES: Final = 256 * 1024
+
+
+class Failed(Exception):
+    """The run gives no number; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to do: a scenario's fields, where, how long."""
+
+    host: str
+    port: int
+    server_pid: int
+    run: str
+    publishers: int
+    subscribers: int
+    window: int
+    lag: int
+    payload_bytes: int
+    idle: bool
+    warm_s: float
+    measure_s: float
+    core: int
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What was seen. Rates are messages acknowledged, or with subscribers delivered, per second of measured time."""
+
+    error: str = ""
+    messages: int = 0
+    seconds: float = 0.0
+    rate: float = 0.0
+    p50_us: float = 0.0
+    p99_us: float = 0.0
+    cpu_us: float = 0.0
+    generator_busy: float = 0.0
+    idle_bytes: float = 0.0
+    checked: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+class Connection:
+    """A socket with what could not be sent yet."""
+
+    __slots__ = ("_poll", "_unsent", "sock")
+
+    def __init__(self, sock: socket.socket, poll: select.epoll) -> None:
+        self.sock = sock
+        self._poll = poll
+        self._unsent = b""
+
+    def send(self, data: bytes) -> None:
+        if self._unsent:
+            self._unsent += data
+            return
+        try:
+            sent = self.sock.send(data)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(data):
+            self._unsent = data[sent:]
+            self._poll.modify(self.sock, select.EPOLLIN | select.EPOLLOUT)
+
+    def send_rest(self) -> None:
+        data, self._unsent = self._unsent, b""
+        self.send(data)
+        if not self._unsent:
+            self._poll.modify(self.sock, select.EPOLLIN)
+
+
+class Publisher(Connection):
+    """Publishes a ring, counts acknowledgements. ``sends`` has per batch the number after its last packet, and when."""
+
+    __slots__ = ("_at", "_order", "_rest", "acked", "latencies", "ring", "sends", "sent", "subscribers")
+
+    def __init__(self, sock: socket.socket, poll: select.epoll, order: Order, ring: Ring) -> None:
+        super().__init__(sock, poll)
+        self._order = order
+        self._rest = b""
+        self._at = 0
+        self.ring = ring
+        self.sent = self.acked = 0
+        self.sends: list[tuple[int, float]] = []
+        self.latencies: list[tuple[float, int]] = []
+        self.subscribers: list[Subscriber] = []
+
+    def pump(self, now: float) -> None:
+        """Sends what the window and the slowest subscriber allow."""
+        count = self._order.window - (self.sent - self.acked)
+        if self.subscribers:
+            slowest = min([subscriber.received for subscriber in self.subscribers])
+            count = min(count, self._order.lag - (self.sent - slowest))
+        if count > 0:
+            data = self.ring.cut(self.ring.packets, self.ring.size, self.sent, count)
+            self.sent += count
+            self.sends.append((self.sent, now))
+            self.send(data)
+
+    def receive(self, data: bytes, now: float) -> None:
+        if self._rest:
+            data = self._rest + data
+        count = len(data) // 4
+        if data[: count * 4] != self.ring.cut(self.ring.acks, 4, self.acked, count):
+            raise Failed(
+                f"the server's PUBACKs are not those of packets {self.acked} and following: {data[:24].hex(' ')}"
+            )
+        self._rest = data[count * 4 :]
+        self.acked += count
+        if self.acked > self.sent:
+            raise Failed("more PUBACKs than packets")
+        self._at = _latencies(self.sends, self._at, self.acked - count, self.acked, now, self.latencies)
+
+
+class Subscriber(Connection):
+    """Receives one publisher's packets, checks and acknowledges them."""
+
+    __slots__ = ("_at", "_rest", "latencies", "publisher", "received")
+
+    def __init__(self, sock: socket.socket, poll: select.epoll, publisher: Publisher) -> None:
+        super().__init__(sock, poll)
+        self._rest = b""
+        self._at = 0
+        self.publisher = publisher
+        self.received = 0
+        self.latencies: list[tuple[float, int]] = []
+        publisher.subscribers.append(self)
+
+    def receive(self, data: bytes, now: float) -> None:
+        if self._rest:
+            data = self._rest + data
+        ring = self.publisher.ring
+        count = len(data) // ring.size
+        whole = bytearray(data[: count * ring.size])
+        self._rest = data[count * ring.size :]
+        if not count:
+            return
+        acks = ring.acks_of(whole)
+        if not ring.is_delivery(whole, self.received):
+            raise Failed(_difference(data, ring, self.received))
+        self.received += count
+        if self.received > self.publisher.sent:
+            raise Failed("more deliveries than packets")
+        self.send(acks)
+        self._at = _latencies(self.publisher.sends, self._at, self.received - count, self.received, now, self.latencies)
+
+
+def _difference(data: bytes, ring: Ring, expected: int) -> str:
+    """What is wrong with deliveries: the first packet that is not the one that must come."""
+    for place in range(0, len(data), ring.size):
+        packet = bytearray(data[place : place + ring.size])
+        if len(packet) < ring.size or not ring.is_delivery(bytearray(packet), expected + place // ring.size):
+            at = ring.id_at + 2
+            number = int.from_bytes(packet[at : at + packets.SEQUENCE_BYTES], "big")
+            must = (expected + place // ring.size) % ring.count
+            return f"message {must} of the ring must come, but this came (as number {number}): {packet[:32].hex(' ')}"
+    return "deliveries differ"
+
+
+def _latencies(
+    sends: list[tuple[int, float]], at: int, first: int, end: int, now: float, into: list[tuple[float, int]]
+) -> int:
+    """Adds the time that packets ``first`` to ``end`` took, by the batches in which they were sent; returns the batch
+    reached."""
+    while first < end:
+        batch_end, sent_at = sends[at]
+        count = min(end, batch_end) - first
+        into.append((now - sent_at, count))
+        first += count
+        if first == batch_end:
+            at += 1
+    return at
+
+
+def percentile(latencies: list[tuple[float, int]], share: float) -> float:
+    """The latency that ``share`` of all messages do not exceed, in microseconds; 0 without any."""
+    total = sum(count for _, count in latencies)
+    seen = 0
+    for latency, count in sorted(latencies):
+        seen += count
+        if seen >= share * total:
+            return latency * 1e6
+    return 0.0
+
+
+# ---------------------------------------------------------------- a run
+
+
+class Run:
+    """One run of one order."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._poll = select.epoll()
+        self._by_fd: dict[int, Publisher | Subscriber] = {}
+        self._publishers: list[Publisher] = []
+        self._subscribers: list[Subscriber] = []
+
+    def load(self) -> Outcome:
+        """Connects, warms up, measures, waits for the last message."""
+        self._connect()
+        server = proc.tree(self._order.server_pid)
+        _settle(server)
+        self._work(self._order.warm_s)
+        self._forget_latencies()
+        cpu_s, own_s, start = proc.cpu_s(server), time.process_time(), time.perf_counter()
+        before = self._counted()
+        self._work(self._order.measure_s)
+        seconds = time.perf_counter() - start
+        own_s, cpu_s = time.process_time() - own_s, proc.cpu_s(server) - cpu_s
+        messages = self._counted() - before
+        latencies = [entry for one in self._subscribers or self._publishers for entry in one.latencies]
+        if not proc.tree(self._order.server_pid):
+            raise Failed("the server ended during the run")
+        self._drain()
+        if not messages:
+            raise Failed("no message came through in the measured time")
+        return Outcome(
+            messages=messages,
+            seconds=seconds,
+            rate=messages / seconds,
+            p50_us=percentile(latencies, 0.5),
+            p99_us=percentile(latencies, 0.99),
+            cpu_us=cpu_s / messages * 1e6,
+            generator_busy=own_s / seconds,
+            checked=self._counted(),
+        )
+
+    def weigh(self) -> Outcome:
+        """Opens connections with one subscription each; how much the server's memory grows."""
+        server = proc.tree(self._order.server_pid)
+        _settle(server)
+        before = proc.rss_bytes(server)
+        filters = [f"idle/{self._order.run}/{number}" for number in range(self._order.publishers)]
+        self._open("idle", filters, filters)
+        _settle(server)
+        growth = proc.rss_bytes(proc.tree(self._order.server_pid)) - before
+        return Outcome(messages=0, idle_bytes=growth / self._order.publishers, checked=len(filters))
+
+    # ------------------------------------------------------------ connections
+
+    def _connect(self) -> None:
+        order = self._order
+        topics = [f"load/{order.run}/{number}" for number in range(order.publishers)]
+        count = RING_PACKETS_FEW if order.publishers == 1 else max(RING_PACKETS_MANY, 2 * order.window)
+        for sock, topic in zip(self._open("pub", topics), topics, strict=True):
+            publisher = Publisher(sock, self._poll, order, Ring(topic, order.payload_bytes, count))
+            self._publishers.append(publisher)
+            self._by_fd[sock.fileno()] = publisher
+        wanted = [(publisher, topic) for publisher, topic in zip(self._publishers, topics, strict=True)]
+        wanted = [one for one in wanted for _ in range(order.subscribers)]
+        names = [f"{topic}/{number}" for number, (_, topic) in enumerate(wanted)]
+        for sock, (publisher, _) in zip(self._open("sub", names, [topic for _, topic in wanted]), wanted, strict=True):
+            subscriber = Subscriber(sock, self._poll, publisher)
+            self._subscribers.append(subscriber)
+            self._by_fd[sock.fileno()] = subscriber
+        for fd in self._by_fd:
+            self._poll.register(fd, select.EPOLLIN)
+
+    def _open(self, role: str, names: list[str], filters: list[str] | None = None) -> list[socket.socket]:
+        """Connections, a batch at a time, so that no server's backlog overflows."""
+        opened: list[socket.socket] = []
+        for start in range(0, len(names), SETUP_BATCH):
+            batch = [self._socket() for _ in names[start : start + SETUP_BATCH]]
+            for sock, name in zip(batch, names[start:], strict=False):
+                sock.sendall(packets.connect(f"{role}-{name.replace('/', '-')}"))
+            for sock in batch:
+                _expect(sock, packets.CONNACK_OK, "CONNACK")
+            for sock, filter in zip(batch, (filters or [])[start:], strict=False):
+                sock.sendall(packets.subscribe(filter))
+            for sock in batch if filters else []:
+                _expect(sock, packets.SUBACK_QOS1, "SUBACK")
+            opened += batch
+        for sock in opened:
+            sock.setblocking(False)
+        return opened
+
+    def _socket(self) -> socket.socket:
+        sock = socket.create_connection((self._order.host, self._order.port), timeout=SETUP_S)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._order.publishers == 1:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        return sock
+
+    # ------------------------------------------------------------ the loop
+
+    def _work(self, for_s: float) -> None:
+        now = time.perf_counter()
+        end = now + for_s
+        for publisher in self._publishers:
+            publisher.pump(now)
+        while now < end:
+            self._turn(now, end - now, publishing=True)
+            now = time.perf_counter()
+
+    def _turn(self, now: float, wait_s: float, *, publishing: bool) -> None:
+        """Takes what is there. Publishers that got acknowledgements send on; with subscribers all look once a turn."""
+        clock = time.perf_counter
+        for fd, event in self._poll.poll(wait_s):
+            connection = self._by_fd[fd]
+            if event & select.EPOLLOUT:
+                connection.send_rest()
+            if event & ~select.EPOLLOUT:
+                data = connection.sock.recv(READ_BYTES)
+                if not data:
+                    raise Failed("the server closed a connection")
+                now = clock()
+                connection.receive(data, now)
+                if publishing and type(connection) is Publisher and not self._subscribers:
+                    connection.pump(now)
+        if publishing and self._subscribers:
+            for publisher in self._publishers:
+                publisher.pump(now)
+
+    def _drain(self) -> None:
+        deadline = time.perf_counter() + DRAIN_S
+        while self._missing() and time.perf_counter() < deadline:
+            self._turn(time.perf_counter(), 0.05, publishing=False)
+        self._turn(time.perf_counter(), 0.05, publishing=False)  # what comes twice would come now
+        missing = self._missing()
+        if missing:
+            raise Failed(f"{missing} messages were not acknowledged or delivered within {DRAIN_S:.0f} s")
+        for connection in self._by_fd.values():
+            connection.sock.setblocking(True)
+            connection.sock.sendall(packets.DISCONNECT)
+            connection.sock.close()
+
+    def _missing(self) -> int:
+        unacknowledged = sum(one.sent - one.acked for one in self._publishers)
+        return unacknowledged + sum(one.publisher.sent - one.received for one in self._subscribers)
+
+    def _counted(self) -> int:
+        if self._subscribers:
+            return sum(one.received for one in self._subscribers)
+        return sum(one.acked for one in self._publishers)
+
+    def _forget_latencies(self) -> None:
+        for one in self._by_fd.values():
+            one.latencies.clear()
+
+
+def _settle(server: list[int]) -> None:
+    """Waits until the server has done what earlier connections left it to do, but not for ever."""
+    for _ in range(int(SETTLE_S / QUIET_S)):
+        before = proc.cpu_s(server)
+        time.sleep(QUIET_S)
+        if proc.cpu_s(server) - before <= QUIET_S * QUIET_SHARE:
+            return
+
+
+def _expect(sock: socket.socket, wanted: bytes, what: str) -> None:
+    got = b""
+    while len(got) < len(wanted):
+        data = sock.recv(len(wanted) - len(got))
+        if not data:
+            raise Failed(f"the server closed the connection instead of a {what}")
+        got += data
+    if got != wanted:
+        raise Failed(f"another {what} than expected: {got.hex(' ')}")
+
+
+def perform(order: Order) -> Outcome:
+    """Carries an order out; what goes wrong is in the outcome."""
+    try:
+        run = Run(order)
+        return run.weigh() if order.idle else run.load()
+    except (Failed, OSError) as error:
+        return Outcome(error=f"{type(error).__name__}: {error}" if isinstance(error, OSError) else str(error))
+
+
+def main() -> None:
+    """Reads an order, writes its outcome."""
+    given: dict[str, Any] = json.load(sys.stdin)
+    order = Order(**given)
+    if order.core >= 0:
+        proc.pin(order.core)
+    json.dump(asdict(perform(order)), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""What the kernel says of a process and all its descendants: processor time and memory. Linux only."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_PROC: Final = Path("/proc")
+
+
+def _fields(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat after the command's name; the first is the state. Empty once it ended."""
+    try:
+        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def tree(root: int) -> list[int]:
+    """A process and all its descendants, those that live."""
+    children: dict[int, list[int]] = {}
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit():
+            fields = _fields(int(entry.name))
+            if fields:
+                children.setdefault(int(fields[1]), []).append(int(entry.name))
+    found = [root] if _fields(root) else []
+    for pid in found:
+        found += children.get(pid, [])
+    return found
+
+
+def cpu_s(pids: list[int]) -> float:
+    """Processor seconds, user and system, that these processes have used so far."""
+    total = 0
+    for pid in pids:
+        fields = _fields(pid)
+        if fields:
+            total += int(fields[11]) + int(fields[12])
+    return total / TICKS_PER_S
+
+
+def rss_bytes(pids: list[int]) -> int:
+    """Resident memory of these processes; pages that they share count several times."""
+    return sum(int(fields[21]) * PAGE_BYTES for pid in pids if (fields := _fields(pid)))
+
+
+def pin(core: int) -> bool:
+    """Keeps this process, and those that it starts, on one core where there are two or more; whether it did."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        return False
+    os.sched_setaffinity(0, {cores[core % len(cores)]})
+    return True

@@ -1,0 +1,189 @@
+"""The servers that are compared, each started as a child on free ports with a temporary folder, on one core.
+
+A server that is not installed says so with ``Missing`` and is left out. ``level`` says what its PUBACK means: whoever
+reads the numbers must know who has put a message on the disk by then and who has only taken note of it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Final
+
+from loadtest import proc
+
+START_S: Final = 20.0
+STOP_S: Final = 8.0
+HOST: Final = "127.0.0.1"
+SERVER_CORE: Final = 0
+GENERATOR_CORE: Final = 1
+
+_READY: Final = re.compile(r"^ready mqtt=(\S+):(\d+) ")
+
+
+class Missing(Exception):
+    """This server is not here; the message says what to do."""
+
+
+def free_port() -> int:
+    """A port that nobody holds just now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+class Server(ABC):
+    """One server process.
+
+    Attributes:
+        name: for tables.
+        level: what its acknowledgement means.
+        port: where it speaks MQTT, once started.
+    """
+
+    name = ""
+    level = ""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / self.name.replace(" ", "-")
+        self.port = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """Prepares the folder, chooses a port if the server cannot, and says how to start. Raises ``Missing``."""
+
+    def start(self) -> None:
+        """Starts it and waits until it accepts."""
+        self.folder.mkdir(parents=True)
+        command = self.command()
+        with (self.folder / "stderr").open("w") as errors:
+            self._process = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                preexec_fn=lambda: proc.pin(SERVER_CORE) and None,
+                env={name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")},
+            )
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """By default: until the port accepts."""
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline and self._process is not None and self._process.poll() is None:
+            try:
+                socket.create_connection((HOST, self.port), timeout=1).close()
+                return
+            except OSError:
+                time.sleep(0.05)
+        raise self.broken()
+
+    def first_line(self) -> str:
+        """The first line that it prints."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def broken(self) -> RuntimeError:
+        said = (self.folder / "stderr").read_text()[-800:]
+        return RuntimeError(f"{self.name} does not start: {said.strip() or 'it said nothing'}")
+
+    def stop(self) -> None:
+        """Ends it, by force if need be."""
+        if self._process is None:
+            return
+        children = proc.tree(self._process.pid)
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            for pid in children:
+                try:
+                    os.kill(pid, 9)
+                except ProcessLookupError:
+                    continue
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+
+class Penstock(Server):
+    """`penstock up` as it comes: one process, every message fsynced by group commit before its PUBACK."""
+
+    name = "penstock"
+    level = "fsynced, by group commit"
+    topic_level = "disk"
+
+    def command(self) -> list[str]:
+        config = self.folder / "penstock.toml"
+        config.write_text(f'[broker]\ndefault_level = "{self.topic_level}"\n')
+        command = [sys.executable, "-m", "node", "up", "--data", str(self.folder / "data"), "--config", str(config)]
+        for part in ("mqtt", "broker", "namesrv", "http"):
+            command += [f"--{part}-port", "0"]
+        return command
+
+    def wait_until_ready(self) -> None:
+        found = _READY.match(self.first_line())
+        if found is None:
+            raise self.broken()
+        self.port = int(found[2])
+
+
+class PenstockCache(Penstock):
+    """The same with topics of level ``cache``: the PUBACK comes when the log has it, before the fsync."""
+
+    name = "penstock cache"
+    level = "in the log, fsync follows"
+    topic_level = "cache"
+
+
+class Mosquitto(Server):
+    """Mosquitto without limits on what is in flight or queued, and without its persistence file."""
+
+    name = "mosquitto"
+    level = "in memory"
+
+    def command(self) -> list[str]:
+        program = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+        if program is None:
+            raise Missing("mosquitto is not installed (Debian: apt-get install mosquitto)")
+        self.port = free_port()
+        lines = [f"listener {self.port} {HOST}", "allow_anonymous true", "persistence false", "log_dest none"]
+        lines += ["set_tcp_nodelay true", "max_inflight_messages 0", "max_queued_messages 0", "sys_interval 0"]
+        config = self.folder / "mosquitto.conf"
+        config.write_text("\n".join(lines) + "\n")
+        return [program, "-c", str(config)]
+
+
+class Amqtt(Server):
+    """amqtt's broker, as it comes, anonymous clients allowed."""
+
+    name = "amqtt"
+    level = "in memory"
+
+    def command(self) -> list[str]:
+        if importlib.util.find_spec("amqtt") is None:
+            raise Missing("amqtt is not installed (it comes with `make install-test`)")
+        self.port = free_port()
+        return [sys.executable, "-m", "loadtest.amqtt_server", str(self.port)]
+
+    def wait_until_ready(self) -> None:
+        if self.first_line().strip() != "ready":
+            raise self.broken()
+
+
+SERVERS: Final[tuple[type[Server], ...]] = (Penstock, PenstockCache, Mosquitto, Amqtt)
