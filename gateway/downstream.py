@@ -84,7 +84,15 @@ class Downstream:
             session.overlap.remove(cursor)
             cursor.next = CLOSED
             self._leases.release(cursor)
+            for other in session.overlap.cursors:
+                if other.take_back(cursor):
+                    self._go_back(other)
         return True
+
+    def _go_back(self, cursor: Cursor) -> None:
+        if cursor in cursor.feed.attached:
+            self._set_lagging(cursor, True)
+            self.pump_later(cursor.session)
 
     def end(self, session: Session) -> None:
         """The session is over: all its subscriptions go."""
@@ -221,6 +229,8 @@ class Downstream:
         for cursor in list(feed.attached):
             if cursor.next == first and not cursor.held and (not batch or self._send_run(cursor, batch, runs)):
                 cursor.next = head
+                if batch:
+                    cursor.seen = batch[-1].position
             else:
                 self._try(cursor)
         feed.trim(self._settings.pull_bytes_max)
@@ -230,7 +240,7 @@ class Downstream:
         session, one = cursor.session, cursor.subscription
         device = session.device
         assert device is not None
-        if device.is_full or len(session.overlap.cursors) != 1 or batch[0].position < cursor.start:
+        if device.is_full or len(session.overlap.cursors) != 1 or cursor.redos or batch[0].position < cursor.start:
             return False
         kind = (device.is_v5, one.qos, one.as_published, one.identifier)
         run = runs.get(kind)
@@ -298,13 +308,19 @@ class Downstream:
                 if not self._send_one(cursor, arrival, now_ms):
                     return done
                 cursor.next = arrival.offset + 1
+                cursor.seen = arrival.position
         return len(batch)
 
     def _send_one(self, cursor: Cursor, arrival: Arrival, now_ms: int) -> bool:
         """False if there is no room for it now."""
         session = cursor.session
+        if cursor.redos and not cursor.is_due(arrival):
+            return True
         matching = session.overlap.matching(cursor, arrival)
-        if not matching or matching[0] is not cursor or is_expired(arrival, now_ms):
+        if not matching or is_expired(arrival, now_ms):
+            return True
+        if matching[0] is not cursor:
+            cursor.leave_to(matching[0], arrival)
             return True
         device = session.device
         assert device is not None

@@ -6,13 +6,16 @@ began before the message was stored. The others pass over it. Because age decide
 changes who delivers a message, and all messages of one topic come through one queue, in order (MQTT-4.6.0-6). The
 copy carries the highest granted QoS and the identifiers of all matching subscriptions (MQTT-3.3.4-2, -3).
 
-A ``Cursor`` is a session's place in one such queue. This module is pure.
+A ``Cursor`` is a session's place in one such queue. Queues are read independently, so a cursor may pass over a
+message that its primary has not come to yet. It remembers the first such message per primary (``skipped``): if the
+primary is unsubscribed before it gets there, the cursor goes back and delivers what was left to it, and nothing
+else (``Redo``). This module is pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.delivery import Variant
 from gateway.envelope import Arrival
@@ -48,6 +51,15 @@ class Subscription:
         self.identifier = identifier
 
 
+class Redo(NamedTuple):
+    """A stretch of a queue that is gone over again: below ``until``, only what ``filter`` matches and what was
+    stored after ``after``, the last message that the ended subscription came to."""
+
+    until: int
+    after: int
+    filter: str
+
+
 class Cursor:
     """A session's place in the light queue of one of its filters at one broker.
 
@@ -57,9 +69,24 @@ class Cursor:
         held: waits for retained messages to go first.
         backlog: messages of its own pull, for a session that has fallen behind the shared window.
         pulling: its own pull is under way.
+        seen: log position of the last message that it came to.
+        skipped: primary -> offset and position of the first message left to it that it has not come to.
+        redos: stretches to go over again.
     """
 
-    __slots__ = ("backlog", "feed", "held", "next", "pulling", "session", "start", "subscription")
+    __slots__ = (
+        "backlog",
+        "feed",
+        "held",
+        "next",
+        "pulling",
+        "redos",
+        "seen",
+        "session",
+        "skipped",
+        "start",
+        "subscription",
+    )
 
     def __init__(self, session: Session, subscription: Subscription, feed: Feed) -> None:
         self.session = session
@@ -70,6 +97,35 @@ class Cursor:
         self.held = False
         self.pulling = False
         self.backlog: list[Arrival] | None = None
+        self.seen = -1
+        self.skipped: dict[Cursor, tuple[int, int]] | None = None
+        self.redos: list[Redo] | None = None
+
+    def leave_to(self, primary: Cursor, arrival: Arrival) -> None:
+        """Passes over a message that another cursor delivers."""
+        if arrival.position <= primary.seen:
+            return
+        if self.skipped is None:
+            self.skipped = {}
+        first = self.skipped.get(primary)
+        if first is None or first[1] <= primary.seen:
+            self.skipped[primary] = (arrival.offset, arrival.position)
+
+    def take_back(self, ended: Cursor) -> bool:
+        """A primary's subscription has ended. True if this cursor goes back for what was left to it."""
+        first = self.skipped.pop(ended, None) if self.skipped else None
+        if first is None or first[1] <= ended.seen:
+            return False
+        self.redos = [*(self.redos or ()), Redo(self.next, ended.seen, ended.subscription.filter)]
+        self.next = first[0]
+        self.backlog = None
+        return True
+
+    def is_due(self, arrival: Arrival) -> bool:
+        """Whether a message is to be looked at; within a stretch that is gone over again, only what was left out."""
+        redos = [redo for redo in self.redos or () if arrival.offset < redo.until]
+        self.redos = redos or None
+        return not redos or any(redo.after < arrival.position and matches(redo.filter, arrival.name) for redo in redos)
 
 
 class Overlap:

@@ -26,7 +26,8 @@ def drain(client: Client) -> list[bytes]:
                 answers += {1: [Puback(packet.packet_id)], 2: [Pubrec(packet.packet_id)]}.get(packet.qos, [])
             elif isinstance(packet, Pubrel):
                 answers.append(Pubcomp(packet.packet_id))
-        client.send(*answers)
+        if answers:
+            client.send(*answers)
     return payloads
 
 
@@ -342,3 +343,32 @@ def test_messages_that_retention_took_are_counted_and_passed_over() -> None:
     again = gateway.connect("s", clean_start=False)
     assert drain(again) == [bytes([at]) for at in range(4, 10)]
     assert gateway.downstream.lost == 4
+
+
+def test_unsubscribing_the_primary_leaves_its_messages_to_the_others_once_each() -> None:
+    gateway = Gateway(in_flight_max=2)
+    client, publisher = gateway.connect(), gateway.connect("p")
+    client.subscribe("a/#", qos=1)  # the primary of a/b and a/c
+    client.subscribe("a/b", qos=1)
+    for at in range(6):
+        publisher.publish(f"a/{'bc'[at % 2]}", bytes([at]), 1, packet_id=at + 1)
+    first = publishes(client)
+    assert [packet.payload for packet in first] == [b"\0", b"\1"]
+    client.send(Unsubscribe(2, ("a/#",)))
+    client.send(*[Puback(packet.packet_id) for packet in first])
+    assert drain(client) == [b"\2", b"\4"]
+    publisher.publish("a/b", b"on", 1, packet_id=9)
+    assert drain(client) == [b"on"]
+
+
+def test_unsubscribing_a_primary_that_is_up_to_date_repeats_nothing() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    client.subscribe("a/#", qos=1)
+    client.subscribe("a/b", qos=1)
+    client.publish("a/b", b"x", 1, packet_id=1)
+    assert drain(client) == [b"x"]
+    client.send(Unsubscribe(2, ("a/#",)))
+    assert drain(client) == []
+    client.publish("a/b", b"y", 1, packet_id=1)
+    assert drain(client) == [b"y"]
