@@ -92,7 +92,8 @@ class FilterRequests:
         _check_owner(request.owner)
         if not 0 < request.lease_s <= 86_400:
             raise InvalidRequest("a lease has more than 0 and at most 86,400 seconds")
-        self._renew(request.owner, now, request.lease_s)
+        if self._filters.held_by(request.owner):
+            self._renew(request.owner, now, request.lease_s)
         return Now(Done())
 
     def _renew(self, owner: str, now: float, lease_s: float) -> None:

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.folds.filters import CLOSE, OPEN, Filters
+from broker.store.records import NO_CHANGE, Change
+
+FILTERS = ["a", "a/+", "+/b", "#", "a/#", "$x/#", "a/b"]
+NAMES = ["a", "a/b", "b/b", "$x/b", "c"]
+
+
+def test_a_queue_begins_with_the_first_owner_and_ends_with_the_last() -> None:
+    filters = Filters()
+    assert filters.apply([OPEN, "g", ["a", "b"]]) == Change(opened=["~filter:a", "~filter:b"])
+    assert filters.apply([OPEN, "h", ["a"]]) == Change(opened=[])
+    assert filters.apply([CLOSE, "g", ["a", "b", "never"]]) == Change(ended=["~filter:b"])
+    assert filters.apply([CLOSE, "h", ["a"]]) == Change(ended=["~filter:a"])
+    assert (len(filters), filters.owners) == (0, [])
+
+
+def test_an_action_of_a_newer_broker_changes_nothing() -> None:
+    assert Filters().apply(["pause", "g", ["a"]]) == NO_CHANGE
+
+
+def test_a_name_is_matched_by_what_is_open() -> None:
+    filters = Filters()
+    filters.apply([OPEN, "g", FILTERS])
+    assert filters.queues_of("a/b") == [f"~filter:{one}" for one in ("#", "+/b", "a/#", "a/+", "a/b")]
+    filters.apply([CLOSE, "g", ["#", "a/b"]])
+    assert filters.queues_of("a/b") == [f"~filter:{one}" for one in ("+/b", "a/#", "a/+")]
+
+
+actions = st.tuples(
+    st.sampled_from([OPEN, CLOSE]), st.sampled_from("ghi"), st.lists(st.sampled_from(FILTERS), max_size=4)
+)
+
+
+@given(st.lists(actions, max_size=30), st.lists(actions, max_size=10))
+def test_a_restored_snapshot_is_the_replay(
+    before: list[tuple[str, str, list[str]]], after: list[tuple[str, str, list[str]]]
+) -> None:
+    replayed, restored = Filters(), Filters()
+    for action in before:
+        replayed.apply(list(action))
+    restored.restore(replayed.snapshot())
+    for action in after:
+        assert replayed.apply(list(action)) == restored.apply(list(action))
+    assert replayed.snapshot() == restored.snapshot()
+    assert [replayed.queues_of(name) for name in NAMES] == [restored.queues_of(name) for name in NAMES]
+    assert {owner: set(replayed.held_by(owner)) for owner in replayed.owners} == {
+        owner: set(restored.held_by(owner)) for owner in restored.owners
+    }

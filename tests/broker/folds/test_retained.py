@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.folds import retained as module
+from broker.folds.retained import Retained
+from topicmap.names import matches
+
+NAMES = ["a", "a/b", "a/b/c", "a!", "a-b", "b", "b/c", "$sys/a", "/", "a/"]
+FILTERS = ["#", "+", "a/#", "a/+", "+/b", "a", "a/+/c", "/", "$sys/#", "+/+/#"]
+names = st.sampled_from(NAMES)
+
+
+def found(retained: Retained, filter: str, looked_at_max: int) -> list[tuple[str, bytes]]:
+    """All pages."""
+    rows: list[tuple[str, bytes]] = []
+    after = ""
+    while True:
+        stopped = False
+        for name, frame in retained.matching(filter, after, looked_at_max):
+            if frame is None:
+                assert name > after, "each page comes further"
+                after, stopped = name, True
+            else:
+                rows.append((name, frame))
+        if not stopped:
+            return rows
+
+
+@given(st.lists(st.tuples(names, st.booleans(), st.sampled_from(FILTERS)), max_size=40), st.integers(1, 4))
+def test_pages_hold_what_a_plain_dictionary_would(changes: list[tuple[str, bool, str]], looked_at_max: int) -> None:
+    retained, plain = Retained(), dict[str, bytes]()
+    for position, (name, puts, filter) in enumerate(changes):
+        frame = str(position).encode()
+        if puts:
+            retained.put(name, frame, position)
+            plain[name] = frame
+        else:
+            retained.remove(name, position)
+            plain.pop(name, None)
+        expected = [(one, plain[one]) for one in sorted(plain) if matches(filter, one)]
+        assert found(retained, filter, looked_at_max) == expected
+        assert (len(retained), retained.bytes) == (len(plain), sum(map(len, plain.values())))
+
+
+@given(st.lists(st.tuples(names, st.booleans()), max_size=40))
+def test_a_restored_snapshot_is_the_replay(changes: list[tuple[str, bool]]) -> None:
+    retained, copy = Retained(), Retained()
+    for position, (name, puts) in enumerate(changes):
+        if puts:
+            retained.put(name, b"x" * position, position)
+        else:
+            retained.remove(name, position)
+    copy.restore(retained.snapshot())
+    assert (copy.snapshot(), copy.bytes) == (retained.snapshot(), retained.bytes)
+    assert found(copy, "#", 3) == found(retained, "#", 3)
+
+
+def test_many_new_names_are_merged_and_many_lost_ones_swept_out() -> None:
+    retained = Retained()
+    for number in range(10 * module.FEW):
+        retained.put(f"n/{number:04d}", b"x", number)
+    assert [name for name, _ in found(retained, "n/+", 7)] == [f"n/{number:04d}" for number in range(10 * module.FEW)]
+    for number in range(9 * module.FEW):
+        retained.remove(f"n/{number:04d}", number)
+    assert len(found(retained, "#", 10)) == module.FEW
+    assert len(retained._names) == module.FEW
+
+
+def test_only_a_change_moves_the_position_of_the_last_change() -> None:
+    retained = Retained()
+    retained.remove("a", 5)
+    assert retained.changed_at == 0
+    retained.put("a", b"x", 7)
+    retained.remove("a", 9)
+    assert retained.changed_at == 9

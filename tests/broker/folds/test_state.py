@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import msgpack
+import pytest
+
+from broker.folds.state import BrokerState, fact_record
+from penstock.errors import TooLarge
+from penstock.message import BODY_BYTES_MAX, Message, record_body
+from penstock.requests import CloseFilters, CommitOffsets, CreateTopic, FetchRetained, OpenFilters, QueueOffset
+from tests.broker.broker_rig import Rig, append
+
+
+def lived() -> Rig:
+    """A broker with facts of every kind."""
+    rig = Rig()
+    rig.ask(CreateTopic("t", 2, "cache"))
+    rig.ask(OpenFilters("g", ("a/+", "b")))
+    rig.ask(OpenFilters("h", ("b", "c")))
+    rig.ask(CloseFilters("g", ("b",)))
+    rig.ask(append(*[Message("t", b"x", mqtt_topic=f"a/{n}", retain=True) for n in range(5)], Message("u", b"y")))
+    rig.ask(append(Message("t", b"", mqtt_topic="a/3", retain=True)))
+    rig.ask(CommitOffsets("group", "", 0, (QueueOffset("u:0", 1),)))
+    return rig
+
+
+def test_a_snapshot_restored_equals_the_replay_of_the_log() -> None:
+    rig = lived()
+    copy = BrokerState()
+    copy.restore(rig.state.snapshot())
+    assert copy.snapshot() == rig.state.snapshot()
+    assert rig.restarted().state.snapshot() == rig.state.snapshot()
+
+
+def test_a_restored_state_goes_on_as_the_old_one_would() -> None:
+    rig = lived()
+    copy = BrokerState()
+    copy.restore(rig.state.snapshot())
+    rig.ask(OpenFilters("h", ("a/1",)))
+    rig.ask(append(Message("t", b"z", mqtt_topic="a/9", retain=True)))
+    copy.restore(rig.state.snapshot())
+    names = ["a/1", "b", "c", "d"]
+    assert [copy.filters.queues_of(name) for name in names] == [rig.state.filters.queues_of(name) for name in names]
+
+
+def test_the_state_before_the_first_record_is_empty() -> None:
+    state = lived().state
+    state.restore(b"")
+    assert state.snapshot() == BrokerState().snapshot()
+
+
+def test_a_snapshot_of_an_older_or_newer_broker_is_read_as_far_as_both_know() -> None:
+    parts = msgpack.unpackb(lived().state.snapshot())
+    del parts["retained"]
+    parts["something new"] = [1, 2, 3]
+    state = BrokerState()
+    state.restore(msgpack.packb(parts))
+    assert (len(state.topics), len(state.filters), len(state.retained)) == (2, 3, 0)
+
+
+def test_every_fold_is_the_same_after_all_derived_files_are_gone() -> None:
+    rig = lived()
+    for number in range(200):
+        rig.ask(append(Message("t", bytes(500), key=str(number), mqtt_topic=f"a/{number % 7}", retain=True)))
+        rig.dispatch.tick()
+    expected = rig.state.snapshot(), rig.ask(FetchRetained("#"))
+    rig.disk.kill()
+    assert rig.disk.paths("checkpoint"), "else this shows nothing"
+    for path in rig.disk.paths("checkpoint") + rig.disk.paths("index"):
+        rig.disk.delete(path)
+    after = rig.restarted()
+    assert (after.state.snapshot(), after.ask(FetchRetained("#"))) == expected
+
+
+def test_a_fact_is_one_record_of_its_system_topic() -> None:
+    incoming = fact_record("%sys%topics", ["t", 1, "disk"])
+    assert (incoming.topic, msgpack.unpackb(record_body(incoming.record))) == ("%sys%topics", ["t", 1, "disk"])
+
+
+def test_a_fact_too_large_for_a_record_is_refused() -> None:
+    with pytest.raises(TooLarge):
+        fact_record("%sys%offsets", ["x" * BODY_BYTES_MAX])

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from broker.folds.topics import Topics
+from penstock.requests import TopicInfo
+
+
+def test_a_topic_is_what_its_last_record_says() -> None:
+    topics = Topics()
+    for topic in (TopicInfo("a", 1, "disk"), TopicInfo("b", 2, "cache"), TopicInfo("a", 4, "cache")):
+        topics.apply(topics.fact(topic))
+    assert sorted(topics) == [TopicInfo("a", 4, "cache"), TopicInfo("b", 2, "cache")]
+    assert (len(topics), topics.version, topics.get("c")) == (2, 3, None)
+
+
+def test_a_snapshot_restores_topics_and_version() -> None:
+    topics, copy = Topics(), Topics()
+    topics.apply(["b", 1, "disk"])
+    topics.apply(["a", 1, "disk"])
+    copy.restore(topics.snapshot())
+    assert (sorted(copy), copy.version, copy.snapshot()) == (sorted(topics), 2, topics.snapshot())
+
+
+def test_what_a_newer_broker_says_of_a_topic_beyond_our_fields_is_passed_over() -> None:
+    topics = Topics()
+    topics.apply(["a", 1, "disk", "something new"])
+    assert list(topics) == [TopicInfo("a", 1, "disk")]

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+import trio
+
+from broker.dispatch import Dispatch
+from broker.flusher import Flusher
+from penstock.errors import StorageFailed
+from penstock.message import Message
+from penstock.requests import Appended, CreateTopic, Result
+from tests.broker.broker_rig import Rig, append, now
+
+T = TypeVar("T")
+
+
+class Turnstile:
+    """An offload whose calls begin at once and return when the test lets them."""
+
+    def __init__(self) -> None:
+        self.began = 0
+        self._gates: list[trio.Event] = []
+
+    async def __call__(self, work: Callable[[], T]) -> T:
+        self.began += 1
+        gate = trio.Event()
+        self._gates.append(gate)
+        result = work()
+        await gate.wait()
+        return result
+
+    async def let_one(self) -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        self._gates.pop(0).set()
+        await trio.testing.wait_all_tasks_blocked()
+
+
+class Flushed:
+    """A rig with a flusher in a task of its own."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.rig = Rig()
+        self.rig.ask(CreateTopic("t", 1))
+        self.turnstile = Turnstile()
+        flusher = Flusher(self.rig.store, self.turnstile)
+        self.rig.dispatch = Dispatch(self.rig.service, self.rig.clock, flusher.need)
+        nursery.start_soon(flusher.run, self.rig.dispatch, self.rig.service)
+
+    def send(self, body: bytes = b"x") -> list[Result]:
+        return self.rig.submit(append(Message("t", body)))
+
+
+async def test_appends_that_arrive_during_a_sync_wait_for_the_next_one_and_share_it() -> None:
+    async with trio.open_nursery() as nursery:
+        broker = Flushed(nursery)
+        first = broker.send()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (broker.turnstile.began, first) == (1, [])
+        others = [broker.send() for _ in range(10)]
+        await broker.turnstile.let_one()
+        assert first == [Appended("disk")]
+        assert others == [[]] * 10
+        await broker.turnstile.let_one()
+        assert others == [[Appended("disk")]] * 10
+        assert broker.turnstile.began == 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_nothing_is_synced_while_there_is_nothing_to_sync() -> None:
+    async with trio.open_nursery() as nursery:
+        broker = Flushed(nursery)
+        for _ in range(3):
+            broker.rig.dispatch.end_batch()
+        await trio.testing.wait_all_tasks_blocked()
+        assert broker.turnstile.began == 0
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_failed_sync_ends_the_broker_and_acknowledges_nothing() -> None:
+    answers: list[Result] = []
+    brokers: list[Flushed] = []
+
+    async def live() -> None:
+        async with trio.open_nursery() as nursery:
+            brokers.append(Flushed(nursery))
+            brokers[0].rig.disk.fail("sync", errno.EIO)
+            brokers[0].rig.dispatch.submit(append(Message("t", b"x")), answers.append, 1)
+            brokers[0].rig.dispatch.end_batch()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await live()
+    assert caught.group_contains(StorageFailed, match="fsync")
+    assert answers == []
+    assert isinstance(now(brokers[0].rig.handle(append(Message("t", b"x")))), StorageFailed)

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from broker.outcomes import Now
+from penstock.errors import PenstockError, StorageFailed, UnknownRequest
+from penstock.message import Message
+from penstock.requests import (
+    REQUESTS,
+    Append,
+    CommitOffsets,
+    CreateTopic,
+    FetchRetained,
+    JoinGroup,
+    OpenFilters,
+    Ping,
+    Pull,
+    QueryRoute,
+    QueueOffset,
+    ReadFigures,
+    ServerInfo,
+    TopicRoute,
+)
+from penstock.version import VERSION
+from tests.broker.broker_rig import Rig, append, now
+
+
+def test_every_request_of_a_broker_has_its_function_and_no_other_has() -> None:
+    served = set(Rig().service._table)
+    assert served == {cls for code, cls in REQUESTS.items() if code >= 30 or cls is Ping}
+
+
+def test_a_request_for_another_server_is_refused() -> None:
+    assert isinstance(now(Rig().handle(QueryRoute("t"))), UnknownRequest)
+
+
+def test_a_ping_says_who_is_there() -> None:
+    assert now(Rig(name="broker-x").handle(Ping())) == ServerInfo("broker", "broker-x", VERSION)
+
+
+def test_name_servers_are_told_all_topics_and_a_version_that_changes_with_them() -> None:
+    rig = Rig()
+    told: list[None] = []
+    rig.service.on_routes_changed = lambda: told.append(None)
+    before = rig.service.routes()
+    rig.ask(CreateTopic("b", 2))
+    rig.ask(append(Message("a", b"x")))
+    after = rig.service.routes()
+    assert (before[1], after[1]) == ((), (TopicRoute("a", 4), TopicRoute("b", 2)))
+    assert after[0] != before[0]
+    assert len(told) == 2
+
+
+def test_figures_count_what_was_stored_refused_read_and_synced() -> None:
+    rig = Rig()
+    rig.ask(CreateTopic("t", 1))
+    rig.ask(OpenFilters("g", ("a", "b")))
+    rig.ask(append(Message("t", b"1"), Message("t", b"2", mqtt_topic="a", retain=True)))
+    rig.ask(Append(1, False, append(Message("t", b"1")).body[:-1] + b"?"))
+    rig.ask(Pull("t:0", 0))
+    rig.service.synced()
+    answer = rig.ask(ReadFigures())
+    figures = dict(zip(answer.names, answer.values, strict=True))
+    assert {name: figures[name] for name in figures if not name.startswith("rocketmq_throughput")} == {
+        "rocketmq_messages_in_total": 2,
+        "rocketmq_messages_out_total": 2,
+        "rocketmq_storage_size": rig.store.written,
+        "rocketmq_storage_flush_behind_bytes": 0,
+        "penstock_messages_refused_total": 1,
+        "penstock_syncs_total": 1,
+        "penstock_topics": 1,
+        "penstock_open_filters": 2,
+        "penstock_retained_messages": 1,
+        "penstock_damaged_frames_total": 0,
+    }
+    assert figures["rocketmq_throughput_in_total"] > 0
+    assert figures["rocketmq_throughput_out_total"] > 0
+
+
+def test_a_failed_write_is_told_to_the_sender_and_ends_the_broker_at_the_next_tick() -> None:
+    rig = Rig()
+    rig.ask(CreateTopic("t", 1))
+    rig.disk.fail("pwrite", errno.EIO)
+    assert isinstance(now(rig.handle(append(Message("t", b"x")))), StorageFailed)
+    with pytest.raises(StorageFailed):
+        rig.dispatch.tick()
+
+
+def test_whatever_a_peer_sends_a_request_ends_in_an_outcome() -> None:
+    """Every request with the least sensible values of its fields' types."""
+    odd_texts = ["", "\0", "a" * 5000, "~filter:", ":", "t:99999999999", "%sys%", "\ud800"]
+    odd_numbers = [-1, 0, 1 << 62]
+    rig = Rig()
+    for code, cls in REQUESTS.items():
+        if code < 30:
+            continue
+        for text in odd_texts:
+            for number in odd_numbers:
+                fields = {
+                    name: _odd(hint, text, number)
+                    for name, hint in cls.__annotations__.items()
+                    if not str(hint).startswith("ClassVar")
+                }
+                outcome = rig.handle(cls(**fields))
+                if isinstance(outcome, Now) and isinstance(outcome.result, PenstockError):
+                    assert outcome.result.fault == "client" or outcome.result.retryable, outcome
+
+
+def _odd(hint: object, text: str, number: int) -> object:
+    kinds: dict[str, object] = {
+        "int": number,
+        "float": float(number),
+        "bool": True,
+        "str": text,
+        "Bytes": text.encode("utf-8", "replace"),
+        "tuple[str, ...]": (text,),
+        "tuple[QueueOffset, ...]": (QueueOffset(text, number),),
+    }
+    return kinds[str(hint)]
+
+
+def test_a_request_that_is_refused_has_stored_nothing() -> None:
+    rig = Rig()
+    rig.ask(CreateTopic("t", 1))
+    before = rig.store.written
+    for bad in (
+        OpenFilters("g", ("a", "b#")),
+        CommitOffsets("g", "a", 1, (QueueOffset("t:0", 0),)),
+        JoinGroup("g", "", ()),
+        FetchRetained("a+"),
+    ):
+        assert isinstance(rig.ask(bad), PenstockError)
+    assert rig.store.written == before

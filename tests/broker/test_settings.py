@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from broker.settings import BrokerSettings
+from broker.store.settings import StoreSettings
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": ""},
+        {"name": "a b"},
+        {"default_level": "quorum"},
+        {"default_queues": 0},
+        {"default_queues": 5, "queues_max": 4},
+        {"queues_max": 1 << 17},
+        {"segment_bytes": 100},
+        {"lease_s": 30.0, "register_every_s": 30.0},
+        {"register_every_s": 0.0},
+        {"owner_lease_s": 0.0},
+        {"pull_bytes_max": 0},
+        {"filters_max": -1},
+    ],
+)
+def test_a_value_outside_its_limits_is_refused_by_its_name(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        BrokerSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_every_setting_of_the_store_can_be_set_on_the_broker() -> None:
+    given = {field.name: getattr(StoreSettings(), field.name) + 1 for field in dataclasses.fields(StoreSettings)}
+    assert BrokerSettings(**given).store() == StoreSettings(**given)
+
+
+def test_the_defaults_are_the_stores_defaults() -> None:
+    assert BrokerSettings().store() == StoreSettings()
