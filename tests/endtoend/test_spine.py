@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import paho.mqtt.client as paho
@@ -73,25 +74,34 @@ class Device:
 
 
 async def drain(system: Any, group: str, members: int, enough: Callable[[Counter[str]], bool]) -> Counter[str]:
-    """Reads the topics with a group of several members until ``enough``, committing as it goes."""
+    """Reads the topics with a group of several members until ``enough``, committing as it goes.
+
+    The members begin to read when each has its share: a member that comes later takes queues from the others, and what
+    those have not committed is delivered again (docs/guide/backend.md).
+    """
     seen: Counter[str] = Counter()
     done = trio.Event()
+    consumers = [Consumer(group, TOPICS, servers=system.namesrv, start="earliest") for _ in range(members)]
 
-    async def member() -> None:
-        async with Consumer(group, TOPICS, servers=system.namesrv, start="earliest") as consumer:
-            async for batch in consumer:
-                seen.update(message.body.decode() for message in batch)
-                await consumer.commit()
-                if enough(seen):
-                    done.set()
+    async def read(consumer: Consumer) -> None:
+        async for batch in consumer:
+            seen.update(message.body.decode() for message in batch)
+            await consumer.commit()
+            if enough(seen):
+                done.set()
 
     with trio.fail_after(60):
-        async with trio.open_nursery() as nursery:
-            for _ in range(members):
-                nursery.start_soon(member)
-            await done.wait()
-            await trio.sleep(0.5)  # what comes twice would come now
-            nursery.cancel_scope.cancel()
+        async with AsyncExitStack() as stack:
+            for consumer in consumers:
+                await stack.enter_async_context(consumer)
+            while len({len(consumer.assignment) for consumer in consumers}) > 1:  # noqa: ASYNC110 - it has no event
+                await trio.sleep(0.01)
+            async with trio.open_nursery() as nursery:
+                for consumer in consumers:
+                    nursery.start_soon(read, consumer)
+                await done.wait()
+                await trio.sleep(0.5)  # what comes twice would come now
+                nursery.cancel_scope.cancel()
     return seen
 
 
