@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from node.mqtt_command import mqtt
-from node.mqtt_command import mqtt
 from node.up import up
 from penstock.cli.root import root
 from penstock.telemetry.command import telemetry
@@ -11,7 +10,6 @@ from penstock.telemetry.command import telemetry
 root.add_command(up)
 root.add_command(mqtt)
 root.add_command(telemetry)
-root.add_command(mqtt)
 
 
 def main() -> None:
