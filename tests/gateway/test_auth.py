@@ -31,6 +31,7 @@ def test_a_password_is_not_shown() -> None:
     assert "hush" not in repr(Credentials("c", "user", b"hush", "127.0.0.1"))
 
 
+@pytest.mark.mqtt(old=("3.3.5-2",))
 def test_nobody_publishes_to_the_systems_topics() -> None:
     identity = Identity("c", "")
     assert not Anonymous("everyone").may_publish(identity, "$SYS/broker")

@@ -26,6 +26,7 @@ from penstock.requests import Append, QueryRoute
 
 @pytest.mark.parametrize("level", [3, 4, 5])
 @pytest.mark.parametrize(("qos", "answers"), [(0, []), (1, [Puback(7)]), (2, [Pubrec(7)])])
+@pytest.mark.mqtt("3.3.4-1", old=("3.3.4-1",))
 def test_a_publication_is_stored_and_answered_by_its_qos(level: int, qos: int, answers: list[object]) -> None:
     gateway = Gateway()
     client = gateway.connect(level=level)
@@ -36,6 +37,7 @@ def test_a_publication_is_stored_and_answered_by_its_qos(level: int, qos: int, a
     assert (stored.topic, stored.name, stored.body, stored.qos, stored.key) == ("a", "a/b", b"x", qos, "c")
 
 
+@pytest.mark.mqtt("4.3.2-4", "4.3.3-8", old=("4.3.2-2", "4.3.3-2"))
 def test_nothing_is_acknowledged_before_the_broker_has_answered() -> None:
     gateway = Gateway()
     client = gateway.connect()
@@ -62,6 +64,7 @@ def test_all_publications_of_a_round_are_one_append_and_one_write() -> None:
     assert client.written <= written + 3  # the straight way and the codec's way may each have had their part
 
 
+@pytest.mark.mqtt("4.3.3-10", "4.3.3-11", "4.3.3-12", old=("4.3.3-2",))
 def test_a_qos_2_id_is_stored_once_until_it_is_released() -> None:
     gateway = Gateway()
     client = gateway.connect()
@@ -75,6 +78,7 @@ def test_a_qos_2_id_is_stored_once_until_it_is_released() -> None:
     assert gateway.broker.bodies() == [b"x", b"y"]
 
 
+@pytest.mark.mqtt("4.3.3-10", old=("4.3.3-2",))
 def test_a_qos_2_id_that_is_sent_again_on_a_new_connection_is_stored_once() -> None:
     gateway = Gateway()
     first = gateway.connect(clean_start=False)
@@ -91,6 +95,7 @@ def test_a_qos_2_id_that_is_sent_again_on_a_new_connection_is_stored_once() -> N
     assert gateway.broker.bodies() == [b"0", b"x"]
 
 
+@pytest.mark.mqtt("3.6.2-1")
 def test_an_unknown_pubrel_is_completed_with_a_reason_only_for_mqtt5() -> None:
     gateway = Gateway()
     old, new = gateway.connect("old"), gateway.connect("new", level=5)
@@ -137,6 +142,7 @@ def test_the_route_of_a_topic_is_looked_up_again_after_a_failure() -> None:
 
 
 @pytest.mark.parametrize(("error", "reason"), [(Busy("x"), 0x97), (StorageFull("x"), 0x83), (InvalidTopic("x"), 0x90)])
+@pytest.mark.mqtt("3.4.2-1", "3.5.2-1", "4.3.3-9")
 def test_mqtt5_is_told_why_a_record_was_not_stored(error: Exception, reason: int) -> None:
     gateway = Gateway()
     client = gateway.connect(level=5)
@@ -219,6 +225,7 @@ def test_a_client_with_too_much_unstored_is_not_read() -> None:
     assert client.device.unstored == 0
 
 
+@pytest.mark.mqtt("3.3.4-7")
 def test_a_client_that_exceeds_our_receive_maximum_is_told_and_closed() -> None:
     gateway = Gateway(receive_max=3)
     client = gateway.connect(level=5)
@@ -242,6 +249,7 @@ def test_a_name_beyond_our_limits_is_refused(name: str) -> None:
     assert gateway.broker.log == []
 
 
+@pytest.mark.mqtt(old=("3.3.5-2",))
 def test_nobody_publishes_to_the_systems_topics() -> None:
     gateway = Gateway()
     old, new = gateway.connect("old"), gateway.connect("new", level=5)
@@ -252,6 +260,7 @@ def test_nobody_publishes_to_the_systems_topics() -> None:
     assert gateway.broker.log == []
 
 
+@pytest.mark.mqtt("3.3.2-12")
 def test_a_topic_alias_stands_for_the_name_it_was_given_with() -> None:
     gateway = Gateway()
     client = gateway.connect(level=5)
@@ -268,12 +277,14 @@ def test_an_alias_that_was_never_given_is_a_protocol_error() -> None:
     assert client.got() == [Disconnect(0x82)]
 
 
+@pytest.mark.mqtt("3.12.4-1", old=("3.12.4-1",))
 def test_a_ping_is_answered() -> None:
     client = Gateway().connect()
     client.send(Pingreq())
     assert client.got() == [Pingresp()]
 
 
+@pytest.mark.mqtt("4.13.1-1", "4.13.2-1", old=("4.8.0-1",))
 def test_garbage_closes_the_connection_with_the_reason_and_nobody_else_notices() -> None:
     gateway = Gateway()
     client, old, bystander = gateway.connect("x", level=5), gateway.connect("o"), gateway.connect("b")
@@ -295,6 +306,7 @@ def test_what_came_before_the_garbage_is_carried_out() -> None:
     assert gateway.broker.bodies() == [b"x"]
 
 
+@pytest.mark.mqtt("3.1.0-2", old=("3.1.0-2",))
 def test_a_second_connect_is_a_protocol_error() -> None:
     client = Gateway().connect(level=5)
     client.send(Connect("c", level=5))
@@ -302,6 +314,7 @@ def test_a_second_connect_is_a_protocol_error() -> None:
     assert client.is_closed
 
 
+@pytest.mark.mqtt("3.1.0-1", old=("3.1.0-1",))
 def test_nothing_is_carried_out_before_connect() -> None:
     gateway = Gateway()
     client = gateway.open()
@@ -335,6 +348,7 @@ def test_a_message_expiry_beyond_what_properties_can_hold_is_refused_cleanly() -
     assert gateway.broker.log == []
 
 
+@pytest.mark.mqtt("3.14.2-2")
 def test_disconnect_with_a_longer_expiry_than_zero_is_a_protocol_error() -> None:
     client = Gateway().connect(level=5)
     client.send(Disconnect(0, Properties(session_expiry_interval=10)))

@@ -36,6 +36,7 @@ def drain(client: Client) -> list[bytes]:
     ("filter", "gets"),
     [("a/b/c", True), ("a/+/c", True), ("a/#", True), ("#", True), ("a/b/c/#", True), ("a/+", False), ("b/#", False)],
 )
+@pytest.mark.mqtt("4.7.1-1", "4.7.1-2", "3.3.2-3", old=("4.7.1-2", "4.7.1-3", "3.3.2-3"))
 def test_a_message_reaches_those_whose_filter_matches(level: int, filter: str, gets: bool) -> None:
     gateway = Gateway()
     subscriber, publisher = gateway.connect("s", level=level), gateway.connect("p")
@@ -46,6 +47,7 @@ def test_a_message_reaches_those_whose_filter_matches(level: int, filter: str, g
 
 @pytest.mark.parametrize("published", [0, 1, 2])
 @pytest.mark.parametrize("granted", [0, 1, 2])
+@pytest.mark.mqtt("3.8.4-8", "3.3.1-2", old=("3.8.4-6", "3.3.1-2"))
 def test_the_delivered_qos_is_the_lower_of_published_and_granted(published: int, granted: int) -> None:
     gateway = Gateway()
     client = gateway.connect()
@@ -64,6 +66,7 @@ def test_a_native_producers_message_reaches_devices() -> None:
     assert (delivered.topic, delivered.payload, delivered.qos) == ("orders/7", b"new", 2)
 
 
+@pytest.mark.mqtt("3.3.4-2", "3.3.4-3", "3.3.4-4", old=("3.3.5-1",))
 def test_overlapping_subscriptions_deliver_one_copy_with_the_highest_qos_and_all_identifiers() -> None:
     gateway = Gateway()
     client = gateway.connect(level=5)
@@ -75,6 +78,7 @@ def test_overlapping_subscriptions_deliver_one_copy_with_the_highest_qos_and_all
     assert delivered.properties.subscription_identifiers == (1, 2, 3)
 
 
+@pytest.mark.mqtt("4.6.0-5", "4.6.0-6", old=("4.6.0-5", "4.6.0-6"))
 def test_messages_of_one_topic_come_in_order_through_overlapping_subscriptions() -> None:
     gateway = Gateway()
     client, publisher = gateway.connect(), gateway.connect("p")
@@ -85,6 +89,7 @@ def test_messages_of_one_topic_come_in_order_through_overlapping_subscriptions()
     assert drain(client) == [bytes([at]) for at in range(20)]
 
 
+@pytest.mark.mqtt("3.8.3-3")
 def test_no_local_keeps_a_clients_own_messages_from_it() -> None:
     gateway = Gateway()
     client, other = gateway.connect("me", level=5), gateway.connect("other", level=5)
@@ -94,6 +99,7 @@ def test_no_local_keeps_a_clients_own_messages_from_it() -> None:
     assert client.payloads() == [b"theirs"]
 
 
+@pytest.mark.mqtt("3.3.1-12", "3.3.1-13")
 def test_retain_is_kept_only_as_published() -> None:
     gateway = Gateway()
     plain, asking = gateway.connect("p", level=5), gateway.connect("a", level=5)
@@ -104,6 +110,7 @@ def test_retain_is_kept_only_as_published() -> None:
     assert [packet.retain for packet in publishes(asking)] == [True]
 
 
+@pytest.mark.mqtt("3.3.2-4", "3.3.2-15", "3.3.2-16", "3.3.2-17", "3.3.2-18", "3.3.2-20")
 def test_mqtt5_properties_are_forwarded_unaltered_and_in_order() -> None:
     gateway = Gateway()
     client = gateway.connect(level=5)
@@ -120,6 +127,7 @@ def test_mqtt5_properties_are_forwarded_unaltered_and_in_order() -> None:
     assert delivered.properties == sent
 
 
+@pytest.mark.mqtt("3.3.2-5", "3.3.2-6")
 def test_a_message_expires_while_it_waits_and_says_how_long_it_has_left() -> None:
     gateway = Gateway()
     client = gateway.connect("c", level=5, clean_start=False, properties=Properties(session_expiry_interval=100))
@@ -148,6 +156,7 @@ def test_a_fan_out_is_encoded_once_and_pulled_once() -> None:
     assert gateway.downstream.delivered == 10
 
 
+@pytest.mark.mqtt("3.3.4-9", "4.9.0-1", "4.9.0-2")
 def test_nothing_beyond_the_clients_receive_maximum_is_in_flight() -> None:
     gateway = Gateway()
     client = gateway.connect("s", level=5, properties=Properties(receive_maximum=3))
@@ -204,6 +213,7 @@ def test_qos_1_for_a_full_connection_waits_in_the_log() -> None:
     assert client.payloads() == [b"kept"]
 
 
+@pytest.mark.mqtt("3.1.2-24", "3.1.2-25")
 def test_a_message_larger_than_the_client_takes_is_passed_over() -> None:
     gateway = Gateway()
     client, publisher = (
@@ -216,6 +226,7 @@ def test_a_message_larger_than_the_client_takes_is_passed_over() -> None:
     assert [len(packet.payload) for packet in publishes(client)] == [10, 20]
 
 
+@pytest.mark.mqtt("4.5.0-1", old=("3.1.2-5", "4.5.0-1"))
 def test_a_durable_session_gets_what_came_while_it_was_away() -> None:
     gateway = Gateway()
     client = gateway.connect("s", clean_start=False)
@@ -242,6 +253,7 @@ def test_an_absent_session_costs_no_memory_per_message() -> None:
     assert len(gateway.broker.made(Pull)) <= pulls + 1
 
 
+@pytest.mark.mqtt("3.3.1-1", "4.4.0-1", "4.3.3-6", old=("3.3.1-1", "4.4.0-1", "4.6.0-1"))
 def test_what_was_in_flight_is_sent_again_with_dup_and_then_comes_the_rest() -> None:
     gateway = Gateway(in_flight_max=3)
     client = gateway.connect("s", clean_start=False)
@@ -263,6 +275,7 @@ def test_what_was_in_flight_is_sent_again_with_dup_and_then_comes_the_rest() -> 
     assert drain(again) == [b"\x03", b"\x04"]
 
 
+@pytest.mark.mqtt("3.10.4-1", "3.10.4-2", old=("3.10.4-1", "3.10.4-2"))
 def test_unsubscribe_stops_new_messages_and_closes_the_filter_with_its_last_session() -> None:
     gateway = Gateway()
     one, two = gateway.connect("1"), gateway.connect("2")

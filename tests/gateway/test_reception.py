@@ -27,6 +27,7 @@ def published(gateway: Gateway) -> list[tuple[str, bytes]]:
 # ---------------------------------------------------------------- admission
 
 
+@pytest.mark.mqtt("3.2.2-22")
 def test_the_connack_tells_mqtt5_every_limit_that_is_enforced() -> None:
     gateway = Gateway(receive_max=7, packet_bytes_max=5000, topic_alias_max=9, keep_alive_s_max=30)
     client = gateway.open(5)
@@ -37,6 +38,7 @@ def test_the_connack_tells_mqtt5_every_limit_that_is_enforced() -> None:
     assert told.assigned_client_identifier is None
 
 
+@pytest.mark.mqtt("3.1.3-6", "3.1.3-7", "3.2.2-16", old=("3.1.3-6",))
 def test_an_empty_id_is_replaced_and_told() -> None:
     gateway = Gateway()
     ids = []
@@ -48,6 +50,7 @@ def test_an_empty_id_is_replaced_and_told() -> None:
     assert all(ids)
 
 
+@pytest.mark.mqtt(old=("3.1.3-7", "3.1.3-8"))
 def test_an_empty_id_needs_a_clean_session_before_mqtt5() -> None:
     gateway = Gateway()
     assert refused(gateway, Connect("", clean_start=False))[1] == Connack(False, 2)
@@ -55,12 +58,14 @@ def test_an_empty_id_needs_a_clean_session_before_mqtt5() -> None:
 
 
 @pytest.mark.parametrize("client_id", ["x" * 257, "a\x7fb"])
+@pytest.mark.mqtt("3.1.3-8", old=("3.1.3-9",))
 def test_an_unfit_id_is_refused(client_id: str) -> None:
     gateway = Gateway()
     assert refused(gateway, Connect(client_id))[1] == Connack(False, 2)
     assert refused(gateway, Connect(client_id, level=5))[1] == Connack(False, 0x85)
 
 
+@pytest.mark.mqtt("3.1.4-2", "3.2.2-7", old=("3.2.2-5",))
 def test_a_client_that_is_not_admitted_is_told_so() -> None:
     gateway = Gateway(Anonymous("nobody"))
     assert refused(gateway, Connect("c"))[1] == Connack(False, 5)
@@ -68,6 +73,7 @@ def test_a_client_that_is_not_admitted_is_told_so() -> None:
     assert refused(gateway, Connect("c", level=5))[1] == Connack(False, 0x87)
 
 
+@pytest.mark.mqtt("3.1.4-6", old=("3.1.4-5",))
 def test_what_follows_a_refused_connect_is_not_carried_out() -> None:
     gateway = Gateway(Anonymous("nobody"))
     client = gateway.open()
@@ -75,6 +81,7 @@ def test_what_follows_a_refused_connect_is_not_carried_out() -> None:
     assert gateway.broker.log == []
 
 
+@pytest.mark.mqtt("3.1.2-2", old=("3.1.2-2",))
 def test_a_level_that_is_not_spoken_is_refused_with_its_return_code() -> None:
     client = Gateway().open()
     client.send_bytes(bytes.fromhex("100c00044d5154540602000000000000")[:14])
@@ -105,6 +112,7 @@ def test_a_connection_that_never_says_connect_is_closed() -> None:
 
 
 @pytest.mark.parametrize(("level", "properties"), [(4, Properties()), (5, Properties(session_expiry_interval=100))])
+@pytest.mark.mqtt("3.2.2-2", "3.2.2-3", old=("3.2.2-1", "3.2.2-2", "3.2.2-3"))
 def test_session_present_is_told_only_where_there_is_one(level: int, properties: Properties) -> None:
     gateway = Gateway()
     for expected in (False, True):
@@ -117,6 +125,7 @@ def test_session_present_is_told_only_where_there_is_one(level: int, properties:
     assert client.got_one(Connack).session_present is False
 
 
+@pytest.mark.mqtt("4.1.0-2", "3.1.2-23")
 def test_a_session_ends_with_its_expiry_and_its_filters_close() -> None:
     gateway = Gateway()
     client = gateway.connect("c", level=5, properties=Properties(session_expiry_interval=60))
@@ -143,6 +152,7 @@ def test_an_expiry_beyond_ours_is_cut_and_told() -> None:
     assert client.got_one(Connack).properties.session_expiry_interval == 50
 
 
+@pytest.mark.mqtt("3.1.4-3", old=("3.1.4-2",))
 def test_a_second_connection_takes_the_session_over() -> None:
     gateway = Gateway()
     first = gateway.connect("c", level=5, clean_start=False, properties=Properties(session_expiry_interval=60))
@@ -169,6 +179,7 @@ def test_a_taken_over_connection_carries_nothing_more_out() -> None:
 # ---------------------------------------------------------------- wills
 
 
+@pytest.mark.mqtt("3.1.2-8", old=("3.1.2-8",))
 def test_a_will_is_published_when_the_connection_breaks() -> None:
     gateway = Gateway()
     client = gateway.connect(will=WILL)
@@ -176,6 +187,7 @@ def test_a_will_is_published_when_the_connection_breaks() -> None:
     assert published(gateway) == [("will/topic", b"gone")]
 
 
+@pytest.mark.mqtt("3.1.2-10", "3.14.4-3", old=("3.1.2-10", "3.14.4-3"))
 def test_a_will_is_not_published_after_a_normal_disconnect() -> None:
     gateway = Gateway()
     gateway.connect("a", will=WILL).send(Disconnect())
@@ -204,6 +216,7 @@ def test_every_other_end_counts_as_abnormal(end: str) -> None:
     assert published(gateway) == [("will/topic", b"gone")]
 
 
+@pytest.mark.mqtt("3.1.3-9")
 def test_a_will_waits_for_its_delay_and_is_cancelled_by_a_return() -> None:
     gateway = Gateway()
     asked = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}
@@ -251,6 +264,7 @@ def test_a_takeover_cancels_a_delayed_will_but_publishes_one_without_delay() -> 
     assert published(gateway) == [("w", b"b")]
 
 
+@pytest.mark.mqtt("3.1.2-15", "3.1.3-10", old=("3.1.2-17",))
 def test_a_will_carries_its_properties_and_retain() -> None:
     gateway = Gateway()
     watcher = gateway.connect("w", level=5)
@@ -302,6 +316,7 @@ def test_a_will_with_a_name_beyond_our_limits_is_refused_at_connect() -> None:
 
 
 @pytest.mark.parametrize("level", [4, 5])
+@pytest.mark.mqtt("3.1.2-22", old=("3.1.2-24",))
 def test_a_silent_client_is_closed_after_one_and_a_half_times_its_keep_alive(level: int) -> None:
     gateway = Gateway()
     client = gateway.connect(level=level, keep_alive_s=10)

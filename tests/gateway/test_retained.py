@@ -24,6 +24,7 @@ def retained(client: Client) -> list[bytes]:
     return [packet.payload for packet in client.got() if isinstance(packet, Publish) and packet.retain]
 
 
+@pytest.mark.mqtt("3.3.1-5", "3.3.1-9", old=("3.3.1-5", "3.3.1-6", "3.3.1-8"))
 def test_a_new_subscription_gets_the_last_value_of_each_matching_topic_after_its_suback() -> None:
     gateway = with_retained("a/1", "a/2", "b/1", "a/1")
     client = gateway.connect()
@@ -36,6 +37,7 @@ def test_a_new_subscription_gets_the_last_value_of_each_matching_topic_after_its
     ]
 
 
+@pytest.mark.mqtt("3.3.1-6", "3.3.1-7", old=("3.3.1-10", "3.3.1-11"))
 def test_an_empty_value_removes_and_is_still_delivered_live() -> None:
     gateway = with_retained("a")
     watcher = gateway.connect("w")
@@ -49,6 +51,7 @@ def test_an_empty_value_removes_and_is_still_delivered_live() -> None:
 
 
 @pytest.mark.parametrize(("handling", "first", "second"), [(0, 1, 1), (1, 1, 0), (2, 0, 0)])
+@pytest.mark.mqtt("3.3.1-9", "3.3.1-10", "3.3.1-11")
 def test_retain_handling_says_when_they_are_sent(handling: int, first: int, second: int) -> None:
     gateway = with_retained("a")
     client = gateway.connect(level=5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -15,6 +16,7 @@ def packet_ids(packets: list[bytes]) -> list[int]:
     return [int.from_bytes(packet[7:9], "big") for packet in packets]  # after the five bytes of the name a/b
 
 
+@pytest.mark.mqtt("4.9.0-2")
 def test_nothing_beyond_the_window_is_sent() -> None:
     session = Session("c", window=2)
     assert session.send(made()) is not None
@@ -25,6 +27,7 @@ def test_nothing_beyond_the_window_is_sent() -> None:
     assert session.send(made()) is not None
 
 
+@pytest.mark.mqtt("2.2.1-4", "4.3.2-1", old=("2.3.1-4",))
 def test_an_id_is_not_used_again_while_its_exchange_is_open() -> None:
     session = Session("c", window=10)
     session.next_id = 65_535
@@ -41,6 +44,7 @@ def test_a_puback_for_a_qos_2_message_acknowledges_nothing() -> None:
     assert list(session.in_flight) == [1]
 
 
+@pytest.mark.mqtt("4.3.3-6", old=("4.3.3-1",))
 def test_after_pubrec_only_the_pubrel_is_sent_again() -> None:
     session = Session("c", window=10)
     session.send(made(qos=2))
@@ -53,6 +57,7 @@ def test_after_pubrec_only_the_pubrel_is_sent_again() -> None:
     assert not session.completed(1)
 
 
+@pytest.mark.mqtt("4.3.3-4")
 def test_a_refusing_pubrec_ends_the_exchange() -> None:
     session = Session("c", window=1)
     session.send(made(qos=2))
@@ -60,6 +65,7 @@ def test_a_refusing_pubrec_ends_the_exchange() -> None:
     assert session.room() == 1
 
 
+@pytest.mark.mqtt("4.4.0-1", old=("4.4.0-1", "4.6.0-1"))
 def test_a_resend_keeps_order_and_ids() -> None:
     session = Session("c", window=10)
     sent = [session.send(made(offset)) for offset in range(5)]

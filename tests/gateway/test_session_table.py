@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, cast
 
+import pytest
+
 from gateway.session import NEVER_ENDS
 from gateway.session_table import SessionTable
 
@@ -18,6 +20,7 @@ def table() -> SessionTable:
     return SessionTable(sessions_max=3, window=10)
 
 
+@pytest.mark.mqtt("3.1.2-6", old=("3.1.2-4",))
 def test_a_new_client_has_a_new_session() -> None:
     sessions = table()
     entry = sessions.enter("a", False, 0.0)
@@ -26,6 +29,7 @@ def test_a_new_client_has_a_new_session() -> None:
     assert sessions.get("a") is entry.session
 
 
+@pytest.mark.mqtt("3.1.2-5", old=("3.1.2-4",))
 def test_a_client_that_comes_back_finds_its_session() -> None:
     sessions = table()
     first = sessions.enter("a", True, 0.0).session
@@ -35,6 +39,7 @@ def test_a_client_that_comes_back_finds_its_session() -> None:
     assert again == (first, True, None)
 
 
+@pytest.mark.mqtt("3.1.2-4", old=("3.1.2-6",))
 def test_clean_start_replaces_the_session() -> None:
     sessions = table()
     first = sessions.enter("a", False, 0.0).session
@@ -51,6 +56,7 @@ def test_a_session_without_expiry_ends_with_its_connection() -> None:
     assert sessions.get("a") is None
 
 
+@pytest.mark.mqtt("4.1.0-2")
 def test_a_session_ends_when_its_expiry_has_passed() -> None:
     sessions = table()
     session = sessions.enter("a", False, 0.0).session

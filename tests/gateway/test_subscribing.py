@@ -13,12 +13,14 @@ from penstock.requests import OpenFilters
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])
+@pytest.mark.mqtt("3.8.4-1", "3.8.4-2", "3.8.4-6", "3.9.3-1", old=("3.8.4-1", "3.8.4-2", "3.8.4-5", "3.9.3-1"))
 def test_the_suback_has_one_code_per_filter_in_order(level: int) -> None:
     client = Gateway().connect(level=level)
     client.send(Subscribe(7, (Subscription("a", 2), Subscription("b/+", 0), Subscription("c/#", 1))))
     assert client.got() == [Suback(7, (2, 0, 1))]
 
 
+@pytest.mark.mqtt("3.8.4-7", old=("3.9.3-2",))
 def test_filters_are_refused_one_by_one() -> None:
     gateway = Gateway(OnlyOwnTopics())
     asked = (
@@ -78,6 +80,7 @@ def test_a_broker_that_cannot_open_the_filter_fails_the_subscription() -> None:
     assert client.subscribe("a") == Suback(1, (2,))
 
 
+@pytest.mark.mqtt("3.8.4-3", old=("3.8.4-3",))
 def test_a_subscription_replaced_keeps_its_place_and_takes_the_new_options() -> None:
     gateway = Gateway()
     client = gateway.connect()
@@ -125,6 +128,7 @@ def test_a_durable_session_keeps_a_subscription_whose_answer_it_did_not_see() ->
     assert again.payloads() == [b"x"]
 
 
+@pytest.mark.mqtt("3.3.4-3")
 def test_a_subscription_identifier_comes_back_with_what_it_delivers() -> None:
     gateway = Gateway()
     client = gateway.connect(level=5)
