@@ -45,11 +45,11 @@ WORKLOADS: Final[tuple[tuple[str, Callable[[], list[str]], str], ...]] = (
 
 
 def _timed_ns(work: Iterable[object]) -> float:
-    """Nanoseconds per step of an iterator that works as it goes."""
-    count, start = 0, time.perf_counter_ns()
+    """Processor nanoseconds per step of an iterator that works as it goes."""
+    count, start = 0, time.process_time_ns()
     for _ in work:
         count += 1
-    return (time.perf_counter_ns() - start) / max(count, 1)
+    return (time.process_time_ns() - start) / max(count, 1)
 
 
 def run(console: Console) -> None:
@@ -71,7 +71,7 @@ def measure(filters: list[str], pattern: str) -> list[str]:
     names = [pattern.format(number) for number in range(NAMES)]
     match_ns = _timed_ns(map(index.match, names))  # every name is new: nothing is remembered of it
     few = names[:1000]
-    hits = sum(len(index.match(name)) for name in few) / len(few)
+    hits = sum(len(index.match(name)) for _ in range(2) for name in few) / len(few) / 2  # after this all are remembered
     remembered_ns = _timed_ns(index.match(name) for _ in range(20) for name in few)
     passing = [f"devices/passing{number}/#" for number in range(2000)]
     churn_ns = _timed_ns((index.add(filter), index.remove(filter)) for filter in passing)

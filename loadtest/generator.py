@@ -3,8 +3,8 @@ as JSON from standard input and prints a result as JSON.
 
 Closed loop: a publisher stops at ``window`` unacknowledged packets, and when its slowest subscriber is ``lag`` messages
 behind. After ``warm_s`` it measures for ``measure_s``, then stops publishing and waits until every packet is
-acknowledged and delivered. Every byte that comes is compared with what must come (``packets.Ring``): a missing, doubled,
-changed or misplaced message fails the run. Times are taken once per batch; percentiles weigh each batch by its
+acknowledged and delivered. Every byte that comes is compared with what must come (``packets.Ring``): a missing,
+doubled, changed or misplaced message fails the run. Times are taken once per batch; percentiles weigh each batch by its
 messages. It looks at its own processor time too: where it was busy all the time, the server may be faster than what it
 could see.
 """
@@ -16,6 +16,7 @@ import select
 import socket
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -226,6 +227,7 @@ class Run:
     def __init__(self, order: Order) -> None:
         self._order = order
         self._poll = select.epoll()
+        self._sockets: list[socket.socket] = []
         self._by_fd: dict[int, Publisher | Subscriber] = {}
         self._publishers: list[Publisher] = []
         self._subscribers: list[Subscriber] = []
@@ -271,6 +273,14 @@ class Run:
         growth = proc.rss_bytes(proc.tree(self._order.server_pid)) - before
         return Outcome(messages=0, idle_bytes=growth / self._order.publishers, checked=len(filters))
 
+    def close(self) -> None:
+        """Says goodbye on every connection and closes it."""
+        for sock in self._sockets:
+            with suppress(OSError):
+                sock.send(packets.DISCONNECT)
+            sock.close()
+        self._poll.close()
+
     # ------------------------------------------------------------ connections
 
     def _connect(self) -> None:
@@ -311,6 +321,7 @@ class Run:
 
     def _socket(self) -> socket.socket:
         sock = socket.create_connection((self._order.host, self._order.port), timeout=SETUP_S)
+        self._sockets.append(sock)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._order.publishers == 1:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
@@ -354,10 +365,6 @@ class Run:
         missing = self._missing()
         if missing:
             raise Failed(f"{missing} messages were not acknowledged or delivered within {DRAIN_S:.0f} s")
-        for connection in self._by_fd.values():
-            connection.sock.setblocking(True)
-            connection.sock.sendall(packets.DISCONNECT)
-            connection.sock.close()
 
     def _missing(self) -> int:
         unacknowledged = sum(one.sent - one.acked for one in self._publishers)
@@ -395,11 +402,13 @@ def _expect(sock: socket.socket, wanted: bytes, what: str) -> None:
 
 def perform(order: Order) -> Outcome:
     """Carries an order out; what goes wrong is in the outcome."""
+    run = Run(order)
     try:
-        run = Run(order)
         return run.weigh() if order.idle else run.load()
     except (Failed, OSError) as error:
         return Outcome(error=f"{type(error).__name__}: {error}" if isinstance(error, OSError) else str(error))
+    finally:
+        run.close()
 
 
 def main() -> None:

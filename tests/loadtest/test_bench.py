@@ -1,0 +1,72 @@
+"""A whole benchmark, as short as can be, against a server that is always there."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from loadtest import __main__ as command
+from loadtest import bench, generator, servers
+from loadtest.bench import Plan, measure
+from loadtest.servers import Amqtt, Missing, Mosquitto, Server
+
+pytestmark = [pytest.mark.endtoend, pytest.mark.slow]
+
+
+class Absent(Server):
+    name = "absent"
+
+    def command(self) -> list[str]:
+        raise Missing("absent is not installed")
+
+
+class Broken(Server):
+    name = "broken"
+
+    def command(self) -> list[str]:
+        self.port = servers.free_port()
+        return [sys.executable, "-c", "raise SystemExit('no luck')"]
+
+
+def test_servers_run_in_turns_and_those_that_cannot_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "SERVERS", (Amqtt, Absent, Broken))
+    told: list[str] = []
+    plan = Plan(rounds=2, warm_s=0.05, measure_s=0.1, idle_connections=5, scenarios=("one-to-one", "idle"))
+    measured = measure(plan, told.append)
+    assert [line for line in told if line.startswith("round 2")] == [
+        "round 2 of 2: 1 publisher to 1 subscriber, window 100: amqtt"
+    ]
+    assert [run.error for run in measured.outcomes["one-to-one"]["amqtt"]] == ["", ""]
+    assert all(run.checked >= run.messages > 0 for run in measured.outcomes["one-to-one"]["amqtt"])
+    assert [run.checked for run in measured.outcomes["idle"]["amqtt"]] == [5]
+    assert measured.missing[0] == "absent is not installed"
+    assert "broken does not start: no luck" in measured.missing[1]
+    assert measured.fdatasync_us > 0
+    json.dumps(measured.as_json())
+
+
+def test_the_command_writes_every_run_to_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench, "QUICK", Plan(rounds=1, warm_s=0.0, measure_s=0.05))
+    file = tmp_path / "runs.json"
+    chosen = ["--servers", "amqtt", "--scenarios", "round-trip", "--json", str(file)]
+    assert command.main(["bench", "--quick", *chosen]) == 0
+    assert json.loads(file.read_text())["outcomes"]["round-trip"]["amqtt"][0]["error"] == ""
+    assert "publish, 1 connection, 1 in flight" in capsys.readouterr().out
+
+
+def test_a_generator_that_hangs_is_a_failed_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "SERVERS", (Amqtt,))
+    monkeypatch.setattr(bench, "SETUP_S", -generator.DRAIN_S - bench.MARGIN_S)
+    measured = measure(Plan(rounds=1, warm_s=0.0, measure_s=0.01, scenarios=("publish",)), lambda _: None)
+    assert "took longer than" in measured.outcomes["publish"]["amqtt"][0].error
+
+
+def test_a_server_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(servers.shutil, "which", lambda *_, **__: None)
+    with pytest.raises(Missing, match="apt-get install mosquitto"):
+        Mosquitto(tmp_path).start()

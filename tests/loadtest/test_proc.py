@@ -1,0 +1,60 @@
+"""What the kernel says of processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from loadtest.proc import cpu_s, pin, rss_bytes, tree
+
+pytestmark = pytest.mark.endtoend
+
+PARENT_OF_A_PARENT = "import subprocess, sys; print(1, flush=True); subprocess.run([sys.executable, '-c', 'input()'])"
+
+
+def test_a_tree_has_all_descendants_and_no_dead_ones() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT_OF_A_PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as one:
+        assert one.stdout is not None
+        one.stdout.readline()
+        deadline = time.monotonic() + 5
+        while len(tree(one.pid)) < 2 and time.monotonic() < deadline:
+            pass
+        assert len(tree(one.pid)) == 2
+        assert tree(one.pid)[0] == one.pid
+        assert set(tree(one.pid)) < set(tree(os.getpid()))
+    assert tree(one.pid) == []
+
+
+def test_work_costs_processor_time() -> None:
+    own = [os.getpid()]
+    before = cpu_s(own)
+    while cpu_s(own) - before < 0.02:
+        sum(range(1000))
+    assert cpu_s(own) == pytest.approx(time.process_time(), abs=0.1)
+
+
+def test_memory_that_is_touched_is_resident() -> None:
+    before = rss_bytes([os.getpid()])
+    held = b"x" * (32 << 20)
+    assert rss_bytes([os.getpid()]) - before > len(held) * 0.9
+
+
+def test_a_process_that_is_gone_counts_nothing() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as one:
+        one.wait()
+    assert (cpu_s([one.pid]), rss_bytes([one.pid])) == (0, 0)
+
+
+def test_a_process_is_kept_on_one_core() -> None:
+    before = os.sched_getaffinity(0)
+    try:
+        assert pin(1) == (len(before) > 1)
+        assert len(os.sched_getaffinity(0)) == 1
+    finally:
+        os.sched_setaffinity(0, before)
