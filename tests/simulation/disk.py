@@ -20,6 +20,10 @@ PAGE = 4096
 Change = tuple[str, int, bytes]  # "write" at with data, or "size" to
 
 
+class PowerCut(BaseException):
+    """The machine died within a call; ``SimDisk.lose_power`` then decides what is left."""
+
+
 @dataclass
 class Content:
     """A file's bytes: as the system shows them, as they are on the medium, and what lies between the two."""
@@ -154,6 +158,7 @@ class SimDisk:
         self._folders: set[str] = set()
         self._locked = False
         self._failures: dict[tuple[str, int], int] = {}
+        self._cuts: set[tuple[str, int]] = set()
 
     # ------------------------------------------------------------ faults
 
@@ -161,10 +166,16 @@ class SimDisk:
         """The call of this kind after ``after`` more good ones fails, once. Kind "any" counts all changing calls."""
         self._failures[kind, self.calls.get(kind, 0) + after + 1] = error
 
+    def cut_power(self, kind: str, after: int = 0) -> None:
+        """The machine dies as the call of this kind after ``after`` more good ones begins."""
+        self._cuts.add((kind, self.calls.get(kind, 0) + after + 1))
+
     def call(self, kind: str) -> None:
         """Counts a call and fails it if that was asked for."""
         for one in (kind,) if kind == "pread" else (kind, "any"):
             self.calls[one] = self.calls.get(one, 0) + 1
+            if (one, self.calls[one]) in self._cuts:
+                raise PowerCut
             error = self._failures.pop((one, self.calls[one]), None)
             if error is not None:
                 raise OSError(error, os.strerror(error))
@@ -182,6 +193,13 @@ class SimDisk:
         """The process dies; the system keeps what it was given."""
         self._locked = False
         self._failures.clear()
+        self._cuts.clear()
+
+    def write_back(self, folder: str) -> None:
+        """The system writes a folder's files to the medium by itself, as it does after half a minute."""
+        for path in self.paths(folder):
+            self._files[path].synced()
+            self._durable_names[path] = self._files[path]
 
     def lose_power(self) -> None:
         """The machine dies."""

@@ -333,3 +333,19 @@ def test_retention_by_size_announces_what_a_reader_still_needed() -> None:
     assert store.removals
     assert all(removal.forced for removal in store.removals)
     assert store.removals[-1].end == store.start
+
+
+def test_retention_never_takes_what_is_not_sealed_yet() -> None:
+    settings = StoreSettings(
+        segment_bytes=8192, reserve_step_bytes=2048, emergency_bytes=0, chunk_bytes=1 << 20, retention_bytes=10_000
+    )
+    disk = SimDisk()
+    store = opened(disk, settings)
+    for number in range(100):
+        stored(store, incoming(str(number).ljust(100)))
+    disk.fail("replace", errno.EIO)
+    store.tick(1000)
+    assert store.start == 0
+    for _ in range(10):
+        store.tick(1000)
+    assert 0 < store.start <= store.sealed

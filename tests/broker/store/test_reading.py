@@ -65,14 +65,15 @@ def test_any_limits_give_every_message_once_and_in_order(count_max: int, bytes_m
     assert found == sent
 
 
+@pytest.mark.parametrize("count_max", [3, 1000])
 @pytest.mark.parametrize("batch", [10, 63, 64, 200])
-def test_the_vectorised_tag_filter_agrees_with_the_plain_one(batch: int) -> None:
+def test_the_vectorised_tag_filter_agrees_with_the_plain_one(batch: int, count_max: int) -> None:
     store = opened(SimDisk(), WIDE)
     tags = ["a", "b", "", "c", "b"]
     sent = [incoming(str(number), tag=tags[number % 5]) for number in range(batch)]
     stored(store, *sent)
     for wanted in ({"a"}, {"b"}, {"a", "c"}, {"none"}):
-        found = [body for _, body in messages(store, "t:0", tags=frozenset(map(tag_hash, wanted)), count_max=3)]
+        found = [body for _, body in messages(store, "t:0", tags=frozenset(map(tag_hash, wanted)), count_max=count_max)]
         assert found == [str(number).encode() for number in range(batch) if tags[number % 5] in wanted]
 
 

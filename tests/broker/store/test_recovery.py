@@ -11,10 +11,10 @@ import pytest
 from broker.store.recovery import open_segments, open_store
 from broker.store.settings import StoreSettings
 from broker.store.state import KEYFRAME_TOPIC
-from penstock.errors import DataFolderLocked, DataFolderUnusable, PenstockError
+from penstock.errors import DataFolderLocked, DataFolderUnusable
 from penstock.message import FRAME_HEAD_BYTES, record_topic
 from tests.broker.store.store_rig import SMALL, SmallFolds, bodies, command, fill, incoming, opened, stored, sync
-from tests.simulation.disk import SimDisk
+from tests.simulation.disk import PowerCut, SimDisk
 
 
 def test_an_empty_folder_becomes_an_empty_store() -> None:
@@ -103,10 +103,11 @@ def test_recovery_vouches_for_nothing_that_it_has_not_synced() -> None:
         disk = SimDisk(seed)
         store = opened(disk)
         sent = fill(store, 2)
-        store.append([incoming(b"unsynced %d" % number) for number in range(6)], 1000)
+        for number in range(40):  # into the next segment
+            store.append([incoming(b"unsynced %d" % number + bytes(100))], 1000)
         disk.kill()
-        disk.fail("sync", errno.EIO, after=seed % 3)
-        with contextlib.suppress(PenstockError):
+        disk.cut_power("sync", after=seed % 4)
+        with contextlib.suppress(PowerCut):
             opened(disk)
         disk.lose_power()
         again = opened(disk)

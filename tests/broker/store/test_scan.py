@@ -201,3 +201,20 @@ def test_a_window_reads_ahead_and_never_beyond_the_file() -> None:
     assert log.disk.calls["pread"] == 1
     assert window.get(195, 50) == bytes(range(195, 200))
     assert window.get(5000, 10) == b""
+
+
+def test_a_frame_longer_than_its_segment_is_damage() -> None:
+    log = Log(2)
+    first, bad = log.frame(0)
+    second, _ = log.frame(0)
+    log.blank()
+    log.frame(0)
+    witness, end = log.frame(SIZE + 10)
+    head = bytearray(log.segments[0].file.pread(24, bad))
+    head[8:12] = (1 << 30).to_bytes(4, "big")
+    log.segments[0].file.pwrite(head, bad)
+    read = log.disk.calls.get("pread", 0)
+    found, where, damage = log.scan()
+    assert (found, where, damage) == ([first, SIZE, witness], end, [(second, SIZE)])
+    assert Window(log.segments[0]).size <= SIZE
+    assert log.disk.calls["pread"] - read < 20

@@ -1,0 +1,516 @@
+"""Bugs of the store that somebody would write, each planted and caught.
+
+A plant replaces one function of the store. The named test, which passes on the sound store in its own file, must fail
+with the plant. A plant that survives means that the test does not test what its name says. ``CATALOGUE`` gives each
+its number in the project's list of likely bugs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from broker.store import frames, index_chunk, message_store, reading, recovery, scan, writing
+from broker.store.commit_log import CommitLog
+from broker.store.disk import RealDisk, RealFile
+from broker.store.message_store import MessageStore
+from broker.store.queue_index import ENTRY20, Queue, QueueIndex
+from broker.store.records import Incoming
+from broker.store.retention import segments_to_drop
+from broker.store.sealing import Plan, Sealing
+from broker.store.segment import Segment, storage_error
+from broker.store.writing import Writing
+from penstock.message import FRAME_HEAD_BYTES, RECORD_HEAD
+from penstock.requests import Placed
+from tests.broker.store import (
+    test_commit_log,
+    test_disk,
+    test_frames,
+    test_message_store,
+    test_queue_index,
+    test_reading,
+    test_recovery,
+    test_scan,
+    test_sealing,
+    test_writing,
+)
+from tests.properties import test_store_model
+
+
+class Plant(NamedTuple):
+    """``owner.name`` becomes ``bug``; ``killer`` must notice."""
+
+    catalogue: str
+    owner: object
+    name: str
+    bug: Callable[..., Any]
+    killer: Callable[..., Any]
+
+
+# ------------------------------------------------------------ the bugs
+
+
+def sync_that_does_nothing(log: CommitLog) -> None:
+    log._syncing = []
+
+
+def sync_that_is_tried_again(log: CommitLog) -> None:
+    for segment in log._syncing:
+        try:
+            segment.file.sync()
+        except OSError:
+            segment.file.sync()
+    log._syncing = []
+
+
+def sync_of_the_active_segment_only(log: CommitLog) -> None:
+    if log.failed is not None:
+        raise log.failed
+    log.active.file.sync()
+    log._syncing = []
+
+
+sound_append = CommitLog.append
+
+
+def append_that_counts_as_durable(log: CommitLog, data: bytes) -> int:
+    position = sound_append(log, data)
+    log.durable = log.end
+    return position
+
+
+def durable_up_to_the_end(store: MessageStore, point: int) -> None:
+    store._log.mark_durable(store._log.end)
+    store._index.mark_durable(store._log.end)
+
+
+def good_by_its_body(data: bytes, at: int, size: int, position: int) -> bool:
+    head = RECORD_HEAD.unpack_from(data, at + FRAME_HEAD_BYTES)
+    start = at + FRAME_HEAD_BYTES + RECORD_HEAD.size
+    return int(head[2]) == zlib.crc32(data[start : start + head[14]]) & 0x7FFFFFFF
+
+
+def good_by_its_length(data: bytes, at: int, size: int, position: int) -> bool:
+    return at + size <= len(data)
+
+
+def good_wherever_it_stands(data: bytes, at: int, size: int, position: int) -> bool:
+    if size < frames.FRAME_BYTES_MIN or at + size > len(data):
+        return False
+    return int.from_bytes(data[at : at + 4], "big") == frames.crc32c(data[at + 4 : at + size])
+
+
+def zeros_are_a_blank(data: bytes, room: int) -> bool:
+    head = frames.read_head(data) if len(data) >= FRAME_HEAD_BYTES else None
+    return head is not None and head.length in (0, room)
+
+
+def the_log_ends_at_the_first_bad_place(one: scan.Scan, number: int, at: int) -> None:
+    return None
+
+
+def every_bad_place_is_rot(one: scan.Scan, number: int, at: int) -> int | None:
+    for segment in one._segments[number:]:
+        place = at + 1 if segment is one._segments[number] else 0
+        for position, _ in one._scattered(segment, scan.Window(segment), place):
+            return position
+    return None
+
+
+def names_are_not_synced(folder: Path) -> None:
+    pass
+
+
+def a_short_write_is_taken_for_whole(file: RealFile, data: bytes, at: int) -> None:
+    os.pwrite(file._descriptor, data, at)
+
+
+def a_failed_write_stays(log: CommitLog, segment: Segment, position: int, error: OSError) -> Exception:
+    return log._latched(storage_error(error))
+
+
+def a_failed_write_is_forgotten(log: CommitLog, error: Any) -> Any:
+    return error
+
+
+def the_lock_is_not_taken(disk: RealDisk) -> None:
+    disk.root.mkdir(parents=True, exist_ok=True)
+
+
+def a_folder_is_never_locked(disk: Any) -> None:
+    pass
+
+
+def a_light_queue_begins_at_zero(index: QueueIndex, key: str, first: int = 0) -> Queue:
+    if key not in index._queues:
+        index._queues[key] = Queue(key, 0)
+    return index._queues[key]
+
+
+def no_holes(write: Writing, record: Any, queue_offset: int) -> None:
+    whole = bytes(record.frame)
+    one = Incoming(b"", record.topic, record.queue_id, record.flag, record.properties)
+    write._take_in([one], [record.position], [whole[:4], whole[4:]], record.stored_ms)
+
+
+sound_append_urgent = Writing._append_urgent
+
+
+def a_batch_is_stored_one_by_one(write: Writing, batch: Sequence[Incoming], now_ms: int, urgent: bool) -> list[Placed]:
+    return [place for one in batch for place in sound_append_urgent(write, [one], now_ms, urgent)]
+
+
+def no_room_is_kept_aside(log: CommitLog) -> None:
+    pass
+
+
+def readers_do_not_count(*arguments: Any) -> Any:
+    return segments_to_drop(*arguments[:3], None, *arguments[4:])
+
+
+def unsealed_segments_may_go(*arguments: Any) -> Any:
+    return segments_to_drop(*arguments[:2], arguments[1], *arguments[3:])
+
+
+def settle_vouches_first(store: MessageStore, now_ms: int) -> None:
+    store.mark_durable(store.written)
+    store.seal(now_ms)
+    store._sync_all()
+    store.take_readable()
+
+
+def no_seal(store: MessageStore, now_ms: int) -> None:
+    pass
+
+
+def readable_out_of_order(index: QueueIndex, queue: Queue, entry: bytes, at_once: bool) -> None:
+    queue.tail = queue.tail + entry
+    if at_once:
+        queue.readable = queue.next
+        index._fresh[queue.key] = None
+    else:
+        index._waiting[queue] = None
+
+
+def any_piece_precedes(queue: Queue, piece: Any) -> bool:
+    queue.pieces = (piece, *queue.pieces)
+    return True
+
+
+def unchecked_chunk(data: bytes, start: int) -> index_chunk.Chunk | None:
+    try:
+        _, _, _, _, end, witness, size, _, _ = index_chunk.HEAD.unpack_from(data)
+        rows = index_chunk.msgpack.unpackb(data[index_chunk.HEAD.size : index_chunk.HEAD.size + size])
+        return index_chunk.Chunk(start, end, witness, [index_chunk.Row(*row) for row in rows])
+    except (ValueError, TypeError, index_chunk.struct.error):
+        return None
+
+
+def the_log_is_no_witness(segments: Sequence[Segment], position: int) -> int:
+    return 0
+
+
+def a_plan_of_what_is_open_later(sealing: Sealing) -> None:
+    if sealing._plans and sealing._plans[0].position <= sealing._log.durable:
+        plan = sealing._plans.popleft()
+        open_now = list(sealing._index)
+        sealing._seal(Plan(plan.position, plan.snapshot, [one for one in plan.ends if one[0] in open_now]))
+
+
+def a_state_of_later(sealing: Sealing, plan: Plan) -> None:
+    sound_seal(sealing, plan._replace(snapshot=sealing.snapshot()))
+
+
+sound_seal = Sealing._seal
+
+
+def a_plan_before_it_is_durable(sealing: Sealing) -> None:
+    if sealing._plans:
+        sealing._seal(sealing._plans.popleft())
+
+
+def times_as_the_clock_says(
+    write: Writing, batch: Sequence[Incoming], size: int, now_ms: int, urgent: bool
+) -> list[Placed]:
+    write.last_ms = 0
+    return sound_write_append(write, batch, size, now_ms, urgent)
+
+
+sound_write_append = Writing._append
+
+
+def no_keyframe(snapshot: bytes, now_ms: int) -> Iterator[bytes]:
+    return iter(())
+
+
+def a_cut_that_forgets_to_truncate(segment: Segment, position: int) -> None:
+    segment.reserved = position - segment.base
+
+
+def tags_of_the_first_entries(raw: bytes, tags: frozenset[int]) -> Sequence[int]:
+    count = min(len(raw) // ENTRY20.size, 63)
+    if not tags:
+        return range(len(raw) // ENTRY20.size)
+    return [place for place in range(count) if ENTRY20.unpack_from(raw, place * ENTRY20.size)[2] in tags]
+
+
+store_tests, log_tests, recovery_tests = test_message_store, test_commit_log, test_recovery
+
+PLANTS = [
+    Plant("B1", CommitLog, "sync", sync_that_does_nothing, test_store_model.drive_the_store),
+    Plant("B1", CommitLog, "sync", sync_of_the_active_segment_only, log_tests.test_both_segments_of_a_roll_are_synced),
+    Plant("B2", CommitLog, "sync", sync_that_is_tried_again, log_tests.test_a_failed_sync_is_never_tried_again),
+    Plant(
+        "B3",
+        CommitLog,
+        "append",
+        append_that_counts_as_durable,
+        test_store_model.drive_the_store,
+    ),
+    Plant(
+        "B3",
+        MessageStore,
+        "mark_durable",
+        durable_up_to_the_end,
+        store_tests.test_a_sync_covers_only_what_was_appended_before_its_point,
+    ),
+    Plant("B4", frames, "good_within", good_by_its_body, test_frames.test_every_flipped_bit_makes_a_frame_bad),
+    Plant(
+        "B5",
+        scan,
+        "good_within",
+        good_by_its_length,
+        test_scan.test_an_unsynced_batch_with_its_first_frame_torn_is_a_torn_tail,
+    ),
+    Plant(
+        "B5",
+        reading,
+        "good_within",
+        good_by_its_length,
+        test_reading.test_a_rotten_frame_among_neighbours_is_passed_over_alone,
+    ),
+    Plant("B6", scan, "is_blank", zeros_are_a_blank, test_scan.test_reserved_zeros_end_the_log),
+    Plant(
+        "B7",
+        scan.Scan,
+        "_after_damage",
+        the_log_ends_at_the_first_bad_place,
+        recovery_tests.test_rot_in_the_middle_is_reported_and_never_cut_and_the_rest_stays_readable,
+    ),
+    Plant(
+        "B7",
+        scan.Scan,
+        "_after_damage",
+        every_bad_place_is_rot,
+        test_scan.test_an_unsynced_batch_with_its_first_frame_torn_is_a_torn_tail,
+    ),
+    Plant(
+        "B7",
+        MessageStore,
+        "_seal_silence",
+        no_seal,
+        recovery_tests.test_rot_in_the_last_batch_is_told_from_a_torn_tail_by_the_seal,
+    ),
+    Plant(
+        "B8",
+        RealDisk,
+        "_sync_folder",
+        staticmethod(names_are_not_synced),
+        test_disk.test_new_removed_and_replaced_names_are_made_durable,
+    ),
+    Plant("B9", RealFile, "pwrite", a_short_write_is_taken_for_whole, test_disk.test_a_short_write_is_carried_on),
+    Plant(
+        "B10",
+        CommitLog,
+        "_cut_away",
+        a_failed_write_stays,
+        store_tests.test_a_refused_batch_never_turns_up_even_if_the_disk_wrote_half_of_it,
+    ),
+    Plant(
+        "B10",
+        Segment,
+        "cut",
+        a_cut_that_forgets_to_truncate,
+        store_tests.test_a_shorter_batch_after_a_refused_one_does_not_uncover_its_rest,
+    ),
+    Plant("B10", CommitLog, "_latched", a_failed_write_is_forgotten, store_tests.test_a_failed_write_ends_all_writing),
+    Plant(
+        "B11",
+        Sealing,
+        "_seal",
+        a_state_of_later,
+        test_sealing.test_a_checkpoint_holds_the_state_at_its_own_position,
+    ),
+    Plant(
+        "B11", Sealing, "step", a_plan_before_it_is_durable, test_sealing.test_nothing_is_sealed_before_it_is_durable
+    ),
+    Plant(
+        "B11",
+        recovery.index_chunk,
+        "decode_chunk",
+        unchecked_chunk,
+        recovery_tests.test_harm_to_any_one_derived_file_changes_nothing,
+    ),
+    Plant(
+        "B11",
+        Sealing,
+        "step",
+        a_plan_of_what_is_open_later,
+        test_sealing.test_a_queue_that_ended_before_its_entries_were_sealed_lives_again_if_its_end_is_lost,
+    ),
+    Plant(
+        "B11", recovery, "witness_at", the_log_is_no_witness, test_sealing.test_only_the_unsealed_log_is_read_at_start
+    ),
+    Plant(
+        "B12",
+        QueueIndex,
+        "ensure",
+        a_light_queue_begins_at_zero,
+        store_tests.test_a_light_queue_that_is_opened_again_never_reuses_an_offset,
+    ),
+    Plant(
+        "B12",
+        Queue,
+        "precede",
+        any_piece_precedes,
+        store_tests.test_a_light_queue_that_was_opened_again_keeps_its_beginning_over_a_restart,
+    ),
+    Plant(
+        "B13",
+        Writing,
+        "replay",
+        no_holes,
+        recovery_tests.test_rot_in_the_middle_is_reported_and_never_cut_and_the_rest_stays_readable,
+    ),
+    Plant(
+        "B1",
+        MessageStore,
+        "settle",
+        settle_vouches_first,
+        recovery_tests.test_recovery_vouches_for_nothing_that_it_has_not_synced,
+    ),
+    Plant(
+        "B43",
+        Writing,
+        "_append_urgent",
+        a_batch_is_stored_one_by_one,
+        test_writing.test_a_batch_is_stored_whole_or_not_at_all_whichever_call_finds_no_room,
+    ),
+    Plant(
+        "B46",
+        message_store,
+        "segments_to_drop",
+        readers_do_not_count,
+        store_tests.test_retention_by_age_waits_for_the_slowest_reader,
+    ),
+    Plant(
+        "B46",
+        message_store,
+        "segments_to_drop",
+        unsealed_segments_may_go,
+        store_tests.test_retention_never_takes_what_is_not_sealed_yet,
+    ),
+    Plant(
+        "B46",
+        writing.state,
+        "keyframe_records",
+        no_keyframe,
+        recovery_tests.test_every_segment_begins_with_a_keyframe,
+    ),
+    Plant(
+        "misdirected",
+        scan,
+        "good_within",
+        good_wherever_it_stands,
+        test_scan.test_a_frame_that_was_written_to_the_wrong_place_is_damage,
+    ),
+    Plant(
+        "lock", RealDisk, "lock", the_lock_is_not_taken, test_disk.test_a_second_broker_is_refused_by_the_folders_name
+    ),
+    Plant(
+        "full",
+        CommitLog,
+        "keep_emergency_room",
+        no_room_is_kept_aside,
+        store_tests.test_offset_commits_still_work_on_a_full_disk,
+    ),
+    Plant("level", QueueIndex, "add", readable_out_of_order, test_queue_index.test_entries_become_readable_in_order),
+    Plant(
+        "clock",
+        Writing,
+        "_append",
+        times_as_the_clock_says,
+        store_tests.test_store_times_never_go_back_so_that_a_search_by_time_works,
+    ),
+    Plant(
+        "tags",
+        reading,
+        "_matching",
+        tags_of_the_first_entries,
+        test_reading.test_the_vectorised_tag_filter_agrees_with_the_plain_one,
+    ),
+]
+
+
+@contextlib.contextmanager
+def planted(plant: Plant) -> Iterator[None]:
+    """The store with one bug."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plant.owner, plant.name, plant.bug)
+        yield
+
+
+def runs_of(killer: Callable[..., Any], folder: Path) -> Iterator[dict[str, Any]]:
+    """Arguments for each run of a test: its parameters, and the fixtures that the store's tests use."""
+    fixed: dict[str, Any] = {}
+    if "tmp_path" in inspect.signature(killer).parameters:
+        fixed["tmp_path"] = folder
+    choices: list[dict[str, Any]] = [{}]
+    for mark in getattr(killer, "pytestmark", []):
+        if mark.name == "parametrize":
+            name, values = mark.args[:2]
+            choices = [{**one, name: value} for one in choices for value in values]
+    for choice in choices:
+        yield fixed | choice
+
+
+def run(killer: Callable[..., Any], folder: Path) -> None:
+    """Runs a test function by hand."""
+    for number, arguments in enumerate(runs_of(killer, folder)):
+        if "tmp_path" in arguments:
+            arguments["tmp_path"] = folder / str(number)
+            arguments["tmp_path"].mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            if "monkeypatch" in inspect.signature(killer).parameters:
+                arguments["monkeypatch"] = patch
+            killer(**arguments)
+
+
+def name_of(plant: Plant) -> str:
+    return f"{plant.catalogue}-{getattr(plant.bug, '__name__', plant.name)}"
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=name_of)
+def test_a_planted_bug_is_caught_by_its_test(plant: Plant, tmp_path: Path) -> None:
+    with planted(plant), pytest.raises(BaseException) as caught:
+        run(plant.killer, tmp_path)
+    assert not isinstance(caught.value, (KeyboardInterrupt, TypeError, NameError)), "the plant or its call is broken"
+
+
+def test_each_killer_passes_on_the_sound_store(tmp_path: Path) -> None:
+    killers = {plant.killer: None for plant in PLANTS if plant.killer is not test_store_model.drive_the_store}
+    for number, killer in enumerate(killers):
+        folder = tmp_path / f"killer{number}"
+        folder.mkdir()
+        run(killer, folder)
+
+
+def test_at_least_fifteen_bugs_of_the_catalogue_are_planted() -> None:
+    assert len([plant for plant in PLANTS if plant.catalogue.startswith("B")]) >= 15

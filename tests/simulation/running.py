@@ -1,0 +1,122 @@
+"""Runs a whole system in one process, deterministically: the same seed gives the same run, step by step.
+
+Time is trio's mock clock and moves only when every task waits. The order in which ready tasks run, and all other
+chance, comes from generators seeded with ``f"{seed}/{name}"``. ``Run.digest`` hashes every scheduling decision with its
+time: equal digests mean equal runs. A scenario's log tells a person what happened.
+
+trio's deterministic scheduling is a private switch of the pinned version; ``test_running.py`` shows that it works.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import random
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import trio
+import trio._core._run as trio_run
+from trio.testing import MockClock
+
+from penstock.world import World
+from tests.simulation.network import Network
+
+T = TypeVar("T")
+EPOCH_MS = 1_700_000_000_000
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
+
+
+class SimClock:
+    """The clock of the run."""
+
+    def monotonic(self) -> float:
+        return trio.current_time()
+
+    def wall_ms(self) -> int:
+        return EPOCH_MS + int(trio.current_time() * 1000)
+
+
+class Simulation:
+    """What a scenario is given: seeded chance, worlds for services, a network, a log."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.clock = SimClock()
+        self.network = Network(self.rng("network"))
+        self.log: list[str] = []
+
+    def rng(self, name: str) -> random.Random:
+        """A generator of its own for each authority, so that one more question of one does not change the others."""
+        return random.Random(f"{self.seed}/{name}")
+
+    def world(self, name: str, blocking_s: tuple[float, float] = (0.0005, 0.01)) -> World:
+        """The world of a service: blocking calls take simulated time, part of it before and part after their effect."""
+        rng = self.rng(f"{name}/blocking")
+
+        async def offload(work: Callable[[], T]) -> T:
+            await trio.sleep(rng.uniform(*blocking_s) / 2)
+            result = work()
+            await trio.sleep(rng.uniform(*blocking_s) / 2)
+            return result
+
+        return World(self.clock, self.rng(name), offload)
+
+    def say(self, what: str) -> None:
+        """A line in the log."""
+        self.log.append(f"{trio.current_time():10.4f} {what}")
+
+
+class Trace(trio.abc.Instrument):
+    """Hashes every step of every task."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._hash = hashlib.sha256()
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.steps += 1
+        name = _ADDRESS.sub("", task.name)
+        self._hash.update(f"{trio.current_time():.9f} {name}\n".encode())
+
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+class Run:
+    """What became of a scenario."""
+
+    def __init__(self, simulation: Simulation, trace: Trace, result: Any) -> None:
+        self.log = simulation.log
+        self.digest = trace.digest()
+        self.steps = trace.steps
+        self.result = result
+
+
+@contextmanager
+def _deterministic(seed: int) -> Iterator[None]:
+    before = trio_run._ALLOW_DETERMINISTIC_SCHEDULING, trio_run._r.getstate()  # type: ignore[attr-defined]
+    trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[attr-defined]
+    trio_run._r.seed(f"{seed}/scheduler")  # type: ignore[attr-defined]
+    gc.disable()  # what a collection ends would end at another step in another process
+    try:
+        yield
+    finally:
+        gc.enable()
+        trio_run._ALLOW_DETERMINISTIC_SCHEDULING = before[0]  # type: ignore[attr-defined]
+        trio_run._r.setstate(before[1])  # type: ignore[attr-defined]
+
+
+def simulate(seed: int, scenario: Callable[[Simulation], Awaitable[Any]]) -> Run:
+    """Runs a scenario to its end."""
+    simulation, trace = Simulation(seed), Trace()
+
+    async def top() -> Any:
+        trio.socket.set_custom_socket_factory(simulation.network)
+        return await scenario(simulation)
+
+    with _deterministic(seed):
+        result = trio.run(top, clock=MockClock(autojump_threshold=0), instruments=[trace])
+    return Run(simulation, trace, result)
