@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 import trio
 from memory_broker import MemoryBroker
+from stream_client import Client
 
-from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
-    Packet,
     Puback,
     Publish,
     Suback,
@@ -25,7 +24,6 @@ from gateway.mqtt.packets import (
     Subscription,
     Will,
 )
-from gateway.mqtt.reader import PacketReader
 from gateway.server import RunningGateway, run
 from gateway.settings import GatewaySettings
 from penstock.errors import AddressInUse, InvalidConfig
@@ -49,30 +47,6 @@ def streams() -> Iterator[list[trio.SocketStream]]:
     yield opened
     for stream in opened:
         stream.socket._sock.close()  # trio's own close needs a running loop
-
-
-class Client:
-    """A client on a real socket."""
-
-    def __init__(self, stream: trio.SocketStream, level: int) -> None:
-        self.stream = stream
-        self.level = level
-        self.reader = PacketReader(1 << 28)
-        self.reader.level = level
-        self.got: list[Packet] = []
-
-    async def send(self, *packets: Packet) -> None:
-        await self.stream.send_all(b"".join(encode(packet, self.level) for packet in packets))
-
-    async def next(self) -> Packet | None:
-        """The next packet, or ``None`` at the end."""
-        with trio.fail_after(5):
-            while not self.got:
-                data = await self.stream.receive_some()
-                if not data:
-                    return None
-                self.got += self.reader.receive(bytes(data))
-        return self.got.pop(0)
 
 
 async def connect(

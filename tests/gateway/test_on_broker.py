@@ -1,0 +1,91 @@
+"""The gateway on the real broker and name server: what the broker in memory promises holds of the real one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from stream_client import Client
+
+import broker.server
+import gateway.server
+import namesrv.server
+from broker.settings import BrokerSettings
+from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, Pubrec, Suback, Subscribe, Subscription
+from gateway.settings import GatewaySettings
+from namesrv.settings import NamesrvSettings
+from penstock.lasting_links import lasting_links
+from penstock.world import real_world
+
+pytestmark = pytest.mark.endtoend
+
+
+@asynccontextmanager
+async def house(data: Path) -> AsyncIterator[int]:
+    """All three services on wire links; gives the MQTT port."""
+    world = real_world()
+    async with trio.open_nursery() as bottom, lasting_links() as links:
+        names = await bottom.start(partial(namesrv.server.run, NamesrvSettings(port=0), world))
+        namesrv_at = (f"{names.host}:{names.port}",)
+        await bottom.start(partial(broker.server.run, BrokerSettings(port=0, data=data, namesrv=namesrv_at), world))
+        async with trio.open_nursery() as top:
+            settings = GatewaySettings(port=0, namesrv=namesrv_at)
+            running = await top.start(partial(gateway.server.run, settings, world, links))
+            with trio.fail_after(20):
+                yield running.port
+            top.cancel_scope.cancel()
+        bottom.cancel_scope.cancel()
+
+
+async def connect(port: int, client_id: str, *, clean_start: bool = True) -> Client:
+    client = Client(await trio.open_tcp_stream("127.0.0.1", port), 4)
+    await client.send(Connect(client_id, clean_start))
+    assert isinstance(await client.next(), Connack)
+    return client
+
+
+async def subscribe(client: Client, filter: str, qos: int) -> None:
+    await client.send(Subscribe(1, (Subscription(filter, qos),)))
+    assert isinstance(await client.next(), Suback)
+
+
+async def test_retained_live_and_offline_messages_come_in_order_and_once(tmp_path: Path) -> None:
+    async with house(tmp_path) as port:
+        publisher = await connect(port, "p")
+        await publisher.send(Publish("t/1", b"retained", 1, retain=True, packet_id=1))
+        assert await publisher.next() == Puback(1)
+        subscriber = await connect(port, "s", clean_start=False)
+        await subscribe(subscriber, "t/+", 1)
+        first = await subscriber.next()
+        assert isinstance(first, Publish)
+        assert (first.payload, first.retain) == (b"retained", True)
+        await subscriber.send(Puback(first.packet_id), Disconnect())
+        assert await subscriber.next() is None
+        await publisher.send(*[Publish(f"t/{at % 3}", bytes([at]), 1 + at % 2, packet_id=at + 1) for at in range(50)])
+        answers = [await publisher.next() for _ in range(50)]
+        assert answers == [Pubrec(at + 1) if at % 2 else Puback(at + 1) for at in range(50)]
+        again = await connect(port, "s", clean_start=False)
+        await publisher.send(Publish("t/9", b"live"))
+        got = [await again.next() for _ in range(51)]
+        assert [packet.payload for packet in got] == [*[bytes([at]) for at in range(50)], b"live"]  # type: ignore[union-attr]
+        for client in (publisher, subscriber, again):
+            await client.stream.aclose()
+
+
+async def test_overlapping_filters_of_many_sessions_deliver_each_message_once(tmp_path: Path) -> None:
+    async with house(tmp_path) as port:
+        publisher = await connect(port, "p")
+        subscribers = [await connect(port, f"s{at}") for at in range(5)]
+        for client in subscribers:
+            for one in ("a/#", "a/+", "#"):
+                await subscribe(client, one, 1)
+        await publisher.send(*[Publish("a/b", bytes([at]), 1, packet_id=at + 1) for at in range(40)])
+        for client in subscribers:
+            got = [await client.next() for _ in range(40)]
+            assert [packet.payload for packet in got] == [bytes([at]) for at in range(40)]  # type: ignore[union-attr]
+        for client in (publisher, *subscribers):
+            await client.stream.aclose()
