@@ -1,0 +1,161 @@
+"""Queues in memory that are served over the wire: retention, damage and outages happen when a test says so.
+
+One server plays name server and broker. It keeps the promises of penstock/requests.py that the Spark source relies on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.errors import OffsetOutOfRange, PenstockError, TopicNotFound, UnknownRequest
+from penstock.frame_server import Peer, Session
+from penstock.link import OnResult
+from penstock.message import (
+    ENTRY,
+    FRAME_HEAD,
+    FRAME_HEAD_BYTES,
+    FRAME_MAGIC,
+    OFFSETS,
+    OFFSETS_AT,
+    STORED,
+    STORED_AT,
+    Message,
+    encode_message,
+)
+from penstock.requests import (
+    Bounds,
+    BoundsReply,
+    BrokerRoute,
+    DescribeTopic,
+    OffsetReply,
+    Pull,
+    Pulled,
+    QueryBounds,
+    QueryRoute,
+    QueryTopics,
+    Request,
+    Result,
+    Route,
+    SeekTime,
+    TopicDetail,
+    TopicNames,
+)
+
+BROKER = "broker-a"
+STORED_MS = 1_700_000_000_000
+
+
+def frame_of(message: Message, queue: int, offset: int, position: int, stored_ms: int) -> bytes:
+    """A log frame as a broker stores it."""
+    record = bytearray(encode_message(message, queue_id=queue, born_ms=stored_ms - 5))
+    OFFSETS.pack_into(record, OFFSETS_AT, offset, position)
+    STORED.pack_into(record, STORED_AT, stored_ms, bytes(8))
+    return FRAME_HEAD.pack(0, FRAME_MAGIC, FRAME_HEAD_BYTES + len(record), 1, 0) + bytes(record)
+
+
+def batch_of(frames: Sequence[bytes], first: int = 0) -> bytes:
+    """The body of a pull's reply."""
+    entries = [ENTRY.pack(first + at, 1000 * (first + at), len(frame), 0) for at, frame in enumerate(frames)]
+    return b"".join([*entries, *frames])
+
+
+class StoredQueue:
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.min = 0
+        self.damaged: set[int] = set()
+
+
+class StoredQueues:
+    """Topics, their queues, and what clients asked."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.topics: dict[str, list[StoredQueue]] = {}
+        self.asked: list[Request] = []
+        self.errors: list[PenstockError] = []  # answered to the next pulls, one each
+
+    def open_session(self, peer: Peer) -> Session:
+        return _Answers(self)
+
+    def create(self, topic: str, queues: int = 1) -> None:
+        have = self.topics.setdefault(topic, [])
+        have += [StoredQueue() for _ in range(queues - len(have))]
+
+    def put(self, topic: str, queue: int, messages: int | Sequence[Message], stored_ms: int = STORED_MS) -> None:
+        """Stores messages, a second apart; a number stands for as many plain ones."""
+        self.create(topic, queue + 1)
+        frames = self.topics[topic][queue].frames
+        if isinstance(messages, int):
+            messages = [Message(topic, b"%d" % (len(frames) + at)) for at in range(messages)]
+        for message in messages:
+            offset = len(frames)
+            frames.append(frame_of(message, queue, offset, 1000 * offset, stored_ms + 1000 * offset))
+
+    def remove_before(self, topic: str, queue: int, offset: int) -> None:
+        """What retention does."""
+        self.topics[topic][queue].min = offset
+
+    # -- answers
+
+    def answer(self, request: Request) -> Result:
+        self.asked.append(request)
+        match request:
+            case QueryTopics():
+                return TopicNames(tuple(sorted(self.topics)))
+            case QueryRoute(topic):
+                have = self.topics.get(topic)
+                return Route((BrokerRoute(BROKER, self.address, len(have)),) if have else ())
+            case DescribeTopic(topic):
+                if topic not in self.topics:
+                    return TopicNotFound(f"no topic {topic}")
+                names = [f"{topic}:{number}" for number in range(len(self.topics[topic]))]
+                return TopicDetail(topic, len(names), "disk", tuple(map(self._bounds, names)))
+            case QueryBounds(names):
+                return BoundsReply(tuple(map(self._bounds, names)))
+            case SeekTime(name, stored_ms):
+                return OffsetReply(self._seek(name, stored_ms))
+            case Pull():
+                return self.errors.pop(0) if self.errors else self._pull(request)
+        return UnknownRequest(type(request).__name__)
+
+    def _queue(self, name: str) -> StoredQueue:
+        topic, _, number = name.rpartition(":")
+        return self.topics[topic][int(number)]
+
+    def _bounds(self, name: str) -> Bounds:
+        queue = self._queue(name)
+        return Bounds(name, queue.min, len(queue.frames))
+
+    def _seek(self, name: str, stored_ms: int) -> int:
+        frames = self._queue(name).frames
+        times = [STORED.unpack_from(frame, FRAME_HEAD_BYTES + STORED_AT)[0] for frame in frames]
+        return next((at for at, one in enumerate(times) if one >= stored_ms), len(frames))
+
+    def _pull(self, request: Pull) -> Result:
+        queue = self._queue(request.queue)
+        if not queue.min <= request.offset <= len(queue.frames):
+            return OffsetOutOfRange(f"{request.queue}: {request.offset} is not in {queue.min}..{len(queue.frames)}")
+        until = min(len(queue.frames), request.offset + request.count_max)
+        good = [at for at in range(request.offset, until) if at not in queue.damaged]
+        entries = b"".join(ENTRY.pack(at, 1000 * at, len(queue.frames[at]), 0) for at in good)
+        body = entries + b"".join(queue.frames[at] for at in good)
+        return Pulled(len(good), until, queue.min, len(queue.frames), body)
+
+
+class _Answers:
+    def __init__(self, queues: StoredQueues) -> None:
+        self._queues = queues
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        on_result(self._queues.answer(request))
+
+    def end_batch(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def rows_of(batches: Any) -> list[dict[str, Any]]:
+    """Rows of Arrow batches."""
+    return [row for batch in batches for row in batch.to_pylist()]
