@@ -14,6 +14,7 @@ from gateway.mqtt.reason_codes import MalformedPacket
 
 VARIABLE_INTEGER_MAX: Final = 268_435_455
 STRING_BYTES_MAX: Final = 65_535
+_CUT_SHORT: Final = "the packet ends within a field"
 
 
 class Cursor:
@@ -36,11 +37,15 @@ class Cursor:
         at = self.at
         self.at = at + size
         if self.at > self.end:
-            raise MalformedPacket("the packet ends within a field")
+            raise MalformedPacket(_CUT_SHORT)
         return at
 
     def byte(self) -> int:
-        return self.data[self._take(1)]
+        at = self.at
+        if at >= self.end:
+            raise MalformedPacket(_CUT_SHORT)
+        self.at = at + 1
+        return self.data[at]
 
     def two_bytes(self) -> int:
         at = self._take(2)
@@ -66,9 +71,9 @@ class Cursor:
         raise MalformedPacket("a variable byte integer has more than four bytes (MQTT-1.5.5-1)")
 
     def binary(self) -> bytes:
-        size = self.two_bytes()
-        at = self._take(size)
-        return self.data[at : at + size]
+        at = self._take(2)
+        at = self._take(self.data[at] << 8 | self.data[at + 1])
+        return self.data[at : self.at]
 
     def text(self) -> str:
         return text_of(self.binary())
