@@ -173,6 +173,25 @@ def test_a_message_without_a_key_goes_to_another_broker_when_one_fails(run: Run)
     assert len(appends(cluster.brokers[1])) == 1
 
 
+def test_after_a_failure_the_name_servers_are_asked_who_has_the_topic_now(run: Run) -> None:
+    cluster = SmallCluster(brokers=2, topics=["orders"])
+    first, second = cluster.brokers
+    cluster.live = [first]
+
+    def gone(request: Request) -> PenstockError | None:
+        if isinstance(request, Append):
+            cluster.live = [second]
+        return unreachable_when_written(unknown=False)(request)
+
+    first.refuse = gone
+
+    async def test() -> Receipt:
+        async with producer(cluster, timeout_s=5) as p:
+            return await p.send("orders", b"x", key="k")
+
+    assert run(test).broker == "broker-1"
+
+
 def test_messages_without_a_key_use_all_brokers(run: Run) -> None:
     cluster = SmallCluster(brokers=2, topics=["orders"])
 
