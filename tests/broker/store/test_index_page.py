@@ -1,0 +1,26 @@
+"""docs/formats/index.md shows exactly what the store writes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from broker.store.index_chunk import KEY_DTYPE, encode_chunk
+from broker.store.queue_index import ENTRY20, QueueIndex
+from penstock.message import tag_hash
+
+PAGE = Path(__file__).parents[3] / "docs" / "formats" / "index.md"
+
+
+def example() -> bytes:
+    index = QueueIndex()
+    queue = index.ensure("a:0")
+    index.add(queue, ENTRY20.pack(113, 137, tag_hash("hot")), True)
+    return encode_chunk(0, 250, 0xE76DD742, [(queue, 1)], np.array([(7, 113)], KEY_DTYPE))
+
+
+def test_the_pages_chunk_is_what_the_store_writes() -> None:
+    rows = re.findall(r"^[0-9a-f]{4}  ((?:[0-9a-f]{2} )*[0-9a-f]{2})", PAGE.read_text(), re.MULTILINE)
+    assert bytes.fromhex(" ".join(rows)) == example()
