@@ -11,7 +11,7 @@ from rich.table import Table
 from loadtest.bench import Measured, Row, rows
 from loadtest.scenarios import Scenario
 
-REFERENCES: Final = ("mosquitto", "amqtt")
+REFERENCES: Final = ("mosquitto", "amqtt", "penstock cache")
 BUSY: Final = 0.9
 """From this share of its time on the generator may be what limits a rate."""
 
@@ -61,7 +61,7 @@ def _table(scenario: Scenario, made: list[Row]) -> Table:
         table.add_column(title, justify="right", min_width=9)
     what = "p50" if scenario.name == "round-trip" else "rate"
     for reference in REFERENCES:
-        table.add_column(f"{what} : {reference}", justify="right")
+        table.add_column(f"{what} to\n{reference}", justify="right")
     for row in made:
         if row.error:
             table.add_row(row.server, f"[red]failed[/]: {row.error[:100]}")
@@ -77,7 +77,7 @@ def _memory_table(scenario: Scenario, made: list[Row]) -> Table:
     table.add_column("server", min_width=15)
     table.add_column("bytes", justify="right", min_width=9)
     for reference in REFERENCES:
-        table.add_column(f": {reference}", justify="right")
+        table.add_column(f"to\n{reference}", justify="right")
     for row in made:
         if row.error:
             table.add_row(row.server, f"[red]failed[/]: {row.error[:100]}")
