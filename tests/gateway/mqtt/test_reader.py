@@ -14,6 +14,7 @@ from gateway.mqtt import codec
 from gateway.mqtt.packets import Connect, Packet, Puback, Publish
 from gateway.mqtt.reader import PacketReader
 from gateway.mqtt.reason_codes import PacketError
+from tests.gateway.mqtt.mutation import corpus, mutated
 from tests.gateway.mqtt.packet_strategies import streams
 
 MUTATED_PACKETS = int(os.environ.get("PENSTOCK_FUZZ_PACKETS", "100000"))
@@ -129,48 +130,13 @@ def test_runs_of_acknowledgements_come_out_in_order() -> None:
 # ---------------------------------------------------------------- mutated packets
 
 
-def _corpus(level: int) -> list[bytes]:
-    """Legal packets of every kind, a few of each, always the same."""
-    made: list[bytes] = []
-
-    @settings(deadline=None, max_examples=60, derandomize=True, database=None)
-    @given(streams(level))
-    def collect(packets: list[Packet]) -> None:
-        made.extend(codec.encode(packet, level)[:300] for packet in packets)
-
-    collect()
-    return made
-
-
-def _mutate(rng: random.Random, data: bytearray) -> None:
-    at = rng.randrange(len(data) + 1)
-    kind = rng.randrange(6)
-    if kind == 0 and at < len(data):
-        data[at] ^= 1 << rng.randrange(8)
-    elif kind == 1 and at < len(data):
-        data[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
-    elif kind == 2:
-        data[at:at] = rng.randbytes(rng.randrange(1, 4))
-    elif kind == 3:
-        del data[at : at + rng.randrange(1, 4)]
-    elif kind == 4:
-        del data[at:]
-    else:
-        data[at:at] = data[: rng.randrange(len(data) + 1)]
-    if len(data) > 1 and rng.randrange(2):
-        data[1] = min(len(data) - 2, 127)  # so that damage lies within a packet as often as around it
-
-
 @pytest.mark.parametrize("level", [3, 4, 5])
 def test_mutated_packets_give_packets_or_a_reason_code_and_nothing_else(level: int) -> None:
     rng = random.Random(level)
-    corpus = _corpus(level)
+    legal = corpus(level)
     refused = 0
     for _ in range(MUTATED_PACKETS // 3):
-        mutated = bytearray(rng.choice(corpus))
-        for _ in range(rng.randrange(1, 4)):
-            _mutate(rng, mutated)
-        stream = bytes(mutated)
+        stream = mutated(rng, legal)
         packets, reason_code, _ = feed([stream], level if stream[:1] != b"\x10" else 0)
         refused += reason_code is not None
         assert reason_code in (None, 0x81, 0x82, 0x84, 0x95)
