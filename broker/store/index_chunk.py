@@ -85,6 +85,11 @@ def decode_chunk(data: bytes, start: int) -> Chunk | None:
     return Chunk(start, end, witness, [Row(*row) for row in rows])
 
 
+def entries_at(data: bytes) -> int:
+    """Place of the first entry in a good chunk file."""
+    return HEAD.size + int(HEAD.unpack_from(data)[6])
+
+
 class ChunkFiles:
     """Reads entries and keys out of chunk files; keeps a bounded number of them open."""
 

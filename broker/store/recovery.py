@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgpack
@@ -30,17 +31,26 @@ from penstock.message import FRAME_HEAD_BYTES
 
 FOLDERS: Final = (segment.FOLDER, index_chunk.FOLDER, state.FOLDER)
 
+PROGRESS_BYTES: Final = 4 << 20
+Progress = Callable[[int, int], None]
+
 _log = logging.getLogger(__name__)
 
 
-def open_store(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int) -> MessageStore:
-    """Locks the folder and recovers the store in it, or begins one.
+def _nobody(done: int, total: int) -> None:
+    """Nobody wants to know."""
+
+
+def open_store(
+    disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int, on_progress: Progress = _nobody
+) -> MessageStore:
+    """Locks the folder and recovers the store in it, or begins one. ``on_progress`` is told bytes replayed and in all.
 
     Raises ``DataFolderLocked``, ``DataFolderUnusable``, ``StorageFailed``.
     """
     disk.lock()
     try:
-        return _open_locked(disk, settings, folds, now_ms)
+        return _open_locked(disk, settings, folds, now_ms, on_progress)
     except OSError as error:
         disk.unlock()
         raise DataFolderUnusable(f"cannot use the data folder: {error.strerror} ({error.filename or ''})") from None
@@ -49,14 +59,14 @@ def open_store(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int) -
         raise
 
 
-def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int) -> MessageStore:
+def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int, on_progress: Progress) -> MessageStore:
     for folder in FOLDERS:
         disk.make_folder(folder)
     segments = open_segments(disk, settings)
     try:
         start = _starting_point(disk, segments)
         store, log = _restore(disk, settings, folds, segments, start)
-        scan = _replay(store, segments, start.position)
+        scan = _replay(store, segments, start.position, on_progress)
         _cut(disk, segments, scan.end)
     except BaseException:
         for one in segments:
@@ -102,15 +112,21 @@ def _restore(
     return MessageStore(disk, settings, folds, log, index, keys, start.position), log
 
 
-def _replay(store: MessageStore, segments: list[Segment], position: int) -> Scan:
-    scan = Scan(segments, position)
-    borders = iter([one.base for one in segments if one.base > position])
+def _replay(store: MessageStore, segments: list[Segment], start: int, on_progress: Progress) -> Scan:
+    scan = Scan(segments, start)
+    total = segments[-1].base + segments[-1].file.size() - start
+    told = start
+    borders = iter([one.base for one in segments if one.base > start])
     border = next(borders, None)
     for position, frame in scan:
         while border is not None and border <= position:
             store.replay_segment(border)
             border = next(borders, None)
         store.replay(read_stored(frame, position), queue_offset_of(frame))
+        if position - told >= PROGRESS_BYTES:
+            told = position
+            on_progress(position - start, total)
+    on_progress(total, total)
     if border is not None and border == scan.end:
         store.replay_segment(border)
     return scan

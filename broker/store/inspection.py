@@ -1,0 +1,244 @@
+"""What an operator asks of a data folder: is everything sound, what is in it, make the index again.
+
+``verify`` and ``dump`` only read, take no lock, and may look at the folder of a running broker (whose newest bytes may
+then look like a torn tail). They go through the log in its order and tell how far they are, so that a caller can show
+it. ``repair_index`` needs the folder for itself.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from broker.store import index_chunk, segment, state
+from broker.store.disk import Disk
+from broker.store.frames import holds_record, queue_offset_of, read_stored
+from broker.store.index_chunk import Chunk
+from broker.store.queue_index import ENTRY_BYTES
+from broker.store.records import Folds
+from broker.store.recovery import FOLDERS, open_segments, open_store
+from broker.store.scan import Scan
+from broker.store.segment import Segment
+from broker.store.settings import StoreSettings
+from penstock.errors import DataFolderUnusable
+from penstock.message import FRAME_HEAD_BYTES, record_body
+
+STEP_BYTES: Final = 4 << 20
+"""Progress is told about this often."""
+_ENTRY_DTYPE: Final = np.dtype([("position", ">u8"), ("size", ">u4"), ("tag", ">i8")])
+
+
+class Step(NamedTuple):
+    """How far a long piece of work is, in bytes of the log."""
+
+    done: int
+    total: int
+
+
+@dataclass
+class Report:
+    """What ``verify`` found.
+
+    Attributes:
+        start, end: positions where the log begins and ends.
+        records: good records.
+        damage: stretches of the log (from, to) that are rotten.
+        malformed: positions of good frames that hold no well-formed record.
+        torn_bytes: bytes behind the end that are neither log nor reserved zeros; a start cuts them away.
+        bad_files: derived files that are damaged; a start makes them again.
+        stray_entries: index entries that point to no record.
+    """
+
+    start: int = 0
+    end: int = 0
+    records: int = 0
+    damage: list[tuple[int, int]] = field(default_factory=list)
+    malformed: list[int] = field(default_factory=list)
+    torn_bytes: int = 0
+    bad_files: list[str] = field(default_factory=list)
+    stray_entries: int = 0
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is lost and nothing needs to be made again."""
+        return not (self.damage or self.malformed or self.bad_files or self.stray_entries)
+
+
+class Dumped(NamedTuple):
+    """One record of the log, for a person."""
+
+    position: int
+    size: int
+    topic: str
+    queue_id: int
+    offset: int
+    flag: int
+    stored_ms: int
+    properties: bytes
+    body: bytes
+
+
+def verify(disk: Disk) -> Generator[Step, None, Report]:
+    """Reads the whole log and its index; yields how far it is, returns what it found. Raises
+    ``DataFolderUnusable``."""
+    segments = _segments(disk)
+    report = Report(start=segments[0].base)
+    try:
+        chunks = _chunks(disk, report)
+        _check_checkpoints(disk, report)
+        scan = Scan(segments, report.start)
+        checked = _EntryCheck(disk, chunks, report)
+        total = segments[-1].base + segments[-1].file.size() - report.start
+        told = 0
+        for position, frame in scan:
+            report.records += 1
+            if not holds_record(frame):
+                report.malformed.append(position)
+            checked.take(position)
+            if position - told >= STEP_BYTES:
+                told = position
+                yield Step(position - report.start, total)
+        report.end, report.damage = scan.end, scan.damage
+        checked.finish(scan.end)
+        report.torn_bytes = _torn_bytes(segments, scan.end)
+        yield Step(total, total)
+        return report
+    finally:
+        _close(segments)
+
+
+def dump(disk: Disk, since: int = 0) -> Iterator[Dumped]:
+    """Every good record from a position on (the first frame at or behind it), system records included. Raises
+    ``DataFolderUnusable``."""
+    segments = _segments(disk)
+    base = max((one.base for one in segments if one.base <= since), default=segments[0].base)
+    try:
+        for position, frame in Scan(segments, base):
+            if position >= since:
+                one = read_stored(frame, position)
+                yield Dumped(
+                    position,
+                    one.size,
+                    one.topic,
+                    one.queue_id,
+                    queue_offset_of(frame),
+                    one.flag,
+                    one.stored_ms,
+                    one.properties,
+                    record_body(memoryview(frame)[FRAME_HEAD_BYTES:]),
+                )
+    finally:
+        _close(segments)
+
+
+def repair_index(
+    disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int, on_progress: Callable[[int, int], None]
+) -> list[tuple[int, int]]:
+    """Removes all derived files and makes them again from the log; returns the stretches that are damaged.
+
+    ``on_progress`` is told bytes done and in all. Raises as ``open_store``.
+    """
+    _segments(disk, close=True)
+    disk.lock()
+    try:
+        for folder in FOLDERS:
+            if folder != segment.FOLDER:
+                disk.make_folder(folder)
+                for name in disk.names(folder):
+                    disk.remove(f"{folder}/{name}")
+    except OSError as error:
+        raise DataFolderUnusable(f"cannot remove the index: {error.strerror}") from None
+    finally:
+        disk.unlock()
+    store = open_store(disk, settings, folds, now_ms, on_progress)
+    store.close(now_ms)
+    return store.damage
+
+
+def _segments(disk: Disk, *, close: bool = False) -> list[Segment]:
+    try:
+        if not state.stored_positions(disk, segment.FOLDER, segment.SUFFIX):
+            raise DataFolderUnusable("there is no log in this folder", hint="name the folder that holds log/")
+        segments = open_segments(disk, StoreSettings())
+    except OSError as error:
+        raise DataFolderUnusable(
+            f"there is no log that can be read: {error.strerror}", hint="name the folder that holds log/"
+        ) from None
+    if close:
+        _close(segments)
+    return segments
+
+
+def _close(segments: list[Segment]) -> None:
+    for one in segments:
+        one.file.close()
+
+
+def _torn_bytes(segments: list[Segment], end: int) -> int:
+    """Bytes behind the log's end, without the zeros at their end."""
+    torn = 0
+    for one in segments:
+        at = max(end - one.base, 0)
+        size = one.file.size()
+        while at < size:
+            data = one.file.pread(min(STEP_BYTES, size - at), at).rstrip(b"\0")
+            if data:
+                torn = max(torn, one.base + at + len(data) - end)
+            at += STEP_BYTES
+    return torn
+
+
+def _positions(disk: Disk, folder: str, suffix: str) -> list[int]:
+    try:
+        return state.stored_positions(disk, folder, suffix)
+    except OSError:
+        return []
+
+
+def _chunks(disk: Disk, report: Report) -> list[Chunk]:
+    chunks = []
+    for start in _positions(disk, index_chunk.FOLDER, index_chunk.SUFFIX):
+        chunk = index_chunk.decode_chunk(disk.read(index_chunk.chunk_path(start)), start)
+        if chunk is None:
+            report.bad_files.append(index_chunk.chunk_path(start))
+        else:
+            chunks.append(chunk)
+    return chunks
+
+
+def _check_checkpoints(disk: Disk, report: Report) -> None:
+    for position in _positions(disk, state.FOLDER, state.SUFFIX):
+        path = state.checkpoint_path(position)
+        if state.decode_checkpoint(disk.read(path), position) is None:
+            report.bad_files.append(path)
+
+
+class _EntryCheck:
+    """Compares each chunk's entries with the frames of its stretch, one chunk in memory at a time."""
+
+    def __init__(self, disk: Disk, chunks: list[Chunk], report: Report) -> None:
+        self._disk = disk
+        self._chunks = chunks
+        self._report = report
+        self._seen = array("Q")
+
+    def take(self, position: int) -> None:
+        """The log has a good frame at this position."""
+        if self._chunks and position >= self._chunks[0].end:
+            self.finish(position)
+        self._seen.append(position)
+
+    def finish(self, end: int) -> None:
+        """All frames before ``end`` were seen."""
+        while self._chunks and self._chunks[0].end <= end:
+            chunk = self._chunks.pop(0)
+            data = self._disk.read(index_chunk.chunk_path(chunk.start))
+            size = sum(row.entries for row in chunk.rows) * ENTRY_BYTES
+            entries = np.frombuffer(data, _ENTRY_DTYPE, size // ENTRY_BYTES, index_chunk.entries_at(data))
+            wanted = entries["position"][entries["size"] > 0]
+            self._report.stray_entries += int((~np.isin(wanted, np.frombuffer(self._seen, "u8"))).sum())
+            del self._seen[:]

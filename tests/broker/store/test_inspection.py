@@ -1,0 +1,140 @@
+"""What an operator asks of a data folder."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.store.inspection import Report, Step, dump, repair_index, verify
+from broker.store.message_store import MessageStore
+from penstock.errors import DataFolderLocked, DataFolderUnusable
+from tests.broker.store.store_rig import SMALL, SmallFolds, bodies, command, fill, incoming, opened, stored
+from tests.simulation.disk import SimDisk
+
+
+def verified(disk: SimDisk) -> Report:
+    steps = verify(disk)
+    while True:
+        try:
+            step = next(steps)
+            assert isinstance(step, Step)
+            assert 0 <= step.done <= step.total
+        except StopIteration as end:
+            report = end.value
+            assert isinstance(report, Report)
+            return report
+
+
+def closed_store(disk: SimDisk) -> tuple[MessageStore, list[bytes]]:
+    store = opened(disk)
+    stored(store, command("+all t"))
+    sent = fill(store, 120)
+    store.close(1000)
+    return store, sent
+
+
+def test_a_sound_folder_is_sound_and_left_as_it_was() -> None:
+    disk = SimDisk()
+    store, sent = closed_store(disk)
+    before = {path: disk.read(path) for path in disk.paths()}
+    report = verified(disk)
+    assert report.sound
+    assert (report.start, report.end, report.torn_bytes) == (0, store.written, 0)
+    assert report.records > len(sent)
+    assert {path: disk.read(path) for path in disk.paths()} == before
+
+
+def test_a_running_brokers_folder_can_be_looked_at() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    fill(store, 30)
+    assert verified(disk).sound
+    stored(store, incoming("goes on"))
+
+
+def test_rot_is_reported_with_its_positions() -> None:
+    disk = SimDisk()
+    closed_store(disk)
+    disk.flip(disk.paths("log")[1], 3000)
+    report = verified(disk)
+    assert not report.sound
+    ((first, last),) = report.damage
+    assert first <= 8192 + 3000 < last
+
+
+def test_a_torn_tail_is_counted_but_is_no_damage() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    fill(store, 3)
+    end = store.written
+    store.append([incoming("torn")], 1000)
+    disk.flip("log/00000000000000000000.log", end + 2)
+    report = verified(disk)
+    assert report.sound
+    assert (report.end, report.torn_bytes > 0) == (end, True)
+
+
+def test_every_damaged_derived_file_is_named() -> None:
+    disk = SimDisk()
+    closed_store(disk)
+    harmed = [disk.paths("index")[1], disk.paths("checkpoint")[0]]
+    for path in harmed:
+        disk.flip(path, 30)
+    assert verified(disk).bad_files == harmed
+
+
+def test_entries_that_point_to_no_record_are_counted() -> None:
+    disk, other = SimDisk(), SimDisk()
+    closed_store(disk)
+    fill(opened(other), 200, size=77)
+    borders = set(disk.paths("index")) & set(other.paths("index"))
+    for path in borders:
+        disk.put(path, other.read(path))
+    assert verified(disk).stray_entries > 0
+
+
+def test_a_dump_shows_every_record_in_order() -> None:
+    disk = SimDisk()
+    closed_store(disk)
+    records = list(dump(disk))
+    users = [one for one in records if one.topic == "t"]
+    assert [one.offset for one in users] == list(range(120))
+    assert users[7].body.startswith(b"7.")
+    assert [one.position for one in records] == sorted(one.position for one in records)
+    since = users[50].position
+    assert [one for one in dump(disk, since) if one.topic == "t"] == users[50:]
+    assert next(dump(disk, since - 1)).position == since
+
+
+def test_the_index_is_made_again_from_nothing() -> None:
+    disk = SimDisk()
+    _, sent = closed_store(disk)
+    for path in disk.paths("index") + disk.paths("checkpoint"):
+        disk.put(path, b"rubbish")
+    told: list[tuple[int, int]] = []
+    assert repair_index(disk, SMALL, SmallFolds(), 1000, lambda done, total: told.append((done, total))) == []
+    assert told[-1][0] == told[-1][1] > 0
+    assert verified(disk).sound
+    assert bodies(opened(disk)) == bodies(opened_again(disk), "~all") == sent
+
+
+def opened_again(disk: SimDisk) -> MessageStore:
+    disk.kill()
+    return opened(disk)
+
+
+def test_a_running_brokers_index_is_not_touched() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    fill(store, 60)
+    before = disk.paths("index")
+    with pytest.raises(DataFolderLocked):
+        repair_index(disk, SMALL, SmallFolds(), 1000, lambda done, total: None)
+    assert disk.paths("index") == before != []
+
+
+def test_a_folder_without_a_log_is_refused_and_stays_empty() -> None:
+    disk = SimDisk()
+    for look in (lambda: next(verify(disk)), lambda: next(dump(disk))):
+        with pytest.raises(DataFolderUnusable, match="no log"):
+            look()
+    assert disk.paths() == []
