@@ -28,9 +28,10 @@ from topicmap.queues import topic_queue
 _log = logging.getLogger(__name__)
 
 
-@lru_cache(maxsize=64)
-def _link(address: str, timeout_s: float, process: int) -> BlockingLink:
-    return BlockingLink(address, timeout_s)
+@lru_cache(maxsize=1)
+def links_of(process: int) -> dict[str, BlockingLink]:
+    """The connections of this process; a forked process gets its own."""
+    return {}
 
 
 def read_ranges(ranges: Sequence[Range], options: SourceOptions) -> Iterator[pa.RecordBatch]:
@@ -42,7 +43,8 @@ def read_ranges(ranges: Sequence[Range], options: SourceOptions) -> Iterator[pa.
         PenstockError: the broker stayed away, or refused.
     """
     for one in ranges:
-        link = _link(one.address, options.timeout_s, os.getpid())
+        links = links_of(os.getpid())
+        link = links.setdefault(one.address, BlockingLink(one.address, options.timeout_s))
         try:
             yield from _RangeReader(link, one, options).batches()
         except BaseException:

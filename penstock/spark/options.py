@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 from penstock.addresses import parse_servers
@@ -32,7 +31,7 @@ class Bound(NamedTuple):
 
     by: Literal["offset", "time"]
     everywhere: int
-    each: Given = MappingProxyType({})
+    each: Given | None = None
     option: str = ""
 
     def is_only(self, offset: int) -> bool:
@@ -42,7 +41,7 @@ class Bound(NamedTuple):
     @property
     def of_the_moment(self) -> bool:
         """Whether it would be another place if it were looked for again later (but for retention)."""
-        numbers = [number for queues in self.each.values() for number in queues.values()] or [self.everywhere]
+        numbers = [number for queues in (self.each or {}).values() for number in queues.values()] or [self.everywhere]
         return self.by == "time" or LATEST in numbers
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -19,6 +20,21 @@ def queues(serve: Callable[..., Any]) -> Iterator[Any]:
     """Queues in memory behind a real socket: one server that plays name server and broker."""
     from stored_queues import StoredQueues
 
+    from penstock.spark.fetch import links_of
+
     stored = StoredQueues()
     stored.address = serve(stored.open_session).address
     yield stored
+    for link in links_of(os.getpid()).values():
+        link.close()
+    links_of.cache_clear()
+
+
+@pytest.fixture
+def unused_address() -> str:
+    """An address at which nobody listens."""
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"

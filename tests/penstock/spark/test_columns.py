@@ -78,7 +78,9 @@ def test_a_key_may_hold_line_ends() -> None:
 
 
 def test_text_that_is_no_utf8_does_not_end_the_query() -> None:
-    frame = frame_of(Message("telemetry", b"", mqtt_topic="telemetry/dXX"), 3, 0, 0, STORED_MS).replace(b"XX", b"\xff\xfe")
+    frame = frame_of(Message("telemetry", b"", mqtt_topic="telemetry/dXX"), 3, 0, 0, STORED_MS).replace(
+        b"XX", b"\xff\xfe"
+    )
     borders = find_borders(1, batch_of([frame]), FOR_EVER)
     batch = to_record_batch(borders, ORIGIN, ("mqtt_topic", "properties"))
     assert batch.to_pylist() == [{"mqtt_topic": "telemetry/d\ufffd\ufffd", "properties": []}]

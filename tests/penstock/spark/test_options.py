@@ -29,7 +29,11 @@ def test_the_servers_have_kafkas_name_and_ours(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("startingOfsets", "startingOffsets"), ("subscribed", "subscribe"), ("maxOffsetPerTrigger", "maxOffsetsPerTrigger")],
+    [
+        ("startingOfsets", "startingOffsets"),
+        ("subscribed", "subscribe"),
+        ("maxOffsetPerTrigger", "maxOffsetsPerTrigger"),
+    ],
 )
 def test_a_mistyped_option_is_refused_and_the_nearest_named(typed: str, meant: str) -> None:
     with pytest.raises(InvalidConfig, match="no option") as raised:

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from stored_queues import STORED_MS
+
+from penstock.errors import InvalidConfig, NoRoute, Unavailable
+from penstock.spark.cluster import Cluster
+from penstock.spark.offsets import QueueKey
+from penstock.spark.options import parse
+
+
+def cluster(queues: Any, stream: bool = True, **given: str) -> Cluster:
+    servers = {"servers": queues.address, "fetchOffset.numRetries": "0"}
+    return Cluster(
+        parse(
+            servers | ({} if {"assign", "subscribePattern"} & set(given) else {"subscribe": "t"}) | given, stream=stream
+        )
+    )
+
+
+def key(queue: int, topic: str = "t") -> QueueKey:
+    return QueueKey(topic, "broker-a", queue)
+
+
+def test_the_queues_of_a_topic_come_with_their_bounds_and_broker(queues: Any) -> None:
+    queues.put("t", 0, 5)
+    queues.put("t", 1, 3)
+    queues.remove_before("t", 1, 2)
+    asked = cluster(queues)
+    assert asked.extents() == {key(0): (queues.address, 0, 5), key(1): (queues.address, 2, 3)}
+    asked.close()
+
+
+def test_a_batch_of_a_topic_that_nobody_has_fails_and_a_stream_waits_for_it(queues: Any) -> None:
+    asked = cluster(queues)
+    with pytest.raises(NoRoute, match="'t'"):
+        asked.extents()
+    assert asked.extents(missing_ok=True) == {}
+    asked.close()
+
+
+def test_a_pattern_finds_topics_by_their_whole_name_without_the_systems_own(queues: Any) -> None:
+    for topic in ("plant1", "plant2", "myplant1", "%sys%topics"):
+        queues.put(topic, 0, 1)
+    asked = cluster(queues, subscribePattern="(plant|%sys%).*")
+    assert set(asked.extents()) == {key(0, "plant1"), key(0, "plant2")}
+    asked.close()
+
+
+@pytest.mark.parametrize("names", ["[1]", '["broker-a:1"]'])
+def test_an_assignment_reads_only_its_queues(queues: Any, names: str) -> None:
+    queues.create("t", 3)
+    asked = cluster(queues, assign=f'{{"t":{names}}}')
+    assert set(asked.extents()) == {key(1)}
+    asked.close()
+
+
+def test_an_assigned_queue_that_is_not_there_is_refused(queues: Any) -> None:
+    queues.create("t", 1)
+    asked = cluster(queues, assign='{"t":[7]}')
+    with pytest.raises(InvalidConfig, match="0 queues 7"):
+        asked.extents()
+    asked.close()
+
+
+def test_a_time_becomes_the_offset_of_the_first_message_at_or_after_it(queues: Any) -> None:
+    queues.put("t", 0, 5)  # a second apart
+    asked = cluster(queues, startingTimestamp=str(STORED_MS + 2500))
+    assert asked.starts(asked.extents()) == {key(0): 3}
+    asked.close()
+
+
+def test_a_queue_without_a_message_since_the_time_is_an_error_or_begins_at_its_end(queues: Any) -> None:
+    queues.put("t", 0, 5)
+    late = {"startingTimestamp": str(STORED_MS + 60_000)}
+    asked = cluster(queues, **late)
+    with pytest.raises(InvalidConfig, match="no message at or after"):
+        asked.starts(asked.extents())
+    asked.close()
+    asked = cluster(queues, **late, startingOffsetsByTimestampStrategy="latest")
+    assert asked.starts(asked.extents()) == {key(0): 5}
+    asked.close()
+
+
+def test_a_time_after_the_ends_were_seen_gives_these_ends(queues: Any) -> None:
+    queues.put("t", 0, 2)
+    asked = cluster(queues, startingTimestamp=str(STORED_MS + 4000), startingOffsetsByTimestampStrategy="latest")
+    extents = asked.extents()
+    queues.put("t", 0, 5)
+    assert asked.starts(extents) == {key(0): 2}
+    asked.close()
+
+
+def test_a_server_that_stays_away_is_an_error_that_names_it(unused_address: str) -> None:
+    options = parse(
+        {
+            "subscribe": "t",
+            "servers": unused_address,
+            "fetchOffset.numRetries": "2",
+            "fetchOffset.retryIntervalMs": "0",
+        },
+        stream=True,
+    )
+    with pytest.raises(Unavailable, match=unused_address):
+        Cluster(options).extents()

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from stored_queues import rows_of
+
+from penstock.errors import Busy, Damaged, InvalidRequest, OffsetOutOfRange, Unavailable
+from penstock.message import Message
+from penstock.requests import Pull
+from penstock.spark.fetch import read_ranges
+from penstock.spark.options import SourceOptions, parse
+from penstock.spark.planning import Range
+
+
+def options(**given: str) -> SourceOptions:
+    return parse({"subscribe": "t", "fetchOffset.retryIntervalMs": "0"} | given, stream=True)
+
+
+def wanted(queues: Any, queue: int, start: int, end: int) -> Range:
+    return Range(queues.address, "t", "broker-a", queue, start, end)
+
+
+def offsets(batches: Any) -> list[tuple[int, int]]:
+    return [(row["queue"], row["offset"]) for row in rows_of(batches)]
+
+
+def test_each_offset_of_each_range_is_read_once_and_in_order(queues: Any) -> None:
+    queues.put("t", 0, 10)
+    queues.put("t", 1, 10)
+    found = read_ranges([wanted(queues, 0, 2, 5), wanted(queues, 1, 0, 10)], options(batchRows="4"))
+    assert offsets(found) == [(0, 2), (0, 3), (0, 4), *[(1, at) for at in range(10)]]
+
+
+def test_the_next_pull_is_on_its_way_while_a_batch_is_used(queues: Any) -> None:
+    queues.put("t", 0, 9)
+    found = read_ranges([wanted(queues, 0, 0, 9)], options(batchRows="3"))
+    next(found)
+    next(found)
+    assert [one.offset for one in queues.asked if isinstance(one, Pull)][:3] == [0, 3, 6]
+    found.close()
+
+
+def test_what_came_after_the_range_is_not_read(queues: Any) -> None:
+    queues.put("t", 0, 100)
+    assert offsets(read_ranges([wanted(queues, 0, 0, 7)], options())) == [(0, at) for at in range(7)]
+    assert max(one.offset + one.count_max for one in queues.asked if isinstance(one, Pull)) == 7
+
+
+def test_a_broker_that_is_busy_is_asked_again(queues: Any) -> None:
+    queues.put("t", 0, 6)
+    queues.errors = [Busy("not now"), Unavailable("starting")]
+    assert len(rows_of(read_ranges([wanted(queues, 0, 0, 6)], options(batchRows="2")))) == 6
+
+
+def test_a_broker_that_stays_busy_ends_the_read(queues: Any) -> None:
+    queues.put("t", 0, 6)
+    queues.errors = [Busy("not now")] * 3
+    with pytest.raises(Busy):
+        rows_of(read_ranges([wanted(queues, 0, 0, 6)], options(**{"fetchOffset.numRetries": "2"})))
+    assert queues.errors == []
+
+
+def test_a_refusal_is_not_repeated(queues: Any) -> None:
+    queues.put("t", 0, 6)
+    queues.errors = [InvalidRequest("no"), InvalidRequest("still no")]
+    with pytest.raises(InvalidRequest, match=r"^no$"):
+        rows_of(read_ranges([wanted(queues, 0, 0, 6)], options()))
+
+
+def test_a_read_that_was_given_up_leaves_nothing_for_the_next(queues: Any) -> None:
+    queues.put("t", 0, 6)
+    given_up = read_ranges([wanted(queues, 0, 0, 6)], options(batchRows="2"))
+    next(given_up)
+    given_up.close()
+    assert offsets(read_ranges([wanted(queues, 0, 3, 6)], options(batchRows="2"))) == [(0, 3), (0, 4), (0, 5)]
+
+
+def test_retention_within_a_read_is_data_loss(queues: Any) -> None:
+    queues.put("t", 0, 9)
+    found = read_ranges([wanted(queues, 0, 0, 9)], options(batchRows="3"))
+    next(found)  # the pull from 3 on is under way or answered
+    queues.remove_before("t", 0, 8)
+    with pytest.raises(OffsetOutOfRange) as raised:
+        rows_of(found)
+    assert "failOnDataLoss" in raised.value.hint
+
+
+def test_with_loss_accepted_a_read_goes_on_behind_what_retention_removed(queues: Any) -> None:
+    queues.put("t", 0, 9)
+    queues.remove_before("t", 0, 4)
+    found = read_ranges([wanted(queues, 0, 0, 9)], options(failOnDataLoss="false"))
+    assert offsets(found) == [(0, at) for at in range(4, 9)]
+
+
+def test_a_range_whose_last_offset_is_gone_too_is_empty_with_loss_accepted(queues: Any) -> None:
+    queues.put("t", 0, 9)
+    queues.remove_before("t", 0, 7)
+    assert offsets(read_ranges([wanted(queues, 0, 0, 5)], options(failOnDataLoss="false"))) == []
+
+
+def test_a_queue_that_lost_its_end_is_data_loss_and_no_endless_loop(queues: Any) -> None:
+    queues.put("t", 0, 3)
+    with pytest.raises(OffsetOutOfRange, match="ends at 3"):
+        rows_of(read_ranges([wanted(queues, 0, 0, 5)], options()))
+
+
+def test_damaged_messages_end_the_read_or_are_left_out_as_told(queues: Any) -> None:
+    queues.put("t", 0, 5)
+    queues.topics["t"][0].damaged = {1, 2}
+    with pytest.raises(Damaged, match="2 messages of t:0"):
+        rows_of(read_ranges([wanted(queues, 0, 0, 5)], options()))
+    found = read_ranges([wanted(queues, 0, 0, 5)], options(failOnDataLoss="false"))
+    assert offsets(found) == [(0, 0), (0, 3), (0, 4)]
+
+
+def test_readings_come_decoded(queues: Any) -> None:
+    queues.put("t", 0, [Message("t", b'{"value": 2.5}', mqtt_topic="t/dev-1/temp"), Message("t", b"null")])
+    rows = rows_of(read_ranges([wanted(queues, 0, 0, 2)], options(payload="readings")))
+    assert [(row["device"], row["metric"], row["value"], row["offset"]) for row in rows] == [
+        ("dev-1", "temp", 2.5, 0),
+        ("", "", None, 1),
+    ]
+    assert rows[1]["error"]

@@ -1,0 +1,250 @@
+"""The readers are driven here as Spark drives them: offsets in one object, partitions and reads in another."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from stored_queues import STORED_MS, rows_of
+
+from penstock.errors import InvalidConfig, NoRoute, OffsetOutOfRange
+from penstock.spark.source import BatchReader, PenstockSource, StreamReader
+
+ALL = ReadAllAvailable()
+
+
+def source(queues: Any, **given: str) -> PenstockSource:
+    options = {"servers": queues.address, "subscribe": "t", "fetchOffset.numRetries": "0"} | given
+    return PenstockSource(CaseInsensitiveDict(options))
+
+
+@pytest.fixture
+def stream() -> Iterator[Callable[..., StreamReader]]:
+    """Makes stream readers, and stops them."""
+    made: list[StreamReader] = []
+
+    def make(queues: Any, **given: str) -> StreamReader:
+        made.append(source(queues, **given).streamReader(schema=None))
+        return made[-1]
+
+    yield make
+    for reader in made:
+        reader.stop()
+
+
+def batch(queues: Any, **given: str) -> BatchReader:
+    return source(queues, **given).reader(schema=None)
+
+
+def read(queues: Any, reader: Any, partitions: list) -> list[tuple[int, int]]:
+    """Reads as Spark does: a fresh reader, partitions that were pickled."""
+    return [
+        (row["queue"], row["offset"])
+        for partition in partitions
+        for row in rows_of(type(reader)(reader._options).read(pickle.loads(pickle.dumps(partition))))
+    ]
+
+
+def of(*places: int, topic: str = "t") -> dict:
+    return {topic: {f"broker-a:{queue}": offset for queue, offset in enumerate(places)}}
+
+
+def test_a_batch_reads_everything_that_is_there(queues: Any) -> None:
+    queues.put("t", 0, 3)
+    queues.put("t", 1, 2)
+    reader = batch(queues)
+    partitions = reader.partitions()
+    assert len(partitions) == 1
+    assert read(queues, reader, partitions) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+
+
+def test_a_batch_reads_between_the_offsets_given(queues: Any) -> None:
+    queues.put("t", 0, 9)
+    reader = batch(queues, startingOffsets='{"t":{"0":2}}', endingOffsets='{"t":{"broker-a:0":4}}')
+    assert read(queues, reader, reader.partitions()) == [(0, 2), (0, 3)]
+
+
+def test_a_batch_reads_between_times(queues: Any) -> None:
+    queues.put("t", 0, 9)
+    times = {"startingTimestamp": str(STORED_MS + 2000), "endingTimestamp": str(STORED_MS + 5000)}
+    reader = batch(queues, **times)
+    assert read(queues, reader, reader.partitions()) == [(0, 2), (0, 3), (0, 4)]
+
+
+def test_a_batch_that_ends_before_it_begins_is_empty(queues: Any) -> None:
+    queues.put("t", 0, 9)
+    times = {"startingTimestamp": str(STORED_MS + 5000), "endingTimestamp": str(STORED_MS + 2000)}
+    assert batch(queues, **times).partitions() == []
+
+
+def test_a_batch_of_no_topic_fails_with_a_hint(queues: Any) -> None:
+    with pytest.raises(NoRoute, match="'t'"):
+        batch(queues).partitions()
+
+
+def test_a_batch_from_offsets_that_retention_removed_fails_or_reads_the_rest(queues: Any) -> None:
+    queues.put("t", 0, 9)
+    queues.remove_before("t", 0, 6)
+    given = {"startingOffsets": '{"t":{"0":2}}'}
+    with pytest.raises(OffsetOutOfRange, match="begins at 6"):
+        batch(queues, **given).partitions()
+    reader = batch(queues, **given, failOnDataLoss="false")
+    assert read(queues, reader, reader.partitions()) == [(0, 6), (0, 7), (0, 8)]
+
+
+def test_a_stream_from_the_earliest_reads_batch_after_batch(queues: Any, stream: Any) -> None:
+    queues.put("t", 0, 3)
+    reader = stream(queues, startingOffsets="earliest")
+    start = reader.initialOffset()
+    assert start == of(0)
+    end = reader.latestOffset(start, ALL)
+    assert read(queues, reader, reader.partitions(start, end)) == [(0, 0), (0, 1), (0, 2)]
+    assert reader.latestOffset(end, ALL) == end
+    assert reader.partitions(end, end) == []
+    queues.put("t", 0, 1)
+    later = reader.latestOffset(end, ALL)
+    assert read(queues, reader, reader.partitions(end, later)) == [(0, 3)]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"startingOffsets": '{"t":{"0":-1}}'},
+        {"startingTimestamp": str(STORED_MS + 60_000), "startingOffsetsByTimestampStrategy": "latest"},
+    ],
+)
+def test_what_comes_while_the_first_batch_of_a_latest_stream_dies_is_read_after_the_restart(
+    queues: Any, stream: Any, given: dict[str, str]
+) -> None:
+    queues.put("t", 0, 5)
+    first = stream(queues, **given)
+    start = first.initialOffset()
+    queues.put("t", 0, 3, stored_ms=STORED_MS + 100_000)
+    logged = first.latestOffset(start, ALL)  # Spark writes this end to its checkpoint, and then dies
+    queues.put("t", 0, 2, stored_ms=STORED_MS + 200_000)
+    second = stream(queues, **given)
+    moved = second.initialOffset()  # asked anew: nobody wrote down the first answer
+    assert second.partitions(moved, logged) == []
+    end = second.latestOffset(logged, ALL)
+    assert read(queues, second, second.partitions(logged, end)) == [(0, at) for at in range(5, 10)]
+
+
+def test_spark_asks_twice_for_the_initial_offset_and_gets_one_answer(queues: Any, stream: Any) -> None:
+    queues.put("t", 0, 5)
+    reader = stream(queues)
+    before = reader.initialOffset()
+    queues.put("t", 0, 5)
+    assert reader.initialOffset() == before == of(5)
+
+
+def test_a_restart_with_an_unfinished_batch_reads_exactly_that_batch(queues: Any, stream: Any) -> None:
+    queues.put("t", 0, 9)
+    reader = stream(queues, startingOffsets="earliest")
+    assert read(queues, reader, reader.partitions(of(2), of(5))) == [(0, 2), (0, 3), (0, 4)]
+
+
+def test_a_restart_whose_batch_was_removed_by_retention_fails_before_it_reads(queues: Any, stream: Any) -> None:
+    queues.put("t", 0, 9)
+    queues.remove_before("t", 0, 4)
+    with pytest.raises(OffsetOutOfRange, match="begins at 4 now; offset 2"):
+        stream(queues).partitions(of(2), of(5))
+    reader = stream(queues, failOnDataLoss="false")
+    assert read(queues, reader, reader.partitions(of(2), of(5))) == [(0, 4)]
+
+
+def test_a_broker_whose_data_was_replaced_ends_the_stream(queues: Any, stream: Any) -> None:
+    queues.put("t", 0, 3)
+    with pytest.raises(OffsetOutOfRange, match="ends at 3"):
+        stream(queues).latestOffset(of(7), ALL)
+    assert stream(queues, failOnDataLoss="false").latestOffset(of(7), ALL) == of(3)
+
+
+def test_a_queue_that_appears_is_read_from_its_begin_even_by_a_latest_stream(queues: Any, stream: Any) -> None:
+    queues.put("t", 0, 5)
+    reader = stream(queues)
+    start = reader.latestOffset(reader.initialOffset(), ALL)
+    queues.put("t", 1, 2)
+    end = reader.latestOffset(start, ALL)
+    assert end == of(5, 2)
+    assert read(queues, reader, reader.partitions(start, end)) == [(1, 0), (1, 1)]
+
+
+def test_a_topic_that_appears_under_a_running_stream_is_read_from_its_begin(queues: Any, stream: Any) -> None:
+    reader = stream(queues)
+    start = reader.latestOffset(reader.initialOffset(), ALL)
+    assert start == {}
+    queues.put("t", 0, 2)
+    end = reader.latestOffset(start, ALL)
+    assert read(queues, reader, reader.partitions(start, end)) == [(0, 0), (0, 1)]
+
+
+def test_a_limit_is_honoured_and_everything_is_read_in_the_end(queues: Any, stream: Any) -> None:
+    queues.put("t", 0, 7)
+    queues.put("t", 1, 3)
+    reader = stream(queues, startingOffsets="earliest", maxOffsetsPerTrigger="4")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxRows(4)
+    seen: list[tuple[int, int]] = []
+    at = reader.initialOffset()
+    while (end := reader.latestOffset(at, limit)) != at:
+        rows = read(queues, reader, reader.partitions(at, end))
+        assert len(rows) <= 4
+        seen += rows
+        at = end
+    assert sorted(seen) == [(0, at) for at in range(7)] + [(1, at) for at in range(3)]
+    assert reader.reportLatestOffset() == of(7, 3)
+
+
+def test_available_now_reads_nothing_that_came_after_it_began(queues: Any, stream: Any) -> None:
+    queues.put("t", 0, 5)
+    reader = stream(queues, startingOffsets="earliest")
+    reader.prepareForTriggerAvailableNow()
+    queues.put("t", 0, 5)
+    queues.put("t", 1, 5)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    assert end == of(5)
+    assert read(queues, reader, reader.partitions(start, end)) == [(0, at) for at in range(5)]
+    assert reader.latestOffset(end, ALL) == end
+
+
+def test_available_now_from_the_latest_ends_with_an_empty_batch(queues: Any, stream: Any) -> None:
+    queues.put("t", 0, 5)
+    reader = stream(queues)
+    reader.prepareForTriggerAvailableNow()
+    queues.put("t", 0, 1)
+    start = reader.initialOffset()
+    assert start == of(5)
+    assert reader.latestOffset(start, ALL) == start
+    assert reader.latestOffset(start, ALL) == start
+    reader.stop()
+
+
+def test_many_rows_are_split_and_few_are_packed(queues: Any) -> None:
+    for queue in range(4):
+        queues.put("t", queue, 10)
+    assert len(batch(queues).partitions()) == 1
+    split = batch(queues, partitionTargetRows="5", maxPartitions="3")
+    assert len(split.partitions()) == 3
+    assert len(read(queues, split, split.partitions())) == 40
+    assert len(batch(queues, minPartitions="8").partitions()) == 8
+
+
+def test_the_schema_follows_the_options(queues: Any) -> None:
+    assert source(queues, columns="offset,value").schema() == "`offset` BIGINT, `value` BINARY"
+    assert "event_time TIMESTAMP" in source(queues, payload="readings").schema()
+    with pytest.raises(InvalidConfig, match="no option"):
+        source(queues, colums="offset").schema()
+
+
+def test_no_connection_is_pickled_with_a_partition_or_a_batch_reader(queues: Any) -> None:
+    queues.put("t", 0, 3)
+    reader = batch(queues)
+    (partition,) = reader.partitions()
+    again = pickle.loads(pickle.dumps(reader))
+    assert rows_of(again.read(pickle.loads(pickle.dumps(partition)))) == rows_of(reader.read(partition))
