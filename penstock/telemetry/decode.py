@@ -45,6 +45,7 @@ gets the store time, for a single far one would push the watermark so that every
 
 _NAMED_FIELDS: Final = frozenset({"device", "metric", "value", *TIME_FIELDS})
 _SECONDS_MAX: Final = 100_000_000_000  # numbers below are seconds since 1970, others milliseconds
+_MILLISECONDS_MAX: Final = 10**15
 _PAYLOAD_KEPT_MAX: Final = 64 * 1024
 
 
@@ -149,13 +150,17 @@ def _event_ms(said: dict[str, Any], stored_ms: int) -> int:
 
 
 def _milliseconds(time: object) -> int:
-    if type(time) is str:
-        try:
-            moment = datetime.fromisoformat(time)
-        except ValueError:
-            raise _Refused(f"no time: {time[:40]!r}") from None
-        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-    number = _number(time)
+    number = _moment_ms(time) if type(time) is str else _number(time)
     if number < 0:
         raise _Refused("a time before 1970")
-    return int(number * 1000) if number < _SECONDS_MAX else int(min(number, 1e15))
+    if type(time) is not str and number < _SECONDS_MAX:
+        number *= 1000
+    return int(min(number, _MILLISECONDS_MAX))
+
+
+def _moment_ms(text: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise _Refused(f"no time: {text[:40]!r}") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000

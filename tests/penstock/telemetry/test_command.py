@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import penstock.spark
+from penstock.cli.root import root
+from penstock.errors import OffsetOutOfRange
+from penstock.telemetry import command, job
+from penstock.telemetry.job import JobOptions
+
+BATCH: dict[str, Any] = {
+    "batch": 3,
+    "refused": 2,
+    "rows": [
+        {
+            "window_start": "2026-01-02T03:04:10Z",
+            "window_end": "2026-01-02T03:04:20Z",
+            "device": "dev-1",
+            "metric": "temp",
+            "count": 1200,
+            "mean": 21.23456,
+            "min": 20.0,
+            "max": 22.0,
+            "refused": 2,
+        }
+    ],
+}
+
+
+def test_a_batch_is_printed_as_a_table_that_lines_up(capsys: pytest.CaptureFixture[str]) -> None:
+    command.printer(as_json=False)(BATCH)
+    first, head, line = capsys.readouterr().out.splitlines()
+    assert first == "batch 3: 1 windows changed, 2 payloads refused"
+    assert head.split() == ["window", "start", "device", "metric", "count", "mean", "min", "max", "refused"]
+    assert line.split() == ["2026-01-02T03:04:10Z", "dev-1", "temp", "1,200", "21.235", "20.0", "22.0", "2"]
+    assert head.index("device") == line.index("dev-1")
+
+
+def test_with_json_a_batch_is_one_line_with_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    command.printer(as_json=True)(BATCH)
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    assert json.loads(out) == BATCH
+
+
+class NoSpark:
+    stopped = False
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[JobOptions]:
+    """What the job was started with; Spark itself is not."""
+    seen: list[JobOptions] = []
+    monkeypatch.setattr(penstock.spark, "session", lambda **_: NoSpark())
+    monkeypatch.setattr(job, "run", lambda options, spark, on_batch: seen.append(options))
+    return seen
+
+
+def test_the_flags_become_the_jobs_options(started: list[JobOptions]) -> None:
+    arguments = ["run", "--server", "h:1", "--topic", "a,b", "--window", "1m", "--available-now", "--accept-data-loss"]
+    result = CliRunner().invoke(command.program, [*arguments, "--starting-offsets", "latest"])
+    assert result.exit_code == 0, result.output
+    (options,) = started
+    assert (options.servers, options.topic, options.window) == ("h:1", "a,b", "1m")
+    assert options.once
+    assert not options.fail_on_data_loss
+    assert options.starting_offsets == "latest"
+
+
+def test_without_a_server_of_its_own_it_takes_the_commands(started: list[JobOptions]) -> None:
+    root.add_command(command.telemetry)
+    result = CliRunner().invoke(root, ["--server", "h:9", "telemetry", "run"])
+    assert result.exit_code == 0, result.output
+    assert started[0].servers == "h:9"
+
+
+def test_a_job_that_fails_ends_with_one_error_and_spark_ends_too(
+    started: list[JobOptions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = NoSpark()
+
+    def fail(*_: object) -> None:
+        raise OffsetOutOfRange("queue 0 begins at 6 now")
+
+    monkeypatch.setattr(penstock.spark, "session", lambda **_: spark)
+    monkeypatch.setattr(job, "run", fail)
+    result = CliRunner().invoke(command.program, ["run"])
+    assert result.exit_code == 1
+    assert result.output == "error: queue 0 begins at 6 now\n"
+    assert spark.stopped
+
+
+def test_the_help_loads_neither_spark_nor_arrow() -> None:
+    program = "import sys, penstock.telemetry.command; print([m for m in ('pyspark', 'pyarrow') if m in sys.modules])"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert said.stdout == "[]\n"
