@@ -54,7 +54,7 @@ test: install-test  ## install what the tests need and run all of them (under 10
 bench: $(VENV)/.test  ## side by side with mosquitto and amqtt, interleaved (about 3 minutes)
 	$(BIN)/python -m loadtest bench
 
-soak: $(VENV)/.test  ## the long proofs: kill -9 and power-loss cycles, simulation seeds (about 30 minutes)
+soak: $(VENV)/.test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk (about 10 minutes)
 	$(BIN)/python -m loadtest soak
 
 clean:  ## remove what make made; data folders stay

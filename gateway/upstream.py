@@ -95,7 +95,8 @@ class Route:
         lanes = self.topic.lanes
         if len(lanes) == 1:
             return lanes[0]
-        return lanes[self.key_hash % len(lanes)] if lanes else None
+        # the broker takes the hash modulo its queues: other bits choose the broker, so that all queues are used
+        return lanes[(self.key_hash >> 16) % len(lanes)] if lanes else None
 
 
 class Upstream:

@@ -18,7 +18,7 @@ from broker.store.index_chunk import ChunkFiles
 from broker.store.key_index import KeyIndex
 from broker.store.queue_index import QueueIndex
 from broker.store.reading import Reading
-from broker.store.records import Folds, Incoming, Stored
+from broker.store.records import Folds, Incoming
 from broker.store.retention import Removal, segments_to_drop
 from broker.store.sealing import Sealing
 from broker.store.settings import StoreSettings
@@ -96,10 +96,10 @@ class MessageStore:
         self._quiet_since_ms = now_ms
         return self._writing.append(batch, now_ms)
 
-    def replay(self, record: Stored, queue_offset: int) -> None:
-        """Recovery hands over one record of the log, in order."""
-        self._sealing.plan_if_due(record.position)
-        self._writing.replay(record, queue_offset)
+    def replay(self, position: int, frames: Sequence[bytes]) -> None:
+        """Recovery hands over good frames one behind the other, the first at ``position``."""
+        self._sealing.plan_if_due(position)
+        self._writing.replay(position, frames)
 
     def replay_segment(self, base: int) -> None:
         """Recovery comes to a new segment: no chunk reaches over its border."""
@@ -113,6 +113,7 @@ class MessageStore:
                 self._writing.seal(now_ms)
                 self._sync_all()
             self._sealing.finish()
+            self._log.keep_emergency_room()
         except StorageFull:
             _log.warning("the disk is full: the store can be read, and written again when there is room")
         self.take_readable()
