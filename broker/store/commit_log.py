@@ -242,9 +242,9 @@ class CommitLog:
         """The four bytes at a position, by which an index chunk knows its log; 0 where they cannot be read."""
         return witness_at(self._segments, position)
 
-    def segment_of(self, position: int) -> int:
-        """First position of the segment that holds ``position``."""
-        return self._bases[bisect_right(self._bases, position) - 1]
+    def segment_end(self, position: int) -> int:
+        """Position after the segment that holds ``position``."""
+        return self._segments[bisect_right(self._bases, position) - 1].end
 
     def drop_before(self, base: int) -> list[int]:
         """Removes the segments before the one that begins at ``base``; returns their first positions. Raises

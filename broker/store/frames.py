@@ -17,6 +17,7 @@ from broker.store.records import Stored
 from penstock.errors import InvalidMessage
 from penstock.message import (
     BLANK_MAGIC,
+    BODY_AT,
     FRAME_BYTES_MAX,
     FRAME_HEAD,
     FRAME_HEAD_BYTES,
@@ -25,12 +26,9 @@ from penstock.message import (
     OFFSETS_AT,
     QUEUE_ID_AT,
     RECORD_BYTES_MIN,
-    RECORD_HEAD,
     STORED,
     STORED_AT,
     check_record,
-    record_properties,
-    record_topic,
 )
 
 crc32c: Callable[[bytes], int] = google_crc32c.value
@@ -44,6 +42,9 @@ UNPATCHED_AT: Final = STORED_AT + STORED.size
 # What follows the checksum, up to where the sender's bytes are untouched: magic, length, epoch, watermark | record up
 # to its queue id | queue id | flag | queue offset, position | up to the store time | store time and host
 PATCHED: Final = struct.Struct(f">IIIQ{QUEUE_ID_AT}sI4sQQ{STORED_AT - SYSTEM_FLAG_AT}s{STORED.size}s")
+# Of a whole frame: watermark, queue id, flag, queue offset, store time, body length; all else is passed over
+_INDEXED: Final = struct.Struct(">16xQ 12xIIQ 8x 20xQ 20xI")
+_BODY_AT: Final = FRAME_HEAD_BYTES + BODY_AT
 _CRC_BYTES: Final = 4
 _OFFSETS_AT: Final = FRAME_HEAD_BYTES + OFFSETS_AT
 _STORED_AT: Final = FRAME_HEAD_BYTES + STORED_AT
@@ -105,9 +106,8 @@ def is_blank(data: bytes, room: int) -> bool:
 
 def frame_length(data: bytes | memoryview, at: int, room: int) -> int:
     """Length of the frame whose head is at ``at`` if it can be one within ``room`` bytes, else 0."""
-    head = read_head(data, at)
-    sane = head.magic == FRAME_MAGIC and FRAME_BYTES_MIN <= head.length <= min(room, FRAME_BYTES_MAX)
-    return head.length if sane else 0
+    _, magic, length, _, _ = FRAME_HEAD.unpack_from(data, at)
+    return length if magic == FRAME_MAGIC and FRAME_BYTES_MIN <= length <= min(room, FRAME_BYTES_MAX) else 0
 
 
 def is_good(frame: bytes, position: int) -> bool:
@@ -126,10 +126,17 @@ def good_within(data: bytes, at: int, size: int, position: int) -> bool:
 
 def read_stored(frame: bytes | memoryview, position: int) -> Stored:
     """The record of a good frame as folds see it."""
-    record = memoryview(frame)[FRAME_HEAD_BYTES:]
-    head = RECORD_HEAD.unpack_from(record)
-    topic = record_topic(record).decode("utf-8", "replace")
-    return Stored(position, len(frame), topic, head[3], head[4], record_properties(record), head[10], frame)
+    _, queue_id, flag, _, stored_ms, topic, properties = unpack_frame(bytes(frame))
+    return Stored(position, len(frame), topic.decode("utf-8", "replace"), queue_id, flag, properties, stored_ms, frame)
+
+
+def unpack_frame(frame: bytes) -> tuple[int, int, int, int, int, bytes, bytes]:
+    """What the indexes need of a good frame: watermark, queue id, flag, queue offset, store time, topic,
+    properties."""
+    watermark, queue_id, flag, offset, stored_ms, body_bytes = _INDEXED.unpack_from(frame)
+    topic_at = _BODY_AT + body_bytes + 2
+    properties_at = topic_at + (frame[topic_at - 2] << 8 | frame[topic_at - 1])
+    return watermark, queue_id, flag, offset, stored_ms, frame[topic_at:properties_at], frame[properties_at + 2 :]
 
 
 def queue_offset_of(frame: bytes | memoryview) -> int:

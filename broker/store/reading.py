@@ -130,14 +130,15 @@ class Reading:
     def _runs(self, wanted: list[Found]) -> Iterator[list[Found]]:
         """Neighbours in the log, together: within one segment, small gaps, bounded size."""
         run: list[Found] = []
+        near = limit = 0
         for found in wanted:
-            if run:
-                last_end = run[-1][1] + run[-1][2]
-                near = 0 <= found[1] - last_end <= GAP_BYTES_MAX
-                small = found[1] + found[2] - run[0][1] <= READ_BYTES_MAX
-                if not (near and small and self._log.segment_of(found[1]) == self._log.segment_of(run[0][1])):
-                    yield run
-                    run = []
+            end = found[1] + found[2]
+            if run and (end > limit or found[1] > near):
+                yield run
+                run = []
+            if not run:
+                limit = min(found[1] + READ_BYTES_MAX, self._log.segment_end(found[1]))
+            near = end + GAP_BYTES_MAX
             run.append(found)
         if run:
             yield run

@@ -18,7 +18,7 @@ import msgpack
 from broker.store import index_chunk, segment, state
 from broker.store.commit_log import CommitLog, witness_at
 from broker.store.disk import Disk
-from broker.store.frames import queue_offset_of, read_stored
+from broker.store.frames import read_stored
 from broker.store.key_index import KeyIndex
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import Piece, QueueIndex
@@ -118,11 +118,11 @@ def _replay(store: MessageStore, segments: list[Segment], start: int, on_progres
     told = start
     borders = iter([one.base for one in segments if one.base > start])
     border = next(borders, None)
-    for position, frame in scan:
+    for position, frames in scan.runs():
         while border is not None and border <= position:
             store.replay_segment(border)
             border = next(borders, None)
-        store.replay(read_stored(frame, position), queue_offset_of(frame))
+        store.replay(position, frames)
         if position - told >= PROGRESS_BYTES:
             told = position
             on_progress(position - start, total)

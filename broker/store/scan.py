@@ -26,6 +26,7 @@ from penstock.message import FRAME_HEAD_BYTES
 
 WINDOW_BYTES: Final = 1 << 20
 PAGE_BYTES: Final = 4096
+RUN_FRAMES_MAX: Final = 1024
 
 
 class Window:
@@ -83,11 +84,18 @@ class Scan:
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         """Raises ``DataFolderUnusable`` where the log would end at bytes that cannot be read."""
+        for position, frames in self.runs():
+            for frame in frames:
+                yield position, frame
+                position += len(frame)
+
+    def runs(self) -> Iterator[tuple[int, list[bytes]]]:
+        """The good frames many at a time, each run one behind the other in one segment: first position, frames."""
         number = 0
         while number < len(self._segments):
             segment = self._segments[number]
             window = Window(segment)
-            yield from self._good_run(segment, window)
+            yield from self._good_runs(segment, window)
             at = self.end - segment.base
             if at < segment.size and not is_blank(window.get(at, FRAME_HEAD_BYTES), segment.size - at):
                 following = self._after_damage(number, at)
@@ -100,7 +108,7 @@ class Scan:
             while number < len(self._segments) and self._segments[number].end <= self.end:
                 number += 1
 
-    def _good_run(self, segment: Segment, window: Window) -> Iterator[tuple[int, bytes]]:
+    def _good_runs(self, segment: Segment, window: Window) -> Iterator[tuple[int, list[bytes]]]:
         """Good frames one behind the other, until the first place that holds none."""
         base, size = segment.base, segment.size
         at = max(self.end, base) - base
@@ -111,12 +119,20 @@ class Scan:
             length = frame_length(data, within, size - at)
             if not length:
                 return
-            data, within = window.locate(at, length)
-            if not good_within(data, within, length, base + at):
+            if within + length > len(data):
+                data, within = window.locate(at, length)
+            start, frames = at, []
+            while length and good_within(data, within, length, base + at):
+                frames.append(data[within : within + length])
+                at += length
+                within += length
+                if len(frames) == RUN_FRAMES_MAX or within + FRAME_BYTES_MIN > len(data):
+                    break
+                length = frame_length(data, within, size - at)
+            if not frames:
                 return
-            at += length
             self.end = base + at
-            yield base + at - length, data[within : within + length]
+            yield base + start, frames
 
     def _after_damage(self, number: int, at: int) -> int | None:
         """Position of the next good frame behind a bad place that had been synced; None for a torn tail."""

@@ -7,12 +7,12 @@ is a function of the log's prefix. A batch never spans two segments: it is store
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker.store import state
 from broker.store.commit_log import CommitLog
-from broker.store.frames import FLAG_AT, PATCHED, SYSTEM_FLAG_AT, UNPATCHED_AT, crc32c
+from broker.store.frames import FLAG_AT, PATCHED, SYSTEM_FLAG_AT, UNPATCHED_AT, crc32c, stored_ms_of, unpack_frame
 from broker.store.key_index import KeyIndex, keys_of
 from broker.store.queue_index import ENTRY20, HOLE, Queue, QueueIndex
 from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC, SYSTEM_PREFIX, Folds, Incoming, Stored
@@ -56,6 +56,7 @@ class Writing:
         self._topic_queues: dict[tuple[str, int], Queue] = {}
         # What a topic and its properties mean to the indexes: devices repeat them. Tag hash, key hashes.
         self._facts: dict[tuple[str, bytes], tuple[int, tuple[int, ...]]] = {}
+        self._topics: dict[bytes, str] = {}
         self.ends_with_seal = False
         self.last_ms = 0
         """Store time of the last record; store times never go back, whatever the wall clock does."""
@@ -95,7 +96,8 @@ class Writing:
         log.append(b"".join(frames))
         self.last_ms = now_ms
         self.ends_with_seal = False
-        self._take_in(batch, [place[2] for place in placed], frames, now_ms)
+        positions, lengths = [place[2] for place in placed], [len(tail) + 4 for tail in frames[1::2]]
+        self._take_in(batch, positions, lengths, lambda number: frames[2 * number] + frames[2 * number + 1])
         return placed
 
     def _lay_out(self, batch: Sequence[Incoming], position: int, now_ms: int) -> tuple[list[bytes], list[Placed]]:
@@ -157,27 +159,31 @@ class Writing:
     # ------------------------------------------------------------ queues and folds
 
     def _take_in(
-        self, batch: Sequence[Incoming], positions: Sequence[int], frames: list[bytes], stored_ms: int
+        self,
+        batch: Sequence[Incoming],
+        positions: Sequence[int],
+        lengths: Sequence[int],
+        frame_of: Callable[[int], bytes],
     ) -> None:
         """Queues and folds take in records of the log, one after the other, by what the folds know at that point.
-        ``frames``: checksum and rest of each one's frame, in turn."""
+        ``frame_of``: the whole frame of the n-th one."""
         add, ensure, queues = self._index.add, self._index.ensure, self._topic_queues
         facts_of, queues_of, pack = self._facts.get, self._folds.queues_of, ENTRY20.pack
-        for incoming, position, crc, tail in zip(batch, positions, frames[::2], frames[1::2], strict=True):
+        for number, (incoming, position, length) in enumerate(zip(batch, positions, lengths, strict=True)):
             _, topic, queue_id, flag, properties, in_cache = incoming
             facts = facts_of((topic, properties)) or self._learn(topic, properties)
             if facts is _SYSTEM:
                 if topic not in _SILENT:
-                    self._fold(incoming, position, crc + tail, stored_ms)
-                continue
-            entry = pack(position, len(tail) + 4, facts[0])
-            add(queues.get((topic, queue_id)) or self.topic_queue(topic, queue_id), entry, in_cache)
-            for key in queues_of(topic, properties):
-                add(ensure(key, position), entry, in_cache)
-            if facts[1]:
-                self._keys.add(facts[1], position)
-            if flag & FLAG_RETAIN:
-                self._fold(incoming, position, crc + tail, stored_ms)
+                    self._fold(incoming, position, frame_of(number))
+            else:
+                entry = pack(position, length, facts[0])
+                add(queues.get((topic, queue_id)) or self.topic_queue(topic, queue_id), entry, in_cache)
+                for key in queues_of(topic, properties):
+                    add(ensure(key, position), entry, in_cache)
+                if facts[1]:
+                    self._keys.add(facts[1], position)
+                if flag & FLAG_RETAIN:
+                    self._fold(incoming, position, frame_of(number))
 
     def _learn(self, topic: str, properties: bytes) -> tuple[int, tuple[int, ...]]:
         """Tag hash and key hashes of a record; remembered unless they never come again."""
@@ -191,24 +197,42 @@ class Writing:
             self._facts[topic, properties] = facts
         return facts
 
-    def _fold(self, incoming: Incoming, position: int, frame: bytes, stored_ms: int) -> None:
+    def _fold(self, incoming: Incoming, position: int, frame: bytes) -> None:
         _, topic, queue_id, flag, properties, _ = incoming
+        stored_ms = stored_ms_of(frame)
         change = self._folds.apply(Stored(position, len(frame), topic, queue_id, flag, properties, stored_ms, frame))
         for key in change.opened:
             self._index.ensure(key, position)
         for key in change.ended:
             self._index.drop(key)
 
-    def replay(self, record: Stored, queue_offset: int) -> None:
-        """Recovery hands over one record of the log. A gap before its offset is a record lost to damage: holes keep
-        its place."""
-        _, _, topic, queue_id, flag, properties, stored_ms, frame = record
-        self.last_ms = max(self.last_ms, stored_ms)
-        self.ends_with_seal = topic == SEAL_TOPIC
-        if not topic.startswith(SYSTEM_PREFIX):
-            queue = self.topic_queue(topic, queue_id)
-            for _ in range(queue_offset - queue.next):
-                self._index.add(queue, HOLE, True)
-        whole = bytes(frame)
-        incoming = Incoming(b"", topic, queue_id, flag, properties)
-        self._take_in([incoming], [record.position], [whole[:4], whole[4:]], stored_ms)
+    def replay(self, position: int, frames: Sequence[bytes]) -> None:
+        """Recovery hands over a run of the log: good frames one behind the other, the first at ``position``."""
+        batch: list[Incoming] = []
+        positions: list[int] = []
+        following: dict[tuple[str, int], int] = {}
+        first, topics, new = 0, self._topics, tuple.__new__
+        for number, frame in enumerate(frames):
+            _, queue_id, flag, offset, stored_ms, raw_topic, properties = unpack_frame(frame)
+            topic = topics.get(raw_topic) or topics.setdefault(raw_topic, raw_topic.decode("utf-8", "replace"))
+            if stored_ms > self.last_ms:
+                self.last_ms = stored_ms
+            if not topic.startswith(SYSTEM_PREFIX):
+                key = (topic, queue_id)
+                wanted = following.get(key)
+                if wanted is None:
+                    wanted = self.topic_queue(topic, queue_id).next
+                if offset > wanted:  # records before it were lost to damage: holes keep their places
+                    self._take_in(batch, positions, list(map(len, frames[first:number])), frames[first:].__getitem__)
+                    batch, positions, first = [], [], number
+                    self._add_holes(self.topic_queue(topic, queue_id), offset)
+                following[key] = max(offset, wanted) + 1
+            batch.append(new(Incoming, (b"", topic, queue_id, flag, properties, False)))
+            positions.append(position)
+            position += len(frame)
+        self._take_in(batch, positions, list(map(len, frames[first:])), frames[first:].__getitem__)
+        self.ends_with_seal = bool(batch) and batch[-1].topic == SEAL_TOPIC
+
+    def _add_holes(self, queue: Queue, offset: int) -> None:
+        for _ in range(offset - queue.next):
+            self._index.add(queue, HOLE, True)

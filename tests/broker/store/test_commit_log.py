@@ -171,4 +171,4 @@ def test_dropped_segments_are_gone_from_the_disk() -> None:
         log.roll(1)
     assert log.drop_before(2000) == [0, 1000]
     assert (log.start, disk.names("log")) == (2000, ["00000000000000002000.log", "00000000000000003000.log"])
-    assert log.segment_of(2500) == 2000
+    assert log.segment_end(2500) == 3000
