@@ -128,10 +128,10 @@ class CommitLog:
         """Makes the emergency reserve if it is missing and the disk has room again. Never raises for a full disk."""
         if self._emergency_room or not self._settings.emergency_bytes:
             return
-        if RESERVE_FILE in self._disk.names("."):
-            self._emergency_room = True
-            return
         with contextlib.suppress(OSError):
+            if RESERVE_FILE in self._disk.names("."):
+                self._emergency_room = True
+                return
             file = self._disk.open(RESERVE_FILE, create=True)
             try:
                 file.reserve(self._settings.emergency_bytes)

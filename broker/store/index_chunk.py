@@ -18,6 +18,7 @@ import numpy as np
 from broker.store.disk import Disk, File
 from broker.store.frames import crc32c
 from broker.store.queue_index import ENTRY20, Queue
+from penstock.errors import Damaged
 
 FOLDER: Final = "index"
 SUFFIX: Final = ".idx"
@@ -28,6 +29,7 @@ VERSION: Final = 1
 HEAD: Final = struct.Struct(">IIIQQIIQI")
 KEY_DTYPE: Final = np.dtype([("hash", ">u4"), ("position", ">u8")])
 OPEN_FILES_MAX: Final = 64
+REPAIR_HINT: Final = "restart the broker: it makes its index again from the log"
 
 
 class Row(NamedTuple):
@@ -98,25 +100,39 @@ class ChunkFiles:
         self._open: dict[int, tuple[File, int, int, int]] = {}  # file, place of entries, place of keys, number of keys
 
     def entries(self, chunk: int, place: int, size: int) -> bytes:
-        """``size`` bytes of entries from ``place`` on."""
-        file, entries_at, _, _ = self._file(chunk)
-        return file.pread(size, entries_at + place)
+        """``size`` bytes of entries from ``place`` on. Raises ``Damaged``."""
+        file, entries_from, _, _ = self._file(chunk)
+        return self._read(chunk, file, size, entries_from + place)
 
     def find_key(self, chunk: int, key_hash: int) -> list[int]:
-        """Positions of the records whose key has this hash, oldest first."""
-        file, _, keys_at, count = self._file(chunk)
-        keys = np.frombuffer(file.pread(count * KEY_DTYPE.itemsize, keys_at), KEY_DTYPE)
+        """Positions of the records whose key has this hash, oldest first. Raises ``Damaged``."""
+        file, _, keys_from, count = self._file(chunk)
+        keys = np.frombuffer(self._read(chunk, file, count * KEY_DTYPE.itemsize, keys_from), KEY_DTYPE)
         hashes = keys["hash"].astype("u4")
         low, high = np.searchsorted(hashes, key_hash, "left"), np.searchsorted(hashes, key_hash, "right")
         return sorted(int(position) for position in keys["position"][low:high])
 
+    @staticmethod
+    def _read(chunk: int, file: File, size: int, at: int) -> bytes:
+        """Chunks were checked when the broker started or written since: this is about harm done meanwhile."""
+        try:
+            data = file.pread(size, at)
+        except OSError as error:
+            raise Damaged(f"index chunk {chunk} cannot be read: {error.strerror}", hint=REPAIR_HINT) from None
+        if len(data) < size:
+            raise Damaged(f"index chunk {chunk} ends early", hint=REPAIR_HINT)
+        return data
+
     def _file(self, chunk: int) -> tuple[File, int, int, int]:
         found = self._open.pop(chunk, None)
         if found is None:
-            file = self._disk.open(chunk_path(chunk))
-            head = HEAD.unpack(file.pread(HEAD.size, 0))
-            entries_at = HEAD.size + head[6]
-            found = (file, entries_at, entries_at + head[7], head[8])
+            try:
+                file = self._disk.open(chunk_path(chunk))
+            except OSError as error:
+                raise Damaged(f"index chunk {chunk} cannot be opened: {error.strerror}", hint=REPAIR_HINT) from None
+            head = HEAD.unpack(self._read(chunk, file, HEAD.size, 0))
+            entries_from = HEAD.size + head[6]
+            found = (file, entries_from, entries_from + head[7], head[8])
             if len(self._open) >= OPEN_FILES_MAX:
                 self.close(next(iter(self._open)))
         self._open[chunk] = found  # the most recently used is last

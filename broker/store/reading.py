@@ -153,12 +153,21 @@ class Reading:
         low, high = queue.min, queue.readable
         while low < high:
             middle = (low + high) // 2
-            position, size, _ = ENTRY20.unpack_from(self._entries(queue, middle, 1))
-            if size and self.stored_ms(position) >= stored_ms:
+            real, position = self._first_real(queue, middle, high)
+            if position is None or self.stored_ms(position) >= stored_ms:
                 high = middle
             else:
-                low = middle + 1
-        return low
+                low = real + 1
+        return self._first_real(queue, low, queue.readable)[0]
+
+    def _first_real(self, queue: Queue, offset: int, end: int) -> tuple[int, int | None]:
+        """The first entry from ``offset`` on that is no hole, and its position; None if there is none."""
+        while offset < end:
+            position, size, _ = ENTRY20.unpack_from(self._entries(queue, offset, 1))
+            if size:
+                return offset, position
+            offset += 1
+        return end, None
 
     def stored_ms(self, position: int) -> int:
         """Store time of the record at a position."""
@@ -174,13 +183,8 @@ class Reading:
     def position_of(self, key: str, offset: int) -> int:
         """See ``MessageStore.position_of``."""
         queue = self._index.get(key)
-        offset = max(offset, queue.min)
-        while offset < queue.next:
-            position, size, _ = ENTRY20.unpack_from(self._entries(queue, offset, 1))
-            if size:
-                return int(position)
-            offset += 1
-        return self._log.end
+        _, position = self._first_real(queue, max(offset, queue.min), queue.next)
+        return self._log.end if position is None else position
 
     def frame(self, position: int) -> bytes:
         """The frame at a position. Raises ``Damaged``."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import numpy as np
+import pytest
 
 from broker.store.index_chunk import KEY_DTYPE, OPEN_FILES_MAX, ChunkFiles, chunk_path, decode_chunk, encode_chunk
 from broker.store.queue_index import ENTRY20, Queue, QueueIndex
+from penstock.errors import Damaged
 from tests.simulation.disk import SimDisk
 
 
@@ -69,3 +72,18 @@ def test_only_so_many_chunk_files_are_open_at_a_time() -> None:
         assert files.entries(number, 0, 20) == ENTRY20.pack(1000, 50, 0)
     assert len(files._open) == OPEN_FILES_MAX
     files.close_all()
+
+
+@pytest.mark.parametrize("harm", ["deleted", "shortened", "unreadable"])
+def test_harm_done_to_a_chunk_while_it_is_in_use_is_an_error_that_says_what_to_do(harm: str) -> None:
+    disk = SimDisk()
+    disk.put(chunk_path(100), small_chunk())
+    files = ChunkFiles(disk)
+    if harm == "deleted":
+        disk.delete(chunk_path(100))
+    elif harm == "shortened":
+        disk.put(chunk_path(100), small_chunk()[:60])
+    else:
+        disk.fail("pread", errno.EIO)
+    with pytest.raises(Damaged, match="restart the broker"):
+        files.find_key(100, 5)

@@ -132,3 +132,17 @@ def test_a_find_respects_time_and_count() -> None:
     pulled = store.find("t", "k", 1002, 1008, 3)
     assert [message.body for _, message in decode_batch(pulled.count, pulled.body)] == [b"7", b"6", b"5"]
     assert [offset for offset, _ in decode_batch(pulled.count, pulled.body)] == [7, 6, 5]
+
+
+def test_a_search_by_time_passes_over_holes() -> None:
+    disk = SimDisk()
+    store = opened(disk, WIDE)
+    for number in range(20):
+        stored(store, incoming(str(number)), now_ms=1000 + number * 10)
+    for offset in (4, 5, 6, 7, 8, 9, 12):
+        disk.flip("log/00000000000000000000.log", store.position_of("t:0", offset) + 120)
+    disk.kill()
+    store = opened(disk, WIDE, now_ms=5000)
+    assert store.damage
+    found = [store.seek_time("t:0", at) for at in (1000, 1030, 1031, 1100, 1130, 1131, 1190)]
+    assert found == [0, 3, 10, 10, 13, 14, 19]
