@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.store_command import store_group
 from node.mqtt_command import mqtt
 from node.up import up
 from penstock.cli.root import root
@@ -9,6 +10,7 @@ from penstock.telemetry.command import telemetry
 
 root.add_command(up)
 root.add_command(mqtt)
+root.add_command(store_group)
 root.add_command(telemetry)
 
 
