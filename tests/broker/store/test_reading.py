@@ -140,7 +140,7 @@ def test_a_search_by_time_passes_over_holes() -> None:
     for number in range(20):
         stored(store, incoming(str(number)), now_ms=1000 + number * 10)
     for offset in (4, 5, 6, 7, 8, 9, 12):
-        disk.flip("log/00000000000000000000.log", store.position_of("t:0", offset) + 120)
+        disk.flip("log/00000000000000000000.log", store.position_of("t:0", offset) + 100)
     disk.kill()
     store = opened(disk, WIDE, now_ms=5000)
     assert store.damage
