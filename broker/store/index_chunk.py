@@ -9,7 +9,6 @@ is missing or damaged is made again from the log.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, cast
 
 import msgpack
@@ -17,7 +16,7 @@ import numpy as np
 
 from broker.store.disk import Disk, File
 from broker.store.frames import crc32c
-from broker.store.queue_index import ENTRY20, Queue
+from broker.store.queue_index import ENTRY_BYTES, Queue
 from penstock.errors import Damaged
 
 FOLDER: Final = "index"
@@ -56,23 +55,26 @@ def chunk_path(start: int) -> str:
     return f"{FOLDER}/{start:020d}{SUFFIX}"
 
 
-def encode_chunk(
-    start: int, end: int, witness: int, queues: Iterable[tuple[Queue, int]], keys: np.ndarray[Any, Any]
-) -> bytes:
-    """The file of a chunk: for each queue, how many entries of its tail it takes; ``keys`` sorted by hash."""
-    rows: list[list[Any]] = []
-    parts: list[bytes] = []
-    place = 0
-    for queue, count in queues:
-        if count:
-            size = count * ENTRY20.size
-            rows.append([queue.key, queue.tail_base, count, place])
-            parts.append(bytes(queue.tail[:size]))
-            place += size
-    directory = cast(bytes, msgpack.packb(rows))
-    head = HEAD.pack(0, MAGIC, VERSION, start, end, witness, len(directory), place, len(keys))
-    data = b"".join((head[4:], directory, *parts, keys.tobytes()))
-    return crc32c(data).to_bytes(4, "big") + data
+class ChunkParts:
+    """A chunk in the making: queues are added in the order of their keys."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[str, int, int, int]] = []
+        self._parts: list[bytearray] = []
+        self._place = 0
+
+    def add(self, queue: Queue, count: int) -> None:
+        """Takes in the first ``count`` entries of a queue's tail."""
+        self._rows.append((queue.key, queue.tail_base, count, self._place))
+        self._parts.append(queue.tail[: count * ENTRY_BYTES])
+        self._place += count * ENTRY_BYTES
+
+    def encode(self, start: int, end: int, witness: int, keys: np.ndarray[Any, Any]) -> bytes:
+        """The file of the chunk; ``keys`` sorted by hash."""
+        directory = cast(bytes, msgpack.packb(self._rows))
+        head = HEAD.pack(0, MAGIC, VERSION, start, end, witness, len(directory), self._place, len(keys))
+        data = b"".join((head[4:], directory, *self._parts, keys.tobytes()))
+        return crc32c(data).to_bytes(4, "big") + data
 
 
 def decode_chunk(data: bytes, start: int) -> Chunk | None:

@@ -11,7 +11,8 @@ is made again from the log.
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from broker.store import index_chunk, state
 from broker.store.commit_log import CommitLog
@@ -22,6 +23,9 @@ from broker.store.records import Folds
 from broker.store.segment import storage_error
 from broker.store.settings import StoreSettings
 from penstock.errors import StorageFull
+
+SLICE_QUEUES: Final = 5_000
+"""So many queues are sealed between two looks at the rest of the world."""
 
 
 class Plan(NamedTuple):
@@ -52,6 +56,7 @@ class Sealing:
         self._index = index
         self._keys = keys
         self._plans: deque[Plan] = deque()
+        self._work: Iterator[None] | None = None
         self.sealed = sealed
 
     def snapshot(self) -> bytes:
@@ -75,22 +80,52 @@ class Sealing:
             self.plan(position, self.snapshot())
 
     def step(self) -> None:
-        """Carries out one plan if its stretch is durable. Raises ``StorageFull``; the plan is kept then."""
-        if self._plans and self._plans[0].position <= self._log.durable:
-            self._seal(self._plans[0])
+        """Carries the oldest plan on by a bounded piece, if its stretch is durable; the whole of it when others wait
+        behind it. Raises ``StorageFull``; the plan is kept then."""
+        if self._work is None:
+            if not self._plans or self._plans[0].position > self._log.durable:
+                return
+            self._work = self._seal(self._plans[0])
+        try:
+            next(self._work)
+            while len(self._plans) > 1:
+                next(self._work)
+        except StopIteration:
+            self._work = None
             self._plans.popleft()
+        except StorageFull:
+            self._work = None
+            raise
 
     def finish(self) -> None:
         """Carries out all plans whose stretch is durable. Raises ``StorageFull``."""
         while self._plans and self._plans[0].position <= self._log.durable:
             self.step()
 
-    def _seal(self, plan: Plan) -> None:
+    def _seal(self, plan: Plan) -> Iterator[None]:
+        """Yields between pieces of the work. A tail's beginning never changes meanwhile, and each queue has its
+        entries either in its tail or in the chunk."""
         start = self.sealed
         takes = [(queue, end - queue.tail_base) for queue, end in plan.ends if end > queue.tail_base]
-        takes.sort(key=lambda take: take[0].key)
+        takes.sort(key=_key_of)
+        parts = index_chunk.ChunkParts()
+        for number, (queue, count) in enumerate(takes, 1):
+            parts.add(queue, count)
+            if number % SLICE_QUEUES == 0:
+                yield
+        self._write(start, plan, parts)
+        place = 0
+        for number, (queue, count) in enumerate(takes, 1):
+            queue.take_from_tail(count, start, place)
+            place += count * ENTRY_BYTES
+            if number % SLICE_QUEUES == 0:
+                yield
+        self._keys.drop_before(plan.position, start)
+        self.sealed = plan.position
+
+    def _write(self, start: int, plan: Plan, parts: index_chunk.ChunkParts) -> None:
         keys = self._keys.sealed_before(plan.position)
-        chunk = index_chunk.encode_chunk(start, plan.position, self._log.witness(start), takes, keys)
+        chunk = parts.encode(start, plan.position, self._log.witness(start), keys)
         checkpoint = state.encode_checkpoint(plan.position, plan.snapshot)
         try:
             self._disk.replace(index_chunk.chunk_path(start), chunk, durable=False)
@@ -100,9 +135,7 @@ class Sealing:
         except OSError as error:
             reason = storage_error(error)  # derived files decide nothing: the plan waits, whatever the reason
             raise StorageFull(f"the index cannot be written: {reason.message}") from None
-        place = 0
-        for queue, count in takes:
-            queue.take_from_tail(count, start, place)
-            place += count * ENTRY_BYTES
-        self._keys.drop_before(plan.position, start)
-        self.sealed = plan.position
+
+
+def _key_of(take: tuple[Queue, int]) -> str:
+    return take[0].key

@@ -219,11 +219,11 @@ def a_plan_of_what_is_open_later(sealing: Sealing) -> None:
     if sealing._plans and sealing._plans[0].position <= sealing._log.durable:
         plan = sealing._plans.popleft()
         open_now = list(sealing._index)
-        sealing._seal(Plan(plan.position, plan.snapshot, [one for one in plan.ends if one[0] in open_now]))
+        list(sealing._seal(Plan(plan.position, plan.snapshot, [one for one in plan.ends if one[0] in open_now])))
 
 
-def a_state_of_later(sealing: Sealing, plan: Plan) -> None:
-    sound_seal(sealing, plan._replace(snapshot=sealing.snapshot()))
+def a_state_of_later(sealing: Sealing, plan: Plan) -> Iterator[None]:
+    return sound_seal(sealing, plan._replace(snapshot=sealing.snapshot()))
 
 
 sound_seal = Sealing._seal
@@ -231,7 +231,7 @@ sound_seal = Sealing._seal
 
 def a_plan_before_it_is_durable(sealing: Sealing) -> None:
     if sealing._plans:
-        sealing._seal(sealing._plans.popleft())
+        list(sealing._seal(sealing._plans.popleft()))
 
 
 def times_as_the_clock_says(

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from broker.store.index_chunk import KEY_DTYPE, OPEN_FILES_MAX, ChunkFiles, chunk_path, decode_chunk, encode_chunk
+from broker.store.index_chunk import KEY_DTYPE, OPEN_FILES_MAX, ChunkFiles, ChunkParts, chunk_path, decode_chunk
 from broker.store.queue_index import ENTRY20, Queue, QueueIndex
 from penstock.errors import Damaged
 from tests.simulation.disk import SimDisk
@@ -25,7 +25,10 @@ def queue_with(key: str, first: int, count: int) -> Queue:
 def small_chunk(start: int = 100, end: int = 900) -> bytes:
     keys = np.array([(5, 120), (5, 110), (9, 130)], KEY_DTYPE)
     keys = keys[np.lexsort((keys["position"], keys["hash"]))]
-    return encode_chunk(start, end, 4711, [(queue_with("a:0", 0, 3), 2), (queue_with("~f", 77, 1), 1)], keys)
+    parts = ChunkParts()
+    parts.add(queue_with("a:0", 0, 3), 2)
+    parts.add(queue_with("~f", 77, 1), 1)
+    return parts.encode(start, end, 4711, keys)
 
 
 def test_the_directory_says_where_each_queues_entries_are() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from broker.store.index_chunk import KEY_DTYPE, encode_chunk
+from broker.store.index_chunk import KEY_DTYPE, ChunkParts
 from broker.store.queue_index import ENTRY20, QueueIndex
 from penstock.message import tag_hash
 
@@ -18,7 +18,9 @@ def example() -> bytes:
     index = QueueIndex()
     queue = index.ensure("a:0")
     index.add(queue, ENTRY20.pack(113, 137, tag_hash("hot")), True)
-    return encode_chunk(0, 250, 0xE76DD742, [(queue, 1)], np.array([(7, 113)], KEY_DTYPE))
+    parts = ChunkParts()
+    parts.add(queue, 1)
+    return parts.encode(0, 250, 0xE76DD742, np.array([(7, 113)], KEY_DTYPE))
 
 
 def test_the_pages_chunk_is_what_the_store_writes() -> None:
