@@ -82,7 +82,9 @@ def test_stream_and_batch_give_the_numbers_that_plain_python_gives(spark: Any, c
     assert sum(row["refused"] for row in batch.to_pylist()) == len(BAD)
 
 
-def test_the_job_tells_its_batches_and_puts_bad_payloads_aside(spark: Any, cluster: Any, tmp_path: Path) -> None:
+def test_the_job_tells_its_batches_keeps_finished_windows_and_puts_bad_payloads_aside(
+    spark: Any, cluster: Any, tmp_path: Path
+) -> None:
     send_readings(cluster.servers, "aside")
     out = tmp_path / "out"
     options = JobOptions(servers=cluster.servers, topic="aside", once=True, out=out, window="10s", watermark="10s")
@@ -97,19 +99,13 @@ def test_the_job_tells_its_batches_and_puts_bad_payloads_aside(spark: Any, clust
     assert {(row["device"], row["topic"]) for row in aside} == {("d1", "aside")}
     assert all(row["error"] for row in aside)
 
+    kept = spark.read.parquet(str(out / "windows")).toArrow().to_pylist()
+    assert len(kept) == len(figures(kept)) > 0  # only finished windows, each once
+    assert figures(kept).items() <= expected().items()
+
     told.clear()
     job.run(options, spark, told.append)
     assert told == []  # its progress is kept in the output folder
-
-
-def test_finished_windows_are_kept_once_each(spark: Any, cluster: Any, tmp_path: Path) -> None:
-    send_readings(cluster.servers, "kept")
-    options = JobOptions(servers=cluster.servers, topic="kept", once=True, out=tmp_path, window="10s", watermark="10s")
-    job.run(options, spark, lambda batch: None)
-    kept = spark.read.parquet(str(tmp_path / "windows")).toArrow().to_pylist()
-    finished = figures(kept)
-    assert len(kept) == len(finished) > 0
-    assert finished.items() <= expected().items()
 
 
 def test_a_job_that_lost_data_ends_with_our_error(spark: Any, queues: Any, tmp_path: Path) -> None:
