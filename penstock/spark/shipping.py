@@ -29,7 +29,7 @@ def by_value() -> None:
     copyreg.pickle(msgpack.Packer, _packer)
     copyreg.pickle(type(_CACHED_SAMPLE), _cached)
     for package in _PACKAGES:
-        cloudpickle.register_pickle_by_value(package)  # type: ignore[no-untyped-call]
+        cloudpickle.register_pickle_by_value(package)  # type: ignore[no-untyped-call, unused-ignore]
 
 
 def _struct(value: struct.Struct) -> tuple[Any, ...]:

@@ -37,7 +37,7 @@ if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
     gc.freeze()
 
 
-class PenstockSource(DataSource):
+class PenstockSource(DataSource):  # type: ignore[misc, unused-ignore]
     """The source's front: options in, readers out."""
 
     @classmethod
@@ -59,7 +59,7 @@ class PenstockSource(DataSource):
         return StreamReader(parse(self.options, stream=True))
 
 
-class Partition(InputPartition):
+class Partition(InputPartition):  # type: ignore[misc, unused-ignore]
     """The ranges that one Spark task reads."""
 
     def __init__(self, ranges: tuple[Range, ...]) -> None:
@@ -73,7 +73,7 @@ def _partitions(ranges: Sequence[Range], options: SourceOptions) -> list[InputPa
     return [Partition(part) for part in pack(ranges, shape)]
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(DataSourceReader):  # type: ignore[misc, unused-ignore]
     """Reads what lies between the starting and the ending offsets when the query is planned."""
 
     def __init__(self, options: SourceOptions) -> None:
@@ -98,7 +98,7 @@ class BatchReader(DataSourceReader):
         return read_ranges(partition.ranges, self._options)
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc, unused-ignore]
     """Reads on and on, batch by batch.
 
     A start that depends on the moment (latest, a time) must not be asked for again after a crash, and Spark keeps only

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import orjson
 import pyarrow as pa
 
@@ -62,30 +64,63 @@ class Reading(NamedTuple):
     value: float
 
 
+class _Rows:
+    """Rows under way, column by column; ``at`` is the place of each row's message in its batch."""
+
+    def __init__(self) -> None:
+        self.at: list[int] = []
+        self.device: list[str] = []
+        self.metric: list[str] = []
+        self.event_ms: list[int] = []
+        self.value: list[float | None] = []
+        self.refused: dict[int, tuple[str, bytes]] = {}  # by row: why, and what was sent
+
+    def add(self, at: int, one: Reading) -> None:
+        self.at.append(at)
+        self.device.append(one.device)
+        self.metric.append(one.metric)
+        self.event_ms.append(one.event_ms)
+        self.value.append(one.value)
+
+    def refuse(self, at: int, name: str, stored_ms: int, why: str, payload: bytes) -> None:
+        device, metric = _levels(name)
+        self.refused[len(self.at)] = (why, payload[:_PAYLOAD_KEPT_MAX])
+        self.at.append(at)
+        self.device.append(device)
+        self.metric.append(metric)
+        self.event_ms.append(stored_ms)
+        self.value.append(None)
+
+    def sparse(self, part: int, kind: Any) -> pa.Array:
+        """A column of the refused rows only."""
+        count = len(self.at)
+        if not self.refused:
+            return pa.nulls(count, kind)
+        return pa.array([self.refused[row][part] if row in self.refused else None for row in range(count)], kind)
+
+
 def decode_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Readings of one Arrow batch with ``COLUMNS_NEEDED``; order is kept."""
-    columns = {name: batch.column(name).to_pylist() for name in ("value", "topic", "queue", "offset", "mqtt_topic")}
-    stored = batch.column("timestamp").cast(_TIME).view(pa.int64()).to_pylist()
-    rows: list[tuple[Any, ...]] = []
-    places = zip(columns["topic"], columns["queue"], columns["offset"], strict=True)
-    for payload, name, stored_us, place in zip(columns["value"], columns["mqtt_topic"], stored, places, strict=True):
-        stored_ms = stored_us // 1000
+    payloads, names = batch.column("value").to_pylist(), batch.column("mqtt_topic").to_pylist()
+    stored = (batch.column("timestamp").cast(_TIME).view(pa.int64()).to_numpy() // 1000).tolist()
+    rows = _Rows()
+    for at, (payload, name, stored_ms) in enumerate(zip(payloads, names, stored, strict=True)):
         try:
-            found = payload_readings(name, payload, stored_ms)
+            for one in payload_readings(name, payload, stored_ms):
+                rows.add(at, one)
         except _Refused as error:
-            device, metric = _levels(name)
-            rows.append((device, metric, stored_ms * 1000, None, str(error), payload[:_PAYLOAD_KEPT_MAX], *place))
-            continue
-        for one in found:
-            rows.append((one.device, one.metric, one.event_ms * 1000, one.value, None, None, *place))
-    arrays = list(zip(*rows, strict=True)) or [()] * len(_ARROW)
-    return pa.RecordBatch.from_arrays(
-        [_array(values, field.type) for values, field in zip(arrays, _ARROW, strict=True)], schema=_ARROW
-    )
-
-
-def _array(values: Any, kind: Any) -> pa.Array:
-    return pa.array(values, pa.int64()).view(_TIME) if kind == _TIME else pa.array(values, kind)
+            rows.refuse(at, name, stored_ms, str(error), payload)
+    places = pa.array(rows.at, pa.int64())
+    arrays = [
+        pa.array(rows.device, pa.string()),
+        pa.array(rows.metric, pa.string()),
+        pa.array(np.array(rows.event_ms, np.int64) * 1000).view(_TIME),
+        pa.array(rows.value, pa.float64()),
+        rows.sparse(0, pa.string()),
+        rows.sparse(1, pa.binary()),
+        *[batch.column(name).take(places) for name in ("topic", "queue", "offset")],
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 
 def payload_readings(name: str, payload: bytes, stored_ms: int) -> list[Reading]:
@@ -120,6 +155,7 @@ def payload_readings(name: str, payload: bytes, stored_ms: int) -> list[Reading]
     return found
 
 
+@lru_cache(maxsize=16_384)
 def _levels(name: str) -> tuple[str, str]:
     """Device and metric of ``telemetry/<device>/<metric>``; further levels belong to the metric."""
     levels = [*name.split("/", 2), "", ""]
@@ -144,7 +180,8 @@ def _number(value: object) -> float:
 def _event_ms(said: dict[str, Any], stored_ms: int) -> int:
     for field in TIME_FIELDS:
         if field in said:
-            event_ms = _milliseconds(said[field])
+            time = said[field]
+            event_ms = time if type(time) is int and time >= _SECONDS_MAX else _milliseconds(time)
             return event_ms if event_ms <= stored_ms + AHEAD_MS_MAX else stored_ms
     return stored_ms
 
