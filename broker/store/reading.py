@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from broker.store.commit_log import CommitLog
-from broker.store.frames import good_within, is_good, queue_offset_of, read_head, stored_ms_of
+from broker.store.frames import good_frames, is_good, queue_offset_of, read_head, stored_ms_of
 from broker.store.index_chunk import ChunkFiles
 from broker.store.key_index import KeyIndex, holds_key, key_hash
 from broker.store.queue_index import ENTRY20, Queue, QueueIndex
@@ -102,7 +102,7 @@ class Reading:
             except Damaged as error:
                 self._one_by_one(run, str(error), rows, frames)
                 continue
-            good = [found for found in run if good_within(data, found[1] - base, found[2], found[1])]
+            good = good_frames(data, base, run)
             rows += [ENTRY.pack(*found) for found in good]
             if len(good) == len(run) and sum([found[2] for found in run]) == size:
                 frames.append(data)  # neighbours without a gap go out as they are
@@ -129,6 +129,13 @@ class Reading:
 
     def _runs(self, wanted: list[Found]) -> Iterator[list[Found]]:
         """Neighbours in the log, together: within one segment, small gaps, bounded size."""
+        if not wanted:
+            return
+        start, end = wanted[0][1], wanted[-1][1] + wanted[-1][2]
+        in_one_segment = end <= min(start + READ_BYTES_MAX, self._log.segment_end(start))
+        if in_one_segment and end - start - sum([found[2] for found in wanted]) <= GAP_BYTES_MAX:
+            yield wanted
+            return
         run: list[Found] = []
         near = limit = 0
         for found in wanted:

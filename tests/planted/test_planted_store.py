@@ -101,6 +101,10 @@ def good_by_its_length(data: bytes, at: int, size: int, position: int) -> bool:
     return at + size <= len(data)
 
 
+def good_as_the_index_says(data: bytes, base: int, places: Any) -> list[Any]:
+    return list(places)
+
+
 def good_wherever_it_stands(data: bytes, at: int, size: int, position: int) -> bool:
     if size < frames.FRAME_BYTES_MIN or at + size > len(data):
         return False
@@ -290,8 +294,8 @@ PLANTS = [
     Plant(
         "B5",
         reading,
-        "good_within",
-        good_by_its_length,
+        "good_frames",
+        good_as_the_index_says,
         test_reading.test_a_rotten_frame_among_neighbours_is_passed_over_alone,
     ),
     Plant("B6", scan, "is_blank", zeros_are_a_blank, test_scan.test_reserved_zeros_end_the_log),

@@ -8,6 +8,7 @@ from broker.store.frames import (
     BLANK_BYTES_MIN,
     blank_frame,
     frame_length,
+    good_frames,
     good_within,
     holds_record,
     is_blank,
@@ -76,3 +77,18 @@ def test_a_blank_frame_fills_exactly_the_rest() -> None:
     rotten = bytearray(blank)
     rotten[20] ^= 1
     assert not is_blank(bytes(rotten), 500)
+
+
+def test_many_frames_are_judged_as_each_one_is() -> None:
+    second = pack_frame(RECORD, 3, 8, 1000 + len(FRAME), STORED.pack(123, bytes(8)), 1, 900)
+    data = FRAME + second
+    places = [(0, 1000, len(FRAME), 0), (1, 1000 + len(FRAME), len(second), 0)]
+    assert good_frames(data, 1000, places) == places
+    assert good_frames(data, 1001, places) == []
+    assert good_frames(data[:-1], 1000, places) == places[:1]
+    for at in range(len(data)):
+        rotten = bytearray(data)
+        rotten[at] ^= 1
+        assert good_frames(bytes(rotten), 1000, places) == [places[at < len(FRAME)]]
+    for wrong in ((0, 1000, len(FRAME) - 1, 0), (0, 1000, 30, 0), (0, 5000, 200, 0), (0, 1000, 0, 0)):
+        assert good_frames(data, 1000, [wrong]) == []
