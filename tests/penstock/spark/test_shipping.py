@@ -5,36 +5,49 @@ import sys
 from pathlib import Path
 from typing import Any
 
-SHIP = """
-import pickle, sys
+# As Spark does it: the driver ships the class, a process of its own plans with it, workers read.
+DRIVER = """
+import sys
 from pyspark import cloudpickle
-from pyspark.sql.datasource import CaseInsensitiveDict
 from penstock.spark import shipping
 from penstock.spark.source import PenstockSource
 shipping.by_value()
 shipping.by_value()
-options = CaseInsensitiveDict({"servers": sys.argv[1], "subscribe": "t"})
-reader = cloudpickle.loads(cloudpickle.dumps(PenstockSource))(options).reader(None)
-work = reader.partitions(), reader.read
-open(sys.argv[2], "wb").write(cloudpickle.dumps(work))
+open(sys.argv[1], "wb").write(cloudpickle.dumps(PenstockSource))
 """
 
-RUN = """
+WITHOUT = """
 import pickle, sys
 for name in ("penstock", "topicmap"):
     sys.modules[name] = None
-partitions, read = pickle.loads(open(sys.argv[1], "rb").read())
+from pyspark import cloudpickle
+"""
+
+PLANNER = f"""{WITHOUT}
+from pyspark.sql.datasource import CaseInsensitiveDict
+source = pickle.loads(open(sys.argv[1], "rb").read())
+options = CaseInsensitiveDict({{"servers": sys.argv[2], "subscribe": "t"}})
+reader = pickle.loads(cloudpickle.dumps(source(options))).reader(None)
+open(sys.argv[1], "wb").write(cloudpickle.dumps((reader.partitions(), reader.read)))
+"""
+
+WORKER = f"""{WITHOUT}
 for _ in range(2):
+    partitions, read = pickle.loads(open(sys.argv[1], "rb").read())
     print([row["offset"] for part in partitions for batch in read(part) for row in batch.to_pylist()])
 """
 
 
 def run(program: str, *arguments: str) -> str:
     command = [sys.executable, "-W", "ignore", "-c", program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
-def test_a_process_without_penstock_reads_what_was_shipped_to_it(queues: Any, tmp_path: Path) -> None:
+def test_processes_without_penstock_plan_and_read_what_was_shipped_to_them(queues: Any, tmp_path: Path) -> None:
     queues.put("t", 0, 3)
-    run(SHIP, queues.address, str(tmp_path / "work"))
-    assert run(RUN, str(tmp_path / "work")) == "[0, 1, 2]\n[0, 1, 2]\n"
+    shipped = str(tmp_path / "shipped")
+    run(DRIVER, shipped)
+    run(PLANNER, shipped, queues.address)
+    assert run(WORKER, shipped) == "[0, 1, 2]\n[0, 1, 2]\n"
