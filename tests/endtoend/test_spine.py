@@ -6,6 +6,8 @@ loses nothing.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -105,13 +107,23 @@ async def drain(system: Any, group: str, members: int, enough: Callable[[Counter
     return seen
 
 
-def read_with_spark(system: Any) -> Counter[str]:
-    from penstock.spark import session
+ANALYST = """
+import sys
+from penstock.spark import session
+spark = session(testing=True)
+source = spark.read.format("penstock").option("bootstrap.servers", sys.argv[1]).option("subscribe", sys.argv[2])
+for row in source.load().select("value").collect():
+    print(bytes(row.value).decode())
+spark.stop()
+"""
 
-    spark = session(testing=True)
-    source = spark.read.format("penstock").option("bootstrap.servers", system.namesrv)
-    rows = source.option("subscribe", ",".join(TOPICS)).load().select("value").collect()
-    return Counter(bytes(row.value).decode() for row in rows)
+
+def read_with_spark(system: Any) -> Counter[str]:
+    """All values by a Spark batch job, in a process of its own as an analyst's would be."""
+    command = [sys.executable, "-c", ANALYST, system.namesrv, ",".join(TOPICS)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert said.returncode == 0, said.stderr[-2000:]
+    return Counter(line for line in said.stdout.splitlines() if line.startswith("message "))
 
 
 @pytest.mark.spark
