@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from broker.folds import filters, offsets, topics
+from broker.folds.offsets import Offsets
+from broker.folds.state import fact_record
+from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC
+from penstock.message import record_body
+from penstock.requests import QueueOffset
+
+PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "facts.md").read_text()
+
+
+def test_the_worked_example_is_what_the_broker_writes() -> None:
+    drawn = re.search(r"^## Worked example\n.*?```\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL)
+    assert drawn
+    shown = bytes.fromhex("".join(re.match(r" *((?:[0-9a-f]{2,} ?)+)", line)[1] for line in drawn[1].splitlines()))  # type: ignore[index]
+    fact = Offsets.fact("billing", [QueueOffset("orders:0", 5)])
+    assert record_body(fact_record(offsets.TOPIC, fact).record) == shown
+
+
+def test_the_page_names_every_topic_of_the_brokers_own() -> None:
+    for topic in (topics.TOPIC, filters.TOPIC, offsets.TOPIC, KEYFRAME_TOPIC, SEAL_TOPIC):
+        assert f"`{topic}`" in PAGE
