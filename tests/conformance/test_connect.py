@@ -194,3 +194,20 @@ def test_connack_is_written_byte_by_byte_and_read_back(level: int, value: Connac
 )
 def test_a_connack_that_breaks_a_rule_is_refused(level: int, data: str, reason_code: int) -> None:
     assert judge(level, bytes.fromhex(data)).reason_code == reason_code
+
+
+# MQTT 5, table 3-1
+CONNACK_CODES = {
+    *(0x00, 0x80, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87, 0x88, 0x89, 0x8A, 0x8C, 0x90, 0x95, 0x97, 0x99),
+    *(0x9A, 0x9B, 0x9C, 0x9D, 0x9F),
+}
+
+
+@pytest.mark.mqtt("3.2.2-8", old=("3.2.2-6",))
+@pytest.mark.parametrize(
+    ("level", "after", "codes"), [(4, b"", set(range(6))), (5, b"\x00", CONNACK_CODES)], ids=["3.1.1", "5.0"]
+)
+def test_only_the_codes_of_a_connack_are_taken_in_it(level: int, after: bytes, codes: set[int]) -> None:
+    assert {
+        code for code in range(256) if judge(level, packet(0x20, b"\x00", bytes((code,)), after)).reason_code is None
+    } == codes

@@ -53,6 +53,7 @@ def test_publish_is_read_and_written_byte_by_byte(level: int, data: bytes, value
         case("no name", 4, packet(0x30), MALFORMED, mqtt=("3.3.2-1",), old=("3.3.2-1",)),
         case("half a length", 4, packet(0x30, b"\x00"), MALFORMED, mqtt=("3.3.2-1",), old=("3.3.2-1",)),
         case("name beyond the packet", 4, packet(0x30, b"\x00\x02a"), MALFORMED, mqtt=("3.3.2-1",), old=("3.3.2-1",)),
+        case("nothing of its name", 4, packet(0x30, b"\x00\x02"), MALFORMED, mqtt=("3.3.2-1",), old=("3.3.2-1",)),
         case("empty name", 4, packet(0x30, text("")), PROTOCOL_ERROR, mqtt=("4.7.3-1",), old=("4.7.3-1",)),
         case("empty name, no alias", 5, packet(0x30, text(""), b"\x00"), PROTOCOL_ERROR, mqtt=("4.7.3-1",)),
         case("half an identifier", 4, packet(0x32, text("a"), b"\x00"), MALFORMED, mqtt=("2.2.1-3",), old=("2.3.1-1",)),

@@ -82,6 +82,25 @@ def test_the_limit_before_the_connect_is_smaller_and_ends_with_it() -> None:
     assert feed([connect, large], limit=400, connect_limit=100) == ([codec.decode(16, connect[2:], 4)], 0x95, 0)
 
 
+@pytest.mark.parametrize(
+    ("length", "encoded"),
+    [
+        (127, "7f"),
+        (128, "8001"),
+        (16_383, "ff7f"),
+        (16_384, "808001"),
+        (2_097_151, "ffff7f"),
+        (2_097_152, "80808001"),
+        (268_435_455, "ffffff7f"),
+    ],
+)
+def test_a_limit_is_exact_for_lengths_of_every_size(length: int, encoded: str) -> None:
+    head = b"\x30" + bytes.fromhex(encoded)
+    size = len(head) + length
+    assert feed([head], 4, limit=size) == ([], None, len(head))
+    assert feed([head], 4, limit=size - 1) == ([], 0x95, 0)
+
+
 def test_an_announced_length_allocates_nothing() -> None:
     readers = [PacketReader(1 << 29) for _ in range(100)]
     tracemalloc.start()
