@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,3 +20,8 @@ class Addresses:
     def ready_line(self) -> str:
         """The line that `penstock up` prints when all parts accept; scripts and tests parse it."""
         return f"ready mqtt={self.mqtt} broker={self.broker} namesrv={self.namesrv} http={self.http} data={self.data}"
+
+    def ready_json(self) -> str:
+        """The same as one JSON object."""
+        fields = {"mqtt": self.mqtt, "broker": self.broker, "namesrv": self.namesrv, "http": self.http}
+        return json.dumps({"ready": True, **fields, "data": str(self.data)})

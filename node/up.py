@@ -32,7 +32,8 @@ _PORT = click.IntRange(0, 65535)
 @click.option(
     "--demo", "as_demo", is_flag=True, help="With simulated devices, a service and Spark, live in this terminal."
 )
-def up(file: Path | None, as_demo: bool, **flags: Any) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Say that all is ready as one JSON object.")
+def up(file: Path | None, as_demo: bool, as_json: bool, **flags: Any) -> None:
     """Run name server, broker and MQTT gateway together.
 
     \b
@@ -49,10 +50,10 @@ def up(file: Path | None, as_demo: bool, **flags: Any) -> None:
     except PenstockError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(STATUS_EXPECTED_ERROR)
-    sys.exit(run_until_signal(partial(serve, configuration, as_demo)))
+    sys.exit(run_until_signal(partial(serve, configuration, as_demo, as_json)))
 
 
-async def serve(configuration: settings.Configuration, as_demo: bool, stop: trio.Event) -> None:
+async def serve(configuration: settings.Configuration, as_demo: bool, as_json: bool, stop: trio.Event) -> None:
     """Runs the system until ``stop``, says when it is ready, and shows the demo if asked."""
     from node import demo, embedded, processes  # the services' code loads only when they run: other commands start fast
 
@@ -60,6 +61,6 @@ async def serve(configuration: settings.Configuration, as_demo: bool, stop: trio
     world = real_world()
     async with trio.open_nursery() as nursery:
         addresses: Addresses = await nursery.start(partial(run, configuration, world, stop))
-        print(addresses.ready_line(), flush=True)
+        print(addresses.ready_json() if as_json else addresses.ready_line(), flush=True)
         if as_demo:
             nursery.start_soon(demo.run, addresses, world, stop)
