@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import InternalError, InvalidConfig, PenstockError
 from penstock.telemetry.windows import WATERMARK, WINDOW, refused, windows
+from penstock.world import pause
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +29,8 @@ Batch = Mapping[str, Any]
 OnBatch = Callable[[Batch], None]
 
 _LOOK_EVERY_S: Final = 1
+_IDLE_LOOKS: Final = 40
+_IDLE_EVERY_S: Final = 0.05
 _UNITS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _SHORT: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
 _LONG: Final = re.compile(r"\d+\s+(millisecond|second|minute|hour|day)s?")
@@ -85,8 +88,7 @@ def run(options: JobOptions, spark: SparkSession, on_batch: OnBatch) -> None:
         try:
             _wait(queries, stopped)
         finally:
-            for query in queries:
-                query.stop()
+            _stop(queries)
 
 
 def start(options: JobOptions, spark: SparkSession, on_batch: OnBatch, checkpoint: Path) -> list[StreamingQuery]:
@@ -162,6 +164,16 @@ def _wait(queries: list[StreamingQuery], stopped: Callable[[], bool]) -> None:
                 query.awaitTermination(_LOOK_EVERY_S)
     except StreamingQueryException as error:
         raise cause(str(error)) from None
+
+
+def _stop(queries: list[StreamingQuery]) -> None:
+    """Stops each query between two batches if one ends soon: within a batch Spark would complain of being stopped."""
+    for query in queries:
+        for _ in range(_IDLE_LOOKS):
+            if not query.isActive or not query.status["isTriggerActive"]:
+                break
+            pause(_IDLE_EVERY_S)
+        query.stop()
 
 
 def cause(said: str) -> PenstockError:
