@@ -107,7 +107,7 @@ async def _serve(
     dispatch = Dispatch(service, clock, flusher.need)
     host, port = listening_address(listeners)
     running = RunningBroker(host, port, service, dispatch)
-    async with lasting_links() as links, trio.open_nursery() as nursery:
+    async with lasting_links(clock, world.rng) as links, trio.open_nursery() as nursery:
         registration = Registration(settings, settings.advertise or f"{host}:{port}", service, links)
         service.on_routes_changed = registration.topics_changed
         nursery.start_soon(flusher.run, dispatch, service)

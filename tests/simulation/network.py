@@ -127,7 +127,7 @@ class SimSocket(trio.socket.SocketType):
         return 0
 
     @property
-    def did_shutdown_SHUT_WR(self) -> bool:  # noqa: N802
+    def did_shutdown_SHUT_WR(self) -> bool:
         return self._did_shutdown
 
     def fileno(self) -> int:

@@ -1,0 +1,94 @@
+"""A disk as one process sees it: when the process is dead, nothing that it still tries reaches the disk.
+
+A simulated process is a few tasks; they need a moment to end, and their ``finally`` blocks run. Real ones are gone at
+once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from tests.simulation.disk import SimDisk, SimFile
+
+Bytes = bytes | bytearray | memoryview
+
+
+class MortalDisk:
+    """The disk of one life."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        self._disk = disk
+        self.dead = False
+
+    def die(self, *, power_lost: bool) -> None:
+        """The process dies, and with it, if the power was lost, what was not synced."""
+        self.dead = True
+        if power_lost:
+            self._disk.lose_power()
+        else:
+            self._disk.kill()
+
+    def alive(self) -> SimDisk:
+        if self.dead:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return self._disk
+
+    def lock(self) -> None:
+        self.alive().lock()
+
+    def unlock(self) -> None:
+        if not self.dead:
+            self._disk.unlock()
+
+    def make_folder(self, folder: str) -> None:
+        self.alive().make_folder(folder)
+
+    def names(self, folder: str) -> list[str]:
+        return self.alive().names(folder)
+
+    def open(self, path: str, *, create: bool = False) -> MortalFile:
+        return MortalFile(self, self.alive().open(path, create=create))
+
+    def read(self, path: str) -> bytes:
+        return self.alive().read(path)
+
+    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        self.alive().replace(path, data, durable=durable)
+
+    def remove(self, path: str) -> None:
+        self.alive().remove(path)
+
+
+class MortalFile:
+    """An open file of one life."""
+
+    def __init__(self, disk: MortalDisk, file: SimFile) -> None:
+        self._disk = disk
+        self._file = file
+
+    def pwrite(self, data: Bytes, at: int) -> None:
+        self._disk.alive()
+        self._file.pwrite(data, at)
+
+    def pread(self, size: int, at: int) -> bytes:
+        self._disk.alive()
+        return self._file.pread(size, at)
+
+    def sync(self) -> None:
+        self._disk.alive()
+        self._file.sync()
+
+    def reserve(self, size: int) -> None:
+        self._disk.alive()
+        self._file.reserve(size)
+
+    def truncate(self, size: int) -> None:
+        self._disk.alive()
+        self._file.truncate(size)
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def close(self) -> None:
+        self._file.close()
