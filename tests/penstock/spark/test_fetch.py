@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from stored_queues import rows_of
 from penstock.errors import Busy, Damaged, InvalidRequest, OffsetOutOfRange, Unavailable
 from penstock.message import Message
 from penstock.requests import Pull
-from penstock.spark.fetch import read_ranges
+from penstock.spark.fetch import links_of, read_ranges
 from penstock.spark.options import SourceOptions, parse
 from penstock.spark.planning import Range
 
@@ -73,6 +74,7 @@ def test_a_read_that_was_given_up_leaves_nothing_for_the_next(queues: Any) -> No
     given_up = read_ranges([wanted(queues, 0, 0, 6)], options(batchRows="2"))
     next(given_up)
     given_up.close()
+    assert links_of(os.getpid())[queues.address].fileno() == -1  # the reply that was under way is thrown away
     assert offsets(read_ranges([wanted(queues, 0, 3, 6)], options(batchRows="2"))) == [(0, 3), (0, 4), (0, 5)]
 
 
