@@ -1,118 +1,183 @@
+"""A broker and its name servers, on a simulated network."""
+
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
 import trio
-import trio.testing
 
-from broker.registration import Registration
-from penstock.errors import Unavailable
-from penstock.link import Link, OnResult
-from penstock.requests import (
-    BrokerHeartbeat,
-    CreateTopic,
-    Done,
-    HeartbeatReply,
-    RegisterBroker,
-    Request,
-    UnregisterBroker,
-)
-from tests.broker.broker_rig import Rig
+import broker.server
+import namesrv.server
+from broker.server import RunningBroker
+from broker.settings import BrokerSettings
+from namesrv.settings import NamesrvSettings
+from penstock.errors import PenstockError
+from penstock.frame_server import Peer
+from penstock.requests import BrokerRoute, CreateTopic, QueryRoute, Result, Route
+from penstock.wire_link import WireLinks, ask
+from tests.simulation.disk import SimDisk
+from tests.simulation.network import HOST
+from tests.simulation.running import Simulation, simulate
 
-ADDRESS = "127.0.0.1:10911"
-
-
-class NameServer:
-    """A name server at the end of a link: notes what it is told; it may be away or forget."""
-
-    def __init__(self) -> None:
-        self.told: list[Request] = []
-        self.away = False
-        self.knows = True
-
-    def submit(self, request: Request, on_result: OnResult) -> None:
-        if self.away:
-            on_result(Unavailable("nobody there"))
-            return
-        self.told.append(request)
-        on_result(HeartbeatReply(self.knows) if isinstance(request, BrokerHeartbeat) else Done())
-
-    def flush(self) -> None:
-        """Everything was answered already."""
-
-    def kinds(self) -> list[str]:
-        return [type(request).__name__ for request in self.told]
+NAMES = ("10.0.0.1", "10.0.0.2")
+BROKER, CLIENT = "10.0.0.3", "10.0.0.4"
+SERVERS = tuple(f"{host}:9876" for host in NAMES)
 
 
-class NameServers:
-    """Links to several of them, by address."""
+class Town:
+    """Two name servers' hosts, a broker's, and somebody who asks."""
 
-    def __init__(self, *addresses: str) -> None:
-        self.by_address = {address: NameServer() for address in addresses}
+    def __init__(self, simulation: Simulation, nursery: trio.Nursery) -> None:
+        self.sim = simulation
+        self.nursery = nursery
+        HOST.set(CLIENT)
+        self.links = WireLinks(nursery, clock=simulation.clock, rng=simulation.rng("client"))
 
-    def link(self, address: str) -> Link:
-        return self.by_address[address]
+    async def start(self, host: str, run: Callable[..., Awaitable[Any]]) -> Any:
+        token = HOST.set(host)
+        try:
+            return await self.nursery.start(run)
+        finally:
+            HOST.reset(token)
 
+    async def start_names(self, host: str) -> trio.CancelScope:
+        """A name server; the scope ends it without a word."""
+        scope = trio.CancelScope()
 
-def registration(names: NameServers, rig: Rig) -> Registration:
-    made = Registration(rig.settings, ADDRESS, rig.service, names)
-    rig.service.on_routes_changed = made.topics_changed
-    return made
+        async def live(*, task_status: trio.TaskStatus[None]) -> None:
+            with scope:
+                await namesrv.server.run(
+                    NamesrvSettings(host=host, port=9876), self.sim.world(host), task_status=task_status
+                )
 
+        await self.start(host, live)
+        return scope
 
-async def test_it_registers_with_every_name_server_before_it_counts_as_started() -> None:
-    names = NameServers("a:1", "b:2")
-    rig = Rig(namesrv=("a:1", "b:2"))
-    async with trio.open_nursery() as nursery:
-        await nursery.start(registration(names, rig).run)
-        told = [one.told[0] for one in names.by_address.values()]
-        nursery.cancel_scope.cancel()
-    assert told == [RegisterBroker("broker-a", ADDRESS, 0, 120.0, ())] * 2
+    async def start_broker(self, **settings: Any) -> RunningBroker:
+        chosen = BrokerSettings(host=BROKER, data=Path("none"), namesrv=SERVERS, segment_bytes=1 << 16, **settings)
+        run = partial(broker.server.run, chosen, self.sim.world(BROKER), disk=SimDisk())
+        started: RunningBroker = await self.start(BROKER, run)
+        return started
 
-
-async def test_a_name_server_that_is_away_holds_nobody_up_and_is_told_when_it_is_back() -> None:
-    names = NameServers("a:1", "b:2")
-    names.by_address["b:2"].away = True
-    rig = Rig(namesrv=("a:1", "b:2"))
-    async with trio.open_nursery() as nursery:
-        await nursery.start(registration(names, rig).run)
-        assert names.by_address["a:1"].kinds() == ["RegisterBroker"]
-        names.by_address["b:2"].away = False
-        await trio.sleep(5)
-        nursery.cancel_scope.cancel()
-    assert names.by_address["b:2"].kinds()[0] == "RegisterBroker"
-
-
-async def test_the_lease_is_renewed_by_heartbeats_and_registered_anew_where_it_is_unknown() -> None:
-    names = NameServers("a:1")
-    rig = Rig(namesrv=("a:1",))
-    server = names.by_address["a:1"]
-    async with trio.open_nursery() as nursery:
-        await nursery.start(registration(names, rig).run)
-        await trio.sleep(rig.settings.register_every_s + 1)
-        assert server.kinds() == ["RegisterBroker", "BrokerHeartbeat"]
-        server.knows = False
-        await trio.sleep(rig.settings.register_every_s)
-        nursery.cancel_scope.cancel()
-    assert server.kinds() == ["RegisterBroker", "BrokerHeartbeat", "BrokerHeartbeat", "RegisterBroker"]
+    async def route(self, server: str, topic: str = "") -> tuple[BrokerRoute, ...]:
+        return (await ask(self.links.link(server), QueryRoute(topic), Route)).brokers
 
 
-async def test_a_new_topic_is_told_at_once() -> None:
-    names = NameServers("a:1")
-    rig = Rig(namesrv=("a:1",))
-    async with trio.open_nursery() as nursery:
-        await nursery.start(registration(names, rig).run)
-        before = trio.current_time()
-        rig.handle(CreateTopic("orders", 2))
-        await trio.testing.wait_all_tasks_blocked()
-        assert trio.current_time() == before
-        nursery.cancel_scope.cancel()
-    newest = names.by_address["a:1"].told[-1]
-    assert isinstance(newest, RegisterBroker)
-    assert [(route.topic, route.queues) for route in newest.topics] == [("orders", 2)]
+def within(scenario: Callable[[Town], Awaitable[None]]) -> None:
+    async def whole(simulation: Simulation) -> None:
+        async with trio.open_nursery() as nursery:
+            await scenario(Town(simulation, nursery))
+            nursery.cancel_scope.cancel()
+
+    simulate(1, whole)
 
 
-async def test_a_clean_stop_tells_every_name_server_that_can_be_told() -> None:
-    names = NameServers("a:1", "b:2")
-    rig = Rig(namesrv=("a:1", "b:2"))
-    names.by_address["a:1"].away = True
-    await registration(names, rig).leave()
-    assert names.by_address["b:2"].told == [UnregisterBroker("broker-a", ADDRESS)]
+def create(running: RunningBroker, topic: str) -> list[Result]:
+    answers: list[Result] = []
+    session = running.open_session(Peer(0, "here"))
+    session.submit(CreateTopic(topic, 2), answers.append)
+    session.end_batch()
+    return answers
+
+
+def test_a_broker_that_accepts_is_known_to_every_name_server() -> None:
+    async def scenario(town: Town) -> None:
+        for host in NAMES:
+            await town.start_names(host)
+        await town.start_broker()
+        for server in SERVERS:
+            assert await town.route(server) == (BrokerRoute("broker-a", f"{BROKER}:10911", 0),)
+
+    within(scenario)
+
+
+def test_what_clients_are_told_to_use_may_be_another_address() -> None:
+    async def scenario(town: Town) -> None:
+        await town.start_names(NAMES[0])
+        await town.start_broker(advertise="broker.example:7")
+        assert await town.route(SERVERS[0]) == (BrokerRoute("broker-a", "broker.example:7", 0),)
+
+    within(scenario)
+
+
+def test_a_new_topic_is_told_at_once() -> None:
+    async def scenario(town: Town) -> None:
+        await town.start_names(NAMES[0])
+        running = await town.start_broker()
+        create(running, "t")
+        await trio.sleep(0.5)
+        assert await town.route(SERVERS[0], "t") == (BrokerRoute("broker-a", f"{BROKER}:10911", 2),)
+
+    within(scenario)
+
+
+def test_a_name_server_that_is_down_holds_up_neither_the_start_nor_the_other_one() -> None:
+    async def scenario(town: Town) -> None:
+        await town.start_names(NAMES[1])
+        town.sim.network.cut(BROKER, NAMES[0])
+        await town.start_broker()
+        assert trio.current_time() < 1.5
+        assert len(await town.route(SERVERS[1])) == 1
+        town.sim.network.heal(BROKER, NAMES[0])
+        await town.start_names(NAMES[0])
+        await trio.sleep(20)
+        assert len(await town.route(SERVERS[0])) == 1
+
+    within(scenario)
+
+
+def test_a_name_server_that_was_restarted_learns_the_broker_again_with_its_topics() -> None:
+    async def scenario(town: Town) -> None:
+        first = await town.start_names(NAMES[0])
+        create(await town.start_broker(), "t")
+        await trio.sleep(1)
+        first.cancel()
+        await trio.sleep(1)
+        await town.start_names(NAMES[0])
+        await trio.sleep(60)
+        assert len(await town.route(SERVERS[0], "t")) == 1
+
+    within(scenario)
+
+
+def test_a_lease_is_renewed_for_as_long_as_the_broker_lives() -> None:
+    async def scenario(town: Town) -> None:
+        await town.start_names(NAMES[0])
+        await town.start_broker()
+        for _ in range(20):
+            await trio.sleep(30)
+            assert len(await town.route(SERVERS[0])) == 1
+
+    within(scenario)
+
+
+def test_a_clean_stop_is_told_and_a_death_shows_when_the_lease_ends() -> None:
+    async def scenario(town: Town) -> None:
+        await town.start_names(NAMES[0])
+        async with trio.open_nursery() as town.nursery:
+            await town.start_broker()
+            town.nursery.cancel_scope.cancel()
+        assert await town.route(SERVERS[0]) == ()
+        async with trio.open_nursery() as town.nursery:
+            await town.start_broker()
+            town.sim.network.kill(BROKER)
+            town.sim.network.cut(BROKER, NAMES[0])
+            town.nursery.cancel_scope.cancel()
+        assert len(await town.route(SERVERS[0])) == 1
+        await trio.sleep(120)
+        assert await town.route(SERVERS[0]) == ()
+
+    within(scenario)
+
+
+def test_a_broker_without_any_name_server_serves() -> None:
+    async def scenario(town: Town) -> None:
+        running = await town.start_broker()
+        answers = create(running, "t")
+        await trio.sleep(1)
+        assert not isinstance(answers[0], PenstockError)
+
+    within(scenario)

@@ -1,107 +1,218 @@
+"""A broker as a whole: over a simulated network in virtual time, and as a process."""
+
 from __future__ import annotations
 
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
-from broker import server
+import broker.server
+from broker.server import RunningBroker
 from broker.settings import BrokerSettings
-from broker.store.disk import File, RealDisk
-from penstock.errors import DataFolderLocked, StorageFailed, Unavailable
+from penstock.errors import AddressInUse, DataFolderLocked, StorageFailed, Unavailable
 from penstock.frame_server import Peer
-from penstock.lasting_links import lasting_links
-from penstock.message import Message, encode_message
-from penstock.requests import Append, Appended, Ping, Result, ServerInfo
-from penstock.service_main import expected_error
-from penstock.wire_link import ask
-from penstock.world import real_world
+from penstock.message import Message
+from penstock.requests import Appended, CreateTopic, DescribeTopic, Pull, Pulled, Result, TopicDetail
+from penstock.wire_link import WireLinks, ask
+from tests.broker.broker_rig import SMALL, append, bodies
+from tests.simulation.disk import SimDisk
+from tests.simulation.network import HOST
+from tests.simulation.running import Simulation, simulate
 
-pytestmark = pytest.mark.endtoend
-
-ONE = encode_message(Message("orders", b"hello"))
-
-
-def settings(tmp_path: Path) -> BrokerSettings:
-    return BrokerSettings(port=0, data=tmp_path / "data", namesrv=())
+ROOT = Path(__file__).parents[2]
+BROKER, CLIENT = "10.0.0.1", "10.0.0.2"
 
 
-class FailingFile:
-    """A file whose fsync fails; all else is the real one's."""
-
-    def __init__(self, file: File) -> None:
-        self._file = file
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._file, name)
-
-    def sync(self) -> None:
-        raise OSError(5, "Input/output error")
+async def started(simulation: Simulation, nursery: trio.Nursery, disk: SimDisk, **more: Any) -> RunningBroker:
+    HOST.set(BROKER)
+    given: dict[str, Any] = {"host": BROKER, "namesrv": (), "data": Path("none"), **SMALL, **more}
+    run = partial(broker.server.run, BrokerSettings(**given), simulation.world("broker"), disk=disk)
+    running: RunningBroker = await nursery.start(run)
+    HOST.set(CLIENT)
+    return running
 
 
-class FailingDisk(RealDisk):
-    """A disk that fails every fsync of files opened after ``fail``."""
-
-    failing = False
-
-    def open(self, path: str, *, create: bool = False) -> File:
-        file = super().open(path, create=create)
-        disk = self
-
-        class Switched(FailingFile):
-            def sync(self) -> None:
-                if disk.failing:
-                    super().sync()
-                else:
-                    self._file.sync()
-
-        return Switched(file)  # type: ignore[return-value]
-
-
-async def test_a_record_is_acknowledged_over_the_wire_and_in_the_process(tmp_path: Path) -> None:
-    local: list[Result] = []
-    async with trio.open_nursery() as nursery, lasting_links() as links:
-        running = await nursery.start(partial(server.run, settings(tmp_path), real_world()))
-        link = links.link(f"{running.host}:{running.port}")
-        about = await ask(link, Ping(), ServerInfo)
-        over_the_wire = await ask(link, Append(1, True, ONE), Appended)
-        session = running.open_session(Peer(-1, "here"))
-        session.submit(Append(1, True, ONE), local.append)
-        session.end_batch()
-        assert local == []  # not before the sync
-        with trio.fail_after(10):
-            while not local:
-                await trio.lowlevel.checkpoint()
-        figures = running.figures()
-        nursery.cancel_scope.cancel()
-    assert about.role == "broker"
-    assert (over_the_wire.level, len(over_the_wire.placed)) == ("disk", 1)
-    assert isinstance(local[0], Appended)
-    assert figures["rocketmq_messages_in_total"] == 2
-
-
-async def test_a_folder_in_use_is_refused_and_its_port_is_free_again(tmp_path: Path) -> None:
-    async with trio.open_nursery() as nursery:
-        await nursery.start(partial(server.run, settings(tmp_path), real_world()))
-        with pytest.raises(DataFolderLocked):
-            await server.run(settings(tmp_path), real_world())
-        nursery.cancel_scope.cancel()
-
-
-async def test_a_failed_fsync_ends_the_broker_and_acknowledges_nothing(tmp_path: Path) -> None:
-    answered: list[Result] = []
-    disk = FailingDisk(tmp_path / "data")
-    error = None
-    try:
+def within(scenario: Callable[[Simulation, trio.Nursery], Awaitable[None]]) -> None:
+    async def whole(simulation: Simulation) -> None:
         async with trio.open_nursery() as nursery:
-            running = await nursery.start(partial(server.run, settings(tmp_path), real_world(), disk=disk))
-            disk.failing = True
-            session = running.open_session(Peer(-1, "here"))
-            session.submit(Append(1, True, ONE), answered.append)
-            session.end_batch()
-    except BaseExceptionGroup as group:
-        error = expected_error(group)
-    assert isinstance(error, StorageFailed)
-    assert [type(result) for result in answered] == [Unavailable]
-    assert answered[0].unknown  # type: ignore[union-attr]
+            await scenario(simulation, nursery)
+            nursery.cancel_scope.cancel()
+
+    simulate(1, whole)
+
+
+def submit(running: RunningBroker, *requests: Any) -> list[Result]:
+    answers: list[Result] = []
+    session = running.open_session(Peer(0, "here"))
+    for request in requests:
+        session.submit(request, answers.append)
+    session.end_batch()
+    return answers
+
+
+def test_what_is_sent_over_the_wire_is_read_over_the_wire() -> None:
+    async def scenario(simulation: Simulation, nursery: trio.Nursery) -> None:
+        await started(simulation, nursery, SimDisk(), port=7)
+        link = WireLinks(nursery, clock=simulation.clock, rng=simulation.rng("client")).link(f"{BROKER}:7")
+        await ask(link, CreateTopic("t", 1), TopicDetail)
+        waiting: list[Pulled] = []
+
+        async def read() -> None:
+            waiting.append(await ask(link, Pull("t:0", 0, wait_s=30.0), Pulled))
+
+        nursery.start_soon(read)
+        await trio.sleep(5)
+        assert waiting == []
+        assert await ask(link, append(Message("t", b"hello")), Appended) == Appended("disk")
+        await trio.sleep(0.1)
+        assert [bodies(one) for one in waiting] == [[b"hello"]]
+
+    within(scenario)
+
+
+def test_a_pull_over_the_wire_ends_at_its_deadline() -> None:
+    async def scenario(simulation: Simulation, nursery: trio.Nursery) -> None:
+        await started(simulation, nursery, SimDisk(), port=7)
+        link = WireLinks(nursery, clock=simulation.clock, rng=simulation.rng("client")).link(f"{BROKER}:7")
+        await ask(link, CreateTopic("t", 1), TopicDetail)
+        before = trio.current_time()
+        assert (await ask(link, Pull("t:0", 0, wait_s=3.0), Pulled)).count == 0
+        assert 3.0 <= trio.current_time() - before < 3.2
+
+    within(scenario)
+
+
+def test_a_peer_that_is_gone_leaves_nothing_parked() -> None:
+    async def scenario(simulation: Simulation, nursery: trio.Nursery) -> None:
+        running = await started(simulation, nursery, SimDisk(), port=7)
+        async with trio.open_nursery() as clients:
+            link = WireLinks(clients, clock=simulation.clock, rng=simulation.rng("client")).link(f"{BROKER}:7")
+            await ask(link, CreateTopic("t", 1), TopicDetail)
+            clients.start_soon(partial(ask, link, Pull("t:0", 0, wait_s=60.0), Pulled))
+            await trio.sleep(1)
+            assert running.figures()["penstock_parked_requests"] == 1
+            clients.cancel_scope.cancel()
+        await trio.sleep(1)
+        assert running.figures()["penstock_parked_requests"] == 0
+
+    within(scenario)
+
+
+def test_a_failing_disk_ends_the_broker_with_the_reason_and_acknowledges_nothing() -> None:
+    answers: list[Result] = []
+
+    async def scenario(simulation: Simulation, nursery: trio.Nursery) -> None:
+        disk = SimDisk()
+        running = await started(simulation, nursery, disk)
+        submit(running, CreateTopic("t", 1))
+        await trio.sleep(1)
+        disk.fail("sync", errno.EIO)
+        answers.extend(submit(running, append(Message("t", b"x"))))
+        await trio.sleep(1)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        within(scenario)
+    assert caught.group_contains(StorageFailed, match="fsync")
+    assert not any(isinstance(answer, Appended) for answer in answers)
+
+
+def test_a_failing_write_ends_the_broker_too() -> None:
+    async def scenario(simulation: Simulation, nursery: trio.Nursery) -> None:
+        disk = SimDisk()
+        running = await started(simulation, nursery, disk)
+        submit(running, CreateTopic("t", 1))
+        await trio.sleep(1)
+        disk.fail("pwrite", errno.EIO)
+        assert [type(one) for one in submit(running, append(Message("t", b"x")))] == [StorageFailed]
+        await trio.sleep(1)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        within(scenario)
+    assert caught.group_contains(StorageFailed)
+
+
+def test_a_stop_tells_waiting_writers_that_their_outcome_is_unknown_and_gives_the_folder_back() -> None:
+    async def scenario(simulation: Simulation, nursery: trio.Nursery) -> None:
+        disk = SimDisk()
+        async with trio.open_nursery() as life:
+            running = await started(simulation, life, disk, port=7)
+            submit(running, CreateTopic("t", 1))
+            await trio.sleep(1)
+            answers = submit(running, append(Message("t", b"x")))
+            life.cancel_scope.cancel()
+        assert [(type(one), getattr(one, "unknown", False)) for one in answers] == [(Unavailable, True)]
+        again = await started(simulation, nursery, disk, port=7)
+        assert [type(one) for one in submit(again, DescribeTopic("t"))] == [TopicDetail]
+
+    within(scenario)
+
+
+def test_a_second_broker_on_the_same_folder_or_port_is_refused_and_frees_what_it_took() -> None:
+    async def scenario(simulation: Simulation, nursery: trio.Nursery) -> None:
+        disk = SimDisk()
+        await started(simulation, nursery, disk, port=7)
+        for error, given in (
+            (AddressInUse, {"port": 7}),
+            (DataFolderLocked, {"port": 8}),
+            (DataFolderLocked, {"port": 8}),
+        ):
+            with pytest.raises(ExceptionGroup) as caught:
+                await _alone(simulation, disk, given)
+            assert caught.group_contains(error)
+
+    within(scenario)
+
+
+async def _alone(simulation: Simulation, disk: SimDisk, given: dict[str, int]) -> None:
+    async with trio.open_nursery() as nursery:
+        await started(simulation, nursery, disk, **given)
+
+
+# ---------------------------------------------------------------- as a process
+
+
+def command(folder: Path, text: str) -> list[str]:
+    config = folder / "broker.toml"
+    config.write_text(text)
+    return [sys.executable, "-m", "broker", "--config", str(config)]
+
+
+@pytest.mark.endtoend
+def test_the_process_says_where_it_listens_and_stops_on_a_signal(tmp_path: Path) -> None:
+    arguments = command(tmp_path, f'port = 0\nnamesrv = []\ndata = "{tmp_path / "data"}"\n')
+    with subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ready broker=127.0.0.1:")
+        second = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
+        assert (second.returncode, second.stderr.count("\n")) == (2, 1)
+        assert second.stderr.startswith("error: another broker holds the data folder")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+
+
+@pytest.mark.endtoend
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("prot = 1\n", "did you mean 'port'?"),
+        ('default_level = "paper"\n', "default_level is one of cache, disk"),
+        ('data = "/dev/null/x"\nport = 0\n', "cannot use the data folder"),
+    ],
+)
+def test_what_cannot_work_is_one_clear_line(tmp_path: Path, text: str, told: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    ended = subprocess.run(
+        command(tmp_path, text), cwd=ROOT, env=environment, capture_output=True, text=True, timeout=20, check=False
+    )
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert ended.stderr.startswith("error: ")
+    assert told in ended.stderr
