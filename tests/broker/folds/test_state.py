@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import msgpack
 import pytest
 
+from broker.folds.offsets import Offsets
 from broker.folds.state import BrokerState, fact_record
 from penstock.errors import TooLarge
 from penstock.message import BODY_BYTES_MAX, Message, record_body
@@ -74,6 +78,20 @@ def test_every_fold_is_the_same_after_all_derived_files_are_gone() -> None:
 def test_a_fact_is_one_record_of_its_system_topic() -> None:
     incoming = fact_record("%sys%topics", ["t", 1, "disk"])
     assert (incoming.topic, msgpack.unpackb(record_body(incoming.record))) == ("%sys%topics", ["t", 1, "disk"])
+
+
+def test_the_worked_example_of_the_page_is_what_is_written() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "formats" / "facts.md").read_text()
+    block = page.split("## Worked example")[1].split("```")[1]
+    written = fact_record("%sys%offsets", Offsets.fact("billing", (QueueOffset("orders:0", 5),)))
+    expected = "".join(word for line in block.splitlines() for word in re.findall(r"\b[0-9a-f]{2,}\b", line[:28]))
+    assert record_body(written.record).hex() == expected
+
+
+def test_a_snapshot_has_the_keys_that_the_page_names() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "formats" / "facts.md").read_text()
+    named = re.findall(r"^\| `(\w+)` \|", page.split("## Snapshot")[1].split("##")[0], re.MULTILINE)
+    assert list(msgpack.unpackb(BrokerState().snapshot())) == named
 
 
 def test_a_fact_too_large_for_a_record_is_refused() -> None:
