@@ -5,6 +5,7 @@ One server plays name server and broker. It keeps the promises of penstock/reque
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,6 +76,7 @@ class StoredQueues:
         self.topics: dict[str, list[StoredQueue]] = {}
         self.asked: list[Request] = []
         self.errors: list[PenstockError] = []  # answered to the next pulls, one each
+        self._was_asked = threading.Condition()
 
     def open_session(self, peer: Peer) -> Session:
         return _Answers(self)
@@ -99,8 +101,19 @@ class StoredQueues:
 
     # -- answers
 
+    def pulls(self, count: int) -> list[int]:
+        """The offsets that were pulled, once there are ``count`` of them: this server runs in a thread of its own."""
+        with self._was_asked:
+            self._was_asked.wait_for(lambda: len(self._pulled()) >= count, timeout=10)
+            return self._pulled()
+
+    def _pulled(self) -> list[int]:
+        return [one.offset for one in self.asked if isinstance(one, Pull)]
+
     def answer(self, request: Request) -> Result:
-        self.asked.append(request)
+        with self._was_asked:
+            self.asked.append(request)
+            self._was_asked.notify_all()
         match request:
             case QueryTopics():
                 return TopicNames(tuple(sorted(self.topics)))

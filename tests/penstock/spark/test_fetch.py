@@ -38,7 +38,7 @@ def test_the_next_pull_is_on_its_way_while_a_batch_is_used(queues: Any) -> None:
     found = read_ranges([wanted(queues, 0, 0, 9)], options(batchRows="3"))
     next(found)
     next(found)
-    assert [one.offset for one in queues.asked if isinstance(one, Pull)][:3] == [0, 3, 6]
+    assert queues.pulls(3) == [0, 3, 6]
     found.close()
 
 
