@@ -4,19 +4,9 @@ from __future__ import annotations
 
 import sys
 
-import trio
-
 from namesrv import server
-from namesrv.server import RunningNamesrv
 from namesrv.settings import NamesrvSettings
 from penstock.service_main import main
-from penstock.world import World
-
-
-async def run(settings: NamesrvSettings, world: World, task_status: trio.TaskStatus[RunningNamesrv]) -> None:
-    """The name server, as ``main`` calls a service."""
-    await server.run(settings, world, task_status=task_status)
-
 
 if __name__ == "__main__":
-    sys.exit(main("namesrv", NamesrvSettings, run))
+    sys.exit(main("namesrv", NamesrvSettings, server.run))

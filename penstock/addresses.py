@@ -1,5 +1,5 @@
 """Server addresses as people write them: ``host:port``, several separated by commas, IPv6 in brackets; and what to say
-when nobody answers there.
+when nobody answers there or nobody can listen there.
 
 Pure. An address is kept as text, the form in which routes carry it, and split only to connect.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
-from penstock.errors import InvalidConfig, Unavailable
+from penstock.errors import AddressInUse, InvalidConfig, PenstockError, Unavailable
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -48,3 +48,13 @@ def lost(address: str, reason: str) -> Unavailable:
     error = Unavailable(f"the connection to {address} was lost: {reason}")
     error.unknown = True
     return error
+
+
+def cannot_listen(host: str, port: int, error: OSError) -> PenstockError:
+    """What to say when a server cannot listen on an address: ``AddressInUse`` where the port is taken, also when that
+    is one of several causes, else ``InvalidConfig``."""
+    causes = {error.errno, *(getattr(one, "errno", None) for one in getattr(error.__cause__, "exceptions", ()))}
+    if errno.EADDRINUSE in causes:
+        hint = "end the server that holds it or choose another port"
+        return AddressInUse(f"{host}:{port} is already in use", hint=hint)
+    return InvalidConfig(f"cannot listen on {host}:{port}: {error.strerror or error}")

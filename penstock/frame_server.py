@@ -12,7 +12,6 @@ unknown or whose fields are wrong gets an error reply and the connection lives.
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import logging
 import math
@@ -24,7 +23,8 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 import trio
 
 from penstock import wire
-from penstock.errors import AddressInUse, Busy, InternalError, InvalidConfig, PenstockError, ProtocolError
+from penstock.addresses import cannot_listen
+from penstock.errors import Busy, InternalError, PenstockError, ProtocolError
 from penstock.link import OnResult
 from penstock.requests import Bytes, Request, Result
 
@@ -87,12 +87,7 @@ async def open_listeners(host: str, port: int) -> list[trio.SocketListener]:
     try:
         return list(await trio.open_tcp_listeners(port, host=host))
     except OSError as error:
-        causes = {error.errno, *(getattr(one, "errno", None) for one in getattr(error.__cause__, "exceptions", ()))}
-        if errno.EADDRINUSE in causes:
-            hint = "end the server that holds it or choose another port"
-            raise AddressInUse(f"{host}:{port} is already in use", hint=hint) from None
-        reason = error.strerror or str(error)
-        raise InvalidConfig(f"cannot listen on {host}:{port}: {reason}") from None
+        raise cannot_listen(host, port, error) from None
 
 
 def listening_address(listeners: Sequence[trio.SocketListener]) -> tuple[str, int]:

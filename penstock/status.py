@@ -10,7 +10,6 @@ hangs: ``figures`` (a mapping of numbers) and ``healthy`` (reasons why the syste
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import socket
@@ -23,7 +22,8 @@ from hypercorn.config import Config
 from hypercorn.trio import serve
 
 from penstock import metrics
-from penstock.errors import AddressInUse, InvalidConfig, PenstockError
+from penstock.addresses import cannot_listen
+from penstock.errors import PenstockError
 
 ANSWER_S: Final = 5.0
 """How long figures and health may take."""
@@ -131,10 +131,7 @@ def open_socket(host: str, port: int) -> socket.socket:
         listening.listen()
     except OSError as error:
         listening.close()
-        if error.errno == errno.EADDRINUSE:
-            hint = "end the server that holds it or choose another port"
-            raise AddressInUse(f"{host}:{port} is already in use", hint=hint) from None
-        raise InvalidConfig(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        raise cannot_listen(host, port, error) from None
     return listening
 
 
