@@ -16,12 +16,12 @@ import click
 from broker.folds.state import BrokerState
 from broker.store.disk import RealDisk
 from broker.store.inspection import Dumped, Report, dump, repair_index, verify
-from broker.store.records import SYSTEM_PREFIX
 from broker.store.settings import StoreSettings
 from penstock.cli.display import body_text, json_option, print_json
 from penstock.errors import InvalidMessage
 from penstock.message import decode_properties
 from penstock.world import RealClock
+from topicmap.queues import SYSTEM_PREFIX
 
 data_option = click.option(
     "-d",

@@ -12,9 +12,10 @@ from broker.folds.filters import Filters
 from broker.folds.offsets import Offsets
 from broker.folds.retained import Retained
 from broker.folds.topics import Topics
-from broker.store.records import NO_CHANGE, SYSTEM_PREFIX, Change, Incoming, Stored
+from broker.store.records import NO_CHANGE, Change, Incoming, Stored
 from penstock.errors import TooLarge
 from penstock.message import BODY_AT, BODY_BYTES_MAX, FRAME_HEAD_BYTES, encode_record, mqtt_name, record_body
+from topicmap.queues import SYSTEM_PREFIX
 
 _BODY_LENGTH_AT: Final = FRAME_HEAD_BYTES + BODY_AT - 4
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
-SYSTEM_PREFIX: Final = "%sys%"
-"""Topics of system records: facts that folds apply. They are in no queue."""
-KEYFRAME_TOPIC: Final = "%sys%keyframe"
-SEAL_TOPIC: Final = "%sys%seal"
+from topicmap.queues import SYSTEM_PREFIX
+
+KEYFRAME_TOPIC: Final = f"{SYSTEM_PREFIX}keyframe"
+SEAL_TOPIC: Final = f"{SYSTEM_PREFIX}seal"
 
 Bytes = bytes | memoryview
 

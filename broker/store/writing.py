@@ -15,7 +15,7 @@ from broker.store.commit_log import CommitLog
 from broker.store.frames import FLAG_AT, PATCHED, SYSTEM_FLAG_AT, UNPATCHED_AT, crc32c, stored_ms_of, unpack_frame
 from broker.store.key_index import KeyIndex, keys_of
 from broker.store.queue_index import ENTRY20, HOLE, Queue, QueueIndex
-from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC, SYSTEM_PREFIX, Folds, Incoming, Stored
+from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC, Folds, Incoming, Stored
 from broker.store.sealing import Sealing
 from penstock.errors import TooLarge
 from penstock.message import (
@@ -31,6 +31,7 @@ from penstock.message import (
     tag_hash,
 )
 from penstock.requests import Placed
+from topicmap.queues import SYSTEM_PREFIX
 
 _NO_HOST: Final = bytes(8)
 _TAGS: Final = b"TAGS"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from broker.store.records import KEYFRAME_TOPIC, NO_CHANGE, SEAL_TOPIC, SYSTEM_PREFIX, Incoming
+from broker.store.records import KEYFRAME_TOPIC, NO_CHANGE, SEAL_TOPIC, Incoming
+from topicmap.queues import SYSTEM_PREFIX
 from topicmap.queues import SYSTEM_PREFIX as NAMED_PREFIX
 
 
