@@ -1,26 +1,36 @@
 """May this client connect, publish there, subscribe to that? One protocol, and the answer for anonymous clients.
 
 An ``Authenticator`` decides from what the CONNECT said and where it came from; it never waits and never stores a
-password. It answers with an ``Identity``, to which everything the connection does later is bound, its will
-included, or with the MQTT 5 reason code of the refusal. Whatever is not allowed explicitly is refused.
+password. It answers, by completion, with an ``Identity``, to which everything the connection does later is bound, its
+will included, or with the MQTT 5 reason code of the refusal. Whatever is not allowed explicitly is refused.
 """
 
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 BAD_CREDENTIALS: Final = 0x86
 NOT_AUTHORIZED: Final = 0x87
 
 
+class Peer(NamedTuple):
+    """Where a connection comes from: the client's address without the port, the name in its certificate if it showed
+    a valid one, and the listener that it came to."""
+
+    address: str
+    certificate: str | None = None
+    listener: str = "tcp"
+
+
 class Credentials(NamedTuple):
-    """What a client showed. ``peer`` is its address without the port."""
+    """What a client showed."""
 
     client_id: str
     user_name: str | None
     password: bytes | None
-    peer: str
+    peer: Peer
 
     def __repr__(self) -> str:  # a password must not reach a log
         return f"Credentials(client_id={self.client_id!r}, user_name={self.user_name!r}, peer={self.peer!r})"
@@ -33,9 +43,13 @@ class Identity(NamedTuple):
     user_name: str
 
 
+OnIdentity = Callable[[Identity | int], None]
+"""Told who a client is, or the reason code of the refusal."""
+
+
 class Authenticator(Protocol):
-    def connect(self, shown: Credentials) -> Identity | int:
-        """Who this is, or the reason code of the refusal."""
+    def connect(self, shown: Credentials, done: OnIdentity) -> None:
+        """Finds out who this is. ``done`` is called once, at once or later, in the event loop's thread."""
         ...
 
     def may_publish(self, identity: Identity, name: str) -> bool: ...
@@ -63,10 +77,11 @@ class Anonymous:
     def __init__(self, who: str) -> None:
         self._who = who
 
-    def connect(self, shown: Credentials) -> Identity | int:
-        if self._who == "everyone" or (self._who == "loopback" and is_loopback(shown.peer)):
-            return Identity(shown.client_id, "")
-        return BAD_CREDENTIALS if shown.user_name is not None else NOT_AUTHORIZED
+    def connect(self, shown: Credentials, done: OnIdentity) -> None:
+        if self._who == "everyone" or (self._who == "loopback" and is_loopback(shown.peer.address)):
+            done(Identity(shown.client_id, ""))
+        else:
+            done(BAD_CREDENTIALS if shown.user_name is not None else NOT_AUTHORIZED)
 
     def may_publish(self, identity: Identity, name: str) -> bool:
         return not name.startswith("$")

@@ -12,14 +12,15 @@ however often it is sent (MQTT-4.3.3-10); a client with too much unstored is not
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final, Protocol
 
-from gateway.auth import Identity
+from gateway.auth import Identity, Peer
 from gateway.delivery import PACKET_ID_MAX
 from gateway.greeting import accepts_bytes_max, arriving, publish_properties, terms
 from gateway.intake import is_partial_publish, plain_pubacks, take_publishes
 from gateway.mqtt.answers import PINGRESP, PUBCOMP, PUBREL, answer, mark, refusal
-from gateway.mqtt.connection import Connection
+from gateway.mqtt.connection import Connection, Received
 from gateway.mqtt.packets import (
     Connect,
     Disconnect,
@@ -33,7 +34,7 @@ from gateway.mqtt.packets import (
     Unsubscribe,
 )
 from gateway.mqtt.reason_codes import ReasonCode
-from gateway.reception import Reception
+from gateway.reception import Admitted, Arriving, Reception
 from gateway.session import STORED, Session
 from gateway.subscribing import Subscribing
 from gateway.upstream import Route
@@ -68,7 +69,7 @@ class Device:
     """A connection and, once admitted, its session.
 
     Attributes:
-        peer: the client's address, without port.
+        peer: where the connection comes from.
         heard_at: monotonic time of the last bytes from it.
         unstored: bytes of its records that the brokers have not answered for.
         accepts_bytes_max: the largest packet that it takes.
@@ -77,6 +78,7 @@ class Device:
 
     __slots__ = (
         "_connection",
+        "_early",
         "_holds",
         "_is_over",
         "_is_stuffed",
@@ -95,13 +97,14 @@ class Device:
         "unstored",
     )
 
-    def __init__(self, line: Output, peer: str, reception: Reception) -> None:
+    def __init__(self, line: Output, peer: Peer, reception: Reception) -> None:
         settings = reception.settings
         self._line = line
         self._reception = reception
         self._connection = Connection(settings.connect_packet_bytes_max, settings.packet_bytes_max)
         self._routes: dict[bytes, Route] | None = None
         self._partial = b""
+        self._early: list[Received] | None = None  # what came behind a CONNECT that is not answered yet
         self._holds = 0
         self._is_over = False
         self._is_stuffed = False  # held because too much of it is unstored
@@ -169,10 +172,20 @@ class Device:
 
     def _take(self, chunk: bytes) -> None:
         received = self._connection.receive(chunk)
-        last = len(received.packets) - 1
-        for at, packet in enumerate(received.packets):
+        if self._early is None:
+            self._carry_out(received)
+        else:
+            self._early.append(received)
+
+    def _carry_out(self, received: Received) -> None:
+        packets = received.packets
+        last = len(packets) - 1
+        for at, packet in enumerate(packets):
             _HANDLERS[type(packet)](self, packet)  # type: ignore[operator]
             if self._is_over:
+                return
+            if self._early is not None:  # the CONNECT waits for its answer, and all that is behind it waits too
+                self._early.append(Received(packets[at + 1 :], received.fault))
                 return
             if at != last and type(packet) is Subscribe:
                 # what it publishes next must find its own subscription standing
@@ -185,7 +198,16 @@ class Device:
     def _on_connect(self, packet: Connect) -> None:
         asked = arriving(packet)
         self.is_v5 = asked.is_v5
-        outcome = self._reception.admit(self, asked)
+        self._early = []
+        self._reception.admit(self, asked, partial(self._admitted, packet, asked))
+        if self._early is not None:
+            self.hold_reading()
+
+    def _admitted(self, packet: Connect, asked: Arriving, outcome: Admitted | int) -> None:
+        """The answer to the CONNECT is known: says so, then carries out what the client sent without waiting for it."""
+        early, self._early = self._early, None
+        if self._holds:
+            self.release_reading()
         if isinstance(outcome, int):
             self._close(self._connection.refuse(outcome), is_normal=False)
             return
@@ -197,6 +219,9 @@ class Device:
         for again in session.resend(self.is_v5, self._reception.rounds.now_ms):
             self.send(again)
         self._reception.downstream.attach(session)
+        for received in early or ():
+            if not self._is_over:
+                self._carry_out(received)
 
     # ------------------------------------------------------------ PUBLISH
 

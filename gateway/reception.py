@@ -11,6 +11,7 @@ Time comes with ``tick`` and from the round. Nothing here waits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.auth import Authenticator, Credentials, Identity
@@ -54,6 +55,9 @@ class Admitted(NamedTuple):
     was_assigned: bool
 
 
+OnAdmitted = Callable[[Admitted | int], None]
+
+
 class Reception:
     """Sessions and connections of one gateway."""
 
@@ -93,16 +97,24 @@ class Reception:
         self.half_open += 1
         self._half_open.add(self.rounds.now + self.settings.connect_wait_s, device)
 
-    def admit(self, device: Device, asked: Arriving) -> Admitted | int:
-        """Gives the client its session, or the reason code of the refusal."""
+    def admit(self, device: Device, asked: Arriving, done: OnAdmitted) -> None:
+        """Gives the client its session, or the reason code of the refusal, through ``done``."""
         client_id = asked.client_id or self.sessions.new_client_id(self._rng)
         refusal = self._unfit(asked)
         if refusal:
-            return refusal
+            done(refusal)
+            return
         shown = Credentials(client_id, asked.user_name, asked.password, device.peer)
-        identity = self.authenticator.connect(shown)
-        if isinstance(identity, int):
-            return identity
+
+        def identified(identity: Identity | int) -> None:
+            if device in self._devices:  # it may have gone meanwhile
+                done(identity if isinstance(identity, int) else self._admit(device, asked, identity))
+                self.rounds.wake()
+
+        self.authenticator.connect(shown, identified)
+
+    def _admit(self, device: Device, asked: Arriving, identity: Identity) -> Admitted | int:
+        client_id = identity.client_id
         refusal = self._unfit_will(identity, asked.will)
         if refusal:
             return refusal

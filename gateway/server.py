@@ -14,7 +14,7 @@ from typing import Final
 
 import trio
 
-from gateway.auth import Anonymous
+from gateway.auth import Anonymous, Peer
 from gateway.brokers import Brokers
 from gateway.device import Device
 from gateway.downstream import Downstream
@@ -106,7 +106,7 @@ class Front:
         shard = self._shards[self._turn]
         self._turn = (self._turn + 1) % len(self._shards)
         line = shard.add(connected)
-        line.occupant = Device(line, address[0], reception)
+        line.occupant = Device(line, Peer(address[0]), reception)
 
     def close(self) -> None:
         self._listener.close()

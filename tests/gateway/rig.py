@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from memory_broker import MemoryBroker
 
-from gateway.auth import Anonymous, Authenticator
+from gateway.auth import Anonymous, Authenticator, Peer
 from gateway.brokers import Brokers
 from gateway.device import Device
 from gateway.downstream import Downstream
@@ -56,7 +56,7 @@ class Client:
         self._reader = PacketReader(1 << 28)
         self._reader.level = level
         self._got: list[Packet] = []
-        self.device = Device(self, peer, gateway.reception)
+        self.device = Device(self, Peer(peer), gateway.reception)
 
     # ------------------------------------------------------------ the line
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.auth import BAD_CREDENTIALS, NOT_AUTHORIZED, Anonymous, Credentials, Identity, is_loopback
+from gateway.auth import BAD_CREDENTIALS, NOT_AUTHORIZED, Anonymous, Credentials, Identity, Peer, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -19,16 +19,19 @@ from gateway.auth import BAD_CREDENTIALS, NOT_AUTHORIZED, Anonymous, Credentials
     ],
 )
 def test_anonymous_clients_come_only_from_where_the_setting_says(who: str, peer: str, admitted: bool) -> None:
-    answer = Anonymous(who).connect(Credentials("c", None, None, peer))
-    assert answer == (Identity("c", "") if admitted else NOT_AUTHORIZED)
+    answers: list[Identity | int] = []
+    Anonymous(who).connect(Credentials("c", None, None, Peer(peer)), answers.append)
+    assert answers == [Identity("c", "") if admitted else NOT_AUTHORIZED]
 
 
 def test_refused_credentials_are_told_apart_from_missing_ones() -> None:
-    assert Anonymous("nobody").connect(Credentials("c", "user", b"x", "127.0.0.1")) == BAD_CREDENTIALS
+    answers: list[Identity | int] = []
+    Anonymous("nobody").connect(Credentials("c", "user", b"x", Peer("127.0.0.1")), answers.append)
+    assert answers == [BAD_CREDENTIALS]
 
 
 def test_a_password_is_not_shown() -> None:
-    assert "hush" not in repr(Credentials("c", "user", b"hush", "127.0.0.1"))
+    assert "hush" not in repr(Credentials("c", "user", b"hush", Peer("127.0.0.1")))
 
 
 @pytest.mark.mqtt(old=("3.3.5-2",))

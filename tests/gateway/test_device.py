@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 from rig import Gateway
 
+from gateway.auth import Anonymous, Credentials, OnIdentity
 from gateway.mqtt.packets import (
+    Connack,
     Connect,
     Disconnect,
     Pingreq,
@@ -353,3 +358,43 @@ def test_disconnect_with_a_longer_expiry_than_zero_is_a_protocol_error() -> None
     client = Gateway().connect(level=5)
     client.send(Disconnect(0, Properties(session_expiry_interval=10)))
     assert client.got() == [Disconnect(0x82)]
+
+
+class _Slow(Anonymous):
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__("everyone")
+        self.waiting: list[Callable[[], None]] = []
+
+    def connect(self, shown: Credentials, done: OnIdentity) -> None:
+        self.waiting.append(partial(super().connect, shown, done))
+
+
+def test_what_a_client_sends_behind_its_connect_waits_for_the_answer_to_it() -> None:
+    authenticator = _Slow()
+    gateway = Gateway(authenticator)
+    client = gateway.open(5)
+    client.send(Connect("c", level=5), Publish("a", b"x", 1, packet_id=1), Pingreq())
+    assert client.got() == []
+    assert not client.is_read
+    gateway.rounds.begin()
+    authenticator.waiting.pop()()
+    gateway.round()
+    connack, *others = client.got()
+    assert isinstance(connack, Connack)
+    assert sorted(map(str, others)) == sorted(map(str, [Puback(1), Pingresp()]))
+    assert client.is_read
+    assert gateway.broker.bodies() == [b"x"]
+
+
+def test_a_client_that_goes_before_it_is_answered_leaves_nothing_behind() -> None:
+    authenticator = _Slow()
+    gateway = Gateway(authenticator)
+    client = gateway.open(5)
+    client.send(Connect("c", level=5), Publish("a", b"x", 1, packet_id=1))
+    client.cut()
+    gateway.rounds.begin()
+    authenticator.waiting.pop()()
+    gateway.round()
+    assert (len(gateway.reception.sessions), gateway.reception.half_open, gateway.broker.bodies()) == (0, 0, [])

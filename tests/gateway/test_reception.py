@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rig import Client, Gateway
 
-from gateway.auth import Anonymous, Credentials, Identity
+from gateway.auth import Anonymous, Credentials, Identity, OnIdentity
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Publish, Will
 from gateway.mqtt.properties import Properties
 from penstock.message import decode_message
@@ -280,8 +280,9 @@ def test_a_will_carries_its_properties_and_retain() -> None:
 class OnlyOwnTopics:
     """Lets nobody log in as the victim, and nobody publish outside its own topics."""
 
-    def connect(self, shown: Credentials) -> Identity | int:
-        return 0x86 if shown.client_id == "victim" and shown.password != b"right" else Identity(shown.client_id, "")
+    def connect(self, shown: Credentials, done: OnIdentity) -> None:
+        is_wrong = shown.client_id == "victim" and shown.password != b"right"
+        done(0x86 if is_wrong else Identity(shown.client_id, ""))
 
     def may_publish(self, identity: Identity, name: str) -> bool:
         return name.startswith(f"{identity.client_id}/")
