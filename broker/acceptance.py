@@ -15,7 +15,9 @@ import zlib
 from itertools import count
 from typing import Final, NamedTuple
 
+from broker.folds.exchanges import exchange_of
 from broker.folds.retained import Retained
+from broker.folds.state import BrokerState
 from broker.settings import BrokerSettings
 from broker.store.records import Incoming
 from broker.topic_requests import TopicRequests
@@ -24,9 +26,12 @@ from penstock.message import (
     ANY_QUEUE,
     BODY_AT,
     BODY_BYTES_MAX,
+    CLIENT_ID,
+    FLAG_ONCE,
     FLAG_RETAIN,
     FRAME_HEAD_BYTES,
     KEYS,
+    MQTT_ID,
     MQTT_TOPIC,
     RECORD_BYTES_MIN,
     RECORD_MAGIC,
@@ -46,6 +51,11 @@ REMEMBERED_BYTES_MAX: Final = 1024
 _LEAD: Final = struct.Struct(f">IIIII{BODY_AT - 24}xI")
 _ROUND_ROBIN: Final = -1
 _UNIQUE: Final = UNIQUE_KEY.encode() + b"\x01"
+_EXCHANGE: Final = MQTT_ID.encode() + b"\x01"
+
+
+Exchange = tuple[str, int, int]
+"""Client, incarnation of its session and packet id."""
 
 
 class Tail(NamedTuple):
@@ -58,22 +68,26 @@ class Tail(NamedTuple):
     queues: int
     queue_id: int
     in_cache: bool
+    exchange: Exchange | None = None
 
 
 class Accepted(NamedTuple):
-    """What is to be stored of an append, and what is not. ``size``: bytes of all records."""
+    """What is to be stored of an append, and what is not. ``repeated``: places of messages that are stored already.
+    ``size``: bytes of all records."""
 
     batch: list[Incoming]
     refused: list[Refused]
+    repeated: list[int]
     size: int
 
 
 class Acceptance:
     """Checks and places the records of appends."""
 
-    def __init__(self, topics: TopicRequests, retained: Retained, settings: BrokerSettings) -> None:
+    def __init__(self, topics: TopicRequests, state: BrokerState, settings: BrokerSettings) -> None:
         self._topics = topics
-        self._retained = retained
+        self._retained = state.retained
+        self._exchanges = state.exchanges
         self._settings = settings
         self._tails: dict[bytes, Tail] = {}
         self._round_robin = count()
@@ -91,6 +105,8 @@ class Acceptance:
         batch: list[Incoming] = []
         refused: list[Refused] = []
         room: RetainedRoom | None = None
+        begun: set[Exchange] = set()
+        repeated: list[int] = []
         tails, lead, crc32, end, at = self._tails, _LEAD.unpack_from, zlib.crc32, len(data), 0
         for number in range(records):
             if at + RECORD_BYTES_MIN > end:
@@ -111,6 +127,9 @@ class Acceptance:
                     queue_id = tail.queue_id if tail.queue_id >= 0 else next(self._round_robin) % tail.queues
                 elif queue_id >= tail.queues:
                     raise InvalidRequest(f"topic {tail.topic} has {tail.queues} queues, no queue {queue_id}")
+                if flag & FLAG_ONCE and self._is_repeated(tail, begun):
+                    repeated.append(number)
+                    continue
                 if flag & FLAG_RETAIN:
                     room = room or RetainedRoom(self._retained, self._settings)
                     room.take(tail.name, FRAME_HEAD_BYTES + size if body_bytes else 0)
@@ -120,7 +139,17 @@ class Acceptance:
             batch.append(Incoming(record, tail.topic, queue_id, flag, tail.properties, tail.in_cache))
         if at != end:
             raise InvalidRequest(f"{end - at} bytes behind the last of {records} records; nothing was stored")
-        return Accepted(batch, refused, end)
+        return Accepted(batch, refused, repeated, end)
+
+    def _is_repeated(self, tail: Tail, begun: set[Exchange]) -> bool:
+        """Whether the message of an exchange is stored, or in this batch, already."""
+        exchange = tail.exchange
+        if exchange is None:
+            raise InvalidMessage(f"a message that is stored once says of which exchange it is, in {MQTT_ID}")
+        if exchange in begun or self._exchanges.holds(*exchange):
+            return True
+        begun.add(exchange)
+        return False
 
     def _learn(self, record: bytes, topic_at: int, now_ms: int) -> Tail:
         """Checks a tail and works out what it means."""
@@ -137,8 +166,11 @@ class Acceptance:
         config = self._topics.for_append(topic, now_ms)
         key = given.get(KEYS)
         queue_id = queue_for_key(key, config.queues) if key else _ROUND_ROBIN
-        tail = Tail(topic, properties, name, config.queues, queue_id, config.level == "cache")
-        if len(raw) <= REMEMBERED_BYTES_MAX and _UNIQUE not in properties:  # a unique one never comes again
+        exchange = exchange_of(given.get(MQTT_ID, ""))
+        whose = None if exchange is None else (given.get(CLIENT_ID, ""), *exchange)
+        tail = Tail(topic, properties, name, config.queues, queue_id, config.level == "cache", whose)
+        is_unique = _UNIQUE in properties or _EXCHANGE in properties  # it never comes again
+        if len(raw) <= REMEMBERED_BYTES_MAX and not is_unique:
             if len(self._tails) >= REMEMBERED_MAX:
                 self._tails.clear()
             self._tails[raw] = tail

@@ -45,7 +45,8 @@ class FilterRequests:
         self._retained = state.retained
         self._store = store
         self._settings = settings
-        self._leases = {owner: now + settings.owner_lease_s for owner in self._filters.owners}
+        leased = [owner for owner in self._filters.owners if not owner.startswith(filters.LASTING)]
+        self._leases = {owner: now + settings.owner_lease_s for owner in leased}
 
     def open(self, request: OpenFilters, now: float, now_ms: int) -> Outcome:
         """Opens light queues for an owner."""
@@ -97,7 +98,8 @@ class FilterRequests:
         return Now(Done())
 
     def _renew(self, owner: str, now: float, lease_s: float) -> None:
-        self._leases[owner] = now + lease_s
+        if not owner.startswith(filters.LASTING):
+            self._leases[owner] = now + lease_s
 
     def expire(self, now: float, now_ms: int) -> None:
         """Closes the filters of owners that have been silent for too long."""

@@ -27,7 +27,6 @@ from penstock.requests import (
     Pull,
     Pulled,
     QueryBounds,
-    Refused,
     Result,
     SeekTime,
 )
@@ -56,13 +55,13 @@ class MessageRequests:
 
     def append(self, request: Append, now_ms: int) -> Outcome:
         """Stores the good records of a batch; the bad ones are ``refused`` one by one."""
-        batch, refused, size = self._acceptance.take(request.body, request.count, now_ms)
+        batch, refused, repeated, size = self._acceptance.take(request.body, request.count, now_ms)
         placed = self._store.append(batch, now_ms) if batch else []
         self._figures.appended(len(batch), size, len(refused))
-        in_cache = all([incoming.in_cache for incoming in batch])
+        in_cache = not repeated and all([incoming.in_cache for incoming in batch])
         reply = Appended(
             "cache" if in_cache else "disk",
-            _with_gaps(placed, refused) if request.detail else (),
+            _with_gaps(placed, sorted([one.at for one in refused] + repeated)) if request.detail else (),
             tuple(refused),
         )
         return Now(reply) if in_cache else AfterSync(reply, self._store.written)
@@ -110,8 +109,8 @@ class MessageRequests:
         return Now(found)
 
 
-def _with_gaps(placed: list[Placed], refused: list[Refused]) -> tuple[Placed, ...]:
-    """One entry per record of the batch: refused ones have none of their own."""
-    for one in refused:
-        placed.insert(one.at, _NOT_STORED)
+def _with_gaps(placed: list[Placed], missing: list[int]) -> tuple[Placed, ...]:
+    """One entry per record of the batch: what was refused, or stored before, has none of its own."""
+    for at in missing:
+        placed.insert(at, _NOT_STORED)
     return tuple(placed)

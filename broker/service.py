@@ -18,6 +18,7 @@ from broker.folds.state import BrokerState
 from broker.group_requests import GroupRequests, group_waker
 from broker.message_requests import MessageRequests
 from broker.outcomes import Now, Outcome
+from broker.session_requests import SessionRequests
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests
@@ -30,24 +31,31 @@ from penstock.requests import (
     CreateTopic,
     DescribeGroup,
     DescribeTopic,
+    EndSession,
+    FetchExchanges,
     FetchOffsets,
     FetchRetained,
     FindByKey,
     JoinGroup,
     KeepFilters,
+    KeepSessions,
     LeaveGroup,
     ListGroups,
     ListTopics,
     OpenFilters,
+    OpenSession,
     Ping,
     Pull,
     QueryBounds,
     ReadFigures,
+    ReleaseExchanges,
     Request,
+    SaveSessions,
     SeekTime,
     ServerInfo,
     TopicRoute,
     WatchGroup,
+    WatchSessions,
 )
 from penstock.version import VERSION
 
@@ -72,14 +80,16 @@ class BrokerService:
         self._readers_seen = -math.inf
         self.on_routes_changed: Callable[[], None] = _nobody
         self.topics = TopicRequests(state, store, settings, self._topic_created)
-        self._acceptance = Acceptance(self.topics, state.retained, settings)
+        self._acceptance = Acceptance(self.topics, state, settings)
         self._messages = MessageRequests(store, self.topics, self._acceptance, settings, self._figures)
         self._filters = FilterRequests(state, store, settings, now)
         self._groups = GroupRequests(state, store, self.topics, now_ms)
+        self._sessions = SessionRequests(state, store, settings, now)
         self._table = self._handlers()
 
     def _handlers(self) -> dict[type[Request], Handler]:
         topics, messages, filters, groups = self.topics, self._messages, self._filters, self._groups
+        sessions = self._sessions
         return {
             Append: lambda request, now, now_ms: messages.append(request, now_ms),
             Pull: lambda request, now, now_ms: messages.pull(request, now),
@@ -100,6 +110,13 @@ class BrokerService:
             FetchOffsets: groups.fetch,
             ListGroups: groups.list_all,
             DescribeGroup: groups.describe,
+            OpenSession: sessions.open,
+            SaveSessions: sessions.save,
+            EndSession: sessions.end,
+            KeepSessions: sessions.keep,
+            WatchSessions: sessions.watch,
+            FetchExchanges: sessions.fetch_exchanges,
+            ReleaseExchanges: sessions.release_exchanges,
             ReadFigures: lambda request, now, now_ms: self._read_figures(),
             Ping: lambda request, now, now_ms: Now(ServerInfo("broker", self._settings.name, VERSION)),
         }
@@ -132,14 +149,17 @@ class BrokerService:
         self._groups.groups.expire(now)
         with contextlib.suppress(StorageFull):  # tried again at the next tick
             self._filters.expire(now, now_ms)
+            self._sessions.expire(now, now_ms)
         if now >= self._readers_seen + READERS_EVERY_S:
             self._readers_seen = now
             self._needed_from = self._groups.needed_from(now_ms, self._settings.reader_silence_s)
         self._store.tick(now_ms, self._needed_from)
 
     def take_wakers(self) -> list[str]:
-        """Queues with newly readable messages and groups with a new generation, since the last call."""
-        return self._store.take_readable() + [group_waker(name) for name in self._groups.groups.take_changed()]
+        """Queues with newly readable messages, groups with a new generation and sessions that changed hands, since the
+        last call."""
+        changed = [group_waker(name) for name in self._groups.groups.take_changed()]
+        return self._store.take_readable() + changed + self._sessions.take_changed()
 
     def routes(self) -> tuple[int, tuple[TopicRoute, ...]]:
         """Version and topics, as name servers are told."""
@@ -155,6 +175,7 @@ class BrokerService:
             penstock_topics=len(state.topics),
             penstock_open_filters=len(state.filters),
             penstock_retained_messages=len(state.retained),
+            penstock_mqtt_sessions=len(state.sessions),
             penstock_damaged_frames_total=store.damaged,
         )
 

@@ -17,6 +17,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _POSITIVE: Final = (
     "topics_max",
     "filters_max",
+    "sessions_max",
     "pull_bytes_max",
     "owner_lease_s",
     "reader_silence_s",
@@ -40,6 +41,7 @@ class BrokerSettings:
         queues_max, topics_max: limits of a topic and of the broker.
         retained_max, retained_bytes_max: limits of retained messages.
         filters_max: open MQTT filters.
+        sessions_max: MQTT sessions, of connected clients and of others.
         pull_bytes_max: the most that one pull is answered with.
         lease_s, register_every_s: lease with the name servers and how often it is renewed.
         owner_lease_s: after this long without a word from a gateway, the filters that only it holds are closed.
@@ -62,6 +64,7 @@ class BrokerSettings:
     retained_max: int = 1_000_000
     retained_bytes_max: int = 256 << 20
     filters_max: int = 1_000_000
+    sessions_max: int = 1_000_000
     pull_bytes_max: int = 4 << 20
     lease_s: float = 120.0
     register_every_s: float = 30.0

@@ -58,11 +58,15 @@ TAGS: Final = "TAGS"
 UNIQUE_KEY: Final = "UNIQ_KEY"
 MQTT_PROPERTIES: Final = "MQTT_PROPS"
 CLIENT_ID: Final = "MQTT_CLIENT"
-RESERVED_PROPERTIES: Final = frozenset({MQTT_TOPIC, KEYS, TAGS, UNIQUE_KEY, MQTT_PROPERTIES, CLIENT_ID})
+MQTT_ID: Final = "MQTT_ID"
+RESERVED_PROPERTIES: Final = frozenset({MQTT_TOPIC, KEYS, TAGS, UNIQUE_KEY, MQTT_PROPERTIES, CLIENT_ID, MQTT_ID})
 
 # The application flag of a message that carries MQTT_TOPIC.
 FLAG_QOS: Final = 0b011
 FLAG_RETAIN: Final = 0b100
+FLAG_ONCE: Final = 0b1000
+"""The message belongs to an exchange of QoS 2 (``MQTT_ID``: the session's incarnation, a colon, the packet id); the
+broker stores it once however often it comes."""
 
 _NO_HOST: Final = bytes(8)
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})

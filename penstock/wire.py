@@ -86,7 +86,7 @@ def _check_of(hint: Any) -> _Check:
         return _number
     if hint is int:
         return _integer
-    if hint in (str, bool):
+    if hint in (str, bool, bytes):
         return _plain(hint)
     if typing.get_origin(hint) is tuple:
         return _each(_check_of(typing.get_args(hint)[0]))

@@ -17,6 +17,8 @@ KEY: Final = "filters"
 TOPIC: Final = "%sys%filters"
 OPEN: Final = "open"
 CLOSE: Final = "close"
+LASTING: Final = "~"
+"""Owners whose names begin so have no lease."""
 
 
 class Filters:
@@ -24,7 +26,7 @@ class Filters:
 
     def __init__(self) -> None:
         self._index = FilterIndex()
-        self._owners: dict[str, list[str]] = {}  # filter -> owners, in the order in which they came
+        self._owners: dict[str, dict[str, None]] = {}  # filter -> owners, in the order in which they came
         self._held: dict[str, dict[str, None]] = {}  # owner -> filters
 
     def __len__(self) -> int:
@@ -66,12 +68,16 @@ class Filters:
             return Change(opened=self._open(owner, filters))
         return Change(ended=self._close(owner, filters)) if action == CLOSE else NO_CHANGE
 
+    def release(self, owner: str) -> Change:
+        """The owner is no more; tells which light queues end."""
+        return Change(ended=self._close(owner, self.held_by(owner)))
+
     def _open(self, owner: str, filters: list[str]) -> list[str]:
         opened = []
         for filter in filters:
-            owners = self._owners.setdefault(filter, [])
+            owners = self._owners.setdefault(filter, {})
             if owner not in owners:
-                owners.append(owner)
+                owners[owner] = None
                 self._held.setdefault(owner, {})[filter] = None
             if self._index.add(filter):
                 opened.append(filter_queue(filter))
@@ -80,10 +86,10 @@ class Filters:
     def _close(self, owner: str, filters: list[str]) -> list[str]:
         ended = []
         for filter in filters:
-            owners = self._owners.get(filter, [])
+            owners = self._owners.get(filter, {})
             if owner not in owners:
                 continue
-            owners.remove(owner)
+            del owners[owner]
             del self._held[owner][filter]
             if not owners:
                 del self._owners[filter]
@@ -95,7 +101,7 @@ class Filters:
 
     def snapshot(self) -> list[Any]:
         """The state as plain values."""
-        return [[filter, self._owners[filter]] for filter in sorted(self._index)]
+        return [[filter, list(self._owners[filter])] for filter in sorted(self._index)]
 
     def restore(self, snapshot: list[Any]) -> None:
         """Takes the state of a snapshot."""

@@ -7,16 +7,32 @@ from typing import Any, Final, cast
 
 import msgpack
 
-from broker.folds import filters, offsets, retained, topics
+from broker.folds import exchanges, filters, offsets, retained, sessions, topics
+from broker.folds.exchanges import Exchanges, exchange_of
 from broker.folds.filters import Filters
 from broker.folds.offsets import Offsets
 from broker.folds.retained import Retained
+from broker.folds.sessions import Sessions
 from broker.folds.topics import Topics
 from broker.store.records import NO_CHANGE, Change, Incoming, Stored
 from penstock.errors import TooLarge
-from penstock.message import BODY_AT, BODY_BYTES_MAX, FRAME_HEAD_BYTES, encode_record, mqtt_name, record_body
+from penstock.message import (
+    BODY_AT,
+    BODY_BYTES_MAX,
+    CLIENT_ID,
+    FLAG_ONCE,
+    FLAG_RETAIN,
+    FRAME_HEAD_BYTES,
+    MQTT_ID,
+    encode_record,
+    mqtt_name,
+    property_of,
+    record_body,
+)
 from topicmap.queues import SYSTEM_PREFIX
 
+_CLIENT_ID: Final = CLIENT_ID.encode()
+_MQTT_ID: Final = MQTT_ID.encode()
 _BODY_LENGTH_AT: Final = FRAME_HEAD_BYTES + BODY_AT - 4
 
 
@@ -29,18 +45,23 @@ def fact_record(topic: str, body: list[Any]) -> Incoming:
 
 
 class BrokerState:
-    """Topics, filters, offsets and retained messages (satisfies ``store.records.Folds``)."""
+    """Topics, filters, offsets, retained messages, sessions and exchanges (satisfies ``store.records.Folds``)."""
 
     def __init__(self) -> None:
         self.topics = Topics()
         self.filters = Filters()
         self.offsets = Offsets()
         self.retained = Retained()
+        self.sessions = Sessions()
+        self.exchanges = Exchanges()
 
     def apply(self, record: Stored) -> Change:
-        """Takes in a system record, or one that decides a retained message."""
+        """Takes in a system record, or one that decides a retained message or begins an exchange."""
         if not record.topic.startswith(SYSTEM_PREFIX):
-            self._retain(record)
+            if record.flag & FLAG_RETAIN:
+                self._retain(record)
+            if record.flag & FLAG_ONCE:
+                self._begin_exchange(record.properties)
             return NO_CHANGE
         if record.topic == topics.TOPIC:
             self.topics.apply(_body_of(record))
@@ -48,6 +69,13 @@ class BrokerState:
             self.offsets.apply(_body_of(record), record.stored_ms)
         elif record.topic == filters.TOPIC:
             return self.filters.apply(_body_of(record))
+        elif record.topic == sessions.TOPIC:
+            ended = self.sessions.apply(_body_of(record), record.position, record.stored_ms)
+            if ended is not None:
+                self.exchanges.apply(Exchanges.fact(*ended, ()))
+                return self.filters.release(sessions.holder(ended[1]))
+        elif record.topic == exchanges.TOPIC:
+            self.exchanges.apply(_body_of(record))
         return NO_CHANGE
 
     def _retain(self, record: Stored) -> None:
@@ -57,6 +85,11 @@ class BrokerState:
             self.retained.put(name, bytes(record.frame), end)
         else:
             self.retained.remove(name, end)
+
+    def _begin_exchange(self, properties: bytes) -> None:
+        exchange = exchange_of(property_of(properties, _MQTT_ID).decode("utf-8", "replace"))
+        if exchange is not None:
+            self.exchanges.stored(property_of(properties, _CLIENT_ID).decode("utf-8", "replace"), *exchange)
 
     def queues_of(self, topic: str, properties: bytes) -> Sequence[str]:
         """Light queues of a user's record."""
@@ -84,6 +117,8 @@ class BrokerState:
             (topics.KEY, self.topics),
             (filters.KEY, self.filters),
             (offsets.KEY, self.offsets),
+            (sessions.KEY, self.sessions),
+            (exchanges.KEY, self.exchanges),
             (retained.KEY, self.retained),
         )
 

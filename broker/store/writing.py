@@ -19,6 +19,7 @@ from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC, Folds, Incoming, St
 from broker.store.sealing import Sealing
 from penstock.errors import TooLarge
 from penstock.message import (
+    FLAG_ONCE,
     FLAG_RETAIN,
     FRAME_HEAD_BYTES,
     FRAME_MAGIC,
@@ -36,6 +37,8 @@ from topicmap.queues import SYSTEM_PREFIX
 _NO_HOST: Final = bytes(8)
 _TAGS: Final = b"TAGS"
 _UNIQUE: Final = b"UNIQ_KEY"
+_EXCHANGE: Final = b"MQTT_ID"
+_FOLDED: Final = FLAG_RETAIN | FLAG_ONCE
 _FACTS_MAX: Final = 8192
 _SILENT: Final = (SEAL_TOPIC, KEYFRAME_TOPIC)
 _SYSTEM: Final[tuple[int, tuple[int, ...]]] = (-1, ())
@@ -183,7 +186,7 @@ class Writing:
                     add(ensure(key, position), entry, in_cache)
                 if facts[1]:
                     self._keys.add(facts[1], position)
-                if flag & FLAG_RETAIN:
+                if flag & _FOLDED:
                     self._fold(incoming, position, frame_of(number))
 
     def _learn(self, topic: str, properties: bytes) -> tuple[int, tuple[int, ...]]:
@@ -192,7 +195,7 @@ class Writing:
         if not topic.startswith(SYSTEM_PREFIX):
             tag = property_of(properties, _TAGS)
             facts = (tag_hash(tag.decode("utf-8", "replace")) if tag else 0, keys_of(topic, properties))
-        if _UNIQUE not in properties:
+        if _UNIQUE not in properties and _EXCHANGE not in properties:
             if len(self._facts) >= _FACTS_MAX:
                 self._facts.clear()
             self._facts[topic, properties] = facts

@@ -21,6 +21,7 @@ from penstock.requests import (
     QueueOffset,
     ReadFigures,
     ServerInfo,
+    SessionSave,
     TopicRoute,
 )
 from penstock.version import VERSION
@@ -73,6 +74,7 @@ def test_figures_count_what_was_stored_refused_read_and_synced() -> None:
         "penstock_topics": 1,
         "penstock_open_filters": 2,
         "penstock_retained_messages": 1,
+        "penstock_mqtt_sessions": 0,
         "penstock_damaged_frames_total": 0,
     }
     assert figures["rocketmq_throughput_in_total"] > 0
@@ -114,9 +116,12 @@ def _odd(hint: object, text: str, number: int) -> object:
         "float": float(number),
         "bool": True,
         "str": text,
+        "bytes": text.encode("utf-8", "replace"),
         "Bytes": text.encode("utf-8", "replace"),
         "tuple[str, ...]": (text,),
+        "tuple[int, ...]": (number,),
         "tuple[QueueOffset, ...]": (QueueOffset(text, number),),
+        "tuple[SessionSave, ...]": (SessionSave(text, number, number, number),),
     }
     return kinds[str(hint)]
 

@@ -9,7 +9,16 @@ import pytest
 from penstock import requests as module
 from penstock.requests import REPLIES, REQUESTS, Append, Pulled, QueryRoute, Reply, Request
 
-RANGES = {range(1, 10), range(10, 30), range(30, 40), range(40, 60), range(60, 70), range(70, 90), range(90, 100)}
+RANGES = {
+    range(1, 10),
+    range(10, 30),
+    range(30, 40),
+    range(40, 60),
+    range(60, 70),
+    range(70, 90),
+    range(90, 100),
+    range(100, 120),
+}
 
 
 def test_every_request_that_is_defined_is_in_the_table_under_its_code() -> None:

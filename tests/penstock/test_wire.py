@@ -64,7 +64,7 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
         return st.booleans()
     if hint is str:
         return st.text(max_size=12)
-    if isinstance(hint, types.UnionType):
+    if hint is bytes or isinstance(hint, types.UnionType):
         return st.binary(max_size=40)
     if typing.get_origin(hint) is tuple:
         return st.lists(values_of(typing.get_args(hint)[0]), max_size=3).map(tuple)

@@ -1,0 +1,171 @@
+"""Fold of MQTT sessions: who has which client's session, in which epoch, and what its owner saved of it.
+
+An epoch is the log position of the record that gave the session to its owner, plus one: it only grows, also for a
+client whose session ended and begins anew, and so a late word of an earlier owner is known by its epoch. The epoch in
+which a session began is its *incarnation*. Its filters are held open under ``holder(incarnation)``, by nobody's
+lease: they close with the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from broker.folds.filters import LASTING
+from penstock.requests import CONNECTED, NEVER_ENDS, RELEASED, SessionSave
+
+KEY: Final = "sessions"
+TOPIC: Final = "%sys%sessions"
+OPEN: Final = "open"
+SAVE: Final = "save"
+END: Final = "end"
+_NOBODY: Final[Mapping[str, None]] = MappingProxyType({})
+
+
+class Entry:
+    """One client's session. ``gone_ms``: when its connection ended, 0 while it has one."""
+
+    __slots__ = ("epoch", "expiry_s", "flow", "gone_ms", "incarnation", "owner", "state", "terms", "will")
+
+    def __init__(self, owner: str, epoch: int, incarnation: int, expiry_s: int, will: bytes) -> None:
+        self.owner = owner
+        self.epoch = epoch
+        self.incarnation = incarnation
+        self.state = CONNECTED
+        self.gone_ms = 0
+        self.expiry_s = expiry_s
+        self.will = will
+        self.terms = b""
+        self.flow = b""
+
+    @property
+    def ends_ms(self) -> float:
+        """Wall-clock time after which it is over if its client does not come back."""
+        if not self.gone_ms or self.expiry_s == NEVER_ENDS:
+            return float("inf")
+        return self.gone_ms + self.expiry_s * 1000
+
+    def has_ended(self, now_ms: int) -> bool:
+        """Whether its client came back too late, or not at all."""
+        return self.gone_ms > 0 and self.ends_ms <= now_ms
+
+
+class Sessions:
+    """All sessions whose home is this broker."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._of: dict[str, dict[str, None]] = {}  # owner -> clients whose session it has
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, client: str) -> Entry | None:
+        """The session of a client if it has one."""
+        return self._entries.get(client)
+
+    def of(self, owner: str) -> list[str]:
+        """The clients whose sessions an owner has."""
+        return list(self._of.get(owner, _NOBODY))
+
+    @property
+    def owners(self) -> list[str]:
+        """All who have a session."""
+        return list(self._of)
+
+    def waiting(self) -> list[tuple[float, str]]:
+        """When sessions without a client are over, and whose they are."""
+        entries = self._entries.items()
+        return [(entry.ends_ms, client) for client, entry in entries if entry.gone_ms and entry.expiry_s != NEVER_ENDS]
+
+    @staticmethod
+    def opening(owner: str, client: str, is_new: bool, expiry_s: int, will: bytes) -> list[Any]:
+        """Body of the record that gives a session to an owner."""
+        return [OPEN, owner, client, is_new, expiry_s, will]
+
+    @staticmethod
+    def saving(saves: Sequence[SessionSave]) -> list[Any]:
+        """Body of the record that keeps the state of sessions."""
+        return [SAVE, [list(save) for save in saves]]
+
+    @staticmethod
+    def ending(client: str, epoch: int) -> list[Any]:
+        """Body of the record that ends a session."""
+        return [END, client, epoch]
+
+    def apply(self, body: list[Any], position: int, stored_ms: int) -> tuple[str, int] | None:
+        """Takes in a record's body; gives client and incarnation of a session that ended with it."""
+        if body[0] == OPEN:
+            return self._open(position + 1, body[1:6])
+        if body[0] == SAVE:
+            for row in body[1]:
+                self._save(SessionSave(*row[:7]), stored_ms)
+        elif body[0] == END:
+            entry = self._entries.get(body[1])
+            if entry is not None and entry.epoch == body[2]:
+                self._move(body[1], entry, None)
+                del self._entries[body[1]]
+                return body[1], entry.incarnation
+        return None
+
+    def _open(self, epoch: int, fields: list[Any]) -> tuple[str, int] | None:
+        owner, client, is_new, expiry_s, will = fields
+        known = self._entries.get(client)
+        if known is not None and not is_new:
+            self._move(client, known, owner)
+            known.epoch, known.state, known.gone_ms = epoch, CONNECTED, 0
+            known.expiry_s, known.will = expiry_s, will
+            return None
+        if known is not None:
+            self._move(client, known, None)
+        self._entries[client] = Entry(owner, epoch, epoch, expiry_s, will)
+        self._of.setdefault(owner, {})[client] = None
+        return None if known is None else (client, known.incarnation)
+
+    def _save(self, save: SessionSave, stored_ms: int) -> None:
+        entry = self._entries.get(save.client)
+        if entry is None or entry.epoch != save.epoch:
+            return
+        if save.state != CONNECTED and not entry.gone_ms:
+            entry.gone_ms = max(stored_ms, 1)
+        if save.state == RELEASED:
+            self._move(save.client, entry, "")
+        entry.state, entry.expiry_s = save.state, save.expiry_s
+        entry.will = save.will or entry.will
+        entry.terms = save.terms or entry.terms
+        entry.flow = save.flow or entry.flow
+
+    def _move(self, client: str, entry: Entry, owner: str | None) -> None:
+        """Another owner has it; "": nobody; ``None``: it is not there any more."""
+        clients = self._of.get(entry.owner)
+        if clients is not None:
+            clients.pop(client, None)
+            if not clients:
+                del self._of[entry.owner]
+        if owner is not None:
+            entry.owner = owner
+            if owner:
+                self._of.setdefault(owner, {})[client] = None
+
+    def snapshot(self) -> list[Any]:
+        """The state as plain values."""
+        return [
+            [client, *[getattr(entry, name) for name in Entry.__slots__]]
+            for client, entry in sorted(self._entries.items())
+        ]
+
+    def restore(self, snapshot: list[Any]) -> None:
+        """Takes the state of a snapshot."""
+        self._entries, self._of = {}, {}
+        for client, *values in snapshot:
+            entry = self._entries[client] = Entry("", 0, 0, 0, b"")
+            for name, value in zip(Entry.__slots__, values, strict=False):
+                setattr(entry, name, value)
+            if entry.owner:
+                self._of.setdefault(entry.owner, {})[client] = None
+
+
+def holder(incarnation: int) -> str:
+    """The owner name under which a session's filters are open."""
+    return f"{LASTING}session/{incarnation}"

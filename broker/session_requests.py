@@ -1,0 +1,305 @@
+"""Requests about MQTT sessions: who has one, what it holds, and what becomes of it when its owner dies.
+
+A session has one owner, a gateway, and every change of hands is a record with a new epoch; a save or an end with an
+older epoch changes nothing (it is *fenced*). An owner that is alive is first called upon to let a session go, so that
+it can tell its client and save the last state; after ``HANDOVER_S`` the session changes hands all the same. Owners live
+by leases, which are not durable. When one dies, its sessions are released here, but for those with a will: these are
+offered to living owners (``KeepSessions``), which claim them and do what the will asks for. A session without a
+client ends when its expiry has passed: here, unless a living owner has it, which then sees to it itself.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import replace
+from typing import Final
+
+from broker.folds import exchanges, sessions
+from broker.folds.exchanges import Exchanges as OpenExchanges
+from broker.folds.sessions import Entry, Sessions
+from broker.folds.state import BrokerState, fact_record
+from broker.outcomes import AfterSync, Now, Outcome, Parked
+from broker.settings import BrokerSettings
+from broker.store.message_store import MessageStore
+from penstock.errors import Busy, Fenced, InvalidRequest
+from penstock.requests import (
+    CONNECTED,
+    GONE,
+    NEVER_ENDS,
+    RELEASED,
+    Done,
+    EndSession,
+    Exchanges,
+    FetchExchanges,
+    KeepSessions,
+    OpenedSession,
+    OpenSession,
+    ReleaseExchanges,
+    Result,
+    SavedSessions,
+    SaveSessions,
+    SessionCall,
+    SessionCalls,
+    SessionDuties,
+    SessionSave,
+    WatchSessions,
+)
+
+HANDOVER_S: Final = 1.0
+WAIT_S_MAX: Final = 60.0
+LEASE_S_MAX: Final = 86_400.0
+DUTIES_MAX: Final = 1000
+CLIENT_BYTES_MAX: Final = 65_535
+OWNER_BYTES_MAX: Final = 255
+_NONE: Final = b"\xc0"  # msgpack's nil: no will
+
+
+class SessionRequests:
+    """The sessions whose home is this broker."""
+
+    def __init__(self, state: BrokerState, store: MessageStore, settings: BrokerSettings, now: float) -> None:
+        self._sessions: Sessions = state.sessions
+        self._exchanges: OpenExchanges = state.exchanges
+        self._store = store
+        self._settings = settings
+        self._leases = {owner: now + settings.owner_lease_s for owner in self._sessions.owners}
+        self._calls: dict[str, dict[str, SessionCall]] = {}  # owner -> client -> what is asked of it
+        self._ownerless: dict[str, int] = {}  # client -> epoch that a dead owner had
+        self._duties: dict[str, int] = {}  # those among them that somebody must see to
+        self._ends = self._sessions.waiting()
+        heapq.heapify(self._ends)
+        self._changed: list[str] = []
+
+    # ------------------------------------------------------------ taking one over
+
+    def open(self, request: OpenSession, now: float, now_ms: int) -> Outcome:
+        """Gives a session to an owner."""
+        _check_owner(request.owner)
+        _check_client(request.client)
+        if not 0 <= request.expiry_s <= NEVER_ENDS:
+            raise InvalidRequest(f"an expiry is from 0 to {NEVER_ENDS} s, not {request.expiry_s}")
+        self._leases.setdefault(request.owner, now + self._settings.owner_lease_s)
+        entry = self._sessions.get(request.client)
+        if request.claim and (entry is None or self._duties.get(request.client) != entry.epoch):
+            raise Fenced("nobody has to see to this session")
+        if entry is not None and not request.force and self._has_living_owner(request.client, entry, now):
+            if entry.owner != request.owner:
+                return self._call(request, entry, now)
+        elif entry is None and len(self._sessions) >= self._settings.sessions_max:
+            raise Busy(f"{len(self._sessions)} sessions: the limit is reached")
+        return self._give(request, entry, now_ms)
+
+    def _has_living_owner(self, client: str, entry: Entry, now: float) -> bool:
+        if not entry.owner or entry.epoch in (self._ownerless.get(client), self._duties.get(client)):
+            return False
+        return self._leases.get(entry.owner, now) > now
+
+    def _call(self, request: OpenSession, entry: Entry, now: float) -> Outcome:
+        """Calls upon the owner; the asker is answered when it has let go, or has had the time for it."""
+        client, epoch = request.client, entry.epoch
+        self._calls.setdefault(entry.owner, {})[client] = SessionCall(client, epoch, request.clean)
+        self._changed.append(owner_waker(entry.owner))
+
+        def answer(last: bool) -> Result | None:
+            current = self._sessions.get(client)
+            is_free = current is None or current.epoch != epoch or current.state == RELEASED
+            return OpenedSession(0, 0, False) if last or is_free else None
+
+        return Parked((client_waker(client),), now + HANDOVER_S, answer)
+
+    def _give(self, request: OpenSession, entry: Entry | None, now_ms: int) -> Outcome:
+        client, is_new = request.client, entry is None or request.clean or entry.has_ended(now_ms)
+        expiry_s, will, found = request.expiry_s, request.will or _NONE, OpenedSession(0, 0, not is_new)
+        if entry is not None:  # copied before the record changes it
+            found = _found(entry, is_new)
+            if request.claim:
+                expiry_s, will = entry.expiry_s, entry.will
+        fact = Sessions.opening(request.owner, client, is_new, expiry_s, will)
+        self._store.append([fact_record(sessions.TOPIC, fact)], now_ms)
+        self._settle(client)
+        given = self._sessions.get(client)
+        assert given is not None
+        reply = replace(found, epoch=given.epoch, incarnation=given.incarnation)
+        if entry is None and expiry_s == 0:
+            return Now(reply)  # nothing that has to outlive anything
+        return AfterSync(reply, self._store.written)
+
+    def _settle(self, client: str) -> None:
+        """A session has changed hands or is over: nobody is asked for it any more."""
+        self._ownerless.pop(client, None)
+        self._duties.pop(client, None)
+        for calls in self._calls.values():
+            calls.pop(client, None)
+        self._changed.append(client_waker(client))
+
+    # ------------------------------------------------------------ what its owner says
+
+    def save(self, request: SaveSessions, now: float, now_ms: int) -> Outcome:
+        """Keeps the state of sessions."""
+        _check_owner(request.owner)
+        fenced = [at for at, save in enumerate(request.saves) if not self._is_own(request.owner, save)]
+        saves = [save for at, save in enumerate(request.saves) if at not in fenced] if fenced else list(request.saves)
+        if any(save.state not in (CONNECTED, GONE, RELEASED) for save in saves):
+            raise InvalidRequest(f"a session's state is {CONNECTED}, {GONE} or {RELEASED}")
+        if saves:
+            self._store.append([fact_record(sessions.TOPIC, Sessions.saving(saves))], now_ms)
+        for save in saves:
+            if save.state == RELEASED:
+                self._settle(save.client)
+                entry = self._sessions.get(save.client)
+                if entry is not None and entry.expiry_s != NEVER_ENDS:
+                    heapq.heappush(self._ends, (entry.ends_ms, save.client))
+        return AfterSync(SavedSessions(tuple(fenced)), self._store.written)
+
+    def _is_own(self, owner: str, save: SessionSave) -> bool:
+        entry = self._sessions.get(save.client)
+        return entry is not None and entry.owner == owner and entry.epoch == save.epoch
+
+    def end(self, request: EndSession, now: float, now_ms: int) -> Outcome:
+        """A session is over."""
+        entry = self._sessions.get(request.client)
+        if entry is not None and entry.epoch == request.epoch:
+            self._end(request.client, entry, now_ms)
+        return Now(Done())
+
+    def _end(self, client: str, entry: Entry, now_ms: int) -> None:
+        self._store.append([fact_record(sessions.TOPIC, Sessions.ending(client, entry.epoch))], now_ms)
+        self._settle(client)
+
+    def keep(self, request: KeepSessions, now: float, now_ms: int) -> Outcome:
+        """An owner lives; it is told what has to be seen to."""
+        _check_owner(request.owner)
+        if not 0 < request.lease_s <= LEASE_S_MAX:
+            raise InvalidRequest(f"a lease has more than 0 and at most {LEASE_S_MAX:.0f} seconds")
+        if request.fresh:
+            self._bury(request.owner)
+        self._leases[request.owner] = now + request.lease_s
+        self._sort_out(now_ms)
+        duties = list(self._duties)[:DUTIES_MAX]
+        return Now(SessionDuties(tuple(duties)))
+
+    def watch(self, request: WatchSessions, now: float, now_ms: int) -> Outcome:
+        """Waits for calls."""
+        _check_owner(request.owner)
+        if request.wait_s < 0:
+            raise InvalidRequest("wait_s is at least 0")
+
+        def answer(last: bool) -> Result | None:
+            calls = self._calls.pop(request.owner, {})
+            return SessionCalls(tuple(calls.values())) if calls or last else None
+
+        calls = answer(not request.wait_s)
+        if calls is not None:
+            return Now(calls)
+        return Parked((owner_waker(request.owner),), now + min(request.wait_s, WAIT_S_MAX), answer)
+
+    # ------------------------------------------------------------ exchanges
+
+    def fetch_exchanges(self, request: FetchExchanges, now: float, now_ms: int) -> Outcome:
+        """Open exchanges of a session; what is told is durable."""
+        ids = tuple(self._exchanges.ids(request.client, request.incarnation))
+        return AfterSync(Exchanges(ids), self._store.written) if ids else Now(Exchanges(()))
+
+    def release_exchanges(self, request: ReleaseExchanges, now: float, now_ms: int) -> Outcome:
+        """Packet ids are free again."""
+        _check_client(request.client)
+        if any(not 0 < packet_id < 1 << 16 for packet_id in request.ids):
+            raise InvalidRequest("a packet id is from 1 to 65,535")
+        known = self._exchanges.ids(request.client, request.incarnation)
+        if known and (not request.ids or not set(known).isdisjoint(request.ids)):
+            fact = OpenExchanges.fact(request.client, request.incarnation, request.ids)
+            self._store.append([fact_record(exchanges.TOPIC, fact)], now_ms)
+        return AfterSync(Done(), self._store.written)
+
+    # ------------------------------------------------------------ time
+
+    def expire(self, now: float, now_ms: int) -> None:
+        """Owners that fell silent, and sessions whose time is over. May raise ``StorageFull``."""
+        for owner in [owner for owner, deadline in self._leases.items() if deadline <= now]:
+            self._bury(owner)
+        self._sort_out(now_ms)
+        ended = 0
+        while self._ends and self._ends[0][0] <= now_ms and ended < DUTIES_MAX:
+            client = self._ends[0][1]
+            entry = self._sessions.get(client)
+            if entry is not None and entry.has_ended(now_ms) and not self._has_living_owner(client, entry, now):
+                if client not in self._duties:
+                    self._end(client, entry, now_ms)
+                ended += 1
+            heapq.heappop(self._ends)
+
+    def _bury(self, owner: str) -> None:
+        """An owner is dead, or begins anew: what it had has nobody to care for it."""
+        self._leases.pop(owner, None)
+        self._calls.pop(owner, None)
+        for client in self._sessions.of(owner):
+            entry = self._sessions.get(client)
+            if entry is not None:
+                self._ownerless[client] = entry.epoch
+
+    def _sort_out(self, now_ms: int) -> None:
+        """Some of the dead owners' sessions: those with a will are offered to the living, the others released."""
+        released = []
+        for client in list(self._ownerless)[:DUTIES_MAX]:
+            entry, epoch = self._sessions.get(client), self._ownerless[client]
+            if entry is None or entry.epoch != epoch:
+                del self._ownerless[client]
+            elif entry.will != _NONE:
+                del self._ownerless[client]
+                self._duties[client] = epoch
+            else:
+                released.append(SessionSave(client, epoch, RELEASED, entry.expiry_s))
+        if released:
+            self._store.append([fact_record(sessions.TOPIC, Sessions.saving(released))], now_ms)
+        for save in released:
+            self._settle(save.client)
+            entry = self._sessions.get(save.client)
+            if entry is not None and entry.expiry_s != NEVER_ENDS:
+                heapq.heappush(self._ends, (entry.ends_ms, save.client))
+
+    def take_changed(self) -> list[str]:
+        """Wakers that have stirred since the last call."""
+        changed, self._changed = self._changed, []
+        return changed
+
+
+def _found(entry: Entry, is_new: bool) -> OpenedSession:
+    """What the next owner is told of a session."""
+    return OpenedSession(
+        epoch=0,
+        incarnation=0,
+        present=not is_new,
+        state=entry.state,
+        ended=entry.incarnation if is_new else 0,
+        will=b"" if entry.will == _NONE else entry.will,
+        terms=entry.terms,
+        flow=entry.flow,
+        expiry_s=entry.expiry_s,
+    )
+
+
+def client_waker(client: str) -> str:
+    """What stirs when a client's session changes hands; no queue has such a name."""
+    return f"session {client}"
+
+
+def owner_waker(owner: str) -> str:
+    """What stirs when others ask for an owner's sessions."""
+    return f"owner {owner}"
+
+
+def _check_owner(owner: str) -> None:
+    _check_text("an owner's name", owner, OWNER_BYTES_MAX)
+
+
+def _check_client(client: str) -> None:
+    _check_text("a client id", client, CLIENT_BYTES_MAX)
+
+
+def _check_text(what: str, text: str, bytes_max: int) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidRequest(f"{what} is Unicode without surrogates") from None
+    if not 0 < size <= bytes_max:
+        raise InvalidRequest(f"{what} has 1 to {bytes_max} bytes")

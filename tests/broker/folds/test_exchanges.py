@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.folds.exchanges import Exchanges, exchange_of
+
+
+def test_an_id_is_held_from_its_message_to_its_release() -> None:
+    exchanges = Exchanges()
+    exchanges.stored("c", 7, 1)
+    exchanges.stored("c", 7, 2)
+    assert (exchanges.ids("c", 7), exchanges.holds("c", 7, 1)) == ([1, 2], True)
+    exchanges.apply(Exchanges.fact("c", 7, [1]))
+    assert (exchanges.ids("c", 7), exchanges.holds("c", 7, 1)) == ([2], False)
+    exchanges.apply(Exchanges.fact("c", 7, []))
+    assert len(exchanges) == 0
+
+
+def test_a_later_session_of_a_client_does_not_know_the_ids_of_its_earlier_one() -> None:
+    exchanges = Exchanges()
+    exchanges.stored("c", 7, 1)
+    assert exchanges.ids("c", 9) == []
+    exchanges.stored("c", 9, 2)
+    assert (exchanges.ids("c", 7), exchanges.ids("c", 9)) == ([], [2])
+    exchanges.stored("c", 7, 3)  # late
+    exchanges.apply(Exchanges.fact("c", 7, []))
+    assert exchanges.ids("c", 9) == [2]
+
+
+clients, ids = st.sampled_from("ab"), st.integers(1, 3)
+steps = st.tuples(st.booleans(), clients, st.integers(1, 2), ids)
+
+
+def _take(exchanges: Exchanges, step: tuple[bool, str, int, int]) -> None:
+    is_stored, client, incarnation, packet_id = step
+    if is_stored:
+        exchanges.stored(client, incarnation, packet_id)
+    else:
+        exchanges.apply(Exchanges.fact(client, incarnation, [packet_id]))
+
+
+@given(st.lists(steps, max_size=20), st.lists(steps, max_size=10))
+def test_a_restored_snapshot_is_the_replay(
+    before: list[tuple[bool, str, int, int]], after: list[tuple[bool, str, int, int]]
+) -> None:
+    replayed, restored = Exchanges(), Exchanges()
+    for step in before:
+        _take(replayed, step)
+    restored.restore(replayed.snapshot())
+    for step in after:
+        _take(replayed, step)
+        _take(restored, step)
+    assert replayed.snapshot() == restored.snapshot()
+
+
+@pytest.mark.parametrize("value", ["", "7", "7:", ":1", "7:0", "7:65536", "-7:1", "7:x", "7:1:2", "9" * 20 + ":1"])
+def test_what_names_no_exchange_is_none(value: str) -> None:
+    assert exchange_of(value) is None
+
+
+def test_an_exchange_is_read_back() -> None:
+    assert exchange_of("7:65535") == (7, 65535)

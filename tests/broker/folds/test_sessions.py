@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.folds.sessions import Sessions, holder
+from penstock.requests import CONNECTED, GONE, NEVER_ENDS, RELEASED, SessionSave
+
+
+def opened(sessions: Sessions, position: int, owner: str = "g", *, is_new: bool = True, expiry_s: int = 60) -> Any:
+    return sessions.apply(Sessions.opening(owner, "c", is_new, expiry_s, b"will"), position, 5)
+
+
+def test_every_opening_gives_a_higher_epoch_and_only_a_new_session_a_new_incarnation() -> None:
+    sessions = Sessions()
+    assert opened(sessions, 100) is None
+    assert opened(sessions, 200, "h", is_new=False) is None
+    entry = sessions.get("c")
+    assert entry is not None
+    assert (entry.owner, entry.epoch, entry.incarnation, sessions.of("g"), sessions.of("h")) == (
+        "h",
+        201,
+        101,
+        [],
+        ["c"],
+    )
+    assert opened(sessions, 300) == ("c", 101), "a new session tells what it ended"
+    assert sessions.apply(Sessions.ending("c", 201), 400, 5) is None, "a late word"
+    assert sessions.apply(Sessions.ending("c", 301), 400, 5) == ("c", 301)
+    assert (len(sessions), sessions.owners) == (0, [])
+
+
+def test_a_save_of_an_earlier_epoch_changes_nothing() -> None:
+    sessions = Sessions()
+    opened(sessions, 100)
+    opened(sessions, 200, is_new=False)
+    sessions.apply(Sessions.saving([SessionSave("c", 101, RELEASED, 0, b"x", b"x", b"x")]), 300, 5)
+    entry = sessions.get("c")
+    assert entry is not None
+    assert (entry.state, entry.will, entry.terms, entry.flow, entry.owner) == (CONNECTED, b"will", b"", b"", "g")
+
+
+def test_what_a_save_leaves_empty_stays_and_its_time_counts_from_the_end_of_the_connection() -> None:
+    sessions = Sessions()
+    opened(sessions, 0)
+    sessions.apply(Sessions.saving([SessionSave("c", 1, CONNECTED, 60, terms=b"t", flow=b"1")]), 10, 1000)
+    sessions.apply(Sessions.saving([SessionSave("c", 1, GONE, 60, flow=b"2")]), 20, 2000)
+    sessions.apply(Sessions.saving([SessionSave("c", 1, RELEASED, 60)]), 30, 9000)
+    entry = sessions.get("c")
+    assert entry is not None
+    assert (entry.will, entry.terms, entry.flow, entry.gone_ms, entry.owner) == (b"will", b"t", b"2", 2000, "")
+    assert (entry.has_ended(61_999), entry.has_ended(62_000)) == (False, True)
+    assert sessions.waiting() == [(62_000, "c")]
+
+
+def test_a_session_without_an_end_waits_for_ever() -> None:
+    sessions = Sessions()
+    opened(sessions, 0, expiry_s=NEVER_ENDS)
+    sessions.apply(Sessions.saving([SessionSave("c", 1, RELEASED, NEVER_ENDS)]), 10, 1000)
+    entry = sessions.get("c")
+    assert entry is not None
+    assert (entry.has_ended(1 << 60), sessions.waiting()) == (False, [])
+
+
+def test_holders_differ_by_incarnation_and_have_no_lease() -> None:
+    assert holder(1) != holder(2)
+    assert holder(1).startswith("~")
+
+
+clients, owners = st.sampled_from("cd"), st.sampled_from("gh")
+bodies = st.one_of(
+    st.builds(Sessions.opening, owners, clients, st.booleans(), st.integers(0, 9), st.binary(max_size=2)),
+    st.builds(
+        SessionSave, clients, st.integers(1, 30), st.sampled_from([CONNECTED, GONE, RELEASED]), st.integers(0, 9)
+    ).map(lambda save: Sessions.saving([save])),
+    st.builds(Sessions.ending, clients, st.integers(1, 30)),
+)
+
+
+@given(st.lists(bodies, max_size=20), st.lists(bodies, max_size=10))
+def test_a_restored_snapshot_is_the_replay(before: list[list[Any]], after: list[list[Any]]) -> None:
+    replayed, restored = Sessions(), Sessions()
+    for at, body in enumerate(before):
+        replayed.apply(body, at, at)
+    restored.restore(replayed.snapshot())
+    for at, body in enumerate(after, len(before)):
+        assert replayed.apply(body, at, at) == restored.apply(body, at, at)
+    assert replayed.snapshot() == restored.snapshot()
+    assert [sorted(replayed.of(one)) for one in "gh"] == [sorted(restored.of(one)) for one in "gh"]

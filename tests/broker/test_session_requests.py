@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.session_requests import HANDOVER_S
+from penstock.errors import Busy, Fenced, InvalidRequest
+from penstock.message import CLIENT_ID, FLAG_ONCE, MQTT_ID, MQTT_TOPIC, encode_record
+from penstock.requests import (
+    CONNECTED,
+    GONE,
+    NEVER_ENDS,
+    RELEASED,
+    Append,
+    Appended,
+    CreateTopic,
+    Done,
+    EndSession,
+    Exchanges,
+    FetchExchanges,
+    KeepSessions,
+    OpenedSession,
+    OpenFilters,
+    OpenSession,
+    QueryBounds,
+    ReleaseExchanges,
+    SavedSessions,
+    SaveSessions,
+    SessionCall,
+    SessionCalls,
+    SessionDuties,
+    SessionSave,
+    WatchSessions,
+)
+from tests.broker.broker_rig import Rig
+
+
+def open_session(rig: Rig, owner: str = "g", client: str = "c", **asked: Any) -> OpenedSession:
+    request = OpenSession(owner, client, **{"clean": False, "expiry_s": 60, "will": b"", **asked})
+    answer = rig.ask(request)
+    assert isinstance(answer, OpenedSession), answer
+    return answer
+
+
+def save(rig: Rig, epoch: int, state: int, owner: str = "g", **kept: Any) -> tuple[int, ...]:
+    answer = rig.ask(SaveSessions(owner, (SessionSave("c", epoch, state, kept.pop("expiry_s", 60), **kept),)))
+    assert isinstance(answer, SavedSessions), answer
+    return answer.fenced
+
+
+def alive(rig: Rig, *owners: str, fresh: bool = False) -> SessionDuties:
+    answers = [rig.ask(KeepSessions(owner, 30.0, fresh)) for owner in owners]
+    assert isinstance(answers[-1], SessionDuties)
+    return answers[-1]
+
+
+def pass_time(rig: Rig, seconds: float) -> None:
+    rig.clock.now += seconds
+    rig.dispatch.tick()
+    rig.sync()
+
+
+def test_what_was_saved_comes_back_with_a_higher_epoch_also_after_a_kill() -> None:
+    rig = Rig()
+    first = open_session(rig, will=b"will")
+    assert (first.present, first.incarnation) == (False, first.epoch)
+    assert save(rig, first.epoch, RELEASED, terms=b"terms", flow=b"flow") == ()
+    again = open_session(rig.restarted(), "h")
+    assert (again.present, again.incarnation, again.epoch > first.epoch) == (True, first.incarnation, True)
+    assert (again.will, again.terms, again.flow, again.state) == (b"will", b"terms", b"flow", RELEASED)
+
+
+def test_a_session_that_outlives_its_connection_is_answered_for_when_it_is_durable() -> None:
+    rig = Rig()
+    lasting = rig.submit(OpenSession("g", "c", False, 60, b""))
+    passing = rig.submit(OpenSession("g", "d", True, 0, b""))
+    assert (len(lasting), len(passing)) == (0, 1)
+    rig.sync()
+    assert len(lasting) == 1
+
+
+def test_whoever_lost_a_session_is_fenced() -> None:
+    rig = Rig()
+    old = open_session(rig)
+    new = open_session(rig, "h", force=True)
+    assert save(rig, old.epoch, RELEASED, terms=b"late") == (0,)
+    assert save(rig, new.epoch, CONNECTED, "g") == (0,), "the epoch alone does not make an owner"
+    assert rig.ask(EndSession("c", old.epoch)) == Done()
+    last = open_session(rig, "g", force=True)
+    assert (last.present, last.terms) == (True, b"")
+
+
+def test_a_living_owner_is_called_first_and_the_session_changes_hands_when_it_lets_go() -> None:
+    rig = Rig()
+    alive(rig, "g", "h")
+    held = open_session(rig)
+    watching = rig.submit(WatchSessions("g", 30.0))
+    asking = rig.submit(OpenSession("h", "c", True, 60, b""))
+    assert watching == [SessionCalls((SessionCall("c", held.epoch, True),))]
+    assert asking == []
+    save(rig, held.epoch, RELEASED, flow=b"last")
+    assert asking == [OpenedSession(0, 0, False)]
+    assert open_session(rig, "h", force=True).flow == b"last"
+
+
+def test_an_owner_that_does_not_let_go_loses_the_session_all_the_same() -> None:
+    rig = Rig()
+    alive(rig, "g", "h")
+    held = open_session(rig)
+    asking = rig.submit(OpenSession("h", "c", False, 60, b""))
+    pass_time(rig, HANDOVER_S)
+    assert asking == [OpenedSession(0, 0, False)]
+    taken = open_session(rig, "h", force=True)
+    assert (taken.present, taken.state, save(rig, held.epoch, RELEASED)) == (True, CONNECTED, (0,))
+
+
+def test_a_clean_start_ends_the_old_session_with_its_filters_and_exchanges() -> None:
+    rig = Rig()
+    rig.ask(CreateTopic("t", 1))
+    old = open_session(rig)
+    rig.ask(OpenFilters(f"~session/{old.incarnation}", ("t/+",)))
+    rig.ask(_once(old.incarnation, 1))
+    save(rig, old.epoch, RELEASED, terms=b"terms")
+    new = open_session(rig, clean=True)
+    assert (new.present, new.ended, new.terms) == (False, old.incarnation, b"terms")
+    assert rig.state.filters.owners == []
+    assert rig.ask(FetchExchanges("c", old.incarnation)) == Exchanges(())
+    assert rig.ask(QueryBounds(("~filter:t/+",))).code == 23
+
+
+def test_filters_of_a_session_need_no_lease() -> None:
+    rig = Rig()
+    held = open_session(rig)
+    rig.ask(OpenFilters(f"~session/{held.incarnation}", ("t/+",)))
+    rig.ask(OpenFilters("g", ("u/+",)))
+    pass_time(rig, 10_000)
+    assert rig.state.filters.owners == [f"~session/{held.incarnation}"]
+
+
+def test_a_session_whose_client_stays_away_ends_by_itself() -> None:
+    for state, restarts in ((RELEASED, False), (RELEASED, True), (GONE, False), (GONE, True)):
+        rig = Rig()
+        held = open_session(rig)
+        save(rig, held.epoch, state)
+        pass_time(rig, 59)
+        assert rig.state.sessions.get("c") is not None
+        if restarts:
+            rig = rig.restarted()
+        for _ in range(3):  # an owner that has it still, and is dead, is given its time
+            pass_time(rig, rig.settings.owner_lease_s)
+        assert rig.state.sessions.get("c") is None
+
+
+def test_a_session_that_never_ends_stays() -> None:
+    rig = Rig()
+    held = open_session(rig, expiry_s=NEVER_ENDS)
+    save(rig, held.epoch, RELEASED, expiry_s=NEVER_ENDS)
+    pass_time(rig, 1e9)
+    assert open_session(rig).present
+
+
+def test_a_client_that_comes_back_too_late_finds_a_new_session() -> None:
+    rig = Rig()
+    held = open_session(rig)
+    save(rig, held.epoch, RELEASED)
+    rig.clock.now += 61  # before anybody has looked
+    late = open_session(rig)
+    assert (late.present, late.ended) == (False, held.incarnation)
+
+
+def test_the_wills_of_a_dead_owner_are_offered_to_the_living_until_one_has_claimed_them() -> None:
+    rig = Rig()
+    alive(rig, "g", "h")
+    open_session(rig, client="with", will=b"will")
+    held = open_session(rig, client="without")
+    assert alive(rig, "h").clients == ()
+    rig.clock.now += 31
+    alive(rig, "h")
+    pass_time(rig, 0.1)
+    assert alive(rig, "h").clients == ("with",)
+    entry = rig.state.sessions.get("without")
+    assert entry is not None
+    assert (entry.owner, entry.state, entry.epoch) == ("", RELEASED, held.epoch)
+    claimed = open_session(rig, "h", "with", claim=True)
+    assert (claimed.will, claimed.state, claimed.present, claimed.expiry_s) == (b"will", CONNECTED, True, 60)
+    assert alive(rig, "h").clients == ()
+    assert rig.ask(OpenSession("g", "with", False, 0, b"", claim=True)).code == Fenced.code
+
+
+def test_an_owner_that_begins_anew_has_lost_what_it_had() -> None:
+    rig = Rig()
+    alive(rig, "g", fresh=True)
+    open_session(rig, will=b"will")
+    after = rig.restarted()
+    assert alive(after, "g", fresh=True).clients == ("c",)
+    assert open_session(after, "h").will == b"will", "nobody has to be asked first"
+
+
+def test_a_broker_that_comes_back_gives_owners_their_time() -> None:
+    rig = Rig()
+    held = open_session(rig, will=b"will")
+    after = rig.restarted()
+    pass_time(after, 1)
+    assert alive(after, "h").clients == ()
+    assert save(after, held.epoch, CONNECTED) == ()
+
+
+def _once(incarnation: int, packet_id: int, body: bytes = b"x") -> Append:
+    properties = f"{MQTT_TOPIC}\x01t/1\x02{CLIENT_ID}\x01c\x02{MQTT_ID}\x01{incarnation}:{packet_id}".encode()
+    record = encode_record(b"t", body, properties, flag=2 | FLAG_ONCE)
+    return Append(1, True, record)
+
+
+def test_a_message_of_an_exchange_is_stored_once_until_its_release_is_durable() -> None:
+    rig = Rig()
+    rig.ask(CreateTopic("t", 1))
+    held = open_session(rig)
+    for _ in range(3):
+        answer = rig.ask(_once(held.incarnation, 1))
+        assert isinstance(answer, Appended)
+        assert (answer.refused, answer.level) == ((), "disk")
+    assert rig.bodies("t:0") == [b"x"]
+    again = rig.restarted()
+    assert again.ask(FetchExchanges("c", held.incarnation)) == Exchanges((1,))
+    again.ask(_once(held.incarnation, 1))
+    assert again.bodies("t:0") == [b"x"]
+    assert again.ask(ReleaseExchanges("c", held.incarnation, (1,))) == Done()
+    again.ask(_once(held.incarnation, 1, b"y"))
+    assert again.bodies("t:0") == [b"x", b"y"]
+
+
+def test_a_repeated_message_is_answered_when_the_first_one_is_durable() -> None:
+    rig = Rig()
+    rig.ask(CreateTopic("t", 1, "cache"))
+    first, second = rig.submit(_once(1, 1)), rig.submit(_once(1, 1))
+    assert (len(first), len(second)) == (1, 0)
+    rig.sync()
+    assert len(second) == 1
+
+
+def test_two_of_an_exchange_in_one_batch_are_one_message() -> None:
+    rig = Rig()
+    rig.ask(CreateTopic("t", 1))
+    twice = _once(1, 1).body
+    answer = rig.ask(Append(2, True, bytes(twice) * 2))
+    assert [place.position for place in answer.placed][1] == 0
+    assert rig.bodies("t:0") == [b"x"]
+
+
+def test_a_message_that_names_no_exchange_is_refused() -> None:
+    rig = Rig()
+    rig.ask(CreateTopic("t", 1))
+    record = encode_record(b"t", b"x", b"", flag=2 | FLAG_ONCE)
+    assert rig.ask(Append(1, True, record)).refused[0].code == 40
+
+
+def test_sessions_have_a_limit_and_those_that_stand_go_on() -> None:
+    rig = Rig(sessions_max=1)
+    open_session(rig)
+    assert rig.ask(OpenSession("g", "d", False, 60, b"")).code == Busy.code
+    assert open_session(rig).present
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        OpenSession("", "c", False, 0, b""),
+        OpenSession("g", "", False, 0, b""),
+        OpenSession("g", "c", False, -1, b""),
+        KeepSessions("g", 0.0),
+        WatchSessions("g", -1.0),
+        WatchSessions("", 0.0),
+        SaveSessions("", ()),
+    ],
+)
+def test_requests_that_make_no_sense_are_refused_and_change_nothing(request_: Any) -> None:
+    rig = Rig()
+    before = rig.store.written
+    answer = rig.ask(request_)
+    assert isinstance(answer, InvalidRequest)
+    assert rig.store.written == before
+
+
+def test_a_save_with_no_such_state_is_refused() -> None:
+    rig = Rig()
+    held = open_session(rig)
+    assert isinstance(rig.ask(SaveSessions("g", (SessionSave("c", held.epoch, 9, 0),))), InvalidRequest)
