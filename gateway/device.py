@@ -74,6 +74,7 @@ class Device:
         unstored: bytes of its records that the brokers have not answered for.
         accepts_bytes_max: the largest packet that it takes.
         is_v5: whether it speaks MQTT 5 and so can be told reasons.
+        pace: what it may still send, if that is limited.
     """
 
     __slots__ = (
@@ -92,6 +93,7 @@ class Device:
         "identity",
         "is_v5",
         "keep_alive_s",
+        "pace",
         "peer",
         "session",
         "unstored",
@@ -117,6 +119,7 @@ class Device:
         self.accepts_bytes_max = 1 << 30
         self.heard_at = reception.rounds.now
         self.unstored = 0
+        self.pace = reception.pacing.new(self.heard_at)
         reception.opened(self)
 
     # ------------------------------------------------------------ output
@@ -139,6 +142,7 @@ class Device:
     def receive(self, chunk: bytes) -> None:
         """Carries out all packets that this chunk completes."""
         self.heard_at = self._reception.rounds.now
+        size = len(chunk)
         if self._partial:
             chunk, self._partial = self._partial + chunk, b""
         if self.session is not None and not self._connection.is_inside_packet:
@@ -148,6 +152,10 @@ class Device:
         if self.unstored > self._reception.settings.unstored_bytes_max and not self._is_stuffed:
             self._is_stuffed = True
             self.hold_reading()
+        if self.pace is not None and not self._is_over:
+            too_fast = self._reception.pacing.spend(self, self.pace, size, self.heard_at)
+            if too_fast:
+                self.fail(too_fast)
 
     def _take_straight(self, chunk: bytes) -> bytes:
         """Takes what can go the straight way off the chunk's beginning; returns the rest."""
@@ -230,6 +238,8 @@ class Device:
         if isinstance(name, int):
             self.fail(name)
             return
+        if self.pace is not None:
+            self.pace.published += 1
         if not self._may_begin(packet):
             return
         reason = self._unfit(name)

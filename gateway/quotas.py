@@ -24,6 +24,10 @@ REASONS: Final = MappingProxyType(
         "topic_alias_max": 0x94,
         "connect_wait_s": 0x82,
         "output_bytes_max": 0x97,
+        "messages_per_s_max": 0x96,
+        "bytes_per_s_max": 0x96,
+        "connects_per_s_max": 0x9F,
+        "address_connects_per_s_max": 0x9F,
     }
 )
 

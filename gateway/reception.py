@@ -19,6 +19,7 @@ from gateway.deadlines import Deadlines
 from gateway.downstream import Downstream
 from gateway.mqtt.reason_codes import ReasonCode
 from gateway.quotas import Quotas
+from gateway.rates import Door, Pacing
 from gateway.rounds import Rounds
 from gateway.session import Session, Will
 from gateway.session_table import SessionTable
@@ -78,6 +79,8 @@ class Reception:
         self.quotas = quotas
         self.rounds = rounds
         self.sessions = SessionTable(settings.sessions_max, settings.in_flight_max)
+        self.pacing = Pacing(settings, quotas)
+        self._door = Door(settings)
         self._rng = rng
         self._keep_alive: Deadlines[Device] = Deadlines()
         self._half_open: Deadlines[Device] = Deadlines()
@@ -100,7 +103,8 @@ class Reception:
     def admit(self, device: Device, asked: Arriving, done: OnAdmitted) -> None:
         """Gives the client its session, or the reason code of the refusal, through ``done``."""
         client_id = asked.client_id or self.sessions.new_client_id(self._rng)
-        refusal = self._unfit(asked)
+        limit = self._door.over(device.peer, self.rounds.now)
+        refusal = self.quotas.refuse(limit) if limit else self._unfit(asked)
         if refusal:
             done(refusal)
             return
@@ -204,6 +208,7 @@ class Reception:
 
     def tick(self, now: float) -> None:
         """Everything that is due; to be called about twice a second."""
+        self.pacing.tick(now)
         for device in self._half_open.take(now):
             if device.session is None and device in self._devices:
                 self.quotas.refuse("connect_wait_s")

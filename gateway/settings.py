@@ -15,6 +15,7 @@ from topicmap.names import InvalidName
 from topicmap.queues import Rule, TopicMap
 
 ANONYMOUS: Final = ("nobody", "loopback", "everyone")
+OVER_RATE: Final = ("wait", "close")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,9 @@ class GatewaySettings:
         topic map, each ``PATTERN TOPIC [KEY LEVEL]``, for example ``sensors/+/temperature telemetry 1``; the first
         that matches wins. keep_alive_s_max: a client's keep-alive above this (or none at all) is cut to it; 0
         leaves it to the client. session_expiry_s_max: a session outlives its last connection by no more than this.
+        messages_per_s_max, bytes_per_s_max: what each client may send; connects_per_s_max,
+        address_connects_per_s_max: how many clients may come to each listener, and from each address; 0 is no limit.
+        over_rate: a client that sends too fast is made to ``wait``, or the gateway is to ``close`` its connection.
     """
 
     name: str = ""
@@ -59,6 +63,11 @@ class GatewaySettings:
     pull_wait_s: float = 60.0
     pull_bytes_max: int = 256 * 1024
     pull_count_max: int = 1024
+    messages_per_s_max: int = 0
+    bytes_per_s_max: int = 0
+    connects_per_s_max: int = 0
+    address_connects_per_s_max: int = 0
+    over_rate: str = "wait"
     filter_lease_s: float = 60.0
     route_refresh_s: float = 5.0
     retry_wait_s: float = 0.5
@@ -66,6 +75,8 @@ class GatewaySettings:
     def __post_init__(self) -> None:
         if self.anonymous not in ANONYMOUS:
             raise InvalidConfig(f"anonymous is {self.anonymous!r}", hint=f"it is one of {', '.join(ANONYMOUS)}")
+        if self.over_rate not in OVER_RATE:
+            raise InvalidConfig(f"over_rate is {self.over_rate!r}", hint=f"it is one of {', '.join(OVER_RATE)}")
         if not self.namesrv:
             raise InvalidConfig("namesrv names no name server", hint='for example namesrv = ["127.0.0.1:9876"]')
         parse_rules(self.topic_rules)
@@ -84,6 +95,10 @@ _RANGES: Final = (
     ("packet_bytes_max", 1024, 4 * 1024 * 1024),
     ("connect_packet_bytes_max", 1024, 4 * 1024 * 1024),
     ("output_bytes_max", 16 * 1024, 1 << 30),
+    ("messages_per_s_max", 0, 1 << 30),
+    ("bytes_per_s_max", 0, 1 << 40),
+    ("connects_per_s_max", 0, 1 << 30),
+    ("address_connects_per_s_max", 0, 1 << 30),
 )
 
 

@@ -51,6 +51,7 @@ RETURN_CODES: Final[dict[int, int]] = {
     ReasonCode.SERVER_UNAVAILABLE: 0x03,
     ReasonCode.SERVER_BUSY: 0x03,
     ReasonCode.QUOTA_EXCEEDED: 0x03,
+    ReasonCode.CONNECTION_RATE_EXCEEDED: 0x03,
     ReasonCode.BAD_USER_NAME_OR_PASSWORD: 0x04,
     ReasonCode.NOT_AUTHORIZED: 0x05,
 }

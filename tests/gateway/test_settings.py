@@ -14,7 +14,15 @@ def test_the_defaults_are_valid_and_listen_on_loopback() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"anonymous": "all"}, {"port": 70_000}, {"namesrv": ()}, {"receive_max": 0}, {"topic_rules": ("a",)}]
+    "wrong",
+    [
+        {"anonymous": "all"},
+        {"port": 70_000},
+        {"namesrv": ()},
+        {"receive_max": 0},
+        {"over_rate": "drop"},
+        {"topic_rules": ("a",)},
+    ],
 )
 def test_a_setting_outside_its_limits_is_refused_by_name(wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidConfig, match=next(iter(wrong)).replace("topic_rules", "topic rule")):

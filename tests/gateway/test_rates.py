@@ -1,0 +1,142 @@
+"""How fast clients may come and speak."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rig import Gateway
+
+from gateway import rates
+from gateway.auth import Peer
+from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish
+from gateway.rates import Bucket, Door
+from gateway.settings import GatewaySettings
+
+STEPS = st.lists(st.tuples(st.floats(0, 5), st.integers(0, 50)), max_size=50)
+
+
+@given(STEPS)
+def test_whoever_waits_as_long_as_it_is_told_gets_its_rate_and_one_seconds_worth(
+    steps: list[tuple[float, int]],
+) -> None:
+    rate, now, spent, last = 10.0, 100.0, 0, 0
+    bucket = Bucket(rate, now)
+    for idle_s, count in steps:
+        now += idle_s + bucket.spend(0, now + idle_s)
+        bucket.spend(count, now)
+        spent, last = spent + count, count
+        assert spent - last <= rate * (now - 100.0) + rate + 1e-6
+
+
+@given(STEPS)
+def test_a_bucket_that_is_asked_politely_never_gives_more_than_its_rate(steps: list[tuple[float, int]]) -> None:
+    now, taken = 0.0, 0
+    bucket = Bucket(3.0, now)
+    for idle_s, count in steps:
+        now += idle_s
+        taken += sum(bucket.take(now) for _ in range(count))
+        assert taken <= 3.0 * now + 3.0 + 1e-6
+
+
+def test_a_client_without_limits_has_no_pace() -> None:
+    assert Gateway().connect().device.pace is None
+
+
+@pytest.mark.parametrize("level", [4, 5])
+@pytest.mark.parametrize("settings", [{"messages_per_s_max": 10}, {"bytes_per_s_max": 200}])
+def test_a_client_that_sends_too_fast_is_not_read_until_it_is_level_again(level: int, settings: dict[str, int]) -> None:
+    gateway = Gateway(**settings)
+    client = gateway.connect(level=level)
+    gateway.pass_time(1)
+    client.publish("a/b", b"first", qos=1, packet_id=1)
+    assert client.is_read
+    client.send(*[Publish("a/b", b"x" * 20, 1, packet_id=one) for one in range(2, 22)])
+    assert not client.is_read
+    assert [packet.packet_id for packet in client.got() if isinstance(packet, Puback)] == list(range(1, 22))
+    gateway.pass_time(0.5)
+    assert not client.is_read
+    gateway.pass_time(4)
+    assert client.is_read
+    assert sum(gateway.quotas.refused.values()) == 1
+
+
+def test_publications_count_the_same_whether_they_come_the_straight_way_or_not() -> None:
+    gateway = Gateway(messages_per_s_max=10)
+    straight, other = gateway.connect("one"), gateway.connect("two")
+    for client in (straight, other):
+        client.publish("a/b")  # from now on the name is known
+    gateway.pass_time(2)
+    straight.send(*[Publish("a/b", b"x", 1, packet_id=one) for one in range(1, 12)])
+    other.send(*[Publish("a/b", b"x", 2, packet_id=one) for one in range(1, 12)])
+    assert (straight.is_read, other.is_read) == (False, False)
+
+
+@pytest.mark.mqtt("4.13.2-1")
+def test_where_closing_is_chosen_a_client_that_is_too_fast_is_told_so_and_closed() -> None:
+    gateway = Gateway(messages_per_s_max=1, over_rate="close")
+    client = gateway.connect(level=5)
+    client.send(*[Publish("a", b"x", 0) for _ in range(5)])
+    assert client.got() == [Disconnect(0x96)]
+    assert client.is_closed
+    assert gateway.quotas.refused["messages_per_s_max"] == 1
+
+
+def test_a_client_that_leaves_while_it_waits_is_forgotten() -> None:
+    gateway = Gateway(messages_per_s_max=1)
+    client = gateway.connect()
+    client.send(*[Publish("a", b"x", 0) for _ in range(5)])
+    assert not client.is_read
+    client.cut()
+    gateway.pass_time(10)
+    assert not client.is_read
+
+
+@pytest.mark.mqtt("3.2.2-7", old=("3.2.2-5",))
+@pytest.mark.parametrize(("level", "code"), [(3, 0x03), (4, 0x03), (5, 0x9F)])
+def test_one_connect_too_many_in_a_second_is_refused(level: int, code: int) -> None:
+    gateway = Gateway(connects_per_s_max=2)
+    gateway.connect("a")
+    gateway.connect("b")
+    third = gateway.open(level)
+    third.send(Connect("c", level=level))
+    assert third.got() == [Connack(False, code)]
+    assert third.is_closed
+    assert gateway.quotas.refused["connects_per_s_max"] == 1
+    gateway.pass_time(1)
+    gateway.connect("c")
+
+
+def test_each_listener_has_a_rate_of_its_own() -> None:
+    door = Door(GatewaySettings(connects_per_s_max=1))
+    assert door.over(Peer("10.0.0.1", None, "tcp"), 0.0) == ""
+    assert door.over(Peer("10.0.0.1", None, "ws"), 0.0) == ""
+    assert door.over(Peer("10.0.0.2", None, "ws"), 0.0) == "connects_per_s_max"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [
+        ("10.0.0.1", "10.0.0.1", True),
+        ("10.0.0.1", "10.0.0.2", False),
+        ("::ffff:10.0.0.1", "10.0.0.1", True),
+        ("2001:db8:0:1::1", "2001:db8:0:1:ffff::2", True),
+        ("2001:db8:0:1::1", "2001:db8:0:2::1", False),
+        ("fe80::1%eth0", "fe80::2%eth0", True),
+        ("a socket", "a socket", True),
+        ("odd:one", "odd:two", False),
+    ],
+)
+def test_clients_of_one_address_share_its_rate(first: str, second: str, is_same: bool) -> None:
+    door = Door(GatewaySettings(address_connects_per_s_max=1))
+    assert door.over(Peer(first), 0.0) == ""
+    assert door.over(Peer(second), 0.0) == ("address_connects_per_s_max" if is_same else "")
+
+
+def test_the_addresses_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rates, "ADDRESSES_MAX", 10)
+    door = Door(GatewaySettings(address_connects_per_s_max=1))
+    for one in range(100):
+        door.over(Peer(f"10.0.0.{one}"), one * 0.5)
+        assert len(door._addresses) <= 10
+    assert door.over(Peer("10.0.0.99"), 99 * 0.5) == "address_connects_per_s_max"
