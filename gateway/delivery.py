@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.envelope import NEVER, Arrival
 from gateway.mqtt.codec import publish_head
 from gateway.mqtt.primitives import encode_variable_integer
+
+if TYPE_CHECKING:
+    from gateway.aliases import AliasedRun
 
 PACKET_ID_MAX: Final = 65_535
 _MESSAGE_EXPIRY: Final = b"\x02"
@@ -108,9 +111,11 @@ class Run:
         senders: client ids of the publishers (whoever is among them and wants no local copies needs another way).
         largest: bytes of the largest packet, at most two too many.
         expiring: whether any message expires: then the bytes are good for this moment only.
+        blobs: packet id and blob of each message.
+        aliased: forms with topic aliases, by how many of them a client takes (``gateway/aliases.py``).
     """
 
-    __slots__ = ("count", "data", "expiring", "in_flight", "largest", "senders")
+    __slots__ = ("aliased", "blobs", "count", "data", "expiring", "in_flight", "largest", "senders")
 
     def __init__(
         self, batch: Sequence[Arrival], is_v5: bool, granted: int, as_published: bool, identifier: int, now_ms: int
@@ -118,6 +123,7 @@ class Run:
         identifiers = (identifier,) if identifier else ()
         variants: dict[tuple[int, bool], Variant] = {}
         parts: list[bytes] = []
+        blobs: list[tuple[int, Blob]] = []
         in_flight: dict[int, Blob] = {}
         largest = 0
         for arrival in batch:
@@ -127,8 +133,9 @@ class Run:
                 variant = Variant(is_v5, min(arrival.qos, granted), as_published and arrival.retain, identifiers)
                 variants[shape] = variant
             made = _encode(arrival, variant, now_ms)
+            packet_id = arrival.offset % PACKET_ID_MAX + 1
+            blobs.append((packet_id, made))
             if made.qos:
-                packet_id = arrival.offset % PACKET_ID_MAX + 1
                 in_flight[packet_id] = made
                 parts += (made.head, packet_id.to_bytes(2, "big"), made.tail)
             else:
@@ -137,6 +144,8 @@ class Run:
             if size > largest:
                 largest = size
         self.data = b"".join(parts)
+        self.blobs = blobs
+        self.aliased: dict[int, AliasedRun] = {}
         self.in_flight = in_flight
         self.largest = largest + 2
         self.count = len(batch)

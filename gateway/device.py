@@ -15,9 +15,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Final, Protocol
 
+from gateway.aliases import SentAliases
 from gateway.auth import Identity, Peer
 from gateway.delivery import PACKET_ID_MAX
-from gateway.greeting import accepts_bytes_max, arriving, publish_properties, terms
+from gateway.greeting import accepts_bytes_max, arriving, publish_properties, sent_aliases, terms
 from gateway.intake import is_partial_publish, plain_pubacks, take_publishes
 from gateway.mqtt.answers import PINGRESP, PUBCOMP, PUBREL, answer, mark, refusal
 from gateway.mqtt.connection import Connection, Received
@@ -75,6 +76,7 @@ class Device:
         accepts_bytes_max: the largest packet that it takes.
         is_v5: whether it speaks MQTT 5 and so can be told reasons.
         pace: what it may still send, if that is limited.
+        aliases: the topic aliases that it has been sent, if it takes any.
     """
 
     __slots__ = (
@@ -89,6 +91,7 @@ class Device:
         "_routes",
         "_unanswered",
         "accepts_bytes_max",
+        "aliases",
         "heard_at",
         "identity",
         "is_v5",
@@ -117,6 +120,7 @@ class Device:
         self.is_v5 = False
         self.keep_alive_s = 0
         self.accepts_bytes_max = 1 << 30
+        self.aliases: SentAliases | None = None
         self.heard_at = reception.rounds.now
         self.unstored = 0
         self.pace = reception.pacing.new(self.heard_at)
@@ -223,6 +227,7 @@ class Device:
         self.identity = outcome.identity
         self.keep_alive_s = outcome.keep_alive_s
         self.accepts_bytes_max = accepts_bytes_max(packet)
+        self.aliases = sent_aliases(packet, self._reception.settings)
         self.send(self._connection.accept(terms(asked, outcome, self._reception.settings)))
         for again in session.resend(self.is_v5, self._reception.rounds.now_ms):
             self.send(again)

@@ -253,7 +253,7 @@ class Downstream:
         packets = session.send_run(run)
         if packets is None:
             return False
-        device.send(packets)
+        device.send(packets if device.aliases is None else device.aliases.run(run, cursor.feed.alias_numbers))
         self.delivered += run.count
         return True
 
@@ -337,7 +337,7 @@ class Downstream:
         packet = session.send(made)
         if packet is None:
             return False
-        device.send(packet)
+        device.send(packet if device.aliases is None else device.aliases.shorten(packet, arrival.name_bytes))
         self.delivered += 1
         return True
 

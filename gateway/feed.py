@@ -33,10 +33,12 @@ class Feed:
         lagging: how many of those are behind the head or held.
         is_pulling: a pull is under way, or waits to be tried again.
         is_closed: the filter was closed; late replies are ignored.
+        alias_numbers: the topic aliases in the shared packets of this queue.
     """
 
     __slots__ = (
         "_window_bytes",
+        "alias_numbers",
         "attached",
         "broker",
         "filter",
@@ -61,6 +63,7 @@ class Feed:
         self.lagging = 0
         self.is_pulling = False
         self.is_closed = False
+        self.alias_numbers: dict[bytes, int] = {}
 
     def begin_at(self, offset: int) -> None:
         """Sets the head where nobody is reading; elsewhere the readers have their own place."""

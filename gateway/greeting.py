@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from gateway.aliases import SentAliases
 from gateway.delivery import PACKET_ID_MAX
 from gateway.envelope import NEVER
 from gateway.mqtt.connection import V5, Terms
@@ -66,6 +67,13 @@ def will_properties(properties: Properties) -> tuple[int, bytes]:
 def accepts_bytes_max(packet: Connect) -> int:
     """The largest packet that the client takes (MQTT-3.1.2-24)."""
     return packet.properties.maximum_packet_size or ANY_SIZE
+
+
+def sent_aliases(packet: Connect, settings: GatewaySettings) -> SentAliases | None:
+    """The topic aliases that the gateway may make for a client: none unless it says how many it takes
+    (MQTT-3.1.2-27)."""
+    limit = min(packet.properties.topic_alias_maximum or 0, settings.topic_alias_sent_max)
+    return SentAliases(limit, accepts_bytes_max(packet)) if limit else None
 
 
 def terms(asked: Arriving, admitted: Admitted, settings: GatewaySettings) -> Terms:

@@ -86,7 +86,7 @@ class Retained:
             if packet is None:
                 del fetch.page[:sent]
                 return False
-            device.send(packet)
+            device.send(packet if device.aliases is None else device.aliases.shorten(packet, arrival.name_bytes))
         fetch.page = []
         return True
 

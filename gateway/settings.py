@@ -32,6 +32,8 @@ class GatewaySettings:
         leaves it to the client. session_expiry_s_max: a session outlives its last connection by no more than this.
         messages_per_s_max, bytes_per_s_max: what each client may send; connects_per_s_max,
         address_connects_per_s_max: how many clients may come to each listener, and from each address; 0 is no limit.
+        topic_alias_max, topic_alias_sent_max: how many topic aliases a client may make, and how many the gateway makes
+        for one that takes them.
         over_rate: a client that sends too fast is made to ``wait``, or the gateway is to ``close`` its connection.
     """
 
@@ -56,6 +58,7 @@ class GatewaySettings:
     subscriptions_max: int = 1000
     receive_max: int = 1024
     topic_alias_max: int = 64
+    topic_alias_sent_max: int = 64
     in_flight_max: int = 1024
     output_bytes_max: int = 512 * 1024
     unstored_bytes_max: int = 2 * 1024 * 1024
@@ -91,6 +94,7 @@ _RANGES: Final = (
     ("receive_max", 1, 65_535),
     ("in_flight_max", 1, 65_535),
     ("topic_alias_max", 0, 65_535),
+    ("topic_alias_sent_max", 0, 65_535),
     ("keep_alive_s_max", 0, 65_535),
     ("packet_bytes_max", 1024, 4 * 1024 * 1024),
     ("connect_packet_bytes_max", 1024, 4 * 1024 * 1024),
