@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.envelope import NEVER, Arrival
 from gateway.mqtt.codec import publish_head
-from gateway.mqtt.primitives import encode_variable_integer
+from gateway.mqtt.primitives import encode_text, encode_variable_integer
 
 if TYPE_CHECKING:
     from gateway.aliases import AliasedRun
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PACKET_ID_MAX: Final = 65_535
 _MESSAGE_EXPIRY: Final = b"\x02"
 _SUBSCRIPTION_ID: Final = b"\x0b"
+_USER_PROPERTY: Final = b"\x26"
 
 
 class Variant(NamedTuple):
@@ -34,6 +35,7 @@ class Variant(NamedTuple):
     qos: int
     retain: bool
     identifiers: tuple[int, ...] = ()
+    shows_place: bool = False
 
 
 class Blob:
@@ -68,9 +70,19 @@ def _properties(arrival: Arrival, variant: Variant, now_ms: int) -> bytes:
         parts.append(_MESSAGE_EXPIRY + left_s.to_bytes(4, "big"))
     for identifier in variant.identifiers:
         parts.append(_SUBSCRIPTION_ID + encode_variable_integer(identifier))
+    if variant.shows_place:
+        parts += [
+            _user_property("penstock-queue", arrival.queue),
+            _user_property("penstock-offset", str(arrival.queue_offset)),
+            _user_property("penstock-time", str(arrival.stored_ms)),
+        ]
     parts.append(arrival.application)
     section = b"".join(parts)
     return encode_variable_integer(len(section)) + section
+
+
+def _user_property(name: str, value: str) -> bytes:
+    return _USER_PROPERTY + encode_text(name) + encode_text(value)
 
 
 # Messages of one topic and size have the same head.
@@ -78,7 +90,7 @@ _head: Final = lru_cache(maxsize=8192)(publish_head)
 
 
 def _encode(arrival: Arrival, variant: Variant, now_ms: int) -> Blob:
-    is_v5, qos, retain, _identifiers = variant
+    is_v5, qos, retain = variant[:3]
     tail = _properties(arrival, variant, now_ms) + arrival.payload if is_v5 else arrival.payload
     head = _head(arrival.name_bytes, len(tail), qos, retain)
     return Blob(arrival, variant, head, tail) if qos else Blob(arrival, variant, head + tail, b"")

@@ -422,8 +422,8 @@ class Device:
         self._reception.upstream.flush()  # what it published before must not reach the new subscription live
         Subscribing(self, self._reception, packet).begin()
 
-    def send_suback(self, packet: Subscribe, codes: list[int]) -> None:
-        self.send(self._connection.suback(packet, codes))
+    def send_suback(self, packet: Subscribe, codes: list[int], why: str) -> None:
+        self.send(self._connection.suback(packet, codes, why))
 
     def _on_unsubscribe(self, packet: Unsubscribe) -> None:
         assert self.session is not None

@@ -17,10 +17,13 @@ from functools import partial
 from typing import Final
 
 from gateway.brokers import Brokers
-from gateway.delivery import Run, blob, is_expired
+from gateway.delivery import Run, Variant, blob, is_expired
 from gateway.envelope import Arrival, arrivals
 from gateway.feed import Feed
 from gateway.filters import FilterLeases
+from gateway.named_positions import NamedPositions
+from gateway.replay import Replays
+from gateway.replay_options import Start
 from gateway.retained import Retained
 from gateway.session import Session
 from gateway.settings import GatewaySettings
@@ -48,6 +51,8 @@ class Downstream:
         self._to_pull: dict[Feed, None] = {}
         self._failed: list[Feed | Cursor] = []
         self._retained = Retained(clock, self.pump_later)
+        self.replays = Replays(clock, self._send_as, self.pump_later)
+        self.positions = NamedPositions()
         self._leases = FilterLeases(brokers, owner, settings.filter_lease_s, self._begun, wake)
         self.delivered = 0
         self.dropped = 0
@@ -56,10 +61,15 @@ class Downstream:
     # ------------------------------------------------------------ subscriptions
 
     def subscribe(
-        self, session: Session, subscription: Subscription, wants_retained: bool, on_done: Callable[[bool], None]
+        self,
+        session: Session,
+        subscription: Subscription,
+        wants_retained: bool,
+        on_done: Callable[[bool], None],
+        history: tuple[Start, str] | None = None,
     ) -> None:
         """Adds or replaces a subscription (MQTT-3.8.4-3). ``on_done`` is told whether it stands; retained messages
-        follow."""
+        follow, or the ``history`` of a topic from some start on."""
         session.subscriptions[subscription.filter] = subscription
 
         def opened(stands: bool, positions: dict[Cursor, int]) -> None:
@@ -67,9 +77,12 @@ class Downstream:
             if not stands and current:
                 self.unsubscribe(session, subscription.filter)
             on_done(stands)
-            if stands and current and wants_retained and session.device is not None:
+            if stands and current and (wants_retained or history) and session.device is not None:
                 for cursor, position in positions.items():
-                    self._retained.begin(cursor, position)
+                    if history:
+                        self.replays.begin(cursor, *history)
+                    else:
+                        self._retained.begin(cursor, position)
                     self._set_lagging(cursor, True)
                 self.pump_later(session)
 
@@ -113,6 +126,7 @@ class Downstream:
         for cursor in session.overlap.cursors:
             self._detach(cursor)
         self._to_pump.pop(session, None)
+        self.positions.commit()
 
     def _begun(self, cursor: Cursor, offset: int, position: int) -> None:
         """A filter stands open for a cursor from this offset and log position on."""
@@ -136,6 +150,8 @@ class Downstream:
                 cursor.feed.lagging -= 1
             cursor.backlog = None
             self._retained.stop(cursor)
+            self.replays.stop(cursor)
+            self.positions.stop(cursor)
 
     # ------------------------------------------------------------ rounds
 
@@ -164,6 +180,8 @@ class Downstream:
         """Keeps the filters open and tries again what failed; to be called about every half second."""
         self._leases.tick(now)
         self._retained.retry()
+        self.replays.retry()
+        self.positions.commit()
         failed, self._failed = self._failed, []
         for one in failed:
             if isinstance(one, Feed):
@@ -242,6 +260,8 @@ class Downstream:
         assert device is not None
         if device.is_full or len(session.overlap.cursors) != 1 or cursor.redos or batch[0].position < cursor.start:
             return False
+        if not one.is_plain:
+            return False
         kind = (device.is_v5, one.qos, one.as_published, one.identifier)
         run = runs.get(kind)
         if run is None:
@@ -281,7 +301,7 @@ class Downstream:
 
     def _catch_up(self, cursor: Cursor) -> bool:
         """Sends from the backlog and the window. True if the cursor is at the head then."""
-        if cursor.held and not self._retained.pump(cursor):
+        if cursor.held and not (self.replays if cursor in self.replays else self._retained).pump(cursor):
             return False
         if cursor.backlog:
             sent = self._send_some(cursor, cursor.backlog)
@@ -330,6 +350,13 @@ class Downstream:
         if device.is_full:
             self.dropped += variant.qos == 0
             return variant.qos == 0
+        return self._send_as(matching, arrival, variant, now_ms)
+
+    def _send_as(self, matching: Sequence[Cursor], arrival: Arrival, variant: Variant, now_ms: int) -> bool:
+        """Sends a message that counts for these cursors in this form; false if there is no room for it now."""
+        session = matching[0].session
+        device = session.device
+        assert device is not None
         made = blob(arrival, variant, now_ms)
         if made.size > device.accepts_bytes_max:  # as if it had been sent (MQTT-3.1.2-25)
             self.dropped += 1
@@ -339,6 +366,9 @@ class Downstream:
             return False
         device.send(packet if device.aliases is None else device.aliases.shorten(packet, arrival.name_bytes))
         self.delivered += 1
+        for cursor in matching:
+            if cursor.subscription.name:
+                self.positions.sent(cursor, arrival, made.qos)
         return True
 
     def _pull_for(self, cursor: Cursor) -> None:

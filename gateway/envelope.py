@@ -27,14 +27,18 @@ from penstock.message import (
     KEYS,
     MQTT_PROPERTIES,
     MQTT_TOPIC,
+    OFFSETS_AT,
+    QUEUE_ID_AT,
     STORED_AT,
     mqtt_name,
     property_of,
 )
+from topicmap.queues import topic_queue
 
 _CLIENT_ID: Final = CLIENT_ID.encode()
 _MQTT_PROPERTIES: Final = MQTT_PROPERTIES.encode()
 _FLAG_AT: Final = 19  # the low byte of the record's flag
+_WHERE_END: Final = OFFSETS_AT + 8
 NEVER: Final = -1
 
 
@@ -59,6 +63,7 @@ class Heading(NamedTuple):
     sender: bytes
     expiry_s: int
     application: bytes
+    topic: bytes
 
 
 @lru_cache(maxsize=8192)
@@ -66,9 +71,11 @@ def read_heading(tail: bytes) -> Heading:
     """The heading in all that follows a record's body: topic and properties, each with its length before it."""
     properties_at = 2 + int.from_bytes(tail[:2], "big")
     properties = tail[properties_at + 2 :]
-    name = mqtt_name(tail[2:properties_at], properties)
+    topic = tail[2:properties_at]
+    name = mqtt_name(topic, properties)
     expiry_s, application = _application(property_of(properties, _MQTT_PROPERTIES))
-    return Heading(name, name.encode("utf-8", "replace"), property_of(properties, _CLIENT_ID), expiry_s, application)
+    sender = property_of(properties, _CLIENT_ID)
+    return Heading(name, name.encode("utf-8", "replace"), sender, expiry_s, application, topic)
 
 
 def _application(packed: bytes) -> tuple[int, bytes]:
@@ -90,6 +97,8 @@ class Arrival:
         sender: client id of the device that published it, ``b""`` if none did.
         expires_ms: wall-clock time after which it is not delivered, or ``NEVER``.
         application: MQTT 5 properties to forward, encoded, without their length.
+        topic: the topic that it is stored in.
+        stored_ms: wall-clock time at which it was stored.
         blobs: encoded forms, shared by all subscribers that get the same bytes (``gateway/delivery.py``).
     """
 
@@ -105,17 +114,34 @@ class Arrival:
         "qos",
         "retain",
         "sender",
+        "stored_ms",
+        "topic",
+        "where",
     )
 
-    def __init__(self, offset: int, position: int, flag: int, payload: bytes, heading: Heading, stored_ms: int) -> None:
+    def __init__(
+        self, offset: int, position: int, flag: int, payload: bytes, heading: Heading, stored_ms: int, where: bytes
+    ) -> None:
         self.offset = offset
         self.position = position
         self.qos = min(flag & FLAG_QOS, 2)
         self.retain = flag & FLAG_RETAIN != 0
         self.payload = payload
-        self.name, self.name_bytes, self.sender, expiry_s, self.application = heading
+        self.name, self.name_bytes, self.sender, expiry_s, self.application, self.topic = heading
+        self.stored_ms = stored_ms
+        self.where = where  # the record's queue id, flag and queue offset, read when they are asked for
         self.expires_ms = NEVER if expiry_s == NEVER else stored_ms + expiry_s * 1000
         self.blobs: dict[object, object] | None = None
+
+    @property
+    def queue(self) -> str:
+        """The topic queue that it is in."""
+        return topic_queue(self.topic.decode("utf-8", "replace"), int.from_bytes(self.where[:4], "big"))
+
+    @property
+    def queue_offset(self) -> int:
+        """Its offset in that queue."""
+        return int.from_bytes(self.where[8:], "big")
 
 
 def arrivals(count: int, batch: bytes | memoryview) -> list[Arrival]:
@@ -133,6 +159,7 @@ def arrivals(count: int, batch: bytes | memoryview) -> list[Arrival]:
             raise InvalidMessage("a pulled batch is shorter than its frames")
         stored_ms = int.from_bytes(data[record + STORED_AT : record + STORED_AT + 8], "big")
         payload, heading = data[body:tail], read_heading(data[tail:end])
-        found.append(Arrival(offset, position, data[record + _FLAG_AT], payload, heading, stored_ms))
+        where = data[record + QUEUE_ID_AT : record + _WHERE_END]
+        found.append(Arrival(offset, position, data[record + _FLAG_AT], payload, heading, stored_ms, where))
         at = end
     return found

@@ -12,6 +12,7 @@ the message itself is never sent again (MQTT-4.3.3-6). Pure: time is an argument
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.delivery import PACKET_ID_MAX, Blob, Run, blob
@@ -56,6 +57,7 @@ class Session:
         "next_id",
         "overlap",
         "releasing",
+        "settled",
         "subscriptions",
         "will",
         "will_due",
@@ -75,6 +77,7 @@ class Session:
         self.in_flight: dict[int, Blob] = {}
         self.releasing: dict[int, None] = {}
         self.incoming: dict[int, int] = {}
+        self.settled: Callable[[Blob], None] | None = None  # wants to know what the client has
         self.next_id = 1
         self.will: Will | None = None
         self.will_due: float = -1.0
@@ -119,6 +122,8 @@ class Session:
         if made is None or made.qos != 1:
             return False
         del self.in_flight[packet_id]
+        if self.settled is not None:
+            self.settled(made)
         return True
 
     def received(self, packet_id: int, refused: bool) -> bool:
@@ -128,6 +133,8 @@ class Session:
         if made is None or made.qos != 2:
             return packet_id in self.releasing and not refused
         del self.in_flight[packet_id]
+        if self.settled is not None:
+            self.settled(made)
         if not refused:
             self.releasing[packet_id] = None
         return True

@@ -32,6 +32,7 @@ class GatewaySettings:
         leaves it to the client. session_expiry_s_max: a session outlives its last connection by no more than this.
         messages_per_s_max, bytes_per_s_max: what each client may send; connects_per_s_max,
         address_connects_per_s_max: how many clients may come to each listener, and from each address; 0 is no limit.
+        replays_max: so many subscriptions may be sent history at a time.
         topic_alias_max, topic_alias_sent_max: how many topic aliases a client may make, and how many the gateway makes
         for one that takes them.
         over_rate: a client that sends too fast is made to ``wait``, or the gateway is to ``close`` its connection.
@@ -56,6 +57,7 @@ class GatewaySettings:
     session_expiry_s_max: int = 7 * 24 * 3600
     client_id_bytes_max: int = 256
     subscriptions_max: int = 1000
+    replays_max: int = 1000
     receive_max: int = 1024
     topic_alias_max: int = 64
     topic_alias_sent_max: int = 64

@@ -1,8 +1,11 @@
 """One SUBSCRIBE under way: each filter judged, opened at the brokers, and answered by one SUBACK with a code per
 filter, in order.
 
-A filter that is refused (malformed, not allowed, over the quota, shared) has its code at once; the others stand
-when every broker has opened them. The SUBACK goes before anything that the subscriptions deliver, retained messages
+User properties may ask for history and places (``gateway/replay_options.py``); what was asked wrongly is told in the
+SUBACK's reason string.
+
+A filter that is refused (malformed, not allowed, over the quota, shared) has its code at once; the others stand when
+every broker has opened them. The SUBACK goes before anything that the subscriptions deliver, retained messages
 included. If the connection is gone by then the subscriptions stay with the session and nothing is sent.
 """
 
@@ -15,6 +18,7 @@ from gateway.mqtt.packets import Subscribe
 from gateway.mqtt.packets import Subscription as Asked
 from gateway.mqtt.reason_codes import ReasonCode
 from gateway.reception import Reception
+from gateway.replay_options import PLAIN, START, InvalidOption, read_options
 from gateway.subscriptions import Subscription
 from topicmap.names import InvalidName, check_filter, parse_share
 
@@ -29,7 +33,7 @@ _SEND_IF_NEW: Final = 1
 class Subscribing:
     """The state of one SUBSCRIBE."""
 
-    __slots__ = ("_codes", "_device", "_packet", "_reception", "_session")
+    __slots__ = ("_codes", "_device", "_options", "_packet", "_reception", "_session", "_why")
 
     def __init__(self, device: Device, reception: Reception, packet: Subscribe) -> None:
         assert device.session is not None
@@ -37,12 +41,21 @@ class Subscribing:
         self._session = device.session
         self._reception = reception
         self._packet = packet
+        self._options = PLAIN
+        self._why = ""
         self._codes = [_PENDING] * len(packet.subscriptions)
 
     def begin(self) -> None:
         """Judges all filters, then opens those that may be."""
-        identifiers = self._packet.properties.subscription_identifiers
-        identifier = identifiers[0] if identifiers else 0
+        properties = self._packet.properties
+        identifier = properties.subscription_identifiers[0] if properties.subscription_identifiers else 0
+        try:
+            self._options = read_options(properties.user_properties)
+        except InvalidOption as error:
+            self._why = str(error)
+            self._codes = [int(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR)] * len(self._codes)
+            self._answer()
+            return
         for at, asked in enumerate(self._packet.subscriptions):
             self._codes[at] = self._unfit(asked.filter) or _PENDING
             if self._codes[at] == _PENDING:
@@ -63,11 +76,27 @@ class Subscribing:
         known = self._session.subscriptions
         if filter not in known and len(known) >= self._reception.settings.subscriptions_max:
             return self._reception.quotas.refuse("subscriptions_max")
+        return self._unfit_start(filter) if self._options.start is not None else 0
+
+    def _unfit_start(self, filter: str) -> int:
+        """History is in the queues of a topic; so there must be one, and room for another replay."""
+        reception = self._reception
+        try:
+            topic = reception.upstream.topic_of(filter)
+        except InvalidName:
+            return ReasonCode.TOPIC_FILTER_INVALID
+        if topic is None:
+            self._why = f"{filter} has names in more than one topic: {START} needs a filter whose first level is a name"
+            return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
+        if len(reception.downstream.replays) >= reception.settings.replays_max:
+            self._why = "too many subscriptions are being sent history: try again later"
+            return reception.quotas.refuse("replays_max")
         return 0
 
     def _open(self, at: int, asked: Asked, identifier: int) -> None:
         is_new = asked.filter not in self._session.subscriptions
         wants_retained = asked.retain_handling != _SEND_NEVER and (is_new or asked.retain_handling != _SEND_IF_NEW)
+        start = self._options.start
         subscription = Subscription(
             asked.filter,
             asked.qos,
@@ -75,9 +104,13 @@ class Subscribing:
             as_published=asked.retain_as_published,
             retain_handling=asked.retain_handling,
             identifier=identifier,
+            shows_place=self._options.shows_place,
+            name=start.name if start is not None else "",
         )
         opened = partial(self._opened, at, asked.qos)
-        self._reception.downstream.subscribe(self._session, subscription, wants_retained, opened)
+        topic = self._reception.upstream.topic_of(asked.filter) if start is not None else None
+        history = (start, topic) if start is not None and topic is not None else None
+        self._reception.downstream.subscribe(self._session, subscription, wants_retained, opened, history)
 
     def _opened(self, at: int, qos: int, stands: bool) -> None:
         self._codes[at] = qos if stands else ReasonCode.UNSPECIFIED_ERROR
@@ -85,4 +118,4 @@ class Subscribing:
 
     def _answer(self) -> None:
         if _PENDING not in self._codes and self._session.device is self._device:
-            self._device.send_suback(self._packet, self._codes)
+            self._device.send_suback(self._packet, self._codes, self._why)

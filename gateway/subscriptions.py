@@ -29,9 +29,10 @@ _NAMES_REMEMBERED: Final = 256
 
 
 class Subscription:
-    """A filter with its options. ``identifier`` is 0 where there is none; ``qos`` is the granted one."""
+    """A filter with its options. ``identifier`` is 0 where there is none; ``qos`` is the granted one; ``shows_place``:
+    each message says where it is stored; ``name``: of the position that is kept for it, if one is."""
 
-    __slots__ = ("as_published", "filter", "identifier", "no_local", "qos", "retain_handling")
+    __slots__ = ("as_published", "filter", "identifier", "name", "no_local", "qos", "retain_handling", "shows_place")
 
     def __init__(
         self,
@@ -42,6 +43,8 @@ class Subscription:
         as_published: bool = False,
         retain_handling: int = 0,
         identifier: int = 0,
+        shows_place: bool = False,
+        name: str = "",
     ) -> None:
         self.filter = filter
         self.qos = qos
@@ -49,6 +52,13 @@ class Subscription:
         self.as_published = as_published
         self.retain_handling = retain_handling
         self.identifier = identifier
+        self.shows_place = shows_place
+        self.name = name
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its messages look like those of others, and leave no trace but their acknowledgement."""
+        return not self.shows_place and not self.name
 
 
 class Redo(NamedTuple):
@@ -180,11 +190,13 @@ def variant_for(matching: Sequence[Cursor], arrival: Arrival, client_id: bytes, 
     if len(matching) == 1:
         one = matching[0].subscription
         identifiers = (one.identifier,) if one.identifier else ()
-        return Variant(is_v5, min(one.qos, arrival.qos), one.as_published and arrival.retain, identifiers)
+        retain = one.as_published and arrival.retain
+        return Variant(is_v5, min(one.qos, arrival.qos), retain, identifiers, one.shows_place)
     chosen = [cursor.subscription for cursor in matching]
     return Variant(
         is_v5,
         min(max(one.qos for one in chosen), arrival.qos),
         arrival.retain and any(one.as_published for one in chosen),
         tuple([one.identifier for one in chosen if one.identifier]),
+        any([one.shows_place for one in chosen]),
     )

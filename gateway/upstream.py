@@ -125,6 +125,10 @@ class Upstream:
             topic = self._topics[placed.topic] = TopicRoute(placed.topic)
         return Route(name, client_id, placed.key, topic)
 
+    def topic_of(self, filter: str) -> str | None:
+        """The one topic that holds all that a checked filter matches, if there is one. Raises ``InvalidName``."""
+        return self._map.topic_of(filter)
+
     def publish(
         self,
         device: Device | None,

@@ -73,6 +73,40 @@ def matches(filter: str, name: str) -> bool:
     return len(wanted) == len(levels) and all(want in ("+", level) for want, level in zip(wanted, levels, strict=True))
 
 
+def overlaps(first: str, second: str) -> bool:
+    """Whether some name matches both of two legal filters."""
+    if _differ_in_guard(first, second):
+        return False
+    one, other = first.split("/"), second.split("/")
+    for at, (left, right) in enumerate(zip(one, other, strict=False)):
+        if "#" in (left, right):
+            return True
+        if left != right and "+" not in (left, right):
+            return False
+        if at + 1 == min(len(one), len(other)):
+            break
+    longer, shorter = (one, other) if len(one) > len(other) else (other, one)
+    return len(longer) == len(shorter) or longer[len(shorter) :] == ["#"]
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Whether every name that matches one legal filter matches another."""
+    if _differ_in_guard(wide, narrow):
+        return False
+    wanted, levels = wide.split("/"), ("+/#" if narrow == "#" else narrow).split("/")
+    for at, want in enumerate(wanted):
+        if want == "#":
+            return True
+        if at == len(levels) or levels[at] == "#" or (want != "+" and want != levels[at]):
+            return False
+    return len(levels) == len(wanted)
+
+
+def _differ_in_guard(first: str, second: str) -> bool:
+    """Whether one of two filters is for ``$`` names and the other begins with a wildcard (MQTT-4.7.2-1)."""
+    return (first[0] == "$" and second[0] in "+#") or (second[0] == "$" and first[0] in "+#")
+
+
 def _check_text(text: str, what: str) -> None:
     if not text:
         raise InvalidName(f"a {what} has at least one character (MQTT-4.7.3-1)")

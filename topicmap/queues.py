@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from topicmap.names import InvalidName, check_filter, matches
+from topicmap.names import InvalidName, check_filter, covers, matches, overlaps
 
 TOPIC_BYTES_MAX: Final = 255
 SYSTEM_PREFIX: Final = "%sys%"
@@ -74,6 +74,19 @@ class TopicMap:
             if matches(rule.pattern, name):
                 return Placement(rule.topic, _level_of(name, rule.key_level) or client_id or name)
         return Placement(encode_level(name.partition("/")[0]), client_id or name)
+
+    def topic_of(self, filter: str) -> str | None:
+        """The one topic that holds all names which a legal filter matches; ``None`` where there is more than one.
+
+        Raises ``InvalidName`` as ``place`` does.
+        """
+        for rule in self._rules:
+            if covers(rule.pattern, filter):
+                return rule.topic
+            if overlaps(rule.pattern, filter):
+                return None
+        first = filter.partition("/")[0]
+        return None if first in ("+", "#") else encode_level(first)
 
 
 def _level_of(name: str, level: int | None) -> str:

@@ -33,7 +33,7 @@ from gateway.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from gateway.mqtt.properties import Properties
+from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from gateway.mqtt.reader import PacketReader
 from gateway.mqtt.reason_codes import ALLOWED, PacketError, ReasonCode
 
@@ -166,11 +166,12 @@ class Connection:
             return b""
         return encode(Disconnect(_legal(reason, _DISCONNECT)), self.level)
 
-    def suback(self, packet: Subscribe, codes: list[int]) -> bytes:
+    def suback(self, packet: Subscribe, codes: list[int], why: str = "") -> bytes:
         """One code per filter, in order (MQTT-3.9.3-1); older versions know only one kind of failure."""
         if self.level < V5:
             codes = [code if code < 0x80 else 0x80 for code in codes]
-        return encode(Suback(packet.packet_id, tuple(codes)), self.level)
+        properties = Properties(reason_string=why) if why else NO_PROPERTIES
+        return encode(Suback(packet.packet_id, tuple(codes), properties), self.level)
 
     def unsuback(self, packet: Unsubscribe, found: list[bool]) -> bytes:
         """One code per filter, in order, for MQTT 5 (MQTT-3.11.3-1)."""

@@ -7,9 +7,10 @@ message appended after it, a light queue's offsets begin at the log position at 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound
+from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound, TopicNotFound
 from penstock.link import Link, OnResult
 from penstock.message import (
     BODY_AT,
@@ -17,6 +18,9 @@ from penstock.message import (
     FLAG_RETAIN,
     FRAME_HEAD,
     FRAME_HEAD_BYTES,
+    OFFSETS,
+    OFFSETS_AT,
+    QUEUE_ID_AT,
     RECORD_HEAD,
     STORED,
     STORED_AT,
@@ -32,10 +36,14 @@ from penstock.requests import (
     BoundsReply,
     BrokerRoute,
     CloseFilters,
+    CommitOffsets,
     DescribeTopic,
     Done,
+    FetchOffsets,
     FetchRetained,
+    GroupOffsets,
     KeepFilters,
+    OffsetReply,
     OpenedFilter,
     OpenedFilters,
     OpenFilters,
@@ -43,11 +51,13 @@ from penstock.requests import (
     Pulled,
     QueryBounds,
     QueryRoute,
+    QueueOffset,
     Refused,
     Request,
     Result,
     RetainedPage,
     Route,
+    SeekTime,
     TopicDetail,
 )
 from topicmap.names import matches
@@ -73,9 +83,13 @@ class MemoryBroker:
         self.log: list[bytes] = []
         self.position = 1000
         self.queues: dict[str, _Queue] = {}
+        self.topic_queues: dict[str, _Queue] = {}
         self.retained: dict[str, tuple[int, bytes]] = {}
         self.parked: list[tuple[Pull, OnResult]] = []
         self.topics: list[str] = []
+        self.queues_per_topic = 1
+        self.chosen_queue: Callable[[int], int] = lambda number: number
+        self.groups: dict[str, dict[str, int]] = {}
         self.holds_replies = False
         self.now_ms = 0
         self.has_brokers = True
@@ -133,8 +147,30 @@ class MemoryBroker:
         return Route((BrokerRoute("b", self.address, 4),) if here else ())
 
     def _DescribeTopic(self, request: DescribeTopic) -> Result:
-        self.topics.append(request.topic)
-        return TopicDetail(request.topic, 1, "disk", ())
+        if request.create:
+            self.topics.append(request.topic)
+        elif request.topic not in self.topics:
+            return TopicNotFound(request.topic)
+        bounds = [Bounds(key, one.base, one.end) for key, one in self._topic_queues(request.topic).items()]
+        return TopicDetail(request.topic, self.queues_per_topic, "disk", tuple(bounds))
+
+    def _topic_queues(self, topic: str) -> dict[str, _Queue]:
+        keys = [f"{topic}:{queue_id}" for queue_id in range(self.queues_per_topic)]
+        return {key: self.topic_queues.setdefault(key, _Queue(0)) for key in keys}
+
+    def _SeekTime(self, request: SeekTime) -> Result:
+        queue = self.topic_queues[request.queue]
+        times = [STORED.unpack_from(frame, FRAME_HEAD_BYTES + STORED_AT)[0] for _, frame in queue.frames]
+        return OffsetReply(queue.base + sum(time < request.stored_ms for time in times))
+
+    def _FetchOffsets(self, request: FetchOffsets) -> Result:
+        kept = self.groups.get(request.group, {})
+        return GroupOffsets(tuple(QueueOffset(queue, kept.get(queue, -1)) for queue in request.queues))
+
+    def _CommitOffsets(self, request: CommitOffsets) -> Result:
+        assert (request.member, request.generation) == ("", 0)
+        self.groups.setdefault(request.group, {}).update(request.offsets)
+        return Done()
 
     def _Append(self, request: Append) -> Result:
         view, at, refused = bytes(request.body), 0, []
@@ -153,9 +189,18 @@ class MemoryBroker:
         """Stores one record, as a native producer's."""
         stamped = bytearray(record)
         STORED.pack_into(stamped, STORED_AT, self.now_ms, bytes(8))
+        topic = bytes(record_topic(record)).decode()
+        keys = list(self._topic_queues(topic))
+        key = keys[self.chosen_queue(len(self.log)) % len(keys)]
+        place = self.topic_queues[key]
+        stamped[QUEUE_ID_AT : QUEUE_ID_AT + 4] = int(key.rpartition(":")[2]).to_bytes(4, "big")
+        OFFSETS.pack_into(stamped, OFFSETS_AT, place.end, self.position)
         record = bytes(stamped)
         frame = FRAME_HEAD.pack(0, 0, FRAME_HEAD_BYTES + len(record), 0, 0) + record
         self.log.append(record)
+        place.frames.append((self.position, frame))
+        if topic not in self.topics:
+            self.topics.append(topic)
         name = mqtt_name(record_topic(record), record_properties(record))
         for key, queue in self.queues.items():
             if matches(key.removeprefix("~filter:"), name):
@@ -169,7 +214,7 @@ class MemoryBroker:
         self.position += len(frame)
 
     def _Pull(self, request: Pull) -> Result | None:
-        queue = self.queues.get(request.queue)
+        queue = self.queues.get(request.queue) or self.topic_queues.get(request.queue)
         if queue is None:
             return QueueNotFound(request.queue)
         if not queue.base <= request.offset <= queue.end:
@@ -186,7 +231,8 @@ class MemoryBroker:
         return Pulled(len(kept), request.offset + len(kept), queue.base, queue.end, _body(request.offset, kept))
 
     def _QueryBounds(self, request: QueryBounds) -> Result:
-        return BoundsReply(tuple(Bounds(key, self.queues[key].base, self.queues[key].end) for key in request.queues))
+        queues = self.queues | self.topic_queues
+        return BoundsReply(tuple(Bounds(key, queues[key].base, queues[key].end) for key in request.queues))
 
     def _OpenFilters(self, request: OpenFilters) -> Result:
         opened = []

@@ -16,8 +16,10 @@ import gateway.server
 import namesrv.server
 from broker.settings import BrokerSettings
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, Pubrec, Suback, Subscribe, Subscription
+from gateway.mqtt.properties import Properties
 from gateway.settings import GatewaySettings
 from namesrv.settings import NamesrvSettings
+from penstock import Consumer
 from penstock.lasting_links import lasting_links
 from penstock.world import real_world
 
@@ -25,8 +27,8 @@ pytestmark = pytest.mark.endtoend
 
 
 @asynccontextmanager
-async def house(data: Path) -> AsyncIterator[int]:
-    """All three services on wire links; gives the MQTT port."""
+async def house(data: Path) -> AsyncIterator[tuple[int, str]]:
+    """All three services on wire links; gives the MQTT port and the name server."""
     world = real_world()
     async with trio.open_nursery() as bottom, lasting_links() as links:
         names = await bottom.start(partial(namesrv.server.run, NamesrvSettings(port=0), world))
@@ -36,7 +38,7 @@ async def house(data: Path) -> AsyncIterator[int]:
             settings = GatewaySettings(port=0, namesrv=namesrv_at)
             running = await top.start(partial(gateway.server.run, settings, world, links))
             with trio.fail_after(20):
-                yield running.port
+                yield running.port, namesrv_at[0]
             top.cancel_scope.cancel()
         bottom.cancel_scope.cancel()
 
@@ -54,7 +56,7 @@ async def subscribe(client: Client, filter: str, qos: int) -> None:
 
 
 async def test_retained_live_and_offline_messages_come_in_order_and_once(tmp_path: Path) -> None:
-    async with house(tmp_path) as port:
+    async with house(tmp_path) as (port, _):
         publisher = await connect(port, "p")
         await publisher.send(Publish("t/1", b"retained", 1, retain=True, packet_id=1))
         assert await publisher.next() == Puback(1)
@@ -77,7 +79,7 @@ async def test_retained_live_and_offline_messages_come_in_order_and_once(tmp_pat
 
 
 async def test_overlapping_filters_of_many_sessions_deliver_each_message_once(tmp_path: Path) -> None:
-    async with house(tmp_path) as port:
+    async with house(tmp_path) as (port, _):
         publisher = await connect(port, "p")
         subscribers = [await connect(port, f"s{at}") for at in range(5)]
         for client in subscribers:
@@ -89,3 +91,38 @@ async def test_overlapping_filters_of_many_sessions_deliver_each_message_once(tm
             assert [packet.payload for packet in got] == [bytes([at]) for at in range(40)]  # type: ignore[union-attr]
         for client in (publisher, *subscribers):
             await client.stream.aclose()
+
+
+async def test_history_is_replayed_and_a_named_position_is_shared_with_a_native_consumer(tmp_path: Path) -> None:
+    async with house(tmp_path) as (port, names):
+        publisher = await connect(port, "p")
+        await publisher.send(*[Publish(f"t/{at % 3}", bytes([at]), 1, packet_id=at + 1) for at in range(30)])
+        assert [await publisher.next() for _ in range(30)] == [Puback(at + 1) for at in range(30)]
+        properties = Properties(
+            user_properties=(
+                ("penstock-start", "named=billing"),
+                ("penstock-start", "beginning"),
+                ("penstock-place", "true"),
+            )
+        )
+        client = Client(await trio.open_tcp_stream("127.0.0.1", port), 5)
+        await client.send(Connect("s", level=5), Subscribe(1, (Subscription("t/#", 1),), properties))
+        assert isinstance(await client.next(), Connack)
+        assert isinstance(await client.next(), Suback)
+        got = [packet for packet in [await client.next() for _ in range(30)] if isinstance(packet, Publish)]
+        assert [packet.payload for packet in got] == [bytes([at]) for at in range(30)]
+        places = [dict(packet.properties.user_properties) for packet in got]
+        assert [int(place["penstock-offset"]) for place in places] == list(range(30))
+        await client.send(*[Puback(packet.packet_id) for packet in got[:20]], Disconnect())
+        assert await client.next() is None
+        await publisher.send(Publish("t/0", bytes([30]), 1, packet_id=1))
+        assert await publisher.next() == Puback(1)
+        seen: list[bytes] = []
+        async with Consumer("billing", ["t"], servers=names, start="latest") as consumer:
+            async for batch in consumer:
+                seen += [message.body for message in batch]
+                if len(seen) >= 11:
+                    break
+        assert seen == [bytes([at]) for at in range(20, 31)]
+        for one in (publisher, client):
+            await one.stream.aclose()

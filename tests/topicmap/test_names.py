@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from topicmap.names import (
@@ -11,7 +13,9 @@ from topicmap.names import (
     Share,
     check_filter,
     check_name,
+    covers,
     matches,
+    overlaps,
     parse_share,
 )
 
@@ -133,3 +137,22 @@ def test_a_shared_subscription_has_a_group_and_a_filter() -> None:
 def test_a_malformed_shared_subscription_is_refused(filter: str) -> None:
     with pytest.raises(InvalidName):
         parse_share(filter)
+
+
+FILTERS = [
+    "/".join(levels + end)
+    for count in (1, 2, 3)
+    for levels in itertools.product(("a", "b", "+", "$s"), repeat=count)
+    if "$s" not in levels[1:]
+    for end in ((), ("#",))
+] + ["#"]
+NAMES = [
+    "/".join(levels) for count in (1, 2, 3, 4) for levels in itertools.product(("a", "b", "c", "$s"), repeat=count)
+]
+
+
+def test_filters_overlap_where_a_name_matches_both_and_cover_where_every_name_does() -> None:
+    found = {filter: {name for name in NAMES if matches(filter, name)} for filter in FILTERS}
+    for first, second in itertools.product(FILTERS, repeat=2):
+        assert overlaps(first, second) == bool(found[first] & found[second]), (first, second)
+        assert covers(first, second) == (found[second] <= found[first]), (first, second)

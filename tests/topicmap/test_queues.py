@@ -149,3 +149,25 @@ def test_keys_spread_over_all_queues() -> None:
     for number in range(8000):
         counts[queue_for_key(f"device-{number}", 8)] += 1
     assert min(counts) > 800
+
+
+@pytest.mark.parametrize(
+    ("filter", "topic"),
+    [
+        ("a", "a"),
+        ("a/#", "a"),
+        ("/b", "%"),
+        ("$SYS/#", "%24SYS"),
+        ("+/x", None),
+        ("#", None),
+        ("site/+/temperature", "telemetry"),
+        ("site/#", None),
+        ("site/a/door", "site"),
+        ("+/log/x", "logs"),
+    ],
+)
+def test_a_filter_has_one_topic_where_first_level_or_rule_say_so(filter: str, topic: str | None) -> None:
+    rules = (Rule("site/+/temperature", "telemetry"), Rule("+/log/#", "logs"), Rule("b/c", "special"))
+    if topic == "a":
+        rules = rules[:1]
+    assert TopicMap(rules).topic_of(filter) == topic

@@ -1,0 +1,322 @@
+"""History for a new subscription: what its topic's queues hold from some place on, sent before the first live message.
+
+A light queue begins when its filter is opened, so history comes from the queues of the topic that the filter's names
+are stored in (``topicmap.queues.TopicMap.topic_of``), each message judged by its name. The filter is opened first, at
+some position of the log; messages before that position are replayed, those from it on come live, and the cursor is
+*held* until the replay is over. So there is neither gap nor duplicate where they meet.
+
+The queues are merged by log position: messages come in the order in which they were stored, as they do live. In memory
+are at most ``BYTES`` of them per replay, and nothing is pulled while some of that is not sent. ``last=N`` looks for the
+place to begin from the end backwards, at no more than ``LOOKED_AT_MAX`` entries of each queue. A replay belongs to the
+connection: it ends with it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Final
+
+from gateway.delivery import Variant, is_expired
+from gateway.envelope import Arrival, arrivals
+from gateway.replay_options import BEGINNING, EVERY_QUEUE, LAST, OFFSET, TIME, Start
+from gateway.session import Session
+from gateway.subscriptions import Cursor
+from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, TopicNotFound
+from penstock.requests import (
+    BoundsReply,
+    DescribeTopic,
+    FetchOffsets,
+    GroupOffsets,
+    OffsetReply,
+    Pull,
+    Pulled,
+    QueryBounds,
+    Request,
+    Result,
+    SeekTime,
+    TopicDetail,
+)
+from penstock.world import Clock
+from topicmap.names import matches
+
+BYTES: Final = 128 * 1024
+PAGE_BYTES_MIN: Final = 4 * 1024
+PAGE_COUNT: Final = 256
+LOOKED_AT_MAX: Final = 100_000
+STEP_MAX: Final = 4096
+_POSITION: Final = attrgetter("position")
+_UNKNOWN: Final = -1
+
+
+class Search:
+    """The way back from a queue's end to the last few messages that match."""
+
+    __slots__ = ("at", "begin", "found", "looked_at", "stop", "window")
+
+    def __init__(self, end: int) -> None:
+        self.begin = self.at = self.stop = end  # the window that is being read
+        self.window: list[tuple[int, int]] = []
+        self.found: list[tuple[int, int]] = []  # position and offset
+        self.looked_at = 0
+
+
+class Source:
+    """One queue of the topic. ``at``: the offset to pull next, unknown until it is clear where to begin."""
+
+    __slots__ = ("at", "end", "min", "page", "queue", "search")
+
+    def __init__(self, queue: str, low: int, end: int) -> None:
+        self.queue = queue
+        self.min = low
+        self.end = end
+        self.at = _UNKNOWN
+        self.page: list[Arrival] = []
+        self.search: Search | None = None
+
+
+class Replay:
+    """How far one subscription's history has come at one broker. ``before``: from this log position on it is live."""
+
+    __slots__ = ("batch", "before", "cursor", "knows_name", "sources", "start", "topic", "waiting")
+
+    def __init__(self, cursor: Cursor, start: Start, topic: str, before: int) -> None:
+        self.cursor = cursor
+        self.start = start
+        self.topic = topic
+        self.before = before
+        self.knows_name = not start.name
+        self.sources: list[Source] | None = None
+        self.batch: list[Arrival] = []
+        self.waiting = 0
+
+
+class Replays:
+    """The replays of one gateway."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        send: Callable[[Sequence[Cursor], Arrival, Variant, int], bool],
+        pump_later: Callable[[Session], None],
+    ) -> None:
+        """``send`` sends one message, or says that there is no room now."""
+        self._clock = clock
+        self._send = send
+        self._pump_later = pump_later
+        self._replays: dict[Cursor, Replay] = {}
+        self._failed: dict[Session, None] = {}
+        self.replayed = 0
+
+    def __len__(self) -> int:
+        return len(self._replays)
+
+    def __contains__(self, cursor: Cursor) -> bool:
+        return cursor in self._replays
+
+    def begin(self, cursor: Cursor, start: Start, topic: str) -> None:
+        """Holds a cursor until its history is sent: what was stored before its first live message."""
+        cursor.held = True
+        self._replays[cursor] = Replay(cursor, start, topic, max(cursor.start, cursor.seen + 1))
+
+    def stop(self, cursor: Cursor) -> None:
+        if self._replays.pop(cursor, None) is not None:
+            cursor.held = False
+
+    def pump(self, cursor: Cursor) -> bool:
+        """Sends what there is room for, and sees that more comes. True when all is sent and the cursor held no more."""
+        replay = self._replays[cursor]
+        if replay.waiting:
+            return False
+        if replay.sources is None:
+            self._ask(replay, DescribeTopic(replay.topic), self._described)
+            return False
+        if not self._has_begun(replay, replay.sources):
+            return False
+        while self._refill(replay, replay.sources):
+            if not self._send_batch(replay):
+                return False
+        return self._is_over(replay)
+
+    def _is_over(self, replay: Replay) -> bool:
+        if replay.waiting:
+            return False
+        self.stop(replay.cursor)
+        return True
+
+    def retry(self) -> None:
+        """Asks again where a broker did not answer."""
+        failed, self._failed = self._failed, {}
+        for session in failed:
+            self._pump_later(session)
+
+    # ------------------------------------------------------------ asking
+
+    def _ask(self, replay: Replay, request: Request, told: Callable[..., None], *about: Source) -> None:
+        replay.waiting += 1
+        replay.cursor.feed.broker.submit(request, partial(self._answered, replay, told, about))
+
+    def _answered(self, replay: Replay, told: Callable[..., None], about: tuple[Source, ...], result: Result) -> None:
+        replay.waiting -= 1
+        session = replay.cursor.session
+        if self._replays.get(replay.cursor) is not replay:
+            return
+        if isinstance(result, TopicNotFound):  # no broker keeps history of what nobody has published
+            replay.sources = []
+        elif isinstance(result, OffsetOutOfRange) and about:  # retention has passed it
+            self._ask(replay, QueryBounds((about[0].queue,)), self._bounded, *about)
+        elif isinstance(result, PenstockError):
+            self._failed[session] = None
+            return
+        else:
+            told(replay, result, *about)
+        if not replay.waiting:
+            self._pump_later(session)
+
+    def _described(self, replay: Replay, detail: TopicDetail) -> None:
+        replay.sources = [Source(bounds.queue, bounds.min, bounds.end) for bounds in detail.bounds]
+
+    def _bounded(self, replay: Replay, reply: BoundsReply, source: Source) -> None:
+        source.min = reply.bounds[0].min
+        source.at = min(max(source.at, source.min), source.end) if source.at != _UNKNOWN else _UNKNOWN
+        source.search = None
+
+    # ------------------------------------------------------------ where to begin
+
+    def _has_begun(self, replay: Replay, sources: Sequence[Source]) -> bool:
+        """Whether every queue knows its place; if not, it is asked for."""
+        if not replay.knows_name:
+            self._ask(replay, FetchOffsets(replay.start.name, tuple([one.queue for one in sources])), self._named)
+            return False
+        unknown = [source for source in sources if source.at == _UNKNOWN]
+        if replay.start.kind == LAST:
+            self._search_all(replay, unknown)
+        elif replay.start.kind == TIME:
+            for source in unknown:
+                self._ask(replay, SeekTime(source.queue, replay.start.number), self._sought, source)
+        else:
+            offsets = dict(replay.start.offsets)
+            for source in unknown:
+                source.at = _within(source, self._begin_of(replay.start, offsets, source))
+        return not replay.waiting
+
+    @staticmethod
+    def _begin_of(start: Start, offsets: dict[int, int], source: Source) -> int:
+        if start.kind == BEGINNING:
+            return source.min
+        if start.kind != OFFSET:
+            return source.end
+        queue_id = int(source.queue.rpartition(":")[2])
+        return offsets.get(queue_id, offsets.get(EVERY_QUEUE, source.end))
+
+    def _named(self, replay: Replay, reply: GroupOffsets) -> None:
+        replay.knows_name = True
+        for source, kept in zip(replay.sources or (), reply.offsets, strict=True):
+            if kept.offset >= 0:
+                source.at = _within(source, kept.offset)
+
+    def _sought(self, replay: Replay, reply: OffsetReply, source: Source) -> None:
+        source.at = _within(source, reply.offset)
+
+    # ------------------------------------------------------------ the last N
+
+    def _search_all(self, replay: Replay, unknown: Sequence[Source]) -> None:
+        for source in unknown:
+            if source.search is None:
+                source.search = Search(source.end)
+            self._search(replay, source, source.search)
+        if replay.waiting or not unknown:
+            return
+        found = sorted(
+            [(*one, source) for source in unknown if source.search for one in source.search.found], key=_first
+        )
+        chosen = found[len(found) - replay.start.number :] if replay.start.number < len(found) else found
+        for source in unknown:
+            source.at = min([offset for _, offset, other in chosen if other is source], default=source.end)
+            source.search = None
+
+    def _search(self, replay: Replay, source: Source, search: Search) -> None:
+        """Goes on looking where that makes sense."""
+        count = replay.start.number
+        if search.at >= search.stop:
+            search.found = (search.window + search.found)[-count:] if count else []
+            search.window = []
+            if len(search.found) >= count or search.begin <= source.min or search.looked_at >= LOOKED_AT_MAX:
+                return
+            step = min(max(count, search.looked_at, 64), STEP_MAX)
+            search.stop, search.begin = search.begin, max(source.min, search.begin - step)
+            search.at = search.begin
+        pull = Pull(source.queue, search.at, BYTES, search.stop - search.at)
+        self._ask(replay, pull, self._looked, source)
+
+    def _looked(self, replay: Replay, pulled: Pulled, source: Source) -> None:
+        search = source.search
+        if search is None:
+            return
+        search.window += [(one.position, one.offset) for one in self._wanted(replay, source, pulled)]
+        after = min(pulled.next, search.stop) if pulled.next > search.at else search.stop
+        search.looked_at += after - search.at
+        search.at = after
+
+    # ------------------------------------------------------------ reading
+
+    def _refill(self, replay: Replay, sources: Sequence[Source]) -> bool:
+        """Whether there is something to send. If not it was asked for, or all is over."""
+        if replay.batch:
+            return True
+        size = max(PAGE_BYTES_MIN, BYTES // max(1, len(sources)))
+        for source in sources:
+            if not source.page and source.at < source.end:
+                self._ask(replay, Pull(source.queue, source.at, size, PAGE_COUNT), self._pulled, source)
+        if replay.waiting:
+            return False
+        limit = min([source.page[-1].position for source in sources if source.at < source.end], default=1 << 63)
+        for source in sources:
+            cut = bisect_left(source.page, limit + 1, key=_POSITION)
+            replay.batch += source.page[:cut]
+            del source.page[:cut]
+        replay.batch.sort(key=_POSITION)
+        return bool(replay.batch)
+
+    def _pulled(self, replay: Replay, pulled: Pulled, source: Source) -> None:
+        source.page = self._wanted(replay, source, pulled)
+        is_past = pulled.next <= source.at or pulled.next >= source.end
+        source.at = source.end if is_past else pulled.next
+
+    @staticmethod
+    def _wanted(replay: Replay, source: Source, pulled: Pulled) -> list[Arrival]:
+        try:
+            batch = arrivals(pulled.count, pulled.body)
+        except InvalidMessage:
+            return []
+        filter, before, end = replay.cursor.subscription.filter, replay.before, source.end
+        return [one for one in batch if one.position < before and one.offset < end and matches(filter, one.name)]
+
+    def _send_batch(self, replay: Replay) -> bool:
+        cursor, batch = replay.cursor, replay.batch
+        session, one = cursor.session, cursor.subscription
+        device = session.device
+        assert device is not None
+        identifiers = (one.identifier,) if one.identifier else ()
+        now_ms = self._clock.wall_ms()
+        for at, arrival in enumerate(batch):
+            if is_expired(arrival, now_ms) or (one.no_local and arrival.sender == session.client_id_bytes):
+                continue
+            retain = one.as_published and arrival.retain
+            variant = Variant(device.is_v5, min(arrival.qos, one.qos), retain, identifiers, one.shows_place)
+            if device.is_full or not self._send((cursor,), arrival, variant, now_ms):
+                del batch[:at]
+                return False
+            self.replayed += 1
+        batch.clear()
+        return True
+
+
+def _within(source: Source, offset: int) -> int:
+    return min(max(offset, source.min), source.end)
+
+
+def _first(row: tuple[int, int, Source]) -> int:
+    return row[0]

@@ -1,0 +1,130 @@
+"""What a SUBSCRIBE asks for beyond the standard, in its user properties: where to begin, and the place of each message.
+
+``penstock-start`` says from where on the filters of this SUBSCRIBE are wanted: ``beginning``, ``last=N``, ``time=T``
+(milliseconds since 1970, or ISO 8601), ``offset=N`` (in every queue of the topic) or ``offset=QUEUE:N`` (again for each
+queue), or ``named=NAME``, a position that the server keeps. A named position that nobody has kept yet begins where a
+second ``penstock-start`` says, or now. ``penstock-place`` is ``true`` or ``false``. docs/guide/device.md is the page of
+this; whatever differs from it is refused, a property that begins with ``penstock-`` and is none of these too, so that
+a slip of the pen never means "from now on". Pure.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+PREFIX: Final = "penstock-"
+START: Final = "penstock-start"
+PLACE: Final = "penstock-place"
+EVERY_QUEUE: Final = -1
+NAME_BYTES_MAX: Final = 255
+_MOST: Final = (1 << 63) - 1
+
+NOW: Final = "now"
+BEGINNING: Final = "beginning"
+OFFSET: Final = "offset"
+TIME: Final = "time"
+LAST: Final = "last"
+NAMED: Final = "named"
+
+
+class InvalidOption(ValueError):
+    """An option that is none; the message says what it may be."""
+
+
+class Start(NamedTuple):
+    """Where a subscription begins.
+
+    Attributes:
+        kind: ``now``, ``beginning``, ``offset``, ``time`` or ``last``: where a queue begins of which ``name`` says
+            nothing.
+        number: the time in milliseconds, or how many.
+        offsets: queue id (or ``EVERY_QUEUE``) and offset.
+        name: of the position that is kept, or empty.
+    """
+
+    kind: str
+    number: int = 0
+    offsets: tuple[tuple[int, int], ...] = ()
+    name: str = ""
+
+
+class Options(NamedTuple):
+    """``start`` is ``None`` where the SUBSCRIBE does not speak of it."""
+
+    start: Start | None = None
+    shows_place: bool = False
+
+
+PLAIN: Final = Options()
+
+
+def read_options(user_properties: Sequence[tuple[str, str]]) -> Options:
+    """The options among a SUBSCRIBE's user properties. Raises ``InvalidOption``."""
+    starts: list[str] = []
+    shows_place = False
+    for name, value in user_properties:
+        if name == START:
+            starts.append(value)
+        elif name == PLACE:
+            if value not in ("true", "false"):
+                raise InvalidOption(f"{PLACE} is true or false, not {value!r}")
+            shows_place = value == "true"
+        elif name.startswith(PREFIX):
+            raise InvalidOption(f"there is no option {name}; there are {START} and {PLACE}")
+    return Options(_start(starts) if starts else None, shows_place)
+
+
+def _start(values: Sequence[str]) -> Start:
+    start = Start(NOW)
+    for value in values:
+        kind, _, said = value.partition("=")
+        if kind == NAMED:
+            if start.name:
+                raise InvalidOption("only one position can be named")
+            start = start._replace(name=_name(said))
+        elif kind == OFFSET and start.kind in (NOW, OFFSET):
+            start = start._replace(kind=OFFSET, offsets=(*start.offsets, _offset(said)))
+        elif start.kind != NOW:
+            raise InvalidOption(f"{START} begins at {start.kind} or at {kind}, not at both")
+        elif value == BEGINNING:
+            start = start._replace(kind=BEGINNING)
+        elif kind == TIME:
+            start = start._replace(kind=TIME, number=_time_ms(said))
+        elif kind == LAST:
+            start = start._replace(kind=LAST, number=_number(said, "last"))
+        else:
+            raise InvalidOption(
+                f"{START} is beginning, last=N, time=T, offset=N, offset=QUEUE:N or named=NAME, not {value!r}"
+            )
+    return start
+
+
+def _name(said: str) -> str:
+    if not said.isprintable() or not 0 < len(said.encode()) <= NAME_BYTES_MAX:
+        raise InvalidOption(f"the name of a position has 1 to {NAME_BYTES_MAX} bytes, all of them printable")
+    return said
+
+
+def _offset(said: str) -> tuple[int, int]:
+    queue, colon, offset = said.rpartition(":")
+    return (_number(queue, "the queue of an offset") if colon else EVERY_QUEUE, _number(offset, "offset"))
+
+
+def _number(said: str, what: str) -> int:
+    if not said.isascii() or not said.isdigit() or len(said) > 19 or int(said) > _MOST:
+        raise InvalidOption(f"{what} is a number from 0 on, not {said!r}")
+    return int(said)
+
+
+def _time_ms(said: str) -> int:
+    if said.isdigit():
+        return _number(said, "time")
+    try:
+        moment = datetime.datetime.fromisoformat(said)
+    except ValueError:
+        raise InvalidOption(f"time is in milliseconds since 1970, or like 2026-01-31T12:00:00Z, not {said!r}") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return max(0, int(moment.timestamp() * 1000))

@@ -1,0 +1,293 @@
+"""History for a new subscription, and where it meets what comes live."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rig import Client, Gateway
+from test_reception import OnlyOwnTopics
+
+from gateway import replay
+from gateway.mqtt.packets import Publish, Suback, Subscribe, Subscription
+from gateway.mqtt.properties import Properties
+from penstock.errors import Busy
+from penstock.requests import FetchRetained, Pull
+
+
+@pytest.fixture(autouse=True)
+def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "PAGE_COUNT", 2)
+
+
+def asking(*starts: str, place: str = "", identifier: int = 0) -> Properties:
+    pairs = [("penstock-start", one) for one in starts]
+    if place:
+        pairs.append(("penstock-place", place))
+    return Properties(user_properties=tuple(pairs), subscription_identifiers=(identifier,) if identifier else ())
+
+
+def gateway_with(
+    count: int, queues: int = 3, rng: random.Random | None = None, **settings: int
+) -> tuple[Gateway, Client]:
+    """A gateway whose topic ``plant`` holds so many messages under two names, each stored a second later; they go to
+    the queues in turn, or as chance has it."""
+    gateway = Gateway(**settings)
+    gateway.broker.queues_per_topic = queues
+    if rng is not None:
+        gateway.broker.chosen_queue = lambda number: rng.randrange(queues)
+    publisher = gateway.connect("publisher")
+    for number in range(count):
+        publisher.publish(f"plant/{number % 2}", b"%d" % number, 1, packet_id=number + 1)
+        gateway.clock.now_s += 1
+    publisher.got()
+    return gateway, publisher
+
+
+def numbers(client: Client) -> list[int]:
+    return [int(one) for one in client.payloads()]
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ("beginning", range(20)),
+        ("time=0", range(20)),
+        ("time=1012000", range(12, 20)),
+        ("time=9999000", []),
+        ("last=5", range(15, 20)),
+        ("last=0", []),
+        ("last=1000", range(20)),
+        ("offset=3", range(9, 20)),
+        ("offset=0", range(20)),
+        ("offset=99", []),
+        ("offset=1:0", [1, 4, 7, 10, 13, 16, 19]),
+    ],
+)
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_history_comes_in_order_from_where_it_was_asked_for(start: str, expected: range, qos: int) -> None:
+    gateway, _ = gateway_with(20)
+    client = gateway.connect("s", level=5)
+    assert client.subscribe("plant/#", qos=qos, properties=asking(start)) == Suback(1, (qos,))
+    assert numbers(client) == list(expected)
+
+
+def test_only_what_the_filter_matches_is_replayed_and_counted_for_the_last_n() -> None:
+    gateway, _ = gateway_with(20)
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/1", properties=asking("last=3"))
+    assert numbers(client) == [15, 17, 19]
+
+
+def test_history_is_as_the_subscription_wants_it() -> None:
+    gateway, publisher = gateway_with(2)
+    publisher.publish("plant/0", b"7", 2, packet_id=9, retain=True)
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/+", qos=1, properties=asking("last=2", identifier=5), retain_as_published=True)
+    got = [one for one in client.got() if isinstance(one, Publish)]
+    assert [(one.payload, one.qos, one.retain, one.properties.subscription_identifiers) for one in got] == [
+        (b"1", 1, False, (5,)),
+        (b"7", 1, True, (5,)),
+    ]
+
+
+def test_history_takes_the_place_of_retained_messages() -> None:
+    gateway, publisher = gateway_with(0)
+    publisher.publish("plant/0", b"1", retain=True)
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", properties=asking("beginning"))
+    assert numbers(client) == [1]
+    assert not gateway.broker.made(FetchRetained)
+
+
+def test_a_clients_own_messages_stay_away_where_it_wants_no_local_ones() -> None:
+    gateway, _ = gateway_with(4)
+    gateway.connect("s").publish("plant/0", b"99")
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", properties=asking("beginning"), no_local=True)
+    assert numbers(client) == [0, 1, 2, 3]
+
+
+def test_what_has_expired_is_not_replayed() -> None:
+    gateway, _ = gateway_with(0)
+    other = gateway.connect("p5", level=5)
+    other.publish("plant/0", b"1", properties=Properties(message_expiry_interval=5))
+    other.publish("plant/0", b"2")
+    gateway.pass_time(6)
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", properties=asking("beginning"))
+    assert numbers(client) == [2]
+
+
+def test_places_name_the_queue_the_offset_and_the_time_of_each_message_replayed_or_live() -> None:
+    gateway, publisher = gateway_with(3, queues=2)
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", properties=asking("beginning", place="true"))
+    publisher.publish("plant/0", b"3")
+    places = [dict(one.properties.user_properties) for one in client.got() if isinstance(one, Publish)]
+    assert [(one["penstock-queue"], one["penstock-offset"]) for one in places] == [
+        ("plant:0", "0"),
+        ("plant:1", "0"),
+        ("plant:0", "1"),
+        ("plant:1", "1"),
+    ]
+    assert [int(one["penstock-time"]) for one in places] == [1_000_000, 1_001_000, 1_002_000, 1_003_000]
+
+
+def test_a_place_is_where_another_subscriber_may_begin() -> None:
+    gateway, _ = gateway_with(12)
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", properties=asking("time=1008000", place="true"))
+    places = {}
+    for one in reversed([packet for packet in client.got() if isinstance(packet, Publish)]):
+        said = dict(one.properties.user_properties)
+        places[said["penstock-queue"].rpartition(":")[2]] = said["penstock-offset"]
+    other = gateway.connect("t", level=5)
+    other.subscribe("plant/#", properties=asking(*[f"offset={queue}:{offset}" for queue, offset in places.items()]))
+    assert numbers(other) == [8, 9, 10, 11]
+
+
+@given(st.data())
+def test_history_and_live_messages_meet_without_gap_or_duplicate(data: st.DataObject) -> None:
+    seed = data.draw(st.integers(0, 1 << 32))
+    rng = random.Random(seed)
+    gateway, publisher = gateway_with(
+        rng.randrange(30), rng.choice((1, 2, 5)), rng, in_flight_max=rng.choice((1, 3, 100))
+    )
+    stored = len(gateway.broker.log)
+    client = gateway.connect("s", level=5)
+    got: list[int] = []
+
+    def take() -> None:
+        for packet in client.got():
+            if isinstance(packet, Publish):
+                got.append(int(packet.payload))
+                client.device.receive(b"\x40\x02" + packet.packet_id.to_bytes(2, "big"))
+
+    gateway.broker.holds_replies = True
+    client.send(Subscribe(1, (Subscription("plant/#", 1),), asking("beginning")))
+    for _ in range(300):
+        match rng.randrange(4):
+            case 0:
+                publisher.publish("plant/0", b"%d" % stored, 1, packet_id=stored + 1)
+                stored += 1
+            case 1:
+                gateway.broker.release()
+                gateway.round()
+            case 2:
+                take()
+            case 3:
+                client.is_full = not client.is_full
+                if not client.is_full:
+                    client.device.writable()
+                gateway.round()
+    client.is_full = False
+    client.device.writable()
+    gateway.broker.holds_replies = False
+    for _ in range(stored + 2):
+        gateway.round()
+        take()
+    assert got == list(range(stored)), seed
+
+
+def test_subscribing_anew_with_a_start_repeats_history_and_loses_nothing_live() -> None:
+    gateway, publisher = gateway_with(3)
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#")
+    publisher.publish("plant/0", b"3")
+    assert numbers(client) == [3]
+    client.subscribe("plant/#", properties=asking("last=2"))
+    publisher.publish("plant/0", b"4")
+    assert numbers(client) == [2, 3, 4]
+
+
+def test_a_topic_that_nobody_has_published_to_has_no_history() -> None:
+    gateway, publisher = gateway_with(0)
+    client = gateway.connect("s", level=5)
+    assert client.subscribe("plant/#", properties=asking("beginning")) == Suback(1, (2,))
+    publisher.publish("plant/0", b"1")
+    assert numbers(client) == [1]
+
+
+def test_a_broker_that_does_not_answer_is_asked_again() -> None:
+    gateway, _ = gateway_with(5)
+    gateway.broker.refuses[Pull] = Busy("later")
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", properties=asking("beginning"))
+    assert numbers(client) == []
+    gateway.broker.refuses.clear()
+    gateway.pass_time(1)
+    assert numbers(client) == [0, 1, 2, 3, 4]
+
+
+def test_history_that_retention_takes_meanwhile_is_passed_over() -> None:
+    gateway, _ = gateway_with(6, queues=1)
+    client = gateway.connect("s", level=5)
+    gateway.broker.refuses[Pull] = Busy("later")
+    client.subscribe("plant/#", properties=asking("beginning"))
+    queue = gateway.broker.topic_queues["plant:0"]
+    queue.base, queue.frames = 2, queue.frames[2:]
+    gateway.broker.refuses.clear()
+    gateway.pass_time(1)
+    assert numbers(client) == [2, 3, 4, 5]
+
+
+def test_the_last_few_are_looked_for_from_the_end_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "LOOKED_AT_MAX", 100)
+    gateway, _ = gateway_with(300, queues=1)
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/1", properties=asking("last=2"))
+    assert numbers(client) == [297, 299]
+    assert min(one.offset for one in gateway.broker.made(Pull) if one.queue == "plant:0") >= 200
+    client.subscribe("plant/none", properties=asking("last=2"))
+    assert min(one.offset for one in gateway.broker.made(Pull) if one.queue == "plant:0") >= 100
+
+
+def test_a_replay_holds_no_more_than_its_share_in_memory() -> None:
+    gateway, _ = gateway_with(200, queues=1, in_flight_max=2)
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", qos=1, properties=asking("beginning"))
+    pulls = [one for one in gateway.broker.made(Pull) if one.queue == "plant:0"]
+    assert len(pulls) == 2
+    assert pulls[0].bytes_max <= replay.BYTES
+    assert len(gateway.downstream.replays) == 1
+    client.cut()
+    assert len(gateway.downstream.replays) == 0
+
+
+@pytest.mark.mqtt("3.9.3-2", "3.9.2-1")
+@pytest.mark.parametrize(
+    ("filter", "start", "code", "said"),
+    [
+        ("+/x", "beginning", 0x83, "first level is a name"),
+        ("#", "last=1", 0x83, "first level is a name"),
+        ("plant/#", "tomorrow", 0x83, "penstock-start is"),
+        ("secret/x", "beginning", 0x87, None),
+        ("x" * 300 + "/#", "beginning", 0x8F, None),
+    ],
+)
+def test_a_start_that_cannot_be_is_refused_and_told_why(filter: str, start: str, code: int, said: str | None) -> None:
+    client = Gateway(OnlyOwnTopics()).connect("c", level=5)
+    suback = client.subscribe(filter, properties=asking(start))
+    assert suback.reason_codes == (code,)
+    assert (said or "") in (suback.properties.reason_string or "")
+    assert said is None or suback.properties.reason_string
+
+
+def test_so_many_replays_run_at_a_time() -> None:
+    gateway, _ = gateway_with(5, in_flight_max=1, replays_max=1)
+    first, second = gateway.connect("s", level=5), gateway.connect("t", level=5)
+    assert first.subscribe("plant/#", properties=asking("beginning")).reason_codes == (2,)
+    assert second.subscribe("plant/#", properties=asking("beginning")).reason_codes == (0x97,)
+    assert gateway.quotas.refused["replays_max"] == 1
+
+
+@pytest.mark.parametrize("level", [3, 4])
+def test_before_mqtt_5_nobody_can_ask_for_history(level: int) -> None:
+    gateway, publisher = gateway_with(3)
+    client = gateway.connect("s", level=level)
+    client.subscribe("plant/#")
+    publisher.publish("plant/0", b"3")
+    assert numbers(client) == [3]

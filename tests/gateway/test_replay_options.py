@@ -1,0 +1,82 @@
+"""Where a subscription begins, as its SUBSCRIBE says."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.replay_options import PLAIN, InvalidOption, Options, Start, read_options
+
+
+@pytest.mark.parametrize(
+    ("said", "start"),
+    [
+        (["beginning"], Start("beginning")),
+        (["last=10"], Start("last", 10)),
+        (["time=1700000000000"], Start("time", 1_700_000_000_000)),
+        (["time=2023-11-14T22:13:20Z"], Start("time", 1_700_000_000_000)),
+        (["time=2023-11-14T22:13:20"], Start("time", 1_700_000_000_000)),
+        (["time=2023-11-14T23:13:20.5+01:00"], Start("time", 1_700_000_000_500)),
+        (["time=1960-01-01"], Start("time", 0)),
+        (["offset=7"], Start("offset", offsets=((-1, 7),))),
+        (["offset=0:7", "offset=3:0"], Start("offset", offsets=((0, 7), (3, 0)))),
+        (["named=billing"], Start("now", name="billing")),
+        (["named=a=b"], Start("now", name="a=b")),
+        (["named=billing", "beginning"], Start("beginning", name="billing")),
+        (["last=5", "named=billing"], Start("last", 5, name="billing")),
+    ],
+)
+def test_each_way_to_begin(said: list[str], start: Start) -> None:
+    assert read_options([("penstock-start", one) for one in said]) == Options(start)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [""],
+        ["end"],
+        ["beginning=1"],
+        ["last"],
+        ["last="],
+        ["last=-1"],
+        ["last=٣"],
+        ["last=99999999999999999999"],
+        ["time=yesterday"],
+        ["time=²"],
+        ["offset=x"],
+        ["offset=1:"],
+        ["offset=:1"],
+        ["named="],
+        ["named=" + "x" * 256],
+        ["named=a\x07"],
+        ["named=a", "named=b"],
+        ["beginning", "last=1"],
+        ["offset=1", "beginning"],
+        ["beginning", "offset=1"],
+    ],
+)
+def test_anything_else_is_refused(said: list[str]) -> None:
+    with pytest.raises(InvalidOption):
+        read_options([("penstock-start", one) for one in said])
+
+
+def test_places_are_shown_where_they_are_asked_for() -> None:
+    assert read_options([("penstock-place", "true")]) == Options(None, True)
+    assert read_options([("penstock-place", "false")]) == PLAIN
+    with pytest.raises(InvalidOption, match="true or false"):
+        read_options([("penstock-place", "yes")])
+
+
+def test_a_slip_of_the_pen_is_told_and_other_peoples_properties_are_left_alone() -> None:
+    with pytest.raises(InvalidOption, match="no option penstock-begin"):
+        read_options([("penstock-begin", "beginning")])
+    assert read_options([("trace", "1"), ("start", "x")]) == PLAIN
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_an_option_or_refused(text: str) -> None:
+    with contextlib.suppress(InvalidOption):
+        assert read_options([("penstock-start", text)]).start is not None
