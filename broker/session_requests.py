@@ -108,7 +108,7 @@ class SessionRequests:
         return Parked((client_waker(client),), now + HANDOVER_S, answer)
 
     def _give(self, request: OpenSession, entry: Entry | None, now_ms: int) -> Outcome:
-        client, is_new = request.client, entry is None or request.clean or entry.has_ended(now_ms)
+        client, is_new = request.client, entry is None or _is_over(entry, request, now_ms)
         expiry_s, will, found = request.expiry_s, request.will or _NONE, OpenedSession(0, 0, not is_new)
         if entry is not None:  # copied before the record changes it
             found = _found(entry, is_new)
@@ -261,6 +261,13 @@ class SessionRequests:
         """Wakers that have stirred since the last call."""
         changed, self._changed = self._changed, []
         return changed
+
+
+def _is_over(entry: Entry, request: OpenSession, now_ms: int) -> bool:
+    """Whether what was there ends with this opening. A session without expiry ends with its connection."""
+    if request.claim:
+        return entry.has_ended(now_ms)
+    return request.clean or entry.expiry_s == 0 or entry.has_ended(now_ms)
 
 
 def _found(entry: Entry, is_new: bool) -> OpenedSession:

@@ -120,6 +120,7 @@ class Run:
     Attributes:
         data: the packets, packet ids in place.
         in_flight: packet id -> blob of those with QoS 1 or 2.
+        qos: the highest QoS among them.
         senders: client ids of the publishers (whoever is among them and wants no local copies needs another way).
         largest: bytes of the largest packet, at most two too many.
         expiring: whether any message expires: then the bytes are good for this moment only.
@@ -127,7 +128,7 @@ class Run:
         aliased: forms with topic aliases, by how many of them a client takes (``gateway/aliases.py``).
     """
 
-    __slots__ = ("aliased", "blobs", "count", "data", "expiring", "in_flight", "largest", "senders")
+    __slots__ = ("aliased", "blobs", "count", "data", "expiring", "in_flight", "largest", "qos", "senders")
 
     def __init__(
         self, batch: Sequence[Arrival], is_v5: bool, granted: int, as_published: bool, identifier: int, now_ms: int
@@ -159,6 +160,7 @@ class Run:
         self.blobs = blobs
         self.aliased: dict[int, AliasedRun] = {}
         self.in_flight = in_flight
+        self.qos = max([variant.qos for variant in variants.values()], default=0)
         self.largest = largest + 2
         self.count = len(batch)
         self.senders = {arrival.sender for arrival in batch}

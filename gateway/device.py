@@ -15,22 +15,19 @@ from __future__ import annotations
 from functools import partial
 from typing import Final, Protocol
 
+from gateway.acknowledging import EXCHANGES, acknowledge
 from gateway.aliases import SentAliases
 from gateway.auth import Identity, Peer
 from gateway.delivery import PACKET_ID_MAX
 from gateway.greeting import accepts_bytes_max, arriving, publish_properties, sent_aliases, terms
 from gateway.intake import is_partial_publish, plain_pubacks, take_publishes
-from gateway.mqtt.answers import PINGRESP, PUBCOMP, PUBREL, answer, mark, refusal
+from gateway.mqtt.answers import PINGRESP, mark, refusal
 from gateway.mqtt.connection import Connection, Received
 from gateway.mqtt.packets import (
     Connect,
     Disconnect,
     Pingreq,
-    Puback,
-    Pubcomp,
     Publish,
-    Pubrec,
-    Pubrel,
     Subscribe,
     Unsubscribe,
 )
@@ -40,7 +37,7 @@ from gateway.session import STORED, Session
 from gateway.subscribing import Subscribing
 from gateway.upstream import Route
 from penstock.errors import InvalidMessage, InvalidTopic, StorageFull, TopicNotFound
-from penstock.message import FLAG_RETAIN
+from penstock.message import FLAG_ONCE, FLAG_RETAIN
 from topicmap.names import InvalidName, check_name
 
 _ROUTES_MAX: Final = 256
@@ -165,7 +162,7 @@ class Device:
         """Takes what can go the straight way off the chunk's beginning; returns the rest."""
         ids = plain_pubacks(chunk) if chunk[0] == 0x40 else None
         if ids is not None:
-            self._acknowledge(ids)
+            acknowledge(self, self._reception, ids)
             return b""
         if self._routes is None:
             return chunk
@@ -193,7 +190,11 @@ class Device:
         packets = received.packets
         last = len(packets) - 1
         for at, packet in enumerate(packets):
-            _HANDLERS[type(packet)](self, packet)  # type: ignore[operator]
+            exchange = EXCHANGES.get(type(packet))
+            if exchange is not None:
+                exchange(self, self._reception, packet)
+            else:
+                _HANDLERS[type(packet)](self, packet)  # type: ignore[operator]
             if self._is_over:
                 return
             if self._early is not None:  # the CONNECT waits for its answer, and all that is behind it waits too
@@ -256,13 +257,21 @@ class Device:
         assert self.session is not None
         try:
             expiry_s, application = publish_properties(packet)
-            properties = upstream.properties(route, self.session.client_id, expiry_s, application)
+            properties = upstream.properties(
+                route,
+                self.session.client_id,
+                expiry_s,
+                application,
+                self.session.exchange(packet.packet_id, packet.qos),
+            )
         except InvalidMessage:
             self._decline(packet, ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR)
             return
         if packet.qos == 1:
             self._unanswered += 1
         flag = packet.qos | (FLAG_RETAIN if packet.retain else 0)
+        if packet.qos == 2 and self.session.lasting is not None:
+            flag |= FLAG_ONCE
         upstream.publish(self, route, packet.payload, flag, mark(packet.qos, packet.packet_id), properties)
 
     def _may_begin(self, packet: Publish) -> bool:
@@ -342,15 +351,12 @@ class Device:
         self.send(b"".join(marks))
 
     def _is_due(self, mark: bytes) -> bool:
-        """Notes a stored QoS 2 message. If its sender is connected anew and has asked again, it gets the PUBREC
-        there."""
+        """Notes a stored QoS 2 message."""
         if mark[:1] != b"\x50":
             self._unanswered -= bool(mark)
             return True
-        session = self.session
-        assert session is not None
-        if session.stored_incoming(int.from_bytes(mark[2:4], "big")) and session.device not in (None, self):
-            session.device.send(mark)
+        assert self.session is not None
+        self.session.stored_incoming(int.from_bytes(mark[2:4], "big"))
         return True
 
     def refused(self, mark: bytes, code: int) -> None:
@@ -376,46 +382,6 @@ class Device:
         if any(marks):
             self.fail(ReasonCode.SERVER_BUSY)
 
-    # ------------------------------------------------------------ acknowledgements of what it was sent
-
-    def _acknowledge(self, ids: tuple[int, ...]) -> None:
-        session = self.session
-        assert session is not None
-        for packet_id in ids:
-            session.acknowledged(packet_id)
-        if session.behind:
-            self._reception.downstream.pump_later(session)
-
-    def _on_puback(self, packet: Puback) -> None:
-        self._acknowledge((packet.packet_id,))
-
-    def _on_pubrec(self, packet: Pubrec) -> None:
-        session = self.session
-        assert session is not None
-        is_refusal = packet.reason_code >= 0x80
-        known = session.received(packet.packet_id, is_refusal)
-        if not is_refusal:
-            self.send(
-                answer(
-                    PUBREL, packet.packet_id, 0 if known or not self.is_v5 else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
-                )
-            )
-        elif session.behind:
-            self._reception.downstream.pump_later(session)
-
-    def _on_pubcomp(self, packet: Pubcomp) -> None:
-        session = self.session
-        assert session is not None
-        if session.completed(packet.packet_id) and session.behind:
-            self._reception.downstream.pump_later(session)
-
-    def _on_pubrel(self, packet: Pubrel) -> None:
-        assert self.session is not None
-        known = self.session.forget_incoming(packet.packet_id)
-        self.send(
-            answer(PUBCOMP, packet.packet_id, 0 if known or not self.is_v5 else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND)
-        )
-
     # ------------------------------------------------------------ the rest
 
     def _on_subscribe(self, packet: Subscribe) -> None:
@@ -423,13 +389,21 @@ class Device:
         Subscribing(self, self._reception, packet).begin()
 
     def send_suback(self, packet: Subscribe, codes: list[int], why: str) -> None:
-        self.send(self._connection.suback(packet, codes, why))
+        self._send_saved(self._connection.suback(packet, codes, why))
 
     def _on_unsubscribe(self, packet: Unsubscribe) -> None:
         assert self.session is not None
         downstream = self._reception.downstream
         found = [downstream.unsubscribe(self.session, one) for one in packet.filters]
-        self.send(self._connection.unsuback(packet, found))
+        self._send_saved(self._connection.unsuback(packet, found))
+
+    def _send_saved(self, data: bytes) -> None:
+        """Sends what promises that the subscriptions are as they are now."""
+        session = self.session
+        if session is None or session.lasting is None:
+            self.send(data)
+        else:
+            self._reception.keeping.before(session, data)
 
     def _on_pingreq(self, packet: Pingreq) -> None:
         self.send(PINGRESP)
@@ -465,7 +439,15 @@ class Device:
 
     def displace(self, reason: int, *, ends_session: bool) -> None:
         """Another connection takes over its session."""
-        self._close(self._connection.farewell(reason), is_normal=False, ends_session=ends_session)
+        self._close(self._connection.farewell(reason), is_normal=False, ends_session=ends_session, is_taken=True)
+
+    def give_up(self) -> None:
+        """The connection took too long to become one: it has not said who it is, or nobody could hand its session
+        over."""
+        if self._early is None:
+            self.drop()
+        else:
+            self.fail(ReasonCode.SERVER_UNAVAILABLE)
 
     def fail(self, reason: int) -> None:
         """Closes for a reason, told where the version can tell it."""
@@ -481,23 +463,19 @@ class Device:
             self._is_over = True
             self._reception.left(self, is_normal=False)
 
-    def _close(self, farewell: bytes, *, is_normal: bool, ends_session: bool = False) -> None:
+    def _close(self, farewell: bytes, *, is_normal: bool, ends_session: bool = False, is_taken: bool = False) -> None:
         if self._is_over:
             return
         if farewell:
             self._line.write(farewell)
         self._is_over = True
         self._line.close()
-        self._reception.left(self, is_normal=is_normal, ends_session=ends_session)
+        self._reception.left(self, is_normal=is_normal, ends_session=ends_session, is_taken=is_taken)
 
 
 _HANDLERS: Final = {
     Connect: Device._on_connect,
     Publish: Device._on_publish,
-    Puback: Device._on_puback,
-    Pubrec: Device._on_pubrec,
-    Pubrel: Device._on_pubrel,
-    Pubcomp: Device._on_pubcomp,
     Subscribe: Device._on_subscribe,
     Unsubscribe: Device._on_unsubscribe,
     Pingreq: Device._on_pingreq,

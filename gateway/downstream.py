@@ -21,11 +21,12 @@ from gateway.delivery import Run, Variant, blob, is_expired
 from gateway.envelope import Arrival, arrivals
 from gateway.feed import Feed
 from gateway.filters import FilterLeases
+from gateway.keeping import Keeping
 from gateway.named_positions import NamedPositions
 from gateway.replay import Replays
 from gateway.replay_options import Start
 from gateway.retained import Retained
-from gateway.session import Session
+from gateway.session import Lasting, Session
 from gateway.settings import GatewaySettings
 from gateway.subscriptions import Cursor, Subscription, variant_for
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, QueueNotFound
@@ -42,7 +43,13 @@ class Downstream:
     """All deliveries of one gateway."""
 
     def __init__(
-        self, brokers: Brokers, settings: GatewaySettings, owner: str, clock: Clock, wake: Callable[[], None]
+        self,
+        brokers: Brokers,
+        settings: GatewaySettings,
+        owner: str,
+        clock: Clock,
+        keeping: Keeping,
+        wake: Callable[[], None],
     ) -> None:
         self._clock = clock
         self._wake = wake
@@ -50,7 +57,8 @@ class Downstream:
         self._to_pump: dict[Session, None] = {}
         self._to_pull: dict[Feed, None] = {}
         self._failed: list[Feed | Cursor] = []
-        self._retained = Retained(clock, self.pump_later)
+        self._keeping = keeping
+        self._retained = Retained(clock, self.pump_later, self._waits)
         self.replays = Replays(clock, self._send_as, self.pump_later)
         self.positions = NamedPositions()
         self._leases = FilterLeases(brokers, owner, settings.filter_lease_s, self._begun, wake)
@@ -71,6 +79,8 @@ class Downstream:
         """Adds or replaces a subscription (MQTT-3.8.4-3). ``on_done`` is told whether it stands; retained messages
         follow, or the ``history`` of a topic from some start on."""
         session.subscriptions[subscription.filter] = subscription
+        if session.lasting is not None:
+            session.lasting.has_new_terms = True
 
         def opened(stands: bool, positions: dict[Cursor, int]) -> None:
             current = session.subscriptions.get(subscription.filter) is subscription
@@ -97,6 +107,9 @@ class Downstream:
             session.overlap.remove(cursor)
             cursor.next = CLOSED
             self._leases.release(cursor)
+            if session.lasting is not None:
+                session.lasting.has_new_terms = True
+                self._leases.let_go(session.lasting, filter)
             for other in session.overlap.cursors:
                 if other.take_back(cursor):
                     self._go_back(other)
@@ -107,33 +120,39 @@ class Downstream:
             self._set_lagging(cursor, True)
             self.pump_later(cursor.session)
 
-    def end(self, session: Session) -> None:
-        """The session is over: all its subscriptions go."""
-        for filter in list(session.subscriptions):
-            self.unsubscribe(session, filter)
+    def resume(self, session: Session, subscriptions: Sequence[Subscription]) -> None:
+        """The subscriptions of a session that was saved stand again, each from where it was."""
+        for subscription in subscriptions:
+            session.subscriptions[subscription.filter] = subscription
+            self._leases.resume(session, subscription)
 
-    def attach(self, session: Session) -> None:
-        """The session has a connection: its cursors read again from where they are."""
-        for cursor in session.overlap.cursors:
-            if cursor.subscription.qos == 0 and cursor.next >= 0:
-                cursor.next = -1  # QoS 0 is not kept for an absent client: it begins anew
-                self._leases.open_again(cursor)
-            elif cursor.next >= 0:
-                self._attach(cursor)
-
-    def detach(self, session: Session) -> None:
-        """The session's connection is gone: from now on its messages wait in the log."""
+    def leave(self, session: Session, *, ends: bool) -> None:
+        """The connection is gone: the session has no place here any more, and if it ends, none anywhere."""
         for cursor in session.overlap.cursors:
             self._detach(cursor)
+            cursor.next = CLOSED
+            self._leases.release(cursor)
         self._to_pump.pop(session, None)
         self.positions.commit()
+        if ends and session.lasting is not None:
+            self.forget(session.lasting)
+
+    def forget(self, ended: Lasting) -> None:
+        """A session that ended while it was not here needs its filters no longer."""
+        for filter in list(ended.held):
+            self._leases.let_go(ended, filter)
+
+    def attach(self, session: Session) -> None:
+        """The session has a connection: its cursors read from where they are."""
+        for cursor in session.overlap.cursors:
+            if cursor.next >= 0 and cursor.feed.queue:
+                self._attach(cursor)
 
     def _begun(self, cursor: Cursor, offset: int, position: int) -> None:
         """A filter stands open for a cursor from this offset and log position on."""
-        if cursor.next != -1:
-            return
-        cursor.next, cursor.start = offset, position
-        if cursor.session.device is not None:
+        if cursor.next == -1:
+            cursor.next, cursor.start = offset, position
+        if cursor.next >= 0 and cursor.session.device is not None and cursor not in cursor.feed.attached:
             self._attach(cursor)
 
     def _attach(self, cursor: Cursor) -> None:
@@ -208,7 +227,7 @@ class Downstream:
         if isinstance(result, Pulled):
             feed.is_pulling = False
             if not feed.is_closed:
-                self._dispatch(feed, _decoded(result), result.next)
+                self._dispatch(feed, _decoded(result, feed), result.next)
                 self._want(feed)
         elif isinstance(result, QueueNotFound):
             feed.is_pulling = False
@@ -273,7 +292,8 @@ class Downstream:
         packets = session.send_run(run)
         if packets is None:
             return False
-        device.send(packets if device.aliases is None else device.aliases.run(run, cursor.feed.alias_numbers))
+        if not self._waits(session, run.qos, packets):
+            device.send(packets if device.aliases is None else device.aliases.run(run, cursor.feed.alias_numbers))
         self.delivered += run.count
         return True
 
@@ -364,12 +384,25 @@ class Downstream:
         packet = session.send(made)
         if packet is None:
             return False
-        device.send(packet if device.aliases is None else device.aliases.shorten(packet, arrival.name_bytes))
+        if not self._waits(session, made.qos, packet):
+            device.send(packet if device.aliases is None else device.aliases.shorten(packet, arrival.name_bytes))
         self.delivered += 1
         for cursor in matching:
             if cursor.subscription.name:
                 self.positions.sent(cursor, arrival, made.qos)
         return True
+
+    def _waits(self, session: Session, qos: int, packets: bytes) -> bool:
+        """Whether packets leave only when the session with them in it is durable; then they are taken over, whole."""
+        lasting = session.lasting
+        if lasting is None:
+            return False
+        if qos == 2 or lasting.unsaved or lasting.is_saving:
+            self._keeping.before(session, packets)
+            return True
+        if qos:
+            self._keeping.note(session)
+        return False
 
     def _pull_for(self, cursor: Cursor) -> None:
         if not cursor.pulling:
@@ -382,7 +415,7 @@ class Downstream:
             cursor.pulling = False
         elif isinstance(result, Pulled):
             cursor.pulling = False
-            cursor.backlog = _decoded(result) or None
+            cursor.backlog = _decoded(result, cursor.feed) or None
             if cursor.backlog is None:
                 cursor.next = max(cursor.next, result.next)
             self.pump_later(cursor.session)
@@ -402,8 +435,8 @@ class Downstream:
         self.pump_later(cursor.session)
 
 
-def _decoded(result: Pulled) -> list[Arrival]:
+def _decoded(result: Pulled, feed: Feed) -> list[Arrival]:
     try:
-        return arrivals(result.count, result.body)
+        return arrivals(result.count, result.body, feed)
     except InvalidMessage:
         return []  # a broker that frames its replies wrongly; nothing of it can be believed

@@ -14,7 +14,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.errors import InvalidMessage
 from penstock.message import (
@@ -25,6 +25,7 @@ from penstock.message import (
     FLAG_RETAIN,
     FRAME_HEAD_BYTES,
     KEYS,
+    MQTT_ID,
     MQTT_PROPERTIES,
     MQTT_TOPIC,
     OFFSETS_AT,
@@ -35,6 +36,9 @@ from penstock.message import (
 )
 from topicmap.queues import topic_queue
 
+if TYPE_CHECKING:
+    from gateway.feed import Feed
+
 _CLIENT_ID: Final = CLIENT_ID.encode()
 _MQTT_PROPERTIES: Final = MQTT_PROPERTIES.encode()
 _FLAG_AT: Final = 19  # the low byte of the record's flag
@@ -42,7 +46,9 @@ _WHERE_END: Final = OFFSETS_AT + 8
 NEVER: Final = -1
 
 
-def record_properties(name: str, key: str, client_id: str, expiry_s: int = NEVER, application: bytes = b"") -> bytes:
+def record_properties(
+    name: str, key: str, client_id: str, expiry_s: int = NEVER, application: bytes = b"", exchange: str = ""
+) -> bytes:
     """The property string of a publication. The caller has checked that no text holds U+0001 or U+0002."""
     parts = [f"{MQTT_TOPIC}\x01{name}"]
     if key:
@@ -52,6 +58,8 @@ def record_properties(name: str, key: str, client_id: str, expiry_s: int = NEVER
     if application or expiry_s != NEVER:
         expiry = "" if expiry_s == NEVER else str(expiry_s)
         parts.append(f"{MQTT_PROPERTIES}\x01{expiry}:{b64encode(application).decode()}")
+    if exchange:
+        parts.append(f"{MQTT_ID}\x01{exchange}")
     return "\x02".join(parts).encode()
 
 
@@ -99,6 +107,7 @@ class Arrival:
         application: MQTT 5 properties to forward, encoded, without their length.
         topic: the topic that it is stored in.
         stored_ms: wall-clock time at which it was stored.
+        origin: the feed that brought it; ``None`` where nobody needs to find it again.
         blobs: encoded forms, shared by all subscribers that get the same bytes (``gateway/delivery.py``).
     """
 
@@ -109,6 +118,7 @@ class Arrival:
         "name",
         "name_bytes",
         "offset",
+        "origin",
         "payload",
         "position",
         "qos",
@@ -120,9 +130,18 @@ class Arrival:
     )
 
     def __init__(
-        self, offset: int, position: int, flag: int, payload: bytes, heading: Heading, stored_ms: int, where: bytes
+        self,
+        offset: int,
+        position: int,
+        flag: int,
+        payload: bytes,
+        heading: Heading,
+        stored_ms: int,
+        where: bytes,
+        origin: Feed | None = None,
     ) -> None:
         self.offset = offset
+        self.origin = origin
         self.position = position
         self.qos = min(flag & FLAG_QOS, 2)
         self.retain = flag & FLAG_RETAIN != 0
@@ -144,8 +163,8 @@ class Arrival:
         return int.from_bytes(self.where[8:], "big")
 
 
-def arrivals(count: int, batch: bytes | memoryview) -> list[Arrival]:
-    """The messages of a pulled batch. Raises ``InvalidMessage`` if it is shorter than it says."""
+def arrivals(count: int, batch: bytes | memoryview, origin: Feed | None = None) -> list[Arrival]:
+    """The messages of a batch that a feed has pulled. Raises ``InvalidMessage`` if it is shorter than it says."""
     data = bytes(batch)
     at = count * ENTRY.size
     if at > len(data):
@@ -160,6 +179,6 @@ def arrivals(count: int, batch: bytes | memoryview) -> list[Arrival]:
         stored_ms = int.from_bytes(data[record + STORED_AT : record + STORED_AT + 8], "big")
         payload, heading = data[body:tail], read_heading(data[tail:end])
         where = data[record + QUEUE_ID_AT : record + _WHERE_END]
-        found.append(Arrival(offset, position, data[record + _FLAG_AT], payload, heading, stored_ms, where))
+        found.append(Arrival(offset, position, data[record + _FLAG_AT], payload, heading, stored_ms, where, origin))
         at = end
     return found

@@ -15,8 +15,9 @@ from typing import Final
 
 from gateway.brokers import Broker, Brokers
 from gateway.feed import Feed
-from gateway.session import Session
+from gateway.session import Lasting, Session
 from gateway.subscriptions import Cursor, Subscription
+from penstock.errors import PenstockError
 from penstock.requests import CloseFilters, KeepFilters, OpenedFilters, OpenFilters, Result
 
 FILTERS_PER_REQUEST: Final = 1000
@@ -48,17 +49,25 @@ class Opening:
         if self.left == 0:
             self.on_opened(self.stands, self.positions)
 
+    def held(self, is_open: bool) -> None:
+        """One broker holds it open for the session itself, or could not."""
+        self.left -= 1
+        self.stands = self.stands and is_open
+        if self.left == 0:
+            self.on_opened(self.stands, self.positions)
+
 
 class _Shelf:
     """The feeds of one broker, by filter, and what the next round asks of it."""
 
-    __slots__ = ("broker", "closing", "feeds", "opening")
+    __slots__ = ("broker", "closing", "feeds", "holding", "opening")
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.feeds: dict[str, Feed] = {}
         self.opening: list[tuple[Cursor, Opening | None]] = []
         self.closing: dict[Feed, None] = {}
+        self.holding: dict[Session, list[tuple[str, Opening | None]]] = {}
 
 
 class FilterLeases:
@@ -79,6 +88,7 @@ class FilterLeases:
         self._shelves: dict[Broker, _Shelf] = {}
         self._homeless: list[Opening] = []
         self._failed: list[Cursor] = []
+        self._to_let_go: list[tuple[Broker, str, str]] = []
         self._kept_at = 0.0
         brokers.on_new(self._add_broker)
 
@@ -94,10 +104,31 @@ class FilterLeases:
             self._homeless.append(opening)
         self._wake()
 
+    def resume(self, session: Session, subscription: Subscription) -> None:
+        """A subscription that was saved stands again, at each broker from its own place there."""
+        if session.lasting is not None and subscription.qos:
+            session.lasting.held[subscription.filter] = None
+        for shelf in self._shelves.values():
+            shelf.opening.append((self._cursor(shelf, session, subscription), None))
+        self._wake()
+
     def open_again(self, cursor: Cursor) -> None:
         """Asks for a new beginning of a cursor whose ``next`` is -1."""
         self._shelves[cursor.feed.broker].opening.append((cursor, None))
         self._wake()
+
+    def let_go(self, lasting: Lasting, filter: str) -> None:
+        """A session that outlives its connection needs a filter no longer."""
+        if lasting.held.pop(filter, 0) is None:
+            for shelf in self._shelves.values():
+                self._let_go(shelf.broker, lasting.holder, filter)
+
+    def _let_go(self, broker: Broker, holder: str, filter: str) -> None:
+        def answered(result: Result) -> None:
+            if isinstance(result, PenstockError):  # nobody's lease ends it: it is asked for until it is done
+                self._to_let_go.append((broker, holder, filter))
+
+        broker.submit(CloseFilters(holder, (filter,)), answered)
 
     def release(self, cursor: Cursor) -> None:
         """A cursor was taken out; the last one closes the filter."""
@@ -125,6 +156,12 @@ class FilterLeases:
         for shelf in self._shelves.values():
             cursor = self._cursor(shelf, opening.session, opening.subscription)
             shelf.opening.append((cursor, opening))
+        lasting, subscription = opening.session.lasting, opening.subscription
+        if lasting is not None and subscription.qos and subscription.filter not in lasting.held:
+            lasting.held[subscription.filter] = None
+            opening.left *= 2
+            for shelf in self._shelves.values():
+                shelf.holding.setdefault(opening.session, []).append((subscription.filter, opening))
 
     @staticmethod
     def _cursor(shelf: _Shelf, session: Session, subscription: Subscription) -> Cursor:
@@ -136,6 +173,14 @@ class FilterLeases:
                 cursor.subscription = subscription
                 return cursor
         cursor = Cursor(session, subscription, feed)
+        lasting, filter = session.lasting, subscription.filter
+        if lasting is not None and filter in lasting.held:
+            place = lasting.places.pop((filter, shelf.broker.address), None)
+            if place is None:  # a broker that was not there when it subscribed
+                shelf.holding.setdefault(session, []).append((filter, None))
+            else:
+                cursor.next, cursor.start, cursor.seen = place[:3]
+                cursor.redos = list(place.redos) or None
         feed.members[cursor] = None
         session.overlap.add(cursor)
         return cursor
@@ -148,6 +193,8 @@ class FilterLeases:
                 self._close(shelf)
             if shelf.opening:
                 self._open(shelf)
+            if shelf.holding:
+                self._hold(shelf)
 
     def _close(self, shelf: _Shelf) -> None:
         feeds = [feed for feed in shelf.closing if not feed.members]
@@ -172,6 +219,15 @@ class FilterLeases:
             some = {feed: waiting[feed] for feed in feeds[at : at + FILTERS_PER_REQUEST]}
             request = OpenFilters(self._owner, tuple([feed.filter for feed in some]))
             shelf.broker.submit(request, partial(self._opened, some))
+
+    @staticmethod
+    def _hold(shelf: _Shelf) -> None:
+        """Opens filters in the names of sessions, whose positions in them then outlive this gateway."""
+        holding, shelf.holding = shelf.holding, {}
+        for session, rows in holding.items():
+            assert session.lasting is not None
+            request = OpenFilters(session.lasting.holder, tuple([filter for filter, _ in rows]))
+            shelf.broker.submit(request, partial(_held, [opening for _, opening in rows]))
 
     def _opened(self, waiting: dict[Feed, list[tuple[Cursor, Opening | None]]], result: Result) -> None:
         if not isinstance(result, OpenedFilters):
@@ -199,11 +255,20 @@ class FilterLeases:
         for cursor in failed:
             if not cursor.feed.is_closed:
                 self.open_again(cursor)
+        to_let_go, self._to_let_go = self._to_let_go, []
+        for one in to_let_go:
+            self._let_go(*one)
         if now - self._kept_at >= self._lease_s / 3:
             self._kept_at = now
             for shelf in self._shelves.values():
                 if shelf.feeds:
                     shelf.broker.submit(KeepFilters(self._owner, self._lease_s), _ignore)
+
+
+def _held(openings: list[Opening | None], result: Result) -> None:
+    for opening in openings:
+        if opening is not None:
+            opening.held(isinstance(result, OpenedFilters))
 
 
 def _ignore(result: Result) -> None:

@@ -15,8 +15,9 @@ from gateway.mqtt.connection import V5, Terms
 from gateway.mqtt.packets import Connect, Publish
 from gateway.mqtt.properties import NO_PROPERTIES, Properties, application_properties, encode_properties
 from gateway.reception import Admitted, Arriving
-from gateway.session import NEVER_ENDS, Will
+from gateway.session_state import Will
 from gateway.settings import GatewaySettings
+from penstock.requests import NEVER_ENDS
 
 ANY_SIZE: Final = 1 << 30
 

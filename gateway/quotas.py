@@ -15,7 +15,6 @@ REASONS: Final = MappingProxyType(
     {
         "connections_max": 0x97,
         "half_open_max": 0x97,
-        "sessions_max": 0x97,
         "subscriptions_max": 0x97,
         "replays_max": 0x97,
         "client_id_bytes_max": 0x85,

@@ -1,10 +1,14 @@
 """Who comes and who goes: admits clients, hands sessions over, and sees to wills, keep-alive and expiry.
 
-The order of an admission: identity first, then what the will may do, then room; only then is anything of the old
-state touched. So a failed login neither disturbs the client that it names nor publishes its will. A client that
-comes while another connection holds its session takes it over: that connection is told 0x8E and closed before the
-new one is answered (MQTT-3.1.4-3). A will is published when the connection ends without a normal DISCONNECT, after
-its delay or when the session ends, whichever is first (MQTT-3.1.2-8); a client that is back in time cancels it.
+The order of an admission: identity first, then what the will may do, then the session, from its home, with a new epoch;
+only then is anything of the old state touched. So a failed login neither disturbs the client that it names nor
+publishes its will. A client that comes while another connection holds its session takes it over: that connection is
+told 0x8E and closed before the new one is answered (MQTT-3.1.4-3), also where it is another gateway's. A will is
+published when the connection ends without a normal DISCONNECT, after its delay or when the session ends, whichever is
+first (MQTT-3.1.2-8); a client that is back in time cancels it.
+
+A session that outlives its connection is saved and released when the connection ends and comes back from its home with
+the next one, wherever that is; this gateway holds nothing of it meanwhile but a will that waits.
 
 Time comes with ``tick`` and from the round. Nothing here waits.
 """
@@ -12,19 +16,28 @@ Time comes with ``tick`` and from the round. Nothing here waits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.auth import Authenticator, Credentials, Identity
+from gateway.brokers import Brokers
 from gateway.deadlines import Deadlines
 from gateway.downstream import Downstream
+from gateway.exchanges import ExchangeIds
+from gateway.home import SessionHome
+from gateway.keeping import Keeping
 from gateway.mqtt.reason_codes import ReasonCode
 from gateway.quotas import Quotas
 from gateway.rates import Door, Pacing
+from gateway.resuming import Resuming
 from gateway.rounds import Rounds
-from gateway.session import Session, Will
-from gateway.session_table import SessionTable
+from gateway.session import Lasting, Session
+from gateway.session_state import NO_WILL, Will, decode_flow, decode_terms, decode_will, encode_will
 from gateway.settings import GatewaySettings
 from gateway.upstream import Upstream
+from gateway.wills import Wills
+from penstock.errors import Busy, PenstockError
+from penstock.requests import CONNECTED, GONE, RELEASED, OpenedSession, SessionCall, SessionSave
 from penstock.world import Rng
 from topicmap.names import InvalidName, check_name
 
@@ -58,9 +71,22 @@ class Admitted(NamedTuple):
 
 OnAdmitted = Callable[[Admitted | int], None]
 
+# Why the home of sessions did not give one -> reason code of the CONNACK.
+_REASONS: Final[dict[type[PenstockError], int]] = {Busy: ReasonCode.QUOTA_EXCEEDED}
+
+
+class SessionParts(NamedTuple):
+    """What the reception needs for sessions."""
+
+    home: SessionHome
+    keeping: Keeping
+    exchanges: ExchangeIds
+    wills: Wills
+    brokers: Brokers
+
 
 class Reception:
-    """Sessions and connections of one gateway."""
+    """Connections of one gateway, and their sessions."""
 
     def __init__(
         self,
@@ -68,6 +94,7 @@ class Reception:
         authenticator: Authenticator,
         upstream: Upstream,
         downstream: Downstream,
+        parts: SessionParts,
         quotas: Quotas,
         rounds: Rounds,
         rng: Rng,
@@ -76,17 +103,21 @@ class Reception:
         self.authenticator = authenticator
         self.upstream = upstream
         self.downstream = downstream
+        self.home, self.keeping, self.exchanges, self.wills, self._brokers = parts
         self.quotas = quotas
         self.rounds = rounds
-        self.sessions = SessionTable(settings.sessions_max, settings.in_flight_max)
+        self.sessions: dict[str, Session] = {}
         self.pacing = Pacing(settings, quotas)
         self._door = Door(settings)
         self._rng = rng
+        self._opening: dict[str, Device] = {}
         self._keep_alive: Deadlines[Device] = Deadlines()
         self._half_open: Deadlines[Device] = Deadlines()
-        self._wills: Deadlines[Session] = Deadlines()
         self._devices: dict[Device, None] = {}
         self.half_open = 0
+        self.home.on_call = self._called
+        self.home.on_duty = self.wills.claim
+        self.keeping.on_fenced = self._fenced
 
     @property
     def connections(self) -> int:
@@ -102,7 +133,7 @@ class Reception:
 
     def admit(self, device: Device, asked: Arriving, done: OnAdmitted) -> None:
         """Gives the client its session, or the reason code of the refusal, through ``done``."""
-        client_id = asked.client_id or self.sessions.new_client_id(self._rng)
+        client_id = asked.client_id or self._new_client_id()
         limit = self._door.over(device.peer, self.rounds.now)
         refusal = self.quotas.refuse(limit) if limit else self._unfit(asked)
         if refusal:
@@ -112,24 +143,14 @@ class Reception:
 
         def identified(identity: Identity | int) -> None:
             if device in self._devices:  # it may have gone meanwhile
-                done(identity if isinstance(identity, int) else self._admit(device, asked, identity))
+                self._open(device, asked, identity, done)
                 self.rounds.wake()
 
         self.authenticator.connect(shown, identified)
 
-    def _admit(self, device: Device, asked: Arriving, identity: Identity) -> Admitted | int:
-        client_id = identity.client_id
-        refusal = self._unfit_will(identity, asked.will)
-        if refusal:
-            return refusal
-        if not self.sessions.has_room(client_id):
-            return self.quotas.refuse("sessions_max")
-        session, present = self._take(device, client_id, asked)
-        keep_alive_s = self._agreed_keep_alive(asked.keep_alive_s)
-        if keep_alive_s:
-            self._keep_alive.add(self.rounds.now + keep_alive_s * 1.5, device)
-        self.half_open -= 1
-        return Admitted(session, identity, present, keep_alive_s, not asked.client_id)
+    def _new_client_id(self) -> str:
+        """An id that no session has (MQTT-3.1.3-7, 3.2.2-16): 64 random bits make sure of it."""
+        return f"auto-{self._rng.getrandbits(64):016x}"
 
     def _unfit(self, asked: Arriving) -> int:
         if not asked.client_id:  # (MQTT-3.1.3-7, -8) of 3.1.1
@@ -148,19 +169,109 @@ class Reception:
             return ReasonCode.TOPIC_NAME_INVALID
         return 0 if self.authenticator.may_publish(identity, will.name) else ReasonCode.NOT_AUTHORIZED
 
-    def _take(self, device: Device, client_id: str, asked: Arriving) -> tuple[Session, bool]:
+    def _open(self, device: Device, asked: Arriving, identity: Identity | int, done: OnAdmitted) -> None:
+        """Has the session handed over; whoever has it here lets go of it first."""
+        if isinstance(identity, int):
+            done(identity)
+            return
+        refusal = self._unfit_will(identity, asked.will)
+        if refusal:
+            done(refusal)
+            return
+        client_id = identity.client_id
         known = self.sessions.get(client_id)
         if known is not None and known.device is not None:
             known.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=asked.clean_start)
-        entry = self.sessions.enter(client_id, asked.clean_start, self.rounds.now)
-        if entry.ended is not None:
-            self._end(entry.ended)
-        session = entry.session
+        self._opening[client_id] = device
+        expiry_s = min(asked.expiry_s, self.settings.session_expiry_s_max)
+        opened = partial(self._opened, device, asked, identity, done)
+        self.home.open(client_id, asked.clean_start, expiry_s, encode_will(asked.will), opened)
+
+    def _opened(
+        self,
+        device: Device,
+        asked: Arriving,
+        identity: Identity,
+        done: OnAdmitted,
+        result: OpenedSession | PenstockError,
+    ) -> None:
+        client_id = identity.client_id
+        if isinstance(result, PenstockError):
+            self._turn_away(device, client_id, done, _REASONS.get(type(result), ReasonCode.SERVER_UNAVAILABLE))
+            return
+        self._settle_old(client_id, result)
+        expiry_s = min(asked.expiry_s, self.settings.session_expiry_s_max)
+        if self._opening.get(client_id) is not device or device not in self._devices:
+            self._release(client_id, result.epoch, expiry_s)
+            self._turn_away(device, client_id, done, ReasonCode.SESSION_TAKEN_OVER)
+            return
+        session = Session(client_id, min(asked.receive_max, self.settings.in_flight_max))
+        session.epoch, session.expiry_s, session.will = result.epoch, expiry_s, asked.will
+        if expiry_s or result.present:
+            session.lasting = Lasting(result.incarnation)
+        if session.lasting is None or not result.present:
+            self._admit(device, asked, identity, result, session, done, None)
+            return
+        flow = decode_flow(result.flow)
+        session.lasting.places = dict(flow.places)
+        resumed = partial(self._admit, device, asked, identity, result, session, done)
+        Resuming(session, flow, self._brokers, asked.is_v5, self.rounds.now_ms).begin(self.exchanges, resumed)
+        self.rounds.wake()
+
+    def _turn_away(self, device: Device, client_id: str, done: OnAdmitted, reason: int) -> None:
+        """Something came between a client and its session."""
+        if self._opening.get(client_id) is device:
+            del self._opening[client_id]
+        if device in self._devices:
+            done(reason)
+
+    def _settle_old(self, client_id: str, found: OpenedSession) -> None:
+        """What an earlier session, or an earlier connection of this one, has left to be done."""
+        self.wills.cancel(client_id)
+        will = decode_will(found.will)
+        was_lost = found.state == CONNECTED or (found.state == GONE and found.ended)
+        if will is not None and was_lost and (found.ended or not will.delay_s):
+            self.wills.publish(client_id, will)
+        if found.ended:
+            old = Lasting(found.ended)
+            old.held = dict.fromkeys([one.filter for one in decode_terms(found.terms) if one.qos])
+            self.downstream.forget(old)
+            self.exchanges.forget(client_id, found.ended)
+
+    def _release(self, client_id: str, epoch: int, expiry_s: int) -> None:
+        """A session that was handed over to a client that has gone meanwhile."""
+        if expiry_s:
+            self.home.save(SessionSave(client_id, epoch, RELEASED, expiry_s, NO_WILL), _ignore)
+        else:
+            self.home.end(client_id, epoch)
+
+    def _admit(
+        self,
+        device: Device,
+        asked: Arriving,
+        identity: Identity,
+        found: OpenedSession,
+        session: Session,
+        done: OnAdmitted,
+        error: PenstockError | None,
+    ) -> None:
+        """The session stands: the client is answered."""
+        client_id = session.client_id
+        if error is not None or device not in self._devices or self._opening.get(client_id) is not device:
+            self._release(client_id, session.epoch, session.expiry_s)
+            reason = ReasonCode.SESSION_TAKEN_OVER if error is None else ReasonCode.SERVER_UNAVAILABLE
+            self._turn_away(device, client_id, done, reason)
+            return
+        del self._opening[client_id]
+        self.sessions[session.client_id] = session
         session.device = device
-        session.expiry_s = min(asked.expiry_s, self.settings.session_expiry_s_max)
-        session.window = min(asked.receive_max, self.settings.in_flight_max)
-        session.will, session.will_due = asked.will, -1.0
-        return session, entry.present
+        keep_alive_s = self._agreed_keep_alive(asked.keep_alive_s)
+        if keep_alive_s:
+            self._keep_alive.add(self.rounds.now + keep_alive_s * 1.5, device)
+        self.half_open -= 1
+        if found.present:
+            self.downstream.resume(session, decode_terms(found.terms))
+        done(Admitted(session, identity, found.present, keep_alive_s, not asked.client_id))
 
     def _agreed_keep_alive(self, asked_s: int) -> int:
         cap = self.settings.keep_alive_s_max
@@ -168,41 +279,60 @@ class Reception:
 
     # ------------------------------------------------------------ going
 
-    def left(self, device: Device, *, is_normal: bool, ends_session: bool = False) -> None:
-        """A connection is over. ``is_normal``: its client took leave, so its will is void (MQTT-3.1.2-10)."""
+    def left(self, device: Device, *, is_normal: bool, ends_session: bool = False, is_taken: bool = False) -> None:
+        """A connection is over. ``is_normal``: its client took leave, so its will is void (MQTT-3.1.2-10).
+        ``is_taken``: its client has another connection, which goes on with the session unless that ends."""
         if self._devices.pop(device, 0) == 0:
             return
         session = device.session
         if session is None:
             self.half_open -= 1
             return
-        session.device = None
-        self.downstream.detach(session)
+        ends = ends_session or session.expiry_s == 0
+        will, session.will = session.will, None
         if is_normal:
-            session.will = None
-        if self.sessions.leave(session, self.rounds.now) or ends_session:
-            self._end(session)
-        elif session.will is not None:
-            self._schedule_will(session, session.will)
+            will = None
+        waits = will is not None and will.delay_s > 0 and not ends
+        if will is not None and not waits:
+            self.wills.publish(session.client_id, will)
+        self._put_away(session, GONE if waits and not is_taken else RELEASED, ends=ends)
+        if waits and will is not None and not is_taken:
+            self.wills.wait(session.client_id, session.epoch, will, session.expiry_s)
         self.rounds.wake()
 
-    def _schedule_will(self, session: Session, will: Will) -> None:
-        if will.delay_s == 0:
-            self._publish_will(session)
+    def _put_away(self, session: Session, state: int, *, ends: bool) -> None:
+        """Nothing of the session stays here."""
+        del self.sessions[session.client_id]
+        session.device = None
+        if ends:
+            if session.lasting is not None:
+                self.exchanges.forget(session.client_id, session.lasting.incarnation)
+            self.downstream.leave(session, ends=True)
+            self.home.end(session.client_id, session.epoch)
         else:
-            session.will_due = self.rounds.now + will.delay_s
-            self._wills.add(session.will_due, session)
+            self.keeping.leave(session, state, b"" if state == GONE else NO_WILL, _ignore)
+            self.downstream.leave(session, ends=False)
 
-    def _publish_will(self, session: Session) -> None:
-        will, session.will, session.will_due = session.will, None, -1.0
-        if will is not None:
-            self.upstream.publish_will(session.client_id, will)
-            self.rounds.wake()
+    # ------------------------------------------------------------ what the home says
 
-    def _end(self, session: Session) -> None:
-        self.sessions.remove(session)
-        self._publish_will(session)
-        self.downstream.end(session)
+    def _called(self, call: SessionCall) -> None:
+        """Another gateway has a client whose session is here."""
+        session = self.sessions.get(call.client)
+        if session is not None and session.epoch == call.epoch and session.device is not None:
+            session.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=call.clean)
+            return
+        self._opening.pop(call.client, None)  # one that is just on its way here is turned away when it is known
+        pending = self.wills.cancel(call.client)
+        if pending is not None:
+            if call.clean:
+                self.wills.publish(call.client, pending.will)
+            self.home.save(SessionSave(call.client, call.epoch, RELEASED, pending.expiry_s, NO_WILL), _ignore)
+
+    def _fenced(self, session: Session) -> None:
+        """The session is somebody else's: its client here is told, and nothing of it is touched any more."""
+        if session.device is not None:
+            session.will = None
+            session.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=False)
 
     # ------------------------------------------------------------ time
 
@@ -212,15 +342,13 @@ class Reception:
         for device in self._half_open.take(now):
             if device.session is None and device in self._devices:
                 self.quotas.refuse("connect_wait_s")
-                device.drop()
+                device.give_up()
         for device in self._keep_alive.take(now):
             if device in self._devices:
                 self._check_alive(device, now)
-        for session in self._wills.take(now):
-            if session.device is None and 0 <= session.will_due <= now:
-                self._publish_will(session)
-        for session in self.sessions.take_ended(now):
-            self._end(session)
+        self.wills.tick(now)
+        self.keeping.tick()
+        self.home.tick(now)
 
     def _check_alive(self, device: Device, now: float) -> None:
         due = device.heard_at + device.keep_alive_s * 1.5
@@ -232,8 +360,10 @@ class Reception:
             self._keep_alive.add(due, device)
 
     def close(self) -> None:
-        """The gateway stops: every client is told, every will is published."""
+        """The gateway stops: every client is told, every will without a delay is published."""
         for device in list(self._devices):
             device.fail(ReasonCode.SERVER_SHUTTING_DOWN)
-        for session in [one for one in self.sessions if one.will is not None]:
-            self._publish_will(session)
+
+
+def _ignore(outcome: bool | PenstockError) -> None:
+    """What could not be saved is as it was saved before."""

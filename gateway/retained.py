@@ -16,6 +16,7 @@ from typing import Final
 from gateway.delivery import Variant, blob, is_expired
 from gateway.envelope import Arrival, arrivals
 from gateway.session import Session
+from gateway.session_state import FROM_RETAINED
 from gateway.subscriptions import Cursor
 from penstock.errors import InvalidMessage, PenstockError
 from penstock.requests import FetchRetained, Result, RetainedPage
@@ -40,8 +41,12 @@ class _Fetch:
 class Retained:
     """The retained messages that are on their way to subscribers."""
 
-    def __init__(self, clock: Clock, pump_later: Callable[[Session], None]) -> None:
+    def __init__(
+        self, clock: Clock, pump_later: Callable[[Session], None], waits: Callable[[Session, int, bytes], bool]
+    ) -> None:
+        """``waits`` takes packets of a QoS that may leave only later, and says so."""
         self._clock = clock
+        self._waits = waits
         self._pump_later = pump_later
         self._fetches: dict[Cursor, _Fetch] = {}
         self._failed: list[Session] = []
@@ -86,7 +91,8 @@ class Retained:
             if packet is None:
                 del fetch.page[:sent]
                 return False
-            device.send(packet if device.aliases is None else device.aliases.shorten(packet, arrival.name_bytes))
+            if not self._waits(session, made.qos, packet):
+                device.send(packet if device.aliases is None else device.aliases.shorten(packet, arrival.name_bytes))
         fetch.page = []
         return True
 
@@ -99,10 +105,12 @@ class Retained:
             return
         assert isinstance(result, RetainedPage)
         try:
-            page = arrivals(result.count, result.body)
+            page = arrivals(result.count, result.body, cursor.feed)
         except InvalidMessage:
             page = []
         fetch.page = [arrival for arrival in page if arrival.position < fetch.before]
+        for arrival in fetch.page:
+            arrival.offset = FROM_RETAINED
         fetch.after = result.after
         fetch.is_last = not result.after
         self._pump_later(cursor.session)

@@ -18,13 +18,17 @@ from gateway.auth import Anonymous, Peer
 from gateway.brokers import Brokers
 from gateway.device import Device
 from gateway.downstream import Downstream
+from gateway.exchanges import ExchangeIds
+from gateway.home import SessionHome
+from gateway.keeping import Keeping
 from gateway.poller import EpollPoller
 from gateway.quotas import Quotas
-from gateway.reception import Reception
+from gateway.reception import Reception, SessionParts
 from gateway.rounds import Rounds
 from gateway.settings import GatewaySettings, parse_rules
 from gateway.shard import Shard
 from gateway.upstream import Upstream
+from gateway.wills import Wills
 from penstock.errors import AddressInUse, InvalidConfig
 from penstock.link import Links
 from penstock.world import World
@@ -148,10 +152,15 @@ async def run(
     brokers = Brokers(links, settings.namesrv, rounds.wake)
     upstream = Upstream(brokers, TopicMap(parse_rules(settings.topic_rules)), settings.append_bytes_max, rounds)
     owner = settings.name or f"gateway-{world.rng.getrandbits(48):012x}"
-    downstream = Downstream(brokers, settings, owner, world.clock, rounds.wake)
+    home = SessionHome(brokers, owner, settings.session_lease_s, rounds.wake)
+    keeping = Keeping(home, rounds.wake)
+    exchanges = ExchangeIds(brokers, rounds.wake)
+    parts = SessionParts(home, keeping, exchanges, Wills(home, upstream, rounds), brokers)
+    downstream = Downstream(brokers, settings, owner, world.clock, keeping, rounds.wake)
     quotas = Quotas()
-    reception = Reception(settings, Anonymous(settings.anonymous), upstream, downstream, quotas, rounds, world.rng)
-    rounds.ends_with(downstream, upstream, brokers)
+    authenticator = Anonymous(settings.anonymous)
+    reception = Reception(settings, authenticator, upstream, downstream, parts, quotas, rounds, world.rng)
+    rounds.ends_with(downstream, keeping, exchanges, upstream, brokers)
     pollers = [EpollPoller() for _ in range(settings.shards)]
     shards = [Shard(poller, rounds, settings.output_bytes_max) for poller in pollers]
     rounds.called_by(pollers[0].wake)
@@ -220,6 +229,6 @@ async def _say_goodbye(reception: Reception, upstream: Upstream, rounds: Rounds,
     for shard in shards:
         shard.write_out()
     with trio.move_on_after(GOODBYE_S):
-        while upstream.unanswered:
+        while upstream.unanswered or reception.home.unanswered:
             await trio.sleep(0.01)
             rounds.finish()

@@ -1,9 +1,8 @@
-"""What outlives a connection while the gateway lives: a client's subscriptions, its place in each queue, and open
-exchanges.
+"""A session while its client is connected: subscriptions, its place in each queue, and open exchanges.
 
-Offline messages are not here: they are in the log, and a session is only a cursor per queue. What it does hold is
-bounded: at most ``window`` messages on their way out (shared blobs), at most ``receive_max`` QoS 2 ids on their way
-in.
+Offline messages are not here: they are in the log, and a session is only a cursor per queue. One that outlives its
+connection (``Lasting``) is saved at its home and goes from here with the connection. What a session does hold is
+bounded: at most ``window`` messages on their way out (shared blobs), at most ``receive_max`` QoS 2 ids on their way in.
 
 Rules kept here: an id is in use until its exchange ends (MQTT-2.2.1-4, 4.3.2-2, 4.3.3-6); nothing beyond the
 window is sent (MQTT-3.3.4-9, 4.9.0-2); a resend keeps ids and order and sets DUP (MQTT-4.4.0-1, 4.6.0-1); after PUBREC
@@ -13,33 +12,48 @@ the message itself is never sent again (MQTT-4.3.3-6). Pure: time is an argument
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from gateway.delivery import PACKET_ID_MAX, Blob, Run, blob
+from gateway.session_state import Place, Will
 from gateway.subscriptions import Cursor, Overlap, Subscription
 
 if TYPE_CHECKING:
     from gateway.device import Device
 
-NEVER_ENDS: Final = 0xFFFF_FFFF
 _PUBREL: Final = b"\x62\x02"
 
 # States of an inbound QoS 2 id, from PUBLISH to PUBREL.
 STORING: Final = 0
 STORED: Final = 1
-ASKED_AGAIN: Final = 2  # still storing, and sent again meanwhile: whoever is connected then gets the PUBREC
 
 
-class Will(NamedTuple):
-    """What is published if the client does not take its leave."""
+class Lasting:
+    """What only a session that outlives its connection has.
 
-    name: str
-    payload: bytes
-    qos: int
-    retain: bool
-    delay_s: int
-    expiry_s: int
-    application: bytes
+    Attributes:
+        incarnation: tells it from earlier sessions of the same client.
+        has_new_terms: subscriptions have changed since the last save.
+        unsaved: packets that leave when the next save is durable.
+        is_saving: packets wait for a save that is under way; what comes later waits behind them.
+        places: where it was in queues that it has not come back to yet.
+        held: filters that are open in its own name at all brokers.
+    """
+
+    __slots__ = ("has_new_terms", "held", "incarnation", "is_saving", "places", "unsaved")
+
+    def __init__(self, incarnation: int) -> None:
+        self.incarnation = incarnation
+        self.has_new_terms = False
+        self.is_saving = 0
+        self.unsaved: list[bytes] = []
+        self.places: dict[tuple[str, str], Place] = {}
+        self.held: dict[str, None] = {}
+
+    @property
+    def holder(self) -> str:
+        """The name under which its filters are open (docs/formats/facts.md)."""
+        return f"~session/{self.incarnation}"
 
 
 class Session:
@@ -50,17 +64,17 @@ class Session:
         "client_id",
         "client_id_bytes",
         "device",
-        "ends_at",
+        "epoch",
         "expiry_s",
         "in_flight",
         "incoming",
+        "lasting",
         "next_id",
         "overlap",
         "releasing",
         "settled",
         "subscriptions",
         "will",
-        "will_due",
         "window",
     )
 
@@ -69,7 +83,8 @@ class Session:
         self.client_id_bytes = client_id.encode()
         self.device: Device | None = None
         self.expiry_s = 0
-        self.ends_at: float = -1.0
+        self.epoch = 0
+        self.lasting: Lasting | None = None
         self.subscriptions: dict[str, Subscription] = {}
         self.overlap = Overlap()
         self.behind: dict[Cursor, None] = {}
@@ -80,7 +95,6 @@ class Session:
         self.settled: Callable[[Blob], None] | None = None  # wants to know what the client has
         self.next_id = 1
         self.will: Will | None = None
-        self.will_due: float = -1.0
 
     # ------------------------------------------------------------ out: gateway -> client
 
@@ -160,16 +174,16 @@ class Session:
         state = self.incoming.get(packet_id)
         if state is None:
             self.incoming[packet_id] = STORING
-        elif state == STORING:
-            self.incoming[packet_id] = ASKED_AGAIN
         return state
 
-    def stored_incoming(self, packet_id: int) -> bool:
-        """The message is safe. True if it was asked for again meanwhile."""
-        state = self.incoming.get(packet_id)
-        if state is not None:
+    def stored_incoming(self, packet_id: int) -> None:
+        """The message is safe."""
+        if packet_id in self.incoming:
             self.incoming[packet_id] = STORED
-        return state == ASKED_AGAIN
+
+    def exchange(self, packet_id: int, qos: int) -> str:
+        """What its message says of an exchange that outlives the connection; empty for others."""
+        return f"{self.lasting.incarnation}:{packet_id}" if qos == 2 and self.lasting is not None else ""
 
     def forget_incoming(self, packet_id: int) -> bool:
         """PUBREL, or the message could not be stored: the id is free again (MQTT-4.3.3-12). False if it was unknown."""

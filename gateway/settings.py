@@ -53,7 +53,6 @@ class GatewaySettings:
     connect_packet_bytes_max: int = 64 * 1024
     packet_bytes_max: int = 1024 * 1024
     keep_alive_s_max: int = 0
-    sessions_max: int = 1_000_000
     session_expiry_s_max: int = 7 * 24 * 3600
     client_id_bytes_max: int = 256
     subscriptions_max: int = 1000
@@ -74,6 +73,7 @@ class GatewaySettings:
     address_connects_per_s_max: int = 0
     over_rate: str = "wait"
     filter_lease_s: float = 60.0
+    session_lease_s: float = 15.0
     route_refresh_s: float = 5.0
     retry_wait_s: float = 0.5
 

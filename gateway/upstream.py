@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gateway.brokers import Broker, Brokers
 from gateway.envelope import NEVER, record_properties
 from gateway.rounds import Rounds
-from gateway.session import Will
+from gateway.session_state import Will
 from penstock.errors import Busy, InvalidMessage, PenstockError, StorageFull, Unavailable
 from penstock.message import FLAG_RETAIN, PROPERTIES_BYTES_MAX, encode_record
 from penstock.requests import Append, Appended, Result
@@ -156,11 +156,12 @@ class Upstream:
         properties = record_properties(will.name, route.key, client_id, will.expiry_s, will.application)
         self.publish(None, route, will.payload, will.qos | (FLAG_RETAIN if will.retain else 0), b"", properties)
 
-    def properties(self, route: Route, client_id: str, expiry_s: int, application: bytes) -> bytes:
-        """The property string of a publication with MQTT 5 properties. Raises ``InvalidMessage`` if it is too long."""
-        if expiry_s == NEVER and not application:
+    def properties(self, route: Route, client_id: str, expiry_s: int, application: bytes, exchange: str = "") -> bytes:
+        """The property string of a publication with MQTT 5 properties, or of an exchange that is to be stored once.
+        Raises ``InvalidMessage`` if it is too long."""
+        if expiry_s == NEVER and not application and not exchange:
             return route.properties
-        packed = record_properties(route.name, route.key, client_id, expiry_s, application)
+        packed = record_properties(route.name, route.key, client_id, expiry_s, application, exchange)
         if len(packed) > PROPERTIES_BYTES_MAX:
             raise InvalidMessage(f"properties have at most {PROPERTIES_BYTES_MAX} bytes once stored, not {len(packed)}")
         return packed

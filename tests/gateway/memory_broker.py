@@ -8,16 +8,26 @@ message appended after it, a light queue's offsets begin at the log position at 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from broker.folds.exchanges import exchange_of
+from broker.folds.filters import CLOSE, OPEN
+from broker.folds.state import BrokerState
+from broker.outcomes import Now, Parked
+from broker.session_requests import SessionRequests
+from broker.settings import BrokerSettings
+from broker.store.records import Change, Incoming, Stored
 from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound, TopicNotFound
 from penstock.link import Link, OnResult
 from penstock.message import (
     BODY_AT,
+    CLIENT_ID,
     ENTRY,
+    FLAG_ONCE,
     FLAG_RETAIN,
     FRAME_HEAD,
     FRAME_HEAD_BYTES,
+    MQTT_ID,
     OFFSETS,
     OFFSETS_AT,
     QUEUE_ID_AT,
@@ -25,6 +35,7 @@ from penstock.message import (
     STORED,
     STORED_AT,
     mqtt_name,
+    property_of,
     record_body,
     record_properties,
     record_topic,
@@ -39,28 +50,48 @@ from penstock.requests import (
     CommitOffsets,
     DescribeTopic,
     Done,
+    EndSession,
+    FetchExchanges,
     FetchOffsets,
     FetchRetained,
     GroupOffsets,
     KeepFilters,
+    KeepSessions,
     OffsetReply,
     OpenedFilter,
     OpenedFilters,
     OpenFilters,
+    OpenSession,
     Pull,
     Pulled,
     QueryBounds,
     QueryRoute,
     QueueOffset,
     Refused,
+    ReleaseExchanges,
     Request,
     Result,
     RetainedPage,
     Route,
+    SaveSessions,
     SeekTime,
     TopicDetail,
+    WatchSessions,
 )
 from topicmap.names import matches
+
+if TYPE_CHECKING:
+    from broker.store.message_store import MessageStore
+
+_SESSIONS: Final = {
+    OpenSession: "open",
+    SaveSessions: "save",
+    EndSession: "end",
+    KeepSessions: "keep",
+    WatchSessions: "watch",
+    FetchExchanges: "fetch_exchanges",
+    ReleaseExchanges: "release_exchanges",
+}
 
 
 class _Queue:
@@ -71,6 +102,26 @@ class _Queue:
     @property
     def end(self) -> int:
         return self.base + len(self.frames)
+
+
+class _Facts:
+    """The store as the requests about sessions see it."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._broker = broker
+
+    @property
+    def written(self) -> int:
+        return self._broker.position
+
+    def append(self, batch: list[Incoming], now_ms: int) -> None:
+        broker = self._broker
+        for incoming in batch:
+            frame = FRAME_HEAD.pack(0, 0, FRAME_HEAD_BYTES + len(incoming.record), 0, 0) + bytes(incoming.record)
+            broker.end(
+                broker.state.apply(Stored(broker.position, len(frame), incoming.topic, 0, 0, b"", now_ms, frame))
+            )
+            broker.position += len(frame)
 
 
 class MemoryBroker:
@@ -86,16 +137,21 @@ class MemoryBroker:
         self.topic_queues: dict[str, _Queue] = {}
         self.retained: dict[str, tuple[int, bytes]] = {}
         self.parked: list[tuple[Pull, OnResult]] = []
+        self.asked: list[tuple[Parked, OnResult]] = []
         self.topics: list[str] = []
         self.queues_per_topic = 1
         self.chosen_queue: Callable[[int], int] = lambda number: number
         self.groups: dict[str, dict[str, int]] = {}
         self.holds_replies = False
+        self.holds: tuple[type[Request], ...] = ()
         self.now_ms = 0
         self.has_brokers = True
         self.refuses: dict[type[Request], PenstockError] = {}
         self.refused_records: dict[int, PenstockError] = {}
         self._held: list[tuple[OnResult, Result]] = []
+        self._kept_back: list[tuple[OnResult, Result]] = []
+        self.state = BrokerState()
+        self.sessions = SessionRequests(self.state, cast("MessageStore", _Facts(self)), BrokerSettings(), 0.0)
 
     # ------------------------------------------------------------ Links and Link
 
@@ -106,6 +162,9 @@ class MemoryBroker:
         self.requests.append(request)
         if type(request) in self.refuses:
             self._held.append((on_result, self.refuses[type(request)]))
+            return
+        if type(request) in _SESSIONS:
+            self._ask_sessions(request, on_result)
             return
         result = getattr(self, f"_{type(request).__name__}")(request)
         if result is None:
@@ -125,6 +184,7 @@ class MemoryBroker:
                 on_result(result)
 
     def _wake_pulls(self) -> bool:
+        self._wake_asked()
         parked, self.parked = self.parked, []
         for request, on_result in parked:
             result = self._Pull(request)
@@ -139,6 +199,46 @@ class MemoryBroker:
 
     def bodies(self) -> list[bytes]:
         return [record_body(record) for record in self.log]
+
+    # ------------------------------------------------------------ sessions: the real fold and the real requests
+
+    def _ask_sessions(self, request: Request, on_result: OnResult) -> None:
+        try:
+            outcome = getattr(self.sessions, _SESSIONS[type(request)])(request, self.now_ms / 1000, self.now_ms)
+        except PenstockError as error:
+            outcome = Now(error)
+        if isinstance(outcome, Parked):
+            self.asked.append((outcome, on_result))
+        else:
+            self._reply(request, on_result, outcome.result)
+
+    def _reply(self, request: Request, on_result: OnResult, result: Result) -> None:
+        (self._kept_back if isinstance(request, self.holds) else self._held).append((on_result, result))
+
+    def let_go(self) -> None:
+        """The replies that were held back by their kind may go."""
+        self.holds = ()
+        self._held += self._kept_back
+        self._kept_back = []
+
+    def leave_alone(self, owner: str) -> None:
+        """An owner is as good as dead: its sessions are anybody's."""
+        self.sessions.keep(KeepSessions(owner, 1e-9), self.now_ms / 1000 - 1, self.now_ms)
+
+    def pass_time(self) -> None:
+        """What the broker does by the clock."""
+        self.sessions.expire(self.now_ms / 1000, self.now_ms)
+
+    def _wake_asked(self) -> None:
+        changed = set(self.sessions.take_changed())
+        asked, self.asked = self.asked, []
+        for outcome, on_result in asked:
+            is_due = outcome.deadline <= self.now_ms / 1000
+            result = outcome.retry(is_due) if is_due or changed.intersection(outcome.wakers) else None
+            if result is None:
+                self.asked.append((outcome, on_result))
+            else:
+                self._held.append((on_result, result))
 
     # ------------------------------------------------------------ requests
 
@@ -178,12 +278,23 @@ class MemoryBroker:
             size = int.from_bytes(view[at : at + 4], "big")
             error = self.refused_records.pop(index, None)
             if error is None:
-                self.append(view[at : at + size])
+                if not self._is_repeated(view[at : at + size]):
+                    self.append(view[at : at + size])
             else:
                 refused.append(Refused(index, error.code, error.message))
             at += size
         assert at == len(view)
         return Appended("disk", (), tuple(refused))
+
+    def _is_repeated(self, record: bytes) -> bool:
+        if not RECORD_HEAD.unpack_from(record)[4] & FLAG_ONCE:
+            return False
+        exchange = exchange_of(property_of(record_properties(record), MQTT_ID.encode()).decode())
+        assert exchange is not None
+        client = property_of(record_properties(record), CLIENT_ID.encode()).decode()
+        is_known = self.state.exchanges.holds(client, *exchange)
+        self.state.exchanges.stored(client, *exchange)
+        return is_known
 
     def append(self, record: bytes) -> None:
         """Stores one record, as a native producer's."""
@@ -236,6 +347,7 @@ class MemoryBroker:
 
     def _OpenFilters(self, request: OpenFilters) -> Result:
         opened = []
+        self.state.filters.apply([OPEN, request.owner, list(request.filters)])
         for one in request.filters:
             key = f"~filter:{one}"
             queue = self.queues.setdefault(key, _Queue(self.position))
@@ -243,9 +355,13 @@ class MemoryBroker:
         return OpenedFilters(tuple(opened))
 
     def _CloseFilters(self, request: CloseFilters) -> Result:
-        for one in request.filters:
-            self.queues.pop(f"~filter:{one}", None)
+        self.end(self.state.filters.apply([CLOSE, request.owner, list(request.filters)]))
         return Done()
+
+    def end(self, change: Change) -> None:
+        """Light queues that nobody holds any more go."""
+        for key in change.ended:
+            self.queues.pop(key, None)
 
     def _KeepFilters(self, request: KeepFilters) -> Result:
         return Done()

@@ -15,15 +15,19 @@ from gateway.auth import Anonymous, Authenticator, Peer
 from gateway.brokers import Brokers
 from gateway.device import Device
 from gateway.downstream import Downstream
+from gateway.exchanges import ExchangeIds
+from gateway.home import SessionHome
+from gateway.keeping import Keeping
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connack, Connect, Packet, Publish, Suback, Subscribe, Subscription
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from gateway.mqtt.reader import PacketReader
 from gateway.quotas import Quotas
-from gateway.reception import Reception
+from gateway.reception import Reception, SessionParts
 from gateway.rounds import Rounds
 from gateway.settings import GatewaySettings
 from gateway.upstream import Upstream
+from gateway.wills import Wills
 from penstock.message import Message, encode_message
 from topicmap.queues import TopicMap
 
@@ -119,29 +123,43 @@ class Gateway:
     """The parts that ``gateway.server.run`` puts together, on a broker in memory."""
 
     def __init__(
-        self, authenticator: Authenticator | None = None, *, has_brokers: bool = True, **settings: Any
+        self,
+        authenticator: Authenticator | None = None,
+        *,
+        has_brokers: bool = True,
+        beside: Gateway | None = None,
+        name: str = "gw",
+        **settings: Any,
     ) -> None:
-        self.clock = HandClock()
-        self.broker = MemoryBroker()
+        """``beside``: another gateway of the same cluster, at the same broker and by the same clock."""
+        self.clock = HandClock() if beside is None else beside.clock
+        self.broker = MemoryBroker() if beside is None else beside.broker
         self.broker.has_brokers = has_brokers
-        self.settings = GatewaySettings(name="gw", **settings)
+        self.settings = GatewaySettings(name=name, **settings)
         self.quotas = Quotas()
         self.rounds = Rounds(self.clock)
         self.brokers = Brokers(self.broker, self.settings.namesrv, self.rounds.wake)
         self.upstream = Upstream(self.brokers, TopicMap(), self.settings.append_bytes_max, self.rounds)
-        self.downstream = Downstream(self.brokers, self.settings, "gw", self.clock, self.rounds.wake)
+        self.home = SessionHome(self.brokers, name, self.settings.session_lease_s, self.rounds.wake)
+        self.keeping = Keeping(self.home, self.rounds.wake)
+        exchanges = ExchangeIds(self.brokers, self.rounds.wake)
+        parts = SessionParts(
+            self.home, self.keeping, exchanges, Wills(self.home, self.upstream, self.rounds), self.brokers
+        )
+        self.downstream = Downstream(self.brokers, self.settings, name, self.clock, self.keeping, self.rounds.wake)
         self.reception = Reception(
             self.settings,
             authenticator or Anonymous("everyone"),
             self.upstream,
             self.downstream,
+            parts,
             self.quotas,
             self.rounds,
             random.Random(1),
         )
         self.calls = 0
         self.rounds.called_by(self._called)
-        self.rounds.ends_with(self.downstream, self.upstream, self.brokers)
+        self.rounds.ends_with(self.downstream, self.keeping, exchanges, self.upstream, self.brokers)
         self.brokers.refresh()
         self.round()
 
@@ -165,6 +183,8 @@ class Gateway:
         until = self.clock.now_s + seconds
         while self.clock.now_s < until:
             self.clock.now_s = min(until, self.clock.now_s + 0.5)
+            self.broker.now_ms = self.clock.wall_ms()
+            self.broker.pass_time()
             self.rounds.begin()
             self.upstream.retry()
             self.downstream.tick(self.clock.now_s)

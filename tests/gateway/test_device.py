@@ -91,12 +91,12 @@ def test_a_qos_2_id_that_is_sent_again_on_a_new_connection_is_stored_once() -> N
     gateway.broker.holds_replies = True
     first.publish("a", b"x", 2, packet_id=5)
     first.cut()
-    second = gateway.connect(clean_start=False)
-    second.publish("a", b"x", 2, packet_id=5, dup=True)
+    second = gateway.open()
+    second.send(Connect("c", clean_start=False), Publish("a", b"x", 2, packet_id=5, dup=True))
     assert second.got() == []
     gateway.broker.holds_replies = False
     gateway.round()
-    assert second.got() == [Pubrec(5)]
+    assert second.got() == [Connack(True, 0), Pubrec(5)]
     assert gateway.broker.bodies() == [b"0", b"x"]
 
 
@@ -128,8 +128,8 @@ def test_a_new_topic_is_looked_up_once_and_its_publications_wait() -> None:
 
 def test_a_topic_that_no_broker_can_hold_is_refused() -> None:
     gateway = Gateway()
-    gateway.broker.has_brokers = False
     old, new = gateway.connect("old"), gateway.connect("new", level=5)
+    gateway.broker.has_brokers = False
     for client in (old, new):
         client.publish("t", b"x", 1, packet_id=1)
     assert new.got() == [Puback(1, 0x97)]
@@ -138,8 +138,8 @@ def test_a_topic_that_no_broker_can_hold_is_refused() -> None:
 
 def test_the_route_of_a_topic_is_looked_up_again_after_a_failure() -> None:
     gateway = Gateway()
-    gateway.broker.has_brokers = False
     client = gateway.connect(level=5)
+    gateway.broker.has_brokers = False
     client.publish("t", b"x", 1, packet_id=1)
     gateway.broker.has_brokers = True
     client.publish("t", b"x", 1, packet_id=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rig import Client, Gateway
 
-from gateway.mqtt.packets import Connect, Disconnect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, Unsubscribe
+from gateway.mqtt.packets import Disconnect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, Unsubscribe
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
 from penstock.requests import CloseFilters, OpenFilters, Pull
@@ -303,16 +303,14 @@ def test_a_clean_session_leaves_nothing_behind() -> None:
 
 def test_subscribes_of_a_round_are_one_request() -> None:
     gateway = Gateway()
-    gateway.broker.holds_replies = True
-    clients = [gateway.open() for _ in range(5)]
+    clients = [gateway.connect(str(at)) for at in range(5)]
     before = len(gateway.broker.made(OpenFilters))
     gateway.rounds.begin()
     from gateway.mqtt.codec import encode
     from gateway.mqtt.packets import Subscribe, Subscription
 
     for at, client in enumerate(clients):
-        both = encode(Connect(str(at)), 4) + encode(Subscribe(1, (Subscription(f"f/{at}"),)), 4)
-        client.device.receive(both)
+        client.device.receive(encode(Subscribe(1, (Subscription(f"f/{at}"),)), 4))
     gateway.round()
     made = gateway.broker.made(OpenFilters)[before:]
     assert [request.filters for request in made] == [("f/0", "f/1", "f/2", "f/3", "f/4")]

@@ -12,8 +12,9 @@ from gateway.mqtt.packets import Connect, Publish, Will
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from gateway.mqtt.reader import PacketReader
 from gateway.reception import Admitted
-from gateway.session import NEVER_ENDS, Session
+from gateway.session import Session
 from gateway.settings import GatewaySettings
+from penstock.requests import NEVER_ENDS
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ from rig import Client, Gateway
 from gateway.auth import Anonymous, Credentials, Identity, OnIdentity
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Publish, Will
 from gateway.mqtt.properties import Properties
+from penstock.errors import Busy
 from penstock.message import decode_message
+from penstock.requests import OpenSession
 
 WILL = Will("will/topic", b"gone", 1)
 
@@ -90,10 +92,10 @@ def test_a_level_that_is_not_spoken_is_refused_with_its_return_code() -> None:
 
 
 def test_sessions_have_a_limit() -> None:
-    gateway = Gateway(sessions_max=1)
-    gateway.connect("a")
+    gateway = Gateway()
+    gateway.broker.refuses[OpenSession] = Busy("1000000 sessions: the limit is reached")
     assert refused(gateway, Connect("b", level=5))[1] == Connack(False, 0x97)
-    assert gateway.quotas.refused["sessions_max"] == 1
+    assert len(gateway.reception.sessions) == 0
 
 
 def test_a_connection_that_never_says_connect_is_closed() -> None:
@@ -132,9 +134,10 @@ def test_a_session_ends_with_its_expiry_and_its_filters_close() -> None:
     client.subscribe("t")
     client.cut()
     gateway.pass_time(58)
-    assert len(gateway.reception.sessions) == 1
+    assert len(gateway.broker.state.sessions) == 1
+    assert list(gateway.broker.queues) == ["~filter:t"]
     gateway.pass_time(4)
-    assert len(gateway.reception.sessions) == 0
+    assert len(gateway.broker.state.sessions) == 0
     assert gateway.broker.queues == {}
 
 
@@ -142,7 +145,7 @@ def test_disconnect_may_shorten_the_expiry() -> None:
     gateway = Gateway()
     client = gateway.connect("c", level=5, properties=Properties(session_expiry_interval=60))
     client.send(Disconnect(0, Properties(session_expiry_interval=0)))
-    assert len(gateway.reception.sessions) == 0
+    assert len(gateway.broker.state.sessions) == 0
 
 
 def test_an_expiry_beyond_ours_is_cut_and_told() -> None:

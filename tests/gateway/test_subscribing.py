@@ -6,7 +6,7 @@ import pytest
 from rig import Gateway
 from test_reception import OnlyOwnTopics
 
-from gateway.mqtt.packets import Connect, Pingreq, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
+from gateway.mqtt.packets import Connack, Connect, Pingreq, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
 from penstock.requests import OpenFilters
@@ -57,15 +57,15 @@ def test_the_suback_waits_until_every_broker_has_opened_the_filter() -> None:
     assert client.got() == [Suback(1, (0,))]
 
 
-def test_without_a_broker_the_suback_waits_for_one() -> None:
+def test_without_a_broker_everything_waits_for_one() -> None:
     gateway = Gateway(has_brokers=False)
-    client = gateway.connect()
-    client.send(Subscribe(1, (Subscription("a"),)))
+    client = gateway.open()
+    client.send(Connect("c"), Subscribe(1, (Subscription("a"),)))
     assert client.got() == []
     gateway.broker.has_brokers = True
     gateway.brokers.refresh()
-    gateway.round()
-    assert client.got() == [Suback(1, (0,))]
+    gateway.pass_time(1)
+    assert client.got() == [Connack(False), Suback(1, (0,))]
 
 
 def test_a_broker_that_cannot_open_the_filter_fails_the_subscription() -> None:
@@ -122,9 +122,10 @@ def test_a_durable_session_keeps_a_subscription_whose_answer_it_did_not_see() ->
     client.cut()
     gateway.broker.holds_replies = False
     gateway.round()
-    gateway.produce("a", b"x", qos=1)
     again = gateway.open()
     again.send(Connect("c", clean_start=False))
+    gateway.produce("a", b"x", qos=1)
+    gateway.round()
     assert again.payloads() == [b"x"]
 
 

@@ -10,7 +10,7 @@ from rig import Gateway
 from gateway.envelope import NEVER, arrivals
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Puback, Publish
-from gateway.session import Will
+from gateway.session_state import Will
 from penstock.errors import Busy, InvalidMessage
 from penstock.message import PROPERTIES_BYTES_MAX, decode_message
 from penstock.requests import Append, BrokerRoute, Route

@@ -1,0 +1,83 @@
+"""The rest of the QoS exchanges of a connection, both ways: PUBACK, PUBREC, PUBREL and PUBCOMP.
+
+An acknowledgement makes room for what waits in the log. For a session that outlives its connection, a PUBREL leaves
+only when the session with the exchange in it is durable, and a PUBCOMP only when the id is free for ever. Functions
+of a device and its reception; no state of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.mqtt.answers import PUBCOMP, PUBREL, answer
+from gateway.mqtt.packets import Puback, Pubcomp, Pubrec, Pubrel
+from gateway.mqtt.reason_codes import ReasonCode
+from gateway.reception import Reception
+
+if TYPE_CHECKING:
+    from gateway.device import Device
+    from gateway.session import Session
+
+
+def acknowledge(device: Device, reception: Reception, ids: Sequence[int]) -> None:
+    """PUBACKs."""
+    session = _session(device)
+    for packet_id in ids:
+        session.acknowledged(packet_id)
+    if session.lasting is not None:
+        reception.keeping.note(session)
+    if session.behind:
+        reception.downstream.pump_later(session)
+
+
+def _puback(device: Device, reception: Reception, packet: Puback) -> None:
+    acknowledge(device, reception, (packet.packet_id,))
+
+
+def _pubrec(device: Device, reception: Reception, packet: Pubrec) -> None:
+    session = _session(device)
+    is_refusal = packet.reason_code >= 0x80
+    known = session.received(packet.packet_id, is_refusal)
+    if is_refusal:
+        if session.lasting is not None:
+            reception.keeping.note(session)
+        if session.behind:
+            reception.downstream.pump_later(session)
+        return
+    reason = 0 if known or not device.is_v5 else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+    pubrel = answer(PUBREL, packet.packet_id, reason)
+    if session.lasting is not None and known:
+        reception.keeping.before(session, pubrel)
+    else:
+        device.send(pubrel)
+
+
+def _pubcomp(device: Device, reception: Reception, packet: Pubcomp) -> None:
+    session = _session(device)
+    if session.completed(packet.packet_id):
+        if session.lasting is not None:
+            reception.keeping.note(session)
+        if session.behind:
+            reception.downstream.pump_later(session)
+
+
+def _pubrel(device: Device, reception: Reception, packet: Pubrel) -> None:
+    session = _session(device)
+    if session.lasting is not None and packet.packet_id in session.incoming:
+        reception.exchanges.release(session, packet.packet_id)
+        return
+    known = session.forget_incoming(packet.packet_id)
+    reason = 0 if known or not device.is_v5 else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+    device.send(answer(PUBCOMP, packet.packet_id, reason))
+
+
+def _session(device: Device) -> Session:
+    assert device.session is not None
+    return device.session
+
+
+EXCHANGES: Final[MappingProxyType[type, Callable[[Device, Reception, Any], None]]] = MappingProxyType(
+    {Puback: _puback, Pubrec: _pubrec, Pubcomp: _pubcomp, Pubrel: _pubrel}
+)

@@ -1,0 +1,177 @@
+"""The way to the broker where the cluster's sessions are at home, and the duties that come with having some.
+
+All sessions live at the broker that holds the topic ``HOME_TOPIC`` (no device can name it). What is asked before that
+broker is known waits; what it cannot be asked ends in the link's error. Saves of a round leave as one request. This
+gateway's lease on its sessions is renewed at a third of its time; a watch that is always open brings the calls of other
+gateways that want a session; each renewal tells of sessions that a dead gateway left with something to be done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from gateway.brokers import Broker, Brokers
+from penstock.errors import PenstockError
+from penstock.link import OnResult
+from penstock.requests import (
+    EndSession,
+    KeepSessions,
+    OpenedSession,
+    OpenSession,
+    Request,
+    Result,
+    SavedSessions,
+    SaveSessions,
+    SessionCall,
+    SessionCalls,
+    SessionDuties,
+    SessionSave,
+    WatchSessions,
+)
+
+HOME_TOPIC: Final = "mqtt|sessions"
+WATCH_S: Final = 30.0
+SAVES_PER_REQUEST: Final = 1000
+
+OnSaved = Callable[["bool | PenstockError"], None]
+"""Told True when the save is durable, False when the session is another's by now, or the link's error."""
+OnOpened = Callable[["OpenedSession | PenstockError"], None]
+
+
+class SessionHome:
+    """One gateway's dealings with the home of sessions. ``on_call`` and ``on_duty`` are told of calls and duties."""
+
+    def __init__(self, brokers: Brokers, owner: str, lease_s: float, wake: Callable[[], None]) -> None:
+        self._brokers = brokers
+        self._owner = owner
+        self._lease_s = lease_s
+        self._wake = wake
+        self._broker: Broker | None = None
+        self._is_looking = False
+        self._waiting: list[tuple[Request, OnResult]] = []
+        self._saves: list[tuple[SessionSave, OnSaved]] = []
+        self._kept_at = float("-inf")
+        self._is_fresh = True
+        self._is_watching = False
+        self.unanswered = 0
+        self.on_call: Callable[[SessionCall], None] = _nobody
+        self.on_duty: Callable[[str], None] = _nobody
+
+    # ------------------------------------------------------------ requests
+
+    def open(self, client: str, clean: bool, expiry_s: int, will: bytes, on_opened: OnOpened) -> None:
+        """Takes a session over from whoever has it."""
+        self._open(OpenSession(self._owner, client, clean, expiry_s, will), on_opened)
+
+    def claim(self, client: str, on_opened: OnOpened) -> None:
+        """Takes a dead gateway's session to do what is left to be done."""
+        self._open(OpenSession(self._owner, client, False, 0, b"", claim=True), on_opened)
+
+    def _open(self, request: OpenSession, on_opened: OnOpened) -> None:
+        self.flush()  # what was saved before is part of what is opened
+
+        def answered(result: Result) -> None:
+            if isinstance(result, OpenedSession) and not result.epoch:
+                again = OpenSession(
+                    request.owner, request.client, request.clean, request.expiry_s, request.will, force=True
+                )
+                self._submit(again, answered)
+                self._wake()
+            else:
+                assert isinstance(result, OpenedSession | PenstockError)
+                on_opened(result)
+
+        self._submit(request, answered)
+
+    def save(self, save: SessionSave, on_saved: OnSaved) -> None:
+        """Keeps a session's state; leaves with the round."""
+        self._saves.append((save, on_saved))
+        self.unanswered += 1
+
+    def end(self, client: str, epoch: int) -> None:
+        """A session is over."""
+        self.flush()
+        self._submit(EndSession(client, epoch), _ignore)
+
+    def _submit(self, request: Request, on_result: OnResult) -> None:
+        if self._broker is not None:
+            self._broker.submit(request, on_result)
+        else:
+            self._waiting.append((request, on_result))
+            self._look()
+
+    # ------------------------------------------------------------ rounds and time
+
+    def flush(self) -> None:
+        """Sends the saves of the round."""
+        saves, self._saves = self._saves, []
+        for at in range(0, len(saves), SAVES_PER_REQUEST):
+            some = saves[at : at + SAVES_PER_REQUEST]
+            request = SaveSessions(self._owner, tuple([save for save, _ in some]))
+            self._submit(request, partial(self._saved, [on_saved for _, on_saved in some]))
+
+    def _saved(self, told: list[OnSaved], result: Result) -> None:
+        self.unanswered -= len(told)
+        for at, on_saved in enumerate(told):
+            on_saved(at not in result.fenced if isinstance(result, SavedSessions) else _error(result))
+        self._wake()
+
+    def tick(self, now: float) -> None:
+        """Looks for the home, renews the lease, keeps the watch open."""
+        self._look()
+        if self._broker is None:
+            return
+        if now - self._kept_at >= self._lease_s / 3:
+            self._kept_at = now
+            self._broker.submit(KeepSessions(self._owner, self._lease_s, self._is_fresh), self._kept)
+        if not self._is_watching:
+            self._is_watching = True
+            self._broker.submit(WatchSessions(self._owner, WATCH_S), self._called)
+
+    def _look(self) -> None:
+        if self._broker is None and not self._is_looking:
+            self._is_looking = True
+            self._brokers.find(HOME_TOPIC, self._found)
+
+    def _found(self, found: list[Broker] | PenstockError) -> None:
+        self._is_looking = False
+        if isinstance(found, PenstockError):
+            return
+        broker = self._broker = found[0]
+        broker.submit(KeepSessions(self._owner, self._lease_s, self._is_fresh), self._kept)
+        waiting, self._waiting = self._waiting, []
+        for request, on_result in waiting:
+            broker.submit(request, on_result)
+        self._wake()
+
+    def _kept(self, result: Result) -> None:
+        if isinstance(result, SessionDuties):
+            self._is_fresh = False
+            for client in result.clients:
+                self.on_duty(client)
+            self._wake()
+
+    def _called(self, result: Result) -> None:
+        self._is_watching = False
+        if isinstance(result, SessionCalls):
+            for call in result.calls:
+                self.on_call(call)
+            if result.calls and self._broker is not None:
+                self._is_watching = True
+                self._broker.submit(WatchSessions(self._owner, WATCH_S), self._called)
+            self._wake()
+
+
+def _error(result: Result) -> PenstockError:
+    assert isinstance(result, PenstockError)
+    return result
+
+
+def _ignore(result: Result) -> None:
+    """A session that was not ended has its owner's epoch still, and goes with the owner's lease."""
+
+
+def _nobody(_: object) -> None:
+    """Nobody wants to know yet."""

@@ -1,0 +1,102 @@
+"""When the state of lasting sessions is saved: before what depends on it leaves, else now and then.
+
+A QoS 2 message, and its PUBREL, leave only after the session's state with them in it is durable at its home: whoever
+takes the session over, after whatever loss, goes on with the same exchange, and so the client gets the message once
+(MQTT-4.3.3). A SUBACK or UNSUBACK waits in the same way. Everything else (places, QoS 1 exchanges) is saved at the next
+tick; what is lost of it with a gateway is only sent again. Nothing here waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from gateway.home import OnSaved, SessionHome
+from gateway.session import Session
+from gateway.session_state import encode_flow, encode_terms
+from penstock.errors import PenstockError
+from penstock.requests import CONNECTED, SessionSave
+
+
+class Keeping:
+    """The saves of one gateway's sessions. ``on_fenced`` is told of sessions that are another's by now."""
+
+    def __init__(self, home: SessionHome, wake: Callable[[], None]) -> None:
+        self._home = home
+        self._wake = wake
+        self._urgent: dict[Session, None] = {}
+        self._noted: dict[Session, None] = {}
+        self.on_fenced: Callable[[Session], None] = _nobody
+        self.saves = 0
+
+    def note(self, session: Session) -> None:
+        """Something has changed that may be lost."""
+        self._noted[session] = None
+
+    def before(self, session: Session, packets: bytes) -> None:
+        """These packets leave when what the session is at the end of this round is durable."""
+        assert session.lasting is not None
+        session.lasting.unsaved.append(packets)
+        if session not in self._urgent:
+            self._urgent[session] = None
+            self._wake()
+
+    def leave(self, session: Session, state: int, will: bytes, on_saved: OnSaved) -> None:
+        """The last save of a session whose connection is over. ``will``: empty leaves it as it is."""
+        self._urgent.pop(session, None)
+        self._noted.pop(session, None)
+        self._save(session, state, will, on_saved)
+
+    # ------------------------------------------------------------ rounds and time
+
+    def flush(self) -> None:
+        """Saves what something waits for."""
+        urgent, self._urgent = self._urgent, {}
+        for session in urgent:
+            self._save_for(session)
+        self._home.flush()
+
+    def tick(self) -> None:
+        """Saves what was noted since the last tick."""
+        noted, self._noted = self._noted, {}
+        for session in noted:
+            self._save_for(session)
+
+    def _save_for(self, session: Session) -> None:
+        lasting = session.lasting
+        if session.device is None or lasting is None:
+            return
+        self._noted.pop(session, None)
+        packets, lasting.unsaved = lasting.unsaved, []
+        lasting.is_saving += bool(packets)
+        self._save(session, CONNECTED, b"", partial(self._saved, session, packets))
+
+    def _save(self, session: Session, state: int, will: bytes, on_saved: OnSaved) -> None:
+        self.saves += 1
+        terms = flow = b""
+        if session.lasting is not None:
+            flow = encode_flow(session, session.lasting.places)
+            if session.lasting.has_new_terms:
+                session.lasting.has_new_terms = False
+                terms = encode_terms(session)
+        self._home.save(
+            SessionSave(session.client_id, session.epoch, state, session.expiry_s, will, terms, flow), on_saved
+        )
+
+    def _saved(self, session: Session, packets: list[bytes], outcome: bool | PenstockError) -> None:
+        device, lasting = session.device, session.lasting
+        if device is None or lasting is None:
+            return
+        lasting.is_saving -= bool(packets)
+        if outcome is True:
+            device.send(b"".join(packets))
+        elif outcome is False:
+            self.on_fenced(session)
+        else:  # its fate is unknown: the whole state is saved again with the next tick
+            lasting.has_new_terms = True
+            lasting.unsaved[:0] = packets
+            self._noted[session] = None
+
+
+def _nobody(session: Session) -> None:
+    """Nobody wants to know yet."""

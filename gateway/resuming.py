@@ -1,0 +1,129 @@
+"""A saved session comes back to life: its open exchanges are fetched before its client is answered.
+
+Inbound QoS 2 ids come from the brokers that stored the messages. Messages on their way to the client are read again
+from the log, by the offsets that were saved with their packet ids, so that they can be sent once more under the same
+ids and in the same order (MQTT-4.4.0-1, 4.6.0-1). One that is not there any more (retention has passed it) is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from gateway.brokers import Broker, Brokers
+from gateway.delivery import Variant, blob
+from gateway.envelope import Arrival, arrivals
+from gateway.exchanges import ExchangeIds
+from gateway.feed import Feed
+from gateway.session import STORED, Session
+from gateway.session_state import FROM_RETAINED, Flow, Sent
+from penstock.errors import InvalidMessage, PenstockError
+from penstock.requests import FetchRetained, Pull, Pulled, Result, RetainedPage
+from topicmap.queues import filter_queue
+
+_PULL_BYTES: int = 1 << 20
+_PULL_COUNT: int = 1024
+
+OnResumed = Callable[["PenstockError | None"], None]
+
+
+class Resuming:
+    """One session on its way back. ``on_resumed`` is told when its exchanges stand, or why they cannot."""
+
+    def __init__(self, session: Session, flow: Flow, brokers: Brokers, is_v5: bool, now_ms: int) -> None:
+        self._session = session
+        self._flow = flow
+        self._brokers = {broker.address: broker for broker in brokers.known}
+        self._is_v5 = is_v5
+        self._now_ms = now_ms
+        self._found: dict[int, Arrival] = {}
+        self._left = 1
+        self._error: PenstockError | None = None
+        self._on_resumed: OnResumed = lambda error: None
+
+    def begin(self, exchanges: ExchangeIds, on_resumed: OnResumed) -> None:
+        """Asks the brokers for all of it."""
+        session, self._on_resumed = self._session, on_resumed
+        assert session.lasting is not None
+        self._left += 1
+        exchanges.fetch(session.client_id, session.lasting.incarnation, self._has_ids)
+        queues: dict[tuple[str, str], list[Sent]] = {}
+        for sent in self._flow.sent:
+            if sent.offset == FROM_RETAINED:
+                self._fetch_retained(sent)
+            else:
+                queues.setdefault((sent.filter, sent.address), []).append(sent)
+        for (filter, address), rows in queues.items():
+            broker = self._brokers.get(address)
+            if broker is not None:
+                self._left += 1
+                self._pull(broker, Feed(broker, filter), sorted(rows, key=lambda sent: sent.offset))
+        self._answered()
+
+    def _has_ids(self, ids: list[int] | PenstockError) -> None:
+        if isinstance(ids, PenstockError):
+            self._error = ids
+        else:
+            self._session.incoming = dict.fromkeys(ids, STORED)
+        self._answered()
+
+    # ------------------------------------------------------------ messages on their way
+
+    def _pull(self, broker: Broker, feed: Feed, rows: Sequence[Sent]) -> None:
+        request = Pull(filter_queue(feed.filter), rows[0].offset, _PULL_BYTES, _PULL_COUNT)
+        broker.submit(request, partial(self._pulled, broker, feed, rows))
+
+    def _pulled(self, broker: Broker, feed: Feed, rows: Sequence[Sent], result: Result) -> None:
+        got = _decoded(result, feed)
+        by_offset = {arrival.offset: arrival for arrival in got}
+        for sent in rows:
+            arrival = by_offset.get(sent.offset)
+            if arrival is not None:
+                self._found[sent.packet_id] = arrival
+        last = got[-1].offset if got else rows[-1].offset
+        rows = [sent for sent in rows if sent.offset > last]
+        if rows:
+            self._pull(broker, feed, rows)
+        else:
+            if isinstance(result, PenstockError) and result.retryable:
+                self._error = result
+            self._answered()
+
+    def _fetch_retained(self, sent: Sent) -> None:
+        broker = self._brokers.get(sent.address)
+        if broker is not None:
+            self._left += 1
+            broker.submit(FetchRetained(sent.name, "", 1), partial(self._has_retained, sent, Feed(broker, sent.filter)))
+
+    def _has_retained(self, sent: Sent, feed: Feed, result: Result) -> None:
+        for arrival in _decoded(result, feed):
+            arrival.offset = FROM_RETAINED
+            self._found[sent.packet_id] = arrival
+        if isinstance(result, PenstockError) and result.retryable:
+            self._error = result
+        self._answered()
+
+    # ------------------------------------------------------------ the end
+
+    def _answered(self) -> None:
+        self._left -= 1
+        if self._left:
+            return
+        session = self._session
+        for sent in self._flow.sent:
+            arrival = self._found.get(sent.packet_id)
+            if arrival is not None:
+                variant = Variant(self._is_v5, sent.qos, sent.retain, sent.identifiers, sent.shows_place)
+                session.in_flight[sent.packet_id] = blob(arrival, variant, self._now_ms)
+        session.releasing = dict.fromkeys(self._flow.releasing)
+        session.next_id = self._flow.next_id
+        self._on_resumed(self._error)
+
+
+def _decoded(result: Result, feed: Feed) -> list[Arrival]:
+    if not isinstance(result, Pulled | RetainedPage):
+        return []
+    try:
+        return arrivals(result.count, result.body, feed)
+    except InvalidMessage:
+        return []

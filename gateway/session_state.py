@@ -1,0 +1,171 @@
+"""What is kept of a session beside its broker's log: will, subscriptions (*terms*), places and exchanges (*flow*).
+
+Three msgpack values, saved apart because they change at different paces; docs/formats/mqtt.md is the page. A place
+is the offset to look at next in the light queue of a filter at a broker; a message that is on its way to the client is
+not copied but named by its offset there (a retained one by its topic name) beside the packet id under which it went, so
+that it can be sent again under that id. Pure; decoding is total: bytes of a newer gateway, or no such bytes, are an
+empty state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+import msgpack
+
+from gateway.subscriptions import Redo, Subscription
+
+if TYPE_CHECKING:
+    from gateway.session import Session
+
+NO_WILL: Final = b"\xc0"
+FROM_RETAINED: Final = -1
+"""Offset of a message that was sent because it was retained."""
+
+
+class Will(NamedTuple):
+    """What is published if the client does not take its leave."""
+
+    name: str
+    payload: bytes
+    qos: int
+    retain: bool
+    delay_s: int
+    expiry_s: int
+    application: bytes
+
+
+class Place(NamedTuple):
+    """Where a session reads on in one queue; ``redos`` are stretches to go over again."""
+
+    next: int
+    start: int
+    seen: int
+    redos: tuple[Redo, ...]
+
+
+class Sent(NamedTuple):
+    """A message on its way: in which form it went, and where it is found again. ``name``: of a retained message."""
+
+    packet_id: int
+    filter: str
+    address: str
+    offset: int
+    name: str
+    qos: int
+    retain: bool
+    identifiers: tuple[int, ...]
+    shows_place: bool
+
+
+class Flow(NamedTuple):
+    """Places by filter and broker, messages on their way in their order, ids that wait for PUBCOMP, and the next
+    id."""
+
+    places: dict[tuple[str, str], Place]
+    sent: list[Sent]
+    releasing: list[int]
+    next_id: int
+
+
+NO_FLOW: Final = Flow({}, [], [], 1)
+
+
+def _pack(value: Any) -> bytes:
+    return cast(bytes, msgpack.packb(value))
+
+
+def encode_will(will: Will | None) -> bytes:
+    """The bytes of a will."""
+    return NO_WILL if will is None else _pack(list(will))
+
+
+def decode_will(data: bytes) -> Will | None:
+    """The will in these bytes if there is one."""
+    row = _unpack(data)
+    return Will(*row[: len(Will._fields)]) if isinstance(row, list) and len(row) >= len(Will._fields) else None
+
+
+def encode_terms(session: Session) -> bytes:
+    """The bytes of a session's subscriptions."""
+    return _pack(
+        [
+            [
+                one.filter,
+                one.qos,
+                one.no_local,
+                one.as_published,
+                one.retain_handling,
+                one.identifier,
+                one.shows_place,
+                one.name,
+            ]
+            for one in session.subscriptions.values()
+        ]
+    )
+
+
+def decode_terms(data: bytes) -> list[Subscription]:
+    """The subscriptions in these bytes, oldest first."""
+    rows = _unpack(data)
+    return [
+        Subscription(
+            filter,
+            qos,
+            no_local=no_local,
+            as_published=published,
+            retain_handling=handling,
+            identifier=identifier,
+            shows_place=shows_place,
+            name=name,
+        )
+        for filter, qos, no_local, published, handling, identifier, shows_place, name, *_ in (
+            rows if isinstance(rows, list) else ()
+        )
+    ]
+
+
+def encode_flow(session: Session, unused: Mapping[tuple[str, str], Place]) -> bytes:
+    """The bytes of a session's places and open exchanges. ``unused``: places in queues that it has not come to yet."""
+    places = [
+        [
+            cursor.subscription.filter,
+            cursor.feed.broker.address,
+            cursor.next,
+            cursor.start,
+            cursor.seen,
+            [list(redo) for redo in cursor.redos or ()],
+        ]
+        for cursor in session.overlap.cursors
+        if cursor.next >= 0 and cursor.subscription.qos
+    ]
+    places += [[filter, address, *place] for (filter, address), place in unused.items()]
+    sent = []
+    for packet_id, blob in session.in_flight.items():
+        arrival, origin = blob.arrival, blob.arrival.origin
+        if origin is not None:
+            name = arrival.name if arrival.offset == FROM_RETAINED else ""
+            form = [blob.qos, blob.variant.retain, list(blob.variant.identifiers), blob.variant.shows_place]
+            sent.append([packet_id, origin.filter, origin.broker.address, arrival.offset, name, *form])
+    return _pack([places, sent, list(session.releasing), session.next_id])
+
+
+def decode_flow(data: bytes) -> Flow:
+    """Places and exchanges in these bytes."""
+    parts = _unpack(data)
+    if not isinstance(parts, list) or len(parts) < 4:
+        return NO_FLOW
+    places = {
+        (filter, address): Place(at, start, seen, tuple([Redo(*redo) for redo in redos]))
+        for filter, address, at, start, seen, redos, *_ in parts[0]
+    }
+    sent = [
+        Sent(packet_id, filter, address, offset, name, qos, retain, tuple(identifiers), shows_place)
+        for packet_id, filter, address, offset, name, qos, retain, identifiers, shows_place, *_ in parts[1]
+    ]
+    return Flow(places, sent, parts[2], parts[3])
+
+
+def _unpack(data: bytes) -> Any:
+    return msgpack.unpackb(data) if data else None

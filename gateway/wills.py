@@ -1,0 +1,110 @@
+"""Wills that wait: of sessions whose connection ended without a word, here or at a gateway that died.
+
+A will is published when its delay has passed or its session ends, whichever is first (MQTT-3.1.2-8), unless its client
+is back by then (MQTT-3.1.3-9). Its session stays this gateway's until then. Before the will is published the home
+confirms that the session is still ours, so that two gateways never publish one; afterwards the session is released, or
+ended where its time is over. A gateway that dies in between leaves the will to the next: it comes at least once.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+from gateway.deadlines import Deadlines
+from gateway.home import SessionHome
+from gateway.rounds import Rounds
+from gateway.session_state import NO_WILL, Will, decode_will
+from gateway.upstream import Upstream
+from penstock.errors import PenstockError
+from penstock.requests import GONE, RELEASED, OpenedSession, SessionSave
+
+
+class Pending(NamedTuple):
+    """A will and the session that it belongs to. ``ends``: the session is over when the will is due."""
+
+    client: str
+    epoch: int
+    will: Will
+    expiry_s: int
+    due: float
+    ends: bool
+
+
+class Wills:
+    """The waiting wills of one gateway."""
+
+    def __init__(self, home: SessionHome, upstream: Upstream, rounds: Rounds) -> None:
+        self._home = home
+        self._upstream = upstream
+        self._rounds = rounds
+        self._waiting: dict[str, Pending] = {}
+        self._claiming: set[str] = set()
+        self._due: Deadlines[Pending] = Deadlines()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def publish(self, client: str, will: Will) -> None:
+        """Publishes at once."""
+        self._upstream.publish_will(client, will)
+        self._rounds.wake()
+
+    def wait(self, client: str, epoch: int, will: Will, expiry_s: int) -> None:
+        """Publishes later, unless the client comes back."""
+        delay_s = min(will.delay_s, expiry_s)
+        pending = Pending(client, epoch, will, expiry_s, self._rounds.now + delay_s, expiry_s <= will.delay_s)
+        self._waiting[client] = pending
+        self._due.add(pending.due, pending)
+
+    def cancel(self, client: str) -> Pending | None:
+        """The client is back, or its session somebody else's."""
+        return self._waiting.pop(client, None)
+
+    def tick(self, now: float) -> None:
+        """Sees to what is due."""
+        for pending in self._due.take(now):
+            if self._waiting.get(pending.client) is pending:
+                save = SessionSave(pending.client, pending.epoch, GONE, pending.expiry_s)
+                self._home.save(save, partial(self._confirmed, pending))
+
+    def _confirmed(self, pending: Pending, outcome: bool | PenstockError) -> None:
+        if self._waiting.get(pending.client) is not pending:
+            return
+        if outcome is not True:
+            if isinstance(outcome, PenstockError):  # asked again with the next tick
+                self._due.add(self._rounds.now, pending)
+            else:
+                del self._waiting[pending.client]
+            return
+        del self._waiting[pending.client]
+        self.publish(pending.client, pending.will)
+        if pending.ends:
+            self._home.end(pending.client, pending.epoch)
+        else:
+            self._home.save(SessionSave(pending.client, pending.epoch, RELEASED, pending.expiry_s, NO_WILL), _ignore)
+
+    # ------------------------------------------------------------ wills of dead gateways
+
+    def claim(self, client: str) -> None:
+        """A gateway has died and left this client's will."""
+        if client not in self._claiming:
+            self._claiming.add(client)
+            self._home.claim(client, partial(self._claimed, client))
+
+    def _claimed(self, client: str, result: OpenedSession | PenstockError) -> None:
+        self._claiming.discard(client)
+        if isinstance(result, PenstockError):
+            return
+        will = decode_will(result.will)
+        if result.ended or will is None:  # its time had passed already
+            if will is not None:
+                self.publish(client, will)
+            self._home.end(client, result.epoch)
+            return
+        self._home.save(SessionSave(client, result.epoch, GONE, result.expiry_s), _ignore)
+        self.wait(client, result.epoch, will, result.expiry_s)
+
+
+def _ignore(outcome: bool | PenstockError) -> None:
+    """What could not be told shows in the epoch, or when this gateway's lease has passed."""

@@ -1,0 +1,147 @@
+"""What leaves only after the session is durable, and what is saved now and then."""
+
+from __future__ import annotations
+
+import pytest
+from rig import Client, Gateway
+
+from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, Pubrec, Pubrel, Suback, Subscribe
+from gateway.mqtt.packets import Subscription as Asked
+from penstock.errors import Unavailable
+from penstock.requests import SaveSessions
+
+
+def subscriber(gateway: Gateway, qos: int = 2) -> Client:
+    client = gateway.connect("s", clean_start=False)
+    client.subscribe("t", qos=qos)
+    return client
+
+
+@pytest.mark.mqtt("4.3.3-2", "4.3.3-6", old=("4.3.3-1",))
+def test_a_qos_2_message_and_its_pubrel_leave_only_after_the_session_is_durable() -> None:
+    gateway = Gateway()
+    client = subscriber(gateway)
+    gateway.broker.holds = (SaveSessions,)
+    gateway.produce("t", b"x", qos=2)
+    gateway.round()
+    assert client.got() == []
+    gateway.broker.let_go()
+    gateway.round()
+    message = client.got_one(Publish)
+    gateway.broker.holds = (SaveSessions,)
+    client.send(Pubrec(message.packet_id))
+    assert client.got() == []
+    gateway.broker.let_go()
+    gateway.round()
+    assert client.got() == [Pubrel(message.packet_id)]
+
+
+def test_a_qos_1_message_waits_for_nothing_and_is_saved_with_the_next_tick() -> None:
+    gateway = Gateway()
+    client = subscriber(gateway, qos=1)
+    before = len(gateway.broker.made(SaveSessions))
+    for at in range(5):
+        gateway.produce("t", bytes([at]), qos=1)
+        gateway.round()
+    assert [packet.payload for packet in client.got() if isinstance(packet, Publish)] == [
+        bytes([at]) for at in range(5)
+    ]
+    assert len(gateway.broker.made(SaveSessions)) == before
+    gateway.pass_time(0.5)
+    assert len(gateway.broker.made(SaveSessions)) == before + 1
+
+
+def test_what_comes_behind_a_message_that_waits_does_not_overtake_it() -> None:
+    gateway = Gateway()
+    client = subscriber(gateway)
+    gateway.broker.holds = (SaveSessions,)
+    for at, qos in enumerate((2, 1, 0)):
+        gateway.produce("t", bytes([at]), qos=qos)
+        gateway.round()
+    assert client.got() == []
+    gateway.broker.let_go()
+    gateway.round()
+    assert client.payloads() == [b"\0", b"\1", b"\2"]
+
+
+def test_the_saves_of_a_round_are_one_request() -> None:
+    gateway = Gateway()
+    clients = [gateway.connect(f"s{at}", clean_start=False) for at in range(5)]
+    for client in clients:
+        client.subscribe("t", qos=2)
+    before = len(gateway.broker.made(SaveSessions))
+    gateway.produce("t", b"x", qos=2)
+    gateway.round()
+    [request] = gateway.broker.made(SaveSessions)[before:]
+    assert [save.client for save in request.saves] == [f"s{at}" for at in range(5)]
+    assert all(client.payloads() == [b"x"] for client in clients)
+
+
+def test_a_session_that_ends_with_its_connection_is_never_saved() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c")
+    client.subscribe("t", qos=2)
+    gateway.produce("t", b"x", qos=2)
+    gateway.pass_time(5)
+    assert client.payloads() == [b"x"]
+    assert gateway.broker.made(SaveSessions) == []
+
+
+@pytest.mark.mqtt("3.8.4-1", old=("3.8.4-1",))
+def test_a_suback_says_that_the_subscription_is_durable() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", clean_start=False)
+    gateway.broker.holds = (SaveSessions,)
+    client.send(Subscribe(1, (Asked("t", 1),)))
+    assert client.got() == []
+    gateway.broker.let_go()
+    gateway.round()
+    assert client.got() == [Suback(1, (1,))]
+    entry = gateway.broker.state.sessions.get("c")
+    assert entry is not None
+    assert b"t" in entry.terms
+
+
+def test_what_could_not_be_saved_is_saved_with_a_later_tick_and_then_leaves() -> None:
+    gateway = Gateway()
+    client = subscriber(gateway)
+    gateway.broker.refuses[SaveSessions] = Unavailable("away")
+    gateway.produce("t", b"x", qos=2)
+    gateway.pass_time(2)
+    assert client.got() == []
+    del gateway.broker.refuses[SaveSessions]
+    gateway.pass_time(1)
+    assert client.payloads() == [b"x"]
+
+
+def test_a_client_whose_session_is_somebody_elses_by_now_is_told_and_touches_nothing() -> None:
+    gateway = Gateway()
+    client = gateway.open(5)
+    client.send(Connect("c", clean_start=True, level=5))
+    client.got_one(Connack)
+    mine = gateway.connect("s", clean_start=False)
+    mine.subscribe("t", qos=2)
+    other = Gateway(beside=gateway, name="other")
+    other.home.tick(other.clock.now_s)
+    other.round()
+    gateway.broker.leave_alone("gw")
+    theirs = other.connect("s", clean_start=False)
+    gateway.produce("t", b"x", qos=2)
+    gateway.round()
+    other.round()
+    assert mine.is_closed
+    assert mine.payloads() == []
+    assert theirs.payloads() == [b"x"]
+    assert not client.is_closed
+
+
+def test_the_last_save_of_a_session_has_its_last_state() -> None:
+    gateway = Gateway()
+    client = subscriber(gateway, qos=1)
+    gateway.produce("t", b"x", qos=1)
+    gateway.round()
+    message = client.got_one(Publish)
+    client.send(Puback(message.packet_id), Disconnect())
+    again = gateway.open()
+    again.send(Connect("s", clean_start=False))
+    assert again.got() == [Connack(True, 0)]

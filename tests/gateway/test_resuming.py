@@ -1,0 +1,153 @@
+"""A session that was saved goes on where it was, at whichever gateway."""
+
+from __future__ import annotations
+
+import pytest
+from rig import Client, Gateway
+
+from gateway.mqtt.packets import Connack, Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from gateway.mqtt.properties import Properties
+from penstock.errors import Unavailable
+from penstock.requests import Pull
+
+
+def sent_to(client: Client) -> list[tuple[bytes, int, bool]]:
+    return [(one.payload, one.packet_id, one.dup) for one in client.got() if isinstance(one, Publish)]
+
+
+def lost(gateway: Gateway, name: str = "other") -> Gateway:
+    """The gateway dies without a word, a second after its last save; another takes its place."""
+    gateway.pass_time(1)
+    other = Gateway(beside=gateway, name=name)
+    gateway.broker.leave_alone(gateway.settings.name)
+    return other
+
+
+@pytest.mark.mqtt("4.4.0-1", "4.6.0-1", "3.3.1-1", old=("4.4.0-1", "4.6.0-1"))
+def test_what_was_on_its_way_goes_again_with_its_ids_in_its_order_and_then_the_rest() -> None:
+    one = Gateway(name="one")
+    client = one.connect("c", clean_start=False)
+    client.subscribe("t", qos=2)
+    for at in range(4):
+        one.produce("t", bytes([at]), qos=1 + at % 2)
+    one.round()
+    first = sent_to(client)
+    assert [payload for payload, _, _ in first] == [b"\0", b"\1", b"\2", b"\3"]
+    client.send(Puback(first[0][1]))
+    client.send(Pubrec(first[1][1]))
+    other = lost(one)
+    one.produce("t", b"offline", qos=1)
+    again = other.connect("c", clean_start=False)
+    got = again.got()
+    assert [(type(one), one.packet_id, getattr(one, "dup", None)) for one in got] == [  # type: ignore[union-attr]
+        (Publish, first[2][1], True),
+        (Publish, first[3][1], True),
+        (Pubrel, first[1][1], None),
+        (Publish, got[-1].packet_id, False),  # type: ignore[union-attr]
+    ]
+    assert [one.payload for one in got if isinstance(one, Publish)] == [b"\2", b"\3", b"offline"]
+    again.send(Pubcomp(first[1][1]))
+    other.pass_time(1)
+    third = lost(other, "third").connect("c", clean_start=False)
+    assert [payload for payload, _, _ in sent_to(third)] == [b"\2", b"\3", b"offline"]
+
+
+def test_a_retained_message_on_its_way_goes_again_as_retained() -> None:
+    one = Gateway(name="one")
+    one.connect("p").publish("t/1", b"kept", 1, packet_id=1, retain=True)
+    client = one.connect("c", clean_start=False)
+    client.subscribe("t/+", qos=1)
+    [first] = [packet for packet in client.got() if isinstance(packet, Publish)]
+    again = lost(one).connect("c", clean_start=False)
+    [second] = [packet for packet in again.got() if isinstance(packet, Publish)]
+    assert (second.payload, second.retain, second.dup, second.packet_id) == (b"kept", True, True, first.packet_id)
+
+
+def test_subscriptions_come_back_with_their_options_and_retained_messages_do_not_come_again() -> None:
+    one = Gateway(name="one")
+    one.connect("p").publish("t", b"kept", 1, packet_id=1, retain=True)
+    asked = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}
+    client = one.connect("c", **asked)
+    client.subscribe("t", qos=1, no_local=True, properties=Properties(subscription_identifiers=(9,)))
+    for packet in client.got():
+        assert isinstance(packet, Publish)
+        client.send(Puback(packet.packet_id))
+    other = lost(one)
+    again = other.connect("c", **asked)
+    assert again.got() == []
+    again.publish("t", b"own", 1, packet_id=1)
+    other.produce("t", b"other's", qos=1)
+    other.round()
+    [puback, message] = again.got()
+    assert puback == Puback(1)
+    assert isinstance(message, Publish)
+    assert (message.payload, message.properties.subscription_identifiers) == (b"other's", (9,))
+
+
+def test_an_unsubscribed_filter_stays_unsubscribed() -> None:
+    one = Gateway(name="one")
+    client = one.connect("c", clean_start=False)
+    client.subscribe("t", "u", qos=1)
+    from gateway.mqtt.packets import Unsuback, Unsubscribe
+
+    client.send(Unsubscribe(2, ("t",)))
+    assert client.got() == [Unsuback(2)]
+    other = lost(one)
+    one.produce("t", b"not for it", qos=1)
+    one.produce("u", b"for it", qos=1)
+    again = other.connect("c", clean_start=False)
+    assert [payload for payload, _, _ in sent_to(again)] == [b"for it"]
+
+
+def test_qos_0_is_not_kept_for_a_client_that_is_away() -> None:
+    one = Gateway(name="one")
+    one.connect("c", clean_start=False).subscribe("t", qos=0)
+    other = lost(one)
+    one.produce("t", b"missed", qos=1)
+    again = other.connect("c", clean_start=False)
+    other.produce("t", b"live", qos=1)
+    other.round()
+    assert [payload for payload, _, _ in sent_to(again)] == [b"live"]
+
+
+def test_a_message_that_retention_has_taken_is_given_up() -> None:
+    one = Gateway(name="one")
+    client = one.connect("c", clean_start=False)
+    client.subscribe("t", qos=1)
+    one.produce("t", b"old", qos=1)
+    one.round()
+    other = lost(one)
+    queue = one.broker.queues["~filter:t"]
+    queue.base, queue.frames = queue.end, []
+    again = other.connect("c", clean_start=False)
+    other.produce("t", b"new", qos=1)
+    other.round()
+    assert [payload for payload, _, _ in sent_to(again)] == [b"new"]
+    session = again.device.session
+    assert session is not None
+    assert len(session.in_flight) == 1
+
+
+def test_a_client_is_not_admitted_while_its_messages_cannot_be_read() -> None:
+    one = Gateway(name="one")
+    client = one.connect("c", clean_start=False)
+    client.subscribe("t", qos=1)
+    one.produce("t", b"x", qos=1)
+    other = lost(one)
+    one.broker.refuses[Pull] = Unavailable("away")
+    refused = other.open()
+    refused.send(Connect("c", clean_start=False))
+    assert refused.got_one(Connack).reason_code == 3
+    del one.broker.refuses[Pull]
+    again = other.connect("c", clean_start=False)
+    assert [(payload, dup) for payload, _, dup in sent_to(again)] == [(b"x", True)]
+
+
+def test_the_session_comes_back_at_another_protocol_level() -> None:
+    one = Gateway(name="one")
+    client = one.connect("c", clean_start=False)
+    client.subscribe("t", qos=1)
+    one.produce("t", b"x", qos=1)
+    again = lost(one).connect("c", level=5, clean_start=False, properties=Properties(session_expiry_interval=9))
+    [message] = [packet for packet in again.got() if isinstance(packet, Publish)]
+    assert (message.payload, message.dup) == (b"x", True)

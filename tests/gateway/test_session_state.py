@@ -1,0 +1,100 @@
+"""What is kept of a session comes back as it was; what is no such thing is an empty state."""
+
+from __future__ import annotations
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rig import Gateway
+
+from gateway.mqtt.packets import Publish
+from gateway.mqtt.properties import Properties
+from gateway.session import Session
+from gateway.session_state import (
+    NO_FLOW,
+    NO_WILL,
+    Place,
+    Sent,
+    Will,
+    decode_flow,
+    decode_terms,
+    decode_will,
+    encode_flow,
+    encode_terms,
+    encode_will,
+)
+from gateway.subscriptions import Redo, Subscription
+
+wills = st.builds(
+    Will,
+    st.text(),
+    st.binary(),
+    st.integers(0, 2),
+    st.booleans(),
+    st.integers(0, 1 << 32),
+    st.integers(-1, 9),
+    st.binary(),
+)
+
+
+@given(st.none() | wills)
+def test_a_will_comes_back_as_it_was(will: Will | None) -> None:
+    assert decode_will(encode_will(will)) == will
+
+
+def test_no_will_is_told_apart_from_a_will_that_stays_as_it_is() -> None:
+    assert encode_will(None) == NO_WILL != b""
+    assert decode_will(b"") is None
+
+
+def test_subscriptions_come_back_in_their_order_with_all_options() -> None:
+    session = Session("c", 10)
+    for filter, qos, identifier in (("b", 2, 0), ("a/+", 1, 268_435_455)):
+        session.subscriptions[filter] = Subscription(
+            filter, qos, no_local=True, as_published=qos == 1, retain_handling=2, identifier=identifier
+        )
+    again = Session("c", 10)
+    again.subscriptions = {one.filter: one for one in decode_terms(encode_terms(session))}
+    assert encode_terms(again) == encode_terms(session)
+    assert list(again.subscriptions) == ["b", "a/+"]
+
+
+def test_places_and_exchanges_are_named_by_queue_and_offset() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", level=5, clean_start=False, properties=Properties(session_expiry_interval=9))
+    gateway.connect("p").publish("t/1", b"kept", 1, packet_id=1, retain=True)
+    client.subscribe("t/+", qos=2, properties=Properties(subscription_identifiers=(7,)))
+    gateway.produce("t/2", b"live", qos=1)
+    gateway.round()
+    sent = [packet for packet in client.got() if isinstance(packet, Publish)]
+    session = client.device.session
+    assert session is not None
+    unused = {("u", "elsewhere:1"): Place(5, 4, 3, (Redo(9, 8, "x"),))}
+    flow = decode_flow(encode_flow(session, unused))
+    [cursor] = session.overlap.cursors
+    address = gateway.broker.address
+    assert flow.places == {
+        ("t/+", address): Place(cursor.next, cursor.start, cursor.seen, ()),
+        **unused,
+    }
+    assert flow.sent == [
+        Sent(sent[0].packet_id, "t/+", address, -1, "t/1", 1, True, (7,), False),
+        Sent(sent[1].packet_id, "t/+", address, cursor.next - 1, "", 1, False, (7,), False),
+    ]
+    assert (flow.releasing, flow.next_id) == ([], session.next_id)
+
+
+@pytest.mark.parametrize("data", [b"", NO_WILL, msgpack.packb([]), msgpack.packb(5), msgpack.packb("x")])
+def test_what_is_no_state_is_an_empty_one(data: bytes) -> None:
+    assert decode_will(data) is None
+    assert decode_terms(data) == []
+    assert decode_flow(data) == NO_FLOW
+
+
+def test_fields_of_a_newer_gateway_are_passed_over() -> None:
+    will = Will("n", b"p", 1, True, 2, 3, b"")
+    assert decode_will(msgpack.packb([*will, "new"])) == will
+    [subscription] = decode_terms(msgpack.packb([["a", 1, False, False, 0, 0, False, "", "new"]]))
+    assert subscription.filter == "a"
+    assert decode_flow(msgpack.packb([[], [], [4], 5, "new"])).releasing == [4]

@@ -1,0 +1,112 @@
+"""Wills that wait, and wills of gateways that died."""
+
+from __future__ import annotations
+
+import pytest
+from rig import Gateway
+
+from gateway.mqtt.packets import Disconnect, Will
+from gateway.mqtt.properties import Properties
+from penstock.errors import Unavailable
+from penstock.message import decode_message
+from penstock.requests import SaveSessions
+
+LASTING = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=1000)}
+
+
+def delayed(delay_s: int) -> Will:
+    return Will("w", b"gone", 1, properties=Properties(will_delay_interval=delay_s))
+
+
+def published(gateway: Gateway) -> list[bytes]:
+    return [message.body for message in map(decode_message, gateway.broker.log)]
+
+
+def house() -> tuple[Gateway, Gateway]:
+    one = Gateway(name="one")
+    other = Gateway(beside=one, name="other")
+    for gateway in (one, other):
+        gateway.pass_time(1)
+    return one, other
+
+
+@pytest.mark.parametrize("asked", [{}, LASTING])
+@pytest.mark.mqtt("3.1.2-8", old=("3.1.2-8",))
+def test_the_will_of_a_client_whose_gateway_dies_is_published_by_another_one(asked: dict[str, object]) -> None:
+    one, other = house()
+    one.connect("c", will=Will("w", b"gone", 1), **asked)
+    other.pass_time(40)  # the first one has no rounds any more
+    assert published(other) == [b"gone"]
+    other.pass_time(100)
+    assert published(other) == [b"gone"]
+
+
+def test_a_gateway_that_begins_anew_sees_to_the_wills_of_its_earlier_life() -> None:
+    one = Gateway(name="one")
+    one.pass_time(1)
+    one.connect("c", will=Will("w", b"gone", 1), **LASTING)
+    again = Gateway(beside=one, name="one")
+    again.pass_time(2)
+    assert published(again) == [b"gone"]
+
+
+def test_the_delay_of_a_dead_gateways_will_is_kept_and_a_return_cancels_it() -> None:
+    one, other = house()
+    one.connect("stays", will=delayed(30), **LASTING)
+    one.connect("returns", will=delayed(30), **LASTING)
+    other.pass_time(20)
+    assert published(other) == []
+    assert len(other.reception.wills) == 2
+    other.connect("returns", **LASTING)
+    other.pass_time(60)
+    assert published(other) == [b"gone"]
+
+
+def test_a_client_that_comes_back_elsewhere_cancels_its_will_at_the_first_gateway() -> None:
+    one, other = house()
+    one.connect("c", will=delayed(5), **LASTING).cut()
+    assert len(one.reception.wills) == 1
+    back = other.open(5)
+    from gateway.mqtt.packets import Connect
+
+    back.send(Connect("c", **LASTING))
+    for _ in range(5):
+        for gateway in (one, other):
+            gateway.rounds.begin()
+            gateway.round()
+    for _ in range(20):
+        one.pass_time(0.5)
+        other.rounds.begin()
+        other.round()
+    assert not back.is_closed
+    assert published(one) == []
+
+
+def test_a_gateway_that_was_thought_dead_does_not_publish_a_will_that_is_not_its_own_any_more() -> None:
+    one, other = house()
+    one.connect("c", will=delayed(10), **LASTING).cut()
+    one.broker.leave_alone("one")
+    back = other.connect("c", **LASTING)
+    one.pass_time(30)
+    assert published(one) == []
+    back.send(Disconnect())
+
+
+def test_a_will_waits_while_its_home_is_away() -> None:
+    gateway = Gateway()
+    gateway.connect("c", will=delayed(2), **LASTING).cut()
+    gateway.broker.refuses[SaveSessions] = Unavailable("away")
+    gateway.pass_time(10)
+    assert published(gateway) == []
+    del gateway.broker.refuses[SaveSessions]
+    gateway.pass_time(3)
+    assert published(gateway) == [b"gone"]
+
+
+def test_a_will_that_was_published_is_not_published_when_the_gateway_dies_later() -> None:
+    one, other = house()
+    one.connect("c", will=delayed(2), **LASTING).cut()
+    one.pass_time(5)
+    assert published(one) == [b"gone"]
+    other.pass_time(60)
+    assert published(other) == [b"gone"]
