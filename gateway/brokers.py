@@ -10,10 +10,16 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from penstock.errors import InternalError, NoRoute, PenstockError
 from penstock.link import Link, Links, OnResult
-from penstock.requests import BrokerRoute, DescribeTopic, QueryRoute, Request, Result, Route, TopicDetail
+from penstock.requests import BrokerRoute, CreateTopic, DescribeTopic, QueryRoute, Request, Result, Route, TopicDetail
+from topicmap.queues import encode_level
+
+SYS_LEVEL: Final = "$SYS"
+"""First level of what the system tells of itself; clients never publish there."""
+SYS_TOPIC: Final = encode_level(SYS_LEVEL)
 
 OnFound = Callable[["list[Broker] | PenstockError"], None]
 
@@ -130,7 +136,9 @@ class Brokers:
             )
             return
         broker = live[zlib.crc32(topic.encode()) % len(live)]
-        broker.submit(DescribeTopic(topic, create=True), lambda made: self._made(broker, made, on_found))
+        is_sys = topic == SYS_TOPIC  # figures that are told again anyway wait for no disk
+        request = CreateTopic(topic, 1, "cache") if is_sys else DescribeTopic(topic, create=True)
+        broker.submit(request, lambda made: self._made(broker, made, on_found))
 
     @staticmethod
     def _made(broker: Broker, result: Result, on_found: OnFound) -> None:

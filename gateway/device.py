@@ -35,6 +35,7 @@ from gateway.mqtt.reason_codes import ReasonCode
 from gateway.reception import Admitted, Arriving, Reception
 from gateway.session import STORED, Session
 from gateway.subscribing import Subscribing
+from gateway.sys_topics import is_reserved
 from gateway.upstream import Route
 from penstock.errors import InvalidMessage, InvalidTopic, StorageFull, TopicNotFound
 from penstock.message import FLAG_ONCE, FLAG_RETAIN
@@ -74,6 +75,7 @@ class Device:
         is_v5: whether it speaks MQTT 5 and so can be told reasons.
         pace: what it may still send, if that is limited.
         aliases: the topic aliases that it has been sent, if it takes any.
+        tally: what goes through its listener.
     """
 
     __slots__ = (
@@ -96,6 +98,7 @@ class Device:
         "pace",
         "peer",
         "session",
+        "tally",
         "unstored",
     )
 
@@ -120,6 +123,7 @@ class Device:
         self.aliases: SentAliases | None = None
         self.heard_at = reception.rounds.now
         self.unstored = 0
+        self.tally = reception.tallies.of(peer.listener)
         self.pace = reception.pacing.new(self.heard_at)
         reception.opened(self)
 
@@ -129,8 +133,11 @@ class Device:
     def is_full(self) -> bool:
         return self._line.is_full
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes, count: int = 1) -> None:
+        """Sends so many packets."""
         if data and not self._is_over:
+            self.tally.bytes_out += len(data)
+            self.tally.packets_out += count
             self._line.write(data)
 
     def writable(self) -> None:
@@ -144,6 +151,7 @@ class Device:
         """Carries out all packets that this chunk completes."""
         self.heard_at = self._reception.rounds.now
         size = len(chunk)
+        self.tally.bytes_in += size
         if self._partial:
             chunk, self._partial = self._partial + chunk, b""
         if self.session is not None and not self._connection.is_inside_packet:
@@ -162,6 +170,7 @@ class Device:
         """Takes what can go the straight way off the chunk's beginning; returns the rest."""
         ids = plain_pubacks(chunk) if chunk[0] == 0x40 else None
         if ids is not None:
+            self.tally.packets_in += len(ids)
             acknowledge(self, self._reception, ids)
             return b""
         if self._routes is None:
@@ -181,6 +190,7 @@ class Device:
 
     def _take(self, chunk: bytes) -> None:
         received = self._connection.receive(chunk)
+        self.tally.packets_in += len(received.packets)
         if self._early is None:
             self._carry_out(received)
         else:
@@ -244,6 +254,7 @@ class Device:
         if isinstance(name, int):
             self.fail(name)
             return
+        self.tally.publications_in += 1
         if self.pace is not None:
             self.pace.published += 1
         if not self._may_begin(packet):
@@ -302,7 +313,8 @@ class Device:
         except InvalidName:
             return ReasonCode.TOPIC_NAME_INVALID
         assert self.identity is not None
-        return 0 if self._reception.authenticator.may_publish(self.identity, name) else ReasonCode.NOT_AUTHORIZED
+        may = not is_reserved(name) and self._reception.authenticator.may_publish(self.identity, name)
+        return 0 if may else ReasonCode.NOT_AUTHORIZED
 
     def _route(self, name: str) -> Route:
         """The route of a name, made when it is first used. Known ones open the straight way."""
@@ -348,7 +360,7 @@ class Device:
             marks = [mark for mark in marks if self._is_due(mark)]
         else:
             self._unanswered -= len(marks) - marks.count(b"")
-        self.send(b"".join(marks))
+        self.send(b"".join(marks), len(marks))
 
     def _is_due(self, mark: bytes) -> bool:
         """Notes a stored QoS 2 message."""
@@ -466,8 +478,7 @@ class Device:
     def _close(self, farewell: bytes, *, is_normal: bool, ends_session: bool = False, is_taken: bool = False) -> None:
         if self._is_over:
             return
-        if farewell:
-            self._line.write(farewell)
+        self.send(farewell)
         self._is_over = True
         self._line.close()
         self._reception.left(self, is_normal=is_normal, ends_session=ends_session, is_taken=is_taken)

@@ -66,6 +66,11 @@ class Downstream:
         self.dropped = 0
         self.lost = 0
 
+    @property
+    def filters_open(self) -> int:
+        """How many light queues this gateway holds open, at all brokers together."""
+        return len(self._leases)
+
     # ------------------------------------------------------------ subscriptions
 
     def subscribe(
@@ -293,8 +298,10 @@ class Downstream:
         if packets is None:
             return False
         if not self._waits(session, run.qos, packets):
-            device.send(packets if device.aliases is None else device.aliases.run(run, cursor.feed.alias_numbers))
+            packets = packets if device.aliases is None else device.aliases.run(run, cursor.feed.alias_numbers)
+            device.send(packets, run.count)
         self.delivered += run.count
+        device.tally.publications_out += run.count
         return True
 
     # ------------------------------------------------------------ those who lag
@@ -387,6 +394,7 @@ class Downstream:
         if not self._waits(session, made.qos, packet):
             device.send(packet if device.aliases is None else device.aliases.shorten(packet, arrival.name_bytes))
         self.delivered += 1
+        device.tally.publications_out += 1
         for cursor in matching:
             if cursor.subscription.name:
                 self.positions.sent(cursor, arrival, made.qos)

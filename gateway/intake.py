@@ -89,6 +89,8 @@ def _hand_over(device: Device, upstream: Upstream, lane: Lane, records: list[byt
     size = sum(map(len, records))
     lane.tickets.append(Ticket(device, start, start + len(records), size, False))
     device.unstored += size
+    device.tally.packets_in += len(records)
+    device.tally.publications_in += len(records)
     if device.pace is not None:
         device.pace.published += len(records)
     upstream.grown(lane, size)

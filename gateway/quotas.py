@@ -10,6 +10,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
+from gateway.mqtt.reason_codes import Told
+
 # Limit -> MQTT 5 reason code. Each is also the name of the field of ``GatewaySettings`` that holds the number.
 REASONS: Final = MappingProxyType(
     {
@@ -40,7 +42,7 @@ class Quotas:
     def __init__(self) -> None:
         self.refused: dict[str, int] = dict.fromkeys(REASONS, 0)
 
-    def refuse(self, limit: str) -> int:
-        """Counts one refusal and returns its reason code."""
+    def refuse(self, limit: str) -> Told:
+        """Counts one refusal and returns its reason code, which names the limit."""
         self.refused[limit] += 1
-        return REASONS[limit]
+        return Told(REASONS[limit], f"the limit {limit} is reached")

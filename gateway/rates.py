@@ -90,6 +90,11 @@ class Pacing:
         self._quotas = quotas
         self._waiting: list[tuple[float, Paced, Pace]] = []
 
+    @property
+    def waiting(self) -> int:
+        """How many clients are made to wait at the moment."""
+        return len(self._waiting)
+
     def new(self, now: float) -> Pace | None:
         """For a new client; ``None`` where nothing limits it."""
         if not self._messages and not self._bytes:

@@ -34,6 +34,8 @@ from gateway.rounds import Rounds
 from gateway.session import Lasting, Session
 from gateway.session_state import NO_WILL, Will, decode_flow, decode_terms, decode_will, encode_will
 from gateway.settings import GatewaySettings
+from gateway.sys_topics import is_reserved
+from gateway.tallies import Tallies
 from gateway.upstream import Upstream
 from gateway.wills import Wills
 from penstock.errors import Busy, PenstockError
@@ -107,6 +109,7 @@ class Reception:
         self.quotas = quotas
         self.rounds = rounds
         self.sessions: dict[str, Session] = {}
+        self.tallies = Tallies()
         self.pacing = Pacing(settings, quotas)
         self._door = Door(settings)
         self._rng = rng
@@ -128,6 +131,7 @@ class Reception:
     def opened(self, device: Device) -> None:
         """A connection stands; its CONNECT must come soon."""
         self._devices[device] = None
+        self.tallies.entered(device.tally, len(self._devices))
         self.half_open += 1
         self._half_open.add(self.rounds.now + self.settings.connect_wait_s, device)
 
@@ -167,7 +171,8 @@ class Reception:
             self.upstream.route(will.name, identity.client_id)
         except InvalidName:
             return ReasonCode.TOPIC_NAME_INVALID
-        return 0 if self.authenticator.may_publish(identity, will.name) else ReasonCode.NOT_AUTHORIZED
+        may = not is_reserved(will.name) and self.authenticator.may_publish(identity, will.name)
+        return 0 if may else ReasonCode.NOT_AUTHORIZED
 
     def _open(self, device: Device, asked: Arriving, identity: Identity | int, done: OnAdmitted) -> None:
         """Has the session handed over; whoever has it here lets go of it first."""
@@ -284,6 +289,7 @@ class Reception:
         ``is_taken``: its client has another connection, which goes on with the session unless that ends."""
         if self._devices.pop(device, 0) == 0:
             return
+        device.tally.connected -= 1
         session = device.session
         if session is None:
             self.half_open -= 1

@@ -91,6 +91,7 @@ class Retained:
             if packet is None:
                 del fetch.page[:sent]
                 return False
+            device.tally.publications_out += 1
             if not self._waits(session, made.qos, packet):
                 device.send(packet if device.aliases is None else device.aliases.shorten(packet, arrival.name_bytes))
         fetch.page = []

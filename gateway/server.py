@@ -19,6 +19,7 @@ from gateway.brokers import Brokers
 from gateway.device import Device
 from gateway.downstream import Downstream
 from gateway.exchanges import ExchangeIds
+from gateway.figures import Figures
 from gateway.home import SessionHome
 from gateway.keeping import Keeping
 from gateway.poller import EpollPoller
@@ -27,6 +28,7 @@ from gateway.reception import Reception, SessionParts
 from gateway.rounds import Rounds
 from gateway.settings import GatewaySettings, parse_rules
 from gateway.shard import Shard
+from gateway.sys_topics import SysTopics
 from gateway.upstream import Upstream
 from gateway.wills import Wills
 from penstock.errors import AddressInUse, InvalidConfig
@@ -47,32 +49,6 @@ class RunningGateway:
     host: str
     port: int
     figures: Figures
-
-
-class Figures:
-    """What a gateway counts, read when asked."""
-
-    __slots__ = ("_downstream", "_quotas", "_reception", "_upstream")
-
-    def __init__(self, reception: Reception, upstream: Upstream, downstream: Downstream, quotas: Quotas) -> None:
-        self._reception = reception
-        self._upstream = upstream
-        self._downstream = downstream
-        self._quotas = quotas
-
-    def read(self) -> dict[str, int]:
-        """Counters since start, and gauges."""
-        return {
-            "gateway_connections": self._reception.connections,
-            "gateway_connections_half_open": self._reception.half_open,
-            "gateway_sessions": len(self._reception.sessions),
-            "gateway_appends_total": self._upstream.appends,
-            "gateway_published_total": self._upstream.stored,
-            "gateway_publish_dropped_total": self._upstream.dropped,
-            "gateway_delivered_total": self._downstream.delivered,
-            "gateway_delivery_dropped_total": self._downstream.dropped,
-            "gateway_delivery_lost_total": self._downstream.lost,
-        } | {f"gateway_refused_{limit}_total": count for limit, count in self._quotas.refused.items()}
 
 
 class Front:
@@ -164,21 +140,22 @@ async def run(
     pollers = [EpollPoller() for _ in range(settings.shards)]
     shards = [Shard(poller, rounds, settings.output_bytes_max) for poller in pollers]
     rounds.called_by(pollers[0].wake)
+    figures = Figures(reception, upstream, downstream, quotas)
+    told = SysTopics(upstream, settings.sys_prefix, owner, settings.sys_every_s, rounds.now)
     try:
         front = Front(settings, reception, shards)
         try:
             async with trio.open_nursery() as nursery:
                 for shard in shards:
                     nursery.start_soon(shard.run)
-                ticker = Ticker(settings, world, brokers, upstream, downstream, reception, shards)
+                ticker = Ticker(settings, world, brokers, upstream, downstream, reception, shards, figures, told)
                 nursery.start_soon(ticker.run)
                 nursery.start_soon(front.run)
-                figures = Figures(reception, upstream, downstream, quotas)
                 task_status.started(RunningGateway(front.host, front.port, figures))
         finally:
             front.close()
             with trio.CancelScope(shield=True):
-                await _say_goodbye(reception, upstream, rounds, shards)
+                await _say_goodbye(reception, upstream, rounds, shards, told)
     finally:
         for shard in shards:
             shard.close()
@@ -196,8 +173,12 @@ class Ticker:
         downstream: Downstream,
         reception: Reception,
         shards: Sequence[Shard],
+        figures: Figures,
+        told: SysTopics,
     ) -> None:
         self._settings = settings
+        self._figures = figures
+        self._told = told
         self._clock = world.clock
         self._brokers = brokers
         self._upstream = upstream
@@ -216,15 +197,20 @@ class Ticker:
             self._upstream.retry()
             self._downstream.tick(now)
             self._reception.tick(now)
+            if self._told.is_due(now):
+                self._told.tell(self._figures.sums(), now)
             for shard in self._shards:
                 shard.tick(now)
             self._reception.rounds.wake()
             await trio.sleep(TICK_S)
 
 
-async def _say_goodbye(reception: Reception, upstream: Upstream, rounds: Rounds, shards: Sequence[Shard]) -> None:
+async def _say_goodbye(
+    reception: Reception, upstream: Upstream, rounds: Rounds, shards: Sequence[Shard], told: SysTopics
+) -> None:
     rounds.begin()
     reception.close()
+    told.take_back()
     rounds.finish()
     for shard in shards:
         shard.write_out()

@@ -32,7 +32,8 @@ class GatewaySettings:
         leaves it to the client. session_expiry_s_max: a session outlives its last connection by no more than this.
         messages_per_s_max, bytes_per_s_max: what each client may send; connects_per_s_max,
         address_connects_per_s_max: how many clients may come to each listener, and from each address; 0 is no limit.
-        replays_max: so many subscriptions may be sent history at a time.
+        sys_every_s: how often the gateway publishes its figures, 0 for never; sys_prefix: where, ``{name}`` stands for
+        its name. replays_max: so many subscriptions may be sent history at a time.
         topic_alias_max, topic_alias_sent_max: how many topic aliases a client may make, and how many the gateway makes
         for one that takes them.
         over_rate: a client that sends too fast is made to ``wait``, or the gateway is to ``close`` its connection.
@@ -72,6 +73,8 @@ class GatewaySettings:
     connects_per_s_max: int = 0
     address_connects_per_s_max: int = 0
     over_rate: str = "wait"
+    sys_every_s: float = 0.0
+    sys_prefix: str = "$SYS/brokers/{name}"
     filter_lease_s: float = 60.0
     session_lease_s: float = 15.0
     route_refresh_s: float = 5.0
@@ -82,6 +85,8 @@ class GatewaySettings:
             raise InvalidConfig(f"anonymous is {self.anonymous!r}", hint=f"it is one of {', '.join(ANONYMOUS)}")
         if self.over_rate not in OVER_RATE:
             raise InvalidConfig(f"over_rate is {self.over_rate!r}", hint=f"it is one of {', '.join(OVER_RATE)}")
+        if not self.sys_prefix.startswith("$SYS/"):
+            raise InvalidConfig(f"sys_prefix is {self.sys_prefix!r}", hint="it begins with $SYS/")
         if not self.namesrv:
             raise InvalidConfig("namesrv names no name server", hint='for example namesrv = ["127.0.0.1:9876"]')
         parse_rules(self.topic_rules)

@@ -14,6 +14,7 @@ Pure: bytes in, packets out, bytes out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from gateway.mqtt.codec import encode
@@ -35,7 +36,7 @@ from gateway.mqtt.packets import (
 )
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from gateway.mqtt.reader import PacketReader
-from gateway.mqtt.reason_codes import ALLOWED, PacketError, ReasonCode
+from gateway.mqtt.reason_codes import ALLOWED, PacketError, ReasonCode, Told
 
 V5: Final = 5
 
@@ -52,9 +53,12 @@ RETURN_CODES: Final[dict[int, int]] = {
     ReasonCode.SERVER_BUSY: 0x03,
     ReasonCode.QUOTA_EXCEEDED: 0x03,
     ReasonCode.CONNECTION_RATE_EXCEEDED: 0x03,
+    ReasonCode.USE_ANOTHER_SERVER: 0x03,
+    ReasonCode.SERVER_MOVED: 0x03,
     ReasonCode.BAD_USER_NAME_OR_PASSWORD: 0x04,
     ReasonCode.NOT_AUTHORIZED: 0x05,
 }
+_ELSEWHERE: Final = frozenset({ReasonCode.USE_ANOTHER_SERVER, ReasonCode.SERVER_MOVED})
 _CONNACK: Final = 2
 _DISCONNECT: Final = 14
 
@@ -76,17 +80,20 @@ class Terms(NamedTuple):
     receive_max: int
     packet_bytes_max: int
     topic_alias_max: int
+    response_information: str | None = None
 
 
 class Connection:
     """The protocol state of one connection; ``level`` is 0 until its CONNECT has come."""
 
-    __slots__ = ("_aliases", "_is_accepted", "_reader", "level")
+    __slots__ = ("_accepts_bytes_max", "_aliases", "_is_accepted", "_reader", "_wants_problems", "level")
 
     def __init__(self, connect_bytes_max: int, packet_bytes_max: int) -> None:
         self._reader = PacketReader(packet_bytes_max, connect_bytes_max)
         self._aliases: dict[int, str] | None = None
         self._is_accepted = False
+        self._accepts_bytes_max = 1 << 30
+        self._wants_problems = True
         self.level = 0
 
     @property
@@ -117,6 +124,8 @@ class Connection:
             return ReasonCode.PROTOCOL_ERROR if packet.properties.subscription_identifiers else 0
         if type(packet) is Connect:
             self.level = packet.level
+            self._accepts_bytes_max = packet.properties.maximum_packet_size or self._accepts_bytes_max
+            self._wants_problems = packet.properties.request_problem_information != 0
         return 0
 
     def name_of(self, packet: Publish, alias_max: int) -> str | int:
@@ -148,30 +157,50 @@ class Connection:
             topic_alias_maximum=terms.topic_alias_max or None,
             shared_subscription_available=0,
             server_keep_alive=terms.keep_alive_s,
+            response_information=terms.response_information,
         )
         return encode(Connack(terms.session_present, 0, properties), self.level)
 
-    def refuse(self, reason: int) -> bytes:
-        """The CONNACK of a refusal, or nothing where there is none for it."""
+    def refuse(self, reason: int, reference: str = "") -> bytes:
+        """The CONNACK of a refusal, or nothing where there is none for it. ``reference``: another server, for a reason
+        that sends the client there."""
         if self.level >= V5:
-            return encode(Connack(False, _legal(reason, _CONNACK)), self.level)
+            return self._told(
+                lambda properties: Connack(False, _legal(reason, _CONNACK), properties), reason, reference
+            )
         code = RETURN_CODES.get(reason)
         return b"" if code is None else encode(Connack(False, code), self.level or 4)
 
-    def farewell(self, reason: int) -> bytes:
+    def farewell(self, reason: int, reference: str = "") -> bytes:
         """What is sent before closing for a reason."""
         if not self._is_accepted:
-            return self.refuse(reason) if self.level or reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION else b""
+            return (
+                self.refuse(reason, reference)
+                if self.level or reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION
+                else b""
+            )
         if self.level < V5:
             return b""
-        return encode(Disconnect(_legal(reason, _DISCONNECT)), self.level)
+        return self._told(lambda properties: Disconnect(_legal(reason, _DISCONNECT), properties), reason, reference)
+
+    def _told(self, make: Callable[[Properties], Packet], reason: int, reference: str = "") -> bytes:
+        """A packet with its reason string, if there is one and the packet is not too large with it (MQTT-3.2.2-19,
+        3.9.2-1, 3.14.2-3), and the server to go to, if this is a reason to go."""
+        server = reference or None if reason in _ELSEWHERE else None
+        if isinstance(reason, Told):
+            data = encode(make(Properties(reason_string=reason.why, server_reference=server)), self.level)
+            if len(data) <= self._accepts_bytes_max:
+                return data
+        return encode(make(Properties(server_reference=server) if server else NO_PROPERTIES), self.level)
 
     def suback(self, packet: Subscribe, codes: list[int], why: str = "") -> bytes:
         """One code per filter, in order (MQTT-3.9.3-1); older versions know only one kind of failure."""
         if self.level < V5:
-            codes = [code if code < 0x80 else 0x80 for code in codes]
-        properties = Properties(reason_string=why) if why else NO_PROPERTIES
-        return encode(Suback(packet.packet_id, tuple(codes), properties), self.level)
+            return encode(
+                Suback(packet.packet_id, tuple([code if code < 0x80 else 0x80 for code in codes])), self.level
+            )
+        reason = Told(0, why) if why and self._wants_problems else 0  # (MQTT-3.1.2-29)
+        return self._told(lambda properties: Suback(packet.packet_id, tuple(codes), properties), reason)
 
     def unsuback(self, packet: Unsubscribe, found: list[bool]) -> bytes:
         """One code per filter, in order, for MQTT 5 (MQTT-3.11.3-1)."""

@@ -90,6 +90,21 @@ RETURN_CODES: Final = frozenset(range(6))  # CONNACK before MQTT 5 (MQTT 3.1.1, 
 GRANTED_OR_FAILED: Final = frozenset({0x00, 0x01, 0x02, 0x80})  # SUBACK before MQTT 5 (MQTT-3.9.3-2 of 3.1.1)
 
 
+class Told(int):
+    """A reason code that says why, in words for a person.
+
+    Attributes:
+        why: becomes the reason string where there is room for one.
+    """
+
+    why: str
+
+    def __new__(cls, code: int, why: str) -> Told:
+        told = super().__new__(cls, code)
+        told.why = why
+        return told
+
+
 class PacketError(ProtocolError):
     """Bytes for which the connection must close (MQTT-4.13.1-1; 4.8.0-1 of 3.1.1).
 

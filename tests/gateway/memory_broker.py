@@ -48,6 +48,7 @@ from penstock.requests import (
     BrokerRoute,
     CloseFilters,
     CommitOffsets,
+    CreateTopic,
     DescribeTopic,
     Done,
     EndSession,
@@ -253,6 +254,10 @@ class MemoryBroker:
             return TopicNotFound(request.topic)
         bounds = [Bounds(key, one.base, one.end) for key, one in self._topic_queues(request.topic).items()]
         return TopicDetail(request.topic, self.queues_per_topic, "disk", tuple(bounds))
+
+    def _CreateTopic(self, request: CreateTopic) -> Result:
+        self.topics.append(request.topic)
+        return TopicDetail(request.topic, request.queues, request.level, ())
 
     def _topic_queues(self, topic: str) -> dict[str, _Queue]:
         keys = [f"{topic}:{queue_id}" for queue_id in range(self.queues_per_topic)]

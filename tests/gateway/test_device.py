@@ -239,7 +239,7 @@ def test_a_client_that_exceeds_our_receive_maximum_is_told_and_closed() -> None:
     client.send(*[Publish("a", b"", 1 + at % 2, packet_id=at + 1) for at in range(3)])
     assert not client.is_closed
     client.publish("a", b"", 1, packet_id=9)
-    assert client.got() == [Disconnect(0x93)]
+    assert client.got() == [Disconnect(0x93, Properties(reason_string="the limit receive_max is reached"))]
     assert client.is_closed
 
 

@@ -10,6 +10,7 @@ from rig import Gateway
 from gateway import rates
 from gateway.auth import Peer
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish
+from gateway.mqtt.properties import Properties
 from gateway.rates import Bucket, Door
 from gateway.settings import GatewaySettings
 
@@ -77,7 +78,7 @@ def test_where_closing_is_chosen_a_client_that_is_too_fast_is_told_so_and_closed
     gateway = Gateway(messages_per_s_max=1, over_rate="close")
     client = gateway.connect(level=5)
     client.send(*[Publish("a", b"x", 0) for _ in range(5)])
-    assert client.got() == [Disconnect(0x96)]
+    assert client.got() == [Disconnect(0x96, Properties(reason_string="the limit messages_per_s_max is reached"))]
     assert client.is_closed
     assert gateway.quotas.refused["messages_per_s_max"] == 1
 
@@ -100,7 +101,8 @@ def test_one_connect_too_many_in_a_second_is_refused(level: int, code: int) -> N
     gateway.connect("b")
     third = gateway.open(level)
     third.send(Connect("c", level=level))
-    assert third.got() == [Connack(False, code)]
+    why = Properties(reason_string="the limit connects_per_s_max is reached") if level == 5 else Properties()
+    assert third.got() == [Connack(False, code, why)]
     assert third.is_closed
     assert gateway.quotas.refused["connects_per_s_max"] == 1
     gateway.pass_time(1)

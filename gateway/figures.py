@@ -1,0 +1,55 @@
+"""What a gateway counts, read when somebody asks: counters since its start, and gauges.
+
+docs/guide/operator.md lists the names; the ones that devices of each listener count up have its name as a label.
+"""
+
+from __future__ import annotations
+
+from gateway.downstream import Downstream
+from gateway.quotas import Quotas
+from gateway.reception import Reception
+from gateway.upstream import Upstream
+
+
+class Figures:
+    """The figures of one gateway."""
+
+    __slots__ = ("_downstream", "_quotas", "_reception", "_upstream")
+
+    def __init__(self, reception: Reception, upstream: Upstream, downstream: Downstream, quotas: Quotas) -> None:
+        self._reception = reception
+        self._upstream = upstream
+        self._downstream = downstream
+        self._quotas = quotas
+
+    def read(self) -> dict[str, int]:
+        """All of them, by metric name."""
+        refused = {f"gateway_refused_{limit}_total": count for limit, count in self._quotas.refused.items()}
+        return self._of_all() | self._reception.tallies.by_listener() | refused
+
+    def sums(self) -> dict[str, int]:
+        """Those of the whole gateway, listeners taken together."""
+        return self._of_all() | self._reception.tallies.sums()
+
+    def _of_all(self) -> dict[str, int]:
+        reception, upstream, downstream = self._reception, self._upstream, self._downstream
+        return {
+            "gateway_connections": reception.connections,
+            "gateway_connections_most": reception.tallies.most_connected,
+            "gateway_connections_half_open": reception.half_open,
+            "gateway_sessions": len(reception.sessions),
+            "gateway_subscriptions": sum([len(session.subscriptions) for session in reception.sessions.values()]),
+            "gateway_filters_open": downstream.filters_open,
+            "gateway_appends_total": upstream.appends,
+            "gateway_published_total": upstream.stored,
+            "gateway_publish_dropped_total": upstream.dropped,
+            "gateway_unanswered": upstream.unanswered,
+            "gateway_delivered_total": downstream.delivered,
+            "gateway_delivery_dropped_total": downstream.dropped,
+            "gateway_delivery_lost_total": downstream.lost,
+            "gateway_replays": len(downstream.replays),
+            "gateway_replayed_total": downstream.replays.replayed,
+            "gateway_position_commits_total": downstream.positions.commits,
+            "gateway_position_commits_refused_total": downstream.positions.refused,
+            "gateway_paced": reception.pacing.waiting,
+        }

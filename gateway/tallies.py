@@ -1,0 +1,85 @@
+"""What went through each listener: connections, bytes, packets, publications, both ways.
+
+A ``Tally`` is plain numbers that devices count up, a chunk at a time and never a message at a time; everything else
+about figures is done when somebody reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class Tally:
+    """One listener's counters since the start; ``connected`` is a gauge."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "connected",
+        "connects",
+        "packets_in",
+        "packets_out",
+        "publications_in",
+        "publications_out",
+    )
+
+    def __init__(self) -> None:
+        self.connected = 0
+        self.connects = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.packets_in = 0
+        self.packets_out = 0
+        self.publications_in = 0
+        self.publications_out = 0
+
+
+# Field of a tally -> the metric.
+METRICS: Mapping[str, str] = {
+    "connected": "gateway_listener_connections",
+    "connects": "gateway_connects_total",
+    "bytes_in": "gateway_bytes_in_total",
+    "bytes_out": "gateway_bytes_out_total",
+    "packets_in": "gateway_packets_in_total",
+    "packets_out": "gateway_packets_out_total",
+    "publications_in": "gateway_publications_in_total",
+    "publications_out": "gateway_publications_out_total",
+}
+
+
+class Tallies:
+    """The listeners of one gateway. ``most_connected``: the most connections there were at a time."""
+
+    def __init__(self) -> None:
+        self._by_listener: dict[str, Tally] = {}
+        self.most_connected = 0
+
+    def of(self, listener: str) -> Tally:
+        """The tally of a listener, made when it is first asked for."""
+        tally = self._by_listener.get(listener)
+        if tally is None:
+            tally = self._by_listener[listener] = Tally()
+        return tally
+
+    def entered(self, tally: Tally, connected: int) -> None:
+        """One connection more; so many there are now at all listeners."""
+        tally.connects += 1
+        tally.connected += 1
+        self.most_connected = max(self.most_connected, connected)
+
+    def sums(self) -> dict[str, int]:
+        """All listeners together, by metric."""
+        tallies = self._by_listener.values()
+        return {metric: sum([getattr(tally, field) for tally in tallies]) for field, metric in METRICS.items()}
+
+    def by_listener(self) -> dict[str, int]:
+        """Each listener's own, with its name as a label."""
+        return {
+            f'{metric}{{listener="{_label(listener)}"}}': getattr(tally, field)
+            for listener, tally in self._by_listener.items()
+            for field, metric in METRICS.items()
+        }
+
+
+def _label(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")

@@ -1,0 +1,80 @@
+"""MQTT 5: reason strings and server references, in which packets they may be and when they have to stay away."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.mqtt.codec import encode
+from gateway.mqtt.connection import Connection
+from gateway.mqtt.packets import Connack, Connect, Disconnect, Packet, Suback, Subscribe, Subscription
+from gateway.mqtt.properties import Properties
+from gateway.mqtt.reader import PacketReader
+from gateway.mqtt.reason_codes import Told
+from tests.conformance.test_subscribe import ID
+
+WHY = "the limit of something is reached"
+ASKED = Subscribe(int.from_bytes(ID, "big"), (Subscription("a"),))
+PLAIN = 12  # bytes: more than each of these packets has without a reason string
+
+
+def speaking(**asked: int) -> Connection:
+    connection = Connection(1 << 16, 1 << 16)
+    assert connection.receive(encode(Connect("c", properties=Properties(**asked), level=5), 5)).fault is None
+    return connection
+
+
+def only(data: bytes) -> Packet:
+    reader = PacketReader(1 << 16)
+    reader.level = 5
+    [packet] = reader.receive(data)
+    return packet
+
+
+@pytest.mark.mqtt("3.2.2-19")
+def test_a_connack_has_its_reason_string_where_the_client_takes_a_packet_of_that_size() -> None:
+    assert only(speaking().refuse(Told(0x97, WHY))) == Connack(False, 0x97, Properties(reason_string=WHY))
+    assert only(speaking(maximum_packet_size=PLAIN).refuse(Told(0x97, WHY))) == Connack(False, 0x97)
+
+
+@pytest.mark.mqtt("3.14.2-3")
+def test_a_disconnect_has_its_reason_string_where_the_client_takes_a_packet_of_that_size() -> None:
+    for size, expected in ((1 << 16, Properties(reason_string=WHY)), (PLAIN, Properties())):
+        connection = speaking(maximum_packet_size=size)
+        connection._is_accepted = True
+        assert only(connection.farewell(Told(0x97, WHY))) == Disconnect(0x97, expected)
+
+
+@pytest.mark.mqtt("3.9.2-1")
+def test_a_suback_has_its_reason_string_where_the_client_takes_a_packet_of_that_size() -> None:
+    expected = Suback(ASKED.packet_id, (0x97,), Properties(reason_string=WHY))
+    assert only(speaking().suback(ASKED, [0x97], WHY)) == expected
+    assert only(speaking(maximum_packet_size=PLAIN).suback(ASKED, [0x97], WHY)) == Suback(ASKED.packet_id, (0x97,))
+
+
+@pytest.mark.mqtt("3.1.2-29")
+def test_who_wants_no_problem_information_gets_it_in_connack_and_disconnect_only() -> None:
+    connection = speaking(request_problem_information=0)
+    assert only(connection.suback(ASKED, [0x97], WHY)) == Suback(ASKED.packet_id, (0x97,))
+    assert only(connection.refuse(Told(0x97, WHY))) == Connack(False, 0x97, Properties(reason_string=WHY))
+
+
+@pytest.mark.parametrize("code", [0x9C, 0x9D])
+def test_only_a_client_that_is_sent_elsewhere_is_told_where(code: int) -> None:
+    assert only(speaking().refuse(code, "b.example:1883")) == Connack(
+        False, code, Properties(server_reference="b.example:1883")
+    )
+    assert only(speaking().refuse(code)) == Connack(False, code)
+    assert only(speaking().refuse(0x97, "b.example:1883")) == Connack(False, 0x97)
+
+
+@pytest.mark.mqtt("3.2.2-19")
+def test_the_server_to_go_to_stays_where_the_reason_string_does_not_fit() -> None:
+    expected = Connack(False, 0x9C, Properties(server_reference="b"))
+    assert only(speaking(maximum_packet_size=PLAIN).refuse(Told(0x9C, WHY), "b")) == expected
+
+
+def test_before_mqtt_5_a_refusal_is_its_return_code() -> None:
+    connection = Connection(1 << 16, 1 << 16)
+    connection.receive(encode(Connect("c", level=4), 4))
+    assert connection.refuse(Told(0x9C, WHY), "b") == b"\x20\x02\x00\x03"
+    assert connection.suback(ASKED, [0x97], WHY) == b"\x90\x03" + ID + b"\x80"

@@ -1,0 +1,45 @@
+"""What a gateway counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rig import Gateway
+
+from gateway.figures import Figures
+from gateway.tallies import METRICS
+from penstock.metrics import expose
+
+PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "operator.md").read_text()
+
+
+def figures(gateway: Gateway) -> Figures:
+    return Figures(gateway.reception, gateway.upstream, gateway.downstream, gateway.quotas)
+
+
+def test_figures_follow_what_happens() -> None:
+    gateway = Gateway(subscriptions_max=1)
+    client = gateway.connect("c", level=5)
+    client.subscribe("a/#", "b/#")
+    client.publish("a/b", b"x")
+    read = figures(gateway).read()
+    assert read["gateway_connections"] == read["gateway_sessions"] == read["gateway_subscriptions"] == 1
+    assert read["gateway_published_total"] == read["gateway_delivered_total"] == 1
+    assert read["gateway_refused_subscriptions_max_total"] == 1
+    assert read['gateway_publications_in_total{listener="tcp"}'] == 1
+    assert figures(gateway).sums()["gateway_publications_in_total"] == 1
+
+
+def test_a_family_is_on_the_page_once_with_and_without_labels_never_both() -> None:
+    page = expose(figures(Gateway()).read(), openmetrics=True)
+    families = [line.split()[2] for line in page.splitlines() if line.startswith("# TYPE")]
+    assert len(families) == len(set(families))
+    gateway = Gateway()
+    gateway.connect()
+    read = figures(gateway).read()
+    assert not {name.partition("{")[0] for name in read if "{" in name} & {name for name in read if "{" not in name}
+
+
+def test_the_operators_guide_names_every_figure() -> None:
+    named = [*figures(Gateway()).sums(), *METRICS.values()]
+    assert [name for name in named if f"`{name}`" not in PAGE] == []
