@@ -1,12 +1,13 @@
-"""``python -m gateway --config FILE``: one gateway process, until SIGTERM or Ctrl-C."""
+"""``python -m gateway --config FILE``: one gateway process, until SIGTERM or Ctrl-C; SIGUSR1 drains it."""
 
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 import trio
 
-from gateway.server import RunningGateway
+from gateway.server import RunningGateway, drain_on_signal
 from gateway.server import run as serve
 from gateway.settings import GatewaySettings
 from penstock.lasting_links import lasting_links
@@ -16,8 +17,10 @@ from penstock.world import World
 
 async def run(settings: GatewaySettings, world: World, task_status: trio.TaskStatus[RunningGateway]) -> None:
     """The gateway on wire links, which outlive its goodbye."""
-    async with lasting_links() as links:
-        await serve(settings, world, links, task_status=task_status)
+    async with lasting_links() as links, trio.open_nursery() as nursery:
+        gateway = await nursery.start(partial(serve, settings, world, links))
+        nursery.start_soon(drain_on_signal, gateway)
+        task_status.started(gateway)
 
 
 if __name__ == "__main__":

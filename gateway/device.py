@@ -232,7 +232,7 @@ class Device:
         if self._holds:
             self.release_reading()
         if isinstance(outcome, int):
-            self._close(self._connection.refuse(outcome), is_normal=False)
+            self._close(self._connection.refuse(outcome, self._reception.settings.redirect_to), is_normal=False)
             return
         session = self.session = outcome.session
         self.identity = outcome.identity
@@ -463,7 +463,7 @@ class Device:
 
     def fail(self, reason: int) -> None:
         """Closes for a reason, told where the version can tell it."""
-        self._close(self._connection.farewell(reason), is_normal=False)
+        self._close(self._connection.farewell(reason, self._reception.settings.redirect_to), is_normal=False)
 
     def drop(self) -> None:
         """Closes without a word."""

@@ -20,6 +20,7 @@ from gateway.settings import GatewaySettings
 from penstock.requests import NEVER_ENDS
 
 ANY_SIZE: Final = 1 << 30
+_UNFIT_FOR_A_NAME: Final = frozenset("+#/")
 
 
 def arriving(packet: Connect) -> Arriving:
@@ -38,6 +39,7 @@ def arriving(packet: Connect) -> Arriving:
         properties.receive_maximum or PACKET_ID_MAX,
         _will(packet),
         is_v5,
+        properties.request_response_information == 1,
     )
 
 
@@ -88,7 +90,15 @@ def terms(asked: Arriving, admitted: Admitted, settings: GatewaySettings) -> Ter
         settings.receive_max,
         settings.packet_bytes_max,
         settings.topic_alias_max,
+        _response_information(asked, session.client_id, settings.response_prefix),
     )
+
+
+def _response_information(asked: Arriving, client_id: str, prefix: str) -> str | None:
+    """Where a client that asks for it should have replies sent: below the prefix, at its own id (MQTT-3.1.2-28)."""
+    if not asked.wants_response_information or not prefix or _UNFIT_FOR_A_NAME.intersection(client_id):
+        return None
+    return f"{prefix}/{client_id}"
 
 
 def publish_properties(packet: Publish) -> tuple[int, bytes]:

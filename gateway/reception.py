@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.auth import Authenticator, Credentials, Identity
@@ -59,6 +60,7 @@ class Arriving(NamedTuple):
     receive_max: int
     will: Will | None
     is_v5: bool
+    wants_response_information: bool = False
 
 
 class Admitted(NamedTuple):
@@ -88,7 +90,8 @@ class SessionParts(NamedTuple):
 
 
 class Reception:
-    """Connections of one gateway, and their sessions."""
+    """Connections of one gateway, and their sessions. ``turns_away``: the reason why nobody is let in, 0 if there is
+    none."""
 
     def __init__(
         self,
@@ -118,6 +121,7 @@ class Reception:
         self._half_open: Deadlines[Device] = Deadlines()
         self._devices: dict[Device, None] = {}
         self.half_open = 0
+        self.turns_away: int = ReasonCode.SERVER_MOVED if settings.has_moved else 0
         self.home.on_call = self._called
         self.home.on_duty = self.wills.claim
         self.keeping.on_fenced = self._fenced
@@ -125,6 +129,10 @@ class Reception:
     @property
     def connections(self) -> int:
         return len(self._devices)
+
+    def admitted(self, count: int) -> list[Device]:
+        """So many of the clients that have a session here, the oldest connections first."""
+        return list(islice((device for device in self._devices if device.session is not None), count))
 
     # ------------------------------------------------------------ coming
 
@@ -139,7 +147,7 @@ class Reception:
         """Gives the client its session, or the reason code of the refusal, through ``done``."""
         client_id = asked.client_id or self._new_client_id()
         limit = self._door.over(device.peer, self.rounds.now)
-        refusal = self.quotas.refuse(limit) if limit else self._unfit(asked)
+        refusal = self.turns_away or (self.quotas.refuse(limit) if limit else self._unfit(asked))
         if refusal:
             done(refusal)
             return

@@ -7,6 +7,7 @@ be answered.
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from gateway.auth import Anonymous, Peer
 from gateway.brokers import Brokers
 from gateway.device import Device
 from gateway.downstream import Downstream
+from gateway.drain import Drain
 from gateway.exchanges import ExchangeIds
 from gateway.figures import Figures
 from gateway.home import SessionHome
@@ -49,6 +51,7 @@ class RunningGateway:
     host: str
     port: int
     figures: Figures
+    drain: Drain
 
 
 class Front:
@@ -116,6 +119,13 @@ def _listen(settings: GatewaySettings) -> socket.socket:
     return listener
 
 
+async def drain_on_signal(gateway: RunningGateway) -> None:
+    """Drains a gateway when this process gets SIGUSR1."""
+    with trio.open_signal_receiver(signal.SIGUSR1) as signals:
+        async for _ in signals:
+            gateway.drain.begin()
+
+
 async def run(
     settings: GatewaySettings,
     world: World,
@@ -141,6 +151,7 @@ async def run(
     shards = [Shard(poller, rounds, settings.output_bytes_max) for poller in pollers]
     rounds.called_by(pollers[0].wake)
     figures = Figures(reception, upstream, downstream, quotas)
+    drain = Drain(reception, settings.drain_per_s)
     told = SysTopics(upstream, settings.sys_prefix, owner, settings.sys_every_s, rounds.now)
     try:
         front = Front(settings, reception, shards)
@@ -148,10 +159,10 @@ async def run(
             async with trio.open_nursery() as nursery:
                 for shard in shards:
                     nursery.start_soon(shard.run)
-                ticker = Ticker(settings, world, brokers, upstream, downstream, reception, shards, figures, told)
+                ticker = Ticker(settings, world, brokers, upstream, downstream, reception, shards, figures, told, drain)
                 nursery.start_soon(ticker.run)
                 nursery.start_soon(front.run)
-                task_status.started(RunningGateway(front.host, front.port, figures))
+                task_status.started(RunningGateway(front.host, front.port, figures, drain))
         finally:
             front.close()
             with trio.CancelScope(shield=True):
@@ -175,7 +186,9 @@ class Ticker:
         shards: Sequence[Shard],
         figures: Figures,
         told: SysTopics,
+        drain: Drain,
     ) -> None:
+        self._drain = drain
         self._settings = settings
         self._figures = figures
         self._told = told
@@ -197,6 +210,7 @@ class Ticker:
             self._upstream.retry()
             self._downstream.tick(now)
             self._reception.tick(now)
+            self._drain.tick(now)
             if self._told.is_due(now):
                 self._told.tell(self._figures.sums(), now)
             for shard in self._shards:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.errors import InvalidConfig
-from topicmap.names import InvalidName
+from topicmap.names import InvalidName, check_name
 from topicmap.queues import Rule, TopicMap
 
 ANONYMOUS: Final = ("nobody", "loopback", "everyone")
@@ -32,8 +32,12 @@ class GatewaySettings:
         leaves it to the client. session_expiry_s_max: a session outlives its last connection by no more than this.
         messages_per_s_max, bytes_per_s_max: what each client may send; connects_per_s_max,
         address_connects_per_s_max: how many clients may come to each listener, and from each address; 0 is no limit.
+        redirect_to: the server that clients are sent to when this gateway is drained (SIGUSR1) or has_moved, in which
+        case it lets nobody in; drain_per_s: so many a second. response_prefix: clients that ask for response
+        information are told this, a slash and their id.
         sys_every_s: how often the gateway publishes its figures, 0 for never; sys_prefix: where, ``{name}`` stands for
-        its name. replays_max: so many subscriptions may be sent history at a time.
+        its name.
+        replays_max: so many subscriptions may be sent history at a time.
         topic_alias_max, topic_alias_sent_max: how many topic aliases a client may make, and how many the gateway makes
         for one that takes them.
         over_rate: a client that sends too fast is made to ``wait``, or the gateway is to ``close`` its connection.
@@ -75,6 +79,10 @@ class GatewaySettings:
     over_rate: str = "wait"
     sys_every_s: float = 0.0
     sys_prefix: str = "$SYS/brokers/{name}"
+    redirect_to: str = ""
+    has_moved: bool = False
+    drain_per_s: int = 500
+    response_prefix: str = ""
     filter_lease_s: float = 60.0
     session_lease_s: float = 15.0
     route_refresh_s: float = 5.0
@@ -87,6 +95,8 @@ class GatewaySettings:
             raise InvalidConfig(f"over_rate is {self.over_rate!r}", hint=f"it is one of {', '.join(OVER_RATE)}")
         if not self.sys_prefix.startswith("$SYS/"):
             raise InvalidConfig(f"sys_prefix is {self.sys_prefix!r}", hint="it begins with $SYS/")
+        if self.response_prefix:
+            check_prefix(self.response_prefix)
         if not self.namesrv:
             raise InvalidConfig("namesrv names no name server", hint='for example namesrv = ["127.0.0.1:9876"]')
         parse_rules(self.topic_rules)
@@ -107,10 +117,19 @@ _RANGES: Final = (
     ("connect_packet_bytes_max", 1024, 4 * 1024 * 1024),
     ("output_bytes_max", 16 * 1024, 1 << 30),
     ("messages_per_s_max", 0, 1 << 30),
+    ("drain_per_s", 1, 1 << 30),
     ("bytes_per_s_max", 0, 1 << 40),
     ("connects_per_s_max", 0, 1 << 30),
     ("address_connects_per_s_max", 0, 1 << 30),
 )
+
+
+def check_prefix(prefix: str) -> None:
+    """Raises ``InvalidConfig`` unless topic names may begin like this."""
+    try:
+        check_name(prefix)
+    except InvalidName as error:
+        raise InvalidConfig(f"response_prefix: {error}", hint="for example replies") from None
 
 
 def parse_rules(lines: Sequence[str]) -> list[Rule]:

@@ -46,10 +46,12 @@ async def run(
     configuration: Configuration,
     world: World,
     stop: trio.Event,
+    drain: trio.Event | None = None,
     *,
     task_status: trio.TaskStatus[Addresses] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Runs the services until ``stop`` is set, then stops them in order."""
+    """Runs the services until ``stop`` is set, then stops them in order. ``drain`` has the gateway send its clients
+    elsewhere."""
     node = configuration.node
     async with trio.open_nursery() as bottom:
         settings = service_settings(configuration, "namesrv", host=node.host, port=node.namesrv_port)
@@ -68,6 +70,7 @@ async def run(
                 given = {"host": node.host, "port": node.mqtt_port, "namesrv": (names_at,)}
                 settings = service_settings(configuration, "gateway", **given)
                 front = await top.start(partial(gateway.server.run, settings, world, links))
+                top.start_soon(_drain_when, drain or trio.Event(), front)
                 http = await top.start(partial(serve_status, node.host, node.http_port, _figures(store, front)))
                 task_status.started(
                     Addresses(f"{front.host}:{front.port}", f"{store.host}:{store.port}", names_at, http, node.data)
@@ -76,6 +79,11 @@ async def run(
                 top.cancel_scope.cancel()
             middle.cancel_scope.cancel()
         bottom.cancel_scope.cancel()
+
+
+async def _drain_when(asked: trio.Event, front: RunningGateway) -> None:
+    await asked.wait()
+    front.drain.begin()
 
 
 def _figures(store: RunningBroker, front: RunningGateway) -> Callable[[], Awaitable[Mapping[str, float]]]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -53,6 +54,7 @@ class Child:
         self._clock = world.clock
         self._starts: list[float] = []
         self._stopping = False
+        self._process: trio.Process | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[str]) -> None:
         """Keeps the process running until cancelled; reports its address once it is ready the first time."""
@@ -65,6 +67,7 @@ class Child:
                 env=os.environ | self._environment() | {CHILD_VARIABLE: "1"},
                 start_new_session=True,  # Ctrl-C in the terminal reaches the parent alone, which stops in order
             )
+            self._process = process
             try:
                 address = await self._wait_until_ready(process)
                 self._settings["port"] = int(address.rpartition(":")[2])
@@ -77,6 +80,11 @@ class Child:
                 with trio.CancelScope(shield=True):
                     await self._end(process)
             await trio.sleep(0.1 * 2 ** len(self._starts))
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Sends the process a signal, if it runs."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(number)
 
     def _refuse_to_start_for_ever(self) -> None:
         now = self._clock.monotonic()
@@ -125,10 +133,12 @@ async def run(
     configuration: Configuration,
     world: World,
     stop: trio.Event,
+    drain: trio.Event | None = None,
     *,
     task_status: trio.TaskStatus[Addresses] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Runs the services as children until ``stop`` is set, then stops them, the gateway first."""
+    """Runs the services as children until ``stop`` is set, then stops them, the gateway first. ``drain`` has each
+    gateway send its clients elsewhere."""
     node, services = configuration.node, configuration.services
     async with trio.open_nursery() as bottom:
         given = {"host": node.host, "port": node.namesrv_port}
@@ -138,14 +148,22 @@ async def run(
             store = await middle.start(Child("broker", {**services["broker"], **given}, world).run)
             async with lasting_links() as wire, trio.open_nursery() as top:
                 given = {"host": node.host, "port": node.mqtt_port, "namesrv": (names,)}
-                front = await top.start(Child("gateway", {**services["gateway"], **given}, world).run)
+                gateways = [Child("gateway", {**services["gateway"], **given}, world)]
+                front = await top.start(gateways[0].run)
                 read = partial(_read_figures, wire, store)
                 http = await top.start(partial(serve_status, node.host, node.http_port, read))
+                top.start_soon(_drain_when, drain or trio.Event(), gateways)
                 task_status.started(Addresses(front, store, names, http, node.data))
                 await stop.wait()
                 top.cancel_scope.cancel()
             middle.cancel_scope.cancel()
         bottom.cancel_scope.cancel()
+
+
+async def _drain_when(asked: trio.Event, gateways: Sequence[Child]) -> None:
+    await asked.wait()
+    for gateway in gateways:
+        gateway.send_signal(signal.SIGUSR1)
 
 
 async def _read_figures(links: Links, broker: str) -> Mapping[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -59,8 +60,18 @@ async def serve(configuration: settings.Configuration, as_demo: bool, as_json: b
 
     run = processes.run if configuration.node.processes else embedded.run
     world = real_world()
-    async with trio.open_nursery() as nursery:
-        addresses: Addresses = await nursery.start(partial(run, configuration, world, stop))
-        print(addresses.ready_json() if as_json else addresses.ready_line(), flush=True)
-        if as_demo:
-            nursery.start_soon(demo.run, addresses, world, stop)
+    drain = trio.Event()
+    async with trio.open_nursery() as outer:
+        outer.start_soon(_set_on_signal, drain)
+        async with trio.open_nursery() as nursery:
+            addresses: Addresses = await nursery.start(partial(run, configuration, world, stop, drain))
+            print(addresses.ready_json() if as_json else addresses.ready_line(), flush=True)
+            if as_demo:
+                nursery.start_soon(demo.run, addresses, world, stop)
+        outer.cancel_scope.cancel()
+
+
+async def _set_on_signal(drain: trio.Event) -> None:
+    with trio.open_signal_receiver(signal.SIGUSR1) as signals:
+        async for _ in signals:
+            drain.set()

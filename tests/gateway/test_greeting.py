@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from rig import Gateway
 
 from gateway.auth import Identity
 from gateway.envelope import NEVER
 from gateway.greeting import accepts_bytes_max, arriving, publish_properties, terms, will_properties
 from gateway.mqtt.codec import encode
-from gateway.mqtt.packets import Connect, Publish, Will
+from gateway.mqtt.packets import Connack, Connect, Publish, Will
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from gateway.mqtt.reader import PacketReader
 from gateway.reception import Admitted
@@ -64,3 +65,22 @@ def test_only_what_differs_from_what_was_asked_is_told() -> None:
     assert (told.assigned_client_id, told.keep_alive_s, told.expiry_s) == (None, None, None)
     other = terms(asked._replace(expiry_s=100), same._replace(keep_alive_s=20, was_assigned=True), settings)
     assert (other.assigned_client_id, other.keep_alive_s, other.expiry_s) == ("c", 20, 60)
+
+
+@pytest.mark.mqtt("3.1.2-28")
+@pytest.mark.parametrize(
+    ("client_id", "asks", "prefix", "told"),
+    [
+        ("c", 1, "replies", "replies/c"),
+        ("c", 0, "replies", None),
+        ("c", None, "replies", None),
+        ("c", 1, "", None),
+        ("c/+", 1, "replies", None),
+    ],
+)
+def test_response_information_is_for_those_who_ask(
+    client_id: str, asks: int | None, prefix: str, told: str | None
+) -> None:
+    client = Gateway(response_prefix=prefix).open(5)
+    client.send(Connect(client_id, properties=Properties(request_response_information=asks), level=5))
+    assert client.got_one(Connack).properties.response_information == told

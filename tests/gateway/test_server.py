@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -24,7 +26,7 @@ from gateway.mqtt.packets import (
     Subscription,
     Will,
 )
-from gateway.server import RunningGateway, run
+from gateway.server import RunningGateway, drain_on_signal, run
 from gateway.settings import GatewaySettings
 from penstock.errors import AddressInUse, InvalidConfig
 from penstock.world import real_world
@@ -130,3 +132,28 @@ async def test_a_client_that_does_not_read_is_bounded_and_others_are_served(stre
             for _ in range(5):
                 assert isinstance(await quick.next(), Publish)
         assert running.figures.read()["gateway_delivery_dropped_total"] > 0
+
+
+async def test_a_signal_drains_the_process_and_a_clean_stop_takes_its_values_back(
+    streams: list[trio.SocketStream],
+) -> None:
+    broker = MemoryBroker()
+    broker.now_ms = real_world().clock.wall_ms()
+    async with serving(broker, redirect_to="b:1883", drain_per_s=1000, sys_every_s=0.5, name="gw") as running:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(drain_on_signal, running)
+            client = await connect(running, streams, "c", 5)
+            await client.send(Subscribe(1, (Subscription("$SYS/brokers/gw/clients/connected"),)))
+            assert isinstance(await client.next(), Suback)
+            told = await client.next()
+            assert isinstance(told, Publish)
+            assert told.payload in (b"0", b"1")
+            os.kill(os.getpid(), signal.SIGUSR1)
+            last = await client.next()
+            while isinstance(last, Publish):
+                last = await client.next()
+            assert isinstance(last, Disconnect)
+            assert (last.reason_code, last.properties.server_reference) == (0x9C, "b:1883")
+            nursery.cancel_scope.cancel()
+        assert broker.retained
+    assert not broker.retained

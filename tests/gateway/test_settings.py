@@ -21,6 +21,8 @@ def test_the_defaults_are_valid_and_listen_on_loopback() -> None:
         {"namesrv": ()},
         {"receive_max": 0},
         {"over_rate": "drop"},
+        {"response_prefix": "a/#"},
+        {"sys_prefix": "a"},
         {"topic_rules": ("a",)},
     ],
 )
