@@ -11,7 +11,7 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,8 @@ class NoFolds:
     def queues_of(self, topic: str, properties: bytes) -> tuple[str, ...]:
         return ()
 
-    def snapshot(self) -> bytes:
-        return b""
+    def freeze(self) -> Iterator[bytes]:
+        return iter(())
 
     def restore(self, snapshot: bytes) -> None:
         pass

@@ -8,8 +8,10 @@ again when its release is durable.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
+
+from broker.folds.frozen import Table
 
 KEY: Final = "exchanges"
 TOPIC: Final = "%sys%exchanges"
@@ -19,7 +21,7 @@ class Exchanges:
     """Open exchanges of all sessions. A client's newer session replaces what is left of its older one."""
 
     def __init__(self) -> None:
-        self._of: dict[str, tuple[int, set[int]]] = {}
+        self._of: Table[tuple[int, set[int]]] = Table()
 
     def __len__(self) -> int:
         return len(self._of)
@@ -40,7 +42,7 @@ class Exchanges:
         if known is None or known[0] < incarnation:
             self._of[client] = (incarnation, {packet_id})
         elif known[0] == incarnation:
-            known[1].add(packet_id)
+            self._of.own(client, _copied)[1].add(packet_id)
 
     @staticmethod
     def fact(client: str, incarnation: int, ids: Sequence[int]) -> list[Any]:
@@ -53,17 +55,30 @@ class Exchanges:
         known = self._of.get(client)
         if known is None or known[0] != incarnation:
             return
+        known = self._of.own(client, _copied)
         known[1].difference_update(ids or list(known[1]))
         if not known[1]:
             del self._of[client]
 
     def snapshot(self) -> list[Any]:
         """The state as plain values."""
-        return [[client, incarnation, sorted(ids)] for client, (incarnation, ids) in sorted(self._of.items())]
+        return self._of.rows(_row)
+
+    def freeze(self) -> Iterator[bytes]:
+        """The state as bytes of msgpack, as it is now; made later, a slice at a time."""
+        return self._of.freeze(_row)
 
     def restore(self, snapshot: list[Any]) -> None:
         """Takes the state of a snapshot."""
-        self._of = {client: (incarnation, set(ids)) for client, incarnation, ids in snapshot}
+        self._of = Table((client, (incarnation, set(ids))) for client, incarnation, ids in snapshot)
+
+
+def _copied(exchanges: tuple[int, set[int]]) -> tuple[int, set[int]]:
+    return exchanges[0], set(exchanges[1])
+
+
+def _row(client: str, exchanges: tuple[int, set[int]]) -> list[Any]:
+    return [client, exchanges[0], sorted(exchanges[1])]
 
 
 def exchange_of(value: str) -> tuple[int, int] | None:

@@ -6,9 +6,10 @@ matches; that is the fan-out, and it is decided by the log's prefix alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from broker.folds.frozen import Table
 from broker.store.records import NO_CHANGE, Change
 from topicmap.filters import FilterIndex
 from topicmap.queues import filter_queue
@@ -26,7 +27,7 @@ class Filters:
 
     def __init__(self) -> None:
         self._index = FilterIndex()
-        self._owners: dict[str, dict[str, None]] = {}  # filter -> owners, in the order in which they came
+        self._owners: Table[dict[str, None]] = Table()  # filter -> owners, in the order in which they came
         self._held: dict[str, dict[str, None]] = {}  # owner -> filters
 
     def __len__(self) -> int:
@@ -75,9 +76,8 @@ class Filters:
     def _open(self, owner: str, filters: list[str]) -> list[str]:
         opened = []
         for filter in filters:
-            owners = self._owners.setdefault(filter, {})
-            if owner not in owners:
-                owners[owner] = None
+            if owner not in self._owners.setdefault(filter, {}):
+                self._owners.own(filter, dict)[owner] = None
                 self._held.setdefault(owner, {})[filter] = None
             if self._index.add(filter):
                 opened.append(filter_queue(filter))
@@ -86,9 +86,9 @@ class Filters:
     def _close(self, owner: str, filters: list[str]) -> list[str]:
         ended = []
         for filter in filters:
-            owners = self._owners.get(filter, {})
-            if owner not in owners:
+            if owner not in self._owners.get(filter, {}):
                 continue
+            owners = self._owners.own(filter, dict)
             del owners[owner]
             del self._held[owner][filter]
             if not owners:
@@ -101,11 +101,19 @@ class Filters:
 
     def snapshot(self) -> list[Any]:
         """The state as plain values."""
-        return [[filter, list(self._owners[filter])] for filter in sorted(self._index)]
+        return self._owners.rows(_row)
+
+    def freeze(self) -> Iterator[bytes]:
+        """The state as bytes of msgpack, as it is now; made later, a slice at a time."""
+        return self._owners.freeze(_row)
 
     def restore(self, snapshot: list[Any]) -> None:
         """Takes the state of a snapshot."""
-        self._index, self._owners, self._held = FilterIndex(), {}, {}
+        self._index, self._owners, self._held = FilterIndex(), Table(), {}
         for filter, owners in snapshot:
             for owner in owners:
                 self._open(owner, [filter])
+
+
+def _row(filter: str, owners: dict[str, None]) -> list[Any]:
+    return [filter, list(owners)]

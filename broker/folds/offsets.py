@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
+from broker.folds.frozen import Table
 from penstock.requests import QueueOffset
 
 KEY: Final = "offsets"
@@ -26,7 +27,7 @@ class Offsets:
     """Committed positions of all groups."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, GroupProgress] = {}
+        self._groups: Table[GroupProgress] = Table()
 
     @property
     def groups(self) -> list[str]:
@@ -51,17 +52,27 @@ class Offsets:
     def apply(self, body: list[Any], stored_ms: int) -> None:
         """Takes in a record's body."""
         group, offsets = body[:2]
-        progress = self._groups.setdefault(group, GroupProgress())
+        self._groups.setdefault(group, GroupProgress())
+        progress = self._groups.own(group, _copied)
         progress.committed_ms = stored_ms
         progress.offsets.update((queue, offset) for queue, offset in offsets)
 
     def snapshot(self) -> list[Any]:
         """The state as plain values."""
-        return [
-            [group, progress.committed_ms, sorted([queue, at] for queue, at in progress.offsets.items())]
-            for group, progress in sorted(self._groups.items())
-        ]
+        return self._groups.rows(_row)
+
+    def freeze(self) -> Iterator[bytes]:
+        """The state as bytes of msgpack, as it is now; made later, a slice at a time."""
+        return self._groups.freeze(_row)
 
     def restore(self, snapshot: list[Any]) -> None:
         """Takes the state of a snapshot."""
-        self._groups = {group: GroupProgress(at_ms, dict(offsets)) for group, at_ms, offsets in snapshot}
+        self._groups = Table((group, GroupProgress(at_ms, dict(offsets))) for group, at_ms, offsets in snapshot)
+
+
+def _copied(progress: GroupProgress) -> GroupProgress:
+    return GroupProgress(progress.committed_ms, dict(progress.offsets))
+
+
+def _row(group: str, progress: GroupProgress) -> list[Any]:
+    return [group, progress.committed_ms, sorted([queue, at] for queue, at in progress.offsets.items())]

@@ -13,6 +13,7 @@ from bisect import bisect_right, insort
 from collections.abc import Iterator
 from typing import Any, Final
 
+from broker.folds.frozen import Table
 from topicmap.names import matches
 
 KEY: Final = "retained"
@@ -30,7 +31,7 @@ class Retained:
     """
 
     def __init__(self) -> None:
-        self._frames: dict[str, bytes] = {}
+        self._frames: Table[bytes] = Table()
         self._names: list[str] = []  # in order; names that are not in ``_frames`` any more are passed over
         self._new: dict[str, None] = {}  # names of ``_frames`` that are not in ``_names``
         self._gone: set[str] = set()  # names of ``_names`` that are not in ``_frames``; only ever looked up
@@ -106,11 +107,19 @@ class Retained:
 
     def snapshot(self) -> list[Any]:
         """The state as plain values."""
-        return [[name, self._frames[name]] for name in self._in_order() if name in self._frames]
+        return self._frames.rows(_row)
+
+    def freeze(self) -> Iterator[bytes]:
+        """The state as bytes of msgpack, as it is now; made later, a slice at a time."""
+        return self._frames.freeze(_row)
 
     def restore(self, snapshot: list[Any]) -> None:
         """Takes the state of a snapshot."""
-        self._frames = {name: frame for name, frame in snapshot}
+        self._frames = Table((name, frame) for name, frame in snapshot)
         self._names, self._new, self._gone = sorted(self._frames), {}, set()
         self.bytes = sum(map(len, self._frames.values()))
         self.changed_at = 0
+
+
+def _row(name: str, frame: bytes) -> list[Any]:
+    return [name, frame]

@@ -8,11 +8,13 @@ lease: they close with the session.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from types import MappingProxyType
 from typing import Any, Final
 
 from broker.folds.filters import LASTING
+from broker.folds.frozen import Table
 from penstock.requests import CONNECTED, NEVER_ENDS, RELEASED, SessionSave
 
 KEY: Final = "sessions"
@@ -55,7 +57,7 @@ class Sessions:
     """All sessions whose home is this broker."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
+        self._entries: Table[Entry] = Table()
         self._of: dict[str, dict[str, None]] = {}  # owner -> clients whose session it has
 
     def __len__(self) -> int:
@@ -111,7 +113,7 @@ class Sessions:
 
     def _open(self, epoch: int, fields: list[Any]) -> tuple[str, int] | None:
         owner, client, is_new, expiry_s, will = fields
-        known = self._entries.get(client)
+        known = self._entries.own(client, copy) if client in self._entries else None
         if known is not None and not is_new:
             self._move(client, known, owner)
             known.epoch, known.state, known.gone_ms = epoch, CONNECTED, 0
@@ -127,6 +129,7 @@ class Sessions:
         entry = self._entries.get(save.client)
         if entry is None or entry.epoch != save.epoch:
             return
+        entry = self._entries.own(save.client, copy)
         if save.state != CONNECTED and not entry.gone_ms:
             entry.gone_ms = max(stored_ms, 1)
         if save.state == RELEASED:
@@ -150,20 +153,25 @@ class Sessions:
 
     def snapshot(self) -> list[Any]:
         """The state as plain values."""
-        return [
-            [client, *[getattr(entry, name) for name in Entry.__slots__]]
-            for client, entry in sorted(self._entries.items())
-        ]
+        return self._entries.rows(_row)
+
+    def freeze(self) -> Iterator[bytes]:
+        """The state as bytes of msgpack, as it is now; made later, a slice at a time."""
+        return self._entries.freeze(_row)
 
     def restore(self, snapshot: list[Any]) -> None:
         """Takes the state of a snapshot."""
-        self._entries, self._of = {}, {}
+        self._entries, self._of = Table(), {}
         for client, *values in snapshot:
             entry = self._entries[client] = Entry("", 0, 0, 0, b"")
             for name, value in zip(Entry.__slots__, values, strict=False):
                 setattr(entry, name, value)
             if entry.owner:
                 self._of.setdefault(entry.owner, {})[client] = None
+
+
+def _row(client: str, entry: Entry) -> list[Any]:
+    return [client, *[getattr(entry, name) for name in Entry.__slots__]]
 
 
 def holder(incarnation: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
 import msgpack
@@ -99,7 +99,21 @@ class BrokerState:
 
     def snapshot(self) -> bytes:
         """The whole state; equal states give equal bytes."""
-        return cast(bytes, msgpack.packb({key: fold.snapshot() for key, fold in self._folds()}))
+        return b"".join(self.freeze())
+
+    def freeze(self) -> Iterator[bytes]:
+        """The state as it is now, in the pieces of ``snapshot``; they are made later. A fold whose state may be large
+        has a ``freeze`` of its own."""
+        folds = self._folds()
+        pieces = [_frozen(fold) for _, fold in folds]
+
+        def joined() -> Iterator[bytes]:
+            yield cast(bytes, msgpack.Packer().pack_map_header(len(folds)))
+            for (key, _), some in zip(folds, pieces, strict=True):
+                yield cast(bytes, msgpack.packb(key))
+                yield from some
+
+        return joined()
 
     def restore(self, snapshot: bytes) -> None:
         """Takes the state of a snapshot; ``b""`` is the state before the first record.
@@ -121,6 +135,12 @@ class BrokerState:
             (exchanges.KEY, self.exchanges),
             (retained.KEY, self.retained),
         )
+
+
+def _frozen(fold: Any) -> Iterator[bytes]:
+    if hasattr(fold, "freeze"):
+        return cast("Iterator[bytes]", fold.freeze())
+    return iter((cast(bytes, msgpack.packb(fold.snapshot())),))
 
 
 def _body_of(record: Stored) -> list[Any]:

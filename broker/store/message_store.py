@@ -9,7 +9,7 @@ Threads: all methods belong to one thread but ``sync``, which may run beside the
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from broker.store import index_chunk
 from broker.store.commit_log import CommitLog
@@ -22,6 +22,7 @@ from broker.store.records import Folds, Incoming
 from broker.store.retention import Removal, segments_to_drop
 from broker.store.sealing import Sealing
 from broker.store.settings import StoreSettings
+from broker.store.state import Keyframe, KeyframeMarks
 from broker.store.writing import Writing
 from penstock.errors import PenstockError, StorageFull
 from penstock.requests import Bounds, Placed, Pulled
@@ -46,6 +47,7 @@ class MessageStore:
         index: QueueIndex,
         keys: KeyIndex,
         sealed: int,
+        keyframes: Iterable[Keyframe] = (),
     ) -> None:
         self._disk = disk
         self._settings = settings
@@ -55,6 +57,7 @@ class MessageStore:
         self._chunks = ChunkFiles(disk)
         self._reading = Reading(log, index, keys, self._chunks)
         self._sealing = Sealing(disk, settings, folds, log, index, keys, sealed)
+        self._sealing.keyframes = KeyframeMarks(keyframes)
         self._writing = Writing(folds, log, index, keys, self._sealing)
         self._quiet_since_ms = 0
         self.damage: list[tuple[int, int]] = []
@@ -103,7 +106,7 @@ class MessageStore:
 
     def replay_segment(self, base: int) -> None:
         """Recovery comes to a new segment: no chunk reaches over its border."""
-        self._sealing.plan(base, self._sealing.snapshot())
+        self._sealing.plan(base)
 
     def settle(self, now_ms: int) -> None:
         """Recovery has replayed everything: makes it durable, says so in the log, and seals what piled up."""
@@ -112,7 +115,7 @@ class MessageStore:
             if not self._writing.ends_with_seal:
                 self._writing.seal(now_ms)
                 self._sync_all()
-            self._sealing.finish()
+            self._sealing.finish(now_ms)
             self._log.keep_emergency_room()
         except StorageFull:
             _log.warning("the disk is full: the store can be read, and written again when there is room")
@@ -193,7 +196,7 @@ class MessageStore:
             self._log.keep_emergency_room()
             self._seal_silence(now_ms)
             self._sealing.plan_if_due(self._log.end)
-            self._sealing.step()
+            self._sealing.step(now_ms)
         except StorageFull:
             pass  # goes on by itself when there is room again; until then retention is what makes room
         self._retain(now_ms, needed_from)
@@ -217,7 +220,7 @@ class MessageStore:
             self._log.end,
             min(self.sealed, self._log.durable),
             needed_from,
-            reading.begins_with_keyframe,
+            self._has_keyframe,
             reading.stored_ms_of_first,
             now_ms,
             self._settings,
@@ -231,8 +234,14 @@ class MessageStore:
             self._log.drop_before(removal.end)
         except OSError as error:
             _log.error("a segment of the log cannot be removed: %s", error.strerror)
+        self._sealing.keyframes.forget_before(self._log.start)
         for chunk in self._keys.chunks_before(self._log.start):
             self._forget_chunk(chunk)
+
+    def _has_keyframe(self, base: int) -> bool:
+        """Whether the log can be read from the segment at ``base`` alone."""
+        mark = self._sealing.keyframes.get(base)
+        return mark is not None and self._reading.holds_keyframe(mark.position)
 
     def _forget_chunk(self, chunk: int) -> None:
         self._index.forget_chunk(chunk)
@@ -260,5 +269,5 @@ class MessageStore:
         if not self._writing.ends_with_seal:
             self._writing.seal(now_ms)
             self._sync_all()
-        self._sealing.plan(self._log.end, self._sealing.snapshot())
-        self._sealing.finish()
+        self._sealing.plan(self._log.end)
+        self._sealing.finish(now_ms)

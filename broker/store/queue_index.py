@@ -5,8 +5,9 @@ memory, per queue (``tail``); older ones are in index chunks (``index_chunk.py``
 own begin. A *hole* (size 0) stands where a record was lost to damage, so that later offsets keep their meaning. A
 queue without entries holds no containers of its own: there may be 100,000 of them.
 
-Invariants, per queue: entries have growing positions; ``min <= readable <= next``; entries become readable in order
-and never unreadable again; offsets are never used twice (a light queue starts at the log position that opened it).
+Invariants, per queue: entries have growing positions (a hole has that of what comes behind it); ``min <= readable <=
+next``; entries become readable in order and never unreadable again; offsets are never used twice (a light queue starts
+at the log position that opened it: ``first``).
 """
 
 from __future__ import annotations
@@ -20,10 +21,14 @@ from penstock.errors import QueueNotFound
 
 ENTRY20: Final = struct.Struct(">QIq")
 ENTRY_BYTES: Final = ENTRY20.size
-HOLE: Final = ENTRY20.pack(0, 0, 0)
 _NO_PIECES: Final[tuple[Piece, ...]] = ()
 _EMPTY: Final = bytearray()
 """The tail of all queues that have none; never written to."""
+
+
+def hole(position: int) -> bytes:
+    """The entry of a record that was lost to damage somewhere before ``position``."""
+    return ENTRY20.pack(position, 0, 0)
 
 
 class Piece(NamedTuple):
@@ -38,10 +43,11 @@ class Piece(NamedTuple):
 class Queue:
     """The index of one queue."""
 
-    __slots__ = ("key", "pieces", "readable", "tail", "tail_base")
+    __slots__ = ("first", "key", "pieces", "readable", "tail", "tail_base")
 
     def __init__(self, key: str, first: int) -> None:
         self.key = key
+        self.first = first
         self.pieces: tuple[Piece, ...] = _NO_PIECES
         self.tail = _EMPTY
         self.tail_base = first
@@ -81,10 +87,17 @@ class Queue:
 
     def entries_before(self, position: int) -> int:
         """How many entries of the tail are for frames before a log position."""
-        count = len(self.tail) // ENTRY_BYTES
-        while count and ENTRY20.unpack_from(self.tail, (count - 1) * ENTRY_BYTES)[0] >= position:
-            count -= 1
-        return count
+        tail = self.tail
+        low, high = 0, len(tail) // ENTRY_BYTES
+        if not high or ENTRY20.unpack_from(tail, (high - 1) * ENTRY_BYTES)[0] < position:
+            return high
+        while low < high:
+            middle = (low + high) // 2
+            if ENTRY20.unpack_from(tail, middle * ENTRY_BYTES)[0] < position:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
 
 class QueueIndex:

@@ -201,12 +201,13 @@ class Reading:
             raise Damaged(f"the frame at {position} does not match its checksum")
         return frame
 
-    def begins_with_keyframe(self, base: int) -> bool:
-        """Whether the log can be read from the segment at ``base`` alone."""
+    def holds_keyframe(self, position: int) -> bool:
+        """Whether a part of a keyframe is at a position, durable and undamaged."""
         try:
-            return record_topic(memoryview(self.frame(base))[FRAME_HEAD_BYTES:]).decode() == KEYFRAME_TOPIC
+            topic = record_topic(memoryview(self.frame(position))[FRAME_HEAD_BYTES:]).decode()
         except Damaged:
             return False
+        return topic == KEYFRAME_TOPIC and position < self._log.durable
 
     def find(self, topic: str, key: str, since_ms: int, until_ms: int, count_max: int) -> Pulled:
         """See ``MessageStore.find``."""

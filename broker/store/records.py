@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from topicmap.queues import SYSTEM_PREFIX
@@ -60,8 +60,10 @@ class Folds(Protocol):
         """The open light queues that a user's record belongs to at this point of the log."""
         ...
 
-    def snapshot(self) -> bytes:
-        """The whole state as bytes; equal states give equal bytes."""
+    def freeze(self) -> Iterator[bytes]:
+        """The whole state as bytes, a piece at a time, as it is at the call: what is applied before the last piece is
+        asked for does not show. Each piece takes bounded time; equal states give equal bytes, joined. A call before
+        the last piece of an earlier one ends that one."""
         ...
 
     def restore(self, snapshot: bytes) -> None:

@@ -99,8 +99,8 @@ def _restore(
     """Folds, queues and keys as they were at the starting point."""
     index, keys = QueueIndex(), KeyIndex()
     folds.restore(start.state.folds)
-    for key, offset in start.state.queues:
-        index.ensure(key, offset)
+    for key, offset, first in start.state.queues:
+        index.ensure(key, offset).first = first
     for chunk in start.chunks:
         keys.know_chunk(chunk.start, chunk.end)
     for chunk in reversed(start.chunks):
@@ -109,7 +109,7 @@ def _restore(
             if queue is not None:  # a light queue that ended later is not there any more
                 queue.precede(Piece(row.base, row.entries, chunk.start, row.place))
     log = CommitLog(disk, settings, segments, segments[-1].base)
-    return MessageStore(disk, settings, folds, log, index, keys, start.position), log
+    return MessageStore(disk, settings, folds, log, index, keys, start.position, start.state.keyframes), log
 
 
 def _replay(store: MessageStore, segments: list[Segment], start: int, on_progress: Progress) -> Scan:
@@ -150,7 +150,7 @@ def _starting_point(disk: Disk, segments: list[Segment]) -> StartingPoint:
             if snapshot is not None:
                 return _from_here(disk, position, snapshot, chunks)
     for base in reversed([one.base for one in segments if one.base in ends]):
-        snapshot = _keyframe_at(segments, base) if base else state.decode_state(b"")
+        snapshot = keyframe_at(segments, base) if base else state.decode_state(b"")
         if snapshot is not None:
             return _from_here(disk, base, snapshot, chunks)
     _log.error("no state for the log's first position %d: topics and offsets from before it are unknown", start)
@@ -197,13 +197,13 @@ def _good_chunks(disk: Disk, segments: list[Segment]) -> list[index_chunk.Chunk]
     return chunks
 
 
-def _keyframe_at(segments: list[Segment], base: int) -> state.State | None:
-    """The state in the keyframe with which a segment begins, None if there is no whole one."""
-    reader = state.KeyframeReader()
+def keyframe_at(segments: list[Segment], base: int) -> state.State | None:
+    """The state in a segment's keyframe, None if there is no whole one. It stands somewhere near its begin."""
+    reader = state.KeyframeReader(base)
     for position, frame in Scan([one for one in segments if one.base == base], base):
         record = read_stored(frame, position)
         if record.topic != KEYFRAME_TOPIC:
-            return None
+            continue
         snapshot = reader.take(memoryview(frame)[FRAME_HEAD_BYTES:])
         if snapshot is not None:
             return state.decode_state(snapshot)

@@ -26,7 +26,7 @@ def segments_to_drop(
     end: int,
     safe: int,
     needed_from: int | None,
-    begins_with_keyframe: Callable[[int], bool],
+    has_keyframe: Callable[[int], bool],
     stored_ms: Callable[[int], int],
     now_ms: int,
     settings: StoreSettings,
@@ -38,7 +38,7 @@ def segments_to_drop(
         end: the log's end.
         safe: everything before is durable and its index is sealed.
         needed_from: everything before was read by all named readers; None without readers.
-        begins_with_keyframe: whether the log can be read from a segment alone.
+        has_keyframe: whether the log can be read from a segment alone.
         stored_ms: store time of a segment's first readable record: all before it are older.
     """
     start = keep_from = bases[0]
@@ -51,7 +51,7 @@ def segments_to_drop(
         too_old = 0 < settings.retention_s * 1000 < now_ms - stored_ms(following)
         if not (too_much or (too_old and not needed)):
             break
-        if begins_with_keyframe(following):
+        if has_keyframe(following):
             keep_from = following
             forced = needed
     return Removal(start, keep_from, forced) if keep_from > start else None

@@ -1,8 +1,10 @@
 """Moves the index of older log out of memory: one chunk file and one checkpoint at a time.
 
 A *plan* is made at a position of the log (after every ``chunk_bytes``, and at each segment's begin, so that no chunk
-reaches over a segment's border): the state there, and how far each queue reached. It is carried out later, once the
-log is durable up to that position; queues that ended meanwhile are still written, because their end may yet be lost.
+reaches over a segment's border): a snapshot of the state there, which also knows how far each queue reached. It is
+carried out later and in pieces: the snapshot becomes bytes; where the position begins the active segment they are
+written into it as its keyframe; and once the log is durable up to the position, chunk and checkpoint are written.
+Queues that ended meanwhile are still sealed, because their end may yet be lost.
 
 Chunks and checkpoints are derived and checked by checksum, so they are written without a sync: what a power loss tears
 is made again from the log.
@@ -11,33 +13,35 @@ is made again from the log.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from broker.store import index_chunk, state
 from broker.store.commit_log import CommitLog
 from broker.store.disk import Disk
 from broker.store.key_index import KeyIndex
-from broker.store.queue_index import ENTRY_BYTES, Queue, QueueIndex
+from broker.store.queue_index import ENTRY_BYTES, QueueIndex
 from broker.store.records import Folds
 from broker.store.segment import storage_error
 from broker.store.settings import StoreSettings
+from broker.store.snapshot import Snapshot
+from broker.store.state import KeyframeMarks
 from penstock.errors import StorageFull
 
 SLICE_QUEUES: Final = 5_000
 """So many queues are sealed between two looks at the rest of the world."""
-
-
-class Plan(NamedTuple):
-    """What to seal. ``ends``: queues that have unsealed entries, and the offset that each had reached."""
-
-    position: int
-    snapshot: bytes
-    ends: list[tuple[Queue, int]]
+KEYFRAME_SHARE: Final = 4
+"""A keyframe takes at most this fraction of a segment; a larger state has none, and retention waits for the next."""
 
 
 class Sealing:
-    """The sealed part of the index and the plans to extend it. ``sealed``: everything before it is in chunks."""
+    """The sealed part of the index and the plans to extend it.
+
+    Attributes:
+        sealed: everything before it is in chunks.
+        keyframes: which segments have one.
+        write_keyframe: appends one part of a keyframe; False where it does not fit the active segment.
+    """
 
     def __init__(
         self,
@@ -55,19 +59,19 @@ class Sealing:
         self._log = log
         self._index = index
         self._keys = keys
-        self._plans: deque[Plan] = deque()
-        self._work: Iterator[None] | None = None
+        self._plans: deque[Snapshot] = deque()
+        self._work: Iterator[bool] | None = None
+        self._now_ms = 0
         self.sealed = sealed
+        self.keyframes = KeyframeMarks()
+        self.write_keyframe: Callable[[bytes, int], bool] = _nowhere
 
-    def snapshot(self) -> bytes:
-        """The state of folds and queues now."""
-        return state.encode_state(self._folds.snapshot(), self._index)
-
-    def plan(self, position: int, snapshot: bytes) -> None:
-        """Plans to seal everything before ``position``, at which the state is ``snapshot``."""
+    def plan(self, position: int) -> None:
+        """Plans to seal everything before ``position``, at which the log stands now."""
         if position > self.planned:
-            ends = [(queue, queue.next) for queue in self._index if queue.tail]
-            self._plans.append(Plan(position, snapshot, ends))
+            if self._plans:
+                self._plans[-1].finish()  # folds are frozen once at a time
+            self._plans.append(Snapshot(position, self._folds.freeze(), self._index, self.keyframes))
 
     @property
     def planned(self) -> int:
@@ -77,19 +81,20 @@ class Sealing:
     def plan_if_due(self, position: int) -> None:
         """Plans at ``position`` if enough log lies behind the last plan."""
         if position - self.planned >= self._settings.chunk_bytes:
-            self.plan(position, self.snapshot())
+            self.plan(position)
 
-    def step(self) -> None:
-        """Carries the oldest plan on by a bounded piece, if its stretch is durable; the whole of it when others wait
-        behind it. Raises ``StorageFull``; the plan is kept then."""
+    def step(self, now_ms: int = 0) -> None:
+        """Carries the oldest plan on by a bounded piece; the whole of it when others wait behind it. Raises
+        ``StorageFull``; the plan is kept then."""
         if self._work is None:
-            if not self._plans or self._plans[0].position > self._log.durable:
+            if not self._plans:
                 return
-            self._work = self._seal(self._plans[0])
+            self._work = self._carry_out(self._plans[0])
+        self._now_ms = now_ms or self._now_ms
         try:
-            next(self._work)
-            while len(self._plans) > 1:
-                next(self._work)
+            waits = next(self._work)
+            while len(self._plans) > 1 and not waits:
+                waits = next(self._work)
         except StopIteration:
             self._work = None
             self._plans.popleft()
@@ -97,17 +102,37 @@ class Sealing:
             self._work = None
             raise
 
-    def finish(self) -> None:
+    def finish(self, now_ms: int) -> None:
         """Carries out all plans whose stretch is durable. Raises ``StorageFull``."""
         while self._plans and self._plans[0].position <= self._log.durable:
-            self.step()
+            self.step(now_ms)
 
-    def _seal(self, plan: Plan) -> Iterator[None]:
+    def _carry_out(self, plan: Snapshot) -> Iterator[bool]:
+        """Yields between pieces of the work, with True when it can only go on after a sync."""
+        while not plan.step():
+            yield False
+        if plan.position == self._log.active.base and self.keyframes.get(plan.position) is None:
+            yield from self._write_keyframe(plan)
+        while plan.position > self._log.durable:
+            yield True
+        for _ in self._seal(plan):
+            yield False
+
+    def _write_keyframe(self, plan: Snapshot) -> Iterator[bool]:
+        """The state at the active segment's begin goes into it, so that the log can be read from there alone."""
+        snapshot = plan.finish()
+        if not plan.position or len(snapshot) > self._settings.segment_bytes // KEYFRAME_SHARE:
+            return
+        for record in state.keyframe_records(snapshot, plan.position, self._now_ms):
+            if plan.position != self._log.active.base or not self.write_keyframe(record, self._now_ms):
+                return  # the segment is full already: the next one has the next one
+            yield False
+
+    def _seal(self, plan: Snapshot) -> Iterator[None]:
         """Yields between pieces of the work. A tail's beginning never changes meanwhile, and each queue has its
         entries either in its tail or in the chunk."""
         start = self.sealed
         takes = [(queue, end - queue.tail_base) for queue, end in plan.ends if end > queue.tail_base]
-        takes.sort(key=_key_of)
         parts = index_chunk.ChunkParts()
         for number, (queue, count) in enumerate(takes, 1):
             parts.add(queue, count)
@@ -123,10 +148,10 @@ class Sealing:
         self._keys.drop_before(plan.position, start)
         self.sealed = plan.position
 
-    def _write(self, start: int, plan: Plan, parts: index_chunk.ChunkParts) -> None:
+    def _write(self, start: int, plan: Snapshot, parts: index_chunk.ChunkParts) -> None:
         keys = self._keys.sealed_before(plan.position)
         chunk = parts.encode(start, plan.position, self._log.witness(start), keys)
-        checkpoint = state.encode_checkpoint(plan.position, plan.snapshot)
+        checkpoint = state.encode_checkpoint(plan.position, plan.finish())
         try:
             self._disk.replace(index_chunk.chunk_path(start), chunk, durable=False)
             self._disk.replace(state.checkpoint_path(plan.position), checkpoint, durable=False)
@@ -137,5 +162,6 @@ class Sealing:
             raise StorageFull(f"the index cannot be written: {reason.message}") from None
 
 
-def _key_of(take: tuple[Queue, int]) -> str:
-    return take[0].key
+def _nowhere(record: bytes, now_ms: int) -> bool:
+    """Nobody writes keyframes yet."""
+    return False

@@ -14,8 +14,8 @@ import msgpack
 
 from broker.store.disk import Disk
 from broker.store.frames import crc32c
-from broker.store.queue_index import Queue
 from broker.store.records import KEYFRAME_TOPIC, Bytes
+from broker.store.rows import array_head
 from penstock.message import encode_record, record_body
 
 FOLDER: Final = "checkpoint"
@@ -28,24 +28,41 @@ KEEP: Final = 2
 PART_BYTES_MAX: Final = 1 << 20
 
 
+class QueueRow(NamedTuple):
+    """Key of a queue, the offset that its next entry gets, and the first one that it ever had."""
+
+    key: str
+    next: int
+    first: int
+
+
+class Keyframe(NamedTuple):
+    """The segment at ``base`` has a whole keyframe, the last part of which is the frame at ``position``."""
+
+    base: int
+    position: int
+
+
 class State(NamedTuple):
-    """Folds and queue counters at a position. ``queues``: key and next offset of each."""
+    """Folds, queues and keyframes at a position of the log."""
 
     folds: bytes
-    queues: list[tuple[str, int]]
+    queues: list[QueueRow]
+    keyframes: list[Keyframe]
 
 
-def encode_state(folds: bytes, queues: Iterable[Queue]) -> bytes:
-    """The state as bytes; equal states give equal bytes."""
-    return cast(bytes, msgpack.packb([folds, sorted((queue.key, queue.next) for queue in queues)]))
+def join_state(folds: bytes, count: int, rows: Iterable[bytes], keyframes: Iterable[Keyframe]) -> bytes:
+    """The state as bytes. ``rows``: of ``count`` queues in the order of their keys."""
+    marks = msgpack.packb(sorted(keyframes))
+    return b"".join((array_head(3), msgpack.packb(folds), array_head(count), *rows, marks))
 
 
 def decode_state(data: Bytes) -> State:
     """The state in bytes that were checked before. ``b""`` is the state before the first record."""
     if not data:
-        return State(b"", [])
-    folds, queues = msgpack.unpackb(data)
-    return State(folds, [(key, offset) for key, offset in queues])
+        return State(b"", [], [])
+    folds, queues, keyframes = msgpack.unpackb(data)
+    return State(folds, [QueueRow(*row) for row in queues], [Keyframe(*row) for row in keyframes])
 
 
 def checkpoint_path(position: int) -> str:
@@ -75,24 +92,28 @@ def stored_positions(disk: Disk, folder: str, suffix: str) -> list[int]:
     return sorted(int(name) for name in names if name.isdigit())
 
 
-def keyframe_records(state: bytes, now_ms: int) -> Iterator[bytes]:
-    """The system records of a keyframe: the state in parts, each with its number and how many there are."""
+def keyframe_records(state: bytes, base: int, now_ms: int) -> Iterator[bytes]:
+    """The system records of the keyframe of the segment at ``base``: the state there in parts, each with its number
+    and how many there are."""
     parts = max(1, -(-len(state) // PART_BYTES_MAX))
     for number in range(parts):
         piece = state[number * PART_BYTES_MAX : (number + 1) * PART_BYTES_MAX]
-        body = cast(bytes, msgpack.packb([number, parts, piece]))
+        body = cast(bytes, msgpack.packb([number, parts, piece, base]))
         yield encode_record(KEYFRAME_TOPIC.encode(), body, b"", born_ms=now_ms)
 
 
 class KeyframeReader:
-    """Puts the parts of a keyframe together."""
+    """Puts the parts of one segment's keyframe together; other records may stand between them."""
 
-    def __init__(self) -> None:
+    def __init__(self, base: int) -> None:
+        self._base = base
         self._pieces: list[bytes] = []
 
     def take(self, record: Bytes) -> bytes | None:
         """The whole state with its last part, else None. A part out of order starts over."""
-        number, parts, piece = msgpack.unpackb(record_body(record))
+        number, parts, piece, base = msgpack.unpackb(record_body(record))
+        if base != self._base:
+            return None
         if number != len(self._pieces):
             self._pieces.clear()
             if number:
@@ -103,3 +124,31 @@ class KeyframeReader:
         state = b"".join(self._pieces)
         self._pieces.clear()
         return state
+
+
+class KeyframeMarks:
+    """Which segments have a whole keyframe, as far as the log was read."""
+
+    def __init__(self, marks: Iterable[Keyframe] = ()) -> None:
+        self._marks = {mark.base: mark for mark in marks}
+        self._base = -1
+        self._following = 0
+
+    def __iter__(self) -> Iterator[Keyframe]:
+        return iter(self._marks.values())
+
+    def get(self, base: int) -> Keyframe | None:
+        """Where the keyframe of a segment ends, None if it has no whole one."""
+        return self._marks.get(base)
+
+    def take(self, record: Bytes, position: int) -> None:
+        """The record of the frame at ``position`` is a part of a keyframe."""
+        number, parts, _, base = msgpack.unpackb(record_body(record))
+        in_order = number == 0 or (base, number) == (self._base, self._following)
+        self._base, self._following = base, number + 1 if in_order else -1
+        if self._following == parts:
+            self._marks[base] = Keyframe(base, position)
+
+    def forget_before(self, start: int) -> None:
+        """The log begins at ``start`` now."""
+        self._marks = {base: mark for base, mark in self._marks.items() if base >= start}

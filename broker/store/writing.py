@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from broker.store import state
 from broker.store.commit_log import CommitLog
 from broker.store.frames import FLAG_AT, PATCHED, SYSTEM_FLAG_AT, UNPATCHED_AT, crc32c, stored_ms_of, unpack_frame
 from broker.store.key_index import KeyIndex, keys_of
-from broker.store.queue_index import ENTRY20, HOLE, Queue, QueueIndex
+from broker.store.queue_index import ENTRY20, Queue, QueueIndex, hole
 from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC, Folds, Incoming, Stored
 from broker.store.sealing import Sealing
 from penstock.errors import TooLarge
@@ -40,12 +39,9 @@ _UNIQUE: Final = b"UNIQ_KEY"
 _EXCHANGE: Final = b"MQTT_ID"
 _FOLDED: Final = FLAG_RETAIN | FLAG_ONCE
 _FACTS_MAX: Final = 8192
-_SILENT: Final = (SEAL_TOPIC, KEYFRAME_TOPIC)
 _SYSTEM: Final[tuple[int, tuple[int, ...]]] = (-1, ())
 """Stands for the facts of a system record: it is in no queue."""
 EPOCH: Final = 1
-KEYFRAME_SHARE: Final = 4
-"""A keyframe takes at most this fraction of a segment; a larger state has none, and retention waits for the next."""
 
 
 class Writing:
@@ -57,6 +53,7 @@ class Writing:
         self._index = index
         self._keys = keys
         self._sealing = sealing
+        sealing.write_keyframe = self._write_keyframe
         self._topic_queues: dict[tuple[str, int], Queue] = {}
         # What a topic and its properties mean to the indexes: devices repeat them. Tag hash, key hashes.
         self._facts: dict[tuple[str, bytes], tuple[int, tuple[int, ...]]] = {}
@@ -74,7 +71,7 @@ class Writing:
     def _append_urgent(self, batch: Sequence[Incoming], now_ms: int, urgent: bool) -> list[Placed]:
         size = FRAME_HEAD_BYTES * len(batch) + sum([len(incoming[0]) for incoming in batch])
         if size > self._log.room():
-            self._begin_segment(size, now_ms, urgent)
+            self._begin_segment(size, urgent)
         return self._append(batch, size, now_ms, urgent)
 
     def seal(self, now_ms: int) -> None:
@@ -145,20 +142,20 @@ class Writing:
             position += length
         return frames, placed
 
-    def _begin_segment(self, size: int, now_ms: int, urgent: bool) -> None:
-        """Begins a new segment with a keyframe, so that the log can be read from there alone."""
-        snapshot = self._sealing.snapshot()
-        keyframe = [Incoming(record, KEYFRAME_TOPIC, 0, 0, b"") for record in state.keyframe_records(snapshot, now_ms)]
-        keyframe_size = sum(FRAME_HEAD_BYTES + len(one.record) for one in keyframe)
-        room = self._log.fresh_room
-        if keyframe_size > room // KEYFRAME_SHARE:
-            keyframe, keyframe_size = [], 0
-        if size > room - keyframe_size:
+    def _begin_segment(self, size: int, urgent: bool) -> None:
+        """Begins a new segment; the state at its begin is noted, and written into it a little later."""
+        if size > self._log.fresh_room:
             raise TooLarge(f"a batch of {size} bytes does not fit a segment; nothing of it was stored")
         self._log.roll(EPOCH, urgent=urgent)
-        self._sealing.plan(self._log.end, snapshot)
-        if keyframe:
-            self._append(keyframe, keyframe_size, now_ms, True)
+        self._sealing.plan(self._log.end)
+
+    def _write_keyframe(self, record: bytes, now_ms: int) -> bool:
+        """Appends a part of a keyframe; False if the active segment has no room for it."""
+        size = FRAME_HEAD_BYTES + len(record)
+        if size > self._log.room():
+            return False
+        self._append([Incoming(record, KEYFRAME_TOPIC, 0, 0, b"")], size, now_ms, True)
+        return True
 
     # ------------------------------------------------------------ queues and folds
 
@@ -177,7 +174,9 @@ class Writing:
             _, topic, queue_id, flag, properties, in_cache = incoming
             facts = facts_of((topic, properties)) or self._learn(topic, properties)
             if facts is _SYSTEM:
-                if topic not in _SILENT:
+                if topic == KEYFRAME_TOPIC:
+                    self._sealing.keyframes.take(memoryview(frame_of(number))[FRAME_HEAD_BYTES:], position)
+                elif topic != SEAL_TOPIC:
                     self._fold(incoming, position, frame_of(number))
             else:
                 entry = pack(position, length, facts[0])
@@ -229,7 +228,7 @@ class Writing:
                 if offset > wanted:  # records before it were lost to damage: holes keep their places
                     self._take_in(batch, positions, list(map(len, frames[first:number])), frames[first:].__getitem__)
                     batch, positions, first = [], [], number
-                    self._add_holes(self.topic_queue(topic, queue_id), offset)
+                    self._add_holes(self.topic_queue(topic, queue_id), offset, position)
                 following[key] = max(offset, wanted) + 1
             batch.append(new(Incoming, (b"", topic, queue_id, flag, properties, False)))
             positions.append(position)
@@ -237,6 +236,6 @@ class Writing:
         self._take_in(batch, positions, list(map(len, frames[first:])), frames[first:].__getitem__)
         self.ends_with_seal = bool(batch) and batch[-1].topic == SEAL_TOPIC
 
-    def _add_holes(self, queue: Queue, offset: int) -> None:
+    def _add_holes(self, queue: Queue, offset: int, position: int) -> None:
         for _ in range(offset - queue.next):
-            self._index.add(queue, HOLE, True)
+            self._index.add(queue, hole(position), True)

@@ -17,18 +17,22 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker.store import frames, index_chunk, message_store, reading, recovery, scan, writing
+from broker.folds.frozen import Table
+from broker.store import frames, index_chunk, message_store, reading, recovery, scan, state
 from broker.store.commit_log import CommitLog
 from broker.store.disk import RealDisk, RealFile
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import ENTRY20, Queue, QueueIndex
 from broker.store.records import Incoming
 from broker.store.retention import segments_to_drop
-from broker.store.sealing import Plan, Sealing
+from broker.store.rows import packed_table
+from broker.store.sealing import Sealing
 from broker.store.segment import Segment, storage_error
+from broker.store.snapshot import Snapshot
 from broker.store.writing import Writing
 from penstock.message import FRAME_HEAD_BYTES, RECORD_HEAD
 from penstock.requests import Placed
+from tests.broker.folds import test_frozen
 from tests.broker.store import (
     test_commit_log,
     test_disk,
@@ -158,7 +162,7 @@ def a_light_queue_begins_at_zero(index: QueueIndex, key: str, first: int = 0) ->
     return index._queues[key]
 
 
-def no_holes(write: Writing, queue: Queue, offset: int) -> None:
+def no_holes(write: Writing, queue: Queue, offset: int, position: int) -> None:
     pass
 
 
@@ -219,21 +223,24 @@ def the_log_is_no_witness(segments: Sequence[Segment], position: int) -> int:
     return 0
 
 
-def a_plan_of_what_is_open_later(sealing: Sealing) -> None:
+def a_plan_of_what_is_open_later(sealing: Sealing, now_ms: int) -> None:
     if sealing._plans and sealing._plans[0].position <= sealing._log.durable:
         plan = sealing._plans.popleft()
         open_now = list(sealing._index)
-        list(sealing._seal(Plan(plan.position, plan.snapshot, [one for one in plan.ends if one[0] in open_now])))
+        plan._ends = [one for one in plan.ends if one[0] in open_now]
+        list(sealing._seal(plan))
 
 
-def a_state_of_later(sealing: Sealing, plan: Plan) -> Iterator[None]:
-    return sound_seal(sealing, plan._replace(snapshot=sealing.snapshot()))
+def a_state_of_later(sealing: Sealing, plan: Snapshot) -> Iterator[None]:
+    later = Snapshot(sealing._log.end, sealing._folds.freeze(), sealing._index, sealing.keyframes)
+    plan._data = later.finish()
+    return sound_seal(sealing, plan)
 
 
 sound_seal = Sealing._seal
 
 
-def a_plan_before_it_is_durable(sealing: Sealing) -> None:
+def a_plan_before_it_is_durable(sealing: Sealing, now_ms: int) -> None:
     if sealing._plans:
         list(sealing._seal(sealing._plans.popleft()))
 
@@ -248,7 +255,15 @@ def times_as_the_clock_says(
 sound_write_append = Writing._append
 
 
-def no_keyframe(snapshot: bytes, now_ms: int) -> Iterator[bytes]:
+def a_table_that_is_not_frozen(table: Table[Any], row: Callable[[str, Any], list[Any]]) -> Iterator[bytes]:
+    return packed_table(table, len(table), lambda key: row(key, table[key]), 2000)
+
+
+def a_queue_as_it_is_later(queue: Queue, position: int) -> int:
+    return len(queue.tail) // ENTRY20.size
+
+
+def no_keyframe(snapshot: bytes, base: int, now_ms: int) -> Iterator[bytes]:
     return iter(())
 
 
@@ -274,7 +289,7 @@ PLANTS = [
         CommitLog,
         "append",
         append_that_counts_as_durable,
-        test_store_model.drive_the_store,
+        test_sealing.test_nothing_is_sealed_before_it_is_durable,
     ),
     Plant(
         "B3",
@@ -420,11 +435,25 @@ PLANTS = [
         store_tests.test_retention_never_takes_what_is_not_sealed_yet,
     ),
     Plant(
+        "B11",
+        Table,
+        "freeze",
+        a_table_that_is_not_frozen,
+        test_frozen.test_a_value_is_copied_once_and_only_while_a_snapshot_needs_it,
+    ),
+    Plant(
+        "B11",
+        Queue,
+        "entries_before",
+        a_queue_as_it_is_later,
+        test_sealing.test_a_checkpoint_knows_no_message_that_came_behind_it,
+    ),
+    Plant(
         "B46",
-        writing.state,
+        state,
         "keyframe_records",
         no_keyframe,
-        recovery_tests.test_every_segment_begins_with_a_keyframe,
+        recovery_tests.test_every_segment_has_a_keyframe,
     ),
     Plant(
         "misdirected",

@@ -62,11 +62,12 @@ class SmallFolds:
     def queues_of(self, topic: str, properties: bytes) -> Sequence[str]:
         return [key for key, wanted in self.open.items() if wanted == topic]
 
-    def snapshot(self) -> bytes:
+    def freeze(self) -> Iterator[bytes]:
+        """One piece, made at once: what is applied later does not show."""
         state = [sorted(self.open.items()), sorted(self.retained.items()), self.last]
         packed = msgpack.packb(state)
         assert isinstance(packed, bytes)
-        return packed
+        return iter((packed,))
 
     def restore(self, snapshot: bytes) -> None:
         opened, retained, self.last = msgpack.unpackb(snapshot) if snapshot else ([], [], -1)

@@ -343,8 +343,9 @@ def test_retention_never_takes_what_is_not_sealed_yet() -> None:
     store = opened(disk, settings)
     for number in range(100):
         stored(store, incoming(str(number).ljust(100)))
-    disk.fail("replace", errno.EIO)
-    store.tick(1000)
+        disk.fail("replace", errno.EIO)
+        store.tick(1000)
+    sync(store)
     assert store.start == 0
     for _ in range(10):
         store.tick(1000)

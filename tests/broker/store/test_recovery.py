@@ -8,11 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.store.recovery import open_segments, open_store
+from broker.store.recovery import keyframe_at, open_segments, open_store
 from broker.store.settings import StoreSettings
-from broker.store.state import KEYFRAME_TOPIC
 from penstock.errors import DataFolderLocked, DataFolderUnusable
-from penstock.message import FRAME_HEAD_BYTES, record_topic
 from tests.broker.store.store_rig import SMALL, SmallFolds, bodies, command, fill, incoming, opened, stored, sync
 from tests.simulation.disk import PowerCut, SimDisk
 
@@ -199,13 +197,26 @@ def test_only_the_unsealed_part_is_replayed() -> None:
     assert disk.calls["pread"] < 60
 
 
-def test_every_segment_begins_with_a_keyframe() -> None:
+def test_every_segment_has_a_keyframe() -> None:
     disk = SimDisk()
     fill(opened(disk), 300)
-    later = open_segments(disk, SMALL)[1:]
-    assert len(later) > 3
-    for segment in later:
-        assert record_topic(segment.file.pread(2000, 0)[FRAME_HEAD_BYTES:]).decode() == KEYFRAME_TOPIC
+    segments = open_segments(disk, SMALL)
+    assert len(segments) > 4
+    for segment in segments[1:-1]:
+        assert keyframe_at(segments, segment.base) is not None, f"segment {segment.base}"
+
+
+def test_a_keyframe_that_a_crash_cut_short_is_written_at_the_next_start() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    while store._log.active.base == 0:
+        stored(store, incoming("x" * 200))
+    base = store._log.active.base
+    disk.kill()
+    opened(disk)
+    found = keyframe_at(open_segments(disk, SMALL), base)
+    assert found is not None
+    assert [row.key for row in found.queues] == ["t:0"]
 
 
 def test_a_store_on_a_full_disk_opens_and_can_be_read() -> None:

@@ -104,7 +104,23 @@ def test_a_checkpoint_holds_the_state_at_its_own_position() -> None:
     assert position <= opening
     snapshot = decode_checkpoint(disk.read(checkpoint_path(position)), position)
     assert snapshot is not None
-    assert "~late" not in [key for key, _ in decode_state(snapshot).queues]
+    assert "~late" not in [row.key for row in decode_state(snapshot).queues]
+
+
+def test_a_checkpoint_knows_no_message_that_came_behind_it() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    stored(store, *[incoming(str(number)) for number in range(5)])
+    store._sealing.plan(store.written)
+    position = store.written
+    stored(store, *[incoming(str(number)) for number in range(5)])
+    while store.sealed < position:
+        store.tick(1000)
+    snapshot = decode_checkpoint(disk.read(checkpoint_path(position)), position)
+    assert snapshot is not None
+    assert [row.next for row in decode_state(snapshot).queues] == [5]
+    disk.kill()
+    assert len(bodies(opened(disk))) == 10
 
 
 def test_only_the_unsealed_log_is_read_at_start() -> None:
@@ -125,7 +141,8 @@ def test_many_queues_are_sealed_a_piece_at_a_time_and_stay_readable_all_the_whil
     disk = SimDisk()
     store = opened(disk)
     stored(store, *[incoming(str(number), queue_id=number) for number in range(35)])
-    store._sealing.plan(store.written, store._sealing.snapshot())
+    store._sealing.plan(store.written)
+    store._sealing._plans[-1].finish()
     steps = 0
     while store.sealed < store.written:
         store._sealing.step()

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from broker.store.queue_index import Queue
 from broker.store.records import KEYFRAME_TOPIC
+from broker.store.rows import packed_rows
 from broker.store.state import (
     PART_BYTES_MAX,
+    Keyframe,
+    KeyframeMarks,
     KeyframeReader,
+    QueueRow,
     State,
     checkpoint_path,
     decode_checkpoint,
     decode_state,
     encode_checkpoint,
-    encode_state,
+    join_state,
     keyframe_records,
     stored_positions,
 )
@@ -22,11 +25,12 @@ from penstock.message import check_record, record_topic
 from tests.simulation.disk import SimDisk
 
 
-def test_equal_states_are_equal_bytes_in_whatever_order_queues_were_made() -> None:
-    one, two = Queue("a:0", 5), Queue("~f", 700)
-    assert encode_state(b"folds", [one, two]) == encode_state(b"folds", [two, one])
-    assert decode_state(encode_state(b"folds", [two, one])) == State(b"folds", [("a:0", 5), ("~f", 700)])
-    assert decode_state(b"") == State(b"", [])
+def test_a_state_gives_back_what_was_put_in() -> None:
+    rows = [QueueRow("a:0", 5, 0), QueueRow("~f", 710, 700)]
+    marks = [Keyframe(8192, 9000), Keyframe(0, 100)]
+    data = join_state(b"folds", 2, [packed_rows(rows[:1]), packed_rows(rows[1:])], marks)
+    assert decode_state(data) == State(b"folds", rows, sorted(marks))
+    assert decode_state(b"") == State(b"", [], [])
 
 
 def test_damage_anywhere_makes_a_checkpoint_worthless() -> None:
@@ -43,9 +47,9 @@ def test_damage_anywhere_makes_a_checkpoint_worthless() -> None:
 @pytest.mark.parametrize("size", [0, 10, PART_BYTES_MAX, PART_BYTES_MAX + 1, 3 * PART_BYTES_MAX])
 def test_a_keyframe_in_parts_is_put_together_again(size: int) -> None:
     state = bytes(range(251)) * (size // 251) + bytes(size % 251)
-    records = list(keyframe_records(state, 1))
+    records = list(keyframe_records(state, 8192, 1))
     assert len(records) == max(1, -(-size // PART_BYTES_MAX))
-    reader = KeyframeReader()
+    reader = KeyframeReader(8192)
     for record in records:
         check_record(record)
         assert record_topic(record).decode() == KEYFRAME_TOPIC
@@ -53,10 +57,27 @@ def test_a_keyframe_in_parts_is_put_together_again(size: int) -> None:
 
 
 def test_a_keyframe_with_a_part_missing_gives_nothing() -> None:
-    records = list(keyframe_records(bytes(3 * PART_BYTES_MAX), 1))
-    reader = KeyframeReader()
+    records = list(keyframe_records(bytes(3 * PART_BYTES_MAX), 8192, 1))
+    reader = KeyframeReader(8192)
     assert [reader.take(record) for record in (records[0], records[2])] == [None, None]
     assert [reader.take(record) for record in records][-1] is not None
+
+
+def test_parts_of_another_segments_keyframe_are_no_parts_of_this_one() -> None:
+    reader = KeyframeReader(16384)
+    assert [reader.take(record) for record in keyframe_records(b"state", 8192, 1)] == [None]
+
+
+def test_a_keyframe_counts_from_its_last_part_on_and_only_if_all_came_in_order() -> None:
+    first, second, third = keyframe_records(bytes(3 * PART_BYTES_MAX), 8192, 1)
+    marks = KeyframeMarks([Keyframe(0, 10)])
+    for position, record in enumerate([second, first, third, third, first, second]):
+        marks.take(record, position)
+        assert marks.get(8192) is None
+    marks.take(third, 77)
+    assert list(marks) == [Keyframe(0, 10), Keyframe(8192, 77)]
+    marks.forget_before(8192)
+    assert list(marks) == [Keyframe(8192, 77)]
 
 
 def test_positions_come_from_names_and_other_files_are_left_alone() -> None:

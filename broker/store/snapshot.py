@@ -1,0 +1,85 @@
+"""The state at one position of the log, taken at once and made into bytes later, a piece at a time.
+
+``Snapshot`` is made when the log stands at its position. What it takes then is cheap: the folds freeze their tables,
+and the queues are noted. All else follows in pieces of bounded size, while records go on being appended: a frozen
+table does not change, and how far a queue reached is read from its tail, whose entries know their positions. So the
+bytes are those of the one position, whenever they are made.
+
+Invariant: it is finished before the index before its position leaves the tails (``sealing.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from broker.store import state
+from broker.store.queue_index import Queue
+from broker.store.rows import packed_rows, slices_in_order
+
+SLICE_QUEUES: Final = 2_000
+"""So many queues are looked at between two looks at the rest of the world."""
+SLICE_BYTES: Final = 64 * 1024
+"""About so many bytes of the folds are made at a time."""
+_DONE: Final = object()
+
+
+class Snapshot:
+    """State of folds and queues at ``position``; see the module."""
+
+    def __init__(
+        self, position: int, folds: Iterator[bytes], queues: Iterable[Queue], keyframes: Iterable[state.Keyframe]
+    ) -> None:
+        self.position = position
+        self._queues = list(queues)
+        self._keyframes = list(keyframes)
+        self._data = b""
+        self._ends: list[tuple[Queue, int]] = []
+        self._work: Iterator[None] | None = self._make(folds)
+
+    def step(self) -> bool:
+        """A bounded piece of the work; whether all of it is done."""
+        if self._work is not None and next(self._work, _DONE) is _DONE:
+            self._work = None
+        return self._work is None
+
+    def finish(self) -> bytes:
+        """The state as bytes, all of the work at once where it is not done."""
+        while not self.step():
+            pass
+        return self._data
+
+    @property
+    def ends(self) -> list[tuple[Queue, int]]:
+        """Queues that had unsealed entries at the position, in the order of their keys, and the offset that each had
+        reached."""
+        self.finish()
+        return self._ends
+
+    def _make(self, folds: Iterator[bytes]) -> Iterator[None]:
+        parts = []
+        size = 0
+        for part in folds:
+            parts.append(part)
+            size += len(part)
+            if size > SLICE_BYTES or not part:  # an empty one stands for work of another kind
+                size = 0
+                yield
+        rows: list[bytes] = []
+        by_key: dict[str, Queue] = {}
+        for at in range(0, len(self._queues), SLICE_QUEUES):
+            if at:
+                yield
+            by_key.update([(queue.key, queue) for queue in self._queues[at : at + SLICE_QUEUES]])
+        for keys in slices_in_order(by_key, SLICE_QUEUES):
+            if rows:
+                yield
+            rows.append(packed_rows([self._row(by_key[key]) for key in keys]))
+        self._data = state.join_state(b"".join(parts), len(by_key), rows, self._keyframes)
+        self._queues = []
+
+    def _row(self, queue: Queue) -> tuple[str, int, int]:
+        count = queue.entries_before(self.position)
+        if count:
+            self._ends.append((queue, queue.tail_base + count))
+        return queue.key, queue.tail_base + count, queue.first

@@ -1,0 +1,24 @@
+"""Rows: slices end to end are the bytes of the whole."""
+
+from __future__ import annotations
+
+import msgpack
+import pytest
+
+from broker.store.rows import packed_table, slices_in_order
+
+KEYS = [str(number * 7919 % 1000) for number in range(1000)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 6, 7, 8, 20, 1000])
+def test_slices_are_in_order_bounded_and_complete(count: int) -> None:
+    slices = list(slices_in_order(KEYS[:count], 7))
+    assert max(map(len, slices), default=0) <= 7
+    assert [key for some in slices for key in some] == sorted(KEYS[:count])
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 1000])
+def test_a_table_in_slices_is_the_table_packed_at_once(count: int) -> None:
+    pieces = list(packed_table(KEYS[:count], count, lambda key: [key, b"1"], 7))
+    assert b"".join(pieces) == msgpack.packb([[key, b"1"] for key in sorted(KEYS[:count])])
+    assert max(map(len, pieces)) < 80

@@ -1,0 +1,51 @@
+"""Snapshots: one position of the log and no other, however much is appended while they are made."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.store import snapshot
+from broker.store.queue_index import ENTRY20, QueueIndex
+from broker.store.snapshot import Snapshot
+from broker.store.state import Keyframe, QueueRow, decode_state
+
+
+def add(index: QueueIndex, key: str, position: int) -> None:
+    index.add(index.ensure(key, position if key.startswith("~") else 0), ENTRY20.pack(position, 100, 0), True)
+
+
+@given(st.lists(st.sampled_from("abcdef"), max_size=40), st.integers(0, 40), st.integers(1, 5))
+def test_what_comes_while_it_is_made_does_not_show(keys: list[str], at: int, slice_queues: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot, "SLICE_QUEUES", slice_queues)
+        index, before = QueueIndex(), QueueIndex()
+        for number, key in enumerate(keys[:at]):
+            add(index, f"~{key}", number)
+            add(before, f"~{key}", number)
+        made = Snapshot(at, iter([b"fo", b"lds"]), index, [Keyframe(0, 1)])
+        rest = iter(list(enumerate(keys))[at:])
+        while not made.step():
+            for number, key in rest:
+                add(index, f"~{key}", number)
+                index.drop("~a")
+                break
+        state = decode_state(made.finish())
+    rows = sorted(QueueRow(queue.key, queue.next, queue.first) for queue in before)
+    assert (state.folds, state.queues, state.keyframes) == (b"folds", rows, [Keyframe(0, 1)])
+    ends = [(queue.key, queue.next) for queue in sorted(before, key=lambda queue: queue.key) if queue.tail]
+    assert [(queue.key, end) for queue, end in made.ends] == ends
+
+
+def test_no_step_looks_at_more_queues_than_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "SLICE_QUEUES", 10)
+    index = QueueIndex()
+    for number in range(95):
+        add(index, f"q{number}", number)
+    made = Snapshot(95, iter([b"folds"]), index, [])
+    steps = 1
+    while not made.step():
+        steps += 1
+    assert steps >= 9 + 9 + 9  # the queues by their keys, the sorting, the rows
+    assert len(decode_state(made.finish()).queues) == 95
