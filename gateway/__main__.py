@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import trio
@@ -20,7 +22,21 @@ async def run(settings: GatewaySettings, world: World, task_status: trio.TaskSta
     async with lasting_links() as links, trio.open_nursery() as nursery:
         gateway = await nursery.start(partial(serve, settings, world, links))
         nursery.start_soon(drain_on_signal, gateway)
+        if settings.status_port >= 0:
+            from penstock.status import serve_status  # the HTTP server is loaded by who wants it
+
+            where = (settings.status_host, settings.status_port)
+            pages = partial(serve_status, *where, partial(_figures, gateway), partial(_reasons, gateway))
+            gateway = replace(gateway, status=await nursery.start(pages))
         task_status.started(gateway)
+
+
+async def _figures(gateway: RunningGateway) -> Mapping[str, float]:
+    return gateway.figures.read()
+
+
+async def _reasons(gateway: RunningGateway) -> Sequence[str]:
+    return gateway.health.reasons()
 
 
 if __name__ == "__main__":

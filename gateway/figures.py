@@ -6,6 +6,7 @@ docs/guide/operator.md lists the names; the ones that devices of each listener c
 from __future__ import annotations
 
 from gateway.downstream import Downstream
+from gateway.health import Health
 from gateway.quotas import Quotas
 from gateway.reception import Reception
 from gateway.upstream import Upstream
@@ -14,13 +15,14 @@ from gateway.upstream import Upstream
 class Figures:
     """The figures of one gateway."""
 
-    __slots__ = ("_downstream", "_quotas", "_reception", "_upstream")
+    __slots__ = ("_downstream", "_quotas", "_reception", "_upstream", "health")
 
     def __init__(self, reception: Reception, upstream: Upstream, downstream: Downstream, quotas: Quotas) -> None:
         self._reception = reception
         self._upstream = upstream
         self._downstream = downstream
         self._quotas = quotas
+        self.health: Health | None = None
 
     def read(self) -> dict[str, int]:
         """All of them, by metric name."""
@@ -52,4 +54,5 @@ class Figures:
             "gateway_position_commits_total": downstream.positions.commits,
             "gateway_position_commits_refused_total": downstream.positions.refused,
             "gateway_paced": reception.pacing.waiting,
+            "gateway_brokers_away": self.health.brokers_away if self.health is not None else 0,
         }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +22,7 @@ from gateway.downstream import Downstream
 from gateway.drain import Drain
 from gateway.exchanges import ExchangeIds
 from gateway.figures import Figures
+from gateway.health import Health
 from gateway.home import SessionHome
 from gateway.keeping import Keeping
 from gateway.poller import EpollPoller
@@ -46,12 +47,14 @@ _OUT_OF_DESCRIPTORS_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class RunningGateway:
-    """A gateway that accepts connections."""
+    """A gateway that accepts connections. ``status``: where its status pages are, if it has any of its own."""
 
     host: str
     port: int
     figures: Figures
     drain: Drain
+    health: Health
+    status: str = ""
 
 
 class Front:
@@ -62,6 +65,7 @@ class Front:
         self._reception = reception
         self._shards = shards
         self._turn = 0
+        self._trouble = ""
         self._listener = _listen(settings)
         self.host, self.port = self._listener.getsockname()[:2]
 
@@ -72,9 +76,11 @@ class Front:
             try:
                 for _ in range(ACCEPTS_PER_ROUND):
                     self._enter(*self._listener.accept())
+                    self._trouble = ""
             except BlockingIOError:
                 continue
-            except OSError:
+            except OSError as error:
+                self._trouble = error.strerror or type(error).__name__
                 await trio.sleep(_OUT_OF_DESCRIPTORS_S)
 
     def _enter(self, connected: socket.socket, address: tuple[str, int]) -> None:
@@ -90,6 +96,10 @@ class Front:
         self._turn = (self._turn + 1) % len(self._shards)
         line = shard.add(connected)
         line.occupant = Device(line, Peer(address[0]), reception)
+
+    def trouble(self) -> str:
+        """What keeps it from accepting, empty if nothing does."""
+        return self._trouble
 
     def close(self) -> None:
         self._listener.close()
@@ -159,10 +169,13 @@ async def run(
             async with trio.open_nursery() as nursery:
                 for shard in shards:
                     nursery.start_soon(shard.run)
-                ticker = Ticker(settings, world, brokers, upstream, downstream, reception, shards, figures, told, drain)
+                health = Health(brokers, drain, front.trouble, rounds.now)
+                figures.health = health
+                stages = (downstream.tick, reception.tick, drain.tick, health.tick)
+                ticker = Ticker(settings, world, brokers, upstream, stages, shards, figures, told)
                 nursery.start_soon(ticker.run)
                 nursery.start_soon(front.run)
-                task_status.started(RunningGateway(front.host, front.port, figures, drain))
+                task_status.started(RunningGateway(front.host, front.port, figures, drain, health))
         finally:
             front.close()
             with trio.CancelScope(shield=True):
@@ -181,22 +194,20 @@ class Ticker:
         world: World,
         brokers: Brokers,
         upstream: Upstream,
-        downstream: Downstream,
-        reception: Reception,
+        stages: Sequence[Callable[[float], None]],
         shards: Sequence[Shard],
         figures: Figures,
         told: SysTopics,
-        drain: Drain,
     ) -> None:
-        self._drain = drain
+        """``stages`` are told the time at each tick."""
         self._settings = settings
         self._figures = figures
         self._told = told
         self._clock = world.clock
         self._brokers = brokers
         self._upstream = upstream
-        self._downstream = downstream
-        self._reception = reception
+        self._rounds = upstream.rounds
+        self._stages = stages
         self._shards = shards
 
     async def run(self) -> None:
@@ -206,16 +217,15 @@ class Ticker:
             if now >= refresh_at:
                 refresh_at = now + (self._settings.route_refresh_s if self._brokers.known else TICK_S)
                 self._brokers.refresh()
-            self._reception.rounds.now = now
+            self._rounds.now = now
             self._upstream.retry()
-            self._downstream.tick(now)
-            self._reception.tick(now)
-            self._drain.tick(now)
+            for tick in self._stages:
+                tick(now)
             if self._told.is_due(now):
                 self._told.tell(self._figures.sums(), now)
             for shard in self._shards:
                 shard.tick(now)
-            self._reception.rounds.wake()
+            self._rounds.wake()
             await trio.sleep(TICK_S)
 
 

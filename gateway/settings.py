@@ -32,6 +32,8 @@ class GatewaySettings:
         leaves it to the client. session_expiry_s_max: a session outlives its last connection by no more than this.
         messages_per_s_max, bytes_per_s_max: what each client may send; connects_per_s_max,
         address_connects_per_s_max: how many clients may come to each listener, and from each address; 0 is no limit.
+        status_host, status_port: where a gateway that runs alone has its status pages; -1 for none, 0 for any free
+        port.
         redirect_to: the server that clients are sent to when this gateway is drained (SIGUSR1) or has_moved, in which
         case it lets nobody in; drain_per_s: so many a second. response_prefix: clients that ask for response
         information are told this, a slash and their id.
@@ -79,6 +81,8 @@ class GatewaySettings:
     over_rate: str = "wait"
     sys_every_s: float = 0.0
     sys_prefix: str = "$SYS/brokers/{name}"
+    status_host: str = "127.0.0.1"
+    status_port: int = -1
     redirect_to: str = ""
     has_moved: bool = False
     drain_per_s: int = 500
@@ -107,6 +111,7 @@ class GatewaySettings:
 
 _RANGES: Final = (
     ("port", 0, 65_535),
+    ("status_port", -1, 65_535),
     ("shards", 1, 64),
     ("receive_max", 1, 65_535),
     ("in_flight_max", 1, 65_535),

@@ -8,7 +8,7 @@ function call.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -70,8 +70,10 @@ async def run(
                 given = {"host": node.host, "port": node.mqtt_port, "namesrv": (names_at,)}
                 settings = service_settings(configuration, "gateway", **given)
                 front = await top.start(partial(gateway.server.run, settings, world, links))
-                top.start_soon(_drain_when, drain or trio.Event(), front)
-                http = await top.start(partial(serve_status, node.host, node.http_port, _figures(store, front)))
+                top.start_soon(_drain_when, trio.Event() if drain is None else drain, front)
+                http = await top.start(
+                    partial(serve_status, node.host, node.http_port, _figures(store, front), _reasons(front))
+                )
                 task_status.started(
                     Addresses(f"{front.host}:{front.port}", f"{store.host}:{store.port}", names_at, http, node.data)
                 )
@@ -84,6 +86,13 @@ async def run(
 async def _drain_when(asked: trio.Event, front: RunningGateway) -> None:
     await asked.wait()
     front.drain.begin()
+
+
+def _reasons(front: RunningGateway) -> Callable[[], Awaitable[Sequence[str]]]:
+    async def read() -> Sequence[str]:
+        return [f"gateway: {reason}" for reason in front.health.reasons()]
+
+    return read
 
 
 def _figures(store: RunningBroker, front: RunningGateway) -> Callable[[], Awaitable[Mapping[str, float]]]:

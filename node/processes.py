@@ -18,12 +18,13 @@ from typing import Any, Final
 
 import trio
 
+from node import gateway_status
 from node.addresses import Addresses
 from node.settings import Configuration
-from penstock.errors import Unavailable
+from penstock.errors import PenstockError, Unavailable
 from penstock.lasting_links import lasting_links
 from penstock.link import Links
-from penstock.requests import BrokerFigures, ReadFigures
+from penstock.requests import BrokerFigures, Ping, ReadFigures, ServerInfo
 from penstock.service_main import CHILD_VARIABLE
 from penstock.status import serve_status
 from penstock.wire_link import ask
@@ -50,6 +51,7 @@ class Child:
     def __init__(self, service: str, settings: Mapping[str, Any], world: World) -> None:
         self.service = service
         self.address = ""
+        self.status = ""
         self._settings = dict(settings)
         self._clock = world.clock
         self._starts: list[float] = []
@@ -69,7 +71,8 @@ class Child:
             )
             self._process = process
             try:
-                address = await self._wait_until_ready(process)
+                address, *also = (await self._wait_until_ready(process)).split()
+                self.status = also[0].removeprefix("status=") if also else ""
                 self._settings["port"] = int(address.rpartition(":")[2])
                 if not self.address:
                     self.address = address
@@ -147,12 +150,15 @@ async def run(
             given = {"host": node.host, "port": node.broker_port, "data": node.data, "namesrv": (names,)}
             store = await middle.start(Child("broker", {**services["broker"], **given}, world).run)
             async with lasting_links() as wire, trio.open_nursery() as top:
-                given = {"host": node.host, "port": node.mqtt_port, "namesrv": (names,)}
+                given = {"host": node.host, "port": node.mqtt_port, "namesrv": (names,), "status_port": 0}
                 gateways = [Child("gateway", {**services["gateway"], **given}, world)]
                 front = await top.start(gateways[0].run)
-                read = partial(_read_figures, wire, store)
-                http = await top.start(partial(serve_status, node.host, node.http_port, read))
-                top.start_soon(_drain_when, drain or trio.Event(), gateways)
+                read, reasons = (
+                    partial(_read_figures, wire, store, gateways),
+                    partial(_read_reasons, wire, store, gateways),
+                )
+                http = await top.start(partial(serve_status, node.host, node.http_port, read, reasons))
+                top.start_soon(_drain_when, trio.Event() if drain is None else drain, gateways)
                 task_status.started(Addresses(front, store, names, http, node.data))
                 await stop.wait()
                 top.cancel_scope.cancel()
@@ -166,6 +172,16 @@ async def _drain_when(asked: trio.Event, gateways: Sequence[Child]) -> None:
         gateway.send_signal(signal.SIGUSR1)
 
 
-async def _read_figures(links: Links, broker: str) -> Mapping[str, float]:
+async def _read_figures(links: Links, broker: str, gateways: Sequence[Child]) -> Mapping[str, float]:
     reply = await ask(links.link(broker), ReadFigures(), BrokerFigures, FIGURES_S)
-    return dict(zip(reply.names, reply.values, strict=True))
+    figures = await gateway_status.read_figures([gateway.status for gateway in gateways])
+    return dict(zip(reply.names, reply.values, strict=True)) | figures
+
+
+async def _read_reasons(links: Links, broker: str, gateways: Sequence[Child]) -> Sequence[str]:
+    reasons = await gateway_status.read_reasons([gateway.status for gateway in gateways])
+    try:
+        await ask(links.link(broker), Ping(), ServerInfo, FIGURES_S)
+    except PenstockError as error:
+        reasons.append(f"broker: {error}")
+    return reasons

@@ -2,8 +2,8 @@
 error.
 
 ``python -m broker --config FILE`` and its siblings are calls of ``main``. A service that accepts prints
-``ready ROLE=HOST:PORT`` on standard output; SIGTERM and Ctrl-C end it with status 0; an expected error is one line on
-standard error and status 2.
+``ready ROLE=HOST:PORT`` on standard output, with ``status=HOST:PORT`` behind it where it has status pages of its own;
+SIGTERM and Ctrl-C end it with status 0; an expected error is one line on standard error and status 2.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def main(role: str, settings_class: type[Settings], run: Run, arguments: list[st
         settings = config.load(settings_class, options.config, os.environ, f"PENSTOCK_{role.upper()}")
         async with trio.open_nursery() as nursery:
             running = cast(Running, await nursery.start(partial(run, settings, real_world())))
-            print(f"ready {role}={running.host}:{running.port}", flush=True)
+            status = getattr(running, "status", "")
+            also = f" status={status}" if status else ""
+            print(f"ready {role}={running.host}:{running.port}{also}", flush=True)
             await stop.wait()
             nursery.cancel_scope.cancel()
 

@@ -63,6 +63,7 @@ from penstock.requests import (
     OpenedFilters,
     OpenFilters,
     OpenSession,
+    Ping,
     Pull,
     Pulled,
     QueryBounds,
@@ -76,6 +77,7 @@ from penstock.requests import (
     Route,
     SaveSessions,
     SeekTime,
+    ServerInfo,
     TopicDetail,
     WatchSessions,
 )
@@ -147,6 +149,7 @@ class MemoryBroker:
         self.holds: tuple[type[Request], ...] = ()
         self.now_ms = 0
         self.has_brokers = True
+        self.silent: set[type[Request]] = set()
         self.refuses: dict[type[Request], PenstockError] = {}
         self.refused_records: dict[int, PenstockError] = {}
         self._held: list[tuple[OnResult, Result]] = []
@@ -161,6 +164,8 @@ class MemoryBroker:
 
     def submit(self, request: Request, on_result: OnResult) -> None:
         self.requests.append(request)
+        if type(request) in self.silent:
+            return
         if type(request) in self.refuses:
             self._held.append((on_result, self.refuses[type(request)]))
             return
@@ -242,6 +247,9 @@ class MemoryBroker:
                 self._held.append((on_result, result))
 
     # ------------------------------------------------------------ requests
+
+    def _Ping(self, request: Ping) -> Result:
+        return ServerInfo("broker", "b", "0")
 
     def _QueryRoute(self, request: QueryRoute) -> Result:
         here = self.has_brokers and (not request.topic or request.topic in self.topics)

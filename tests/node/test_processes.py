@@ -3,11 +3,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 
+from node import processes, settings
+from node.gateway_status import fetch, read_page
 from node.processes import Child
 from penstock.errors import Unavailable
 from penstock.lasting_links import lasting_links
@@ -56,3 +59,22 @@ async def test_a_child_that_cannot_start_is_an_error_of_its_own() -> None:
         error = expected_error(group)
     assert isinstance(error, Unavailable)
     assert "namesrv" in str(error)
+
+
+async def test_a_gateway_in_its_own_process_tells_its_figures_and_health_and_can_be_drained(tmp_path: Path) -> None:
+    ports = {"mqtt_port": 0, "broker_port": 0, "namesrv_port": 0, "http_port": 0}
+    configuration = settings.load(None, {}, {"data": tmp_path / "data", **ports})
+    stop, drain = trio.Event(), trio.Event()
+    async with trio.open_nursery() as nursery:
+        addresses = await nursery.start(partial(processes.run, configuration, real_world(), stop, drain))
+        with trio.fail_after(20):
+            assert (await fetch(addresses.http, "/readyz"))[0] == 200
+            figures = read_page((await fetch(addresses.http, "/metrics"))[1])
+            assert figures["gateway_connections"] == 0
+            assert figures["rocketmq_messages_in_total"] >= 0
+            drain.set()
+            status, page = 200, ""
+            while status == 200:
+                status, page = await fetch(addresses.http, "/readyz")
+        assert (status, page) == (503, "gateway: this gateway is being drained\n")
+        stop.set()

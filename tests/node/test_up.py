@@ -1,5 +1,14 @@
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
 from click.testing import CliRunner
 
 from node.up import up
@@ -15,3 +24,25 @@ def test_a_port_that_is_none_is_refused_before_anything_starts() -> None:
     result = CliRunner().invoke(up, ["--mqtt-port", "70000"])
     assert result.exit_code == 2
     assert "--mqtt-port" in result.output
+
+
+@pytest.mark.endtoend
+@pytest.mark.parametrize("options", [(), ("--processes",)])
+def test_a_signal_drains_the_running_system_and_another_stops_it(tmp_path: Path, options: tuple[str, ...]) -> None:
+    ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http")]
+    command = [sys.executable, "-m", "node", "up", f"--data={tmp_path / 'data'}", *ports, *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            ready = dict(word.split("=", 1) for word in running.stdout.readline().split()[1:])
+            running.send_signal(signal.SIGUSR1)
+            reasons: list[str] = []
+            give_up = time.monotonic() + 20
+            while not reasons and time.monotonic() < give_up:
+                with urllib.request.urlopen(f"http://{ready['http']}/healthz", timeout=5) as page:
+                    reasons = json.load(page)["reasons"]
+            assert reasons == ["gateway: this gateway is being drained"]
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(20) == 0
+        finally:
+            running.kill()

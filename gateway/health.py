@@ -1,0 +1,78 @@
+"""Whether a gateway can serve: is a broker there, does the listener accept, is it not being drained?
+
+Each known broker is asked every few seconds who it is; one that has not answered for longer counts as away. A gateway
+is fit for traffic while one broker is there: what needs another one waits. Nothing here waits: answers come by
+completion, time with ``tick``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from gateway.brokers import Broker, Brokers
+from gateway.drain import Drain
+from penstock.errors import PenstockError
+from penstock.requests import Ping, Result
+
+PING_S: Final = 5.0
+AWAY_S: Final = 3 * PING_S
+
+
+class Health:
+    """The health of one gateway. ``trouble``: what keeps its listeners from accepting, empty if nothing does."""
+
+    def __init__(self, brokers: Brokers, drain: Drain, trouble: Callable[[], str], now: float) -> None:
+        self._brokers = brokers
+        self._drain = drain
+        self._trouble = trouble
+        self._now = now
+        self._due = now
+        self._asked: dict[Broker, None] = {}
+        self._heard: dict[Broker, float] = {}
+        self._errors: dict[Broker, str] = {}
+
+    @property
+    def brokers_away(self) -> int:
+        """How many of the known brokers do not answer."""
+        return sum(self._is_away(broker) for broker in self._brokers.known)
+
+    def tick(self, now: float) -> None:
+        """Asks the brokers when it is time; to be called about twice a second."""
+        self._now = now
+        if now < self._due:
+            return
+        self._due = now + PING_S
+        for broker in self._brokers.known:
+            self._heard.setdefault(broker, now)
+            if broker not in self._asked:
+                self._asked[broker] = None
+                broker.submit(Ping(), partial(self._answered, broker))
+
+    def _answered(self, broker: Broker, result: Result) -> None:
+        del self._asked[broker]
+        if isinstance(result, PenstockError):
+            self._errors[broker] = str(result)
+        else:
+            self._errors.pop(broker, None)
+            self._heard[broker] = self._now
+
+    def _is_away(self, broker: Broker) -> bool:
+        return broker in self._errors or self._now - self._heard.get(broker, self._now) > AWAY_S
+
+    def reasons(self) -> list[str]:
+        """Why no traffic should come here; empty if there is no reason."""
+        reasons = []
+        known = self._brokers.known
+        if not known:
+            reasons.append("no broker is known: no name server has named one yet")
+        elif all([self._is_away(broker) for broker in known]):
+            why = next(iter(self._errors.values()), f"silent for more than {AWAY_S:.0f} s")
+            reasons.append(f"no broker answers ({', '.join([broker.address for broker in known])}): {why}")
+        trouble = self._trouble()
+        if trouble:
+            reasons.append(f"the listener does not accept: {trouble}")
+        if self._drain.is_on:
+            reasons.append("this gateway is being drained")
+        return reasons

@@ -1,0 +1,71 @@
+"""Whether a gateway can serve."""
+
+from __future__ import annotations
+
+from rig import Gateway
+
+from gateway.drain import Drain
+from gateway.health import AWAY_S, PING_S, Health
+from penstock.errors import Unavailable
+from penstock.requests import Ping
+
+
+def watched(gateway: Gateway, trouble: list[str] | None = None) -> Health:
+    drain = Drain(gateway.reception, 1)
+    said = trouble if trouble is not None else [""]
+    return Health(gateway.brokers, drain, lambda: said[0], gateway.clock.now_s)
+
+
+def pass_time(gateway: Gateway, health: Health, seconds: float) -> None:
+    until = gateway.clock.now_s + seconds
+    while gateway.clock.now_s < until:
+        health.tick(gateway.clock.now_s)
+        gateway.pass_time(0.5)
+
+
+def test_a_gateway_whose_broker_answers_is_ready() -> None:
+    gateway = Gateway()
+    health = watched(gateway)
+    pass_time(gateway, health, 3 * PING_S)
+    assert health.reasons() == []
+    assert health.brokers_away == 0
+    assert len(gateway.broker.made(Ping)) == 3
+
+
+def test_without_a_broker_it_is_not() -> None:
+    gateway = Gateway(has_brokers=False)
+    assert "no broker is known" in watched(gateway).reasons()[0]
+
+
+def test_a_broker_that_fails_counts_as_away_until_it_answers_again() -> None:
+    gateway = Gateway()
+    health = watched(gateway)
+    gateway.broker.refuses[Ping] = Unavailable("nobody listens at broker:1")
+    pass_time(gateway, health, PING_S)
+    assert "nobody listens" in health.reasons()[0]
+    assert health.brokers_away == 1
+    gateway.broker.refuses.clear()
+    pass_time(gateway, health, PING_S)
+    assert health.reasons() == []
+
+
+def test_a_broker_that_never_answers_counts_as_away_and_is_asked_once() -> None:
+    gateway = Gateway()
+    health = watched(gateway)
+    gateway.broker.silent.add(Ping)
+    pass_time(gateway, health, AWAY_S + 2 * PING_S)
+    assert "silent" in health.reasons()[0]
+    assert len(gateway.broker.made(Ping)) == 1
+
+
+def test_a_listener_in_trouble_and_a_drain_are_reasons_too() -> None:
+    gateway = Gateway()
+    trouble = [""]
+    drain = Drain(gateway.reception, 1)
+    health = Health(gateway.brokers, drain, lambda: trouble[0], gateway.clock.now_s)
+    assert health.reasons() == []
+    trouble[0] = "Too many open files"
+    assert health.reasons() == ["the listener does not accept: Too many open files"]
+    trouble[0] = ""
+    drain.begin()
+    assert health.reasons() == ["this gateway is being drained"]

@@ -1,0 +1,59 @@
+"""Figures and health of gateways that are processes of their own."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+import trio
+
+from node.gateway_status import fetch, labelled, read_figures, read_page, read_reasons
+from penstock.metrics import expose
+from penstock.status import serve_status
+
+FIGURES = {"a_total": 3.0, 'b{listener="tcp"}': 1.5}
+
+
+async def figures() -> Mapping[str, float]:
+    return FIGURES
+
+
+async def reasons(said: Sequence[str]) -> Sequence[str]:
+    return said
+
+
+def test_a_page_of_metrics_is_read_back_as_it_was_written() -> None:
+    assert read_page(expose(FIGURES)) == FIGURES
+
+
+def test_a_label_says_which_gateway_it_is() -> None:
+    assert labelled(FIGURES, 2) == {'a_total{gateway="2"}': 3.0, 'b{gateway="2",listener="tcp"}': 1.5}
+
+
+@contextmanager
+def socket_that_is_not_served() -> Iterator[str]:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{bound.getsockname()[1]}"
+
+
+@pytest.mark.endtoend
+async def test_figures_and_reasons_of_several_gateways_come_together() -> None:
+    async with trio.open_nursery() as nursery:
+        well = await nursery.start(partial(serve_status, "127.0.0.1", 0, figures, partial(reasons, ())))
+        ill = await nursery.start(
+            partial(serve_status, "127.0.0.1", 0, figures, partial(reasons, ("no broker", "slow")))
+        )
+        with socket_that_is_not_served() as gone:
+            assert await read_figures([well]) == FIGURES
+            assert await read_figures([well, gone, ill]) == labelled(FIGURES, 0) | labelled(FIGURES, 2)
+            assert await read_reasons([well]) == []
+            assert await read_reasons([ill]) == ["gateway: no broker", "gateway: slow"]
+            [first, *rest] = await read_reasons([gone, ill])
+            assert first.startswith("gateway 0: does not answer")
+            assert rest == ["gateway 1: no broker", "gateway 1: slow"]
+            assert (await fetch(well, "/nothing"))[0] == 404
+        nursery.cancel_scope.cancel()
