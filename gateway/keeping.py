@@ -37,6 +37,9 @@ class Keeping:
         """These packets leave when what the session is at the end of this round is durable."""
         assert session.lasting is not None
         session.lasting.unsaved.append(packets)
+        self._urge(session)
+
+    def _urge(self, session: Session) -> None:
         if session not in self._urgent:
             self._urgent[session] = None
             self._wake()
@@ -66,9 +69,12 @@ class Keeping:
         lasting = session.lasting
         if session.device is None or lasting is None:
             return
+        if lasting.is_saving:  # one save with packets at a time: they never overtake each other
+            self._noted[session] = None
+            return
         self._noted.pop(session, None)
         packets, lasting.unsaved = lasting.unsaved, []
-        lasting.is_saving += bool(packets)
+        lasting.is_saving = bool(packets)
         self._save(session, CONNECTED, b"", partial(self._saved, session, packets))
 
     def _save(self, session: Session, state: int, will: bytes, on_saved: OnSaved) -> None:
@@ -87,9 +93,12 @@ class Keeping:
         device, lasting = session.device, session.lasting
         if device is None or lasting is None:
             return
-        lasting.is_saving -= bool(packets)
+        if packets:
+            lasting.is_saving = False
         if outcome is True:
             device.send(b"".join(packets))
+            if lasting.unsaved:
+                self._urge(session)
         elif outcome is False:
             self.on_fenced(session)
         else:  # its fate is unknown: the whole state is saved again with the next tick

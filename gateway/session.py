@@ -45,7 +45,7 @@ class Lasting:
     def __init__(self, incarnation: int) -> None:
         self.incarnation = incarnation
         self.has_new_terms = False
-        self.is_saving = 0
+        self.is_saving = False
         self.unsaved: list[bytes] = []
         self.places: dict[tuple[str, str], Place] = {}
         self.held: dict[str, None] = {}
