@@ -21,7 +21,7 @@ from broker.folds.state import BrokerState
 from broker.settings import BrokerSettings
 from broker.store.records import Incoming
 from broker.topic_requests import TopicRequests
-from penstock.errors import Busy, InvalidMessage, InvalidRequest, InvalidTopic, PenstockError, TooLarge
+from penstock.errors import Busy, Fenced, InvalidMessage, InvalidRequest, InvalidTopic, PenstockError, TooLarge
 from penstock.message import (
     ANY_QUEUE,
     BODY_AT,
@@ -54,8 +54,8 @@ _UNIQUE: Final = UNIQUE_KEY.encode() + b"\x01"
 _EXCHANGE: Final = MQTT_ID.encode() + b"\x01"
 
 
-Exchange = tuple[str, int, int]
-"""Client, incarnation of its session and packet id."""
+Exchange = tuple[str, int, int, int]
+"""Client, incarnation and epoch of its session, and packet id."""
 
 
 class Tail(NamedTuple):
@@ -87,7 +87,7 @@ class Acceptance:
     def __init__(self, topics: TopicRequests, state: BrokerState, settings: BrokerSettings) -> None:
         self._topics = topics
         self._retained = state.retained
-        self._exchanges = state.exchanges
+        self._state = state
         self._settings = settings
         self._tails: dict[bytes, Tail] = {}
         self._round_robin = count()
@@ -146,7 +146,10 @@ class Acceptance:
         exchange = tail.exchange
         if exchange is None:
             raise InvalidMessage(f"a message that is stored once says of which exchange it is, in {MQTT_ID}")
-        if exchange in begun or self._exchanges.holds(*exchange):
+        client, incarnation, epoch, packet_id = exchange
+        if self._state.is_fenced(client, incarnation, epoch):
+            raise Fenced("another gateway has this session by now")
+        if exchange in begun or self._state.exchanges.holds(client, incarnation, packet_id):
             return True
         begun.add(exchange)
         return False

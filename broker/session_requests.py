@@ -196,9 +196,15 @@ class SessionRequests:
     # ------------------------------------------------------------ exchanges
 
     def fetch_exchanges(self, request: FetchExchanges, now: float, now_ms: int) -> Outcome:
-        """Open exchanges of a session; what is told is durable."""
+        """Open exchanges of a session; what is told is durable, and no earlier epoch adds to it."""
+        _check_client(request.client)
+        if not 0 <= request.epoch < 1 << 63 or not 0 <= request.incarnation < 1 << 63:
+            raise InvalidRequest("epochs are positions in the log")
+        if self._sessions.get(request.client) is None:  # its home is elsewhere
+            fact = OpenExchanges.fencing(request.client, request.incarnation, request.epoch)
+            self._store.append([fact_record(exchanges.TOPIC, fact)], now_ms)
         ids = tuple(self._exchanges.ids(request.client, request.incarnation))
-        return AfterSync(Exchanges(ids), self._store.written) if ids else Now(Exchanges(()))
+        return AfterSync(Exchanges(ids), self._store.written)
 
     def release_exchanges(self, request: ReleaseExchanges, now: float, now_ms: int) -> Outcome:
         """Packet ids are free again."""

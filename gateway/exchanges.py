@@ -29,8 +29,8 @@ class ExchangeIds:
         self._wake = wake
         self._to_release: dict[Session, list[int]] = {}
 
-    def fetch(self, client: str, incarnation: int, on_fetched: OnFetched) -> None:
-        """The open ids of a session at all brokers."""
+    def fetch(self, client: str, incarnation: int, epoch: int, on_fetched: OnFetched) -> None:
+        """The open ids of a session at all brokers; earlier epochs of it are fenced off there."""
         brokers = self._brokers.known
         if not brokers:
             on_fetched([])
@@ -47,7 +47,7 @@ class ExchangeIds:
                 on_fetched(errors[0] if errors else ids)
 
         for broker in brokers:
-            broker.submit(FetchExchanges(client, incarnation), answered)
+            broker.submit(FetchExchanges(client, incarnation, epoch), answered)
 
     def release(self, session: Session, packet_id: int) -> None:
         """A PUBREL came: its PUBCOMP leaves when the id is free everywhere."""

@@ -46,7 +46,7 @@ class Resuming:
         session, self._on_resumed = self._session, on_resumed
         assert session.lasting is not None
         self._left += 1
-        exchanges.fetch(session.client_id, session.lasting.incarnation, self._has_ids)
+        exchanges.fetch(session.client_id, session.lasting.incarnation, session.epoch, self._has_ids)
         queues: dict[tuple[str, str], list[Sent]] = {}
         for sent in self._flow.sent:
             if sent.offset == FROM_RETAINED:

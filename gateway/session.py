@@ -183,7 +183,7 @@ class Session:
 
     def exchange(self, packet_id: int, qos: int) -> str:
         """What its message says of an exchange that outlives the connection; empty for others."""
-        return f"{self.lasting.incarnation}:{packet_id}" if qos == 2 and self.lasting is not None else ""
+        return f"{self.lasting.incarnation}:{self.epoch}:{packet_id}" if qos == 2 and self.lasting is not None else ""
 
     def forget_incoming(self, packet_id: int) -> bool:
         """PUBREL, or the message could not be stored: the id is free again (MQTT-4.3.3-12). False if it was unknown."""

@@ -65,8 +65,8 @@ RESERVED_PROPERTIES: Final = frozenset({MQTT_TOPIC, KEYS, TAGS, UNIQUE_KEY, MQTT
 FLAG_QOS: Final = 0b011
 FLAG_RETAIN: Final = 0b100
 FLAG_ONCE: Final = 0b1000
-"""The message belongs to an exchange of QoS 2 (``MQTT_ID``: the session's incarnation, a colon, the packet id); the
-broker stores it once however often it comes."""
+"""The message belongs to an exchange of QoS 2 (``MQTT_ID``: incarnation and epoch of the session and packet id, with
+colons); the broker stores it once however often it comes."""
 
 _NO_HOST: Final = bytes(8)
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})

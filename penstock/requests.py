@@ -664,12 +664,14 @@ class Exchanges(Reply):
 
 @dataclass(frozen=True, slots=True)
 class FetchExchanges(Request):
-    """The packet ids under which this broker has stored a session's QoS 2 messages and that are not released."""
+    """The packet ids under which this broker has stored a session's QoS 2 messages and that are not released. From now
+    on such messages of earlier epochs, from a gateway that had the session before, are refused (``Fenced``)."""
 
     code: ClassVar[int] = 105
     reply: ClassVar[type[Reply]] = Exchanges
     client: str
     incarnation: int
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,13 @@ not released yet.
 
 The record of the message says so itself (``FLAG_ONCE`` and the property ``MQTT_ID``), so that message and exchange are
 one append: however often a client sends a message again, to whichever gateway, it is stored once. An id is free
-again when its release is durable.
+again when its release is durable. A message that a gateway sent before it lost the session may arrive after all that,
+so it also says in which epoch it was sent, and whoever takes the session over has earlier epochs fenced off.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -15,13 +17,17 @@ from broker.folds.frozen import Table
 
 KEY: Final = "exchanges"
 TOPIC: Final = "%sys%exchanges"
+_EXCHANGE: Final = re.compile(r"([0-9]{1,19}):([0-9]{1,19}):([0-9]{1,5})")
+
+Open = tuple[int, set[int], int]
+"""Incarnation, open ids, and the first epoch that is not fenced off."""
 
 
 class Exchanges:
     """Open exchanges of all sessions. A client's newer session replaces what is left of its older one."""
 
     def __init__(self) -> None:
-        self._of: Table[tuple[int, set[int]]] = Table()
+        self._of: Table[Open] = Table()
 
     def __len__(self) -> int:
         return len(self._of)
@@ -36,11 +42,16 @@ class Exchanges:
         known = self._of.get(client)
         return known is not None and known[0] == incarnation and packet_id in known[1]
 
+    def is_fenced(self, client: str, incarnation: int, epoch: int) -> bool:
+        """Whether a later epoch of this session, or a later session of this client, has begun."""
+        known = self._of.get(client)
+        return known is not None and (incarnation, epoch) < (known[0], known[2])
+
     def stored(self, client: str, incarnation: int, packet_id: int) -> None:
         """The message of this exchange is stored."""
         known = self._of.get(client)
         if known is None or known[0] < incarnation:
-            self._of[client] = (incarnation, {packet_id})
+            self._of[client] = (incarnation, {packet_id}, 0)
         elif known[0] == incarnation:
             self._of.own(client, _copied)[1].add(packet_id)
 
@@ -49,16 +60,33 @@ class Exchanges:
         """Body of the record that releases ids; none: all of the session."""
         return [client, incarnation, list(ids)]
 
+    @staticmethod
+    def fencing(client: str, incarnation: int, epoch: int) -> list[Any]:
+        """Body of the record that fences earlier epochs off."""
+        return [client, incarnation, [], epoch]
+
     def apply(self, body: list[Any]) -> None:
         """Takes in a record's body."""
         client, incarnation, ids = body[:3]
         known = self._of.get(client)
-        if known is None or known[0] != incarnation:
+        if len(body) > 3:
+            self._fence(client, incarnation, body[3])
+        elif known is None or known[0] != incarnation:
             return
-        known = self._of.own(client, _copied)
-        known[1].difference_update(ids or list(known[1]))
-        if not known[1]:
+        elif ids:
+            known = self._of.own(client, _copied)
+            known[1].difference_update(ids)
+            if not known[1] and not known[2]:
+                del self._of[client]
+        else:
             del self._of[client]
+
+    def _fence(self, client: str, incarnation: int, epoch: int) -> None:
+        known = self._of.get(client)
+        if known is None or known[0] < incarnation:
+            self._of[client] = (incarnation, set(), epoch)
+        elif known[0] == incarnation:
+            self._of[client] = (incarnation, set(known[1]), max(epoch, known[2]))
 
     def snapshot(self) -> list[Any]:
         """The state as plain values."""
@@ -70,22 +98,20 @@ class Exchanges:
 
     def restore(self, snapshot: list[Any]) -> None:
         """Takes the state of a snapshot."""
-        self._of = Table((client, (incarnation, set(ids))) for client, incarnation, ids in snapshot)
+        self._of = Table((client, (incarnation, set(ids), epoch)) for client, incarnation, ids, epoch in snapshot)
 
 
-def _copied(exchanges: tuple[int, set[int]]) -> tuple[int, set[int]]:
-    return exchanges[0], set(exchanges[1])
+def _copied(exchanges: Open) -> Open:
+    return exchanges[0], set(exchanges[1]), exchanges[2]
 
 
-def _row(client: str, exchanges: tuple[int, set[int]]) -> list[Any]:
-    return [client, exchanges[0], sorted(exchanges[1])]
+def _row(client: str, exchanges: Open) -> list[Any]:
+    return [client, exchanges[0], sorted(exchanges[1]), exchanges[2]]
 
 
-def exchange_of(value: str) -> tuple[int, int] | None:
-    """Incarnation and packet id in the property of a message; ``None`` for what is no such value."""
-    incarnation, _, packet_id = value.partition(":")
-    if not (incarnation.isascii() and incarnation.isdigit() and packet_id.isascii() and packet_id.isdigit()):
+def exchange_of(value: str) -> tuple[int, int, int] | None:
+    """Incarnation, epoch and packet id in the property of a message; ``None`` for what is no such value."""
+    found = _EXCHANGE.fullmatch(value)
+    if found is None or not 0 < int(found[3]) < 1 << 16:
         return None
-    if len(incarnation) > 19 or len(packet_id) > 5 or not 0 < int(packet_id) < 1 << 16:
-        return None
-    return int(incarnation), int(packet_id)
+    return int(found[1]), int(found[2]), int(found[3])

@@ -89,7 +89,16 @@ class BrokerState:
     def _begin_exchange(self, properties: bytes) -> None:
         exchange = exchange_of(property_of(properties, _MQTT_ID).decode("utf-8", "replace"))
         if exchange is not None:
-            self.exchanges.stored(property_of(properties, _CLIENT_ID).decode("utf-8", "replace"), *exchange)
+            incarnation, _, packet_id = exchange
+            client = property_of(properties, _CLIENT_ID).decode("utf-8", "replace")
+            self.exchanges.stored(client, incarnation, packet_id)
+
+    def is_fenced(self, client: str, incarnation: int, epoch: int) -> bool:
+        """Whether a QoS 2 message comes from a gateway that has lost its session since."""
+        session = self.sessions.get(client)
+        if session is not None:
+            return (incarnation, epoch) < (session.incarnation, session.epoch)
+        return self.exchanges.is_fenced(client, incarnation, epoch)
 
     def queues_of(self, topic: str, properties: bytes) -> Sequence[str]:
         """Light queues of a user's record."""

@@ -125,7 +125,7 @@ def test_a_clean_start_ends_the_old_session_with_its_filters_and_exchanges() -> 
     new = open_session(rig, clean=True)
     assert (new.present, new.ended, new.terms) == (False, old.incarnation, b"terms")
     assert rig.state.filters.owners == []
-    assert rig.ask(FetchExchanges("c", old.incarnation)) == Exchanges(())
+    assert rig.ask(FetchExchanges("c", old.incarnation, old.epoch)) == Exchanges(())
     assert rig.ask(QueryBounds(("~filter:t/+",))).code == 23
 
 
@@ -206,8 +206,9 @@ def test_a_broker_that_comes_back_gives_owners_their_time() -> None:
     assert save(after, held.epoch, CONNECTED) == ()
 
 
-def _once(incarnation: int, packet_id: int, body: bytes = b"x") -> Append:
-    properties = f"{MQTT_TOPIC}\x01t/1\x02{CLIENT_ID}\x01c\x02{MQTT_ID}\x01{incarnation}:{packet_id}".encode()
+def _once(incarnation: int, packet_id: int, body: bytes = b"x", epoch: int = 1 << 40) -> Append:
+    exchange = f"{incarnation}:{epoch}:{packet_id}"
+    properties = f"{MQTT_TOPIC}\x01t/1\x02{CLIENT_ID}\x01c\x02{MQTT_ID}\x01{exchange}".encode()
     record = encode_record(b"t", body, properties, flag=2 | FLAG_ONCE)
     return Append(1, True, record)
 
@@ -222,7 +223,7 @@ def test_a_message_of_an_exchange_is_stored_once_until_its_release_is_durable() 
         assert (answer.refused, answer.level) == ((), "disk")
     assert rig.bodies("t:0") == [b"x"]
     again = rig.restarted()
-    assert again.ask(FetchExchanges("c", held.incarnation)) == Exchanges((1,))
+    assert again.ask(FetchExchanges("c", held.incarnation, held.epoch)) == Exchanges((1,))
     again.ask(_once(held.incarnation, 1))
     assert again.bodies("t:0") == [b"x"]
     assert again.ask(ReleaseExchanges("c", held.incarnation, (1,))) == Done()
@@ -286,3 +287,23 @@ def test_a_save_with_no_such_state_is_refused() -> None:
     rig = Rig()
     held = open_session(rig)
     assert isinstance(rig.ask(SaveSessions("g", (SessionSave("c", held.epoch, 9, 0),))), InvalidRequest)
+
+
+def test_a_message_that_an_earlier_owner_sent_is_refused_when_it_arrives_late() -> None:
+    rig = Rig()
+    rig.ask(CreateTopic("t", 1))
+    old = open_session(rig)
+    new = open_session(rig, "h", force=True)
+    late = rig.ask(_once(old.incarnation, 1, epoch=old.epoch))
+    assert late.refused[0].code == Fenced.code
+    rig.ask(_once(new.incarnation, 1, epoch=new.epoch))
+    assert rig.bodies("t:0") == [b"x"]
+
+
+def test_a_broker_that_is_not_the_home_fences_earlier_epochs_off_for_good() -> None:
+    rig = Rig()
+    rig.ask(CreateTopic("t", 1))
+    assert rig.ask(FetchExchanges("c", 5, 9)) == Exchanges(())
+    after = rig.restarted()
+    assert after.ask(_once(5, 1, epoch=8)).refused[0].code == Fenced.code
+    assert after.ask(_once(5, 1, epoch=9)).refused == ()

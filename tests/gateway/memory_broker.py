@@ -305,8 +305,8 @@ class MemoryBroker:
         exchange = exchange_of(property_of(record_properties(record), MQTT_ID.encode()).decode())
         assert exchange is not None
         client = property_of(record_properties(record), CLIENT_ID.encode()).decode()
-        is_known = self.state.exchanges.holds(client, *exchange)
-        self.state.exchanges.stored(client, *exchange)
+        is_known = self.state.exchanges.holds(client, exchange[0], exchange[2])
+        self.state.exchanges.stored(client, exchange[0], exchange[2])
         return is_known
 
     def append(self, record: bytes) -> None:

@@ -239,6 +239,7 @@ class Device:
             self.problems.append(f"{self.name}: its session is gone")
         if not packet.session_present:
             self._received.clear()
+        self.world.is_aimed = not self.has_session and self.world.rng.random() < 0.3
         self.has_session = True
         self.asked.clear()
         again: list[Any] = []
@@ -312,6 +313,7 @@ class World:
         self.links: dict[Gateway, Links] = {}
         self.gateways = [self.new_gateway(f"gateway-{number}") for number in range(self.rng.choice((1, 2, 3)))]
         self.has_begun = False
+        self.is_aimed = False  # the power goes just after something was promised
         self.faults = Counter[str]()
         publishes = self.rng.choice((5, 20, 40))
         self.devices = [Device(self, f"p{number}", {}, publishes) for number in range(3)]
@@ -352,8 +354,12 @@ class World:
         elif chance < 0.95:
             self.pass_time(rng.choice((0.01, 0.1, 0.6, 1.1)))
         self.reconnect()
-        if faults and rng.random() < 0.02:
+        if faults and self.is_aimed:
+            self.note("fault: power, just after a first CONNACK")
+            self.restart_broker(power=True)
+        elif faults and rng.random() < 0.02:
             self.fault()
+        self.is_aimed = False
 
     def carry(self) -> None:
         busy = [gateway for gateway in self.gateways if not self.links[gateway].broker.is_idle]
@@ -449,7 +455,7 @@ class World:
         self.note("peace")
         for links in self.links.values():
             links.broker.frozen_until = 0.0
-        until, rest = self.clock.now_s + QUIET_S, 0
+        until, rest, got = self.clock.now_s + QUIET_S, 0, -1
         while rest < 8:
             for _ in range(60):
                 self.step(faults=False)
@@ -462,7 +468,8 @@ class World:
             for device in self.devices:
                 device.read()
             is_quiet = all(device.is_admitted and not device.open and not device.to_publish for device in self.devices)
-            rest = rest + 1 if is_quiet else 0
+            before, got = got, sum([device.delivered.total() for device in self.devices])
+            rest = rest + 1 if is_quiet and got == before else 0
             self.pass_time(0.5)
             assert self.clock.now_s < until, "it never becomes quiet"
 

@@ -55,10 +55,31 @@ def test_a_restored_snapshot_is_the_replay(
     assert replayed.snapshot() == restored.snapshot()
 
 
-@pytest.mark.parametrize("value", ["", "7", "7:", ":1", "7:0", "7:65536", "-7:1", "7:x", "7:1:2", "9" * 20 + ":1"])
+@pytest.mark.parametrize(
+    "value", ["", "7", "7:1", "7:1:", ":1:1", "7:1:0", "7:1:65536", "-7:1:1", "7:1:x", "7:1:2:3", "9" * 20 + ":1:1"]
+)
 def test_what_names_no_exchange_is_none(value: str) -> None:
     assert exchange_of(value) is None
 
 
 def test_an_exchange_is_read_back() -> None:
-    assert exchange_of("7:65535") == (7, 65535)
+    assert exchange_of("7:9:65535") == (7, 9, 65535)
+
+
+def test_a_fence_holds_earlier_epochs_off_until_the_session_ends() -> None:
+    exchanges = Exchanges()
+    exchanges.apply(Exchanges.fencing("c", 7, 9))
+    assert [exchanges.is_fenced("c", *one) for one in ((7, 8), (7, 9), (7, 10), (6, 20), (8, 8))] == [
+        True,
+        False,
+        False,
+        True,
+        False,
+    ]
+    exchanges.apply(Exchanges.fencing("c", 7, 5))
+    assert exchanges.is_fenced("c", 7, 8)
+    restored = Exchanges()
+    restored.restore(exchanges.snapshot())
+    assert restored.is_fenced("c", 7, 8)
+    exchanges.apply(Exchanges.fact("c", 7, []))
+    assert not exchanges.is_fenced("c", 7, 8)
