@@ -51,6 +51,11 @@ class Blob:
         self.tail = tail
 
     @property
+    def weight(self) -> int:
+        """What it holds in memory, roughly."""
+        return len(self.head) + len(self.tail)
+
+    @property
     def size(self) -> int:
         """Bytes of the packet on the wire."""
         return len(self.head) + len(self.tail) + (2 if self.qos else 0)
@@ -122,13 +127,14 @@ class Run:
         in_flight: packet id -> blob of those with QoS 1 or 2.
         qos: the highest QoS among them.
         senders: client ids of the publishers (whoever is among them and wants no local copies needs another way).
+        weight: what those in flight hold in memory, roughly.
         largest: bytes of the largest packet, at most two too many.
         expiring: whether any message expires: then the bytes are good for this moment only.
         blobs: packet id and blob of each message.
         aliased: forms with topic aliases, by how many of them a client takes (``gateway/aliases.py``).
     """
 
-    __slots__ = ("aliased", "blobs", "count", "data", "expiring", "in_flight", "largest", "qos", "senders")
+    __slots__ = ("aliased", "blobs", "count", "data", "expiring", "in_flight", "largest", "qos", "senders", "weight")
 
     def __init__(
         self, batch: Sequence[Arrival], is_v5: bool, granted: int, as_published: bool, identifier: int, now_ms: int
@@ -138,7 +144,7 @@ class Run:
         parts: list[bytes] = []
         blobs: list[tuple[int, Blob]] = []
         in_flight: dict[int, Blob] = {}
-        largest = 0
+        largest = weight = 0
         for arrival in batch:
             shape = (arrival.qos, arrival.retain)
             variant = variants.get(shape)
@@ -154,6 +160,8 @@ class Run:
             else:
                 parts.append(made.head)
             size = len(made.head) + len(made.tail)
+            if made.qos:
+                weight += size
             if size > largest:
                 largest = size
         self.data = b"".join(parts)
@@ -161,6 +169,7 @@ class Run:
         self.aliased: dict[int, AliasedRun] = {}
         self.in_flight = in_flight
         self.qos = max([variant.qos for variant in variants.values()], default=0)
+        self.weight = weight
         self.largest = largest + 2
         self.count = len(batch)
         self.senders = {arrival.sender for arrival in batch}

@@ -26,6 +26,7 @@ from gateway.mqtt.connection import Connection, Received
 from gateway.mqtt.packets import (
     Connect,
     Disconnect,
+    Packet,
     Pingreq,
     Publish,
     Subscribe,
@@ -35,11 +36,9 @@ from gateway.mqtt.reason_codes import ReasonCode
 from gateway.reception import Admitted, Arriving, Reception
 from gateway.session import STORED, Session
 from gateway.subscribing import Subscribing
-from gateway.sys_topics import is_reserved
 from gateway.upstream import Route
 from penstock.errors import InvalidMessage, InvalidTopic, StorageFull, TopicNotFound
 from penstock.message import FLAG_ONCE, FLAG_RETAIN
-from topicmap.names import InvalidName, check_name
 
 _ROUTES_MAX: Final = 256
 
@@ -76,6 +75,7 @@ class Device:
         pace: what it may still send, if that is limited.
         aliases: the topic aliases that it has been sent, if it takes any.
         tally: what goes through its listener.
+        full_since: when its output was found full, -1 while it takes something.
     """
 
     __slots__ = (
@@ -91,6 +91,7 @@ class Device:
         "_unanswered",
         "accepts_bytes_max",
         "aliases",
+        "full_since",
         "heard_at",
         "identity",
         "is_v5",
@@ -123,6 +124,7 @@ class Device:
         self.aliases: SentAliases | None = None
         self.heard_at = reception.rounds.now
         self.unstored = 0
+        self.full_since = -1.0
         self.tally = reception.tallies.of(peer.listener)
         self.pace = reception.pacing.new(self.heard_at)
         reception.opened(self)
@@ -142,6 +144,7 @@ class Device:
 
     def writable(self) -> None:
         """The line has room again."""
+        self.full_since = -1.0
         if self.session is not None:
             self._reception.downstream.pump_later(self.session)
 
@@ -201,7 +204,10 @@ class Device:
         last = len(packets) - 1
         for at, packet in enumerate(packets):
             exchange = EXCHANGES.get(type(packet))
-            if exchange is not None:
+            broken = self._reception.limits.broken_by(packet)
+            if broken:
+                self._refuse(packet, broken)
+            elif exchange is not None:
                 exchange(self, self._reception, packet)
             else:
                 _HANDLERS[type(packet)](self, packet)  # type: ignore[operator]
@@ -214,7 +220,15 @@ class Device:
                 # what it publishes next must find its own subscription standing
                 self._reception.downstream.flush()
         if received.fault is not None:
+            self._reception.limits.count_fault(received.fault, self.session is not None)
             self.fail(received.fault)
+
+    def _refuse(self, packet: Packet, reason: int) -> None:
+        """A packet breaks a limit: a publication is not taken, any other ends the connection."""
+        if isinstance(packet, Publish):
+            self._decline(packet, reason)
+        else:
+            self.fail(reason)
 
     # ------------------------------------------------------------ CONNECT
 
@@ -252,6 +266,7 @@ class Device:
     def _on_publish(self, packet: Publish) -> None:
         name = self._connection.name_of(packet, self._reception.settings.topic_alias_max)
         if isinstance(name, int):
+            self._reception.limits.count_fault(name, True)
             self.fail(name)
             return
         self.tally.publications_in += 1
@@ -259,13 +274,14 @@ class Device:
             self.pace.published += 1
         if not self._may_begin(packet):
             return
-        reason = self._unfit(name)
+        assert self.session is not None
+        assert self.identity is not None
+        reason = self._reception.unfit_name(self.identity, name)
         if reason:
             self._decline(packet, reason)
             return
         route = self._route(name)
         upstream = self._reception.upstream
-        assert self.session is not None
         try:
             expiry_s, application = publish_properties(packet)
             properties = upstream.properties(
@@ -306,15 +322,6 @@ class Device:
             return PACKET_ID_MAX
         assert self.session is not None
         return self._reception.settings.receive_max - self._unanswered - len(self.session.incoming)
-
-    def _unfit(self, name: str) -> int:
-        try:
-            check_name(name)
-        except InvalidName:
-            return ReasonCode.TOPIC_NAME_INVALID
-        assert self.identity is not None
-        may = not is_reserved(name) and self._reception.authenticator.may_publish(self.identity, name)
-        return 0 if may else ReasonCode.NOT_AUTHORIZED
 
     def _route(self, name: str) -> Route:
         """The route of a name, made when it is first used. Known ones open the straight way."""

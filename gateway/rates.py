@@ -6,7 +6,8 @@ the client feel, and nothing is lost. So over any stretch a client gets at most 
 chunk that was read last.
 
 New clients are either let in or refused at once (``Door``): by listener, and by address, where all addresses of one
-IPv6 network of 64 bits count as one, because one host has them all.
+IPv6 network of 64 bits count as one, because one host has them all. How many connections an address has at a time is
+counted by a ``Crowd``.
 
 A rate of 0 is no limit, and costs nothing. Pure.
 """
@@ -169,6 +170,35 @@ class Door:
     def _forget(self, now: float) -> None:
         kept = {key: bucket for key, bucket in self._addresses.items() if not bucket.is_full(now)}
         self._addresses = kept if len(kept) < ADDRESSES_MAX // 2 else {}
+
+
+class Crowd:
+    """How many connections each address has at a time; nothing is counted where that is not limited."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._present: dict[str, int] = {}
+
+    def enter(self, address: str) -> None:
+        """One connection more."""
+        if self._most:
+            key = _host_of(address)
+            self._present[key] = self._present.get(key, 0) + 1
+
+    def leave(self, address: str) -> None:
+        """One less."""
+        key = _host_of(address) if self._most else ""
+        left = self._present.pop(key, 1) - 1
+        if left > 0:
+            self._present[key] = left
+
+    def has_room(self, address: str) -> bool:
+        """Whether one more may come from there."""
+        return not self._most or self._present.get(_host_of(address), 0) < self._most
+
+    def is_over(self, address: str) -> bool:
+        """Whether there are more from there than may be."""
+        return self._most > 0 and self._present.get(_host_of(address), 0) > self._most
 
 
 def _host_of(address: str) -> str:

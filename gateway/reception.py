@@ -27,9 +27,10 @@ from gateway.downstream import Downstream
 from gateway.exchanges import ExchangeIds
 from gateway.home import SessionHome
 from gateway.keeping import Keeping
+from gateway.limits import Limits, Stalls
 from gateway.mqtt.reason_codes import ReasonCode
 from gateway.quotas import Quotas
-from gateway.rates import Door, Pacing
+from gateway.rates import Crowd, Door, Pacing
 from gateway.resuming import Resuming
 from gateway.rounds import Rounds
 from gateway.session import Lasting, Session
@@ -113,8 +114,11 @@ class Reception:
         self.rounds = rounds
         self.sessions: dict[str, Session] = {}
         self.tallies = Tallies()
+        self.limits = Limits(settings, quotas)
         self.pacing = Pacing(settings, quotas)
+        self._stalls = Stalls(settings, quotas)
         self._door = Door(settings)
+        self.crowd = Crowd(settings.address_connections_max)
         self._rng = rng
         self._opening: dict[str, Device] = {}
         self._keep_alive: Deadlines[Device] = Deadlines()
@@ -140,6 +144,7 @@ class Reception:
         """A connection stands; its CONNECT must come soon."""
         self._devices[device] = None
         self.tallies.entered(device.tally, len(self._devices))
+        self.crowd.enter(device.peer.address)
         self.half_open += 1
         self._half_open.add(self.rounds.now + self.settings.connect_wait_s, device)
 
@@ -147,6 +152,8 @@ class Reception:
         """Gives the client its session, or the reason code of the refusal, through ``done``."""
         client_id = asked.client_id or self._new_client_id()
         limit = self._door.over(device.peer, self.rounds.now)
+        if self.crowd.is_over(device.peer.address):
+            limit = "address_connections_max"
         refusal = self.turns_away or (self.quotas.refuse(limit) if limit else self._unfit(asked))
         if refusal:
             done(refusal)
@@ -174,12 +181,24 @@ class Reception:
     def _unfit_will(self, identity: Identity, will: Will | None) -> int:
         if will is None:
             return 0
+        reason = self.unfit_name(identity, will.name)
+        if reason:
+            return reason
         try:
-            check_name(will.name)
             self.upstream.route(will.name, identity.client_id)
         except InvalidName:
             return ReasonCode.TOPIC_NAME_INVALID
-        may = not is_reserved(will.name) and self.authenticator.may_publish(identity, will.name)
+        return 0
+
+    def unfit_name(self, identity: Identity, name: str) -> int:
+        """Why a client may not publish under a name, 0 if it may."""
+        try:
+            check_name(name)
+        except InvalidName:
+            return ReasonCode.TOPIC_NAME_INVALID
+        if self.limits.is_too_deep(name):
+            return ReasonCode.TOPIC_NAME_INVALID
+        may = not is_reserved(name) and self.authenticator.may_publish(identity, name)
         return 0 if may else ReasonCode.NOT_AUTHORIZED
 
     def _open(self, device: Device, asked: Arriving, identity: Identity | int, done: OnAdmitted) -> None:
@@ -218,7 +237,8 @@ class Reception:
             self._release(client_id, result.epoch, expiry_s)
             self._turn_away(device, client_id, done, ReasonCode.SESSION_TAKEN_OVER)
             return
-        session = Session(client_id, min(asked.receive_max, self.settings.in_flight_max))
+        window = min(asked.receive_max, self.settings.in_flight_max)
+        session = Session(client_id, window, self.settings.in_flight_bytes_max)
         session.epoch, session.expiry_s, session.will = result.epoch, expiry_s, asked.will
         if expiry_s or result.present:
             session.lasting = Lasting(result.incarnation)
@@ -298,6 +318,7 @@ class Reception:
         if self._devices.pop(device, 0) == 0:
             return
         device.tally.connected -= 1
+        self.crowd.leave(device.peer.address)
         session = device.session
         if session is None:
             self.half_open -= 1
@@ -353,6 +374,7 @@ class Reception:
     def tick(self, now: float) -> None:
         """Everything that is due; to be called about twice a second."""
         self.pacing.tick(now)
+        self._stalls.tick(self._devices, now)
         for device in self._half_open.take(now):
             if device.session is None and device in self._devices:
                 self.quotas.refuse("connect_wait_s")

@@ -114,7 +114,8 @@ class Resuming:
             arrival = self._found.get(sent.packet_id)
             if arrival is not None:
                 variant = Variant(self._is_v5, sent.qos, sent.retain, sent.identifiers, sent.shows_place)
-                session.in_flight[sent.packet_id] = blob(arrival, variant, self._now_ms)
+                made = session.in_flight[sent.packet_id] = blob(arrival, variant, self._now_ms)
+                session.in_flight_bytes += made.weight
         session.releasing = dict.fromkeys(self._flow.releasing)
         session.next_id = self._flow.next_id
         self._on_resumed(self._error)

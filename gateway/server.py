@@ -90,6 +90,10 @@ class Front:
                 reception.quotas.refuse(limit)
                 connected.close()
                 return
+        if not reception.crowd.has_room(address[0]):
+            reception.quotas.refuse("address_connections_max")
+            connected.close()
+            return
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         shard = self._shards[self._turn]

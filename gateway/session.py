@@ -2,7 +2,8 @@
 
 Offline messages are not here: they are in the log, and a session is only a cursor per queue. One that outlives its
 connection (``Lasting``) is saved at its home and goes from here with the connection. What a session does hold is
-bounded: at most ``window`` messages on their way out (shared blobs), at most ``receive_max`` QoS 2 ids on their way in.
+bounded: at most ``window`` messages and ``window_bytes`` on their way out (shared blobs), at most ``receive_max`` QoS 2
+ids on their way in.
 
 Rules kept here: an id is in use until its exchange ends (MQTT-2.2.1-4, 4.3.2-2, 4.3.3-6); nothing beyond the
 window is sent (MQTT-3.3.4-9, 4.9.0-2); a resend keeps ids and order and sets DUP (MQTT-4.4.0-1, 4.6.0-1); after PUBREC
@@ -67,6 +68,7 @@ class Session:
         "epoch",
         "expiry_s",
         "in_flight",
+        "in_flight_bytes",
         "incoming",
         "lasting",
         "next_id",
@@ -76,9 +78,10 @@ class Session:
         "subscriptions",
         "will",
         "window",
+        "window_bytes",
     )
 
-    def __init__(self, client_id: str, window: int) -> None:
+    def __init__(self, client_id: str, window: int, window_bytes: int = 1 << 62) -> None:
         self.client_id = client_id
         self.client_id_bytes = client_id.encode()
         self.device: Device | None = None
@@ -89,7 +92,9 @@ class Session:
         self.overlap = Overlap()
         self.behind: dict[Cursor, None] = {}
         self.window = window
+        self.window_bytes = window_bytes
         self.in_flight: dict[int, Blob] = {}
+        self.in_flight_bytes = 0
         self.releasing: dict[int, None] = {}
         self.incoming: dict[int, int] = {}
         self.settled: Callable[[Blob], None] | None = None  # wants to know what the client has
@@ -113,8 +118,9 @@ class Session:
         """The packet of a new delivery, entered as in flight; ``None`` when the window is full."""
         if not made.qos:
             return made.head
-        if self.room() <= 0:
+        if self.room() <= 0 or (self.in_flight and self.in_flight_bytes + made.weight > self.window_bytes):
             return None
+        self.in_flight_bytes += made.weight
         packet_id = self._free_id()
         self.in_flight[packet_id] = made
         return made.packet(packet_id)
@@ -123,11 +129,14 @@ class Session:
         """All packets of a run, entered as in flight; ``None`` where the window has no room or an id is in use."""
         ids = run.in_flight
         if ids:
+            if self.in_flight_bytes + run.weight > self.window_bytes:
+                return None
             if len(ids) > self.room() or not self.releasing.keys().isdisjoint(ids):
                 return None
             if self.in_flight and not self.in_flight.keys().isdisjoint(ids):
                 return None
             self.in_flight.update(ids)
+            self.in_flight_bytes += run.weight
         return run.data
 
     def acknowledged(self, packet_id: int) -> bool:
@@ -136,6 +145,7 @@ class Session:
         if made is None or made.qos != 1:
             return False
         del self.in_flight[packet_id]
+        self.in_flight_bytes = self.in_flight_bytes - made.weight if self.in_flight else 0
         if self.settled is not None:
             self.settled(made)
         return True
@@ -147,6 +157,7 @@ class Session:
         if made is None or made.qos != 2:
             return packet_id in self.releasing and not refused
         del self.in_flight[packet_id]
+        self.in_flight_bytes = self.in_flight_bytes - made.weight if self.in_flight else 0
         if self.settled is not None:
             self.settled(made)
         if not refused:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.errors import InvalidConfig
-from topicmap.names import InvalidName, check_name
+from topicmap.names import LEVELS_MAX, InvalidName, check_name
 from topicmap.queues import Rule, TopicMap
 
 ANONYMOUS: Final = ("nobody", "loopback", "everyone")
@@ -32,6 +32,10 @@ class GatewaySettings:
         leaves it to the client. session_expiry_s_max: a session outlives its last connection by no more than this.
         messages_per_s_max, bytes_per_s_max: what each client may send; connects_per_s_max,
         address_connects_per_s_max: how many clients may come to each listener, and from each address; 0 is no limit.
+        in_flight_max, in_flight_bytes_max: what a client has been sent and not acknowledged; one message always goes.
+        stalled_s_max: a client that takes nothing of a full output for so long is dropped, 0 for never.
+        address_connections_max: connections of one address at a time, 0 is no limit. user_properties_max,
+        user_properties_bytes_max, filters_per_packet_max: of one packet. topic_levels_max: of a name or filter.
         status_host, status_port: where a gateway that runs alone has its status pages; -1 for none, 0 for any free
         port.
         redirect_to: the server that clients are sent to when this gateway is drained (SIGUSR1) or has_moved, in which
@@ -68,6 +72,13 @@ class GatewaySettings:
     topic_alias_max: int = 64
     topic_alias_sent_max: int = 64
     in_flight_max: int = 1024
+    in_flight_bytes_max: int = 8 * 1024 * 1024
+    stalled_s_max: float = 300.0
+    address_connections_max: int = 0
+    user_properties_max: int = 256
+    user_properties_bytes_max: int = 16 * 1024
+    filters_per_packet_max: int = 1000
+    topic_levels_max: int = 128
     output_bytes_max: int = 512 * 1024
     unstored_bytes_max: int = 2 * 1024 * 1024
     append_bytes_max: int = 4 * 1024 * 1024
@@ -112,6 +123,12 @@ class GatewaySettings:
 _RANGES: Final = (
     ("port", 0, 65_535),
     ("status_port", -1, 65_535),
+    ("topic_levels_max", 1, LEVELS_MAX),
+    ("in_flight_bytes_max", 1024, 1 << 40),
+    ("user_properties_max", 0, 1 << 20),
+    ("user_properties_bytes_max", 0, 1 << 20),
+    ("filters_per_packet_max", 1, 1 << 20),
+    ("stalled_s_max", 0, 1 << 30),
     ("shards", 1, 64),
     ("receive_max", 1, 65_535),
     ("in_flight_max", 1, 65_535),

@@ -70,6 +70,8 @@ class Subscribing:
         except InvalidName:
             return ReasonCode.TOPIC_FILTER_INVALID
         device = self._device
+        if self._reception.limits.is_too_deep(filter):
+            return ReasonCode.TOPIC_FILTER_INVALID
         assert device.identity is not None
         if not self._reception.authenticator.may_subscribe(device.identity, filter):
             return ReasonCode.NOT_AUTHORIZED

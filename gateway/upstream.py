@@ -254,6 +254,8 @@ class Upstream:
     def _topic_found(self, topic: TopicRoute, found: list[Broker] | PenstockError) -> None:
         waiting, topic.waiting = topic.waiting, []
         if isinstance(found, PenstockError):
+            if not topic.lanes:  # whoever makes up topics that no broker takes fills no memory here
+                self._topics.pop(topic.topic, None)
             for _route, parked in waiting:
                 self._topic_missing(parked, found)
             return

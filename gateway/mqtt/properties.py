@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, dataclass_transform
 
 from gateway.mqtt.primitives import Cursor, encode_binary, encode_text, encode_variable_integer
-from gateway.mqtt.reason_codes import MalformedPacket, ProtocolViolation
+from gateway.mqtt.reason_codes import MalformedPacket, ProtocolViolation, ReasonCode
 
 # What can carry properties: packet types by number, and the will inside a CONNECT.
 WILL: Final = 0
@@ -177,6 +177,8 @@ TABLE: Final = (
 )
 BY_IDENTIFIER: Final = MappingProxyType({row.identifier: row for row in TABLE})
 
+BLOCK_BYTES_MAX: Final = 128 * 1024
+"""No application needs more; each property costs far more time than a byte of payload."""
 _TOPIC_ALIAS: Final = 0x23
 _MESSAGE_EXPIRY: Final = 0x02
 _SUBSCRIPTION_IDENTIFIER: Final = 0x0B
@@ -195,6 +197,10 @@ def read_properties(cursor: Cursor, packet: int) -> Properties:
     size = cursor.variable_integer()
     if not size:
         return NO_PROPERTIES
+    if size > BLOCK_BYTES_MAX:
+        raise ProtocolViolation(
+            f"{size} bytes of properties; the limit is {BLOCK_BYTES_MAX}", ReasonCode.PACKET_TOO_LARGE
+        )
     outer_end, cursor.end = cursor.end, cursor.at + size
     if cursor.end > outer_end:
         raise MalformedPacket("the properties are longer than the packet")

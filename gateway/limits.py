@@ -1,0 +1,106 @@
+"""Limits on what one packet and one name may hold, and on how long a client may take nothing of what it is sent.
+
+The codec takes any packet that the standard allows; how much of it this gateway takes is said here. Work is no more
+than the packet's own. Each limit that is met is counted in ``gateway/quotas.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from gateway.mqtt.packets import Connect, Packet, Pingreq, Pingresp, Subscribe, Unsubscribe
+from gateway.mqtt.properties import NO_PROPERTIES, Properties
+from gateway.mqtt.reason_codes import ReasonCode
+from gateway.quotas import Quotas
+from gateway.settings import GatewaySettings
+
+SWEEP_S: Final = 5.0
+
+
+class Limits:
+    """What packets and names are held against."""
+
+    __slots__ = ("_filters", "_levels", "_pairs", "_pairs_bytes", "_quotas")
+
+    def __init__(self, settings: GatewaySettings, quotas: Quotas) -> None:
+        self._quotas = quotas
+        self._filters = settings.filters_per_packet_max
+        self._levels = settings.topic_levels_max
+        self._pairs = settings.user_properties_max
+        self._pairs_bytes = settings.user_properties_bytes_max
+
+    def broken_by(self, packet: Packet) -> int:
+        """The reason code of the limit that a packet breaks, 0 if it breaks none."""
+        if isinstance(packet, Pingreq | Pingresp):
+            return 0
+        if packet.properties is not NO_PROPERTIES:
+            broken = self._too_many_pairs(packet.properties)
+            if broken:
+                return broken
+        if isinstance(packet, Connect):
+            return self._too_many_pairs(packet.will.properties) if packet.will is not None else 0
+        count = 0
+        if isinstance(packet, Subscribe):
+            count = len(packet.subscriptions)
+        elif isinstance(packet, Unsubscribe):
+            count = len(packet.filters)
+        return self._quotas.refuse("filters_per_packet_max") if count > self._filters else 0
+
+    def _too_many_pairs(self, properties: Properties) -> int:
+        pairs = properties.user_properties
+        if not pairs:
+            return 0
+        if len(pairs) > self._pairs:
+            return self._quotas.refuse("user_properties_max")
+        size = sum([len(name) + len(value) for name, value in pairs])
+        return self._quotas.refuse("user_properties_bytes_max") if size > self._pairs_bytes else 0
+
+    def is_too_deep(self, name: str) -> bool:
+        """Whether a topic name or filter has too many levels; counted if so."""
+        if name.count("/") < self._levels:
+            return False
+        self._quotas.refuse("topic_levels_max")
+        return True
+
+    def count_fault(self, reason: int, has_begun: bool) -> None:
+        """Counts a fault of the protocol that is a limit. ``has_begun``: after the CONNECT."""
+        if reason == ReasonCode.PACKET_TOO_LARGE:
+            self._quotas.refuse("packet_bytes_max" if has_begun else "connect_packet_bytes_max")
+        elif reason == ReasonCode.TOPIC_ALIAS_INVALID:
+            self._quotas.refuse("topic_alias_max")
+
+
+class Stallable(Protocol):
+    """A connection that may stop taking what it is sent (``gateway.device.Device``). ``full_since``: -1 while it takes
+    something."""
+
+    full_since: float
+
+    @property
+    def is_full(self) -> bool: ...
+
+    def drop(self) -> None: ...
+
+
+class Stalls:
+    """Finds clients whose output has been full, without a break, for too long."""
+
+    def __init__(self, settings: GatewaySettings, quotas: Quotas) -> None:
+        self._stalled_s = settings.stalled_s_max
+        self._quotas = quotas
+        self._due = 0.0
+
+    def tick(self, devices: Iterable[Stallable], now: float) -> None:
+        """Drops them; a farewell would find no room."""
+        if not self._stalled_s or now < self._due:
+            return
+        self._due = now + min(SWEEP_S, self._stalled_s / 2)
+        for device in list(devices):
+            if not device.is_full:
+                device.full_since = -1.0
+            elif device.full_since < 0:
+                device.full_since = now
+            elif now - device.full_since >= self._stalled_s:
+                self._quotas.refuse("stalled_s_max")
+                device.drop()
