@@ -58,8 +58,9 @@ test: install-test  ## install what the tests need and run all of them (under 10
 	$(BIN)/lint-imports
 	$(BIN)/pytest
 
-bench: $(VENV)/.test  ## side by side with mosquitto and amqtt, interleaved (about 3 minutes)
+bench: $(VENV)/.test  ## side by side with mosquitto and amqtt, interleaved, and the store by itself (about 4 minutes)
 	$(BIN)/python -m loadtest bench
+	$(BIN)/python -m loadtest store
 
 soak: $(VENV)/.test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk (about 10 minutes)
 	$(BIN)/python -m loadtest soak

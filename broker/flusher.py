@@ -32,6 +32,8 @@ class Flusher:
         while True:
             await self._needed.wait()
             self._needed = trio.Event()
+            if self._store.written <= self._store.durable:
+                continue  # asked for while the last sync ran, which covered it
             point = self._store.sync_point()
             await self._offload(self._store.sync)
             self._store.mark_durable(point)

@@ -1,5 +1,5 @@
-"""``python -m loadtest COMMAND``: ``bench`` (side by side with mosquitto and amqtt), ``filters`` (the filter index),
-``soak`` (the long proofs)."""
+"""``python -m loadtest COMMAND``: ``bench`` (side by side with mosquitto and amqtt), ``store`` (the
+store by itself), ``filters`` (the filter index), ``soak`` (the long proofs)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from loadtest import bench, filter_bench, report, soak
+from loadtest import bench, filter_bench, report, soak, store_bench
 from loadtest.scenarios import SCENARIOS
 from loadtest.servers import SERVERS
 
@@ -28,6 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     one.add_argument("--scenarios", nargs="+", default=[], choices=[s.name for s in SCENARIOS], metavar="NAME")
     one.add_argument("--json", type=Path, metavar="FILE", help="also write every single run there")
     commands.add_parser("filters", help="what the filter index costs with 100,000 filters")
+    commands.add_parser("store", help="what the store costs by itself, beside plain calls (about a minute)")
     two = commands.add_parser("soak", help="kill -9, power loss and a full disk, again and again (about 10 minutes)")
     two.add_argument("--kills", type=int, default=500, help="cycles of kill -9")
     two.add_argument("--power", type=int, default=300, help="cycles of power loss")
@@ -35,6 +36,9 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console(width=None if sys.stdout.isatty() else 120)
     if options.command == "filters":
         filter_bench.run(console)
+        return 0
+    if options.command == "store":
+        store_bench.show(console, store_bench.run())
         return 0
     if options.command == "soak":
         return soak.run(console, options.kills, options.power)

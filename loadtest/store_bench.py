@@ -1,29 +1,58 @@
-"""What the store costs by itself: ``python -m loadtest.store_bench [--body 256] [--batch 100]``.
+"""What the store costs by itself, beside plain calls of the operating system: ``python -m loadtest store``.
 
-Appends batches to ``cache`` level, then reads them back, in one process on a folder of its own, and writes the same
-bytes with plain ``pwrite`` calls of the same size beside it. Times are the best of many rounds, in process time: the
-machine may be busy. Prints microseconds per record and the ratio to the plain calls.
+All rows of one run are measured in one process on one folder, in turns where they are compared. Times are processor
+time, best of many rounds: the machine may be busy. ``store_scale.py`` has the rows that take minutes.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
+import trio
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from broker.dispatch import Dispatch
+from broker.flusher import Flusher
+from broker.folds.state import BrokerState
+from broker.service import BrokerService
+from broker.settings import BrokerSettings
 from broker.store.disk import RealDisk
 from broker.store.message_store import MessageStore
 from broker.store.records import NO_CHANGE, Change, Incoming, Stored
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
+from penstock.errors import PenstockError
 from penstock.message import encode_properties, encode_record
+from penstock.requests import Append, CreateTopic, Result
+from penstock.world import RealClock
 
-ROUNDS = 60
-BATCHES = 20
+ROUNDS: Final = 60
+BATCHES: Final = 20
+BATCH: Final = 100
+APPEND_BODY_BYTES: Final = 256
+READ_BODY_BYTES: Final = 1024
+READ_MESSAGES: Final = 20_000
+READ_BYTES: Final = (256 * 1024, 1024 * 1024)
+PRODUCERS: Final = 64
+LEVEL_S: Final = 1.0
+
+
+class Row(NamedTuple):
+    """One figure. ``good``: whether it reaches its goal."""
+
+    title: str
+    figure: str
+    goal: str
+    good: bool
 
 
 class NoFolds:
@@ -42,62 +71,211 @@ class NoFolds:
         pass
 
 
-def best_us(work: Callable[[int], Any], records: int) -> float:
-    """Microseconds per record of the best round."""
-    best = float("inf")
-    for number in range(ROUNDS):
-        began = time.process_time()
-        work(number)
-        best = min(best, time.process_time() - began)
-    return best / records * 1e6
+def in_turns(*works: Callable[[], Any], rounds: int = ROUNDS) -> list[float]:
+    """Processor seconds of the best round of each."""
+    best = [float("inf")] * len(works)
+    for _ in range(rounds):
+        for number, work in enumerate(works):
+            began = time.process_time()
+            work()
+            best[number] = min(best[number], time.process_time() - began)
+    return best
 
 
-def device_batch(count: int, body_bytes: int) -> list[Incoming]:
-    """Messages of as many devices, over 8 queues."""
+def device_batch(count: int, body_bytes: int, queues: int = 8) -> list[Incoming]:
+    """Messages of as many devices, over some queues."""
     batch = []
     for number in range(count):
         properties = encode_properties({"MQTT_TOPIC": f"telemetry/d{number}/temp", "MQTT_CLIENT": f"d{number}"})
         record = encode_record(b"telemetry", bytes(body_bytes), properties)
-        batch.append(Incoming(record, "telemetry", number % 8, 1, properties, True))
+        batch.append(Incoming(record, "telemetry", number % queues, 1, properties, True))
     return batch
 
 
-def append_round(store: MessageStore, batch: list[Incoming]) -> None:
-    for _ in range(BATCHES):
-        store.append(batch, 1)
+def append_row(folder: Path) -> Row:
+    """Batches at level ``cache`` beside plain writes of the same bytes."""
+    batch = device_batch(BATCH, APPEND_BODY_BYTES)
+    store = open_store(RealDisk(folder / "append"), StoreSettings(), NoFolds(), 1)
+    blob = bytes(sum(len(one.record) + 24 for one in batch))
+    descriptor = os.open(folder / "plain", os.O_RDWR | os.O_CREAT)
+    os.posix_fallocate(descriptor, 0, ROUNDS * BATCHES * len(blob))
+    places = iter(range(0, ROUNDS * BATCHES * len(blob), len(blob)))
+
+    def append() -> None:
+        for _ in range(BATCHES):
+            store.append(batch, 1)
+
+    def plain() -> None:
+        for _ in range(BATCHES):
+            os.pwrite(descriptor, blob, next(places))
+
+    own, theirs = in_turns(append, plain)
+    os.close(descriptor)
+    store.close(1)
+    figure = f"{theirs / own:.0%} of plain write ({own / BATCHES / BATCH * 1e6:.2f} us a message)"
+    return Row(f"append to cache, {APPEND_BODY_BYTES} B, batches of {BATCH}", figure, ">= 40 %", theirs / own >= 0.4)
 
 
-def plain_round(descriptor: int, blob: bytes, number: int) -> None:
-    for place in range(BATCHES):
-        os.pwrite(descriptor, blob, (number * BATCHES + place) * len(blob))
+def read_rows(folder: Path) -> list[Row]:
+    """Sequential pulls to a socket beside plain reads of the same file to the same socket, and beside sendfile."""
+    store = open_store(RealDisk(folder / "read"), StoreSettings(), NoFolds(), 1)
+    for _ in range(READ_MESSAGES // BATCH):
+        store.append(device_batch(BATCH, READ_BODY_BYTES, queues=1), 1)
+    descriptor = os.open(folder / "read" / "log" / f"{0:020d}.log", os.O_RDONLY)
+    with drained_socket() as out:
+        rows = [_read_row(store, descriptor, out, size) for size in READ_BYTES]
+    os.close(descriptor)
+    store.close(1)
+    return rows
 
 
-def read_round(store: MessageStore, queue: str) -> None:
-    offset, end = 0, store.bounds(queue).end
-    while offset < end:
-        offset = store.read(queue, offset, 1024, 256 * 1024).next
+def _read_row(store: MessageStore, descriptor: int, out: socket.socket, read_bytes: int) -> Row:
+    size, end = store.written, store.bounds("telemetry:0").end
+
+    def pull() -> None:
+        offset = 0
+        while offset < end:
+            pulled = store.read("telemetry:0", offset, 65_536, read_bytes)
+            out.sendall(pulled.body)
+            offset = pulled.next
+
+    def plain() -> None:
+        for at in range(0, size, read_bytes):
+            out.sendall(os.pread(descriptor, read_bytes, at))
+
+    def sent() -> None:
+        at = 0
+        while at < size:
+            at += os.sendfile(out.fileno(), descriptor, at, size - at)
+
+    own, theirs, kernel = in_turns(pull, plain, sent)
+    figure = f"{theirs / own:.0%} of plain read, {kernel / own:.0%} of sendfile ({own / end * 1e6:.2f} us a message)"
+    title = f"read in order from page cache, {READ_BODY_BYTES} B, pulls of {read_bytes >> 10} KiB"
+    return Row(title, figure, ">= 50 % of plain read", theirs / own >= 0.5)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--body", type=int, default=256)
-    parser.add_argument("--batch", type=int, default=100)
-    wanted = parser.parse_args()
-    batch = device_batch(wanted.batch, wanted.body)
-    records = BATCHES * wanted.batch
-    with tempfile.TemporaryDirectory() as folder:
-        store = open_store(RealDisk(Path(folder) / "data"), StoreSettings(), NoFolds(), 1)
-        append_us = best_us(lambda number: append_round(store, batch), records)
-        blob = bytes(sum(len(one.record) + 24 for one in batch))
-        descriptor = os.open(Path(folder) / "plain", os.O_RDWR | os.O_CREAT)
-        os.posix_fallocate(descriptor, 0, ROUNDS * BATCHES * len(blob))
-        plain_us = best_us(lambda number: plain_round(descriptor, blob, number), records)
-        os.close(descriptor)
-        read_us = best_us(lambda number: read_round(store, "telemetry:0"), store.bounds("telemetry:0").end)
-        store.close(1)
-    print(f"append {append_us:.2f} us per record, plain pwrite {plain_us:.2f} us, ratio {plain_us / append_us:.0%}")
-    print(f"read   {read_us:.2f} us per record")
+class drained_socket:
+    """A socket whose other end is read to nothing by another process."""
+
+    def __enter__(self) -> socket.socket:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self._near = socket.create_connection(server.getsockname())
+            far, _ = server.accept()
+        self._near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._reader = os.fork()
+        if not self._reader:
+            self._near.close()
+            room = bytearray(1 << 20)
+            while far.recv_into(room):
+                pass
+            os._exit(0)
+        far.close()
+        return self._near
+
+    def __exit__(self, *_: object) -> None:
+        self._near.close()
+        os.waitpid(self._reader, 0)
 
 
-if __name__ == "__main__":
-    main()
+class Bench:
+    """A broker without its network, with appends that follow each other without a pause."""
+
+    def __init__(self, folder: Path) -> None:
+        clock = RealClock()
+        settings = BrokerSettings(data=folder)
+        state = BrokerState()
+        self.store: MessageStore = open_store(RealDisk(folder), settings.store(), state, clock.wall_ms())
+        self.service = BrokerService(settings, state, self.store, clock.monotonic(), clock.wall_ms())
+        self.flusher = Flusher(self.store, trio.to_thread.run_sync)
+        self.dispatch = Dispatch(self.service, clock, self.flusher.need)
+        self.answered = 0
+        self.error: PenstockError | None = None
+
+    async def run(self, level: str, producers: int, batch: int, seconds: float) -> tuple[float, float]:
+        """Messages per second of producers that wait for each batch's answer, and how many syncs each took."""
+        topic = f"bench-{level}"
+        self.dispatch.submit(CreateTopic(topic, 8, level), lambda result: None, 0)
+        record = encode_record(topic.encode(), bytes(APPEND_BODY_BYTES), b"")
+        request = Append(batch, False, record * batch)
+        syncs = 0
+        sync = self.store.sync
+
+        def counted() -> None:
+            nonlocal syncs
+            syncs += 1
+            sync()
+
+        self.store.sync = counted  # type: ignore[method-assign]
+        waiting: list[int] = list(range(producers))
+
+        def answer(producer: int, result: Result) -> None:
+            self.error = result if isinstance(result, PenstockError) else self.error
+            self.answered += batch
+            waiting.append(producer)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.flusher.run, self.dispatch, self.service)
+            self.answered, began = 0, time.perf_counter()
+            while time.perf_counter() < began + seconds and self.error is None:
+                ready, waiting = waiting, []
+                for producer in ready:
+                    self.dispatch.submit(request, partial(answer, producer), producer)
+                self.dispatch.end_batch()
+                await trio.lowlevel.checkpoint()
+            elapsed, answered, counted_syncs = time.perf_counter() - began, self.answered, syncs
+            while len(waiting) < producers:  # nothing is left for the next run
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+        self.store.sync = sync  # type: ignore[method-assign]
+        if self.error is not None:
+            raise self.error
+        return answered / elapsed, counted_syncs / answered
+
+
+def level_rows(folder: Path) -> list[Row]:
+    """Level ``disk`` beside level ``cache``, in turns, and one producer that waits for each message."""
+    rates: dict[str, list[float]] = {"cache": [], "disk": []}
+    single: list[tuple[float, float]] = []
+    bench = Bench(folder / "levels")
+    try:
+        for _ in range(5):
+            for level, found in rates.items():
+                found.append(trio.run(bench.run, level, PRODUCERS, BATCH, LEVEL_S / 2)[0])
+        for _ in range(3):
+            single.append(trio.run(bench.run, "disk", 1, 1, LEVEL_S / 3))
+    finally:
+        bench.store.close(1)
+    ratios = sorted(disk / cache for disk, cache in zip(rates["disk"], rates["cache"], strict=True))
+    ratio = ratios[len(ratios) // 2]
+    rate, per_message = max(single)
+    return [
+        Row(
+            f"disk level, {PRODUCERS} producers, batches of {BATCH}",
+            f"{ratio:.0%} of cache ({max(rates['disk']):,.0f} messages/s)",
+            ">= 80 %",
+            ratio >= 0.8,
+        ),
+        Row(
+            "disk level, one producer, one message at a time",
+            f"{per_message:.2f} syncs a message ({rate:,.0f} messages/s)",
+            "one sync",
+            per_message < 1.1,
+        ),
+    ]
+
+
+def run() -> list[Row]:
+    """Measures the short rows."""
+    with tempfile.TemporaryDirectory(prefix="penstock-store-") as made:
+        place = Path(made)
+        return [append_row(place), *read_rows(place), *level_rows(place)]
+
+
+def show(console: Console, rows: list[Row]) -> None:
+    """Prints rows with their goals."""
+    table = Table(title="the store by itself", title_justify="left", box=box.SIMPLE_HEAD)
+    for title in ("what", "measured", "goal", ""):
+        table.add_column(title)
+    for row in rows:
+        table.add_row(row.title, row.figure, row.goal, "reached" if row.good else "[bold]not reached[/]")
+    console.print(table)

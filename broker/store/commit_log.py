@@ -21,6 +21,7 @@ from broker.store.disk import Disk
 from broker.store.frames import BLANK_BYTES_MIN, blank_frame
 from broker.store.segment import FOLDER, SUFFIX, Segment, segment_path, storage_error
 from broker.store.settings import StoreSettings
+from broker.store.stretches import Stretches
 from penstock.errors import Damaged, PenstockError, StorageFailed, StorageFull
 
 RESERVE_FILE: Final = "reserve"
@@ -47,6 +48,7 @@ class CommitLog:
         self.end = end
         self.durable = end
         self.failed: PenstockError | None = None
+        self.stretches = Stretches()
         self._emergency_room = False
         self._unsynced: list[Segment] = [segments[-1]]
         self._syncing: list[Segment] = []
@@ -143,7 +145,7 @@ class CommitLog:
 
     # ------------------------------------------------------------ writing
 
-    def append(self, frames: bytes | bytearray) -> int:
+    def append(self, frames: bytes) -> int:
         """Writes whole frames at the end, as one write, and returns their position. Room was reserved; they fit the
         segment."""
         position, segment = self.end, self.active
@@ -153,6 +155,7 @@ class CommitLog:
         except OSError as error:
             raise self._cut_away(segment, position, error) from None
         self.end = position + len(frames)
+        self.stretches.written(position, frames)
         return position
 
     def _cut_away(self, segment: Segment, position: int, error: OSError) -> PenstockError:
@@ -181,6 +184,7 @@ class CommitLog:
         self._segments.append(fresh)
         self._bases.append(fresh.base)
         self._unsynced.append(fresh)
+        self.stretches.close()
         self.end = fresh.base
 
     def _fresh_segment(self, base: int) -> Segment:
@@ -256,6 +260,7 @@ class CommitLog:
             segment.file.close()
             dropped.append(segment.base)
             del self._segments[0], self._bases[0]
+        self.stretches.forget_before(self.start)
         return dropped
 
     def close(self) -> None:

@@ -13,8 +13,9 @@ from typing import Final
 
 import numpy as np
 
+from broker.store import bulk
 from broker.store.commit_log import CommitLog
-from broker.store.frames import good_frames, is_good, queue_offset_of, read_head, stored_ms_of
+from broker.store.frames import FRAME_BYTES_MIN, good_frames, is_good, queue_offset_of, read_head, stored_ms_of
 from broker.store.index_chunk import ChunkFiles
 from broker.store.key_index import KeyIndex, holds_key, key_hash
 from broker.store.queue_index import ENTRY20, Queue, QueueIndex
@@ -36,7 +37,6 @@ READ_BYTES_MAX: Final = 4 << 20
 NUMPY_FROM: Final = 64
 ENTRIES_MAX: Final = 65_536
 _NEVER: Final = 1 << 62
-_ENTRY_DTYPE: Final = np.dtype([("position", ">u8"), ("size", ">u4"), ("tag", ">i8")])
 
 Found = tuple[int, int, int, int]  # offset, position, size, tag hash
 
@@ -58,9 +58,30 @@ class Reading:
         queue = self._index.get(key)
         if not queue.min <= offset <= queue.readable:
             raise OffsetOutOfRange(f"{key} has offsets {queue.min} to {queue.readable}, not {offset}")
+        if count_max >= bulk.BULK_FROM <= queue.readable - offset and not tags:
+            pulled = self._read_neighbours(queue, offset, count_max, bytes_max)
+            if pulled is not None:
+                return pulled
         wanted, following = self._choose(queue, offset, count_max, bytes_max, tags)
         entries, frames = self._gather(wanted)
         return Pulled(len(entries), following, queue.min, queue.readable, b"".join(entries + frames))
+
+    def _read_neighbours(self, queue: Queue, offset: int, count_max: int, bytes_max: int) -> Pulled | None:
+        """Many entries that stand one behind the other, without work per frame; None where there are few, or not all
+        are good."""
+        _, size, _ = ENTRY20.unpack_from(self._entries(queue, offset, 1))
+        likely = bytes_max // max(size, FRAME_BYTES_MIN) + bulk.BULK_FROM
+        raw = self._entries(queue, offset, min(count_max, queue.readable - offset, likely, ENTRIES_MAX))
+        count = bulk.neighbours(raw, min(bytes_max, bulk.BULK_BYTES_MAX))
+        if count < bulk.BULK_FROM:
+            return None
+        count = bulk.aligned(self._log, raw[: count * ENTRY20.size])
+        raw = raw[: count * ENTRY20.size]
+        frames = bulk.frames(self._log, raw)
+        if frames is None:
+            return None
+        body = b"".join([bulk.rows(raw, offset), *frames])
+        return Pulled(count, offset + count, queue.min, queue.readable, body)
 
     def _choose(
         self, queue: Queue, offset: int, count_max: int, bytes_max: int, tags: frozenset[int]
@@ -249,5 +270,5 @@ def _matching(raw: bytes, tags: frozenset[int]) -> Sequence[int]:
         return range(count)
     if count < NUMPY_FROM:
         return [place for place in range(count) if ENTRY20.unpack_from(raw, place * ENTRY20.size)[2] in tags]
-    found = np.isin(np.frombuffer(raw, _ENTRY_DTYPE)["tag"], list(tags))
+    found = np.isin(np.frombuffer(raw, bulk.ENTRY_DTYPE)["tag"], list(tags))
     return [int(place) for place in np.flatnonzero(found)]

@@ -95,3 +95,16 @@ async def test_a_failed_sync_ends_the_broker_and_acknowledges_nothing() -> None:
     assert caught.group_contains(StorageFailed, match="fsync")
     assert answers == []
     assert isinstance(now(brokers[0].rig.handle(append(Message("t", b"x")))), StorageFailed)
+
+
+async def test_what_asks_while_a_sync_runs_that_covers_it_gets_no_sync_of_its_own() -> None:
+    async with trio.open_nursery() as nursery:
+        broker = Flushed(nursery)
+        first = broker.send()
+        await trio.testing.wait_all_tasks_blocked()
+        broker.rig.dispatch.end_batch()  # another session, with nothing to store
+        began = broker.turnstile.began
+        await broker.turnstile.let_one()
+        assert first
+        assert broker.turnstile.began == began
+        nursery.cancel_scope.cancel()

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from broker.folds.frozen import Table
-from broker.store import frames, index_chunk, message_store, reading, recovery, scan, state
+from broker.store import bulk, frames, index_chunk, message_store, reading, recovery, scan, state
 from broker.store.commit_log import CommitLog
 from broker.store.disk import RealDisk, RealFile
 from broker.store.message_store import MessageStore
@@ -34,6 +34,7 @@ from penstock.message import FRAME_HEAD_BYTES, RECORD_HEAD
 from penstock.requests import Placed
 from tests.broker.folds import test_frozen
 from tests.broker.store import (
+    test_bulk,
     test_commit_log,
     test_disk,
     test_frames,
@@ -255,6 +256,11 @@ def times_as_the_clock_says(
 sound_write_append = Writing._append
 
 
+def neighbours_unchecked(log: CommitLog, raw: bytes) -> list[bytes]:
+    first, (last, size, _) = ENTRY20.unpack_from(raw)[0], ENTRY20.unpack_from(raw, len(raw) - ENTRY20.size)
+    return [log.read(first, last + size - first)]
+
+
 def a_table_that_is_not_frozen(table: Table[Any], row: Callable[[str, Any], list[Any]]) -> Iterator[bytes]:
     return packed_table(table, len(table), lambda key: row(key, table[key]), 2000)
 
@@ -433,6 +439,13 @@ PLANTS = [
         "segments_to_drop",
         unsealed_segments_may_go,
         store_tests.test_retention_never_takes_what_is_not_sealed_yet,
+    ),
+    Plant(
+        "rot",
+        bulk,
+        "frames",
+        neighbours_unchecked,
+        test_bulk.test_a_rotten_frame_in_a_long_read_is_passed_over_alone,
     ),
     Plant(
         "B11",

@@ -1,0 +1,105 @@
+"""One checksum over each stretch of whole frames that are known to be good: so that a long read checks 64 KiB with one
+call instead of frame by frame.
+
+A stretch enters the table when it was written here, with the bytes that were written, or when all of its frames were
+found good by their own checksums (``learn``). Whoever reads one later compares the checksum of what the disk gives
+now: if it is the same, these are the same bytes, and every frame in them is good. If not, or for what is in no
+stretch, the frames' own checksums decide, as ever.
+
+The table is memory only, bounded, and may forget anything at any time.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+from google_crc32c import extend
+
+STRETCH_BYTES: Final = 64 * 1024
+STRETCH_BYTES_MAX: Final = 4 * STRETCH_BYTES
+STRETCHES_MAX: Final = 1 << 18
+"""About 16 GiB of log, in 5 MiB of memory."""
+
+
+class Stretch(NamedTuple):
+    """Positions ``start`` to ``end`` hold whole frames whose bytes have this CRC-32C."""
+
+    start: int
+    end: int
+    crc: int
+
+
+class Stretches:
+    """What is known to be good, by position. Stretches do not overlap, nor reach over a segment's border."""
+
+    def __init__(self) -> None:
+        self._starts = array("Q")
+        self._ends = array("Q")
+        self._crcs = array("I")
+        self._open = Stretch(0, 0, 0)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def written(self, position: int, frames: bytes) -> None:
+        """These whole frames were written at the log's end, behind all that was written before."""
+        if position != self._open.end:
+            self.close()
+            self._open = Stretch(position, position, 0)
+        start, end = self._open.start, position + len(frames)
+        if len(frames) > STRETCH_BYTES_MAX:  # whoever reads a little of it must not read all of it
+            self.close()
+            self._open = Stretch(end, end, 0)
+            return
+        self._open = Stretch(start, end, extend(self._open.crc, frames))
+        if end - start >= STRETCH_BYTES:
+            self.close()
+
+    def close(self) -> None:
+        """What comes next begins a new stretch: another segment, for instance."""
+        start, end, crc = self._open
+        if end > start:
+            self._insert(len(self._starts), start, end, crc)
+        self._open = Stretch(end, end, 0)
+
+    def learn(self, start: int, data: bytes) -> None:
+        """The frames in these bytes were found good one by one."""
+        end = start + len(data)
+        place = bisect_right(self._starts, start)
+        free = (not place or self._ends[place - 1] <= start) and (
+            place == len(self._starts) or end <= self._starts[place]
+        )
+        open_one = self._open
+        if free and len(data) >= STRETCH_BYTES and (open_one.start == open_one.end or end <= open_one.start):
+            self._insert(place, start, end, extend(0, data))
+
+    def _insert(self, place: int, start: int, end: int, crc: int) -> None:
+        self._starts.insert(place, start)
+        self._ends.insert(place, end)
+        self._crcs.insert(place, crc)
+        if len(self._starts) > STRETCHES_MAX:
+            self._drop(STRETCHES_MAX // 16)
+
+    def _drop(self, count: int) -> None:
+        del self._starts[:count], self._ends[:count], self._crcs[:count]
+
+    def at(self, position: int) -> Stretch | None:
+        """The stretch that holds a position, None if none does."""
+        if self._open.start <= position < self._open.end:
+            return self._open
+        place = bisect_right(self._starts, position) - 1
+        if place < 0 or position >= self._ends[place]:
+            return None
+        return Stretch(self._starts[place], self._ends[place], self._crcs[place])
+
+    def next_start(self, position: int, end: int) -> int:
+        """Where the first stretch behind a position begins, at most ``end``."""
+        place = bisect_right(self._starts, position)
+        following = self._starts[place] if place < len(self._starts) else self._open.start
+        return min(following, end) if following > position else end
+
+    def forget_before(self, position: int) -> None:
+        """The log begins at a position now."""
+        self._drop(bisect_right(self._ends, position))
