@@ -346,7 +346,7 @@ class Device:
             self.session.forget_incoming(packet.packet_id)
         if self.is_v5:
             if packet.qos:
-                self.send(refusal(mark(packet.qos, packet.packet_id), reason))
+                self.send(self._connection.refusal(mark(packet.qos, packet.packet_id), reason))
         elif reason != ReasonCode.NOT_AUTHORIZED:
             self.fail(reason)
         elif packet.qos == 1:

@@ -284,7 +284,7 @@ class Downstream:
         assert device is not None
         if device.is_full or len(session.overlap.cursors) != 1 or cursor.redos or batch[0].position < cursor.start:
             return False
-        if not one.is_plain:
+        if not one.is_plain:  # what it is sent is like nobody else's
             return False
         kind = (device.is_v5, one.qos, one.as_published, one.identifier)
         run = runs.get(kind)

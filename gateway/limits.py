@@ -16,6 +16,7 @@ from gateway.quotas import Quotas
 from gateway.settings import GatewaySettings
 
 SWEEP_S: Final = 5.0
+_BARE: Final = (Pingreq, Pingresp)
 
 
 class Limits:
@@ -32,19 +33,20 @@ class Limits:
 
     def broken_by(self, packet: Packet) -> int:
         """The reason code of the limit that a packet breaks, 0 if it breaks none."""
-        if isinstance(packet, Pingreq | Pingresp):
+        if isinstance(packet, _BARE):
             return 0
         if packet.properties is not NO_PROPERTIES:
             broken = self._too_many_pairs(packet.properties)
             if broken:
                 return broken
-        if isinstance(packet, Connect):
-            return self._too_many_pairs(packet.will.properties) if packet.will is not None else 0
-        count = 0
         if isinstance(packet, Subscribe):
             count = len(packet.subscriptions)
         elif isinstance(packet, Unsubscribe):
             count = len(packet.filters)
+        elif isinstance(packet, Connect) and packet.will is not None:
+            return self._too_many_pairs(packet.will.properties)
+        else:
+            return 0
         return self._quotas.refuse("filters_per_packet_max") if count > self._filters else 0
 
     def _too_many_pairs(self, properties: Properties) -> int:

@@ -30,9 +30,20 @@ _NAMES_REMEMBERED: Final = 256
 
 class Subscription:
     """A filter with its options. ``identifier`` is 0 where there is none; ``qos`` is the granted one; ``shows_place``:
-    each message says where it is stored; ``name``: of the position that is kept for it, if one is."""
+    each message says where it is stored; ``name``: of the position that is kept for it, if one is; ``is_plain``:
+    neither of these."""
 
-    __slots__ = ("as_published", "filter", "identifier", "name", "no_local", "qos", "retain_handling", "shows_place")
+    __slots__ = (
+        "as_published",
+        "filter",
+        "identifier",
+        "is_plain",
+        "name",
+        "no_local",
+        "qos",
+        "retain_handling",
+        "shows_place",
+    )
 
     def __init__(
         self,
@@ -54,11 +65,7 @@ class Subscription:
         self.identifier = identifier
         self.shows_place = shows_place
         self.name = name
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether its messages look like those of others, and leave no trace but their acknowledgement."""
-        return not self.shows_place and not self.name
+        self.is_plain = not shows_place and not name
 
 
 class Redo(NamedTuple):

@@ -24,7 +24,6 @@ _EXPIRY_INTERVALS: Final = 3
 TOLD: Final[Mapping[str, str]] = {
     "clients/connected": "gateway_connections",
     "clients/maximum": "gateway_connections_most",
-    "clients/total": "gateway_sessions",
     "subscriptions/count": "gateway_subscriptions",
     "messages/received": "gateway_packets_in_total",
     "messages/sent": "gateway_packets_out_total",

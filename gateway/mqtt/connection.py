@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from gateway.mqtt.answers import PUBACK, refusal
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import (
     Connack,
@@ -192,6 +193,14 @@ class Connection:
             if len(data) <= self._accepts_bytes_max:
                 return data
         return encode(make(Properties(server_reference=server) if server else NO_PROPERTIES), self.level)
+
+    def refusal(self, mark: bytes, reason: int) -> bytes:
+        """The PUBACK or PUBREC ``mark`` with a reason for not taking the message, and why, if that may be said
+        (MQTT-3.4.2-2, 3.5.2-2)."""
+        if not isinstance(reason, Told) or not self._wants_problems:
+            return refusal(mark, reason)
+        answer, packet_id = (Puback if mark[0] == PUBACK else Pubrec), int.from_bytes(mark[2:4], "big")
+        return self._told(lambda properties: answer(packet_id, reason, properties), reason)
 
     def suback(self, packet: Subscribe, codes: list[int], why: str = "") -> bytes:
         """One code per filter, in order (MQTT-3.9.3-1); older versions know only one kind of failure."""

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.mqtt.answers import mark
 from gateway.mqtt.codec import encode
 from gateway.mqtt.connection import Connection
-from gateway.mqtt.packets import Connack, Connect, Disconnect, Packet, Suback, Subscribe, Subscription
+from gateway.mqtt.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Puback,
+    Pubrec,
+    Suback,
+    Subscribe,
+    Subscription,
+)
 from gateway.mqtt.properties import Properties
 from gateway.mqtt.reader import PacketReader
 from gateway.mqtt.reason_codes import Told
@@ -56,6 +67,18 @@ def test_who_wants_no_problem_information_gets_it_in_connack_and_disconnect_only
     connection = speaking(request_problem_information=0)
     assert only(connection.suback(ASKED, [0x97], WHY)) == Suback(ASKED.packet_id, (0x97,))
     assert only(connection.refuse(Told(0x97, WHY))) == Connack(False, 0x97, Properties(reason_string=WHY))
+
+
+@pytest.mark.mqtt("3.4.2-2", "3.5.2-2", "3.1.2-29")
+@pytest.mark.parametrize(("qos", "answer"), [(1, Puback), (2, Pubrec)])
+def test_a_publication_that_is_not_taken_is_answered_with_the_reason_where_it_may_be_said(
+    qos: int, answer: type[Puback] | type[Pubrec]
+) -> None:
+    sent = mark(qos, 7)
+    assert only(speaking().refusal(sent, Told(0x97, WHY))) == answer(7, 0x97, Properties(reason_string=WHY))
+    assert only(speaking().refusal(sent, 0x97)) == answer(7, 0x97)
+    assert only(speaking(maximum_packet_size=PLAIN).refusal(sent, Told(0x97, WHY))) == answer(7, 0x97)
+    assert only(speaking(request_problem_information=0).refusal(sent, Told(0x97, WHY))) == answer(7, 0x97)
 
 
 @pytest.mark.parametrize("code", [0x9C, 0x9D])

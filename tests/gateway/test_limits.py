@@ -69,7 +69,10 @@ def test_a_packet_with_too_many_user_properties_is_refused(properties: Propertie
         assert code_of(client) == (Connack, 0x97)
 
 
-@pytest.mark.parametrize(("qos", "answer"), [(0, []), (1, [Puback(7, 0x97)]), (2, [Pubrec(7, 0x97)])])
+WHY = Properties(reason_string="the limit user_properties_max is reached")
+
+
+@pytest.mark.parametrize(("qos", "answer"), [(0, []), (1, [Puback(7, 0x97, WHY)]), (2, [Pubrec(7, 0x97, WHY)])])
 def test_a_publication_with_too_many_is_not_taken(qos: int, answer: list[Packet]) -> None:
     gateway = Gateway(user_properties_max=4)
     client = gateway.connect(level=5)
