@@ -235,6 +235,9 @@ class Device:
     def _on_connect(self, packet: Connect) -> None:
         asked = arriving(packet)
         self.is_v5 = asked.is_v5
+        if packet.properties.authentication_method is not None:  # (MQTT-4.12.0-1)
+            self._close(self._connection.refuse(ReasonCode.BAD_AUTHENTICATION_METHOD), is_normal=False)
+            return
         self._early = []
         self._reception.admit(self, asked, partial(self._admitted, packet, asked))
         if self._early is not None:

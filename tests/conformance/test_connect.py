@@ -28,7 +28,7 @@ def test_anything_before_connect_is_refused_by_its_first_byte(first: int) -> Non
             mqtt=("3.1.3-1", "3.1.3-3"),
             old=("3.1.3-1", "3.1.3-3"),
         ),
-        case("3.1", connect(0x00, text("c"), level=3, name="MQIsdp"), Connect("c", False, 60, level=3)),
+        case("3.1", connect(0x00, text("c"), level=3, name="MQIsdp"), Connect("c", False, 60, level=3), mqtt=("3.1",)),
         case(
             "empty client id",
             connect(0x02, text("")),
@@ -85,6 +85,7 @@ def test_anything_before_connect_is_refused_by_its_first_byte(first: int) -> Non
             "3.1 with flags for fields that it leaves out",
             connect(0xC2, text("c"), level=3, name="MQIsdp"),
             Connect("c", True, 60, level=3),
+            mqtt=("3.1 flags",),
         ),
     ],
 )
@@ -139,7 +140,7 @@ def test_connect_is_read_field_by_field_as_its_flags_say(data: bytes, value: Pac
             "authentication data without a method",
             connect(0x02, block(b"\x16\x00\x01x"), text("c"), level=5),
             PROTOCOL_ERROR,
-            mqtt=("3.1.4-1",),
+            mqtt=("3.1.4-1", "3.1.2.11.10"),
         ),
     ],
 )

@@ -55,6 +55,7 @@ LEGAL = {
 
 
 @pytest.mark.mqtt("2.1.3-1", "3.6.1-1", "3.8.1-1", "3.10.1-1", "3.14.1-1", old=("2.2.2-1", "2.2.2-2", "3.6.1-1"))
+@pytest.mark.mqtt(old=("3.8.1-1", "3.10.1-1", "3.14.1-1"))
 @pytest.mark.parametrize(("kind", "flags"), [(kind, flags) for kind in LEGAL for flags in range(16)])
 def test_reserved_flags_must_be_as_the_standard_says(kind: int, flags: int) -> None:
     legal, body = LEGAL[kind]
@@ -70,6 +71,7 @@ def test_reserved_flags_of_connect_and_auth_must_be_zero(flags: int) -> None:
 
 
 @pytest.mark.parametrize(("first", "allowed"), [(0x6A, True), (0x8A, True), (0xAA, True), (0x4A, False), (0xE8, False)])
+@pytest.mark.mqtt("3.1 dup")
 def test_mqtt_3_1_clients_may_set_dup_on_what_they_repeat(first: int, allowed: bool) -> None:
     body = LEGAL[first >> 4][1]
     assert (judge(3, packet(first, body)).reason_code is None) == allowed
@@ -130,6 +132,8 @@ BAD_TEXT = [
 ]
 
 
+@pytest.mark.mqtt("3.1.3-4", "3.1.3-11", "3.1.3-12", "4.7.3-2", "3.8.3-1", "3.10.3-1")
+@pytest.mark.mqtt(old=("3.1.3-4", "3.1.3-10", "3.1.3-11", "4.7.3-2", "3.8.3-1", "3.10.3-1"))
 @pytest.mark.parametrize("place", STRINGS)
 @pytest.mark.parametrize("raw", BAD_TEXT)
 def test_a_string_that_is_no_legal_utf8_is_malformed_wherever_it_stands(place: str, raw: bytes) -> None:
@@ -201,7 +205,7 @@ def test_only_publications_above_qos_0_carry_a_packet_identifier_and_answers_car
         assert codec.encode(value, 4)[2:4] == b"\x12\x34"
 
 
-@pytest.mark.mqtt("4.13.1-1", old=("4.8.0-1",))
+@pytest.mark.mqtt("4.13.1-1", "4.13", old=("4.8.0-1",))
 @pytest.mark.parametrize("kind", LEGAL)
 def test_a_body_that_is_too_short_or_too_long_is_refused(kind: int) -> None:
     legal, body = LEGAL[kind]
@@ -211,7 +215,7 @@ def test_a_body_that_is_too_short_or_too_long_is_refused(kind: int) -> None:
     assert judge(4, packet(first, body, b"\x07")).reason_code in (MALFORMED, PROTOCOL_ERROR)
 
 
-@pytest.mark.mqtt("4.13.1-1", old=("4.8.0-1",))
+@pytest.mark.mqtt("4.13.1-1", "2.1.2", old=("4.8.0-1",))
 @pytest.mark.parametrize(
     ("level", "data"),
     [(4, b"\x00\x00"), (5, b"\x00\x00"), (4, b"\xf0\x00"), (3, b"\xf0\x00"), (5, b"\x0f\x02\x00\x00")],

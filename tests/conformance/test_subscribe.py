@@ -79,7 +79,13 @@ def test_subscriptions_and_their_answers_are_read_and_written_byte_by_byte(
         case(
             "reserved bit 7 at level 5", 5, packet(0x82, ID, b"\x00", text("a"), b"\x80"), MALFORMED, mqtt=("3.8.3-5",)
         ),
-        case("retain handling 3", 5, packet(0x82, ID, b"\x00", text("a"), b"\x30"), PROTOCOL_ERROR, mqtt=("4.13.1-1",)),
+        case(
+            "retain handling 3",
+            5,
+            packet(0x82, ID, b"\x00", text("a"), b"\x30"),
+            PROTOCOL_ERROR,
+            mqtt=("4.13.1-1", "3.8.3.1"),
+        ),
         case(
             "no local on a shared one",
             5,

@@ -56,6 +56,7 @@ def test_a_filter_with_a_misplaced_wildcard_is_read_and_then_refused_alone(topic
         ("+/tennis/#", ["sport/tennis", "sport/tennis/x"], ["sport/golf", "$x/tennis"]),
     ],
 )
+@pytest.mark.mqtt("4.7.1")
 def test_wildcards_match_whole_levels(topic_filter: str, matching: list[str], other: list[str]) -> None:
     check_filter(topic_filter)
     assert [name for name in matching if not matches(topic_filter, name)] == []

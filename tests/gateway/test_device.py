@@ -276,6 +276,7 @@ def test_a_topic_alias_stands_for_the_name_it_was_given_with() -> None:
     assert client.got() == [Disconnect(0x94)]
 
 
+@pytest.mark.mqtt("3.3.2.3.4")
 def test_an_alias_that_was_never_given_is_a_protocol_error() -> None:
     client = Gateway().connect(level=5)
     client.publish("", b"", properties=Properties(topic_alias=3))

@@ -44,6 +44,7 @@ def test_clients_are_sent_away_a_few_at_a_time() -> None:
 @pytest.mark.parametrize(
     ("level", "answer"), [(3, Connack(False, 3)), (4, Connack(False, 3)), (5, Connack(False, 0x9C, AWAY))]
 )
+@pytest.mark.mqtt("4.11")
 def test_nobody_comes_in_any_more(level: int, answer: Connack) -> None:
     gateway = Gateway(redirect_to="b.example:1883")
     Drain(gateway.reception, 1).begin()
@@ -73,6 +74,7 @@ def test_a_client_that_is_sent_away_keeps_its_session_and_leaves_its_will() -> N
     assert connack.session_present
 
 
+@pytest.mark.mqtt("4.11")
 def test_a_gateway_that_has_moved_says_so_for_good() -> None:
     gateway = Gateway(has_moved=True, redirect_to="b.example:1883")
     client = gateway.open(5)

@@ -207,6 +207,7 @@ def test_a_client_may_ask_for_its_will_when_it_leaves() -> None:
 
 
 @pytest.mark.parametrize("end", ["garbage", "silence", "shutdown"])
+@pytest.mark.mqtt("3.1.2.5")
 def test_every_other_end_counts_as_abnormal(end: str) -> None:
     gateway = Gateway()
     client = gateway.connect(will=WILL, keep_alive_s=10)
@@ -342,6 +343,7 @@ def test_a_client_that_speaks_is_kept() -> None:
     assert not client.is_closed
 
 
+@pytest.mark.mqtt("3.1.2.10")
 def test_keep_alive_0_switches_the_check_off() -> None:
     gateway = Gateway()
     client = gateway.connect(keep_alive_s=0)

@@ -59,6 +59,7 @@ def test_a_second_connect_is_a_fault_after_what_came_before_it() -> None:
 @pytest.mark.parametrize(
     "packet", [Connack(False), Suback(1, (0,)), Unsuback(1, (0,)), Pingresp(), Auth(0x18)], ids=repr
 )
+@pytest.mark.mqtt("4.13", "4.12.0-7")
 def test_what_only_a_server_sends_or_was_never_agreed_is_a_fault(packet: Packet) -> None:
     received = connected().receive(encode(packet, 5))
     assert received.packets == []
@@ -103,7 +104,7 @@ def test_an_alias_counts_from_when_it_was_given_and_up_to_the_maximum() -> None:
     assert connected().name_of(Publish("", b"", properties=Properties(topic_alias=1)), 5) == 0x82
 
 
-@pytest.mark.mqtt("3.2.2-2", old=("3.2.2-2",))
+@pytest.mark.mqtt("3.2.2-2", "3.1 connack", old=("3.2.2-2",))
 @pytest.mark.parametrize(("level", "present"), [(3, False), (4, True), (5, True)])
 def test_session_present_is_told_by_the_versions_that_have_it(level: int, present: bool) -> None:
     connection = Connection(1000, 1000)
