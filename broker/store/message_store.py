@@ -25,6 +25,7 @@ from broker.store.settings import StoreSettings
 from broker.store.state import Keyframe, KeyframeMarks
 from broker.store.writing import Writing
 from penstock.errors import PenstockError, StorageFull
+from penstock.message import BODY_BYTES_MAX
 from penstock.requests import Bounds, Placed, Pulled
 
 _log = logging.getLogger(__name__)
@@ -110,8 +111,12 @@ class MessageStore:
 
     def settle(self, now_ms: int) -> None:
         """Recovery has replayed everything: makes it durable, says so in the log, and seals what piled up."""
+        longest = self._pass_over_damage()
         self._sync_all()
         try:
+            while longest > 0:
+                longest -= self._writing.seal(now_ms, min(longest, BODY_BYTES_MAX))
+                self._sync_all()
             if not self._writing.ends_with_seal:
                 self._writing.seal(now_ms)
                 self._sync_all()
@@ -120,6 +125,15 @@ class MessageStore:
         except StorageFull:
             _log.warning("the disk is full: the store can be read, and written again when there is room")
         self.take_readable()
+
+    def _pass_over_damage(self) -> int:
+        """To which light queues the lost records belonged nobody knows, so those behind them cannot have the offsets
+        that they had. They get new ones beyond all that were ever given: the log's end and on. What a reader has not
+        sealed behind it comes to it again, and no offset means another message. Returns by how many bytes the log must
+        grow so that it is beyond all offsets again."""
+        if not self.damage:
+            return 0
+        return self._index.move_light_queues(self._log.end, self.damage[-1][1])
 
     def _sync_all(self) -> None:
         point = self.sync_point()

@@ -7,7 +7,8 @@ queue without entries holds no containers of its own: there may be 100,000 of th
 
 Invariants, per queue: entries have growing positions (a hole has that of what comes behind it); ``min <= readable <=
 next``; entries become readable in order and never unreadable again; offsets are never used twice (a light queue starts
-at the log position that opened it: ``first``).
+at the log position that opened it: ``first``), and none is beyond the log's end. Between two pieces there may be a gap
+that damage left (``move_light_queues``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import Final, NamedTuple
 
 from penstock.errors import QueueNotFound
 
+LIGHT: Final = "~"
+"""The names of all light queues begin so, and no topic's."""
 ENTRY20: Final = struct.Struct(">QIq")
 ENTRY_BYTES: Final = ENTRY20.size
 _NO_PIECES: Final[tuple[Piece, ...]] = ()
@@ -63,11 +66,21 @@ class Queue:
         """The first offset that is still there."""
         return self.pieces[0].base if self.pieces else self.tail_base
 
+    def behind_gap(self, offset: int) -> int:
+        """The offset itself, or where the queue goes on if it is in a gap between two pieces."""
+        if offset >= self.tail_base or offset < self.min:
+            return offset
+        place = bisect_right(self.pieces, offset, key=_base_of) - 1
+        piece = self.pieces[place]
+        if offset < piece.base + piece.entries:
+            return offset
+        return self.pieces[place + 1].base if place + 1 < len(self.pieces) else self.tail_base
+
     def piece_of(self, offset: int) -> Piece | None:
         """The sealed piece that holds ``offset``; None if it is in the tail."""
         if offset >= self.tail_base:
             return None
-        return self.pieces[bisect_right(self.pieces, offset, key=lambda piece: piece.base) - 1]
+        return self.pieces[bisect_right(self.pieces, offset, key=_base_of) - 1]
 
     def take_from_tail(self, count: int, chunk: int, place: int) -> None:
         """The first ``count`` entries of the tail are in a chunk now."""
@@ -78,9 +91,9 @@ class Queue:
             self.tail = _EMPTY
 
     def precede(self, piece: Piece) -> bool:
-        """Takes in the piece just before the oldest known entry; False if this one is not it: then it belongs to an
-        earlier queue of the same name."""
-        if piece.base + piece.entries != self.min:
+        """Takes in the piece before the oldest known entry; False if it is not of this queue: then it belongs to an
+        earlier one of the same name, all of whose offsets are below this one's first."""
+        if piece.base < self.first or piece.base + piece.entries > self.min:
             return False
         self.pieces = (piece, *self.pieces)
         return True
@@ -98,6 +111,10 @@ class Queue:
             else:
                 high = middle
         return low
+
+
+def _base_of(piece: Piece) -> int:
+    return piece.base
 
 
 class QueueIndex:
@@ -151,6 +168,16 @@ class QueueIndex:
             self._fresh[queue.key] = None
         else:
             self._waiting[queue] = None
+
+    def move_light_queues(self, base: int, opened_before: int) -> int:
+        """The unsealed entries of the light queues that were open before a position begin at offset ``base``; returns
+        how many the longest has."""
+        longest = 0
+        for queue in self._queues.values():
+            if queue.key.startswith(LIGHT) and queue.first < opened_before:
+                queue.tail_base = queue.readable = base
+                longest = max(longest, len(queue.tail) // ENTRY_BYTES)
+        return longest
 
     def mark_durable(self, point: int) -> None:
         """Makes the entries of frames before ``point`` readable."""

@@ -58,6 +58,7 @@ class Reading:
         queue = self._index.get(key)
         if not queue.min <= offset <= queue.readable:
             raise OffsetOutOfRange(f"{key} has offsets {queue.min} to {queue.readable}, not {offset}")
+        offset = queue.behind_gap(offset)
         if count_max >= bulk.BULK_FROM <= queue.readable - offset and not tags:
             pulled = self._read_neighbours(queue, offset, count_max, bytes_max)
             if pulled is not None:
@@ -91,6 +92,8 @@ class Reading:
         size_left = bytes_max
         looked_at_max = min(queue.readable, offset + ENTRIES_MAX)
         while offset < looked_at_max and len(wanted) < count_max:
+            if queue.behind_gap(offset) != offset:
+                return wanted, queue.behind_gap(offset)
             raw = self._entries(queue, offset, min(count_max if not tags else 1024, looked_at_max - offset))
             places = _matching(raw, tags)
             for place, (position, size, tag) in zip(places, _rows(raw, places), strict=True):
@@ -190,7 +193,7 @@ class Reading:
 
     def _first_real(self, queue: Queue, offset: int, end: int) -> tuple[int, int | None]:
         """The first entry from ``offset`` on that is no hole, and its position; None if there is none."""
-        while offset < end:
+        while (offset := queue.behind_gap(offset)) < end:
             position, size, _ = ENTRY20.unpack_from(self._entries(queue, offset, 1))
             if size:
                 return offset, position

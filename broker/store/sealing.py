@@ -70,7 +70,7 @@ class Sealing:
         """Plans to seal everything before ``position``, at which the log stands now."""
         if position > self.planned:
             if self._plans:
-                self._plans[-1].finish()  # folds are frozen once at a time
+                self._plans[-1].finish_folds()  # they are frozen once at a time
             self._plans.append(Snapshot(position, self._folds.freeze(), self._index, self.keyframes))
 
     @property

@@ -35,7 +35,9 @@ class Snapshot:
         self._keyframes = list(keyframes)
         self._data = b""
         self._ends: list[tuple[Queue, int]] = []
-        self._work: Iterator[None] | None = self._make(folds)
+        self._parts: list[bytes] = []
+        self._folds = self._take_folds(folds)
+        self._work: Iterator[None] | None = self._make()
 
     def step(self) -> bool:
         """A bounded piece of the work; whether all of it is done."""
@@ -56,15 +58,22 @@ class Snapshot:
         self.finish()
         return self._ends
 
-    def _make(self, folds: Iterator[bytes]) -> Iterator[None]:
-        parts = []
+    def finish_folds(self) -> None:
+        """The folds may be frozen again."""
+        for _ in self._folds:
+            pass
+
+    def _take_folds(self, folds: Iterator[bytes]) -> Iterator[None]:
         size = 0
         for part in folds:
-            parts.append(part)
+            self._parts.append(part)
             size += len(part)
             if size > SLICE_BYTES or not part:  # an empty one stands for work of another kind
                 size = 0
                 yield
+
+    def _make(self) -> Iterator[None]:
+        yield from self._folds
         rows: list[bytes] = []
         by_key: dict[str, Queue] = {}
         for at in range(0, len(self._queues), SLICE_QUEUES):
@@ -75,8 +84,8 @@ class Snapshot:
             if rows:
                 yield
             rows.append(packed_rows([self._row(by_key[key]) for key in keys]))
-        self._data = state.join_state(b"".join(parts), len(by_key), rows, self._keyframes)
-        self._queues = []
+        self._data = state.join_state(b"".join(self._parts), len(by_key), rows, self._keyframes)
+        self._queues, self._parts = [], []
 
     def _row(self, queue: Queue) -> tuple[str, int, int]:
         count = queue.entries_before(self.position)

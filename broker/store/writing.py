@@ -74,11 +74,14 @@ class Writing:
             self._begin_segment(size, urgent)
         return self._append(batch, size, now_ms, urgent)
 
-    def seal(self, now_ms: int) -> None:
-        """Appends a seal: an empty system record whose frame carries the durable watermark."""
-        record = encode_record(SEAL_TOPIC.encode(), b"", b"", born_ms=now_ms)
+    def seal(self, now_ms: int, padding: int = 0) -> int:
+        """Appends a seal: a system record whose frame carries the durable watermark. It is empty, or has as many zeros
+        as ``padding`` asks for and a segment holds; returns how many."""
+        padding = min(padding, self._log.fresh_room // 2)
+        record = encode_record(SEAL_TOPIC.encode(), bytes(padding), b"", born_ms=now_ms)
         self._append_urgent([Incoming(record, SEAL_TOPIC, 0, 0, b"")], now_ms, False)
         self.ends_with_seal = True
+        return padding
 
     def topic_queue(self, topic: str, queue_id: int) -> Queue:
         """The queue of a topic, made if it is new."""

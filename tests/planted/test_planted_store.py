@@ -256,6 +256,10 @@ def times_as_the_clock_says(
 sound_write_append = Writing._append
 
 
+def light_queues_count_on(store: MessageStore) -> int:
+    return 0
+
+
 def neighbours_unchecked(log: CommitLog, raw: bytes) -> list[bytes]:
     first, (last, size, _) = ENTRY20.unpack_from(raw)[0], ENTRY20.unpack_from(raw, len(raw) - ENTRY20.size)
     return [log.read(first, last + size - first)]
@@ -439,6 +443,13 @@ PLANTS = [
         "segments_to_drop",
         unsealed_segments_may_go,
         store_tests.test_retention_never_takes_what_is_not_sealed_yet,
+    ),
+    Plant(
+        "B13",
+        MessageStore,
+        "_pass_over_damage",
+        light_queues_count_on,
+        recovery_tests.test_after_rot_no_offset_of_a_light_queue_means_another_message,
     ),
     Plant(
         "rot",

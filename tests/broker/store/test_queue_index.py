@@ -78,12 +78,23 @@ def test_sealed_entries_leave_the_tail_and_are_found_by_their_piece() -> None:
     assert queue.min == 102
 
 
-def test_only_the_piece_just_before_belongs_to_a_queue() -> None:
+def test_only_pieces_of_this_queue_and_not_of_an_earlier_one_belong_to_it() -> None:
     queue = Queue("~a", 100)
+    queue.first = 80
     assert not queue.precede(Piece(10, 5, 1, 0))
     assert queue.precede(Piece(90, 10, 2, 0))
-    assert queue.precede(Piece(80, 10, 1, 0))
-    assert (queue.min, queue.next) == (80, 100)
+    assert not queue.precede(Piece(85, 10, 2, 0)), "it reaches into the one that is known"
+    assert queue.precede(Piece(80, 5, 1, 0))
+    assert queue.min == 80
+
+
+def test_an_offset_in_a_gap_goes_on_behind_it() -> None:
+    queue = Queue("~a", 500)
+    queue.first = 10
+    assert queue.precede(Piece(100, 10, 2, 0))
+    assert queue.precede(Piece(10, 5, 1, 0))
+    found = [queue.behind_gap(offset) for offset in (9, 10, 14, 15, 99, 100, 109, 110, 499, 500, 501)]
+    assert found == [9, 10, 14, 100, 100, 100, 109, 500, 500, 500, 501]
 
 
 def test_entries_before_a_position_are_counted() -> None:

@@ -8,10 +8,22 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.store.message_store import MessageStore
 from broker.store.recovery import keyframe_at, open_segments, open_store
 from broker.store.settings import StoreSettings
 from penstock.errors import DataFolderLocked, DataFolderUnusable
-from tests.broker.store.store_rig import SMALL, SmallFolds, bodies, command, fill, incoming, opened, stored, sync
+from tests.broker.store.store_rig import (
+    SMALL,
+    SmallFolds,
+    bodies,
+    command,
+    fill,
+    incoming,
+    messages,
+    opened,
+    stored,
+    sync,
+)
 from tests.simulation.disk import PowerCut, SimDisk
 
 
@@ -234,3 +246,68 @@ def test_a_smaller_segment_setting_does_not_cut_the_segment_that_is_open() -> No
     again = opened(disk, SMALL)
     more = fill(again, 50, start=100)
     assert bodies(again) == sent + more
+
+
+def given(store: MessageStore, queue: str) -> dict[int, bytes]:
+    """What a reader gets under which offset."""
+    return dict(messages(store, queue))
+
+
+@pytest.mark.parametrize("rotten", [5, 20, 59])
+@pytest.mark.parametrize("sealed", [False, True])
+def test_after_rot_no_offset_of_a_light_queue_means_another_message(rotten: int, sealed: bool) -> None:
+    settings = StoreSettings(segment_bytes=1 << 17, reserve_step_bytes=4096, emergency_bytes=0, chunk_bytes=1 << 16)
+    disk = SimDisk()
+    store = opened(disk, settings)
+    stored(store, command("+all t"), command("+gone t"))
+    fill(store, 10)
+    if sealed:
+        store._sealing.plan(store.written)
+        store._sealing.finish(1000)
+    sent = fill(store, 60, start=10)
+    fill(store, 1, start=1000)
+    ever = [given(store, "~all")]
+    place = store.position_of("t:0", 10 + rotten)
+    for _ in range(3):
+        disk.kill()
+        if len(ever) == 1:
+            disk.flip("log/00000000000000000000.log", place + 120)
+        store = opened(disk, settings)
+        now = given(store, "~all")
+        for before in ever:
+            assert all(before[offset] == body for offset, body in now.items() if offset in before)
+            for offset in before:  # whoever stands there loses nothing that is left
+                left = set(list(before.values())[list(before).index(offset) :]) & set(now.values())
+                assert left <= {body for at, body in now.items() if at >= offset}
+        assert store.next_offset("~all") <= store.written
+        assert sent[rotten] not in now.values()
+        assert len(now.values()) >= 69
+        ever.append(now)
+        fill(store, 3, start=2000 + 10 * len(ever))
+        ever.append(given(store, "~all"))
+        for path in derived(disk):
+            disk.delete(path)
+    stored(store, command("-gone"), command("+gone t"))
+    assert store.bounds("~gone").min > max(max(one) for one in ever)
+
+
+def test_reads_and_searches_pass_over_the_gap_that_rot_leaves_in_a_light_queue() -> None:
+    settings = StoreSettings(segment_bytes=1 << 17, reserve_step_bytes=4096, emergency_bytes=0, chunk_bytes=1 << 16)
+    disk = SimDisk()
+    store = opened(disk, settings)
+    stored(store, command("+all t"))
+    fill(store, 10)
+    store._sealing.plan(store.written)
+    store._sealing.finish(1000)
+    stored(store, *[incoming(str(number)) for number in range(10, 20)], now_ms=5000)
+    stored(store, incoming("last"), now_ms=6000)
+    end = store.bounds("~all").end
+    disk.kill()
+    disk.flip("log/00000000000000000000.log", store.position_of("t:0", 15) + 120)
+    again = opened(disk, settings)
+    moved = again.seek_time("~all", 5000)
+    assert moved > end
+    assert again.read("~all", end, 100, 1 << 20).next == again.bounds("~all").end
+    assert again.position_of("~all", end) == again.position_of("~all", moved) == again.position_of("t:0", 10)
+    assert again.seek_time("~all", 6000) == again.bounds("~all").end - 1
+    assert len(bodies(again, "~all")) == 20
