@@ -8,7 +8,7 @@ some position of the log; messages before that position are replayed, those from
 The queues are merged by log position: messages come in the order in which they were stored, as they do live. In memory
 are at most ``BYTES`` of them per replay, and nothing is pulled while some of that is not sent. ``last=N`` looks for the
 place to begin from the end backwards, at no more than ``LOOKED_AT_MAX`` entries of each queue. A replay belongs to the
-connection: it ends with it.
+connection: it ends with it. What was sent and not acknowledged by then is part of the session, like any other message.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Final
 
 from gateway.delivery import Variant, is_expired
 from gateway.envelope import Arrival, arrivals
+from gateway.feed import Feed
 from gateway.replay_options import BEGINNING, EVERY_QUEUE, LAST, OFFSET, TIME, Start
 from gateway.session import Session
 from gateway.subscriptions import Cursor
@@ -66,10 +67,12 @@ class Search:
 class Source:
     """One queue of the topic. ``at``: the offset to pull next, unknown until it is clear where to begin."""
 
-    __slots__ = ("at", "end", "min", "page", "queue", "search")
+    __slots__ = ("at", "end", "min", "origin", "page", "queue", "search")
 
-    def __init__(self, queue: str, low: int, end: int) -> None:
+    def __init__(self, cursor: Cursor, queue: str, low: int, end: int) -> None:
         self.queue = queue
+        self.origin = Feed(cursor.feed.broker, cursor.subscription.filter)  # where its messages are found again
+        self.origin.queue = queue
         self.min = low
         self.end = end
         self.at = _UNKNOWN
@@ -176,7 +179,7 @@ class Replays:
             self._pump_later(session)
 
     def _described(self, replay: Replay, detail: TopicDetail) -> None:
-        replay.sources = [Source(bounds.queue, bounds.min, bounds.end) for bounds in detail.bounds]
+        replay.sources = [Source(replay.cursor, bounds.queue, bounds.min, bounds.end) for bounds in detail.bounds]
 
     def _bounded(self, replay: Replay, reply: BoundsReply, source: Source) -> None:
         source.min = reply.bounds[0].min
@@ -288,7 +291,7 @@ class Replays:
     @staticmethod
     def _wanted(replay: Replay, source: Source, pulled: Pulled) -> list[Arrival]:
         try:
-            batch = arrivals(pulled.count, pulled.body)
+            batch = arrivals(pulled.count, pulled.body, source.origin)
         except InvalidMessage:
             return []
         filter, before, end = replay.cursor.subscription.filter, replay.before, source.end

@@ -47,17 +47,19 @@ class Resuming:
         assert session.lasting is not None
         self._left += 1
         exchanges.fetch(session.client_id, session.lasting.incarnation, session.epoch, self._has_ids)
-        queues: dict[tuple[str, str], list[Sent]] = {}
+        queues: dict[tuple[str, str, str], list[Sent]] = {}
         for sent in self._flow.sent:
             if sent.offset == FROM_RETAINED:
                 self._fetch_retained(sent)
             else:
-                queues.setdefault((sent.filter, sent.address), []).append(sent)
-        for (filter, address), rows in queues.items():
+                queues.setdefault((sent.filter, sent.name, sent.address), []).append(sent)
+        for (filter, queue, address), rows in queues.items():
             broker = self._brokers.get(address)
             if broker is not None:
                 self._left += 1
-                self._pull(broker, Feed(broker, filter), sorted(rows, key=lambda sent: sent.offset))
+                feed = Feed(broker, filter)
+                feed.queue = queue or filter_queue(filter)
+                self._pull(broker, feed, sorted(rows, key=lambda sent: sent.offset))
         self._answered()
 
     def _has_ids(self, ids: list[int] | PenstockError) -> None:
@@ -70,7 +72,7 @@ class Resuming:
     # ------------------------------------------------------------ messages on their way
 
     def _pull(self, broker: Broker, feed: Feed, rows: Sequence[Sent]) -> None:
-        request = Pull(filter_queue(feed.filter), rows[0].offset, _PULL_BYTES, _PULL_COUNT)
+        request = Pull(feed.queue, rows[0].offset, _PULL_BYTES, _PULL_COUNT)
         broker.submit(request, partial(self._pulled, broker, feed, rows))
 
     def _pulled(self, broker: Broker, feed: Feed, rows: Sequence[Sent], result: Result) -> None:

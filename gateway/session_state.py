@@ -46,7 +46,8 @@ class Place(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A message on its way: in which form it went, and where it is found again. ``name``: of a retained message."""
+    """A message on its way: in which form it went, and where it is found again. ``name``: of a retained message, or of
+    the topic queue that a message of history came from; empty for one of the filter's light queue."""
 
     packet_id: int
     filter: str
@@ -145,7 +146,8 @@ def encode_flow(session: Session, unused: Mapping[tuple[str, str], Place]) -> by
     for packet_id, blob in session.in_flight.items():
         arrival, origin = blob.arrival, blob.arrival.origin
         if origin is not None:
-            name = arrival.name if arrival.offset == FROM_RETAINED else ""
+            history = "" if origin.queue.startswith("~") else origin.queue
+            name = arrival.name if arrival.offset == FROM_RETAINED else history
             form = [blob.qos, blob.variant.retain, list(blob.variant.identifiers), blob.variant.shows_place]
             sent.append([packet_id, origin.filter, origin.broker.address, arrival.offset, name, *form])
     return _pack([places, sent, list(session.releasing), session.next_id])

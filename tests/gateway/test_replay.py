@@ -11,7 +11,7 @@ from rig import Client, Gateway
 from test_reception import OnlyOwnTopics
 
 from gateway import replay
-from gateway.mqtt.packets import Publish, Suback, Subscribe, Subscription
+from gateway.mqtt.packets import Connect, Puback, Publish, Pubrec, Suback, Subscribe, Subscription
 from gateway.mqtt.properties import Properties
 from penstock.errors import Busy
 from penstock.requests import FetchRetained, Pull
@@ -274,6 +274,30 @@ def test_a_start_that_cannot_be_is_refused_and_told_why(filter: str, start: str,
     assert suback.reason_codes == (code,)
     assert (said or "") in (suback.properties.reason_string or "")
     assert said is None or suback.properties.reason_string
+
+
+@pytest.mark.mqtt("4.4.0-1", old=("4.4.0-1",))
+@pytest.mark.parametrize("qos", [1, 2])
+def test_history_that_was_not_acknowledged_is_sent_again_to_a_session_that_comes_back(qos: int) -> None:
+    gateway, publisher = gateway_with(4, queues=2)
+    for number in range(4, 9):
+        publisher.publish("plant/0", b"%d" % number, 2, packet_id=100 + number)
+    lasting = Properties(session_expiry_interval=60)
+    client = gateway.connect("s", level=5, clean_start=False, properties=lasting)
+    client.subscribe("plant/#", qos=qos, properties=asking("time=1002000"))
+    sent = [packet for packet in client.got() if isinstance(packet, Publish)]
+    assert [int(packet.payload) for packet in sent] == list(range(2, 9))
+    client.send(Puback(sent[0].packet_id), *([Pubrec(sent[-1].packet_id)] if qos == 2 else []))
+    client.got()
+    for _ in range(2):  # the state survives being saved anew
+        client.cut()
+        client = gateway.open(5)
+        client.send(Connect("s", False, properties=lasting, level=5))
+        again = [packet for packet in client.got() if isinstance(packet, Publish)]
+        waiting = [packet for packet in (sent[1:-1] if qos == 2 else sent[1:]) if packet.qos]
+        assert [(one.payload, one.packet_id, one.dup) for one in again] == [
+            (one.payload, one.packet_id, True) for one in waiting
+        ]
 
 
 def test_so_many_replays_run_at_a_time() -> None:
