@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.folds import filters
+from broker.folds import filters, shares
+from broker.folds.shares import Shares
 from broker.folds.state import BrokerState, fact_record
 from broker.outcomes import AfterSync, Now, Outcome
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
+from broker.store.records import Incoming
 from penstock.errors import Busy, InvalidRequest, InvalidTopic
 from penstock.message import ENTRY, OFFSETS, OFFSETS_AT
 from penstock.requests import (
@@ -27,7 +29,7 @@ from penstock.requests import (
     OpenFilters,
     RetainedPage,
 )
-from topicmap.names import InvalidName, check_filter
+from topicmap.names import InvalidName, check_filter, is_share, plain_filter
 from topicmap.queues import filter_queue
 
 OWNER_BYTES_MAX: Final = 255
@@ -42,6 +44,7 @@ class FilterRequests:
 
     def __init__(self, state: BrokerState, store: MessageStore, settings: BrokerSettings, now: float) -> None:
         self._filters = state.filters
+        self._shares = state.shares
         self._retained = state.retained
         self._store = store
         self._settings = settings
@@ -52,15 +55,18 @@ class FilterRequests:
         """Opens light queues for an owner."""
         _check_owner(request.owner)
         for filter in request.filters:
-            _check_filter(filter)
+            _check_shared_or_plain(filter)
         self._check_room(request.filters)
         wanted = [filter for filter in dict.fromkeys(request.filters) if not self._filters.holds(request.owner, filter)]
+        begin = self._beginnings(wanted)
         self._store_facts(filters.OPEN, request.owner, wanted, now_ms)
+        if begin:
+            self._store.append(begin, now_ms)
         self._renew(request.owner, now, self._settings.owner_lease_s)
         position = self._store.written
         opened = []
         for filter in request.filters:
-            queue = filter_queue(filter)
+            queue = filter_queue(plain_filter(filter))
             opened.append(OpenedFilter(filter, queue, self._store.next_offset(queue), position))
         return AfterSync(OpenedFilters(tuple(opened)), position)
 
@@ -69,9 +75,21 @@ class FilterRequests:
         new = {filter: None for filter in wanted if filter not in self._filters}
         if len(self._filters) + len(new) > self._settings.filters_max:
             raise Busy(f"{len(self._filters)} filters are open: the limit is reached")
-        for filter in new:
+        if len(self._shares) + sum([is_share(filter) for filter in new]) > self._settings.shares_max:
+            raise Busy(f"there are {len(self._shares)} shared subscriptions: the limit is reached")
+        for filter in map(plain_filter, new):
             if not self._filters.has_room(filter):
                 raise Busy(f"{filter!r}: filters with too many different places of their wildcards are open")
+
+    def _beginnings(self, wanted: list[str]) -> list[Incoming]:
+        """The records with which shared subscriptions begin: at the present end of their queue, or with it."""
+        records = []
+        for share in wanted:
+            if is_share(share) and share not in self._filters:
+                plain = plain_filter(share)
+                offset = self._store.next_offset(filter_queue(plain)) if plain in self._filters else 0
+                records.append(fact_record(shares.TOPIC, Shares.beginning(share, offset)))
+        return records
 
     def _store_facts(self, action: str, owner: str, changed: list[str], now_ms: int) -> None:
         """Records what an owner opens or closes; many filters take several records in one append."""
@@ -129,6 +147,13 @@ class FilterRequests:
 def _check_owner(owner: str) -> None:
     if not 0 < len(owner.encode("utf-8", "replace")) <= OWNER_BYTES_MAX:
         raise InvalidRequest(f"an owner's name has 1 to {OWNER_BYTES_MAX} bytes")
+
+
+def _check_shared_or_plain(filter: str) -> None:
+    try:
+        check_filter(plain_filter(filter))
+    except InvalidName as error:
+        raise InvalidTopic(f"{filter!r}: {error}") from None
 
 
 def _check_filter(filter: str) -> None:

@@ -20,6 +20,7 @@ from broker.message_requests import MessageRequests
 from broker.outcomes import Now, Outcome
 from broker.session_requests import SessionRequests
 from broker.settings import BrokerSettings
+from broker.share_requests import ShareRequests
 from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests
 from penstock.errors import PenstockError, StorageFailed, StorageFull, UnknownRequest
@@ -53,6 +54,8 @@ from penstock.requests import (
     SaveSessions,
     SeekTime,
     ServerInfo,
+    SettleShared,
+    TakeShared,
     TopicRoute,
     WatchGroup,
     WatchSessions,
@@ -85,11 +88,12 @@ class BrokerService:
         self._filters = FilterRequests(state, store, settings, now)
         self._groups = GroupRequests(state, store, self.topics, now_ms)
         self._sessions = SessionRequests(state, store, settings, now)
+        self._shares = ShareRequests(state, store, settings, now)
         self._table = self._handlers()
 
     def _handlers(self) -> dict[type[Request], Handler]:
         topics, messages, filters, groups = self.topics, self._messages, self._filters, self._groups
-        sessions = self._sessions
+        sessions, shares = self._sessions, self._shares
         return {
             Append: lambda request, now, now_ms: messages.append(request, now_ms),
             Pull: lambda request, now, now_ms: messages.pull(request, now),
@@ -117,6 +121,8 @@ class BrokerService:
             WatchSessions: sessions.watch,
             FetchExchanges: sessions.fetch_exchanges,
             ReleaseExchanges: sessions.release_exchanges,
+            TakeShared: shares.take,
+            SettleShared: shares.settle,
             ReadFigures: lambda request, now, now_ms: self._read_figures(),
             Ping: lambda request, now, now_ms: Now(ServerInfo("broker", self._settings.name, VERSION)),
         }
@@ -150,6 +156,7 @@ class BrokerService:
         with contextlib.suppress(StorageFull):  # tried again at the next tick
             self._filters.expire(now, now_ms)
             self._sessions.expire(now, now_ms)
+        self._shares.expire(now)
         if now >= self._readers_seen + READERS_EVERY_S:
             self._readers_seen = now
             self._needed_from = self._groups.needed_from(now_ms, self._settings.reader_silence_s)
@@ -159,7 +166,7 @@ class BrokerService:
         """Queues with newly readable messages, groups with a new generation and sessions that changed hands, since the
         last call."""
         changed = [group_waker(name) for name in self._groups.groups.take_changed()]
-        return self._store.take_readable() + changed + self._sessions.take_changed()
+        return self._store.take_readable() + changed + self._sessions.take_changed() + self._shares.take_changed()
 
     def routes(self) -> tuple[int, tuple[TopicRoute, ...]]:
         """Version and topics, as name servers are told."""
@@ -176,6 +183,10 @@ class BrokerService:
             penstock_open_filters=len(state.filters),
             penstock_retained_messages=len(state.retained),
             penstock_mqtt_sessions=len(state.sessions),
+            penstock_shares=len(state.shares),
+            penstock_shared_unsettled=self._shares.unsettled,
+            penstock_shared_redelivered_total=self._shares.redelivered,
+            penstock_shared_lost_total=self._shares.lost,
             penstock_damaged_frames_total=store.damaged,
         )
 

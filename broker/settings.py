@@ -17,6 +17,9 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _POSITIVE: Final = (
     "topics_max",
     "filters_max",
+    "shares_max",
+    "share_unsettled_max",
+    "share_lease_s",
     "sessions_max",
     "pull_bytes_max",
     "owner_lease_s",
@@ -41,6 +44,8 @@ class BrokerSettings:
         queues_max, topics_max: limits of a topic and of the broker.
         retained_max, retained_bytes_max: limits of retained messages.
         filters_max: open MQTT filters.
+        shares_max: shared subscriptions. share_unsettled_max: so many messages of each may be on their way.
+        share_lease_s: what a gateway has of them goes to others after this long without a word from it.
         sessions_max: MQTT sessions, of connected clients and of others.
         pull_bytes_max: the most that one pull is answered with.
         lease_s, register_every_s: lease with the name servers and how often it is renewed.
@@ -64,6 +69,9 @@ class BrokerSettings:
     retained_max: int = 1_000_000
     retained_bytes_max: int = 256 << 20
     filters_max: int = 1_000_000
+    shares_max: int = 100_000
+    share_unsettled_max: int = 65_536
+    share_lease_s: float = 15.0
     sessions_max: int = 1_000_000
     pull_bytes_max: int = 4 << 20
     lease_s: float = 120.0

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 NAME_BYTES_MAX: Final = 1024
 LEVELS_MAX: Final = 128
 SHARE_PREFIX: Final = "$share/"
+ORDERED_PREFIX: Final = "$oshare/"
 
 _REFUSED: Final = re.compile("[\u0000-\u001f\u007f-\u009f\ud800-\udfff]")
 
@@ -22,10 +23,12 @@ class InvalidName(ValueError):
 
 
 class Share(NamedTuple):
-    """A shared subscription: members of ``group`` divide what matches ``filter`` (MQTT 5, 4.8.2)."""
+    """A shared subscription: members of ``group`` divide what matches ``filter`` (MQTT 5, 4.8.2). ``is_ordered``: what
+    has one key goes to one member, in order, as long as some of it is on its way."""
 
     group: str
     filter: str
+    is_ordered: bool = False
 
 
 def check_name(name: str) -> None:
@@ -48,16 +51,28 @@ def check_filter(filter: str) -> None:
         raise InvalidName("+ must stand alone in its level (MQTT-4.7.1-2)")
 
 
+def is_share(filter: str) -> bool:
+    """Whether this is meant as a shared subscription."""
+    return filter.startswith((SHARE_PREFIX, ORDERED_PREFIX))
+
+
 def parse_share(filter: str) -> Share | None:
     """Group and filter of a shared subscription, None for a plain one. Raises ``InvalidName`` (MQTT-4.8.2-1, -2)."""
-    if not filter.startswith(SHARE_PREFIX):
+    if not is_share(filter):
         return None
-    group, slash, plain = filter[len(SHARE_PREFIX) :].partition("/")
+    prefix, _, rest = filter.partition("/")
+    group, slash, plain = rest.partition("/")
     if not group or "+" in group or "#" in group:
         raise InvalidName("a share name has at least one character and none of / + #")
     if not slash or not plain:
         raise InvalidName("a shared subscription needs a filter after the share name")
-    return Share(group, plain)
+    return Share(group, plain, prefix + "/" == ORDERED_PREFIX)
+
+
+def plain_filter(filter: str) -> str:
+    """The filter that decides which messages a subscription is about. Raises ``InvalidName``."""
+    share = parse_share(filter)
+    return filter if share is None else share.filter
 
 
 def matches(filter: str, name: str) -> bool:

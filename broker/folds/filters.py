@@ -2,16 +2,20 @@
 
 A filter is open while at least one owner (a gateway) holds it. The index answers which filters a message's name
 matches; that is the fan-out, and it is decided by the log's prefix alone.
+
+A shared subscription, ``$share/GROUP/FILTER``, is held by its owners in the same way. It has no queue of its own: as
+long as somebody holds it, it holds the plain filter, under its own name with ``~`` before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from broker.folds.frozen import Table
 from broker.store.records import NO_CHANGE, Change
 from topicmap.filters import FilterIndex
+from topicmap.names import is_share, plain_filter
 from topicmap.queues import filter_queue
 
 KEY: Final = "filters"
@@ -23,9 +27,10 @@ LASTING: Final = "~"
 
 
 class Filters:
-    """Open filters with their owners."""
+    """Open filters with their owners. ``on_share_ended`` is told of shared subscriptions that nobody holds any more."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_share_ended: Callable[[str], None] | None = None) -> None:
+        self._on_share_ended = on_share_ended
         self._index = FilterIndex()
         self._owners: Table[dict[str, None]] = Table()  # filter -> owners, in the order in which they came
         self._held: dict[str, dict[str, None]] = {}  # owner -> filters
@@ -79,7 +84,9 @@ class Filters:
             if owner not in self._owners.setdefault(filter, {}):
                 self._owners.own(filter, dict)[owner] = None
                 self._held.setdefault(owner, {})[filter] = None
-            if self._index.add(filter):
+            if is_share(filter):
+                opened += self._open(share_holder(filter), [plain_filter(filter)])
+            elif self._index.add(filter):
                 opened.append(filter_queue(filter))
         return opened
 
@@ -93,11 +100,18 @@ class Filters:
             del self._held[owner][filter]
             if not owners:
                 del self._owners[filter]
-                self._index.remove(filter)
-                ended.append(filter_queue(filter))
+                ended += self._ended(filter)
         if owner in self._held and not self._held[owner]:
             del self._held[owner]
         return ended
+
+    def _ended(self, filter: str) -> list[str]:
+        if not is_share(filter):
+            self._index.remove(filter)
+            return [filter_queue(filter)]
+        if self._on_share_ended is not None:
+            self._on_share_ended(filter)
+        return self._close(share_holder(filter), [plain_filter(filter)])
 
     def snapshot(self) -> list[Any]:
         """The state as plain values."""
@@ -111,8 +125,16 @@ class Filters:
         """Takes the state of a snapshot."""
         self._index, self._owners, self._held = FilterIndex(), Table(), {}
         for filter, owners in snapshot:
+            self._owners[filter] = dict.fromkeys(owners)
             for owner in owners:
-                self._open(owner, [filter])
+                self._held.setdefault(owner, {})[filter] = None
+            if not is_share(filter):
+                self._index.add(filter)
+
+
+def share_holder(share: str) -> str:
+    """The owner name under which a shared subscription holds its filter open."""
+    return LASTING + share
 
 
 def _row(filter: str, owners: dict[str, None]) -> list[Any]:

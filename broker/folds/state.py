@@ -7,12 +7,13 @@ from typing import Any, Final, cast
 
 import msgpack
 
-from broker.folds import exchanges, filters, offsets, retained, sessions, topics
+from broker.folds import exchanges, filters, offsets, retained, sessions, shares, topics
 from broker.folds.exchanges import Exchanges, exchange_of
 from broker.folds.filters import Filters
 from broker.folds.offsets import Offsets
 from broker.folds.retained import Retained
 from broker.folds.sessions import Sessions
+from broker.folds.shares import Shares
 from broker.folds.topics import Topics
 from broker.store.records import NO_CHANGE, Change, Incoming, Stored
 from penstock.errors import TooLarge
@@ -45,11 +46,12 @@ def fact_record(topic: str, body: list[Any]) -> Incoming:
 
 
 class BrokerState:
-    """Topics, filters, offsets, retained messages, sessions and exchanges (satisfies ``store.records.Folds``)."""
+    """Topics, filters, shares, offsets, retained messages, sessions, exchanges (satisfies ``store.records.Folds``)."""
 
     def __init__(self) -> None:
         self.topics = Topics()
-        self.filters = Filters()
+        self.shares = Shares()
+        self.filters = Filters(self.shares.end)
         self.offsets = Offsets()
         self.retained = Retained()
         self.sessions = Sessions()
@@ -74,6 +76,8 @@ class BrokerState:
             if ended is not None:
                 self.exchanges.apply(Exchanges.fact(*ended, ()))
                 return self.filters.release(sessions.holder(ended[1]))
+        elif record.topic == shares.TOPIC:
+            self.shares.apply(_body_of(record))
         elif record.topic == exchanges.TOPIC:
             self.exchanges.apply(_body_of(record))
         return NO_CHANGE
@@ -139,6 +143,7 @@ class BrokerState:
         return (
             (topics.KEY, self.topics),
             (filters.KEY, self.filters),
+            (shares.KEY, self.shares),
             (offsets.KEY, self.offsets),
             (sessions.KEY, self.sessions),
             (exchanges.KEY, self.exchanges),

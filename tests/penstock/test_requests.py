@@ -17,7 +17,7 @@ RANGES = {
     range(60, 70),
     range(70, 90),
     range(90, 100),
-    range(100, 120),
+    range(100, 130),
 }
 
 

@@ -14,9 +14,11 @@ from topicmap.names import (
     check_filter,
     check_name,
     covers,
+    is_share,
     matches,
     overlaps,
     parse_share,
+    plain_filter,
 )
 
 LEGAL_NAMES = [
@@ -156,3 +158,14 @@ def test_filters_overlap_where_a_name_matches_both_and_cover_where_every_name_do
     for first, second in itertools.product(FILTERS, repeat=2):
         assert overlaps(first, second) == bool(found[first] & found[second]), (first, second)
         assert covers(first, second) == (found[second] <= found[first]), (first, second)
+
+
+def test_an_ordered_share_has_a_prefix_of_its_own() -> None:
+    assert parse_share("$oshare/g/a/#") == Share("g", "a/#", is_ordered=True)
+    assert parse_share("$share/g/a/#") == Share("g", "a/#")
+    assert parse_share("$oshares/g/a") is None
+    assert [is_share(one) for one in ("$share/", "$oshare/x", "$shares", "a/$share/")] == [True, True, False, False]
+
+
+def test_the_filter_of_a_share_decides_which_messages_are_meant() -> None:
+    assert [plain_filter(one) for one in ("$share/g//a", "$oshare/g/#", "a/b")] == ["/a", "#", "a/b"]

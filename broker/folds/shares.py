@@ -1,0 +1,135 @@
+"""Fold of shared subscriptions: which messages of each are settled, that is, need not be given to anybody any more.
+
+A shared subscription (*share*) reads the light queue of its filter. Its ``Settled`` is the offset below which
+everything is settled and the ranges beyond it. Between two ranges there is at least one message that somebody was given
+and has not acknowledged; how many of these there may be is bounded (``broker/share_requests.py``), and so is this.
+A share ends with its last owner (``folds/filters.py``).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from broker.folds.frozen import Table
+
+KEY: Final = "shares"
+TOPIC: Final = "%sys%shares"
+BEGIN: Final = "begin"
+SETTLE: Final = "settle"
+END: Final = 1 << 62
+"""No offset is as high."""
+
+
+class Settled:
+    """The settled offsets of one share: all below ``floor``, and those in the ranges ``starts[i] <= offset < ends[i]``.
+
+    Invariants: ``floor < starts[0] < ends[0] < starts[1] < ...``: ranges that touch are one.
+    """
+
+    __slots__ = ("ends", "floor", "starts")
+
+    def __init__(self, floor: int, starts: Sequence[int] = (), ends: Sequence[int] = ()) -> None:
+        self.floor = floor
+        self.starts = list(starts)
+        self.ends = list(ends)
+
+    def copy(self) -> Settled:
+        """One that changes on its own."""
+        return Settled(self.floor, self.starts, self.ends)
+
+    def __contains__(self, offset: int) -> bool:
+        if offset < self.floor:
+            return True
+        at = bisect_right(self.starts, offset) - 1
+        return at >= 0 and offset < self.ends[at]
+
+    def open_from(self, offset: int) -> tuple[int, int]:
+        """The first offset from ``offset`` on that is not settled, and the next settled one after it."""
+        offset = max(offset, self.floor)
+        at = bisect_right(self.starts, offset) - 1
+        if at >= 0:
+            offset = max(offset, self.ends[at])
+        return offset, self.starts[at + 1] if at + 1 < len(self.starts) else END
+
+    def add(self, first: int, end: int) -> None:
+        """Settles ``first <= offset < end``."""
+        low, high = bisect_left(self.ends, first), bisect_right(self.starts, end)
+        if low < high:
+            first, end = min(first, self.starts[low]), max(end, self.ends[high - 1])
+        self.starts[low:high] = [first]
+        self.ends[low:high] = [end]
+        if self.starts[0] <= self.floor:
+            self.floor = max(self.floor, self.ends[0])
+            del self.starts[0], self.ends[0]
+
+
+class Shares:
+    """All shares of a broker, by name."""
+
+    def __init__(self) -> None:
+        self._settled: Table[Settled] = Table()
+        self._ended: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._settled)
+
+    def get(self, share: str) -> Settled | None:
+        """What is settled of a share; not to be kept, it may be replaced."""
+        return self._settled.get(share)
+
+    @property
+    def names(self) -> list[str]:
+        """All shares."""
+        return list(self._settled)
+
+    @staticmethod
+    def beginning(share: str, offset: int) -> list[Any]:
+        """Body of the record with which a share begins at an offset."""
+        return [BEGIN, share, offset]
+
+    @staticmethod
+    def settling(share: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
+        """Body of the record that settles ranges, each with its end."""
+        return [SETTLE, share, [list(one) for one in ranges]]
+
+    def apply(self, body: list[Any]) -> None:
+        """Takes in a record's body."""
+        action, share = body[:2]
+        if action == BEGIN:
+            self._settled.setdefault(share, Settled(body[2]))
+        elif action == SETTLE and share in self._settled:
+            settled = self._settled.own(share, Settled.copy)
+            for first, end in body[2]:
+                if first < end and end > settled.floor:
+                    settled.add(first, end)
+
+    def end(self, share: str) -> None:
+        """Nobody holds it any more."""
+        if self._settled.pop(share, None) is not None:
+            self._ended[share] = None
+
+    def take_ended(self) -> list[str]:
+        """Shares that ended since the last call; one of the same name may have begun again."""
+        ended = list(self._ended)
+        self._ended.clear()
+        return ended
+
+    def snapshot(self) -> list[Any]:
+        """The state as plain values."""
+        return self._settled.rows(_row)
+
+    def freeze(self) -> Iterator[bytes]:
+        """The state as bytes of msgpack, as it is now; made later, a slice at a time."""
+        return self._settled.freeze(_row)
+
+    def restore(self, snapshot: list[Any]) -> None:
+        """Takes the state of a snapshot."""
+        self._settled = Table()
+        for share, floor, ranges in snapshot:
+            self._settled[share] = Settled(floor, [one[0] for one in ranges], [one[1] for one in ranges])
+
+
+def _row(share: str, settled: Settled) -> list[Any]:
+    return [share, settled.floor, [list(one) for one in zip(settled.starts, settled.ends, strict=True)]]

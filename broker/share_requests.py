@@ -1,0 +1,260 @@
+"""Requests about shared subscriptions: messages for takers, and what became of them.
+
+Which messages of a share are settled is in the log (``folds/shares.py``); who has the others is not (``shares.py``). A
+message is given to one taker at a time, and to another when that one gives it back, or has been silent for
+``share_lease_s``. Whoever was given a message may settle it, also after it has gone to somebody else: then a client has
+it, and that is all there is to know. After a restart the takers have ``RESUME_S`` to say what they have, before
+anything goes to others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Final
+
+from broker.folds import shares
+from broker.folds.shares import Settled, Shares
+from broker.folds.state import BrokerState, fact_record
+from broker.outcomes import AfterSync, Now, Outcome, Parked
+from broker.settings import BrokerSettings
+from broker.shares import Given, Row, ShareLeases
+from broker.store.message_store import MessageStore
+from penstock.errors import InvalidRequest, PenstockError, QueueNotFound, StorageFull
+from penstock.message import (
+    ENTRY,
+    FRAME_HEAD_BYTES,
+    KEYS,
+    mqtt_name,
+    property_of,
+    record_properties,
+    record_topic,
+    tag_hash,
+)
+from penstock.requests import Done, Pulled, Result, SettleShared, TakeShared
+from topicmap.names import parse_share
+from topicmap.queues import filter_queue
+
+COUNT_MAX: Final = 4096
+BYTES_MAX: Final = 1 << 20
+WAIT_S_MAX: Final = 60.0
+RESUME_S: Final = 3.0
+TAKER_BYTES_MAX: Final = 255
+_KEYS: Final = KEYS.encode()
+
+
+class ShareRequests:
+    """The shared subscriptions of one broker. ``redelivered``: messages that went out again; ``lost``: those that
+    retention or damage took before anybody had them."""
+
+    def __init__(self, state: BrokerState, store: MessageStore, settings: BrokerSettings, now: float) -> None:
+        self._shares: Shares = state.shares
+        self._store = store
+        self._settings = settings
+        self._leases: dict[str, ShareLeases] = {}
+        self._takers: dict[str, float] = {}  # taker -> when its lease ends
+        self._changed: dict[str, None] = {}
+        self._now_ms = 0
+        self._resuming = dict.fromkeys(self._shares.names)
+        self._resume_until = now + RESUME_S
+        self._redelivered = 0
+        self.lost = 0
+
+    @property
+    def unsettled(self) -> int:
+        """How many messages are on their way, or wait to be given out again."""
+        return sum([leases.unsettled for leases in self._leases.values()])
+
+    @property
+    def redelivered(self) -> int:
+        """How many messages were given out more than once."""
+        return self._redelivered + sum([leases.redelivered for leases in self._leases.values()])
+
+    # ------------------------------------------------------------ requests
+
+    def take(self, request: TakeShared, now: float, now_ms: int) -> Outcome:
+        """Messages for a taker; parked while there is none."""
+        if request.count_max < 1 or request.wait_s < 0:
+            raise InvalidRequest("count_max is at least 1, wait_s at least 0")
+        self._renew(request.taker, now)
+        self._now_ms = now_ms
+        if request.resumes:
+            self._resume(request)
+        taken = self._take(request)
+        if taken.count or not request.wait_s:
+            return Now(taken)
+        queue = _queue_of(request.share)
+
+        def again(last: bool) -> Result | None:
+            try:
+                found = self._take(request)
+            except PenstockError as error:
+                return error  # the share has ended, or the disk is full
+            return found if found.count or last else None
+
+        wakers = (queue, share_waker(request.share))
+        return Parked(wakers, now + min(request.wait_s, WAIT_S_MAX), again)
+
+    def settle(self, request: SettleShared, now: float, now_ms: int) -> Outcome:
+        """Messages are settled, or given back. A share that has ended needs neither."""
+        self._renew(request.taker, now)
+        self._now_ms = now_ms
+        settled = self._shares.get(request.share)
+        if settled is None:
+            return Now(Done())
+        leases = self._of(request.share)
+        if request.returned and leases.give_back(request.taker, request.returned):
+            self._changed[request.share] = None
+        if not request.settled:
+            return Now(Done())
+        end = self._store.bounds(_queue_of(request.share)).end
+        fresh = sorted({offset for offset in request.settled if 0 <= offset < end and offset not in settled})
+        self._settle(request.share, _ranges(fresh))
+        return AfterSync(Done(), self._store.written)
+
+    def _renew(self, taker: str, now: float) -> None:
+        if not 0 < len(taker.encode("utf-8", "replace")) <= TAKER_BYTES_MAX:
+            raise InvalidRequest(f"a taker's name has 1 to {TAKER_BYTES_MAX} bytes")
+        self._takers[taker] = now + self._settings.share_lease_s
+
+    # ------------------------------------------------------------ messages
+
+    def _of(self, share: str) -> ShareLeases:
+        """The leases of a share that there is."""
+        for ended in self._shares.take_ended():
+            gone = self._leases.pop(ended, None)
+            self._resuming.pop(ended, None)
+            self._redelivered += gone.redelivered if gone is not None else 0
+        settled = self._shares.get(share)
+        if settled is None:
+            raise QueueNotFound(f"there is no shared subscription {share}")
+        leases = self._leases.get(share)
+        if leases is None:
+            parsed = parse_share(share)
+            leases = ShareLeases(parsed is not None and parsed.is_ordered, settled.floor)
+            self._leases[share] = leases
+        return leases
+
+    def _take(self, request: TakeShared) -> Pulled:
+        leases, settled = self._of(request.share), self._settled(request.share)
+        bounds = self._store.bounds(_queue_of(request.share))
+        if request.share in self._resuming or request.taker not in self._takers:
+            return Pulled(0, leases.next, bounds.min, bounds.end, b"")
+        given = leases.take(
+            request.taker,
+            settled,
+            lambda offset, count, size: self._read(request.share, offset, count, size),
+            min(request.count_max, COUNT_MAX),
+            min(BYTES_MAX, self._settings.pull_bytes_max),
+            self._settings.share_unsettled_max,
+        )
+        self._bury(request.share, given)
+        body = b"".join([row.entry for row in given.rows] + [row.frame for row in given.rows])
+        return Pulled(len(given.rows), leases.next, bounds.min, bounds.end, body)
+
+    def _settled(self, share: str) -> Settled:
+        settled = self._shares.get(share)
+        assert settled is not None
+        return settled
+
+    def _read(self, share: str, offset: int, count_max: int, bytes_max: int) -> tuple[list[Row], int]:
+        queue = _queue_of(share)
+        bounds = self._store.bounds(queue)
+        if offset < bounds.min:
+            return [], bounds.min
+        if offset >= bounds.end:
+            return [], offset
+        pulled = self._store.read(queue, offset, count_max, bytes_max)
+        parsed = parse_share(share)
+        return _rows(pulled, is_ordered=parsed is not None and parsed.is_ordered), min(pulled.next, offset + count_max)
+
+    def _resume(self, request: TakeShared) -> None:
+        def key_of(offset: int) -> int | None:
+            rows, _ = self._read(request.share, offset, 1, 1)
+            return rows[0].key if rows and rows[0].offset == offset else None
+
+        leases = self._of(request.share)
+        leases.resume(request.taker, request.held, self._settled(request.share), key_of)
+        self._changed[request.share] = None
+
+    def _bury(self, share: str, given: Given) -> None:
+        """Where there is no message any more nobody waits for one."""
+        if given.gone:
+            beginning = self._store.bounds(_queue_of(share)).min
+            self.lost += sum([end - max(first, 0) for first, end in given.gone if first >= beginning])
+            with contextlib.suppress(StorageFull):  # they are looked for again after a restart
+                self._settle(share, given.gone)
+
+    def _settle(self, share: str, ranges: Sequence[tuple[int, int]]) -> None:
+        if not ranges:
+            return
+        self._store.append([fact_record(shares.TOPIC, Shares.settling(share, ranges))], self._now_ms)
+        leases = self._of(share)
+        was_full = leases.unsettled >= self._settings.share_unsettled_max
+        for first, end in ranges:
+            leases.settle(first, end)
+        if leases.owed or was_full:
+            self._changed[share] = None
+
+    # ------------------------------------------------------------ time
+
+    def expire(self, now: float) -> None:
+        """What silent takers have goes to others."""
+        if self._resuming and now >= self._resume_until:
+            self._changed.update(self._resuming)
+            self._resuming = {}
+        silent = [taker for taker, ends in self._takers.items() if ends <= now]
+        for taker in silent:
+            del self._takers[taker]
+            for share, leases in self._leases.items():
+                if leases.give_back(taker, leases.leased_to(taker)):
+                    self._changed[share] = None
+
+    def take_changed(self) -> list[str]:
+        """Wakers that have stirred since the last call."""
+        changed = [share_waker(share) for share in self._changed]
+        self._changed.clear()
+        return changed
+
+
+def _queue_of(share: str) -> str:
+    parsed = parse_share(share)
+    if parsed is None:
+        raise InvalidRequest(f"{share!r} is no shared subscription")
+    return filter_queue(parsed.filter)
+
+
+def _ranges(offsets: Sequence[int]) -> list[tuple[int, int]]:
+    """Offsets in order, neighbours together."""
+    found: list[tuple[int, int]] = []
+    for offset in offsets:
+        if found and found[-1][1] == offset:
+            found[-1] = (found[-1][0], offset + 1)
+        else:
+            found.append((offset, offset + 1))
+    return found
+
+
+def _rows(pulled: Pulled, *, is_ordered: bool) -> list[Row]:
+    body = memoryview(pulled.body)
+    at = pulled.count * ENTRY.size
+    rows = []
+    for offset, position, size, _tag in ENTRY.iter_unpack(body[:at]):
+        frame = body[at : at + size]
+        key = _key_of(frame) if is_ordered else 0
+        rows.append(Row(offset, key, ENTRY.pack(offset, position, size, key), frame))
+        at += size
+    return rows
+
+
+def _key_of(frame: memoryview) -> int:
+    """What orders a message: its key, or else its MQTT name; as a hash, since equal keys are all that matters."""
+    record = frame[FRAME_HEAD_BYTES:]
+    properties = bytes(record_properties(record))
+    key = property_of(properties, _KEYS).decode("utf-8", "replace")
+    return tag_hash(key or mqtt_name(bytes(record_topic(record)), properties))
+
+
+def share_waker(share: str) -> str:
+    """What stirs when messages of a share were given back; no queue has such a name."""
+    return f"share {share}"

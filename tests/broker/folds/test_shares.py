@@ -1,0 +1,88 @@
+"""Twin of broker/folds/shares.py."""
+
+from __future__ import annotations
+
+import msgpack
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.folds.filters import CLOSE, OPEN, Filters
+from broker.folds.shares import END, Settled, Shares
+
+RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=25)
+
+
+@given(st.integers(0, 30), RANGES)
+def test_settled_offsets_are_exactly_those_that_were_added_and_all_below_the_floor(floor: int, added: list) -> None:
+    settled, model = Settled(floor), set(range(floor))
+    for first, count in added:
+        settled.add(first, first + count)
+        model |= set(range(first, first + count))
+    assert {offset for offset in range(100) if offset in settled} == model
+    bounds = [one for pair in zip(settled.starts, settled.ends, strict=True) for one in pair]
+    assert bounds == sorted(set(bounds))
+    assert all(settled.floor < start for start in settled.starts)
+
+
+@given(st.integers(0, 30), RANGES, st.integers(0, 80))
+def test_the_next_open_stretch_has_no_settled_offset_in_it(floor: int, added: list, at: int) -> None:
+    settled = Settled(floor)
+    for first, count in added:
+        settled.add(first, first + count)
+    first, end = settled.open_from(at)
+    assert first >= at
+    assert all(offset in settled for offset in range(at, first))
+    assert not any(offset in settled for offset in range(first, min(end, 100)))
+    assert end == END or end in settled
+
+
+def test_a_share_begins_once_and_is_forgotten_when_it_ends() -> None:
+    shares = Shares()
+    shares.apply(Shares.beginning("$share/g/a", 100))
+    shares.apply(Shares.settling("$share/g/a", [(100, 103), (105, 106), (40, 50)]))
+    shares.apply(Shares.beginning("$share/g/a", 7))
+    settled = shares.get("$share/g/a")
+    assert settled is not None
+    assert (settled.floor, settled.starts, settled.ends) == (103, [105], [106])
+    shares.end("$share/g/a")
+    assert shares.get("$share/g/a") is None
+    assert (shares.take_ended(), shares.take_ended()) == (["$share/g/a"], [])
+
+
+def test_what_is_told_of_a_share_that_there_is_not_changes_nothing() -> None:
+    shares = Shares()
+    shares.apply(Shares.settling("$share/g/a", [(1, 2)]))
+    shares.end("$share/g/a")
+    assert (len(shares), shares.take_ended()) == (0, [])
+
+
+def test_a_snapshot_is_the_state_of_its_moment() -> None:
+    shares = Shares()
+    shares.apply(Shares.beginning("$share/g/a", 5))
+    shares.apply(Shares.settling("$share/g/a", [(8, 9)]))
+    pieces = shares.freeze()
+    shares.apply(Shares.settling("$share/g/a", [(5, 6)]))
+    frozen = msgpack.unpackb(b"".join(pieces))
+    assert frozen == [["$share/g/a", 5, [[8, 9]]]]
+    again = Shares()
+    again.restore(frozen)
+    assert again.snapshot() == frozen
+    assert shares.snapshot() == [["$share/g/a", 6, [[8, 9]]]]
+
+
+def test_a_share_holds_its_filter_open_as_long_as_anybody_holds_it() -> None:
+    ended: list[str] = []
+    filters = Filters(ended.append)
+    assert filters.apply([OPEN, "gw", ["$share/g/a/+"]]).opened == ["~filter:a/+"]
+    assert filters.apply([OPEN, "~session/7", ["$share/g/a/+", "$oshare/g/a/+"]]).opened == []
+    assert filters.queues_of("a/b") == ["~filter:a/+"]
+    assert (len(filters), filters.held_by("~$share/g/a/+")) == (1, ["a/+"])
+    assert filters.apply([CLOSE, "gw", ["$share/g/a/+"]]).ended == []
+    restored = Filters(ended.append)
+    restored.restore(filters.snapshot())
+    assert restored.snapshot() == filters.snapshot()
+    assert ended == []
+    assert filters.release("~session/7").ended == ["~filter:a/+"]
+    assert ended == ["$share/g/a/+", "$oshare/g/a/+"]
+    assert filters.snapshot() == []
+    assert restored.release("~session/7").ended == ["~filter:a/+"]

@@ -1,0 +1,289 @@
+"""Twin of broker/share_requests.py, on a broker without a network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.folds.sessions import holder
+from penstock.errors import Busy, InvalidRequest, InvalidTopic, PenstockError, QueueNotFound
+from penstock.message import ENTRY, Message
+from penstock.requests import (
+    CloseFilters,
+    Done,
+    EndSession,
+    KeepFilters,
+    OpenedFilters,
+    OpenFilters,
+    OpenSession,
+    Pulled,
+    SettleShared,
+    TakeShared,
+)
+from tests.broker.broker_rig import Rig, append, bodies, now, parked
+
+SHARE = "$share/g/a/+"
+ORDERED = "$oshare/g/a/+"
+
+
+def opened(rig: Rig, *shares: str, owner: str = "gw") -> None:
+    assert isinstance(rig.ask(OpenFilters(owner, shares or (SHARE,))), OpenedFilters)
+
+
+def published(rig: Rig, *numbers: int, keys: tuple[str, ...] = ()) -> None:
+    messages = [
+        Message(topic="a", body=b"%d" % number, mqtt_topic=f"a/{number}", key=keys[at] if keys else "k")
+        for at, number in enumerate(numbers)
+    ]
+    rig.ask(append(*messages))
+
+
+def take(rig: Rig, taker: str = "t", share: str = SHARE, count: int = 100, **more: Any) -> Pulled:
+    taken = rig.ask(TakeShared(share, taker, count, **more))
+    assert isinstance(taken, Pulled)
+    return taken
+
+
+def offsets(pulled: Pulled) -> list[int]:
+    rows = ENTRY.iter_unpack(bytes(pulled.body[: pulled.count * ENTRY.size]))
+    return [offset for offset, _, _, _ in rows]
+
+
+def settle(rig: Rig, taken: Pulled, taker: str = "t", share: str = SHARE) -> None:
+    assert rig.ask(SettleShared(share, taker, settled=tuple(offsets(taken)))) == Done()
+
+
+def test_takers_divide_the_messages_between_them() -> None:
+    rig = Rig()
+    opened(rig)
+    published(rig, 1, 2, 3)
+    assert bodies(take(rig, "t", count=2)) == [b"1", b"2"]
+    assert bodies(take(rig, "u", count=2)) == [b"3"]
+    assert bodies(take(rig, "u")) == []
+
+
+def test_each_group_has_its_own_copy_and_begins_when_it_is_opened() -> None:
+    rig = Rig()
+    opened(rig)
+    published(rig, 1)
+    opened(rig, "$share/h/a/+")
+    published(rig, 2)
+    assert bodies(take(rig)) == [b"1", b"2"]
+    assert bodies(take(rig, share="$share/h/a/+")) == [b"2"]
+
+
+def test_a_take_waits_for_a_message_to_be_durable_or_given_back() -> None:
+    rig = Rig()
+    opened(rig)
+    first = rig.submit(TakeShared(SHARE, "t", 10, 5.0))
+    second = rig.submit(TakeShared(SHARE, "u", 10, 5.0), session=2)
+    appended = rig.submit(append(Message(topic="a", body=b"1", mqtt_topic="a/1")))
+    assert (first, second, appended) == ([], [], [])
+    rig.sync()
+    assert (bodies(first[0]), second) == ([b"1"], [])  # type: ignore[arg-type]
+    rig.ask(SettleShared(SHARE, "t", returned=tuple(offsets(first[0]))))  # type: ignore[arg-type]
+    assert bodies(second[0]) == [b"1"]  # type: ignore[arg-type]
+
+
+def test_a_take_that_nobody_answers_ends_empty() -> None:
+    rig = Rig()
+    opened(rig)
+    waiting = rig.submit(TakeShared(SHARE, "t", 10, 5.0))
+    rig.clock.now += 5.0
+    rig.dispatch.tick()
+    assert waiting[0].count == 0  # type: ignore[union-attr]
+
+
+def test_what_a_silent_taker_has_goes_to_another() -> None:
+    rig = Rig(share_lease_s=15.0)
+    opened(rig)
+    published(rig, 1)
+    assert bodies(take(rig)) == [b"1"]
+    waiting = rig.submit(TakeShared(SHARE, "u", 10, 60.0), session=2)
+    rig.clock.now += 10.0
+    rig.ask(SettleShared("", "t"))
+    rig.ask(SettleShared("", "u"))
+    rig.clock.now += 10.0
+    rig.ask(SettleShared("", "u"))
+    rig.dispatch.tick()
+    assert waiting == []
+    rig.clock.now += 5.0
+    rig.dispatch.tick()
+    assert bodies(waiting[0]) == [b"1"]  # type: ignore[arg-type]
+    assert rig.service.figures()["penstock_shared_redelivered_total"] == 1
+
+
+def test_settling_after_the_lease_is_lost_is_harmless() -> None:
+    rig = Rig()
+    opened(rig)
+    published(rig, 1, 2)
+    first = take(rig)
+    rig.clock.now += 20.0
+    rig.dispatch.tick()
+    again = take(rig, "u")
+    assert bodies(again) == [b"1", b"2"]
+    settle(rig, first)
+    settle(rig, again, "u")
+    assert rig.ask(SettleShared(SHARE, "u", returned=tuple(offsets(again)))) == Done()
+    assert bodies(take(rig, "v")) == []
+    assert rig.service.figures()["penstock_shared_unsettled"] == 0
+
+
+def test_what_is_settled_stays_settled_after_kill_9_and_the_rest_comes_again() -> None:
+    rig = Rig()
+    opened(rig)
+    published(rig, 1, 2, 3, 4)
+    taken = take(rig)
+    rig.ask(SettleShared(SHARE, "t", settled=(offsets(taken)[0], offsets(taken)[2])))
+    again = rig.restarted()
+    again.clock.now += 5.0
+    again.dispatch.tick()
+    assert bodies(take(again)) == [b"2", b"4"]
+
+
+def test_after_a_restart_takers_keep_what_they_say_they_have() -> None:
+    rig = Rig()
+    opened(rig)
+    published(rig, 1, 2, 3)
+    held = offsets(take(rig, "t", count=2))
+    again = rig.restarted()
+    waiting = again.submit(TakeShared(SHARE, "u", 10, 30.0), session=2)
+    again.sync()
+    assert waiting == []
+    assert bodies(take(again, "t", resumes=True, held=tuple(held[1:]))) == []
+    again.clock.now += 3.0
+    again.dispatch.tick()
+    assert bodies(waiting[0]) == [b"1", b"3"]  # type: ignore[arg-type]
+    again.ask(SettleShared(SHARE, "t", settled=tuple(held[1:])))
+    assert again.service.figures()["penstock_shared_unsettled"] == 2
+
+
+def test_a_taker_that_lost_its_link_gets_again_what_it_never_saw() -> None:
+    rig = Rig()
+    opened(rig)
+    published(rig, 1, 2, 3)
+    seen = take(rig, count=2)
+    take(rig)
+    again = take(rig, resumes=True, held=tuple(offsets(seen)))
+    assert bodies(again) == [b"3"]
+
+
+def test_nobody_settles_what_is_not_there_yet() -> None:
+    rig = Rig()
+    opened(rig)
+    published(rig, 1)
+    first = offsets(take(rig))[0]
+    rig.ask(SettleShared(SHARE, "t", settled=tuple(range(first, first + 5))))
+    published(rig, 2)
+    assert bodies(take(rig)) == [b"2"]
+    assert take(rig, resumes=True, held=(first + 900, -4)).count == 1
+
+
+def test_messages_of_one_key_stay_with_one_taker_until_they_are_settled() -> None:
+    rig = Rig()
+    opened(rig, ORDERED)
+    published(rig, 1, 2, 3, keys=("x", "y", "x"))
+    one = take(rig, "t", ORDERED, count=1)
+    other = take(rig, "u", ORDERED)
+    assert (bodies(one), bodies(other)) == ([b"1"], [b"2"])
+    waiting = rig.submit(TakeShared(ORDERED, "u", 10, 9.0), session=2)
+    settle(rig, one, share=ORDERED)
+    assert bodies(waiting[0]) == [b"3"]  # type: ignore[arg-type]
+
+
+def test_without_a_key_the_mqtt_name_orders() -> None:
+    rig = Rig()
+    opened(rig, ORDERED)
+    names = ("a/x", "a/y", "a/x")
+    rig.ask(append(*[Message(topic="a", body=b"%d" % at, mqtt_topic=name) for at, name in enumerate(names)]))
+    take(rig, "t", ORDERED, count=1)
+    assert bodies(take(rig, "u", ORDERED)) == [b"1"]
+
+
+def test_a_share_ends_with_its_last_owner_and_begins_anew() -> None:
+    rig = Rig()
+    opened(rig)
+    opened(rig, owner="other")
+    published(rig, 1)
+    waiting = rig.submit(TakeShared(SHARE, "t", 10, 30.0, True))
+    assert waiting[0].count == 1  # type: ignore[union-attr]
+    left = rig.submit(TakeShared(SHARE, "t", 10, 30.0))
+    rig.ask(CloseFilters("gw", (SHARE,)))
+    assert left == []
+    rig.ask(CloseFilters("other", (SHARE,)))
+    assert isinstance(left[0], QueueNotFound)
+    assert rig.ask(SettleShared(SHARE, "t", settled=(1,))) == Done()
+    assert (len(rig.state.shares), len(rig.state.filters)) == (0, 0)
+    opened(rig)
+    published(rig, 2)
+    assert bodies(take(rig)) == [b"2"]
+
+
+def test_a_share_is_held_by_a_session_that_is_away() -> None:
+    rig = Rig()
+    session = rig.ask(OpenSession("gw", "c", False, 100, b""))
+    opened(rig, owner=holder(session.incarnation))
+    opened(rig)
+    rig.ask(CloseFilters("gw", (SHARE,)))
+    published(rig, 1)
+    again = rig.restarted()
+    again.clock.now += 5.0
+    again.dispatch.tick()
+    assert bodies(take(again)) == [b"1"]
+    again.ask(EndSession("c", session.epoch))
+    assert isinstance(again.ask(TakeShared(SHARE, "t", 1)), QueueNotFound)
+
+
+def test_a_share_goes_with_the_lease_of_the_gateway_that_held_it() -> None:
+    rig = Rig(owner_lease_s=10.0)
+    opened(rig)
+    rig.ask(KeepFilters("gw", 5.0))
+    rig.clock.now += 6.0
+    rig.dispatch.tick()
+    assert isinstance(rig.ask(TakeShared(SHARE, "t", 1)), QueueNotFound)
+
+
+def test_no_more_than_the_limit_of_shares_is_open() -> None:
+    rig = Rig(shares_max=2)
+    opened(rig, "$share/g/a", "$share/h/a")
+    assert isinstance(rig.ask(OpenFilters("gw", ("$share/i/a",))), Busy)
+    opened(rig, "$share/g/a", owner="other")
+
+
+def test_no_more_messages_than_the_limit_are_on_their_way() -> None:
+    rig = Rig(share_unsettled_max=3)
+    opened(rig)
+    published(rig, 1, 2, 3, 4)
+    taken = take(rig)
+    waiting = rig.submit(TakeShared(SHARE, "u", 10, 30.0))
+    assert (taken.count, waiting) == (3, [])
+    settle(rig, taken)
+    assert bodies(waiting[0]) == [b"4"]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [TakeShared(SHARE, "t", 0), TakeShared(SHARE, "t", 1, -1.0), TakeShared(SHARE, "", 1), SettleShared(SHARE, "")],
+)
+def test_what_makes_no_sense_is_refused(request_: Any) -> None:
+    rig = Rig()
+    opened(rig)
+    assert isinstance(now(rig.handle(request_)), InvalidRequest)
+
+
+@pytest.mark.parametrize("share", ["$share/g", "$share//a", "$share/g+/a", "$oshare/g/a#"])
+def test_a_share_needs_a_name_and_a_legal_filter(share: str) -> None:
+    assert isinstance(now(Rig().handle(OpenFilters("gw", (share,)))), InvalidTopic)
+
+
+def test_a_plain_filter_is_no_share() -> None:
+    rig = Rig()
+    rig.ask(OpenFilters("gw", ("a/+",)))
+    assert isinstance(now(rig.handle(TakeShared("a/+", "t", 1))), PenstockError)
+
+
+def test_a_waiting_take_is_woken_by_queue_and_share() -> None:
+    rig = Rig()
+    opened(rig)
+    assert parked(rig.handle(TakeShared(SHARE, "t", 1, 5.0))).wakers == ("~filter:a/+", f"share {SHARE}")
