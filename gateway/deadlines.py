@@ -3,14 +3,18 @@
 Time is cut into buckets of one second, so that adding costs the same however many wait, and nothing is ever
 removed: when a bucket is due its owner looks whether the thing still is (a client that spoke since then is simply
 added again). An item comes out no earlier than its time and at most one second and one tick later.
+
+Because nothing is removed, whoever adds things that may be gone long before they are due looks after them once in
+``LOOK_S`` seconds: so what is gone is forgotten soon, however far off it was due.
 """
 
 from __future__ import annotations
 
 from math import ceil
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
+LOOK_S: Final = 60.0
 
 
 class Deadlines(Generic[T]):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.auth import Authenticator, Credentials, Identity
 from gateway.brokers import Brokers
-from gateway.deadlines import Deadlines
+from gateway.deadlines import LOOK_S, Deadlines
 from gateway.downstream import Downstream
 from gateway.exchanges import ExchangeIds
 from gateway.home import SessionHome
@@ -300,10 +300,13 @@ class Reception:
         session.device = device
         keep_alive_s = self._agreed_keep_alive(asked.keep_alive_s)
         if keep_alive_s:
-            self._keep_alive.add(self.rounds.now + keep_alive_s * 1.5, device)
+            self._keep_alive.add(self.rounds.now + min(keep_alive_s * 1.5, LOOK_S), device)
         self.half_open -= 1
         if found.present:
             self.downstream.resume(session, decode_terms(found.terms))
+            for one in list(session.subscriptions):
+                if not self.authenticator.may_subscribe(identity, one):  # it was when it subscribed
+                    self.downstream.unsubscribe(session, one)
         done(Admitted(session, identity, found.present, keep_alive_s, not asked.client_id))
 
     def _agreed_keep_alive(self, asked_s: int) -> int:
@@ -393,7 +396,7 @@ class Reception:
         if due <= now:  # (MQTT-3.1.2-22)
             device.fail(ReasonCode.KEEP_ALIVE_TIMEOUT)
         else:
-            self._keep_alive.add(due, device)
+            self._keep_alive.add(min(due, now + LOOK_S), device)
 
     def close(self) -> None:
         """The gateway stops: every client is told, every will without a delay is published."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from gateway.deadlines import Deadlines
+from gateway.deadlines import LOOK_S, Deadlines
 from gateway.home import SessionHome
 from gateway.rounds import Rounds
 from gateway.session_state import NO_WILL, Will, decode_will
@@ -55,7 +55,10 @@ class Wills:
         delay_s = min(will.delay_s, expiry_s)
         pending = Pending(client, epoch, will, expiry_s, self._rounds.now + delay_s, expiry_s <= will.delay_s)
         self._waiting[client] = pending
-        self._due.add(pending.due, pending)
+        self._look_later(pending)
+
+    def _look_later(self, pending: Pending) -> None:
+        self._due.add(min(pending.due, self._rounds.now + LOOK_S), pending)
 
     def cancel(self, client: str) -> Pending | None:
         """The client is back, or its session somebody else's."""
@@ -64,7 +67,11 @@ class Wills:
     def tick(self, now: float) -> None:
         """Sees to what is due."""
         for pending in self._due.take(now):
-            if self._waiting.get(pending.client) is pending:
+            if self._waiting.get(pending.client) is not pending:
+                continue
+            if pending.due > now:
+                self._look_later(pending)
+            else:
                 save = SessionSave(pending.client, pending.epoch, GONE, pending.expiry_s)
                 self._home.save(save, partial(self._confirmed, pending))
 
