@@ -59,7 +59,7 @@ class Downstream:
         self._failed: list[Feed | Cursor] = []
         self._keeping = keeping
         self._retained = Retained(clock, self.pump_later, self._waits)
-        self.replays = Replays(clock, self._send_as, self.pump_later)
+        self.replays = Replays(clock, self._send_as, self.pump_later, wake)
         self.positions = NamedPositions()
         self._leases = FilterLeases(brokers, owner, settings.filter_lease_s, self._begun, wake)
         self.delivered = 0
@@ -187,6 +187,7 @@ class Downstream:
 
     def flush(self) -> bool:
         """Does what was noted since the last round. True if there is more to do at once."""
+        self.replays.take_turns()
         for _ in range(_SLICES_MAX):
             if not self._to_pump and not self._to_pull:
                 break

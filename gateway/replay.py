@@ -16,6 +16,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from operator import attrgetter
 from typing import Final
 
@@ -45,7 +46,9 @@ from topicmap.names import matches
 
 BYTES: Final = 128 * 1024
 PAGE_BYTES_MIN: Final = 4 * 1024
-PAGE_COUNT: Final = 256
+PAGE_COUNT: Final = 128
+TURNS: Final = 16
+"""So many sessions go on with their history per flush."""
 LOOKED_AT_MAX: Final = 100_000
 STEP_MAX: Final = 4096
 _POSITION: Final = attrgetter("position")
@@ -55,13 +58,14 @@ _UNKNOWN: Final = -1
 class Search:
     """The way back from a queue's end to the last few messages that match."""
 
-    __slots__ = ("at", "begin", "found", "looked_at", "stop", "window")
+    __slots__ = ("at", "begin", "found", "is_over", "looked_at", "stop", "window")
 
     def __init__(self, end: int) -> None:
         self.begin = self.at = self.stop = end  # the window that is being read
         self.window: list[tuple[int, int]] = []
         self.found: list[tuple[int, int]] = []  # position and offset
         self.looked_at = 0
+        self.is_over = False
 
 
 class Source:
@@ -104,11 +108,14 @@ class Replays:
         clock: Clock,
         send: Callable[[Sequence[Cursor], Arrival, Variant, int], bool],
         pump_later: Callable[[Session], None],
+        wake: Callable[[], None],
     ) -> None:
         """``send`` sends one message, or says that there is no room now."""
         self._clock = clock
         self._send = send
         self._pump_later = pump_later
+        self._wake = wake
+        self._ready: dict[Session, None] = {}
         self._replays: dict[Cursor, Replay] = {}
         self._failed: dict[Session, None] = {}
         self.replayed = 0
@@ -144,10 +151,19 @@ class Replays:
         return self._is_over(replay)
 
     def _is_over(self, replay: Replay) -> bool:
-        if replay.waiting:
+        if replay.batch or any([source.page or source.at < source.end for source in replay.sources or ()]):
             return False
         self.stop(replay.cursor)
         return True
+
+    def take_turns(self) -> None:
+        """Lets some sessions go on with what brokers have answered; to be called once per flush, so that reading a
+        long history leaves time for everybody else."""
+        for session in list(islice(self._ready, TURNS)):
+            del self._ready[session]
+            self._pump_later(session)
+        if self._ready:
+            self._wake()
 
     def retry(self) -> None:
         """Asks again where a broker did not answer."""
@@ -176,7 +192,8 @@ class Replays:
         else:
             told(replay, result, *about)
         if not replay.waiting:
-            self._pump_later(session)
+            self._ready[session] = None
+            self._wake()
 
     def _described(self, replay: Replay, detail: TopicDetail) -> None:
         replay.sources = [Source(replay.cursor, bounds.queue, bounds.min, bounds.end) for bounds in detail.bounds]
@@ -203,7 +220,7 @@ class Replays:
             offsets = dict(replay.start.offsets)
             for source in unknown:
                 source.at = _within(source, self._begin_of(replay.start, offsets, source))
-        return not replay.waiting
+        return all([source.at != _UNKNOWN for source in sources])
 
     @staticmethod
     def _begin_of(start: Start, offsets: dict[int, int], source: Source) -> int:
@@ -230,7 +247,7 @@ class Replays:
             if source.search is None:
                 source.search = Search(source.end)
             self._search(replay, source, source.search)
-        if replay.waiting or not unknown:
+        if not unknown or not all([source.search is not None and source.search.is_over for source in unknown]):
             return
         found = sorted(
             [(*one, source) for source in unknown if source.search for one in source.search.found], key=_first
@@ -247,6 +264,7 @@ class Replays:
             search.found = (search.window + search.found)[-count:] if count else []
             search.window = []
             if len(search.found) >= count or search.begin <= source.min or search.looked_at >= LOOKED_AT_MAX:
+                search.is_over = True
                 return
             step = min(max(count, search.looked_at, 64), STEP_MAX)
             search.stop, search.begin = search.begin, max(source.min, search.begin - step)
@@ -273,8 +291,8 @@ class Replays:
         for source in sources:
             if not source.page and source.at < source.end:
                 self._ask(replay, Pull(source.queue, source.at, size, PAGE_COUNT), self._pulled, source)
-        if replay.waiting:
-            return False
+        if replay.waiting or any([not source.page and source.at < source.end for source in sources]):
+            return False  # what came held nothing for this filter: there is more, and others get their turn first
         limit = min([source.page[-1].position for source in sources if source.at < source.end], default=1 << 63)
         for source in sources:
             cut = bisect_left(source.page, limit + 1, key=_POSITION)

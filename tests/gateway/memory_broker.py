@@ -128,7 +128,11 @@ class _Facts:
 
 
 class MemoryBroker:
-    """Everything that happened is open to the test: ``requests`` in their order, ``log``, ``queues``, ``retained``."""
+    """Everything that happened is open to the test: ``requests`` in their order, ``log``, ``queues``, ``retained``.
+
+    With ``answers_at_once`` a reply comes within ``submit``, as it may from a broker in the same process."""
+
+    answers_at_once = False
 
     address = "broker:1"
 
@@ -175,6 +179,8 @@ class MemoryBroker:
         result = getattr(self, f"_{type(request).__name__}")(request)
         if result is None:
             self.parked.append((request, on_result))  # type: ignore[arg-type]
+        elif self.answers_at_once and not self.holds_replies:
+            on_result(result)
         else:
             self._held.append((on_result, result))
 

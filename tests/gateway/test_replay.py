@@ -7,19 +7,23 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_broker import MemoryBroker
 from rig import Client, Gateway
 from test_reception import OnlyOwnTopics
 
 from gateway import replay
+from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connect, Puback, Publish, Pubrec, Suback, Subscribe, Subscription
 from gateway.mqtt.properties import Properties
 from penstock.errors import Busy
 from penstock.requests import FetchRetained, Pull
 
 
-@pytest.fixture(autouse=True)
-def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, params=[False, True], ids=["later", "at once"])
+def _replies(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Pages are small, and the broker's replies come later, or at once."""
     monkeypatch.setattr(replay, "PAGE_COUNT", 2)
+    monkeypatch.setattr(MemoryBroker, "answers_at_once", request.param)
 
 
 def asking(*starts: str, place: str = "", identifier: int = 0) -> Properties:
@@ -298,6 +302,24 @@ def test_history_that_was_not_acknowledged_is_sent_again_to_a_session_that_comes
         assert [(one.payload, one.packet_id, one.dup) for one in again] == [
             (one.payload, one.packet_id, True) for one in waiting
         ]
+
+
+def test_reading_a_long_history_leaves_time_for_everybody_else() -> None:
+    gateway, _ = gateway_with(100, queues=1)
+    client = gateway.connect("s", level=5)
+    gateway.rounds.begin()
+    client.device.receive(encode(Subscribe(1, (Subscription("plant/none"),), asking("beginning")), 5))
+    read = 0
+    for _ in range(1000):
+        gateway.rounds.finish()
+        gateway.broker.flush()
+        pulls = len([one for one in gateway.broker.made(Pull) if one.queue == "plant:0"])
+        assert pulls - read <= 8  # the turns of one round
+        read = pulls
+        gateway.rounds.begin()
+    gateway.round()
+    assert read == 50
+    assert len(gateway.downstream.replays) == 0
 
 
 def test_so_many_replays_run_at_a_time() -> None:
