@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check unit format bench soak clean install install-test
+.PHONY: demo test check unit format bench bench-store soak clean install install-test
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -61,6 +61,9 @@ test: install-test  ## install what the tests need and run all of them (under 10
 bench: $(VENV)/.test  ## side by side with mosquitto and amqtt, interleaved, and the store by itself (about 4 minutes)
 	$(BIN)/python -m loadtest bench
 	$(BIN)/python -m loadtest store
+
+bench-store: $(VENV)/.test  ## the store by itself, with 100,000 queues and recoveries of 1 and 10 GiB (about 3 minutes, 14 GB)
+	$(BIN)/python -m loadtest store --long
 
 soak: $(VENV)/.test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk (about 10 minutes)
 	$(BIN)/python -m loadtest soak

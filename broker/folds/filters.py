@@ -9,7 +9,7 @@ long as somebody holds it, it holds the plain filter, under its own name with ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from broker.folds.frozen import Table
@@ -25,6 +25,9 @@ CLOSE: Final = "close"
 LASTING: Final = "~"
 """Owners whose names begin so have no lease."""
 
+Owners = str | dict[str, None]
+"""Who holds a filter, in the order in which they came. Most have one owner, and there may be 100,000 of them."""
+
 
 class Filters:
     """Open filters with their owners. ``on_share_ended`` is told of shared subscriptions that nobody holds any more."""
@@ -32,7 +35,7 @@ class Filters:
     def __init__(self, on_share_ended: Callable[[str], None] | None = None) -> None:
         self._on_share_ended = on_share_ended
         self._index = FilterIndex()
-        self._owners: Table[dict[str, None]] = Table()  # filter -> owners, in the order in which they came
+        self._owners: Table[Owners] = Table()  # filter -> owners, in the order in which they came
         self._held: dict[str, dict[str, None]] = {}  # owner -> filters
 
     def __len__(self) -> int:
@@ -81,8 +84,8 @@ class Filters:
     def _open(self, owner: str, filters: list[str]) -> list[str]:
         opened = []
         for filter in filters:
-            if owner not in self._owners.setdefault(filter, {}):
-                self._owners.own(filter, dict)[owner] = None
+            if owner not in _names(self._owners.get(filter)):
+                self._join(owner, filter)
                 self._held.setdefault(owner, {})[filter] = None
             if is_share(filter):
                 opened += self._open(share_holder(filter), [plain_filter(filter)])
@@ -90,15 +93,32 @@ class Filters:
                 opened.append(filter_queue(filter))
         return opened
 
+    def _join(self, owner: str, filter: str) -> None:
+        owners = self._owners.get(filter)
+        if owners is None:
+            self._owners[filter] = owner
+        elif isinstance(owners, str):
+            self._owners[filter] = {owners: None, owner: None}
+        else:
+            self._shared(filter)[owner] = None
+
+    def _shared(self, filter: str) -> dict[str, None]:
+        """The owners of a filter that has or had several, to be changed."""
+        owners = self._owners.own(filter, _copied)
+        assert isinstance(owners, dict), "one owner is no table"
+        return owners
+
     def _close(self, owner: str, filters: list[str]) -> list[str]:
         ended = []
         for filter in filters:
-            if owner not in self._owners.get(filter, {}):
+            owners = self._owners.get(filter)
+            if owner not in _names(owners):
                 continue
-            owners = self._owners.own(filter, dict)
-            del owners[owner]
+            if isinstance(owners, dict):
+                owners = self._shared(filter)
+                del owners[owner]
             del self._held[owner][filter]
-            if not owners:
+            if not owners or isinstance(owners, str):
                 del self._owners[filter]
                 ended += self._ended(filter)
         if owner in self._held and not self._held[owner]:
@@ -125,7 +145,7 @@ class Filters:
         """Takes the state of a snapshot."""
         self._index, self._owners, self._held = FilterIndex(), Table(), {}
         for filter, owners in snapshot:
-            self._owners[filter] = dict.fromkeys(owners)
+            self._owners[filter] = owners[0] if len(owners) == 1 else dict.fromkeys(owners)
             for owner in owners:
                 self._held.setdefault(owner, {})[filter] = None
             if not is_share(filter):
@@ -137,5 +157,15 @@ def share_holder(share: str) -> str:
     return LASTING + share
 
 
-def _row(filter: str, owners: dict[str, None]) -> list[Any]:
-    return [filter, list(owners)]
+def _names(owners: Owners | None) -> Iterable[str]:
+    if owners is None:
+        return ()
+    return (owners,) if isinstance(owners, str) else owners
+
+
+def _copied(owners: Owners) -> Owners:
+    return dict(owners) if isinstance(owners, dict) else owners
+
+
+def _row(filter: str, owners: Owners) -> list[Any]:
+    return [filter, list(_names(owners))]

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import fcntl
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -67,9 +68,9 @@ class Disk(Protocol):
 
     def read(self, path: str) -> bytes: ...
 
-    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        """Makes ``data`` the content of a file; if ``durable``, then after a crash it is the old or the new content,
-        never a mix. Otherwise a crash may leave anything there."""
+    def replace(self, path: str, pieces: Iterable[bytes]) -> Iterator[None]:
+        """Makes the pieces the content of a file, writing one at a step; the last step makes it so. Given up before, or
+        after an error, it has its old content. A crash of the machine may leave anything there."""
         ...
 
     def remove(self, path: str) -> None:
@@ -154,24 +155,23 @@ class RealDisk:
     def read(self, path: str) -> bytes:
         return (self.root / path).read_bytes()
 
-    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
+    def replace(self, path: str, pieces: Iterable[bytes]) -> Iterator[None]:
         target = self.root / path
         draft = target.with_name(target.name + ".draft")
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        file = RealFile(descriptor)
+        file = RealFile(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
+        at = 0
         try:
-            file.pwrite(data, 0)
-            if durable:
-                os.fsync(descriptor)
-        except OSError:
+            for piece in pieces:
+                file.pwrite(piece, at)
+                at += len(piece)
+                yield
+            os.replace(draft, target)
+        except BaseException:
             with contextlib.suppress(OSError):
                 draft.unlink()
             raise
         finally:
             file.close()
-        os.replace(draft, target)
-        if durable:
-            self._sync_folder(target.parent)
 
     def remove(self, path: str) -> None:
         (self.root / path).unlink(missing_ok=True)

@@ -33,6 +33,15 @@ from penstock.message import (
 
 crc32c: Callable[[bytes], int] = google_crc32c.value
 
+
+def crc_of(pieces: Iterable[bytes]) -> int:
+    """CRC-32C of many pieces end to end."""
+    crc = 0
+    for piece in pieces:
+        crc = google_crc32c.extend(crc, piece)
+    return crc
+
+
 BLANK_BYTES_MIN: Final = FRAME_HEAD_BYTES
 FRAME_BYTES_MIN: Final = FRAME_HEAD_BYTES + RECORD_BYTES_MIN
 MAGIC_BYTES: Final = FRAME_MAGIC.to_bytes(4, "big")

@@ -9,14 +9,16 @@ is missing or damaged is made again from the log.
 from __future__ import annotations
 
 import struct
-from typing import Any, Final, NamedTuple, cast
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
 
 import msgpack
 import numpy as np
 
 from broker.store.disk import Disk, File
-from broker.store.frames import crc32c
+from broker.store.frames import crc32c, crc_of
 from broker.store.queue_index import ENTRY_BYTES, Queue
+from broker.store.rows import array_head, packed_rows
 from penstock.errors import Damaged
 
 FOLDER: Final = "index"
@@ -56,25 +58,32 @@ def chunk_path(start: int) -> str:
 
 
 class ChunkParts:
-    """A chunk in the making: queues are added in the order of their keys."""
+    """A chunk in the making: queues are added some at a time, in the order of their keys."""
 
     def __init__(self) -> None:
-        self._rows: list[tuple[str, int, int, int]] = []
-        self._parts: list[bytearray] = []
+        self._rows: list[bytes] = []
+        self._entries: list[bytes] = []
+        self._count = 0
         self._place = 0
 
-    def add(self, queue: Queue, count: int) -> None:
-        """Takes in the first ``count`` entries of a queue's tail."""
-        self._rows.append((queue.key, queue.tail_base, count, self._place))
-        self._parts.append(queue.tail[: count * ENTRY_BYTES])
-        self._place += count * ENTRY_BYTES
+    def add(self, takes: Iterable[tuple[Queue, int]]) -> None:
+        """Takes in the first entries of some queues' tails, so many of each."""
+        rows, entries = [], []
+        for queue, count in takes:
+            rows.append((queue.key, queue.tail_base, count, self._place))
+            entries.append(queue.tail[: count * ENTRY_BYTES])
+            self._place += count * ENTRY_BYTES
+        self._count += len(rows)
+        self._rows.append(packed_rows(rows))
+        self._entries.append(b"".join(entries))
 
-    def encode(self, start: int, end: int, witness: int, keys: np.ndarray[Any, Any]) -> bytes:
-        """The file of the chunk; ``keys`` sorted by hash."""
-        directory = cast(bytes, msgpack.packb(self._rows))
-        head = HEAD.pack(0, MAGIC, VERSION, start, end, witness, len(directory), self._place, len(keys))
-        data = b"".join((head[4:], directory, *self._parts, keys.tobytes()))
-        return crc32c(data).to_bytes(4, "big") + data
+    def pieces(self, start: int, end: int, witness: int, keys: np.ndarray[Any, Any]) -> list[bytes]:
+        """The file of the chunk, in pieces; ``keys`` sorted by hash."""
+        directory = [array_head(self._count), *self._rows]
+        directory_bytes = sum(map(len, directory))
+        head = HEAD.pack(0, MAGIC, VERSION, start, end, witness, directory_bytes, self._place, len(keys))[4:]
+        rest = [*directory, *self._entries, keys.tobytes()]
+        return [crc_of([head, *rest]).to_bytes(4, "big") + head, *rest]
 
 
 def decode_chunk(data: bytes, start: int) -> Chunk | None:

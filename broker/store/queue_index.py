@@ -3,7 +3,8 @@
 An entry has 20 bytes: log position 8, frame size 4, tag hash 8. The entries of the newest stretch of the log are in
 memory, per queue (``tail``); older ones are in index chunks (``index_chunk.py``), of which a queue knows where its
 own begin. A *hole* (size 0) stands where a record was lost to damage, so that later offsets keep their meaning. A
-queue without entries holds no containers of its own: there may be 100,000 of them.
+queue without entries holds no containers of its own, and what it knows of its chunks is packed (28 bytes each): there
+may be 100,000 of them.
 
 Invariants, per queue: entries have growing positions (a hole has that of what comes behind it); ``min <= readable <=
 next``; entries become readable in order and never unreadable again; offsets are never used twice (a light queue starts
@@ -14,7 +15,6 @@ that damage left (``move_light_queues``).
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -24,7 +24,7 @@ LIGHT: Final = "~"
 """The names of all light queues begin so, and no topic's."""
 ENTRY20: Final = struct.Struct(">QIq")
 ENTRY_BYTES: Final = ENTRY20.size
-_NO_PIECES: Final[tuple[Piece, ...]] = ()
+_PIECE: Final = struct.Struct(">QIQQ")
 _EMPTY: Final = bytearray()
 """The tail of all queues that have none; never written to."""
 
@@ -51,7 +51,7 @@ class Queue:
     def __init__(self, key: str, first: int) -> None:
         self.key = key
         self.first = first
-        self.pieces: tuple[Piece, ...] = _NO_PIECES
+        self.pieces = b""  # packed: a queue's oldest first
         self.tail = _EMPTY
         self.tail_base = first
         self.readable = first
@@ -64,39 +64,61 @@ class Queue:
     @property
     def min(self) -> int:
         """The first offset that is still there."""
-        return self.pieces[0].base if self.pieces else self.tail_base
+        return int.from_bytes(self.pieces[:8], "big") if self.pieces else self.tail_base
+
+    def _piece(self, number: int) -> Piece:
+        return Piece._make(_PIECE.unpack_from(self.pieces, number * _PIECE.size))
+
+    def _holder(self, offset: int) -> int:
+        """Number of the last piece that begins at or before ``offset``, -1 if none does."""
+        low, high = 0, len(self.pieces) // _PIECE.size
+        while low < high:
+            middle = (low + high) // 2
+            at = middle * _PIECE.size
+            if int.from_bytes(self.pieces[at : at + 8], "big") <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
 
     def behind_gap(self, offset: int) -> int:
         """The offset itself, or where the queue goes on if it is in a gap between two pieces."""
         if offset >= self.tail_base or offset < self.min:
             return offset
-        place = bisect_right(self.pieces, offset, key=_base_of) - 1
-        piece = self.pieces[place]
+        number = self._holder(offset)
+        piece = self._piece(number)
         if offset < piece.base + piece.entries:
             return offset
-        return self.pieces[place + 1].base if place + 1 < len(self.pieces) else self.tail_base
+        following = (number + 1) * _PIECE.size
+        return self._piece(number + 1).base if following < len(self.pieces) else self.tail_base
 
     def piece_of(self, offset: int) -> Piece | None:
         """The sealed piece that holds ``offset``; None if it is in the tail."""
-        if offset >= self.tail_base:
-            return None
-        return self.pieces[bisect_right(self.pieces, offset, key=_base_of) - 1]
+        return None if offset >= self.tail_base else self._piece(self._holder(offset))
 
     def take_from_tail(self, count: int, chunk: int, place: int) -> None:
         """The first ``count`` entries of the tail are in a chunk now."""
-        self.pieces += (Piece(self.tail_base, count, chunk, place),)
-        del self.tail[: count * ENTRY_BYTES]
+        self.pieces += _PIECE.pack(self.tail_base, count, chunk, place)
         self.tail_base += count
-        if not self.tail:
+        if self.readable == self.tail_base:
+            self.readable = self.tail_base  # one number for both: there may be many of them
+        if len(self.tail) == count * ENTRY_BYTES:
             self.tail = _EMPTY
+        else:
+            del self.tail[: count * ENTRY_BYTES]
 
     def precede(self, piece: Piece) -> bool:
         """Takes in the piece before the oldest known entry; False if it is not of this queue: then it belongs to an
         earlier one of the same name, all of whose offsets are below this one's first."""
         if piece.base < self.first or piece.base + piece.entries > self.min:
             return False
-        self.pieces = (piece, *self.pieces)
+        self.pieces = _PIECE.pack(*piece) + self.pieces
         return True
+
+    def forget(self, chunk: int) -> None:
+        """The oldest piece goes if it is in a chunk that goes."""
+        if self.pieces and self._piece(0).chunk == chunk:
+            self.pieces = self.pieces[_PIECE.size :]
 
     def entries_before(self, position: int) -> int:
         """How many entries of the tail are for frames before a log position."""
@@ -111,10 +133,6 @@ class Queue:
             else:
                 high = middle
         return low
-
-
-def _base_of(piece: Piece) -> int:
-    return piece.base
 
 
 class QueueIndex:
@@ -189,6 +207,9 @@ class QueueIndex:
                 self._fresh[queue.key] = None
             if readable == queue.next:
                 done.append(queue)
+        if len(done) == len(self._waiting):
+            self._waiting = {}  # an emptied table keeps its room
+            return
         for queue in done:
             del self._waiting[queue]
 
@@ -201,5 +222,4 @@ class QueueIndex:
     def forget_chunk(self, chunk: int) -> None:
         """Drops every queue's piece of a chunk that retention removed."""
         for queue in self._queues.values():
-            if queue.pieces and queue.pieces[0].chunk == chunk:
-                queue.pieces = queue.pieces[1:]
+            queue.forget(chunk)

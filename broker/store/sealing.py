@@ -12,8 +12,9 @@ is made again from the log.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from broker.store import index_chunk, state
@@ -28,8 +29,11 @@ from broker.store.snapshot import Snapshot
 from broker.store.state import KeyframeMarks
 from penstock.errors import StorageFull
 
-SLICE_QUEUES: Final = 5_000
+SLICE_QUEUES: Final = 2_000
 """So many queues are sealed between two looks at the rest of the world."""
+WRITE_BYTES: Final = 1 << 20
+"""About so many bytes of a chunk or checkpoint are written at a time."""
+_DONE: Final = object()
 KEYFRAME_SHARE: Final = 4
 """A keyframe takes at most this fraction of a segment; a larger state has none, and retention waits for the next."""
 
@@ -132,34 +136,62 @@ class Sealing:
         """Yields between pieces of the work. A tail's beginning never changes meanwhile, and each queue has its
         entries either in its tail or in the chunk."""
         start = self.sealed
-        takes = [(queue, end - queue.tail_base) for queue, end in plan.ends if end > queue.tail_base]
         parts = index_chunk.ChunkParts()
-        for number, (queue, count) in enumerate(takes, 1):
-            parts.add(queue, count)
-            if number % SLICE_QUEUES == 0:
+        for number, some in enumerate(plan.ends_in_slices(SLICE_QUEUES)):
+            if number:
                 yield
-        self._write(start, plan, parts)
+            parts.add([(queue, end - queue.tail_base) for queue, end in some if end > queue.tail_base])
+        yield from self._write(start, plan, parts)
         place = 0
-        for number, (queue, count) in enumerate(takes, 1):
-            queue.take_from_tail(count, start, place)
-            place += count * ENTRY_BYTES
-            if number % SLICE_QUEUES == 0:
+        for number, some in enumerate(plan.ends_in_slices(SLICE_QUEUES)):
+            if number:
                 yield
+            for queue, end in some:
+                count = end - queue.tail_base
+                if count > 0:
+                    queue.take_from_tail(count, start, place)
+                    place += count * ENTRY_BYTES
         self._keys.drop_before(plan.position, start)
         self.sealed = plan.position
 
-    def _write(self, start: int, plan: Snapshot, parts: index_chunk.ChunkParts) -> None:
+    def _write(self, start: int, plan: Snapshot, parts: index_chunk.ChunkParts) -> Iterator[None]:
         keys = self._keys.sealed_before(plan.position)
-        chunk = parts.encode(start, plan.position, self._log.witness(start), keys)
-        checkpoint = state.encode_checkpoint(plan.position, plan.finish())
-        try:
-            self._disk.replace(index_chunk.chunk_path(start), chunk, durable=False)
-            self._disk.replace(state.checkpoint_path(plan.position), checkpoint, durable=False)
+        chunk = parts.pieces(start, plan.position, self._log.witness(start), keys)
+        yield from self._replace(index_chunk.chunk_path(start), chunk)
+        checkpoint = state.checkpoint_pieces(plan.position, plan.finish())
+        yield from self._replace(state.checkpoint_path(plan.position), checkpoint)
+        with _as_full():
             for old in state.stored_positions(self._disk, state.FOLDER, state.SUFFIX)[: -state.KEEP]:
                 self._disk.remove(state.checkpoint_path(old))
-        except OSError as error:
-            reason = storage_error(error)  # derived files decide nothing: the plan waits, whatever the reason
-            raise StorageFull(f"the index cannot be written: {reason.message}") from None
+
+    def _replace(self, path: str, pieces: Iterable[bytes]) -> Iterator[None]:
+        """Writes a derived file; yields after about every MiB."""
+        sizes: list[int] = []
+        written = 0
+        steps = self._disk.replace(path, _counted(pieces, sizes))
+        while True:
+            with _as_full():
+                if next(steps, _DONE) is _DONE:
+                    return
+            written += sizes[-1]
+            if written >= WRITE_BYTES:
+                written = 0
+                yield
+
+
+def _counted(pieces: Iterable[bytes], sizes: list[int]) -> Iterator[bytes]:
+    for piece in pieces:
+        sizes.append(len(piece))
+        yield piece
+
+
+@contextlib.contextmanager
+def _as_full() -> Iterator[None]:
+    """Derived files decide nothing: the plan waits, whatever the reason."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageFull(f"the index cannot be written: {storage_error(error).message}") from None
 
 
 def _nowhere(record: bytes, now_ms: int) -> bool:

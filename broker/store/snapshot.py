@@ -10,6 +10,7 @@ Invariant: it is finished before the index before its position leaves the tails 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -34,7 +35,8 @@ class Snapshot:
         self._queues = list(queues)
         self._keyframes = list(keyframes)
         self._data = b""
-        self._ends: list[tuple[Queue, int]] = []
+        self._ended: list[Queue] = []  # beside each other: no object per queue
+        self._end_offsets = array("Q")
         self._parts: list[bytes] = []
         self._folds = self._take_folds(folds)
         self._work: Iterator[None] | None = self._make()
@@ -55,8 +57,13 @@ class Snapshot:
     def ends(self) -> list[tuple[Queue, int]]:
         """Queues that had unsealed entries at the position, in the order of their keys, and the offset that each had
         reached."""
+        return [one for some in self.ends_in_slices(len(self._ended) or 1) for one in some]
+
+    def ends_in_slices(self, size: int) -> Iterator[list[tuple[Queue, int]]]:
+        """``ends``, so many at a time."""
         self.finish()
-        return self._ends
+        for at in range(0, len(self._ended), size):
+            yield list(zip(self._ended[at : at + size], self._end_offsets[at : at + size], strict=True))
 
     def finish_folds(self) -> None:
         """The folds may be frozen again."""
@@ -90,5 +97,6 @@ class Snapshot:
     def _row(self, queue: Queue) -> tuple[str, int, int]:
         count = queue.entries_before(self.position)
         if count:
-            self._ends.append((queue, queue.tail_base + count))
+            self._ended.append(queue)
+            self._end_offsets.append(queue.tail_base + count)
         return queue.key, queue.tail_base + count, queue.first

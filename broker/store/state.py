@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, cast
 import msgpack
 
 from broker.store.disk import Disk
-from broker.store.frames import crc32c
+from broker.store.frames import crc32c, crc_of
 from broker.store.records import KEYFRAME_TOPIC, Bytes
 from broker.store.rows import array_head
 from penstock.message import encode_record, record_body
@@ -70,10 +70,12 @@ def checkpoint_path(position: int) -> str:
     return f"{FOLDER}/{position:020d}{SUFFIX}"
 
 
-def encode_checkpoint(position: int, state: bytes) -> bytes:
-    """The file of a checkpoint."""
-    data = HEAD.pack(0, MAGIC, VERSION, position)[4:] + state
-    return crc32c(data).to_bytes(4, "big") + data
+def checkpoint_pieces(position: int, state: bytes) -> Iterator[bytes]:
+    """The file of a checkpoint, in pieces."""
+    head = HEAD.pack(0, MAGIC, VERSION, position)[4:]
+    yield crc_of([head, state]).to_bytes(4, "big") + head
+    for at in range(0, len(state), PART_BYTES_MAX):
+        yield state[at : at + PART_BYTES_MAX]
 
 
 def decode_checkpoint(data: bytes, position: int) -> bytes | None:

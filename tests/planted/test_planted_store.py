@@ -11,6 +11,7 @@ import contextlib
 import inspect
 import os
 import zlib
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from broker.store import bulk, frames, index_chunk, message_store, reading, reco
 from broker.store.commit_log import CommitLog
 from broker.store.disk import RealDisk, RealFile
 from broker.store.message_store import MessageStore
-from broker.store.queue_index import ENTRY20, Queue, QueueIndex
+from broker.store.queue_index import _PIECE, ENTRY20, Queue, QueueIndex
 from broker.store.records import Incoming
 from broker.store.retention import segments_to_drop
 from broker.store.rows import packed_table
@@ -207,7 +208,7 @@ def readable_out_of_order(index: QueueIndex, queue: Queue, entry: bytes, at_once
 
 
 def any_piece_precedes(queue: Queue, piece: Any) -> bool:
-    queue.pieces = (piece, *queue.pieces)
+    queue.pieces = _PIECE.pack(*piece) + queue.pieces
     return True
 
 
@@ -228,7 +229,8 @@ def a_plan_of_what_is_open_later(sealing: Sealing, now_ms: int) -> None:
     if sealing._plans and sealing._plans[0].position <= sealing._log.durable:
         plan = sealing._plans.popleft()
         open_now = list(sealing._index)
-        plan._ends = [one for one in plan.ends if one[0] in open_now]
+        kept = [one for one in plan.ends if one[0] in open_now]
+        plan._ended, plan._end_offsets = [queue for queue, _ in kept], array("Q", [end for _, end in kept])
         list(sealing._seal(plan))
 
 
@@ -350,7 +352,7 @@ PLANTS = [
         RealDisk,
         "_sync_folder",
         staticmethod(names_are_not_synced),
-        test_disk.test_new_removed_and_replaced_names_are_made_durable,
+        test_disk.test_new_and_removed_names_are_made_durable_and_replaced_ones_are_not,
     ),
     Plant("B9", RealFile, "pwrite", a_short_write_is_taken_for_whole, test_disk.test_a_short_write_is_carried_on),
     Plant(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from penstock.errors import DataFolderLocked
@@ -277,14 +278,14 @@ class SimDisk:
             raise FileNotFoundError(errno.ENOENT, "missing", path)
         return bytes(self._files[path].shown)
 
-    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
+    def replace(self, path: str, pieces: Iterable[bytes]) -> Iterator[None]:
+        content = Content()
+        for piece in pieces:
+            self.take_room(len(piece))
+            content.change(("write", len(content.shown), piece))
+            yield
         self.call("replace")
-        self.take_room(len(data))
-        content = self._files[path] = Content()
-        content.change(("write", 0, data))
-        if durable:
-            content.synced()
-            self._durable_names[path] = content
+        self._files[path] = content
 
     def remove(self, path: str) -> None:
         self.call("remove")

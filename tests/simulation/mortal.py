@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterable, Iterator
 
 from tests.simulation.disk import SimDisk, SimFile
 
@@ -53,8 +54,10 @@ class MortalDisk:
     def read(self, path: str) -> bytes:
         return self.alive().read(path)
 
-    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        self.alive().replace(path, data, durable=durable)
+    def replace(self, path: str, pieces: Iterable[bytes]) -> Iterator[None]:
+        for _ in self.alive().replace(path, pieces):
+            yield
+            self.alive()
 
     def remove(self, path: str) -> None:
         self.alive().remove(path)

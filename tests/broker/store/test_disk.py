@@ -56,19 +56,34 @@ def synced_folders(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return synced
 
 
-def test_new_removed_and_replaced_names_are_made_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_and_removed_names_are_made_durable_and_replaced_ones_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     disk = RealDisk(tmp_path)
     synced = synced_folders(monkeypatch)
     disk.make_folder("log")
     assert synced == [str(tmp_path)]
     disk.open("log/one", create=True).close()
     assert synced[1:] == [str(tmp_path / "log")]
-    disk.replace("log/two", b"x")
-    assert synced[2:] == [str(tmp_path / "log" / "two.draft"), str(tmp_path / "log")]
-    disk.remove("log/two")
-    assert synced[4:] == [str(tmp_path / "log")]
-    disk.replace("log/derived", b"x", durable=False)
-    assert synced[5:] == []
+    disk.remove("log/one")
+    assert synced[2:] == [str(tmp_path / "log")]
+    list(disk.replace("log/derived", [b"x"]))
+    assert synced[3:] == []
+
+
+def test_a_replacement_counts_with_its_last_step_and_not_before(tmp_path: Path) -> None:
+    disk = RealDisk(tmp_path)
+    list(disk.replace("one", [b"old"]))
+    steps = disk.replace("one", [b"ne", b"w"])
+    next(steps)
+    assert disk.read("one") == b"old"
+    next(steps)
+    assert next(steps, "done") == "done"
+    assert (disk.read("one"), disk.names(".")) == (b"new", ["one"])
+    given_up = disk.replace("one", [b"newer", b"still"])
+    next(given_up)
+    given_up.close()  # type: ignore[attr-defined]
+    assert (disk.read("one"), disk.names(".")) == (b"new", ["one"])
 
 
 def test_a_created_file_must_be_new(tmp_path: Path) -> None:
@@ -87,14 +102,14 @@ def test_reserved_room_reads_as_zeros(tmp_path: Path) -> None:
 
 def test_a_replacement_that_fails_leaves_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = RealDisk(tmp_path)
-    disk.replace("one", b"old")
+    list(disk.replace("one", [b"old"]))
 
     def full(descriptor: int, data: bytes, at: int) -> int:
         raise OSError(errno.ENOSPC, "no room")
 
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(OSError, match="no room"):
-        disk.replace("one", b"new")
+        list(disk.replace("one", [b"new"]))
     assert (disk.read("one"), disk.names(".")) == (b"old", ["one"])
 
 

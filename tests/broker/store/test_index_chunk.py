@@ -26,9 +26,9 @@ def small_chunk(start: int = 100, end: int = 900) -> bytes:
     keys = np.array([(5, 120), (5, 110), (9, 130)], KEY_DTYPE)
     keys = keys[np.lexsort((keys["position"], keys["hash"]))]
     parts = ChunkParts()
-    parts.add(queue_with("a:0", 0, 3), 2)
-    parts.add(queue_with("~f", 77, 1), 1)
-    return parts.encode(start, end, 4711, keys)
+    parts.add([(queue_with("a:0", 0, 3), 2)])
+    parts.add([(queue_with("~f", 77, 1), 1)])
+    return b"".join(parts.pieces(start, end, 4711, keys))
 
 
 def test_the_directory_says_where_each_queues_entries_are() -> None:
