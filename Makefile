@@ -29,13 +29,20 @@ $(VENV)/.system: $(BIN)/python
 	  >/dev/null 2>&1 || echo 'mosquitto-clients and xfsprogs could not be installed; their tests are skipped'; fi
 	@touch $@
 
+# The codec is compared with npm's mqtt-packet where there is Node; elsewhere those tests are skipped.
+$(VENV)/.node: $(BIN)/python
+	@if command -v node >/dev/null && command -v npm >/dev/null; then \
+	  npm install --prefix .node --no-audit --no-fund --silent mqtt-packet@9 \
+	  || echo 'mqtt-packet could not be installed; its tests are skipped'; fi
+	@touch $@
+
 $(VENV)/.spark: $(VENV)/.core
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark]'
 	@touch $@
 
 
 install: $(VENV)/.core $(VENV)/.spark  ## install everything a user needs into .venv
-install-test: install $(VENV)/.test $(VENV)/.system
+install-test: install $(VENV)/.test $(VENV)/.system $(VENV)/.node
 
 demo: $(VENV)/.core  ## the whole system with simulated devices, live in this terminal
 	@$(BIN)/penstock up --demo --data .penstock/demo
@@ -69,4 +76,4 @@ soak: $(VENV)/.test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, 
 	$(BIN)/python -m loadtest soak
 
 clean:  ## remove what make made; data folders stay
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .node .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

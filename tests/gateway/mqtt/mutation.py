@@ -52,3 +52,15 @@ def mutated(rng: random.Random, legal: list[bytes]) -> bytes:
     for _ in range(rng.randrange(1, 4)):
         _mutate(rng, data)
     return bytes(data)
+
+
+def damaged(rng: random.Random, legal: list[bytes]) -> bytearray:
+    """First byte and body of one of the packets, damaged: all but its length, which whoever sends it writes anew."""
+    whole = rng.choice(legal)
+    size = 1
+    while whole[size] > 127:
+        size += 1
+    data = bytearray(whole[:1] + whole[size + 1 :])
+    for _ in range(rng.randrange(1, 3)):
+        _mutate(rng, data)
+    return data
