@@ -25,6 +25,11 @@ class Drain:
         self.is_on = False
         self.sent_away = 0
 
+    @property
+    def has_moved(self) -> bool:
+        """Whether its clients are refused for good."""
+        return self._reception.settings.has_moved
+
     def begin(self) -> None:
         """From now on nobody is let in, and those who are here go."""
         if not self.is_on:

@@ -75,4 +75,6 @@ class Health:
             reasons.append(f"the listener does not accept: {trouble}")
         if self._drain.is_on:
             reasons.append("this gateway is being drained")
+        elif self._drain.has_moved:
+            reasons.append("this gateway has moved and lets nobody in")
         return reasons

@@ -79,11 +79,12 @@ class Retained:
         device = session.device
         assert device is not None
         identifiers = (subscription.identifier,) if subscription.identifier else ()
+        place = subscription.shows_place
         now_ms = self._clock.wall_ms()
         for sent, arrival in enumerate(fetch.page):
             if is_expired(arrival, now_ms) or (subscription.no_local and arrival.sender == session.client_id_bytes):
                 continue
-            variant = Variant(device.is_v5, min(arrival.qos, subscription.qos), True, identifiers)
+            variant = Variant(device.is_v5, min(arrival.qos, subscription.qos), True, identifiers, place)
             made = blob(arrival, variant, now_ms)
             if made.size > device.accepts_bytes_max:
                 continue

@@ -96,6 +96,7 @@ class Front:
             return
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        notice_loss(connected, settings.tcp_keep_alive_s)
         shard = self._shards[self._turn]
         self._turn = (self._turn + 1) % len(self._shards)
         line = shard.add(connected)
@@ -107,6 +108,16 @@ class Front:
 
     def close(self) -> None:
         self._listener.close()
+
+
+def notice_loss(connected: socket.socket, silence_s: int) -> None:
+    """Has the system ask a silent peer whether it is still there, so that one that vanished is noticed although it
+    agreed on no keep-alive; it is given up after half as long again."""
+    if silence_s:
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, silence_s)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(1, silence_s // 8))
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
 
 
 def _listen(settings: GatewaySettings) -> socket.socket:

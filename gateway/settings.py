@@ -34,6 +34,7 @@ class GatewaySettings:
         address_connects_per_s_max: how many clients may come to each listener, and from each address; 0 is no limit.
         in_flight_max, in_flight_bytes_max: what a client has been sent and not acknowledged; one message always goes.
         stalled_s_max: a client that takes nothing of a full output for so long is dropped, 0 for never.
+        tcp_keep_alive_s: after so long a silence TCP asks whether the client is still there, 0 for never.
         address_connections_max: connections of one address at a time, 0 is no limit. user_properties_max,
         user_properties_bytes_max, filters_per_packet_max: of one packet. topic_levels_max: of a name or filter.
         status_host, status_port: where a gateway that runs alone has its status pages; -1 for none, 0 for any free
@@ -74,6 +75,7 @@ class GatewaySettings:
     in_flight_max: int = 1024
     in_flight_bytes_max: int = 8 * 1024 * 1024
     stalled_s_max: float = 300.0
+    tcp_keep_alive_s: int = 300
     address_connections_max: int = 0
     user_properties_max: int = 256
     user_properties_bytes_max: int = 16 * 1024
@@ -123,6 +125,7 @@ class GatewaySettings:
 _RANGES: Final = (
     ("port", 0, 65_535),
     ("status_port", -1, 65_535),
+    ("tcp_keep_alive_s", 0, 32_767),
     ("topic_levels_max", 1, LEVELS_MAX),
     ("in_flight_bytes_max", 1024, 1 << 40),
     ("user_properties_max", 0, 1 << 20),

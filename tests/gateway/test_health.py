@@ -58,6 +58,10 @@ def test_a_broker_that_never_answers_counts_as_away_and_is_asked_once() -> None:
     assert len(gateway.broker.made(Ping)) == 1
 
 
+def test_a_gateway_that_has_moved_is_not_ready() -> None:
+    assert watched(Gateway(has_moved=True)).reasons() == ["this gateway has moved and lets nobody in"]
+
+
 def test_a_listener_in_trouble_and_a_drain_are_reasons_too() -> None:
     gateway = Gateway()
     trouble = [""]

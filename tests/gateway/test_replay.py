@@ -140,6 +140,17 @@ def test_places_name_the_queue_the_offset_and_the_time_of_each_message_replayed_
     assert [int(one["penstock-time"]) for one in places] == [1_000_000, 1_001_000, 1_002_000, 1_003_000]
 
 
+def test_a_retained_message_says_where_it_is_stored_too() -> None:
+    gateway, publisher = gateway_with(4, queues=2)
+    publisher.publish("plant/0", b"4", retain=True)
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", properties=asking(place="true"))
+    [kept] = [packet for packet in client.got() if isinstance(packet, Publish)]
+    said = dict(kept.properties.user_properties)
+    assert kept.retain
+    assert (said["penstock-queue"], said["penstock-offset"]) == ("plant:0", "2")
+
+
 def test_a_place_is_where_another_subscriber_may_begin() -> None:
     gateway, _ = gateway_with(12)
     client = gateway.connect("s", level=5)
