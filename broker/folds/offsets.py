@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from broker.folds.frozen import Table
+from broker.store.queue_index import LIGHT
 from penstock.requests import QueueOffset
 
 KEY: Final = "offsets"
@@ -28,6 +29,7 @@ class Offsets:
 
     def __init__(self) -> None:
         self._groups: Table[GroupProgress] = Table()
+        self._light: dict[str, dict[str, None]] = {}  # light queue -> groups with an offset in it
 
     @property
     def groups(self) -> list[str]:
@@ -55,7 +57,21 @@ class Offsets:
         self._groups.setdefault(group, GroupProgress())
         progress = self._groups.own(group, _copied)
         progress.committed_ms = stored_ms
-        progress.offsets.update((queue, offset) for queue, offset in offsets)
+        for queue, offset in offsets:
+            progress.offsets[queue] = offset
+            self._note(queue, group)
+
+    def _note(self, queue: str, group: str) -> None:
+        if queue.startswith(LIGHT):
+            self._light.setdefault(queue, {})[group] = None
+
+    def forget(self, queue: str) -> None:
+        """A light queue has ended: its offsets mean nothing any more, also if it begins again."""
+        for group in self._light.pop(queue, ()):
+            progress = self._groups.own(group, _copied)
+            del progress.offsets[queue]
+            if not progress.offsets:
+                del self._groups[group]
 
     def snapshot(self) -> list[Any]:
         """The state as plain values."""
@@ -68,6 +84,10 @@ class Offsets:
     def restore(self, snapshot: list[Any]) -> None:
         """Takes the state of a snapshot."""
         self._groups = Table((group, GroupProgress(at_ms, dict(offsets))) for group, at_ms, offsets in snapshot)
+        self._light = {}
+        for group, progress in self._groups.items():
+            for queue in progress.offsets:
+                self._note(queue, group)
 
 
 def _copied(progress: GroupProgress) -> GroupProgress:

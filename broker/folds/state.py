@@ -70,17 +70,22 @@ class BrokerState:
         elif record.topic == offsets.TOPIC:
             self.offsets.apply(_body_of(record), record.stored_ms)
         elif record.topic == filters.TOPIC:
-            return self.filters.apply(_body_of(record))
+            return self._with_offsets_gone(self.filters.apply(_body_of(record)))
         elif record.topic == sessions.TOPIC:
             ended = self.sessions.apply(_body_of(record), record.position, record.stored_ms)
             if ended is not None:
                 self.exchanges.apply(Exchanges.fact(*ended, ()))
-                return self.filters.release(sessions.holder(ended[1]))
+                return self._with_offsets_gone(self.filters.release(sessions.holder(ended[1])))
         elif record.topic == shares.TOPIC:
             self.shares.apply(_body_of(record))
         elif record.topic == exchanges.TOPIC:
             self.exchanges.apply(_body_of(record))
         return NO_CHANGE
+
+    def _with_offsets_gone(self, change: Change) -> Change:
+        for queue in change.ended:
+            self.offsets.forget(queue)
+        return change
 
     def _retain(self, record: Stored) -> None:
         name = mqtt_name(record.topic.encode(), record.properties)

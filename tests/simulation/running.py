@@ -86,9 +86,10 @@ class Trace(trio.abc.Instrument):
 
 
 class Run:
-    """What became of a scenario."""
+    """What became of a scenario. ``simulated_s``: how long it took by its own clock."""
 
-    def __init__(self, simulation: Simulation, trace: Trace, result: Any) -> None:
+    def __init__(self, simulation: Simulation, trace: Trace, result: Any, simulated_s: float) -> None:
+        self.simulated_s = simulated_s
         self.log = simulation.log
         self.digest = trace.digest()
         self.steps = trace.steps
@@ -117,6 +118,7 @@ def simulate(seed: int, scenario: Callable[[Simulation], Awaitable[Any]]) -> Run
         trio.socket.set_custom_socket_factory(simulation.network)
         return await scenario(simulation)
 
+    clock = MockClock(autojump_threshold=0)
     with _deterministic(seed):
-        result = trio.run(top, clock=MockClock(autojump_threshold=0), instruments=[trace])
-    return Run(simulation, trace, result)
+        result = trio.run(top, clock=clock, instruments=[trace])
+    return Run(simulation, trace, result, clock.current_time())

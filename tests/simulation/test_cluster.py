@@ -24,6 +24,8 @@ from tests.simulation.running import Run, Simulation, simulate
 
 ONE = os.environ.get("PENSTOCK_SEED")
 SEEDS = [int(ONE)] if ONE else range(int(os.environ.get("PENSTOCK_SEEDS", "20")))
+HOUR_S = 3600.0
+HOUR_SEEDS_FROM = 1000
 CATCH_WITHIN = 60
 """A planted bug must be caught by one of so many seeds."""
 
@@ -49,6 +51,18 @@ def run(seed: int, messages: int = 200) -> Run:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_acknowledged_is_lost_made_up_or_out_of_order(seed: int) -> None:
     run(seed)
+
+
+@pytest.mark.slow
+def test_an_hour_of_simulated_time_shows_nothing_lost(capsys: pytest.CaptureFixture[str]) -> None:
+    simulated_s, seeds = 0.0, 0
+    while simulated_s < HOUR_S:
+        simulated_s += run(HOUR_SEEDS_FROM + seeds).simulated_s
+        seeds += 1
+    with capsys.disabled():
+        print(f"\nsimulated {simulated_s / 3600:.2f} hours of a cluster under faults, {seeds} seeds")
+    assert simulated_s >= HOUR_S
+    assert seeds >= 100, "an hour of few runs is an hour of waiting"
 
 
 def test_a_seed_gives_the_same_run_every_time() -> None:

@@ -27,3 +27,16 @@ def test_equal_states_have_equal_snapshots_whatever_the_order_of_their_commits()
     copy = Offsets()
     copy.restore(one.snapshot())
     assert copy.snapshot() == one.snapshot()
+
+
+def test_what_was_committed_in_a_light_queue_goes_with_it() -> None:
+    offsets = Offsets()
+    offsets.apply(["g", [["~filter:a/+", 700], ["t:0", 1]]], 10)
+    offsets.apply(["h", [["~filter:a/+", 710]]], 10)
+    copy = Offsets()
+    copy.restore(offsets.snapshot())
+    for one in (offsets, copy):
+        one.forget("~filter:a/+")
+        one.forget("~filter:b")
+        assert (dict(one.of("g")), one.groups) == ({"t:0": 1}, ["g"])
+    assert offsets.snapshot() == copy.snapshot()

@@ -12,6 +12,7 @@ from penstock.errors import TooLarge
 from penstock.message import BODY_BYTES_MAX, Message, record_body
 from penstock.requests import CloseFilters, CommitOffsets, CreateTopic, FetchRetained, OpenFilters, QueueOffset
 from tests.broker.broker_rig import Rig, append
+from topicmap.queues import filter_queue
 
 
 def lived() -> Rig:
@@ -97,3 +98,14 @@ def test_a_snapshot_has_the_keys_that_the_page_names() -> None:
 def test_a_fact_too_large_for_a_record_is_refused() -> None:
     with pytest.raises(TooLarge):
         fact_record("%sys%offsets", ["x" * BODY_BYTES_MAX])
+
+
+def test_a_filter_that_nobody_holds_any_more_takes_its_committed_offsets_with_it() -> None:
+    rig = Rig()
+    rig.ask(OpenFilters("g", ("a/+",)))
+    queue = filter_queue("a/+")
+    rig.ask(CommitOffsets("group", "", 0, (QueueOffset(queue, rig.store.bounds(queue).min),)))
+    assert rig.state.offsets.groups == ["group"]
+    rig.ask(CloseFilters("g", ("a/+",)))
+    assert rig.state.offsets.groups == []
+    assert rig.restarted().state.offsets.groups == []
