@@ -29,6 +29,10 @@ GENERATOR_CORE: Final = 1
 _READY: Final = re.compile(r"^ready mqtt=(\S+):(\d+) ")
 
 
+COMPILED: Final = Path(__file__).parents[1] / ".compiled"
+"""Made by ``make compile``: the packages with the compiled modules beside their sources."""
+
+
 class Missing(Exception):
     """This server is not here; the message says what to do."""
 
@@ -77,9 +81,13 @@ class Server(ABC):
                 stderr=errors,
                 text=True,
                 preexec_fn=lambda: proc.pin(SERVER_CORE) and None,
-                env={name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")},
+                env=self.environment(),
             )
         self.wait_until_ready()
+
+    def environment(self) -> dict[str, str]:
+        """Ours without settings."""
+        return {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
 
     def wait_until_ready(self) -> None:
         """By default: until the port accepts."""
@@ -151,6 +159,25 @@ class PenstockCache(Penstock):
     topic_level = "cache"
 
 
+class Compiled(Penstock):
+    """The same as ``penstock`` with its hot modules compiled (``make compile``)."""
+
+    name = "compiled"
+
+    def environment(self) -> dict[str, str]:
+        if not COMPILED.exists():
+            raise Missing("there are no compiled modules (`make compile` makes them)")
+        return super().environment() | {"PYTHONPATH": str(COMPILED)}
+
+
+class CompiledCache(Compiled):
+    """The same as ``penstock cache``, compiled."""
+
+    name = "compiled cache"
+    level = PenstockCache.level
+    topic_level = PenstockCache.topic_level
+
+
 class Mosquitto(Server):
     """Mosquitto without limits on what is in flight or queued, and without its persistence file."""
 
@@ -186,4 +213,4 @@ class Amqtt(Server):
             raise self.broken()
 
 
-SERVERS: Final[tuple[type[Server], ...]] = (Penstock, PenstockCache, Mosquitto, Amqtt)
+SERVERS: Final[tuple[type[Server], ...]] = (Penstock, PenstockCache, Compiled, CompiledCache, Mosquitto, Amqtt)

@@ -20,6 +20,8 @@ from typing import Any, Final
 
 from penstock.errors import InvalidMessage, TooLarge
 
+IS_COMPILED: Final = not __file__.endswith(".py")
+"""Whether this module, and so the other hot ones, runs compiled."""
 RECORD_MAGIC: Final = 0xDAA320AB
 """Version 2 of RocketMQ's message: the topic length has two bytes."""
 FRAME_MAGIC: Final = 0x50454E31  # "PEN1"
@@ -193,7 +195,7 @@ def encode_message(message: Message, *, queue_id: int = ANY_QUEUE, born_ms: int 
     if message.qos not in (0, 1, 2):
         raise InvalidMessage(f"qos is 0, 1 or 2, not {message.qos!r}")
     if not RESERVED_PROPERTIES.isdisjoint(message.properties):
-        raise InvalidMessage(f"reserved property names: {sorted(RESERVED_PROPERTIES & message.properties.keys())}")
+        raise InvalidMessage(f"reserved property names: {sorted(RESERVED_PROPERTIES.intersection(message.properties))}")
     properties = encode_properties(_own_properties(message) | dict(message.properties))
     if len(properties) > PROPERTIES_BYTES_MAX:
         raise TooLarge(f"properties have at most {PROPERTIES_BYTES_MAX} bytes, not {len(properties)}")

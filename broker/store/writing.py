@@ -39,8 +39,8 @@ _UNIQUE: Final = b"UNIQ_KEY"
 _EXCHANGE: Final = b"MQTT_ID"
 _FOLDED: Final = FLAG_RETAIN | FLAG_ONCE
 _FACTS_MAX: Final = 8192
-_SYSTEM: Final[tuple[int, tuple[int, ...]]] = (-1, ())
-"""Stands for the facts of a system record: it is in no queue."""
+_NO_TAG: Final = 1 << 40
+"""Tag hash (which has 32 bits) in the facts of a system record: it is in no queue."""
 EPOCH: Final = 1
 
 
@@ -176,7 +176,7 @@ class Writing:
         for number, (incoming, position, length) in enumerate(zip(batch, positions, lengths, strict=True)):
             _, topic, queue_id, flag, properties, in_cache = incoming
             facts = facts_of((topic, properties)) or self._learn(topic, properties)
-            if facts is _SYSTEM:
+            if facts[0] == _NO_TAG:
                 if topic == KEYFRAME_TOPIC:
                     self._sealing.keyframes.take(memoryview(frame_of(number))[FRAME_HEAD_BYTES:], position)
                 elif topic != SEAL_TOPIC:
@@ -193,7 +193,7 @@ class Writing:
 
     def _learn(self, topic: str, properties: bytes) -> tuple[int, tuple[int, ...]]:
         """Tag hash and key hashes of a record; remembered unless they never come again."""
-        facts = _SYSTEM
+        facts: tuple[int, tuple[int, ...]] = (_NO_TAG, ())
         if not topic.startswith(SYSTEM_PREFIX):
             tag = property_of(properties, _TAGS)
             facts = (tag_hash(tag.decode("utf-8", "replace")) if tag else 0, keys_of(topic, properties))

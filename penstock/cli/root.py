@@ -15,6 +15,7 @@ import click
 
 from penstock.cli.display import JSON_WANTED
 from penstock.errors import GroupNotFound, NoRoute, PenstockError, QueueNotFound, TimedOut, TopicNotFound
+from penstock.message import IS_COMPILED
 from penstock.retry import SERVERS
 from penstock.version import VERSION
 
@@ -71,7 +72,7 @@ class ReportingGroup(click.Group):
     metavar="HOST:PORT",
     help="Name server; several with commas.",
 )
-@click.version_option(VERSION, prog_name="penstock")
+@click.version_option(f"{VERSION} (compiled)" if IS_COMPILED else VERSION, prog_name="penstock")
 @click.pass_context
 def root(context: click.Context, server: str) -> None:
     """One message system for devices (MQTT), services and analysts, on one stored log.

@@ -74,6 +74,7 @@ def test_a_name_that_a_filter_does_not_change_stays_remembered() -> None:
     assert index.match("a/b/c") is before
 
 
+@pytest.mark.interpreted
 def test_what_is_remembered_is_bounded_in_names_and_in_filters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REMEMBERED_MAX", 10)
     monkeypatch.setattr(module, "REMEMBERED_FILTERS_MAX", 12)

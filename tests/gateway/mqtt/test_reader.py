@@ -115,6 +115,7 @@ def test_an_announced_length_allocates_nothing() -> None:
     assert {reader.pending for reader in readers} == {8}
 
 
+@pytest.mark.interpreted
 def test_a_packet_that_comes_in_many_pieces_is_looked_at_once() -> None:
     looked_at: list[int] = []
 

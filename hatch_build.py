@@ -1,0 +1,105 @@
+"""Compiles the hot modules with mypyc: into a wheel when one is built, or into a copy of the tree (``make compile``).
+
+The modules stay plain Python; without a C compiler the same files run as they are. ``[tool.penstock]`` in
+``pyproject.toml`` names them. A compiled file never lies beside a source in the tree, so none can outlive a change of
+it: ``python hatch_build.py FOLDER`` makes ``FOLDER`` anew, with the packages, the compiled modules and the tests.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent
+PACKAGES = ("broker", "gateway", "namesrv", "node", "penstock", "topicmap")
+BESIDE = ("tests", "loadtest", "docs", "pyproject.toml", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "Makefile")
+_SETUP = """
+import sys
+from mypyc.build import mypycify
+from setuptools import setup
+modules = mypycify(["--ignore-missing-imports", *sys.argv.pop(1).split(",")], opt_level="2", multi_file=False)
+setup(name="penstock-compiled", packages=[], ext_modules=modules)
+"""
+
+
+def hot_modules() -> list[str]:
+    """Paths of the modules to compile."""
+    listed: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["penstock"]["compiled"]
+    return listed
+
+
+def compiler() -> str | None:
+    """The C compiler if there is one."""
+    return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+
+
+def compile_in(folder: Path) -> list[Path]:
+    """Compiles the hot modules of the packages in ``folder``, in place; gives the files made. Raises
+    ``RuntimeError``."""
+    if not compiler():
+        raise RuntimeError("there is no C compiler")
+    command = [sys.executable, "-c", _SETUP, ",".join(hot_modules()), "-q", "build_ext", "--inplace"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"mypyc failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+    shutil.rmtree(folder / "build", ignore_errors=True)
+    return sorted(folder.rglob("*.so"))
+
+
+def copy_packages(folder: Path) -> None:
+    """The packages without anything that was made from them."""
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+
+
+def main() -> int:
+    """Makes the compiled copy of the tree in the folder that is named."""
+    folder = Path(sys.argv[1])
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    copy_packages(folder)
+    try:
+        made = compile_in(folder)
+    except RuntimeError as error:
+        print(f"not compiled: {error}")
+        shutil.rmtree(folder)
+        return int(bool(compiler()))
+    for name in BESIDE:
+        (folder / name).symlink_to(ROOT / name)
+    print(f"{len(made)} compiled files in {folder}")
+    return 0
+
+
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ImportError:  # run by hand
+    pass
+else:
+
+    class CompiledModules(BuildHookInterface[Any]):
+        """Adds the compiled modules to a wheel; without a compiler the wheel is pure Python."""
+
+        PLUGIN_NAME = "custom"
+
+        def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+            if version == "editable" or self.target_name != "wheel":
+                return
+            folder = Path(tempfile.mkdtemp(prefix="penstock-compiled-"))
+            copy_packages(folder)
+            try:
+                made = compile_in(folder)
+            except RuntimeError as error:
+                self.app.display_warning(f"penstock is installed as pure Python: {error}")
+                return
+            build_data["force_include"].update({str(path): str(path.relative_to(folder)) for path in made})
+            build_data["pure_python"] = False
+            build_data["infer_tag"] = True
+
+
+if __name__ == "__main__":
+    sys.exit(main())
