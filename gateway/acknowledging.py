@@ -28,7 +28,7 @@ def acknowledge(device: Device, reception: Reception, ids: Sequence[int]) -> Non
         session.acknowledged(packet_id)
     if session.lasting is not None:
         reception.keeping.note(session)
-    if session.behind:
+    if session.is_waiting:
         reception.downstream.pump_later(session)
 
 
@@ -43,7 +43,7 @@ def _pubrec(device: Device, reception: Reception, packet: Pubrec) -> None:
     if is_refusal:
         if session.lasting is not None:
             reception.keeping.note(session)
-        if session.behind:
+        if session.is_waiting:
             reception.downstream.pump_later(session)
         return
     reason = 0 if known or not device.is_v5 else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
@@ -59,7 +59,7 @@ def _pubcomp(device: Device, reception: Reception, packet: Pubcomp) -> None:
     if session.completed(packet.packet_id):
         if session.lasting is not None:
             reception.keeping.note(session)
-        if session.behind:
+        if session.is_waiting:
             reception.downstream.pump_later(session)
 
 

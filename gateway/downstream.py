@@ -28,10 +28,12 @@ from gateway.replay_options import Start
 from gateway.retained import Retained
 from gateway.session import Lasting, Session
 from gateway.settings import GatewaySettings
+from gateway.shared import SharedSubscriptions
 from gateway.subscriptions import Cursor, Subscription, variant_for
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.requests import BoundsReply, Pull, Pulled, QueryBounds, Result
 from penstock.world import Clock
+from topicmap.names import is_share
 
 _OWN_PULL_BYTES: Final = 64 * 1024
 _OWN_PULL_COUNT: Final = 256
@@ -61,6 +63,7 @@ class Downstream:
         self._retained = Retained(clock, self.pump_later, self._waits)
         self.replays = Replays(clock, self._send_as, self.pump_later, wake)
         self.positions = NamedPositions()
+        self.shared = SharedSubscriptions(brokers, owner, settings, clock, self._send_as, wake)
         self._leases = FilterLeases(brokers, owner, settings.filter_lease_s, self._begun, wake)
         self.delivered = 0
         self.dropped = 0
@@ -87,6 +90,10 @@ class Downstream:
         if session.lasting is not None:
             session.lasting.has_new_terms = True
 
+        if is_share(subscription.filter):
+            self._share(session, subscription, on_done)
+            return
+
         def opened(stands: bool, positions: dict[Cursor, int]) -> None:
             current = session.subscriptions.get(subscription.filter) is subscription
             if not stands and current:
@@ -103,10 +110,25 @@ class Downstream:
 
         self._leases.open(session, subscription, opened)
 
+    def _share(self, session: Session, subscription: Subscription, on_done: Callable[[bool], None]) -> None:
+        """It is a member of a shared subscription from now on; what is retained is not sent (MQTT 5, 4.8.2)."""
+
+        def opened(stands: bool) -> None:
+            if not stands and session.subscriptions.get(subscription.filter) is subscription:
+                self.unsubscribe(session, subscription.filter)
+            on_done(stands)
+
+        self.shared.subscribe(session, subscription, opened)
+
     def unsubscribe(self, session: Session, filter: str) -> bool:
         """Ends a subscription; exchanges that have begun go on (MQTT-3.10.4-3). False if there was none."""
         if session.subscriptions.pop(filter, None) is None:
             return False
+        if is_share(filter):
+            self.shared.unsubscribe(session, filter)
+            if session.lasting is not None:
+                session.lasting.has_new_terms = True
+                self._leases.let_go(session.lasting, filter)
         for cursor in [one for one in session.overlap.cursors if one.subscription.filter == filter]:
             self._detach(cursor)
             session.overlap.remove(cursor)
@@ -129,7 +151,10 @@ class Downstream:
         """The subscriptions of a session that was saved stand again, each from where it was."""
         for subscription in subscriptions:
             session.subscriptions[subscription.filter] = subscription
-            self._leases.resume(session, subscription)
+            if is_share(subscription.filter):
+                self.shared.resume(session, subscription)
+            else:
+                self._leases.resume(session, subscription)
 
     def leave(self, session: Session, *, ends: bool) -> None:
         """The connection is gone: the session has no place here any more, and if it ends, none anywhere."""
@@ -184,6 +209,8 @@ class Downstream:
         if session.behind:
             self._to_pump[session] = None
             self._wake()
+        if session.is_sharing:
+            self.shared.stir(session)
 
     def flush(self) -> bool:
         """Does what was noted since the last round. True if there is more to do at once."""
@@ -199,11 +226,13 @@ class Downstream:
                 if feed.wants_pull():
                     self._pull(feed)
         self._leases.flush()
-        return bool(self._to_pump or self._to_pull)
+        more = self.shared.flush()
+        return bool(self._to_pump or self._to_pull) or more
 
     def tick(self, now: float) -> None:
         """Keeps the filters open and tries again what failed; to be called about every half second."""
         self._leases.tick(now)
+        self.shared.tick(now)
         self._retained.retry()
         self.replays.retry()
         self.positions.commit()

@@ -91,6 +91,7 @@ def terms(asked: Arriving, admitted: Admitted, settings: GatewaySettings) -> Ter
         settings.packet_bytes_max,
         settings.topic_alias_max,
         _response_information(asked, session.client_id, settings.response_prefix),
+        settings.shared_subscriptions,
     )
 
 

@@ -74,8 +74,9 @@ class Keeping:
             return
         self._noted.pop(session, None)
         packets, lasting.unsaved = lasting.unsaved, []
+        told, lasting.when_saved = lasting.when_saved, []
         lasting.is_saving = bool(packets)
-        self._save(session, CONNECTED, b"", partial(self._saved, session, packets))
+        self._save(session, CONNECTED, b"", partial(self._saved, session, packets, told))
 
     def _save(self, session: Session, state: int, will: bytes, on_saved: OnSaved) -> None:
         self.saves += 1
@@ -89,7 +90,9 @@ class Keeping:
             SessionSave(session.client_id, session.epoch, state, session.expiry_s, will, terms, flow), on_saved
         )
 
-    def _saved(self, session: Session, packets: list[bytes], outcome: bool | PenstockError) -> None:
+    def _saved(
+        self, session: Session, packets: list[bytes], told: list[Callable[[], None]], outcome: bool | PenstockError
+    ) -> None:
         device, lasting = session.device, session.lasting
         if device is None or lasting is None:
             return
@@ -97,6 +100,8 @@ class Keeping:
             lasting.is_saving = False
         if outcome is True:
             device.send(b"".join(packets))
+            for tell in told:
+                tell()
             if lasting.unsaved:
                 self._urge(session)
         elif outcome is False:
@@ -104,6 +109,7 @@ class Keeping:
         else:  # its fate is unknown: the whole state is saved again with the next tick
             lasting.has_new_terms = True
             lasting.unsaved[:0] = packets
+            lasting.when_saved[:0] = told
             self._noted[session] = None
 
 

@@ -50,7 +50,9 @@ class NamedPositions:
         if tracks is None:
             tracks = self._tracks[cursor] = {}
             session = cursor.session
-            session.settled = partial(self._settled, session)
+            if session.settled is None:
+                session.settled = {}
+            session.settled[self] = partial(self._settled, session)
         queue, offset = arrival.queue, arrival.queue_offset
         track = tracks.get(queue)
         if track is None:

@@ -19,6 +19,7 @@ REASONS: Final = MappingProxyType(
         "half_open_max": 0x97,
         "subscriptions_max": 0x97,
         "replays_max": 0x97,
+        "share_members_max": 0x97,
         "client_id_bytes_max": 0x85,
         "packet_bytes_max": 0x95,
         "connect_packet_bytes_max": 0x95,

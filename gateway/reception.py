@@ -342,6 +342,7 @@ class Reception:
         """Nothing of the session stays here."""
         del self.sessions[session.client_id]
         session.device = None
+        self.downstream.shared.part(session)
         if ends:
             if session.lasting is not None:
                 self.exchanges.forget(session.client_id, session.lasting.incarnation)

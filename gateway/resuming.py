@@ -19,6 +19,7 @@ from gateway.session import STORED, Session
 from gateway.session_state import FROM_RETAINED, Flow, Sent
 from penstock.errors import InvalidMessage, PenstockError
 from penstock.requests import FetchRetained, Pull, Pulled, Result, RetainedPage
+from topicmap.names import plain_filter
 from topicmap.queues import filter_queue
 
 _PULL_BYTES: int = 1 << 20
@@ -58,7 +59,7 @@ class Resuming:
             if broker is not None:
                 self._left += 1
                 feed = Feed(broker, filter)
-                feed.queue = queue or filter_queue(filter)
+                feed.queue = queue or filter_queue(plain_filter(filter))
                 self._pull(broker, feed, sorted(rows, key=lambda sent: sent.offset))
         self._answered()
 

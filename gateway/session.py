@@ -35,19 +35,20 @@ class Lasting:
     Attributes:
         incarnation: tells it from earlier sessions of the same client.
         has_new_terms: subscriptions have changed since the last save.
-        unsaved: packets that leave when the next save is durable.
+        unsaved: packets that leave when the next save is durable, and ``when_saved``: who wants to know it.
         is_saving: packets wait for a save that is under way; what comes later waits behind them.
         places: where it was in queues that it has not come back to yet.
         held: filters that are open in its own name at all brokers.
     """
 
-    __slots__ = ("has_new_terms", "held", "incarnation", "is_saving", "places", "unsaved")
+    __slots__ = ("has_new_terms", "held", "incarnation", "is_saving", "places", "unsaved", "when_saved")
 
     def __init__(self, incarnation: int) -> None:
         self.incarnation = incarnation
         self.has_new_terms = False
         self.is_saving = False
         self.unsaved: list[bytes] = []
+        self.when_saved: list[Callable[[], None]] = []
         self.places: dict[tuple[str, str], Place] = {}
         self.held: dict[str, None] = {}
 
@@ -70,6 +71,7 @@ class Session:
         "in_flight",
         "in_flight_bytes",
         "incoming",
+        "is_sharing",
         "lasting",
         "next_id",
         "overlap",
@@ -97,7 +99,8 @@ class Session:
         self.in_flight_bytes = 0
         self.releasing: dict[int, None] = {}
         self.incoming: dict[int, int] = {}
-        self.settled: Callable[[Blob], None] | None = None  # wants to know what the client has
+        self.is_sharing = False  # it is a member of a shared subscription
+        self.settled: dict[object, Callable[[Blob], None]] | None = None  # who wants to know what the client has
         self.next_id = 1
         self.will: Will | None = None
 
@@ -139,6 +142,15 @@ class Session:
             self.in_flight_bytes += run.weight
         return run.data
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether room that it gains may be of use at once."""
+        return bool(self.behind) or self.is_sharing
+
+    def withdraw(self, packet_id: int) -> None:
+        """A message in flight is not this session's any more."""
+        self.in_flight_bytes -= self.in_flight.pop(packet_id).weight
+
     def acknowledged(self, packet_id: int) -> bool:
         """PUBACK. False if nothing of QoS 1 is in flight under this id."""
         made = self.in_flight.get(packet_id)
@@ -147,7 +159,8 @@ class Session:
         del self.in_flight[packet_id]
         self.in_flight_bytes = self.in_flight_bytes - made.weight if self.in_flight else 0
         if self.settled is not None:
-            self.settled(made)
+            for tell in self.settled.values():
+                tell(made)
         return True
 
     def received(self, packet_id: int, refused: bool) -> bool:
@@ -159,7 +172,8 @@ class Session:
         del self.in_flight[packet_id]
         self.in_flight_bytes = self.in_flight_bytes - made.weight if self.in_flight else 0
         if self.settled is not None:
-            self.settled(made)
+            for tell in self.settled.values():
+                tell(made)
         if not refused:
             self.releasing[packet_id] = None
         return True

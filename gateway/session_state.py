@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import msgpack
 
 from gateway.subscriptions import Redo, Subscription
+from topicmap.names import is_share
 
 if TYPE_CHECKING:
     from gateway.session import Session
@@ -145,7 +146,7 @@ def encode_flow(session: Session, unused: Mapping[tuple[str, str], Place]) -> by
     sent = []
     for packet_id, blob in session.in_flight.items():
         arrival, origin = blob.arrival, blob.arrival.origin
-        if origin is not None:
+        if origin is not None and not (blob.qos == 1 and is_share(origin.filter)):  # those go to other members
             history = "" if origin.queue.startswith("~") else origin.queue
             name = arrival.name if arrival.offset == FROM_RETAINED else history
             form = [blob.qos, blob.variant.retain, list(blob.variant.identifiers), blob.variant.shows_place]

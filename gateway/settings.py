@@ -44,7 +44,8 @@ class GatewaySettings:
         information are told this, a slash and their id.
         sys_every_s: how often the gateway publishes its figures, 0 for never; sys_prefix: where, ``{name}`` stands for
         its name.
-        replays_max: so many subscriptions may be sent history at a time.
+        replays_max: so many subscriptions may be sent history at a time. shared_subscriptions: whether there are any;
+        share_members_max: so many clients of this gateway may be members of one.
         topic_alias_max, topic_alias_sent_max: how many topic aliases a client may make, and how many the gateway makes
         for one that takes them.
         over_rate: a client that sends too fast is made to ``wait``, or the gateway is to ``close`` its connection.
@@ -69,6 +70,8 @@ class GatewaySettings:
     client_id_bytes_max: int = 256
     subscriptions_max: int = 1000
     replays_max: int = 1000
+    shared_subscriptions: bool = True
+    share_members_max: int = 10_000
     receive_max: int = 1024
     topic_alias_max: int = 64
     topic_alias_sent_max: int = 64

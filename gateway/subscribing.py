@@ -4,7 +4,7 @@ filter, in order.
 User properties may ask for history and places (``gateway/replay_options.py``); what was asked wrongly is told in the
 SUBACK's reason string.
 
-A filter that is refused (malformed, not allowed, over the quota, shared) has its code at once; the others stand when
+A filter that is refused (malformed, not allowed, over the quota) has its code at once; the others stand when
 every broker has opened them. The SUBACK goes before anything that the subscriptions deliver, retained messages
 included. If the connection is gone by then the subscriptions stay with the session and nothing is sent.
 """
@@ -20,7 +20,7 @@ from gateway.mqtt.reason_codes import ReasonCode
 from gateway.reception import Reception
 from gateway.replay_options import PLAIN, START, InvalidOption, read_options
 from gateway.subscriptions import Subscription
-from topicmap.names import InvalidName, check_filter, parse_share
+from topicmap.names import ORDERED_PREFIX, InvalidName, check_filter, is_share, plain_filter
 
 if TYPE_CHECKING:
     from gateway.device import Device
@@ -64,21 +64,34 @@ class Subscribing:
 
     def _unfit(self, filter: str) -> int:
         try:
-            if parse_share(filter) is not None:
+            if is_share(filter) and not self._reception.settings.shared_subscriptions:
                 return ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
-            check_filter(filter)
+            plain = plain_filter(filter)
+            check_filter(plain)
         except InvalidName:
             return ReasonCode.TOPIC_FILTER_INVALID
         device = self._device
-        if self._reception.limits.is_too_deep(filter):
+        if self._reception.limits.is_too_deep(plain):
             return ReasonCode.TOPIC_FILTER_INVALID
         assert device.identity is not None
-        if not self._reception.authenticator.may_subscribe(device.identity, filter):
+        if not self._reception.authenticator.may_subscribe(device.identity, plain):
             return ReasonCode.NOT_AUTHORIZED
         known = self._session.subscriptions
         if filter not in known and len(known) >= self._reception.settings.subscriptions_max:
             return self._reception.quotas.refuse("subscriptions_max")
+        if is_share(filter):
+            return self._unfit_share(filter)
         return self._unfit_start(filter) if self._options.start is not None else 0
+
+    def _unfit_share(self, share: str) -> int:
+        reception = self._reception
+        if self._options.start is not None:
+            self._why = "a shared subscription has no history"
+            return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
+        members = reception.downstream.shared.members_of(share)
+        if share not in self._session.subscriptions and members >= reception.settings.share_members_max:
+            return reception.quotas.refuse("share_members_max")
+        return 0
 
     def _unfit_start(self, filter: str) -> int:
         """History is in the queues of a topic; so there must be one, and room for another replay."""
@@ -99,9 +112,11 @@ class Subscribing:
         is_new = asked.filter not in self._session.subscriptions
         wants_retained = asked.retain_handling != _SEND_NEVER and (is_new or asked.retain_handling != _SEND_IF_NEW)
         start = self._options.start
+        # what is settled as soon as a session has it could not be kept in order behind it
+        qos = min(asked.qos, 1) if asked.filter.startswith(ORDERED_PREFIX) else asked.qos
         subscription = Subscription(
             asked.filter,
-            asked.qos,
+            qos,
             no_local=asked.no_local,
             as_published=asked.retain_as_published,
             retain_handling=asked.retain_handling,
@@ -109,7 +124,7 @@ class Subscribing:
             shows_place=self._options.shows_place,
             name=start.name if start is not None else "",
         )
-        opened = partial(self._opened, at, asked.qos)
+        opened = partial(self._opened, at, qos)
         topic = self._reception.upstream.topic_of(asked.filter) if start is not None else None
         history = (start, topic) if start is not None and topic is not None else None
         self._reception.downstream.subscribe(self._session, subscription, wants_retained, opened, history)

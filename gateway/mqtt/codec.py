@@ -188,7 +188,7 @@ def _subscription(cursor: Cursor, level: int) -> Subscription:
     if handling == 3:
         raise ProtocolViolation("retain handling 3 (MQTT 5, 3.8.3.1)")
     no_local = options & 4 != 0
-    if no_local and topic_filter.startswith("$share/"):
+    if no_local and topic_filter.startswith(("$share/", "$oshare/")):
         raise ProtocolViolation("no local on a shared subscription (MQTT-3.8.3-4)")
     return Subscription(topic_filter, qos, no_local, options & 8 != 0, handling)
 

@@ -82,6 +82,7 @@ class Terms(NamedTuple):
     packet_bytes_max: int
     topic_alias_max: int
     response_information: str | None = None
+    has_shares: bool = True
 
 
 class Connection:
@@ -156,7 +157,7 @@ class Connection:
             maximum_packet_size=terms.packet_bytes_max,
             assigned_client_identifier=terms.assigned_client_id,
             topic_alias_maximum=terms.topic_alias_max or None,
-            shared_subscription_available=0,
+            shared_subscription_available=None if terms.has_shares else 0,
             server_keep_alive=terms.keep_alive_s,
             response_information=terms.response_information,
         )

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker.folds.exchanges import exchange_of
 from broker.folds.filters import CLOSE, OPEN
+from broker.folds.shares import Shares
 from broker.folds.state import BrokerState
 from broker.outcomes import Now, Parked
 from broker.session_requests import SessionRequests
 from broker.settings import BrokerSettings
+from broker.share_requests import ShareRequests
 from broker.store.records import Change, Incoming, Stored
 from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound, TopicNotFound
 from penstock.link import Link, OnResult
@@ -78,10 +80,13 @@ from penstock.requests import (
     SaveSessions,
     SeekTime,
     ServerInfo,
+    SettleShared,
+    TakeShared,
     TopicDetail,
     WatchSessions,
 )
-from topicmap.names import matches
+from topicmap.names import is_share, matches, plain_filter
+from topicmap.queues import filter_queue
 
 if TYPE_CHECKING:
     from broker.store.message_store import MessageStore
@@ -92,6 +97,8 @@ _SESSIONS: Final = {
     EndSession: "end",
     KeepSessions: "keep",
     WatchSessions: "watch",
+    TakeShared: "take",
+    SettleShared: "settle",
     FetchExchanges: "fetch_exchanges",
     ReleaseExchanges: "release_exchanges",
 }
@@ -116,6 +123,13 @@ class _Facts:
     @property
     def written(self) -> int:
         return self._broker.position
+
+    def bounds(self, queue: str) -> Bounds:
+        one = self._broker.queues[queue]
+        return Bounds(queue, one.base, one.end)
+
+    def read(self, queue: str, offset: int, count_max: int, bytes_max: int) -> Pulled:
+        return cast(Pulled, self._broker._Pull(Pull(queue, offset, bytes_max, count_max)))
 
     def append(self, batch: list[Incoming], now_ms: int) -> None:
         broker = self._broker
@@ -159,7 +173,10 @@ class MemoryBroker:
         self._held: list[tuple[OnResult, Result]] = []
         self._kept_back: list[tuple[OnResult, Result]] = []
         self.state = BrokerState()
-        self.sessions = SessionRequests(self.state, cast("MessageStore", _Facts(self)), BrokerSettings(), 0.0)
+        facts = cast("MessageStore", _Facts(self))
+        self.sessions = SessionRequests(self.state, facts, BrokerSettings(), 0.0)
+        self.shares = ShareRequests(self.state, facts, BrokerSettings(), 0.0)
+        self._stirred: set[str] = set()
 
     # ------------------------------------------------------------ Links and Link
 
@@ -216,7 +233,8 @@ class MemoryBroker:
 
     def _ask_sessions(self, request: Request, on_result: OnResult) -> None:
         try:
-            outcome = getattr(self.sessions, _SESSIONS[type(request)])(request, self.now_ms / 1000, self.now_ms)
+            serves = self.shares if isinstance(request, TakeShared | SettleShared) else self.sessions
+            outcome = getattr(serves, _SESSIONS[type(request)])(request, self.now_ms / 1000, self.now_ms)
         except PenstockError as error:
             outcome = Now(error)
         if isinstance(outcome, Parked):
@@ -240,9 +258,11 @@ class MemoryBroker:
     def pass_time(self) -> None:
         """What the broker does by the clock."""
         self.sessions.expire(self.now_ms / 1000, self.now_ms)
+        self.shares.expire(self.now_ms / 1000)
 
     def _wake_asked(self) -> None:
-        changed = set(self.sessions.take_changed())
+        changed = {*self.sessions.take_changed(), *self.shares.take_changed(), *self._stirred}
+        self._stirred.clear()
         asked, self.asked = self.asked, []
         for outcome, on_result in asked:
             is_due = outcome.deadline <= self.now_ms / 1000
@@ -335,6 +355,7 @@ class MemoryBroker:
         for key, queue in self.queues.items():
             if matches(key.removeprefix("~filter:"), name):
                 queue.frames.append((self.position, frame))
+                self._stirred.add(key)
         if RECORD_HEAD.unpack_from(record)[4] & FLAG_RETAIN:
             if len(record_body(record)):
                 self.retained[name] = (self.position, frame)
@@ -368,8 +389,10 @@ class MemoryBroker:
         opened = []
         self.state.filters.apply([OPEN, request.owner, list(request.filters)])
         for one in request.filters:
-            key = f"~filter:{one}"
+            key = filter_queue(plain_filter(one))
             queue = self.queues.setdefault(key, _Queue(self.position))
+            if is_share(one):
+                self.state.shares.apply(Shares.beginning(one, queue.end))
             opened.append(OpenedFilter(one, key, queue.end, self.position))
         return OpenedFilters(tuple(opened))
 
@@ -381,6 +404,7 @@ class MemoryBroker:
         """Light queues that nobody holds any more go."""
         for key in change.ended:
             self.queues.pop(key, None)
+            self._stirred.add(key)
 
     def _KeepFilters(self, request: KeepFilters) -> Result:
         return Done()

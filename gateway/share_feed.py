@@ -1,0 +1,257 @@
+"""A shared subscription at one broker: its members here, what the broker has leased to this gateway, and who gets it.
+
+Messages go round: each to the member that has waited longest among those with room. One that nobody has room for
+waits, and is given back to the broker when that does not change soon. In an ordered share the messages of a key go to
+one member as long as some are on their way to it, and stay in order: what its member could not take or has lost goes
+back to the broker with all that waits behind it.
+
+Invariant: a message that was leased is in exactly one of ``waiting``, ``sent``, ``to_settle`` (or being settled) and
+``to_return`` (or being returned). This module keeps the books; ``gateway/shared.py`` asks and sends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from gateway.brokers import Broker
+from gateway.envelope import Arrival
+from gateway.feed import Feed
+from gateway.session import Session
+from gateway.subscriptions import Cursor, Subscription
+from topicmap.names import parse_share, plain_filter
+from topicmap.queues import filter_queue
+
+PER_MEMBER_MAX: Final = 32
+"""So many messages are asked for at a time for each member, so that no gateway takes what others could have."""
+
+WAITING_MAX: Final = 1024
+"""So many messages of an ordered share may wait for their members while others go on."""
+
+SENT: Final = 0  # it is on its way
+DONE: Final = 1  # nobody will acknowledge it
+NO_ROOM: Final = 2
+TOO_LARGE: Final = 3  # for this member
+
+Send = Callable[[Cursor, Arrival], int]
+
+
+class Leased(NamedTuple):
+    """A message that the broker has leased to this gateway, and its key (0 where nothing is ordered)."""
+
+    arrival: Arrival
+    key: int
+
+
+class ShareFeed:
+    """One share at one broker.
+
+    Attributes:
+        origin: what its messages name as the feed that brought them.
+        members: the sessions that are subscribed, with the cursors that stand for them.
+        free: those that may have room.
+        sent: offset -> the member that has it, and its key.
+        is_open: the broker knows of our interest.
+        is_taking: a request for messages is under way, or waits to be tried again.
+        must_resume: the next one says all that we have.
+        settling, returning: what the broker was told and has not answered.
+    """
+
+    __slots__ = (
+        "_keys",
+        "broker",
+        "free",
+        "is_open",
+        "is_ordered",
+        "is_taking",
+        "members",
+        "must_resume",
+        "origin",
+        "returning",
+        "sent",
+        "settling",
+        "share",
+        "to_return",
+        "to_settle",
+        "waiting",
+    )
+
+    def __init__(self, broker: Broker, share: str) -> None:
+        parsed = parse_share(share)
+        self.broker = broker
+        self.share = share
+        self.is_ordered = parsed is not None and parsed.is_ordered
+        self.origin = Feed(broker, share)
+        self.origin.queue = filter_queue(plain_filter(share))
+        self.members: dict[Session, Cursor] = {}
+        self.free: dict[Cursor, None] = {}
+        self.waiting: deque[Leased] = deque()
+        self.sent: dict[int, tuple[Cursor, int]] = {}
+        self._keys: dict[int, tuple[Cursor, int]] = {}  # key -> who has messages of it, and how many
+        self.to_settle: dict[int, None] = {}
+        self.to_return: dict[int, int] = {}  # offset -> key
+        self.settling: dict[int, None] = {}
+        self.returning: dict[int, int] = {}
+        self.is_open = False
+        self.is_taking = False
+        self.must_resume = True
+
+    # ------------------------------------------------------------ members
+
+    def join(self, session: Session, subscription: Subscription) -> None:
+        """A session is a member, or has other options now."""
+        cursor = self.members.get(session)
+        if cursor is None:
+            cursor = self.members[session] = Cursor(session, subscription, self.origin)
+        cursor.subscription = subscription
+        self.free[cursor] = None
+
+    def leave(self, session: Session) -> None:
+        """A session is no member any more; what is on its way to it may arrive."""
+        cursor = self.members.pop(session, None)
+        if cursor is not None:
+            self.free.pop(cursor, None)
+
+    def stir(self, session: Session) -> None:
+        """A member may have room again."""
+        cursor = self.members.get(session)
+        if cursor is not None:
+            self.free[cursor] = None
+
+    # ------------------------------------------------------------ messages
+
+    def wanted(self, count_max: int) -> int:
+        """How many messages to ask for now."""
+        if not self.is_open or self.is_taking or len(self.waiting) > (WAITING_MAX if self.is_ordered else 0):
+            return 0
+        count = 0
+        for cursor in list(self.free):
+            room = _room(cursor)
+            if not room:
+                del self.free[cursor]
+            count += min(room, PER_MEMBER_MAX)
+            if count >= count_max:
+                return count_max
+        return count
+
+    def deliver(self, send: Send) -> None:
+        """Hands out what waits, as far as there is room."""
+        kept: deque[Leased] = deque()
+        blocked: set[int] = set()
+        waiting, self.waiting = self.waiting, kept
+        unsure = {*self.to_return.values(), *self.returning.values()} if self.is_ordered else ()
+        while waiting:
+            one = waiting.popleft()
+            offset, key = one.arrival.offset, one.key
+            if key in unsure:  # earlier ones of its key are on their way back: it follows them
+                self.to_return[offset] = key
+            elif key in blocked:
+                kept.append(one)
+            elif self._give(one, send) == NO_ROOM:
+                kept.append(one)
+                if not self.is_ordered:
+                    kept.extend(waiting)
+                    break
+                blocked.add(key)
+
+    def _give(self, one: Leased, send: Send) -> int:
+        bound = self._keys.get(one.key) if self.is_ordered else None
+        if bound is not None:
+            outcome = send(bound[0], one.arrival) if bound[0].session in self.members else NO_ROOM
+            if outcome == SENT:
+                self._note(one, bound[0])
+        else:
+            outcome = self._give_anyone(one, send)
+        if outcome in (DONE, TOO_LARGE):  # too large for all who could have it (MQTT-3.1.2-25)
+            self.to_settle[one.arrival.offset] = None
+        return outcome
+
+    def _give_anyone(self, one: Leased, send: Send) -> int:
+        """The member that has waited longest gets it, and then stands behind the others."""
+        passed: list[Cursor] = []
+        outcome = NO_ROOM
+        while self.free:
+            cursor = next(iter(self.free))
+            del self.free[cursor]
+            tried = send(cursor, one.arrival)
+            if tried == NO_ROOM:
+                continue
+            outcome = tried
+            if tried == TOO_LARGE:
+                passed.append(cursor)
+                continue
+            self.free[cursor] = None
+            if tried == SENT:
+                self._note(one, cursor)
+            break
+        self.free.update(dict.fromkeys(passed))
+        return outcome
+
+    def _note(self, one: Leased, cursor: Cursor) -> None:
+        self.sent[one.arrival.offset] = (cursor, one.key)
+        if self.is_ordered:
+            self._keys[one.key] = (cursor, self._keys.get(one.key, (cursor, 0))[1] + 1)
+
+    def settle(self, offset: int) -> None:
+        """A message that was sent need not go to anybody any more. It does no harm to say so twice."""
+        if self._forget(offset) is not None:
+            self.to_settle[offset] = None
+
+    def give_back(self, offsets: Iterable[int]) -> None:
+        """Messages that were sent are for others, and what waits behind them too."""
+        keys = set()
+        for offset in offsets:
+            key = self._forget(offset)
+            if key is not None:
+                self.to_return[offset] = key
+                keys.add(key)
+        if self.is_ordered and keys:
+            behind = [one for one in self.waiting if one.key in keys]
+            self.to_return.update({one.arrival.offset: one.key for one in behind})
+            self.waiting = deque(one for one in self.waiting if one.key not in keys)
+
+    def give_up_waiting(self) -> None:
+        """Nobody here has had room for these."""
+        self.to_return.update({one.arrival.offset: one.key for one in self.waiting})
+        self.waiting.clear()
+
+    def _forget(self, offset: int) -> int | None:
+        found = self.sent.pop(offset, None)
+        if found is None:
+            return None
+        key = found[1]
+        if self.is_ordered:
+            cursor, count = self._keys[key]
+            if count > 1:
+                self._keys[key] = (cursor, count - 1)
+            else:
+                del self._keys[key]
+        return key
+
+    # ------------------------------------------------------------ the broker
+
+    def held(self) -> tuple[int, ...]:
+        """All that is ours as far as we know."""
+        waiting = [one.arrival.offset for one in self.waiting]
+        return (*self.sent, *waiting, *self.to_settle, *self.settling, *self.to_return, *self.returning)
+
+    def lost(self) -> None:
+        """The share has ended at the broker: what we had of it is nobody's any more."""
+        self.is_open = False
+        self.must_resume = True
+        for table in (self.sent, self._keys, self.to_settle, self.to_return):
+            table.clear()
+        self.waiting.clear()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to do and nothing to wait for."""
+        return not (self.members or self.is_taking or self.is_open or self.held())
+
+
+def _room(cursor: Cursor) -> int:
+    session = cursor.session
+    if session.device is None or session.device.is_full:
+        return 0
+    return max(0, session.room()) if cursor.subscription.qos else PER_MEMBER_MAX

@@ -1,0 +1,382 @@
+"""Shared subscriptions of one gateway: ``$share/GROUP/FILTER``, and ``$oshare/...`` with the order of each key.
+
+Every broker divides its messages of a share among the gateways that have members of it: a gateway takes as many as its
+members have room for, and tells what became of them. A message counts as settled with its PUBACK, whatever its reason
+code (MQTT-4.8.2-6); one of QoS 0 when it is sent; one of QoS 2 when the session that has it is durable, for from then
+on it belongs to that session (MQTT-4.8.2-4, -5), or with PUBREC where the session ends with its connection. QoS 1
+messages of a connection that ends are given back at once. Retained messages are not sent.
+
+What arrives by completion is only noted; requests leave at the round's end, for each share one at a time of each kind,
+so that many acknowledgements travel together. Nothing here waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from gateway.brokers import Broker, Brokers
+from gateway.delivery import Blob, Variant, blob, is_expired
+from gateway.envelope import Arrival, arrivals
+from gateway.feed import Feed
+from gateway.session import Session
+from gateway.settings import GatewaySettings
+from gateway.share_feed import DONE, NO_ROOM, SENT, TOO_LARGE, Leased, ShareFeed
+from gateway.subscriptions import Cursor, Subscription
+from penstock.errors import InvalidMessage, PenstockError, QueueNotFound
+from penstock.message import ENTRY
+from penstock.requests import (
+    CloseFilters,
+    KeepFilters,
+    OpenedFilters,
+    OpenFilters,
+    Pulled,
+    Result,
+    SettleShared,
+    TakeShared,
+)
+from penstock.world import Clock
+
+HEARTBEAT_S: Final = 3.0
+OFFSETS_PER_REQUEST: Final = 10_000
+
+OnDone = Callable[[bool], None]
+SendAs = Callable[[Sequence[Cursor], Arrival, Variant, int], bool]
+
+
+class _Standing:
+    """A subscription on its way to all brokers."""
+
+    __slots__ = ("_on_done", "_stands", "left")
+
+    def __init__(self, left: int, on_done: OnDone) -> None:
+        self.left = left
+        self._stands = True
+        self._on_done = on_done
+
+    def answered(self, stands: bool) -> None:
+        self.left -= 1
+        self._stands = self._stands and stands
+        if self.left == 0:
+            self._on_done(self._stands)
+
+
+_Opening = dict[tuple[Broker, str], dict[str, list[_Standing]]]
+
+
+class SharedSubscriptions:
+    """All of one gateway. ``settled`` and ``returned`` count messages; ``send_as`` sends one to a session."""
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        owner: str,
+        settings: GatewaySettings,
+        clock: Clock,
+        send_as: SendAs,
+        wake: Callable[[], None],
+    ) -> None:
+        self._owner = owner
+        self._settings = settings
+        self._clock = clock
+        self._send_as = send_as
+        self._wake = wake
+        self._brokers: list[Broker] = []
+        self._shares: dict[str, dict[Session, Subscription]] = {}
+        self._feeds: dict[tuple[Broker, str], ShareFeed] = {}
+        self._by_origin: dict[Feed, ShareFeed] = {}
+        self._of: dict[Session, dict[str, None]] = {}
+        self._opening: _Opening = {}
+        self._closing: dict[ShareFeed, None] = {}
+        self._changed: dict[ShareFeed, None] = {}
+        self._failed: dict[ShareFeed, None] = {}
+        self._not_taken: list[ShareFeed] = []
+        self._kept_at = self._beaten_at = 0.0
+        self.settled = 0
+        self.returned = 0
+        brokers.on_new(self._add_broker)
+
+    def __len__(self) -> int:
+        return len(self._shares)
+
+    def members_of(self, share: str) -> int:
+        """How many sessions of this gateway are members of a share."""
+        return len(self._shares.get(share, ()))
+
+    # ------------------------------------------------------------ subscriptions
+
+    def subscribe(self, session: Session, subscription: Subscription, on_done: OnDone | None) -> None:
+        """A session becomes a member; ``on_done`` is told whether that stands, at every broker."""
+        share = subscription.filter
+        self._shares.setdefault(share, {})[session] = subscription
+        self._of.setdefault(session, {})[share] = None
+        session.is_sharing = True
+        if session.settled is None:
+            session.settled = {}
+        session.settled[self] = self._acknowledged
+        lasting = session.lasting
+        owners = [self._owner]
+        if lasting is not None and subscription.qos:
+            lasting.held[share] = None
+            owners.append(lasting.holder)
+        standing = None if on_done is None else _Standing(len(owners) * len(self._brokers), on_done)
+        for broker in self._brokers:
+            self._feed(broker, share).join(session, subscription)
+            for owner in owners:
+                waiting = self._opening.setdefault((broker, owner), {}).setdefault(share, [])
+                if standing is not None:
+                    waiting.append(standing)
+        self._wake()
+
+    def resume(self, session: Session, subscription: Subscription) -> None:
+        """A subscription that was saved stands again; what its session has of the share is not for others."""
+        self.subscribe(session, subscription, None)
+        for made in session.in_flight.values():
+            origin = made.arrival.origin
+            if origin is not None and origin.filter == subscription.filter and made.qos == 2:
+                feed = self._feed(origin.broker, origin.filter)
+                feed.to_settle[made.arrival.offset] = None
+                self._change(feed)
+
+    def unsubscribe(self, session: Session, share: str) -> None:
+        """A session is no member any more; exchanges that have begun go on (MQTT-3.10.4-3)."""
+        members = self._shares.get(share, {})
+        members.pop(session, None)
+        if not members:
+            self._shares.pop(share, None)
+        self._of.get(session, {}).pop(share, None)
+        session.is_sharing = bool(self._of.get(session))
+        if not session.is_sharing:
+            self._of.pop(session, None)
+        for broker in self._brokers:
+            feed = self._feeds.get((broker, share))
+            if feed is not None:
+                feed.leave(session)
+                if not feed.members:
+                    feed.give_up_waiting()
+                    self._closing[feed] = None
+                self._change(feed)
+
+    def part(self, session: Session) -> None:
+        """The connection of a session is over, and its last state is about to be saved: what it has not got goes to
+        others, but what it may have got of QoS 2 does not."""
+        back: dict[ShareFeed, list[int]] = {}
+        for packet_id, made in list(session.in_flight.items()):
+            feed = self._feed_of(made)
+            offset = made.arrival.offset
+            if feed is None or offset not in feed.sent:
+                continue
+            if made.qos == 2 and session.lasting is None:
+                feed.settle(offset)
+                self._change(feed)
+            else:  # a QoS 2 message of a lasting session is not settled only if it has not left yet
+                session.withdraw(packet_id)
+                back.setdefault(feed, []).append(offset)
+        for feed, offsets in back.items():
+            feed.give_back(offsets)
+            self._change(feed)
+        for share in list(self._of.get(session, ())):
+            self.unsubscribe(session, share)
+
+    def stir(self, session: Session) -> None:
+        """A session may have room again."""
+        for share in self._of.get(session, ()):
+            for broker in self._brokers:
+                feed = self._feeds.get((broker, share))
+                if feed is not None:
+                    feed.stir(session)
+                    self._change(feed)
+
+    # ------------------------------------------------------------ feeds
+
+    def _feed(self, broker: Broker, share: str) -> ShareFeed:
+        feed = self._feeds.get((broker, share))
+        if feed is None:
+            feed = self._feeds[broker, share] = ShareFeed(broker, share)
+            self._by_origin[feed.origin] = feed
+        return feed
+
+    def _feed_of(self, made: Blob) -> ShareFeed | None:
+        origin = made.arrival.origin
+        return None if origin is None else self._by_origin.get(origin)
+
+    def _change(self, feed: ShareFeed) -> None:
+        self._changed[feed] = None
+        self._wake()
+
+    def _add_broker(self, broker: Broker) -> None:
+        self._brokers.append(broker)
+        for share, members in self._shares.items():
+            for session, subscription in members.items():
+                self._feed(broker, share).join(session, subscription)
+                self._opening.setdefault((broker, self._owner), {}).setdefault(share, [])
+                if session.lasting is not None and subscription.qos:
+                    self._opening.setdefault((broker, session.lasting.holder), {}).setdefault(share, [])
+        self._wake()
+
+    # ------------------------------------------------------------ rounds
+
+    def flush(self) -> bool:
+        """Does what was noted since the last round. True if there is more to do at once."""
+        closing, self._closing = self._closing, {}
+        for feed in closing:
+            if not feed.members:
+                feed.is_open = False
+                feed.broker.submit(CloseFilters(self._owner, (feed.share,)), _ignore)
+        opening, self._opening = self._opening, {}
+        for (broker, owner), shares in opening.items():
+            names = tuple(shares)
+            broker.submit(OpenFilters(owner, names), partial(self._opened, broker, owner, shares))
+        changed, self._changed = self._changed, {}
+        for feed in changed:
+            self._serve(feed)
+        return bool(self._changed)
+
+    def _serve(self, feed: ShareFeed) -> None:
+        if feed.waiting:
+            feed.deliver(partial(self._send, feed))
+        self._report(feed)
+        count = feed.wanted(self._settings.pull_count_max)
+        if count:
+            feed.is_taking = True
+            resumes, feed.must_resume = feed.must_resume, False
+            held = feed.held()[:OFFSETS_PER_REQUEST] if resumes else ()
+            request = TakeShared(feed.share, self._owner, count, self._settings.pull_wait_s, resumes, held)
+            feed.broker.submit(request, partial(self._taken, feed))
+        elif feed.is_idle:
+            self._feeds.pop((feed.broker, feed.share), None)
+            self._by_origin.pop(feed.origin, None)
+
+    def _report(self, feed: ShareFeed) -> None:
+        if feed.to_return and not feed.returning:
+            feed.returning, feed.to_return = feed.to_return, {}
+            self.returned += len(feed.returning)
+            request = SettleShared(feed.share, self._owner, (), tuple(feed.returning))
+            feed.broker.submit(request, partial(self._has_returned, feed))
+        if feed.to_settle and not feed.settling:
+            feed.settling, feed.to_settle = feed.to_settle, {}
+            self.settled += len(feed.settling)
+            request = SettleShared(feed.share, self._owner, tuple(feed.settling))
+            feed.broker.submit(request, partial(self._has_settled, feed))
+
+    def _opened(self, broker: Broker, owner: str, shares: dict[str, list[_Standing]], result: Result) -> None:
+        is_open = isinstance(result, OpenedFilters)
+        for share, waiting in shares.items():
+            feed = self._feeds.get((broker, share))
+            if feed is not None and feed.members and is_open and owner == self._owner:
+                feed.is_open = True
+                self._change(feed)
+            for standing in waiting:
+                standing.answered(is_open)
+        if isinstance(result, PenstockError) and result.retryable:
+            for share, waiting in shares.items():
+                if (
+                    not waiting and owner == self._owner and share in self._shares
+                ):  # nobody waits for it, so nobody else asks again
+                    self._failed[self._feed(broker, share)] = None
+
+    def _taken(self, feed: ShareFeed, result: Result) -> None:
+        if isinstance(result, Pulled):
+            feed.is_taking = False
+            for one in _leased(result, feed):
+                feed.waiting.append(one)
+            if not feed.members:
+                feed.give_up_waiting()
+            self._change(feed)
+        elif isinstance(result, QueueNotFound):
+            feed.is_taking = False
+            feed.lost()
+            if feed.members:
+                self._opening.setdefault((feed.broker, self._owner), {}).setdefault(feed.share, [])
+            self._change(feed)
+        else:
+            feed.must_resume = True
+            self._not_taken.append(feed)
+
+    def _has_returned(self, feed: ShareFeed, result: Result) -> None:
+        returning, feed.returning = feed.returning, {}
+        if isinstance(result, PenstockError) and result.retryable:
+            feed.to_return = returning | feed.to_return
+            self._failed[feed] = None
+        else:
+            self._change(feed)
+
+    def _has_settled(self, feed: ShareFeed, result: Result) -> None:
+        settling, feed.settling = feed.settling, {}
+        if isinstance(result, PenstockError) and result.retryable:
+            feed.to_settle = settling | feed.to_settle
+            self._failed[feed] = None
+        elif feed.to_settle or feed.is_idle:
+            self._change(feed)
+
+    # ------------------------------------------------------------ members
+
+    def _send(self, feed: ShareFeed, cursor: Cursor, arrival: Arrival) -> int:
+        """Sends a message to a member if it has room for it."""
+        session, subscription = cursor.session, cursor.subscription
+        device = session.device
+        now_ms = self._clock.wall_ms()
+        if is_expired(arrival, now_ms):
+            return DONE
+        if device is None or device.is_full:
+            return NO_ROOM
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        retain = subscription.as_published and arrival.retain
+        qos = min(subscription.qos, arrival.qos)
+        variant = Variant(device.is_v5, qos, retain, identifiers, subscription.shows_place)
+        if blob(arrival, variant, now_ms).size > device.accepts_bytes_max:
+            return TOO_LARGE
+        if not self._send_as([cursor], arrival, variant, now_ms):
+            return NO_ROOM
+        if qos == 2 and session.lasting is not None:
+            session.lasting.when_saved.append(partial(self._is_saved, feed, arrival.offset))
+        return SENT if qos else DONE
+
+    def _is_saved(self, feed: ShareFeed, offset: int) -> None:
+        feed.settle(offset)
+        self._change(feed)
+
+    def _acknowledged(self, made: Blob) -> None:
+        feed = self._feed_of(made)
+        if feed is not None:
+            feed.settle(made.arrival.offset)
+            self._change(feed)
+
+    # ------------------------------------------------------------ time
+
+    def tick(self, now: float) -> None:
+        """Keeps leases, tries again what failed, gives back what nobody here has room for; about twice a second."""
+        failed, self._failed = self._failed, {}
+        not_taken, self._not_taken = self._not_taken, []
+        for feed in not_taken:
+            feed.is_taking = False
+        for feed in [*not_taken, *failed]:
+            if feed.members and not feed.is_open:
+                self._opening.setdefault((feed.broker, self._owner), {}).setdefault(feed.share, [])
+            self._change(feed)
+        for feed in self._feeds.values():
+            if feed.waiting:
+                feed.give_up_waiting()
+                self._change(feed)
+        if now - self._beaten_at >= HEARTBEAT_S:
+            self._beaten_at = now
+            for broker in {feed.broker: None for feed in self._feeds.values()}:
+                broker.submit(SettleShared("", self._owner), _ignore)
+        if now - self._kept_at >= self._settings.filter_lease_s / 3:
+            self._kept_at = now
+            for broker in {feed.broker: None for feed in self._feeds.values()}:
+                broker.submit(KeepFilters(self._owner, self._settings.filter_lease_s), _ignore)
+
+
+def _leased(result: Pulled, feed: ShareFeed) -> list[Leased]:
+    try:
+        got = arrivals(result.count, result.body, feed.origin)
+    except InvalidMessage:
+        return []  # a broker that frames its replies wrongly; nothing of it can be believed
+    keys = [row[3] for row in ENTRY.iter_unpack(bytes(result.body[: result.count * ENTRY.size]))]
+    return [Leased(arrival, key) for arrival, key in zip(got, keys, strict=True)]
+
+
+def _ignore(result: Result) -> None:
+    """A lost heartbeat is made good by the next one, a lost close by the lease."""

@@ -1,0 +1,159 @@
+"""Twin of gateway/share_feed.py: a model-based machine over members with little room."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from making import BROKER, arrival
+
+from gateway.device import Device
+from gateway.envelope import Arrival
+from gateway.session import Session
+from gateway.share_feed import DONE, NO_ROOM, SENT, TOO_LARGE, Leased, ShareFeed
+from gateway.subscriptions import Cursor, Subscription
+
+ROOM = 3
+WHO = st.integers(0, 3)
+
+
+class Line:
+    """A device as far as room is concerned."""
+
+    is_full = False
+
+
+class Handing(RuleBasedStateMachine):
+    """Messages come, members take, acknowledge, refuse for their size, leave and join; nothing is lost or doubled."""
+
+    share = "$share/g/a"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.feed = ShareFeed(BROKER, self.share)
+        self.feed.is_open = True
+        self.sessions = [Session(f"s{number}", ROOM) for number in range(4)]
+        for session in self.sessions:
+            session.device = cast(Device, Line())
+        self.mine: dict[int, Session] = {}  # offset -> who has it
+        self.keys: dict[int, int] = {}
+        self.next = 0
+        self.limits = [10] * 4
+
+    def send(self, cursor: Cursor, one: Arrival) -> int:
+        at = self.sessions.index(cursor.session)
+        assert cursor.session in self.feed.members, "sent to somebody who is no member"
+        if len([1 for session in self.mine.values() if session is cursor.session]) >= ROOM:
+            return NO_ROOM
+        if len(one.payload) > self.limits[at]:
+            return TOO_LARGE
+        if one.qos == 0:
+            return DONE
+        key = self.keys[one.offset]
+        if self.feed.is_ordered:
+            assert all(self.keys[offset] != key or who is cursor.session for offset, who in self.mine.items())
+        self.mine[one.offset] = cursor.session
+        return SENT
+
+    @rule(sizes=st.lists(st.sampled_from([1, 1, 1, 9, 20]), min_size=1, max_size=5), key=st.integers(0, 2))
+    def arrive(self, sizes: list[int], key: int) -> None:
+        for size in sizes:
+            self.keys[self.next] = key
+            made = arrival(self.next, payload=b"x" * size, qos=int(size != 9))
+            self.feed.waiting.append(Leased(made, key))
+            self.next += 1
+        self.feed.deliver(self.send)
+
+    @rule(at=WHO)
+    def join(self, at: int) -> None:
+        self.feed.join(self.sessions[at], Subscription("$share/g/a", 1))
+        self.feed.deliver(self.send)
+
+    @rule(at=WHO, limit=st.sampled_from([5, 10, 30]))
+    def take_less(self, at: int, limit: int) -> None:
+        self.limits[at] = limit
+
+    @rule(at=WHO)
+    def acknowledge(self, at: int) -> None:
+        for offset in [offset for offset, who in self.mine.items() if who is self.sessions[at]][:1]:
+            del self.mine[offset]
+            self.feed.settle(offset)
+            self.feed.settle(offset)
+        self.feed.stir(self.sessions[at])
+        self.feed.deliver(self.send)
+
+    @rule(at=WHO)
+    def lose(self, at: int) -> None:
+        offsets = [offset for offset, who in self.mine.items() if who is self.sessions[at]]
+        for offset in offsets:
+            del self.mine[offset]
+        self.feed.give_back(offsets)
+        self.feed.leave(self.sessions[at])
+
+    @rule(at=WHO)
+    def unsubscribe(self, at: int) -> None:
+        self.feed.leave(self.sessions[at])
+
+    @rule()
+    def wait_too_long(self) -> None:
+        self.feed.give_up_waiting()
+
+    @rule()
+    def be_answered(self) -> None:
+        self.feed.returning, self.feed.to_return = self.feed.to_return, {}
+        self.feed.settling, self.feed.to_settle = self.feed.to_settle, {}
+        for offset in self.feed.returning:
+            self.keys.pop(offset)
+        for offset in self.feed.settling:
+            self.keys.pop(offset)
+        self.feed.returning, self.feed.settling = {}, {}
+
+    @invariant()
+    def every_message_is_in_exactly_one_place(self) -> None:
+        held = self.feed.held()
+        assert sorted(held) == sorted(self.keys)
+        assert set(self.feed.sent) == set(self.mine)
+
+    @invariant()
+    def only_members_are_free(self) -> None:
+        assert set(self.feed.free) <= set(self.feed.members.values())
+        if not self.feed.is_ordered and self.feed.waiting:
+            assert not self.feed.free or len(self.feed.members) > 0
+
+
+class OrderedHanding(Handing):
+    """The same with keys."""
+
+    share = "$oshare/g/a"
+
+
+TestHanding = Handing.TestCase
+TestHanding.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestOrderedHanding = OrderedHanding.TestCase
+TestOrderedHanding.settings = TestHanding.settings
+
+
+def test_no_more_is_asked_for_than_members_have_room_for() -> None:
+    feed = ShareFeed(BROKER, "$share/g/a")
+    small, large = Session("small", 2), Session("large", 1000)
+    for session in (small, large):
+        session.device = cast(Device, Line())
+        feed.join(session, Subscription("$share/g/a", 1))
+    assert feed.wanted(100) == 0
+    feed.is_open = True
+    assert (feed.wanted(100), feed.wanted(5)) == (34, 5)
+    feed.is_taking = True
+    assert feed.wanted(100) == 0
+
+
+def test_all_that_is_held_is_told_and_forgotten_when_the_share_has_ended() -> None:
+    feed = ShareFeed(BROKER, "$share/g/a")
+    feed.waiting.append(Leased(arrival(1), 0))
+    feed.to_settle[2] = None
+    assert feed.held() == (1, 2)
+    assert not feed.is_idle
+    feed.lost()
+    assert feed.held() == ()
+    assert feed.is_idle

@@ -1,0 +1,304 @@
+"""Twin of gateway/shared.py: whole gateways at one broker that shares."""
+
+from __future__ import annotations
+
+import pytest
+from rig import Client, Gateway
+
+from gateway.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec, Unsubscribe
+from gateway.mqtt.properties import Properties
+from penstock.errors import Unavailable
+from penstock.message import Message, encode_message
+from penstock.requests import BrokerRoute, SettleShared, TakeShared
+
+SHARE = "$share/g/a/#"
+ORDERED = "$oshare/g/a/#"
+
+
+def published(client: Client) -> list[Publish]:
+    return [packet for packet in client.got() if isinstance(packet, Publish)]
+
+
+def acknowledge(client: Client, *packets: Publish, reason: int = 0) -> None:
+    client.send(*[Puback(packet.packet_id, reason) for packet in packets])
+
+
+def members(gateway: Gateway, count: int = 2, share: str = SHARE, **asked: object) -> list[Client]:
+    clients = [gateway.connect(f"m{number}", **asked) for number in range(count)]  # type: ignore[arg-type]
+    for client in clients:
+        assert client.subscribe(share).reason_codes[0] in (0, 1, 2)
+    return clients
+
+
+def produce(gateway: Gateway, *bodies: bytes, qos: int = 1) -> None:
+    for body in bodies:
+        publisher = gateway.connect("publisher")
+        publisher.publish("a/b", body, qos=qos, packet_id=1 if qos else 0)
+        publisher.cut()
+
+
+def test_members_of_a_group_divide_the_messages_and_each_group_gets_all() -> None:
+    gateway = Gateway()
+    one, two = members(gateway)
+    other = gateway.connect("other")
+    other.subscribe("$share/h/a/#")
+    produce(gateway, b"1", b"2", b"3", b"4")
+    first, second = one.payloads(), two.payloads()
+    assert (len(first), len(second)) == (2, 2)
+    assert sorted(first + second) == [b"1", b"2", b"3", b"4"]
+    assert other.payloads() == [b"1", b"2", b"3", b"4"]
+
+
+def test_shared_and_plain_subscriptions_of_one_client_each_deliver() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", level=5)
+    client.subscribe(SHARE, properties=Properties(subscription_identifiers=(7,)))
+    client.subscribe("a/b", properties=Properties(subscription_identifiers=(8,)))
+    produce(gateway, b"x")
+    got = published(client)
+    assert sorted(packet.properties.subscription_identifiers for packet in got) == [(7,), (8,)]
+
+
+def test_the_granted_qos_of_the_chosen_member_counts() -> None:
+    gateway = Gateway()
+    one, two = gateway.connect("one"), gateway.connect("two")
+    one.subscribe(SHARE, qos=0)
+    two.subscribe(SHARE, qos=1)
+    produce(gateway, b"1", b"2", qos=2)
+    assert [packet.qos for packet in published(one)] == [0]
+    assert [packet.qos for packet in published(two)] == [1]
+
+
+def test_retained_messages_are_not_sent_to_shared_subscriptions() -> None:
+    gateway = Gateway()
+    gateway.connect("p").publish("a/b", b"kept", retain=True)
+    client = gateway.connect("c")
+    client.subscribe(SHARE)
+    assert client.got() == []
+
+
+def test_a_member_at_its_receive_maximum_gets_nothing_and_the_others_go_on() -> None:
+    gateway = Gateway()
+    slow = gateway.connect("slow", level=5, properties=Properties(receive_maximum=1))
+    quick = gateway.connect("quick")
+    for client in (slow, quick):
+        client.subscribe(SHARE)
+    produce(gateway, *[b"%d" % number for number in range(6)])
+    assert (len(published(slow)), len(published(quick))) == (1, 5)
+
+
+def test_messages_that_nobody_has_room_for_wait_at_the_broker() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", level=5, properties=Properties(receive_maximum=2))
+    client.subscribe(SHARE)
+    produce(gateway, b"1", b"2", b"3")
+    gateway.pass_time(1.0)
+    first = published(client)
+    assert [packet.payload for packet in first] == [b"1", b"2"]
+    assert gateway.broker.shares.unsettled == 2
+    acknowledge(client, *first)
+    assert client.payloads() == [b"3"]
+
+
+def test_what_a_lost_member_has_not_acknowledged_goes_to_another_without_dup() -> None:
+    gateway = Gateway()
+    one, two = members(gateway)
+    produce(gateway, b"1", b"2")
+    [mine], [theirs] = published(one), published(two)
+    acknowledge(one, mine)
+    two.cut()
+    [again] = published(one)
+    assert (again.payload, again.dup) == (theirs.payload, False)
+
+
+def test_a_refused_message_is_discarded_and_goes_to_nobody() -> None:
+    gateway = Gateway()
+    one, two = members(gateway, level=5)
+    produce(gateway, b"1")
+    [packet] = published(one)
+    acknowledge(one, packet, reason=0x80)
+    one.cut()
+    assert published(two) == []
+    assert gateway.broker.shares.unsettled == 0
+
+
+def test_a_qos_2_message_on_its_way_stays_with_its_session_and_nobody_else_gets_it() -> None:
+    gateway = Gateway()
+    one = gateway.connect("one", level=5, clean_start=False, properties=Properties(session_expiry_interval=100))
+    two = gateway.connect("two", level=5)
+    for client in (one, two):
+        client.subscribe(SHARE)
+    produce(gateway, b"1", qos=2)
+    [first] = published(one)
+    one.cut()
+    gateway.pass_time(1.0)
+    assert two.got() == []
+    again = gateway.connect("one", level=5, clean_start=False, properties=Properties(session_expiry_interval=100))
+    [repeated] = published(again)
+    assert (repeated.payload, repeated.packet_id, repeated.dup) == (b"1", first.packet_id, True)
+    again.send(Pubrec(repeated.packet_id))
+    assert gateway.broker.shares.unsettled == 0
+
+
+def test_a_qos_2_message_of_a_session_that_ends_with_its_connection_goes_to_nobody_else() -> None:
+    gateway = Gateway()
+    one, two = members(gateway)
+    produce(gateway, b"1", qos=2)
+    assert len(published(one)) == 1
+    one.cut()
+    gateway.pass_time(1.0)
+    assert two.got() == []
+
+
+def test_a_share_of_a_session_that_is_away_keeps_its_messages() -> None:
+    gateway = Gateway()
+    asked = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}
+    client = gateway.connect("c", **asked)  # type: ignore[arg-type]
+    client.subscribe(SHARE)
+    client.cut()
+    produce(gateway, b"1", b"2")
+    again = gateway.connect("c", **asked)  # type: ignore[arg-type]
+    gateway.pass_time(0.5)
+    assert again.payloads() == [b"1", b"2"]
+
+
+def test_members_at_two_gateways_share_and_what_a_dead_gateway_had_goes_to_the_other() -> None:
+    here = Gateway(name="here")
+    there = Gateway(beside=here, name="there")
+    one, two = here.connect("one"), there.connect("two")
+    one.subscribe(SHARE)
+    two.subscribe(SHARE)
+    produce(here, *[b"%d" % number for number in range(4)])
+    there.round()
+    mine, theirs = published(one), published(two)
+    assert sorted(packet.payload for packet in mine + theirs) == [b"0", b"1", b"2", b"3"]
+    acknowledge(two, *theirs)
+    assert mine
+    there.pass_time(16.0)  # "here" says nothing any more
+    assert sorted(published_payloads(two)) == sorted(packet.payload for packet in mine)
+
+
+def published_payloads(client: Client) -> list[bytes]:
+    return [packet.payload for packet in published(client)]
+
+
+def test_a_lost_link_neither_loses_nor_repeats_messages() -> None:
+    gateway = Gateway()
+    [client] = members(gateway, 1)
+    produce(gateway, b"1")
+    [first] = published(client)
+    gateway.broker.refuses = {TakeShared: Unavailable("cut"), SettleShared: Unavailable("cut")}
+    acknowledge(client, first)
+    gateway.pass_time(2.0)
+    gateway.broker.refuses = {}
+    produce(gateway, b"2")
+    gateway.pass_time(1.0)
+    assert client.payloads() == [b"2"]
+    assert gateway.broker.shares.unsettled == 1
+
+
+def test_unsubscribing_ends_the_share_and_what_is_on_its_way_goes_on() -> None:
+    gateway = Gateway()
+    one, two = members(gateway)
+    produce(gateway, b"1")
+    [packet] = published(one)
+    one.send(Unsubscribe(2, (SHARE,)))
+    one.got()
+    produce(gateway, b"2", b"3")
+    assert (one.got(), two.payloads()) == ([], [b"2", b"3"])
+    acknowledge(one, packet)
+    assert gateway.broker.shares.unsettled == 2
+    two.send(Unsubscribe(2, (SHARE,)))
+    gateway.pass_time(1.0)
+    assert (len(gateway.broker.state.shares), gateway.broker.queues) == (0, {})
+
+
+def test_the_messages_of_a_key_go_to_one_member_in_order() -> None:
+    gateway = Gateway()
+    clients = members(gateway, 3, ORDERED)
+    for number in range(12):
+        gateway.produce("a", b"%d" % number, mqtt_topic=f"a/{number % 4}", key=f"k{number % 4}")
+    got = [published(client) for client in clients]
+    for packets in got:
+        numbers = [int(packet.payload) for packet in packets]
+        for key in range(4):
+            mine = [number for number in numbers if number % 4 == key]
+            assert mine in ([], list(range(key, 12, 4)))
+    assert sum(len(packets) for packets in got) == 12
+
+
+def test_a_lost_member_of_an_ordered_share_leaves_its_keys_to_another_in_order() -> None:
+    gateway = Gateway()
+    one, two = members(gateway, 2, ORDERED)
+    for number in range(4):
+        gateway.produce("a", b"%d" % number, mqtt_topic="a/x", key="k")
+    holder, other = (one, two) if one._got else (two, one)
+    packets = published(holder)
+    acknowledge(holder, packets[0])
+    holder.cut()
+    gateway.produce("a", b"4", mqtt_topic="a/x", key="k")
+    assert [packet.payload for packet in published(other)] == [b"1", b"2", b"3", b"4"]
+
+
+def test_an_ordered_share_grants_qos_1_at_most() -> None:
+    client = Gateway().connect("c")
+    assert client.subscribe(ORDERED, qos=2).reason_codes == (1,)
+
+
+def test_a_message_too_large_for_one_member_goes_to_another_and_for_all_is_dropped() -> None:
+    gateway = Gateway()
+    narrow = gateway.connect("narrow", level=5, properties=Properties(maximum_packet_size=60))
+    wide = gateway.connect("wide", level=5, properties=Properties(maximum_packet_size=300))
+    for client in (narrow, wide):
+        client.subscribe(SHARE)
+    produce(gateway, b"x" * 200, b"x" * 500, b"small")
+    assert (len(published(wide)) + len(published(narrow))) == 2
+    gateway.pass_time(1.0)
+    assert gateway.broker.shares.unsettled == 2
+
+
+def test_a_gateway_may_have_no_shared_subscriptions() -> None:
+    gateway = Gateway(shared_subscriptions=False)
+    client = gateway.open(5)
+    client.send(Connect("c", level=5))
+    assert client.got_one(Connack).properties.shared_subscription_available == 0
+    assert client.subscribe(SHARE, "a").reason_codes == (0x9E, 2)
+
+
+def test_no_more_members_than_the_limit() -> None:
+    gateway = Gateway(share_members_max=1)
+    [client] = members(gateway, 1, level=5)
+    assert client.subscribe(SHARE).reason_codes == (2,)
+    assert gateway.connect("other", level=5).subscribe(SHARE).reason_codes == (0x97,)
+    assert gateway.quotas.refused["share_members_max"] == 1
+
+
+@pytest.mark.parametrize("share", ["$share/g", "$share//a", "$share/+/a", "$oshare/g/", "$share/g/a#"])
+def test_a_share_without_a_name_or_filter_is_refused(share: str) -> None:
+    assert Gateway().connect("c", level=5).subscribe(share).reason_codes == (0x8F,)
+
+
+def test_a_broker_that_appears_later_shares_too() -> None:
+    gateway = Gateway()
+    asked = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}
+    client = gateway.connect("c", **asked)  # type: ignore[arg-type]
+    client.subscribe(SHARE)
+    later = Gateway(name="elsewhere").broker
+    gateway.broker.link = lambda address: later if address == "broker:2" else gateway.broker  # type: ignore[method-assign]
+    gateway.brokers._learn([BrokerRoute("b2", "broker:2", 4)])
+    gateway.round()
+    later.append(encode_message(Message(topic="a", body=b"1", mqtt_topic="a/b")))
+    later.release()
+    gateway.round()
+    assert client.payloads() == [b"1"]
+    assert sorted(later.state.filters.owners) == ["gw", f"~{SHARE}", gateway.reception.sessions["c"].lasting.holder]  # type: ignore[union-attr]
+
+
+def test_a_share_that_the_broker_has_given_up_begins_anew() -> None:
+    gateway = Gateway()
+    [client] = members(gateway, 1)
+    gateway.broker.end(gateway.broker.state.filters.release("gw"))
+    gateway.round()
+    gateway.pass_time(1.0)
+    produce(gateway, b"1")
+    assert client.payloads() == [b"1"]
