@@ -43,7 +43,7 @@ from gateway.wills import Wills
 from penstock.errors import Busy, PenstockError
 from penstock.requests import CONNECTED, GONE, RELEASED, OpenedSession, SessionCall, SessionSave
 from penstock.world import Rng
-from topicmap.names import InvalidName, check_name
+from topicmap.names import InvalidName, check_name, plain_filter
 
 if TYPE_CHECKING:
     from gateway.device import Device
@@ -305,7 +305,7 @@ class Reception:
         if found.present:
             self.downstream.resume(session, decode_terms(found.terms))
             for one in list(session.subscriptions):
-                if not self.authenticator.may_subscribe(identity, one):  # it was when it subscribed
+                if not self.authenticator.may_subscribe(identity, plain_filter(one)):  # it was when it subscribed
                     self.downstream.unsubscribe(session, one)
         done(Admitted(session, identity, found.present, keep_alive_s, not asked.client_id))
 

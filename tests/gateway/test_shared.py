@@ -37,6 +37,7 @@ def produce(gateway: Gateway, *bodies: bytes, qos: int = 1) -> None:
         publisher.cut()
 
 
+@pytest.mark.mqtt("4.8.2", "4.8.2-1")
 def test_members_of_a_group_divide_the_messages_and_each_group_gets_all() -> None:
     gateway = Gateway()
     one, two = members(gateway)
@@ -49,6 +50,7 @@ def test_members_of_a_group_divide_the_messages_and_each_group_gets_all() -> Non
     assert other.payloads() == [b"1", b"2", b"3", b"4"]
 
 
+@pytest.mark.mqtt("4.8.2")
 def test_shared_and_plain_subscriptions_of_one_client_each_deliver() -> None:
     gateway = Gateway()
     client = gateway.connect("c", level=5)
@@ -59,6 +61,7 @@ def test_shared_and_plain_subscriptions_of_one_client_each_deliver() -> None:
     assert sorted(packet.properties.subscription_identifiers for packet in got) == [(7,), (8,)]
 
 
+@pytest.mark.mqtt("4.8.2-3")
 def test_the_granted_qos_of_the_chosen_member_counts() -> None:
     gateway = Gateway()
     one, two = gateway.connect("one"), gateway.connect("two")
@@ -69,6 +72,7 @@ def test_the_granted_qos_of_the_chosen_member_counts() -> None:
     assert [packet.qos for packet in published(two)] == [1]
 
 
+@pytest.mark.mqtt("4.8.2")
 def test_retained_messages_are_not_sent_to_shared_subscriptions() -> None:
     gateway = Gateway()
     gateway.connect("p").publish("a/b", b"kept", retain=True)
@@ -77,6 +81,7 @@ def test_retained_messages_are_not_sent_to_shared_subscriptions() -> None:
     assert client.got() == []
 
 
+@pytest.mark.mqtt("4.9.0-2")
 def test_a_member_at_its_receive_maximum_gets_nothing_and_the_others_go_on() -> None:
     gateway = Gateway()
     slow = gateway.connect("slow", level=5, properties=Properties(receive_maximum=1))
@@ -111,6 +116,7 @@ def test_what_a_lost_member_has_not_acknowledged_goes_to_another_without_dup() -
     assert (again.payload, again.dup) == (theirs.payload, False)
 
 
+@pytest.mark.mqtt("4.8.2-6")
 def test_a_refused_message_is_discarded_and_goes_to_nobody() -> None:
     gateway = Gateway()
     one, two = members(gateway, level=5)
@@ -122,6 +128,7 @@ def test_a_refused_message_is_discarded_and_goes_to_nobody() -> None:
     assert gateway.broker.shares.unsettled == 0
 
 
+@pytest.mark.mqtt("4.8.2-4")
 def test_a_qos_2_message_on_its_way_stays_with_its_session_and_nobody_else_gets_it() -> None:
     gateway = Gateway()
     one = gateway.connect("one", level=5, clean_start=False, properties=Properties(session_expiry_interval=100))
@@ -140,6 +147,7 @@ def test_a_qos_2_message_on_its_way_stays_with_its_session_and_nobody_else_gets_
     assert gateway.broker.shares.unsettled == 0
 
 
+@pytest.mark.mqtt("4.8.2-5")
 def test_a_qos_2_message_of_a_session_that_ends_with_its_connection_goes_to_nobody_else() -> None:
     gateway = Gateway()
     one, two = members(gateway)
@@ -274,6 +282,7 @@ def test_no_more_members_than_the_limit() -> None:
 
 
 @pytest.mark.parametrize("share", ["$share/g", "$share//a", "$share/+/a", "$oshare/g/", "$share/g/a#"])
+@pytest.mark.mqtt("4.8.2-1", "4.8.2-2")
 def test_a_share_without_a_name_or_filter_is_refused(share: str) -> None:
     assert Gateway().connect("c", level=5).subscribe(share).reason_codes == (0x8F,)
 

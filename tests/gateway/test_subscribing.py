@@ -22,7 +22,7 @@ def test_the_suback_has_one_code_per_filter_in_order(level: int) -> None:
 
 @pytest.mark.mqtt("3.8.4-7", old=("3.9.3-2",))
 def test_filters_are_refused_one_by_one() -> None:
-    gateway = Gateway(OnlyOwnTopics())
+    gateway = Gateway(OnlyOwnTopics(), shared_subscriptions=False)
     asked = (
         Subscription("a", 1),
         Subscription("/".join("a" * 200), 1),
