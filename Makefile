@@ -86,7 +86,9 @@ bench: compile  ## side by side with mosquitto and amqtt, plain and compiled, in
 bench-store: $(VENV)/.test  ## the store by itself, with 100,000 queues and recoveries of 1 and 10 GiB (about 3 minutes, 14 GB)
 	$(BIN)/python -m loadtest store --long
 
-soak: $(VENV)/.test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk (about 10 minutes)
+soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk, a million damaged packets (about 15 minutes)
+	PENSTOCK_FUZZ_PACKETS=1000000 PENSTOCK_FUZZ_SEQUENCES=2000 $(BIN)/pytest -q tests/conformance/test_flood.py \
+	  tests/conformance/test_any_sequence.py tests/gateway/mqtt
 	$(BIN)/python -m loadtest soak
 
 clean:  ## remove what make made; data folders stay

@@ -111,7 +111,7 @@ class Connection:
         try:
             packets = self._reader.receive(data)
         except PacketError as error:
-            packets, fault = error.packets, error.reason_code
+            packets, fault = list(self._reader.before_damage), error.reason_code
         for at, packet in enumerate(packets):
             refused = self._judge(packet)
             if refused:

@@ -11,6 +11,7 @@ the reader is not used again. Time is linear in the bytes received, also where a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from gateway.mqtt.codec import decode, decode_publish
@@ -31,14 +32,16 @@ class PacketReader:
         level: protocol level, 0 until a CONNECT has come. A client, which sends the CONNECT, sets it itself.
         packet_bytes_max: the largest packet taken after the CONNECT, fixed header included.
         connect_bytes_max: the largest CONNECT.
+        before_damage: after an error, the good packets of the same piece.
     """
 
-    __slots__ = ("_needed", "_rest", "connect_bytes_max", "level", "packet_bytes_max")
+    __slots__ = ("_needed", "_rest", "before_damage", "connect_bytes_max", "level", "packet_bytes_max")
 
     def __init__(self, packet_bytes_max: int, connect_bytes_max: int | None = None) -> None:
         self.packet_bytes_max = packet_bytes_max
         self.connect_bytes_max = packet_bytes_max if connect_bytes_max is None else connect_bytes_max
         self.level = 0
+        self.before_damage: Sequence[Packet] = ()
         self._rest: bytearray | None = None
         self._needed = 0  # size of the packet that _rest begins with, 0 while that is not known
 
@@ -50,7 +53,7 @@ class PacketReader:
     def receive(self, data: bytes) -> list[Packet]:
         """All packets that ``data`` completes, in order.
 
-        Raises ``MalformedPacket`` or ``ProtocolViolation``, with the packets before the bad one in ``packets``.
+        Raises ``MalformedPacket`` or ``ProtocolViolation``; the packets before the bad one are in ``before_damage``.
         """
         rest = self._rest
         if rest is not None:
@@ -62,8 +65,8 @@ class PacketReader:
         packets: list[Packet] = []
         try:
             at = self._cut(data, packets)
-        except PacketError as error:
-            error.packets = packets
+        except PacketError:
+            self.before_damage = packets
             raise
         if at < len(data):
             self._rest = bytearray(data[at:] if at else data)

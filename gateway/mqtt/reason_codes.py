@@ -13,12 +13,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from gateway.mqtt.packets import Packet
 
 
 class ReasonCode(IntEnum):
@@ -110,13 +107,11 @@ class PacketError(ProtocolError):
 
     Attributes:
         reason_code: what an MQTT 5 peer is told.
-        packets: the good packets of the same read, which came before.
     """
 
     def __init__(self, message: str, reason_code: int) -> None:
         super().__init__(message)
         self.reason_code = int(reason_code)
-        self.packets: list[Packet] = []
 
 
 class MalformedPacket(PacketError):

@@ -61,7 +61,7 @@ def judge(level: int, data: bytes, packet_bytes_max: int = 1 << 20) -> Judged:
     try:
         packets = reader.receive(data)
     except PacketError as error:
-        return Judged(error.packets, error.reason_code)
+        return Judged(list(reader.before_damage), error.reason_code)
     assert reader.pending == 0, "the case is no whole packet"
     return Judged(packets, None)
 

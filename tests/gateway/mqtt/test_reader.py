@@ -30,7 +30,7 @@ def feed(chunks: list[bytes], level: int = 0, limit: int = LIMIT, connect_limit:
         try:
             packets += reader.receive(chunk)
         except PacketError as error:
-            return packets + error.packets, error.reason_code, 0
+            return [*packets, *reader.before_damage], error.reason_code, 0
     return packets, None, reader.pending
 
 

@@ -20,4 +20,3 @@ def test_both_errors_are_the_peers_fault_and_say_their_code() -> None:
     assert ProtocolViolation("x", ReasonCode.PACKET_TOO_LARGE).reason_code == 0x95
     assert isinstance(MalformedPacket("x"), ProtocolError)
     assert MalformedPacket("x").fault == "client"
-    assert MalformedPacket("x").packets == []
