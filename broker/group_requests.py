@@ -12,7 +12,7 @@ from broker.groups import Group, Groups
 from broker.outcomes import AfterSync, Now, Outcome, Parked
 from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests
-from penstock.errors import GroupNotFound, InvalidRequest, OffsetOutOfRange, PenstockError, QueueNotFound
+from penstock.errors import Busy, GroupNotFound, InvalidRequest, OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.requests import (
     Assignment,
     CommitOffsets,
@@ -48,8 +48,11 @@ def group_waker(group: str) -> str:
 class GroupRequests:
     """Consumer groups of one broker."""
 
-    def __init__(self, state: BrokerState, store: MessageStore, topics: TopicRequests, now_ms: int) -> None:
+    def __init__(
+        self, state: BrokerState, store: MessageStore, topics: TopicRequests, groups_max: int, now_ms: int
+    ) -> None:
         self._offsets = state.offsets
+        self._groups_max = groups_max
         self._store = store
         self.groups = Groups(topics.queue_count, now_ms << GENERATIONS_BITS)
 
@@ -58,9 +61,17 @@ class GroupRequests:
         _check_names(request.group, request.member)
         if not 1 <= request.session_s <= SESSION_S_MAX or not request.topics:
             raise InvalidRequest(f"a member has topics, and a session of 1 to {SESSION_S_MAX:.0f} s")
+        self._check_room(request.group)
         topics = tuple(sorted(set(request.topics)))
         group = self.groups.join(request.group, request.member, topics, request.session_s, now)
         return Now(self._assignment(request.group, request.member, group))
+
+    def _check_room(self, name: str) -> None:
+        """Raises ``Busy`` where a group would be one more than there may be."""
+        if name in self.groups or name in self._offsets:
+            return
+        if max(len(self.groups.names), len(self._offsets)) >= self._groups_max:
+            raise Busy(f"there are {self._groups_max} groups: the limit is reached", hint="raise groups_max")
 
     def watch(self, request: WatchGroup, now: float, now_ms: int) -> Outcome:
         """A sign of life; answered when the generation changes, or after half a session at the latest: who waits longer
@@ -103,6 +114,7 @@ class GroupRequests:
                 raise OffsetOutOfRange(f"{queue} ends at {bounds.end}; {offset} cannot be committed")
         if not request.offsets:
             return Now(Done())
+        self._check_room(request.group)
         fact = self._offsets.fact(request.group, request.offsets)
         self._store.append([fact_record(offsets.TOPIC, fact)], now_ms)
         return AfterSync(Done(), self._store.written)

@@ -86,7 +86,7 @@ class BrokerService:
         self._acceptance = Acceptance(self.topics, state, settings)
         self._messages = MessageRequests(store, self.topics, self._acceptance, settings, self._figures)
         self._filters = FilterRequests(state, store, settings, now)
-        self._groups = GroupRequests(state, store, self.topics, now_ms)
+        self._groups = GroupRequests(state, store, self.topics, settings.groups_max, now_ms)
         self._sessions = SessionRequests(state, store, settings, now)
         self._shares = ShareRequests(state, store, settings, now)
         self._table = self._handlers()

@@ -21,6 +21,7 @@ _POSITIVE: Final = (
     "share_unsettled_max",
     "share_lease_s",
     "sessions_max",
+    "groups_max",
     "pull_bytes_max",
     "owner_lease_s",
     "reader_silence_s",
@@ -47,6 +48,7 @@ class BrokerSettings:
         shares_max: shared subscriptions. share_unsettled_max: so many messages of each may be on their way.
         share_lease_s: what a gateway has of them goes to others after this long without a word from it.
         sessions_max: MQTT sessions, of connected clients and of others.
+        groups_max: consumer groups, with members or with committed offsets.
         pull_bytes_max: the most that one pull is answered with.
         lease_s, register_every_s: lease with the name servers and how often it is renewed.
         owner_lease_s: after this long without a word from a gateway, the filters that only it holds are closed.
@@ -73,6 +75,7 @@ class BrokerSettings:
     share_unsettled_max: int = 65_536
     share_lease_s: float = 15.0
     sessions_max: int = 1_000_000
+    groups_max: int = 100_000
     pull_bytes_max: int = 4 << 20
     lease_s: float = 120.0
     register_every_s: float = 30.0

@@ -31,6 +31,12 @@ class Offsets:
         self._groups: Table[GroupProgress] = Table()
         self._light: dict[str, dict[str, None]] = {}  # light queue -> groups with an offset in it
 
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._groups
+
     @property
     def groups(self) -> list[str]:
         """Groups that ever committed."""

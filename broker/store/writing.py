@@ -66,7 +66,8 @@ class Writing:
         """See ``MessageStore.append``."""
         if not batch:
             return []
-        return self._append_urgent(batch, now_ms, all([incoming[1].startswith(SYSTEM_PREFIX) for incoming in batch]))
+        urgent = batch[0][1].startswith(SYSTEM_PREFIX) and all([one[1].startswith(SYSTEM_PREFIX) for one in batch])
+        return self._append_urgent(batch, now_ms, urgent)
 
     def _append_urgent(self, batch: Sequence[Incoming], now_ms: int, urgent: bool) -> list[Placed]:
         size = FRAME_HEAD_BYTES * len(batch) + sum([len(incoming[0]) for incoming in batch])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import Fenced, GroupNotFound, InvalidRequest, OffsetOutOfRange, QueueNotFound
+from penstock.errors import Busy, Fenced, GroupNotFound, InvalidRequest, OffsetOutOfRange, QueueNotFound
 from penstock.message import Message
 from penstock.requests import (
     Assignment,
@@ -189,3 +189,15 @@ def test_retention_waits_for_the_slowest_group_that_still_reads() -> None:
     assert groups.needed_from(rig.clock.wall_ms(), 100.0) is None, "it is taken for given up"
     join(rig, "a")
     assert groups.needed_from(rig.clock.wall_ms(), 100.0) == rig.store.position_of("t:0", 1)
+
+
+def test_groups_have_a_limit_and_those_that_stand_go_on() -> None:
+    rig = Rig(groups_max=2)
+    rig.ask(CreateTopic("t", 2))
+    start = (QueueOffset("t:0", 0),)
+    assert rig.ask(CommitOffsets("one", "", 0, start)) == Done()
+    assert rig.ask(CommitOffsets("two", "", 0, start)) == Done()
+    assert isinstance(rig.ask(CommitOffsets("three", "", 0, start)), Busy)
+    assert isinstance(rig.ask(JoinGroup("three", "m", ("t",), 30.0)), Busy)
+    assert rig.ask(CommitOffsets("two", "", 0, start)) == Done()
+    assert isinstance(rig.ask(JoinGroup("one", "m", ("t",), 30.0)), Assignment)
