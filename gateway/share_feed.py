@@ -135,25 +135,31 @@ class ShareFeed:
                 return count_max
         return count
 
+    def arrive(self, leased: Iterable[Leased]) -> None:
+        """Messages have come. In an ordered share one whose earlier ones are just on their way back follows them: the
+        broker sent it before it had those."""
+        unsure = {*self.to_return.values(), *self.returning.values()} if self.is_ordered else frozenset()
+        for one in leased:
+            if one.key in unsure:
+                self.to_return[one.arrival.offset] = one.key
+            else:
+                self.waiting.append(one)
+
     def deliver(self, send: Send) -> None:
         """Hands out what waits, as far as there is room."""
         kept: deque[Leased] = deque()
         blocked: set[int] = set()
         waiting, self.waiting = self.waiting, kept
-        unsure = {*self.to_return.values(), *self.returning.values()} if self.is_ordered else ()
         while waiting:
             one = waiting.popleft()
-            offset, key = one.arrival.offset, one.key
-            if key in unsure:  # earlier ones of its key are on their way back: it follows them
-                self.to_return[offset] = key
-            elif key in blocked:
+            if one.key in blocked:
                 kept.append(one)
             elif self._give(one, send) == NO_ROOM:
                 kept.append(one)
                 if not self.is_ordered:
                     kept.extend(waiting)
                     break
-                blocked.add(key)
+                blocked.add(one.key)
 
     def _give(self, one: Leased, send: Send) -> int:
         bound = self._keys.get(one.key) if self.is_ordered else None

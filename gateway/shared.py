@@ -279,8 +279,7 @@ class SharedSubscriptions:
     def _taken(self, feed: ShareFeed, result: Result) -> None:
         if isinstance(result, Pulled):
             feed.is_taking = False
-            for one in _leased(result, feed):
-                feed.waiting.append(one)
+            feed.arrive(_leased(result, feed))
             if not feed.members:
                 feed.give_up_waiting()
             self._change(feed)

@@ -62,7 +62,7 @@ class Handing(RuleBasedStateMachine):
         for size in sizes:
             self.keys[self.next] = key
             made = arrival(self.next, payload=b"x" * size, qos=int(size != 9))
-            self.feed.waiting.append(Leased(made, key))
+            self.feed.arrive([Leased(made, key)])
             self.next += 1
         self.feed.deliver(self.send)
 
@@ -157,3 +157,17 @@ def test_all_that_is_held_is_told_and_forgotten_when_the_share_has_ended() -> No
     feed.lost()
     assert feed.held() == ()
     assert feed.is_idle
+
+
+def test_what_comes_behind_messages_on_their_way_back_follows_them_even_if_the_answer_is_quicker_than_the_round() -> (
+    None
+):
+    feed = ShareFeed(BROKER, "$oshare/g/a")
+    feed.returning = {1: 7}
+    feed.arrive([Leased(arrival(2), 7), Leased(arrival(3), 8)])
+    feed.returning = {}
+    sent: list[int] = []
+    feed.join(Session("s", 9), Subscription("$oshare/g/a", 1))
+    feed.deliver(lambda cursor, one: sent.append(one.offset) or SENT)  # type: ignore[func-returns-value]
+    assert sent == [3]
+    assert feed.to_return == {2: 7}

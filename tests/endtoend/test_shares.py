@@ -1,0 +1,239 @@
+"""Shared subscriptions of unmodified clients at two gateway processes of one broker: kill -9 loses nothing.
+
+"Nothing lost" here means: every payload whose PUBACK its publisher saw is received by some member of the group.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+pytestmark = pytest.mark.endtoend
+
+WAIT_S = 60
+
+
+class Group:
+    """What the members of a group have received, in the order in which it came."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str]] = []  # member, payload
+        self.changed = threading.Condition()
+
+    def add(self, member: str, payload: str) -> None:
+        with self.changed:
+            self.seen.append((member, payload))
+            self.changed.notify_all()
+
+    def payloads(self) -> set[str]:
+        return {payload for _, payload in self.seen}
+
+    def of(self, member: str) -> int:
+        return sum(who == member for who, _ in self.seen)
+
+    def wait_until(self, holds: Callable[[], bool], what: str) -> None:
+        with self.changed:
+            assert self.changed.wait_for(holds, WAIT_S), what
+
+
+class Member:
+    """One paho client that is subscribed to a share."""
+
+    def __init__(self, address: tuple[str, int], name: str, group: Group, share: str, *, receive_max: int = 0) -> None:
+        self.name = name
+        subscribed = threading.Event()
+        self._client = paho.Client(
+            paho.CallbackAPIVersion.VERSION2,
+            name,
+            protocol=paho.MQTTv5 if receive_max else paho.MQTTv311,
+            manual_ack=receive_max > 0,  # such a member never acknowledges anything
+        )
+        self._client.reconnect_delay_set(0.1, 0.5)
+        self._client.on_connect = lambda *_: self._client.subscribe(share, qos=1)
+        self._client.on_subscribe = lambda *_: subscribed.set()
+        self._client.on_message = lambda _client, _data, message: group.add(name, message.payload.decode())
+        options: dict[str, Any] = {}
+        if receive_max:
+            options["properties"] = Properties(PacketTypes.CONNECT)
+            options["properties"].ReceiveMaximum = receive_max
+        self._client.connect(*address, **options)
+        self._client.loop_start()
+        assert subscribed.wait(20), "no SUBACK"
+
+    def vanish(self) -> None:
+        """The connection breaks and nobody comes back."""
+        self._client.on_connect = None
+        self._client.loop_stop()
+        connection = self._client.socket()
+        if connection is not None:
+            connection.shutdown(socket.SHUT_RDWR)
+
+    def stop(self) -> None:
+        self._client.loop_stop()
+
+
+class Publisher:
+    """A client that publishes with QoS 1 and knows what was acknowledged."""
+
+    def __init__(self, address: tuple[str, int], name: str) -> None:
+        self.acknowledged: set[str] = set()
+        self.changed = threading.Condition()
+        self._sent: dict[int, str] = {}
+        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, name, clean_session=False)
+        self._client.max_inflight_messages_set(50)
+        self._client.reconnect_delay_set(0.1, 0.5)
+        self._client.on_publish = self._on_publish
+        self._client.connect(*address)
+        self._client.loop_start()
+
+    def _on_publish(self, _client: object, _data: object, mid: int, *_: object) -> None:
+        with self.changed:
+            self.acknowledged.add(self._sent[mid])
+            self.changed.notify_all()
+
+    def publish(self, topic: str, payload: str) -> None:
+        with self.changed:
+            self._sent[self._client.publish(topic, payload, qos=1).mid] = payload
+
+    def wait(self) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.acknowledged) == len(self._sent), WAIT_S), "PUBACKs miss"
+
+    def stop(self) -> None:
+        self._client.loop_stop()
+
+
+class OtherGateway:
+    """A second gateway process beside a running system."""
+
+    def __init__(self, system: Any) -> None:
+        own = {"PORT": "0", "NAMESRV": system.namesrv, "NAME": "other", "ANONYMOUS": "everyone"}
+        environment = os.environ | {f"PENSTOCK_GATEWAY_{name}": value for name, value in own.items()}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "gateway"], stdout=subprocess.PIPE, text=True, env=environment
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        ready = re.match(r"ready gateway=(\S+):(\d+)", line)
+        assert ready, f"no ready line but {line!r}"
+        self.address = (ready[1], int(ready[2]))
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def end(self) -> None:
+        self.kill()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+class Cluster:
+    """A broker with two gateways; everything that was made ends with it."""
+
+    def __init__(self, system: Any) -> None:
+        self.system = system("--processes").start()
+        self.here = (self.system.mqtt_host, self.system.mqtt_port)
+        self.other = OtherGateway(self.system)
+        self.made: list[Member | Publisher] = []
+
+    def member(self, address: tuple[str, int], name: str, group: Group, share: str, **options: int) -> Member:
+        self.made.append(member := Member(address, name, group, share, **options))
+        return member
+
+    def publisher(self, address: tuple[str, int], name: str) -> Publisher:
+        self.made.append(publisher := Publisher(address, name))
+        return publisher
+
+    def end(self) -> None:
+        for one in self.made:
+            one.stop()
+        self.other.end()
+
+
+@pytest.fixture
+def cluster(system: Any) -> Iterator[Cluster]:
+    made = Cluster(system)
+    yield made
+    made.end()
+
+
+def test_kill_9_of_a_gateway_with_messages_on_their_way_loses_none(cluster: Cluster) -> None:
+    share, group = "$share/workers/jobs/#", Group()
+    for at in range(2):
+        cluster.member(cluster.here, f"here{at}", group, share)
+        cluster.member(cluster.other.address, f"there{at}", group, share)
+    cluster.member(cluster.other.address, "silent-there", group, share, receive_max=3)
+    cluster.member(cluster.here, "silent-here", group, share, receive_max=2)
+    publisher = cluster.publisher(cluster.here, "p")
+    for number in range(2000):
+        publisher.publish(f"jobs/{number % 7}", f"{number}")
+    publisher.wait()
+    group.wait_until(lambda: len(group.payloads()) == 2000, "a message is missing")
+    assert group.of("silent-here") == 2
+    assert group.of("silent-there") == 3
+    assert all(group.of(f"{where}{at}") > 0 for where in ("here", "there") for at in range(2))
+    unacknowledged = {payload for member, payload in group.seen if member == "silent-there"}
+    before = len(group.seen)
+    cluster.other.kill()
+    for number in range(2000, 3000):
+        publisher.publish(f"jobs/{number % 7}", f"{number}")
+    publisher.wait()
+    group.wait_until(lambda: len(group.payloads()) == 3000, "a message is missing after the kill")
+    late = group.seen
+    group.wait_until(lambda: unacknowledged <= {payload for _, payload in late[before:]}, "what was held is missing")
+    assert group.of("silent-here") == 2
+
+
+def test_kill_9_of_the_broker_loses_none_and_members_go_on(cluster: Cluster) -> None:
+    share, group = "$share/workers/jobs/#", Group()
+    for at in range(2):
+        cluster.member(cluster.here, f"here{at}", group, share)
+        cluster.member(cluster.other.address, f"there{at}", group, share)
+    publisher = cluster.publisher(cluster.here, "p")
+    for number in range(1000):
+        publisher.publish("jobs/x", f"{number}")
+    group.wait_until(lambda: len(group.seen) > 200, "nothing comes")
+    cluster.system.kill("broker")
+    for number in range(1000, 1500):
+        publisher.publish("jobs/x", f"{number}")
+    publisher.wait()
+    group.wait_until(lambda: publisher.acknowledged <= group.payloads(), "a message is missing")
+    assert len(group.seen) < 3000, "far too many came twice"
+
+
+def test_the_messages_of_a_key_stay_in_order_while_members_come_and_go(cluster: Cluster) -> None:
+    share, group = "$oshare/workers/jobs/#", Group()
+    members = [cluster.member(cluster.here, f"here{at}", group, share) for at in range(2)]
+    members += [cluster.member(cluster.other.address, f"there{at}", group, share) for at in range(2)]
+    publishers = [cluster.publisher(cluster.here, f"p{at}") for at in range(5)]
+    for number in range(150):
+        for at, publisher in enumerate(publishers):
+            publisher.publish("jobs/x", f"{at} {number}")
+        if number == 50:
+            group.wait_until(lambda: len(group.seen) > 50, "nothing comes")
+            members[0].vanish()
+        if number == 80:
+            cluster.member(cluster.other.address, "late", group, share)
+        if number == 110:
+            members[3].vanish()
+    for publisher in publishers:
+        publisher.wait()
+    group.wait_until(lambda: len(group.payloads()) == 750, "a message is missing")
+    for at in range(len(publishers)):
+        first = list(dict.fromkeys(payload for _, payload in group.seen if payload.startswith(f"{at} ")))
+        assert first == [f"{at} {number}" for number in range(150)]
+    assert len({member for member, _ in group.seen}) > 1
