@@ -67,7 +67,8 @@ async def run(
                     f"{store.host}:{store.port}": LocalLink(store.open_session(_LOCAL_PEER)),
                 }
                 links = LocalLinks(embedded, wire)
-                given = {"host": node.host, "port": node.mqtt_port, "namesrv": (names_at,)}
+                name = configuration.services["gateway"].get("name") or f"{store.host}:{store.port}-0"
+                given = {"host": node.host, "port": node.mqtt_port, "namesrv": (names_at,), "name": name}
                 settings = service_settings(configuration, "gateway", **given)
                 front = await top.start(partial(gateway.server.run, settings, world, links))
                 top.start_soon(_drain_when, trio.Event() if drain is None else drain, front)

@@ -151,8 +151,15 @@ async def run(
             store = await middle.start(Child("broker", {**services["broker"], **given}, world).run)
             async with lasting_links() as wire, trio.open_nursery() as top:
                 given = {"host": node.host, "port": node.mqtt_port, "namesrv": (names,), "status_port": 0}
-                gateways = [Child("gateway", {**services["gateway"], **given}, world)]
-                front = await top.start(gateways[0].run)
+                if node.gateways > 1:
+                    given["share_port"] = True
+                gateways = []
+                for number in range(node.gateways):
+                    name = f"{services['gateway'].get('name') or store}-{number}"
+                    child = Child("gateway", {**services["gateway"], **given, "name": name}, world)
+                    given["port"] = int((await top.start(child.run)).rpartition(":")[2])
+                    gateways.append(child)
+                front = gateways[0].address
                 read, reasons = (
                     partial(_read_figures, wire, store, gateways),
                     partial(_read_reasons, wire, store, gateways),

@@ -29,6 +29,9 @@ class NodeSettings:
         host: address on which every server listens.
         mqtt_port, broker_port, namesrv_port, http_port: where to listen.
         processes: run the services as child processes instead of in one.
+        gateways: how many gateway processes share the MQTT port; more than one means ``processes``.
+
+    Raises ``InvalidConfig`` for fewer than one gateway or more than 64.
     """
 
     data: Path = Path("penstock-data")
@@ -38,6 +41,11 @@ class NodeSettings:
     namesrv_port: int = 9876
     http_port: int = 8080
     processes: bool = False
+    gateways: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.gateways <= 64:
+            raise InvalidConfig(f"gateways is {self.gateways}", hint="it is from 1 to 64")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ _PORT = click.IntRange(0, 65535)
 @click.option("--namesrv-port", type=_PORT, help="Where clients ask for routes (9876).")
 @click.option("--http-port", type=_PORT, help="Status and metrics (8080).")
 @click.option("--processes", is_flag=True, default=None, help="Each service in a process of its own.")
+@click.option("--gateways", type=click.IntRange(1, 64), help="Gateway processes that share the MQTT port (1).")
 @click.option(
     "--demo", "as_demo", is_flag=True, help="With simulated devices, a service and Spark, live in this terminal."
 )
@@ -58,7 +59,8 @@ async def serve(configuration: settings.Configuration, as_demo: bool, as_json: b
     """Runs the system until ``stop``, says when it is ready, and shows the demo if asked."""
     from node import demo, embedded, processes  # the services' code loads only when they run: other commands start fast
 
-    run = processes.run if configuration.node.processes else embedded.run
+    node = configuration.node
+    run = processes.run if node.processes or node.gateways > 1 else embedded.run
     world = real_world()
     drain = trio.Event()
     async with trio.open_nursery() as outer:

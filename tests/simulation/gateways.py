@@ -513,11 +513,12 @@ def check(world: World) -> None:
         assert stored[payload] >= 1, f"{payload!r} was acknowledged and is not in the log"
         assert message.qos == 1 or stored[payload] == 1, f"{payload!r} with QoS 2 is stored {stored[payload]} times"
     for device in world.devices:
-        _check_deliveries(device, sent, stored)
+        check_deliveries(device, sent, stored)
     _check_retained(world, sent)
 
 
-def _check_deliveries(device: Device, sent: dict[bytes, Publish], stored: Counter[bytes]) -> None:
+def check_deliveries(device: Device, sent: dict[bytes, Publish], stored: Counter[bytes]) -> None:
+    """What one client got of all that was sent: nothing lost, QoS 2 once, each publisher's order kept."""
     for payload, message in sent.items():
         granted = [qos for filter, qos in device.filters.items() if matches_any(filter, message.topic)]
         count = device.delivered[payload]
