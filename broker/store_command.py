@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -17,11 +17,14 @@ from broker.folds.state import BrokerState
 from broker.store.disk import RealDisk
 from broker.store.inspection import Dumped, Report, dump, repair_index, verify
 from broker.store.settings import StoreSettings
-from penstock.cli.display import body_text, json_option, print_json
+from penstock.cli.display import body_text, json_option, line_text, print_json
 from penstock.errors import InvalidMessage
 from penstock.message import decode_properties
 from penstock.world import RealClock
 from topicmap.queues import SYSTEM_PREFIX
+
+LOST_SHOWN_MAX: Final = 20
+BODY_SHOWN_MAX: Final = 200
 
 data_option = click.option(
     "-d",
@@ -98,6 +101,7 @@ def _row(report: Report) -> dict[str, Any]:
         "torn_bytes": report.torn_bytes,
         "bad_files": report.bad_files,
         "stray_entries": report.stray_entries,
+        "lost": [list(one) for one in report.lost],
     }
 
 
@@ -105,6 +109,10 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"log      positions {report.start:,} to {report.end:,}, {report.records:,} records"
     for first, last in report.damage:
         yield f"damage   positions {first:,} to {last:,} fail their checksum: never served, kept as they are"
+    for queue, offset in report.lost[:LOST_SHOWN_MAX]:
+        yield f"lost     {queue} offset {offset:,}"
+    if len(report.lost) > LOST_SHOWN_MAX:
+        yield f"lost     and {len(report.lost) - LOST_SHOWN_MAX:,} more: --json names them all"
     for position in report.malformed:
         yield f"damage   the frame at {position:,} holds no well-formed record"
     if report.torn_bytes:
@@ -141,7 +149,7 @@ def dump_command(data: Path, since: int, count: int | None, topic: str | None, s
         if as_json:
             print_json(_record_row(one))
         else:
-            text, _ = body_text(one.body)
+            text = line_text(one.body, BODY_SHOWN_MAX)
             click.echo(f"{one.position:>16,}  {one.topic}:{one.queue_id}  {one.offset:>8,}  {text}")
 
 

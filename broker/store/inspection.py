@@ -8,6 +8,7 @@ it. ``repair_index`` needs the folder for itself.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -18,7 +19,7 @@ from broker.store import index_chunk, segment, state
 from broker.store.disk import Disk
 from broker.store.frames import holds_record, queue_offset_of, read_stored
 from broker.store.index_chunk import Chunk
-from broker.store.queue_index import ENTRY_BYTES
+from broker.store.queue_index import ENTRY_BYTES, LIGHT
 from broker.store.records import Folds
 from broker.store.recovery import FOLDERS, open_segments, open_store
 from broker.store.scan import Scan
@@ -50,7 +51,8 @@ class Report:
         malformed: positions of good frames that hold no well-formed record.
         torn_bytes: bytes behind the end that are neither log nor reserved zeros; a start cuts them away.
         bad_files: derived files that are damaged; a start makes them again.
-        stray_entries: index entries that point to no record.
+        stray_entries: index entries that point to no record, though the log is sound there.
+        lost: topic queue and offset of messages that were in a damaged stretch, as far as the index still knows them.
     """
 
     start: int = 0
@@ -61,6 +63,7 @@ class Report:
     torn_bytes: int = 0
     bad_files: list[str] = field(default_factory=list)
     stray_entries: int = 0
+    lost: list[tuple[str, int]] = field(default_factory=list)
 
     @property
     def sound(self) -> bool:
@@ -91,6 +94,7 @@ def verify(disk: Disk) -> Generator[Step, None, Report]:
         chunks = _chunks(disk, report)
         _check_checkpoints(disk, report)
         scan = Scan(segments, report.start)
+        report.damage = scan.damage
         checked = _EntryCheck(disk, chunks, report)
         total = segments[-1].base + segments[-1].file.size() - report.start
         told = 0
@@ -102,7 +106,7 @@ def verify(disk: Disk) -> Generator[Step, None, Report]:
             if position - told >= STEP_BYTES:
                 told = position
                 yield Step(position - report.start, total)
-        report.end, report.damage = scan.end, scan.damage
+        report.end = scan.end
         checked.finish(scan.end)
         report.torn_bytes = _torn_bytes(segments, scan.end)
         yield Step(total, total)
@@ -239,6 +243,16 @@ class _EntryCheck:
             data = self._disk.read(index_chunk.chunk_path(chunk.start))
             size = sum(row.entries for row in chunk.rows) * ENTRY_BYTES
             entries = np.frombuffer(data, _ENTRY_DTYPE, size // ENTRY_BYTES, index_chunk.entries_at(data))
-            wanted = entries["position"][entries["size"] > 0]
-            self._report.stray_entries += int((~np.isin(wanted, np.frombuffer(self._seen, "u8"))).sum())
+            good = np.isin(entries["position"], np.frombuffer(self._seen, "u8")) | (entries["size"] == 0)
+            for place in np.flatnonzero(~good).tolist():
+                self._missing(chunk, place, int(entries["position"][place]))
             del self._seen[:]
+
+    def _missing(self, chunk: Chunk, place: int, position: int) -> None:
+        """Entry number ``place`` of a chunk points to no good frame."""
+        if not any(first <= position < last for first, last in self._report.damage):
+            self._report.stray_entries += 1
+            return
+        row = chunk.rows[bisect_right(chunk.rows, place * ENTRY_BYTES, key=lambda row: row.place) - 1]
+        if not row.key.startswith(LIGHT):
+            self._report.lost.append((row.key, row.base + place - row.place // ENTRY_BYTES))

@@ -65,6 +65,15 @@ def _text(value: Any) -> str:
     return "-" if value is None else str(value)
 
 
+def line_text(body: bytes, characters_max: int = 0) -> str:
+    """A body for a person, in one line: what would move the cursor or colour the screen is shown as its escape. With
+    ``characters_max`` a longer one is cut, and its size named."""
+    text, _ = body_text(body)
+    cut = text[:characters_max] if characters_max else text
+    shown = "".join([one if one.isprintable() else one.encode("unicode_escape").decode() for one in cut])
+    return shown if len(cut) == len(text) else f"{shown}... ({len(body):,} bytes)"
+
+
 def body_text(body: bytes) -> tuple[str, str]:
     """A body for a person or JSON: as UTF-8 text, else in base64; and which of both it is."""
     try:

@@ -92,6 +92,18 @@ def test_entries_that_point_to_no_record_are_counted() -> None:
     assert verified(disk).stray_entries > 0
 
 
+def test_what_was_lost_to_rot_is_named_and_is_no_fault_of_the_index() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    stored(store, command("+all t"))
+    fill(store, 200)
+    place = store.position_of("t:0", 7)
+    store.close(1000)
+    disk.flip("log/00000000000000000000.log", place + 120)
+    report = verified(disk)
+    assert (report.lost, report.stray_entries, len(report.damage)) == ([("t:0", 7)], 0, 1)
+
+
 def test_a_dump_shows_every_record_in_order() -> None:
     disk = SimDisk()
     closed_store(disk)

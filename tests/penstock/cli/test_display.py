@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from penstock.cli.display import body_text, print_rows
+from penstock.cli.display import body_text, line_text, print_rows
 
 ROWS = [
     {"name": "a", "count": 12_345, "queues": ["x", "y"], "gone": None},
@@ -38,3 +38,10 @@ def test_nothing_is_said_to_people_and_not_to_programs(capsys: pytest.CaptureFix
 def test_bodies_are_text_where_they_can_be() -> None:
     assert body_text("grün".encode()) == ("grün", "utf-8")
     assert body_text(b"\xff") == ("/w==", "base64")
+
+
+def test_no_body_reaches_the_terminal_with_what_commands_it() -> None:
+    assert line_text("grün".encode()) == "grün"
+    assert line_text(b"a\x1b[31mred\nb\x00") == "a\\x1b[31mred\\nb\\x00"
+    assert line_text(b"\xff") == "/w=="
+    assert (line_text(b"abcdef", 6), line_text(b"abcdefg", 6)) == ("abcdef", "abcdef... (7 bytes)")
