@@ -25,6 +25,7 @@ from gateway.keeping import Keeping
 from gateway.named_positions import NamedPositions
 from gateway.replay import Replays
 from gateway.replay_options import Start
+from gateway.resuming import find_by_topic
 from gateway.retained import Retained
 from gateway.session import Lasting, Session
 from gateway.settings import GatewaySettings
@@ -136,6 +137,7 @@ class Downstream:
             self._leases.release(cursor)
             if session.lasting is not None:
                 session.lasting.has_new_terms = True
+                find_by_topic(session, cursor.feed)
                 self._leases.let_go(session.lasting, filter)
             for other in session.overlap.cursors:
                 if other.take_back(cursor):

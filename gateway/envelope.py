@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
+from copy import copy
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -161,6 +162,12 @@ class Arrival:
     def queue_offset(self) -> int:
         """Its offset in that queue."""
         return int.from_bytes(self.where[8:], "big")
+
+    def in_its_topic(self, feed: Feed) -> Arrival:
+        """The same message as a reader of its topic's queue finds it; ``feed`` stands for that queue."""
+        again = copy(self)
+        again.offset, again.origin, again.blobs = self.queue_offset, feed, None
+        return again
 
 
 def arrivals(count: int, batch: bytes | memoryview, origin: Feed | None = None) -> list[Arrival]:

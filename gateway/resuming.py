@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from gateway.brokers import Broker, Brokers
-from gateway.delivery import Variant, blob
+from gateway.delivery import Blob, Variant, blob
 from gateway.envelope import Arrival, arrivals
 from gateway.exchanges import ExchangeIds
 from gateway.feed import Feed
@@ -122,6 +122,23 @@ class Resuming:
         session.releasing = dict.fromkeys(self._flow.releasing)
         session.next_id = self._flow.next_id
         self._on_resumed(self._error)
+
+
+def find_by_topic(session: Session, closing: Feed) -> None:
+    """A filter of the session closes: what came through it and is on its way is from now on found in its topic's
+    queue, so that the exchange can be completed on a later connection (MQTT-3.10.4-3)."""
+    for packet_id, made in session.in_flight.items():
+        arrival, origin = made.arrival, made.arrival.origin
+        if (
+            origin is not None
+            and origin.filter == closing.filter
+            and origin.broker is closing.broker
+            and origin.queue.startswith("~")
+            and arrival.offset != FROM_RETAINED
+        ):
+            queue = Feed(origin.broker, origin.filter)
+            queue.queue = arrival.queue
+            session.in_flight[packet_id] = Blob(arrival.in_its_topic(queue), made.variant, made.head, made.tail)
 
 
 def _decoded(result: Result, feed: Feed) -> list[Arrival]:

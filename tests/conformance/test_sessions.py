@@ -196,6 +196,13 @@ def test_a_delivery_that_has_begun_is_completed_after_the_unsubscribe() -> None:
     assert client.got() == [Unsuback(9, (0,))]
     client.send(Pubrec(second.packet_id))
     assert client.got() == [Pubrel(second.packet_id)]
+    client.cut()
+    client = gateway.connect("c", **kept(5))
+    again = client.got()
+    assert [(one.payload, one.packet_id, one.dup) for one in again if isinstance(one, Publish)] == [
+        (b"1", first.packet_id, True)
+    ]
+    assert Pubrel(second.packet_id) in again
     client.send(Puback(first.packet_id), Pubcomp(second.packet_id))
     assert client.device.session is not None
     assert client.device.session.room() == client.device.session.window
