@@ -82,6 +82,7 @@ test-compiled:  ## the same unit tests with the hot modules compiled (about 2 mi
 bench: compile  ## side by side with mosquitto and amqtt, plain and compiled, interleaved, and the store (about 6 minutes)
 	$(BIN)/python -m loadtest bench
 	$(BIN)/python -m loadtest store
+	@[ ! -d .compiled/loadtest ] || (cd .compiled && PYTHONPATH=$(CURDIR)/.compiled $(CURDIR)/$(BIN)/python -m loadtest store)
 
 bench-store: $(VENV)/.test  ## the store by itself, with 100,000 queues and recoveries of 1 and 10 GiB (about 3 minutes, 14 GB)
 	$(BIN)/python -m loadtest store --long
