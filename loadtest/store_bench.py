@@ -31,7 +31,7 @@ from broker.store.records import NO_CHANGE, Change, Incoming, Stored
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from penstock.errors import PenstockError
-from penstock.message import COMPILED, encode_properties, encode_record
+from penstock.message import IS_COMPILED, encode_properties, encode_record
 from penstock.requests import Append, CreateTopic, Result
 from penstock.world import RealClock
 
@@ -273,7 +273,7 @@ def run() -> list[Row]:
 
 def show(console: Console, rows: list[Row]) -> None:
     """Prints rows with their goals."""
-    built = "compiled" if COMPILED else "plain Python"
+    built = "compiled" if IS_COMPILED else "plain Python"
     table = Table(title=f"the store by itself, {built}", title_justify="left", box=box.SIMPLE_HEAD)
     for title in ("what", "measured", "goal", ""):
         table.add_column(title)
