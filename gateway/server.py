@@ -15,7 +15,8 @@ from typing import Final
 
 import trio
 
-from gateway.auth import Anonymous, Peer
+from gateway.access import Access
+from gateway.auth import Peer
 from gateway.brokers import Brokers
 from gateway.device import Device
 from gateway.downstream import Downstream
@@ -33,6 +34,7 @@ from gateway.settings import GatewaySettings, parse_rules
 from gateway.shard import Shard
 from gateway.sys_topics import SysTopics
 from gateway.upstream import Upstream
+from gateway.verifier import Verifier
 from gateway.wills import Wills
 from penstock.errors import AddressInUse, InvalidConfig
 from penstock.link import Links
@@ -169,8 +171,16 @@ async def run(
     parts = SessionParts(home, keeping, exchanges, Wills(home, upstream, rounds), brokers)
     downstream = Downstream(brokers, settings, owner, world.clock, keeping, rounds.wake)
     quotas = Quotas()
-    authenticator = Anonymous(settings.anonymous)
-    reception = Reception(settings, authenticator, upstream, downstream, parts, quotas, rounds, world.rng)
+    access = Access(
+        settings.anonymous,
+        settings.checks_max,
+        settings.credentials_cached_s,
+        world.rng.randbytes(32),
+        lambda: verifier.wake(),
+        world.clock.monotonic,
+    )
+    verifier = Verifier(access, world, settings.password_file, settings.acl_file)
+    reception = Reception(settings, access, upstream, downstream, parts, quotas, rounds, world.rng)
     rounds.ends_with(downstream, keeping, exchanges, upstream, brokers)
     pollers = [EpollPoller() for _ in range(settings.shards)]
     shards = [Shard(poller, rounds, settings.output_bytes_max) for poller in pollers]
@@ -182,6 +192,7 @@ async def run(
         front = Front(settings, reception, shards)
         try:
             async with trio.open_nursery() as nursery:
+                nursery.start_soon(verifier.run)
                 for shard in shards:
                     nursery.start_soon(shard.run)
                 health = Health(brokers, drain, front.trouble, rounds.now)

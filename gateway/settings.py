@@ -26,10 +26,12 @@ class GatewaySettings:
         Empty: made up at start. host, port: where MQTT is spoken; port 0 takes any free one. share_port: several
         gateway processes listen on the same port, and the system spreads connections over them. namesrv:
         ``host:port`` of each name server. shards: how many tasks share the sockets of this process. anonymous: who
-        may come without credentials: ``nobody``, peers on ``loopback``, or ``everyone``. topic_rules: rules of the
-        topic map, each ``PATTERN TOPIC [KEY LEVEL]``, for example ``sensors/+/temperature telemetry 1``; the first
-        that matches wins. keep_alive_s_max: a client's keep-alive above this (or none at all) is cut to it; 0
-        leaves it to the client. session_expiry_s_max: a session outlives its last connection by no more than this.
+        may come without credentials: ``nobody``, peers on ``loopback``, or ``everyone``. password_file, acl_file: who
+        the users are and what each client may do (`penstock user`, `penstock acl`); empty for none. checks_max: so many
+        passwords wait to be checked. credentials_cached_s: right ones are not checked again for so long. topic_rules:
+        rules of the topic map, each ``PATTERN TOPIC [KEY LEVEL]``, for example ``sensors/+/temperature telemetry 1``;
+        the first that matches wins. keep_alive_s_max: a client's keep-alive above this (or none at all) is cut to it;
+        0 leaves it to the client. session_expiry_s_max: a session outlives its last connection by no more than this.
         messages_per_s_max, bytes_per_s_max: what each client may send; connects_per_s_max,
         address_connects_per_s_max: how many clients may come to each listener, and from each address; 0 is no limit.
         in_flight_max, in_flight_bytes_max: what a client has been sent and not acknowledged; one message always goes.
@@ -38,17 +40,14 @@ class GatewaySettings:
         address_connections_max: connections of one address at a time, 0 is no limit. user_properties_max,
         user_properties_bytes_max, filters_per_packet_max: of one packet. topic_levels_max: of a name or filter.
         status_host, status_port: where a gateway that runs alone has its status pages; -1 for none, 0 for any free
-        port.
-        redirect_to: the server that clients are sent to when this gateway is drained (SIGUSR1) or has_moved, in which
-        case it lets nobody in; drain_per_s: so many a second. response_prefix: clients that ask for response
-        information are told this, a slash and their id.
-        sys_every_s: how often the gateway publishes its figures, 0 for never; sys_prefix: where, ``{name}`` stands for
-        its name.
-        replays_max: so many subscriptions may be sent history at a time. shared_subscriptions: whether there are any;
-        share_members_max: so many clients of this gateway may be members of one.
-        topic_alias_max, topic_alias_sent_max: how many topic aliases a client may make, and how many the gateway makes
-        for one that takes them.
-        over_rate: a client that sends too fast is made to ``wait``, or the gateway is to ``close`` its connection.
+        port. redirect_to: the server that clients are sent to when this gateway is drained (SIGUSR1) or has_moved, in
+        which case it lets nobody in; drain_per_s: so many a second. response_prefix: clients that ask for response
+        information are told this, a slash and their id. sys_every_s: how often the gateway publishes its figures, 0
+        for never; sys_prefix: where, ``{name}`` stands for its name. replays_max: so many subscriptions may be sent
+        history at a time. shared_subscriptions: whether there are any; share_members_max: so many clients of this
+        gateway may be members of one. topic_alias_max, topic_alias_sent_max: how many topic aliases a client may
+        make, and how many the gateway makes for one that takes them. over_rate: a client that sends too fast is made
+        to ``wait``, or the gateway is to ``close`` its connection.
     """
 
     name: str = ""
@@ -58,6 +57,10 @@ class GatewaySettings:
     namesrv: tuple[str, ...] = ("127.0.0.1:9876",)
     shards: int = 1
     anonymous: str = "loopback"
+    password_file: str = ""
+    acl_file: str = ""
+    checks_max: int = 1000
+    credentials_cached_s: float = 300.0
     topic_rules: tuple[str, ...] = ()
     accept_backlog: int = 1024
     connections_max: int = 100_000

@@ -88,12 +88,14 @@ def root(context: click.Context, server: str) -> None:
 
 def register() -> None:
     """Hangs the client's commands on the root."""
+    from penstock.cli.acl import acl
     from penstock.cli.consume import consume
     from penstock.cli.group import group
     from penstock.cli.produce import produce
     from penstock.cli.topic import topic
+    from penstock.cli.user import user
 
-    for command in (topic, produce, consume, group):
+    for command in (topic, produce, consume, group, user, acl):
         root.add_command(command)
 
 

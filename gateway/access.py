@@ -1,0 +1,151 @@
+"""Clients with passwords, and what each may do: the authenticator behind ``password_file`` and ``acl_file``.
+
+Checking a password is slow on purpose, so it is done elsewhere (``gateway/verifier.py``), a bounded number at a time;
+when too many wait, a client is told to come back (0x89). Credentials that were right are remembered for a while under
+a keyed hash that only this process can make, so that a herd of reconnecting devices is let in at once; a user whose
+line in the file changes is not remembered any more. A wrong name takes as long as a wrong password and is answered
+alike.
+
+What is not allowed is refused: without an access file, users may do everything that the ``$`` rule leaves them, and
+anonymous clients come only from where ``anonymous`` says; with one, only what a rule allows. Pure: passwords, hashes
+and rules in, decisions out; never a password in a log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from gateway.auth import BAD_CREDENTIALS, Anonymous, Credentials, Identity, OnIdentity
+from penstock.access.acl import Acl
+from penstock.access.passwords import NOBODY, PASSWORD_BYTES_MAX, Hashed
+
+SERVER_BUSY: Final = 0x89
+REMEMBERED_MAX: Final = 100_000
+_NO_PASSWORD: Final = b""
+
+
+class Check(NamedTuple):
+    """A password to be checked against a hash. ``digest``: under which it is remembered if it is right."""
+
+    user: str
+    client_id: str
+    hashed: Hashed
+    password: bytes
+    digest: bytes
+    done: OnIdentity
+
+    def __repr__(self) -> str:
+        return f"Check(user={self.user!r})"
+
+
+class Access:
+    """Satisfies ``gateway.auth.Authenticator``.
+
+    Args:
+        anonymous: who may come without credentials.
+        waiting_max: so many checks wait; more clients are told to come back.
+        remember_s: for how long credentials that were right are not checked again; 0: never remembered.
+        key: secret of this process, for what is remembered.
+        wake: called when there is something to check.
+        clock: seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        anonymous: str,
+        waiting_max: int,
+        remember_s: float,
+        key: bytes,
+        wake: Callable[[], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._anonymous = Anonymous(anonymous)
+        self._waiting_max = waiting_max
+        self._remember_s = remember_s
+        self._key = key
+        self._wake = wake
+        self._clock = clock
+        self._users: Mapping[str, Hashed] = {}
+        self._has_users = False
+        self._acl: Acl | None = None
+        self._waiting: deque[Check] = deque()
+        self._remembered: dict[bytes, tuple[Hashed, float]] = {}
+        self.checked = 0
+        self.remembered = 0
+        self.refused = 0
+        self.busy = 0
+
+    def set_users(self, users: Mapping[str, Hashed]) -> None:
+        """The password file's content from now on."""
+        self._users = users
+        self._has_users = True
+
+    def set_acl(self, acl: Acl) -> None:
+        """The rules from now on; clients meet them with their next new name or filter."""
+        self._acl = acl
+
+    # ------------------------------------------------------------ who
+
+    def connect(self, shown: Credentials, done: OnIdentity) -> None:
+        """See ``Authenticator``."""
+        if shown.user_name is None or not self._has_users:
+            self._anonymous.connect(shown, self._counted(done))
+            return
+        password = shown.password if shown.password is not None else _NO_PASSWORD
+        if len(password) > PASSWORD_BYTES_MAX:
+            self._counted(done)(BAD_CREDENTIALS)
+            return
+        user = shown.user_name
+        hashed = self._users.get(user)
+        digest = hmac.digest(self._key, b"%d:%s:%s" % (len(user), user.encode(), password), hashlib.sha256)
+        known = self._remembered.get(digest)
+        if known is not None and known[0] == hashed and known[1] > self._clock():
+            self.remembered += 1
+            done(Identity(shown.client_id, user))
+        elif len(self._waiting) >= self._waiting_max:
+            self.busy += 1
+            done(SERVER_BUSY)
+        else:
+            self._waiting.append(Check(user, shown.client_id, hashed or NOBODY, password, digest, done))
+            self._wake()
+
+    def _counted(self, done: OnIdentity) -> OnIdentity:
+        def counted(identity: Identity | int) -> None:
+            self.refused += isinstance(identity, int)
+            done(identity)
+
+        return counted
+
+    def take(self) -> Check | None:
+        """The check that has waited longest."""
+        return self._waiting.popleft() if self._waiting else None
+
+    def checked_as(self, check: Check, right: bool) -> None:
+        """What became of a check that was taken. The file may have changed meanwhile: then the old answer is void."""
+        self.checked += 1
+        current = self._users.get(check.user)
+        if not right or current is None or current != check.hashed:
+            self.refused += 1
+            check.done(BAD_CREDENTIALS)
+            return
+        if self._remember_s:
+            if len(self._remembered) >= REMEMBERED_MAX:
+                self._remembered.clear()
+            self._remembered[check.digest] = (check.hashed, self._clock() + self._remember_s)
+        check.done(Identity(check.client_id, check.user))
+
+    # ------------------------------------------------------------ what
+
+    def may_publish(self, identity: Identity, name: str) -> bool:
+        """See ``Authenticator``."""
+        if not self._anonymous.may_publish(identity, name):
+            return False
+        return self._acl is None or self._acl.publish(identity.user_name, identity.client_id, name).allowed
+
+    def may_subscribe(self, identity: Identity, filter: str) -> bool:
+        """See ``Authenticator``."""
+        return self._acl is None or self._acl.subscribe(identity.user_name, identity.client_id, filter).allowed

@@ -1,0 +1,149 @@
+"""``penstock user``: the users of a password file.
+
+Passwords are asked for at the prompt or read from standard input, never from the command line, where every process
+could see them. The file is replaced in one step and readable by its owner only; a gateway that uses it takes the
+change within seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from penstock.access.passwords import (
+    SALT_BYTES,
+    Hashed,
+    check_user_name,
+    format_passwords,
+    hash_password,
+    parse_passwords,
+)
+from penstock.cli.display import json_option, print_json
+from penstock.errors import InvalidConfig
+from penstock.world import new_rng
+
+file_option = click.option(
+    "--file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    envvar="PENSTOCK_GATEWAY_PASSWORD_FILE",
+    show_envvar=True,
+    help="The password file.",
+)
+
+
+@click.group()
+def user() -> None:
+    """Add, change, list and remove users of MQTT."""
+
+
+@user.command()
+@click.argument("name")
+@file_option
+def add(name: str, file: Path) -> None:
+    """Add a user; the password is asked for, or read from standard input.
+
+    \b
+    Examples:
+      penstock user add alice --file /etc/penstock/passwords
+      pass show alice | penstock user add alice --file /etc/penstock/passwords
+    """
+    check_user_name(name)
+    users = _read(file)
+    if name in users:
+        raise InvalidConfig(f"there is a user {name}", hint="`penstock user passwd` changes the password")
+    users[name] = _new_hash()
+    _write(file, users)
+    click.echo(f"{name} added to {file}")
+
+
+@user.command()
+@click.argument("name")
+@file_option
+def passwd(name: str, file: Path) -> None:
+    """Change a user's password.
+
+    \b
+    Examples:
+      penstock user passwd alice --file /etc/penstock/passwords
+    """
+    users = _known(file, name)
+    users[name] = _new_hash()
+    _write(file, users)
+    click.echo(f"{name} has a new password")
+
+
+@user.command()
+@click.argument("name")
+@file_option
+def remove(name: str, file: Path) -> None:
+    """Remove a user: connections stand, the next one is refused.
+
+    \b
+    Examples:
+      penstock user remove alice --file /etc/penstock/passwords
+    """
+    users = _known(file, name)
+    del users[name]
+    _write(file, users)
+    click.echo(f"{name} removed")
+
+
+@user.command("list")
+@file_option
+@json_option
+def list_users(file: Path, as_json: bool) -> None:
+    """List the users.
+
+    \b
+    Examples:
+      penstock user list --file /etc/penstock/passwords
+    """
+    for name in sorted(_read(file)):
+        if as_json:
+            print_json({"user": name})
+        else:
+            click.echo(name)
+
+
+def _known(file: Path, name: str) -> dict[str, Hashed]:
+    users = _read(file)
+    if name not in users:
+        raise InvalidConfig(f"there is no user {name} in {file}")
+    return users
+
+
+def _new_hash() -> Hashed:
+    if sys.stdin.isatty():
+        password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+    else:
+        password = sys.stdin.readline().rstrip("\n")
+    if not password:
+        raise InvalidConfig("a password has at least one character")
+    return hash_password(password.encode(), new_rng().randbytes(SALT_BYTES))
+
+
+def _read(file: Path) -> dict[str, Hashed]:
+    try:
+        return parse_passwords(file.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidConfig(f"{file}: {getattr(error, 'strerror', None) or 'not text'}") from None
+
+
+def _write(file: Path, users: dict[str, Hashed]) -> None:
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "w") as stream:
+            stream.write(format_passwords(users))
+            stream.flush()
+            os.fsync(descriptor)
+        beside.replace(file)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise InvalidConfig(f"{file} cannot be written: {error.strerror}") from None

@@ -1,0 +1,82 @@
+"""The files are taken again when they change, bad ones are not, and passwords are checked beside the loop."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+import trio
+
+from gateway.access import Access
+from gateway.auth import Credentials, Identity, Peer
+from gateway.verifier import LOOK_EVERY_S, Verifier
+from penstock.access.passwords import format_passwords, hash_password
+from penstock.errors import InvalidConfig
+from penstock.world import World, real_world
+
+
+def make(folder: Path, users: str | None, rules: str | None) -> tuple[Access, Verifier]:
+    made: list[Verifier] = []
+    access = Access("nobody", 10, 60.0, b"key", lambda: made[0].wake(), trio.current_time)
+    for name, text in (("passwords", users), ("acl", rules)):
+        if text is not None:
+            (folder / name).write_text(text)
+    world = World(real_world().clock, real_world().rng, real_world().offload)
+    files = [str(folder / name) if text is not None else "" for name, text in (("passwords", users), ("acl", rules))]
+    made.append(Verifier(access, world, *files))
+    return access, made[0]
+
+
+@pytest.mark.endtoend
+async def test_passwords_are_checked_and_a_changed_file_counts(tmp_path: Path) -> None:
+    access, verifier = make(tmp_path, format_passwords({"alice": hash_password(b"right", bytes(16))}), None)
+
+    async def ask(password: bytes) -> Identity | int:
+        told, answers = trio.open_memory_channel[Identity | int](1)
+        access.connect(Credentials("c", "alice", password, Peer("::1")), told.send_nowait)
+        with trio.fail_after(20):
+            return await answers.receive()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(verifier.run)
+        assert await ask(b"right") == Identity("c", "alice")
+        assert await ask(b"wrong") == 0x86
+        (tmp_path / "passwords").write_text(format_passwords({"alice": hash_password(b"new one", bytes(16))}))
+        with trio.fail_after(20):
+            while True:
+                if await ask(b"new one") == Identity("c", "alice"):
+                    break
+                await trio.sleep(LOOK_EVERY_S / 4)
+        assert await ask(b"right") == 0x86
+        nursery.cancel_scope.cancel()
+
+
+def test_a_file_that_went_bad_leaves_what_was_there_in_force(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    access, verifier = make(tmp_path, None, "allow anonymous subscribe a\n")
+    (tmp_path / "acl").write_text("allow everything\n")
+    os.utime(tmp_path / "acl", ns=(1, 1))
+    with caplog.at_level(logging.ERROR):
+        for one in verifier._files * 3:
+            one.look()
+    assert access.may_subscribe(Identity("c", ""), "a")
+    assert (verifier.failures, len(caplog.records)) == (1, 1), "told once per change"
+    (tmp_path / "acl").unlink()
+    verifier._files[0].look()
+    assert access.may_subscribe(Identity("c", ""), "a")
+    assert verifier.failures == 2
+
+
+@pytest.mark.parametrize(("users", "rules"), [("no colon\n", None), (None, "allow everything\n")])
+def test_a_bad_file_at_the_start_is_an_error_that_names_file_and_line(
+    tmp_path: Path, users: str | None, rules: str | None
+) -> None:
+    with pytest.raises(InvalidConfig, match="line 1"):
+        make(tmp_path, users, rules)
+
+
+def test_a_missing_file_at_the_start_is_an_error(tmp_path: Path) -> None:
+    access = Access("everyone", 1, 0.0, b"", lambda: None, lambda: 0.0)
+    with pytest.raises(InvalidConfig, match="No such file"):
+        Verifier(access, real_world(), str(tmp_path / "none"), "")

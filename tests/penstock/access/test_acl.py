@@ -1,0 +1,117 @@
+"""Access rules: what they allow, what they deny, and that ids with odd characters gain nothing."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from penstock.access.acl import covers, overlaps, parse_acl
+from penstock.errors import InvalidConfig
+from topicmap.names import matches
+
+RULES = """
+# devices say what they are
+allow user alice publish devices/%c/#
+allow user alice subscribe devices/%c/commands
+deny all subscribe secret/#
+allow all subscribe public/+/state
+allow anonymous publish public/in
+deny all all $SYS/#
+allow user root all #
+allow user root subscribe $SYS/#
+"""
+
+
+@pytest.mark.parametrize(
+    ("user", "client", "name", "line"),
+    [
+        ("alice", "d1", "devices/d1/state", 3),
+        ("alice", "d1", "devices/d1", 3),
+        ("alice", "d1", "devices/d2/state", -1),
+        ("bob", "d1", "devices/d1/state", -1),
+        ("", "d1", "public/in", 7),
+        ("alice", "d1", "public/in", -1),
+        ("root", "x", "anything/at/all", 9),
+        ("root", "x", "$SYS/a", -8),
+        ("alice", "+", "devices/+/state", -1),
+        ("alice", "#", "devices/x", -1),
+        ("alice", "", "devices//state", -1),
+        ("alice", "d1/state", "devices/d1/state/x", -1),
+    ],
+)
+def test_the_first_rule_that_applies_decides_what_is_published(user: str, client: str, name: str, line: int) -> None:
+    verdict = parse_acl(RULES).publish(user, client, name)
+    assert (verdict.allowed, verdict.line) == (line > 0, abs(line) if line != -1 else 0)
+
+
+@pytest.mark.parametrize(
+    ("user", "client", "filter", "allowed"),
+    [
+        ("alice", "d1", "devices/d1/commands", True),
+        ("alice", "d1", "devices/+/commands", False),
+        ("alice", "+", "devices/+/commands", False),
+        ("alice", "d1", "devices/d1/#", False),
+        ("bob", "b", "public/x/state", True),
+        ("bob", "b", "public/+/state", True),
+        ("bob", "b", "public/#", False),
+        ("root", "r", "everything/#", True),
+        ("root", "r", "#", False),  # it would show secret/#
+        ("root", "r", "+/x", False),
+        ("root", "r", "secret", False),
+        ("root", "r", "$SYS/#", False),  # denied before it is allowed
+    ],
+)
+def test_a_filter_is_allowed_only_with_every_name_that_it_can_match(
+    user: str, client: str, filter: str, allowed: bool
+) -> None:
+    assert parse_acl(RULES).subscribe(user, client, filter).allowed is allowed
+
+
+def test_without_a_rule_the_answer_is_no() -> None:
+    empty = parse_acl("")
+    assert not empty.publish("root", "c", "a").allowed
+    assert not empty.subscribe("root", "c", "a").allowed
+
+
+LEVELS = st.sampled_from(["a", "b", "", "$s", "é"])
+NAMES = st.lists(LEVELS, min_size=1, max_size=4).map("/".join).filter(bool)
+
+
+@st.composite
+def filters(draw: st.DrawFn) -> str:
+    parts = draw(st.lists(st.sampled_from(["a", "b", "", "+", "$s"]), min_size=1, max_size=4))
+    return "/".join(parts + (["#"] if draw(st.booleans()) else []))
+
+
+@given(filters(), filters(), NAMES)
+def test_cover_and_overlap_agree_with_the_matcher(pattern: str, filter: str, name: str) -> None:
+    assume(filter and pattern)
+    mine, theirs = pattern.split("/"), filter.split("/")
+    both = matches(filter, name) and matches(pattern, name)
+    if covers(mine, theirs) and matches(filter, name):
+        assert matches(pattern, name)
+    if both:
+        assert overlaps(mine, theirs)
+    assert covers(mine, name.split("/")) == matches(pattern, name)
+    assert overlaps(mine, theirs) == overlaps(theirs, mine)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "allow",
+        "permit all publish a",
+        "allow alice publish a",
+        "allow user alice",
+        "allow user alice publish",
+        "allow all write a",
+        "allow all publish a b",
+        "allow all publish a/#/b",
+        "allow all publish x%c/a",
+        "allow all publish a+",
+    ],
+)
+def test_a_line_that_is_no_rule_is_named(line: str) -> None:
+    with pytest.raises(InvalidConfig, match="line 2"):
+        parse_acl("# first\n" + line)

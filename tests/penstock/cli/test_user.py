@@ -1,0 +1,65 @@
+"""`penstock user`: the file it writes, what it asks for, and what it refuses."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from penstock.access.passwords import parse_passwords, verify
+from penstock.cli.user import user
+from penstock.errors import InvalidConfig
+
+
+def run(*words: str, password: str = "") -> Result:
+    return CliRunner().invoke(user, list(words), input=password + "\n" if password else None)
+
+
+def test_a_user_is_added_listed_changed_and_removed(tmp_path: Path) -> None:
+    file = tmp_path / "passwords"
+    for name, password in (("bob", "b"), ("alice", "first")):
+        assert run("add", name, "--file", str(file), password=password).exit_code == 0
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert run("list", "--file", str(file)).output == "alice\nbob\n"
+    assert run("passwd", "alice", "--file", str(file), password="second").exit_code == 0
+    users = parse_passwords(file.read_text())
+    assert verify(users["alice"], b"second")
+    assert verify(users["bob"], b"b")
+    assert run("remove", "alice", "--file", str(file)).exit_code == 0
+    assert list(parse_passwords(file.read_text())) == ["bob"]
+    assert [one.name for one in tmp_path.iterdir()] == ["passwords"], "nothing is left beside it"
+
+
+@pytest.mark.parametrize(
+    ("words", "password"),
+    [(("add", "alice"), "x"), (("passwd", "nobody"), "x"), (("remove", "nobody"), ""), (("add", "a:b"), "x")],
+)
+def test_what_cannot_be_changes_nothing(tmp_path: Path, words: tuple[str, ...], password: str) -> None:
+    file = tmp_path / "passwords"
+    run("add", "alice", "--file", str(file), password="x")
+    before = file.read_bytes()
+    result = run(*words, "--file", str(file), password=password)
+    assert isinstance(result.exception, InvalidConfig)
+    assert file.read_bytes() == before
+
+
+def test_an_empty_password_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(user, ["add", "alice", "--file", str(tmp_path / "p")], input="\n")
+    assert isinstance(result.exception, InvalidConfig)
+    assert not (tmp_path / "p").exists()
+
+
+def test_a_damaged_file_is_not_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "passwords"
+    file.write_text("damaged\n")
+    result = run("add", "alice", "--file", str(file), password="x")
+    assert isinstance(result.exception, InvalidConfig)
+    assert file.read_text() == "damaged\n"
+
+
+def test_users_as_json(tmp_path: Path) -> None:
+    file = str(tmp_path / "p")
+    run("add", "alice", "--file", file, password="x")
+    assert run("list", "--json", "--file", file).output.strip() == '{"user":"alice"}'
