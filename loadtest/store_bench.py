@@ -71,10 +71,10 @@ class NoFolds:
         pass
 
 
-def in_turns(*works: Callable[[], Any], rounds: int = ROUNDS) -> list[float]:
+def in_turns(*works: Callable[[], Any]) -> list[float]:
     """Processor seconds of the best round of each."""
     best = [float("inf")] * len(works)
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         for number, work in enumerate(works):
             began = time.process_time()
             work()

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import re
-import sys
+import io
 
 import pytest
+from rich.console import Console
 
 from loadtest import store_bench
+from loadtest.store_bench import Row
 
 
-def test_it_prints_append_and_read_beside_the_plain_calls(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["store_bench", "--batch", "2", "--body", "16"])
-    monkeypatch.setattr(store_bench, "ROUNDS", 3)
-    store_bench.main()
-    append, read = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"append [\d.]+ us per record, plain pwrite [\d.]+ us, ratio \d+%", append)
-    assert re.fullmatch(r"read +[\d.]+ us per record", read)
+def test_every_row_has_a_figure_beside_its_goal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, small in (("ROUNDS", 2), ("BATCHES", 2), ("READ_MESSAGES", 300), ("PRODUCERS", 3), ("LEVEL_S", 0.05)):
+        monkeypatch.setattr(store_bench, name, small)
+    rows = store_bench.run()
+    assert [row.goal[:4] for row in rows] == [">= 4", ">= 5", ">= 5", ">= 8", "one "]
+    assert all("%" in row.figure for row in rows[:4])
+    assert " syncs a message" in rows[-1].figure
+
+
+def test_a_goal_that_is_not_reached_is_shown_as_that() -> None:
+    out = io.StringIO()
+    store_bench.show(Console(file=out, width=120), [Row("a", "5 %", ">= 40 %", False), Row("b", "1 s", "< 2 s", True)])
+    first, second = [line for line in out.getvalue().splitlines() if line.strip().startswith(("a ", "b "))]
+    assert first.split()[-2:] == ["not", "reached"]
+    assert second.split()[-2:] == ["s", "reached"]
 
 
 def test_a_batch_has_a_record_for_each_device() -> None:
