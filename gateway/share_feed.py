@@ -237,10 +237,12 @@ class ShareFeed:
 
     # ------------------------------------------------------------ the broker
 
-    def held(self) -> tuple[int, ...]:
-        """All that is ours as far as we know."""
+    def resume(self) -> tuple[int, ...]:
+        """All that is ours as far as we know, for the broker to hear; what is not, it takes back by that."""
+        self.must_resume = False
+        self.to_return.clear()
         waiting = [one.arrival.offset for one in self.waiting]
-        return (*self.sent, *waiting, *self.to_settle, *self.settling, *self.to_return, *self.returning)
+        return (*self.sent, *waiting, *self.to_settle, *self.settling)
 
     def lost(self) -> None:
         """The share has ended at the broker: what we had of it is nobody's any more."""
@@ -253,7 +255,8 @@ class ShareFeed:
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to do and nothing to wait for."""
-        return not (self.members or self.is_taking or self.is_open or self.held())
+        has_some = self.sent or self.waiting or self.to_settle or self.settling or self.to_return or self.returning
+        return not (self.members or self.is_taking or self.is_open or has_some)
 
 
 def _room(cursor: Cursor) -> int:

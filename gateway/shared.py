@@ -240,8 +240,8 @@ class SharedSubscriptions:
         count = feed.wanted(self._settings.pull_count_max)
         if count:
             feed.is_taking = True
-            resumes, feed.must_resume = feed.must_resume, False
-            held = feed.held()[:OFFSETS_PER_REQUEST] if resumes else ()
+            resumes = feed.must_resume
+            held = feed.resume()[:OFFSETS_PER_REQUEST] if resumes else ()
             request = TakeShared(feed.share, self._owner, count, self._settings.pull_wait_s, resumes, held)
             feed.broker.submit(request, partial(self._taken, feed))
         elif feed.is_idle:
