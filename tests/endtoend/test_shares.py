@@ -88,9 +88,9 @@ class Publisher:
     """A client that publishes with QoS 1 and knows what was acknowledged."""
 
     def __init__(self, address: tuple[str, int], name: str) -> None:
-        self.acknowledged: set[str] = set()
         self.changed = threading.Condition()
         self._sent: dict[int, str] = {}
+        self._answered: set[int] = set()
         self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, name, clean_session=False)
         self._client.max_inflight_messages_set(50)
         self._client.reconnect_delay_set(0.1, 0.5)
@@ -100,16 +100,23 @@ class Publisher:
 
     def _on_publish(self, _client: object, _data: object, mid: int, *_: object) -> None:
         with self.changed:
-            self.acknowledged.add(self._sent[mid])
+            self._answered.add(mid)
             self.changed.notify_all()
 
-    def publish(self, topic: str, payload: str) -> None:
+    @property
+    def acknowledged(self) -> set[str]:
+        """Payloads whose PUBACK came."""
         with self.changed:
-            self._sent[self._client.publish(topic, payload, qos=1).mid] = payload
+            return {self._sent[mid] for mid in self._answered if mid in self._sent}
+
+    def publish(self, topic: str, payload: str) -> None:
+        mid = self._client.publish(topic, payload, qos=1).mid  # never under our lock: paho calls back under its own
+        with self.changed:
+            self._sent[mid] = payload
 
     def wait(self) -> None:
         with self.changed:
-            assert self.changed.wait_for(lambda: len(self.acknowledged) == len(self._sent), WAIT_S), "PUBACKs miss"
+            assert self.changed.wait_for(lambda: len(self._answered) == len(self._sent), WAIT_S), "PUBACKs miss"
 
     def stop(self) -> None:
         self._client.loop_stop()
