@@ -39,7 +39,7 @@ COUNT_MAX: Final = 4096
 BYTES_MAX: Final = 1 << 20
 WAIT_S_MAX: Final = 60.0
 RESUME_S: Final = 3.0
-TAKER_BYTES_MAX: Final = 255
+TAKER_BYTES_MAX: Final = 300
 _KEYS: Final = KEYS.encode()
 
 
@@ -74,8 +74,8 @@ class ShareRequests:
 
     def take(self, request: TakeShared, now: float, now_ms: int) -> Outcome:
         """Messages for a taker; parked while there is none."""
-        if request.count_max < 1 or request.wait_s < 0:
-            raise InvalidRequest("count_max is at least 1, wait_s at least 0")
+        if request.count_max < (not request.resumes) or request.wait_s < 0:
+            raise InvalidRequest("count_max is at least 1 (0 for nothing but to resume), wait_s at least 0")
         self._renew(request.taker, now)
         self._now_ms = now_ms
         if request.resumes:

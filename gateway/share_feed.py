@@ -54,7 +54,7 @@ class ShareFeed:
         sent: offset -> the member that has it, and its key.
         is_open: the broker knows of our interest.
         is_taking: a request for messages is under way, or waits to be tried again.
-        must_resume: the next one says all that we have.
+        must_resume: the next one says all that we have. is_unsure: the broker may have leased us what we never saw.
         settling, returning: what the broker was told and has not answered.
     """
 
@@ -65,6 +65,7 @@ class ShareFeed:
         "is_open",
         "is_ordered",
         "is_taking",
+        "is_unsure",
         "members",
         "must_resume",
         "origin",
@@ -96,6 +97,7 @@ class ShareFeed:
         self.is_open = False
         self.is_taking = False
         self.must_resume = True
+        self.is_unsure = False
 
     # ------------------------------------------------------------ members
 
@@ -239,14 +241,14 @@ class ShareFeed:
 
     def resume(self) -> tuple[int, ...]:
         """All that is ours as far as we know, for the broker to hear; what is not, it takes back by that."""
-        self.must_resume = False
+        self.must_resume = self.is_unsure = False
         self.to_return.clear()
         waiting = [one.arrival.offset for one in self.waiting]
         return (*self.sent, *waiting, *self.to_settle, *self.settling)
 
     def lost(self) -> None:
         """The share has ended at the broker: what we had of it is nobody's any more."""
-        self.is_open = False
+        self.is_open = self.is_unsure = False
         self.must_resume = True
         for table in (self.sent, self._keys, self.to_settle, self.to_return):
             table.clear()
@@ -256,7 +258,7 @@ class ShareFeed:
     def is_idle(self) -> bool:
         """Whether there is nothing to do and nothing to wait for."""
         has_some = self.sent or self.waiting or self.to_settle or self.settling or self.to_return or self.returning
-        return not (self.members or self.is_taking or self.is_open or has_some)
+        return not (self.members or self.is_taking or self.is_open or self.is_unsure or has_some)
 
 
 def _room(cursor: Cursor) -> int:

@@ -66,7 +66,8 @@ _Opening = dict[tuple[Broker, str], dict[str, list[_Standing]]]
 
 
 class SharedSubscriptions:
-    """All of one gateway. ``settled`` and ``returned`` count messages; ``send_as`` sends one to a session."""
+    """All of one gateway. ``settled`` and ``returned`` count messages; ``taker`` is its name for the leases;
+    ``send_as`` sends a message to a session."""
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class SharedSubscriptions:
         wake: Callable[[], None],
     ) -> None:
         self._owner = owner
+        self.taker = f"{owner}/{clock.wall_ms()}"  # one of the same name that died may have messages yet
         self._settings = settings
         self._clock = clock
         self._send_as = send_as
@@ -238,11 +240,12 @@ class SharedSubscriptions:
             feed.deliver(partial(self._send, feed))
         self._report(feed)
         count = feed.wanted(self._settings.pull_count_max)
-        if count:
+        if count or (feed.is_unsure and not feed.is_taking):
             feed.is_taking = True
             resumes = feed.must_resume
             held = feed.resume()[:OFFSETS_PER_REQUEST] if resumes else ()
-            request = TakeShared(feed.share, self._owner, count, self._settings.pull_wait_s, resumes, held)
+            wait_s = self._settings.pull_wait_s if count else 0.0
+            request = TakeShared(feed.share, self.taker, count, wait_s, resumes, held)
             feed.broker.submit(request, partial(self._taken, feed))
         elif feed.is_idle:
             self._feeds.pop((feed.broker, feed.share), None)
@@ -252,12 +255,12 @@ class SharedSubscriptions:
         if feed.to_return and not feed.returning:
             feed.returning, feed.to_return = feed.to_return, {}
             self.returned += len(feed.returning)
-            request = SettleShared(feed.share, self._owner, (), tuple(feed.returning))
+            request = SettleShared(feed.share, self.taker, (), tuple(feed.returning))
             feed.broker.submit(request, partial(self._has_returned, feed))
         if feed.to_settle and not feed.settling:
             feed.settling, feed.to_settle = feed.to_settle, {}
             self.settled += len(feed.settling)
-            request = SettleShared(feed.share, self._owner, tuple(feed.settling))
+            request = SettleShared(feed.share, self.taker, tuple(feed.settling))
             feed.broker.submit(request, partial(self._has_settled, feed))
 
     def _opened(self, broker: Broker, owner: str, shares: dict[str, list[_Standing]], result: Result) -> None:
@@ -290,7 +293,7 @@ class SharedSubscriptions:
                 self._opening.setdefault((feed.broker, self._owner), {}).setdefault(feed.share, [])
             self._change(feed)
         else:
-            feed.must_resume = True
+            feed.must_resume = feed.is_unsure = True
             self._not_taken.append(feed)
 
     def _has_returned(self, feed: ShareFeed, result: Result) -> None:
@@ -361,7 +364,7 @@ class SharedSubscriptions:
         if now - self._beaten_at >= HEARTBEAT_S:
             self._beaten_at = now
             for broker in {feed.broker: None for feed in self._feeds.values()}:
-                broker.submit(SettleShared("", self._owner), _ignore)
+                broker.submit(SettleShared("", self.taker), _ignore)
         if now - self._kept_at >= self._settings.filter_lease_s / 3:
             self._kept_at = now
             for broker in {feed.broker: None for feed in self._feeds.values()}:

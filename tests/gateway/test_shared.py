@@ -311,3 +311,22 @@ def test_a_share_that_the_broker_has_given_up_begins_anew() -> None:
     gateway.pass_time(1.0)
     produce(gateway, b"1")
     assert client.payloads() == [b"1"]
+
+
+def test_what_a_lost_reply_leased_goes_back_though_its_members_have_left_meanwhile() -> None:
+    gateway = Gateway()
+    other = Gateway(beside=gateway, name="other")
+    [client] = members(gateway, 1)
+    left = other.connect("left")
+    left.subscribe(SHARE)
+    gateway.broker.shares.take(TakeShared(SHARE, other.downstream.shared.taker, 1), gateway.clock.now_s, 0)
+    gateway.broker.append(encode_message(Message(topic="a", body=b"1", mqtt_topic="a/b")))
+    gateway.broker.shares.take(
+        TakeShared(SHARE, other.downstream.shared.taker, 1), gateway.clock.now_s, 0
+    )  # nobody hears of this lease
+    [feed] = other.downstream.shared._feeds.values()
+    left.cut()
+    other.downstream.shared._taken(feed, Unavailable("cut"))
+    other.pass_time(1.0)
+    gateway.round()
+    assert client.payloads() == [b"1"]
