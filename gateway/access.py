@@ -74,6 +74,7 @@ class Access:
         self._acl: Acl | None = None
         self._waiting: deque[Check] = deque()
         self._remembered: dict[bytes, tuple[Hashed, float]] = {}
+        self.on_rules: Callable[[], None] = lambda: None
         self.checked = 0
         self.remembered = 0
         self.refused = 0
@@ -85,8 +86,9 @@ class Access:
         self._has_users = True
 
     def set_acl(self, acl: Acl) -> None:
-        """The rules from now on; clients meet them with their next new name or filter."""
+        """The rules from now on, for connected clients too."""
         self._acl = acl
+        self.on_rules()
 
     # ------------------------------------------------------------ who
 

@@ -326,6 +326,10 @@ class Device:
         assert self.session is not None
         return self._reception.settings.receive_max - self._unanswered - len(self.session.incoming)
 
+    def forget_routes(self) -> None:
+        """Whether it may publish to a name is to be asked again."""
+        self._routes = None
+
     def _route(self, name: str) -> Route:
         """The route of a name, made when it is first used. Known ones open the straight way."""
         assert self.session is not None

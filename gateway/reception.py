@@ -304,10 +304,21 @@ class Reception:
         self.half_open -= 1
         if found.present:
             self.downstream.resume(session, decode_terms(found.terms))
-            for one in list(session.subscriptions):
-                if not self.authenticator.may_subscribe(identity, plain_filter(one)):  # it was when it subscribed
-                    self.downstream.unsubscribe(session, one)
+            self._judge_subscriptions(session, identity)  # they were allowed when it subscribed
         done(Admitted(session, identity, found.present, keep_alive_s, not asked.client_id))
+
+    def _judge_subscriptions(self, session: Session, identity: Identity) -> None:
+        for one in list(session.subscriptions):
+            if not self.authenticator.may_subscribe(identity, plain_filter(one)):
+                self.downstream.unsubscribe(session, one)
+
+    def judge_again(self) -> None:
+        """The rules have changed: what a connected client may no longer do ends now."""
+        for device in self._devices:
+            device.forget_routes()
+            if device.session is not None and device.identity is not None:
+                self._judge_subscriptions(device.session, device.identity)
+        self.rounds.wake()
 
     def _agreed_keep_alive(self, asked_s: int) -> int:
         cap = self.settings.keep_alive_s_max

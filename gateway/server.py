@@ -38,7 +38,7 @@ from gateway.verifier import Verifier
 from gateway.wills import Wills
 from penstock.errors import AddressInUse, InvalidConfig
 from penstock.link import Links
-from penstock.world import World
+from penstock.world import World, new_secret
 from topicmap.queues import TopicMap
 
 TICK_S: Final = 0.5
@@ -175,12 +175,13 @@ async def run(
         settings.anonymous,
         settings.checks_max,
         settings.credentials_cached_s,
-        world.rng.randbytes(32),
+        new_secret(),
         lambda: verifier.wake(),
         world.clock.monotonic,
     )
     verifier = Verifier(access, world, settings.password_file, settings.acl_file)
     reception = Reception(settings, access, upstream, downstream, parts, quotas, rounds, world.rng)
+    access.on_rules = reception.judge_again
     rounds.ends_with(downstream, keeping, exchanges, upstream, brokers)
     pollers = [EpollPoller() for _ in range(settings.shards)]
     shards = [Shard(poller, rounds, settings.output_bytes_max) for poller in pollers]

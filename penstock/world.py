@@ -69,6 +69,11 @@ def real_world() -> World:
     return World(RealClock(), random.Random(secrets.randbits(64)), _trio_thread)
 
 
+def new_secret() -> bytes:
+    """32 bytes that nobody can guess: a key."""
+    return secrets.token_bytes(32)
+
+
 def new_rng() -> random.Random:
     """A generator that nobody can foresee, for client ids and jitter outside services."""
     return random.Random(secrets.randbits(64))

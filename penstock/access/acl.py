@@ -2,8 +2,9 @@
 
 One rule per line: ``allow|deny WHO publish|subscribe|all PATTERN``. WHO is ``all``, ``anonymous`` or ``user NAME``. The
 first rule that applies decides; where none does, the answer is no. A level of a pattern may be ``%c`` (the client id)
-or ``%u`` (the user name): it stands for exactly one level with exactly that text, never for a wildcard, and for
-nothing at all where the text is empty or could be read as anything else (``/``, ``+``, ``#``).
+or ``%u`` (the user name): it stands for exactly one level with exactly that text, never for a wildcard, and where the
+text is empty or could be read as anything else (``/``, ``+``, ``#``, a ``$`` at the beginning) for nothing in a rule
+that allows, and for any level in one that denies.
 
 A filter is allowed by a rule that covers it, so that every name it can ever match is allowed; it is denied by a rule
 that it overlaps anywhere. A pattern that begins with a wildcard never speaks of names that begin with ``$``. Pure.
@@ -50,7 +51,7 @@ class Acl:
         """Whether this client may publish under this name, or have it in its will."""
         levels = name.split("/")
         for rule in self._rules_for("publish", user):
-            if covers(_resolved(rule.levels, user, client), levels):
+            if covers(_resolved(rule, user, client), levels):
                 return Verdict(rule.allows, rule.line)
         return Verdict(False, 0)
 
@@ -58,7 +59,7 @@ class Acl:
         """Whether this client may subscribe to this filter."""
         levels = filter.split("/")
         for rule in self._rules_for("subscribe", user):
-            pattern = _resolved(rule.levels, user, client)
+            pattern = _resolved(rule, user, client)
             if covers(pattern, levels) if rule.allows else overlaps(pattern, levels):
                 return Verdict(rule.allows, rule.line)
         return Verdict(False, 0)
@@ -107,13 +108,19 @@ def _rule(words: list[str], number: int) -> Rule:
     return Rule(verdict == "allow", user, action, levels, number)
 
 
-def _resolved(levels: Sequence[str], user: str, client: str) -> list[str | None]:
-    """The pattern with its names in place; ``None`` for a level that matches nothing."""
-    return [_literal(client) if level == "%c" else _literal(user) if level == "%u" else level for level in levels]
-
-
-def _literal(text: str) -> str | None:
-    return None if not text or text in ("+", "#") or "/" in text else text
+def _resolved(rule: Rule, user: str, client: str) -> list[str | None]:
+    """The pattern with its names in place. A name that is no level is ``None``, which matches nothing, where the rule
+    allows, and any level where it denies: no client chooses an id that gets round a rule."""
+    resolved: list[str | None] = []
+    for at, level in enumerate(rule.levels):
+        text = {"%c": client, "%u": user}.get(level)
+        if text is None:
+            resolved.append(level)
+        elif text and text not in ("+", "#") and "/" not in text and (at or not text.startswith("$")):
+            resolved.append(text)
+        else:
+            resolved.append(None if rule.allows else "+")
+    return resolved
 
 
 def covers(pattern: Sequence[str | None], levels: Sequence[str]) -> bool:

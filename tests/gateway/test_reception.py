@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from rig import Client, Gateway
+from rig import Client, Gateway, HandClock
 
+from gateway.access import Access
 from gateway.auth import Anonymous, Credentials, Identity, OnIdentity
-from gateway.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Publish, Will
+from gateway.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Puback, Publish, Will
 from gateway.mqtt.properties import Properties
+from gateway.mqtt.reason_codes import ReasonCode
+from penstock.access.acl import parse_acl
 from penstock.errors import Busy
 from penstock.message import decode_message
 from penstock.requests import OpenSession
@@ -366,3 +369,21 @@ def test_a_gateway_that_stops_tells_every_client() -> None:
     gateway.round()
     assert (old.is_closed, new.is_closed) == (True, True)
     assert new.got() == [Disconnect(0x8B)]
+
+
+def test_changed_rules_end_what_a_connected_client_may_no_longer_do() -> None:
+    access = Access("everyone", 1, 0, b"key", lambda: None, HandClock().monotonic)
+    access.set_acl(parse_acl("allow all all #"))
+    gateway = Gateway(access)
+    access.on_rules = gateway.reception.judge_again
+    client, other = gateway.connect("c", level=5), gateway.connect("d", level=5)
+    client.subscribe("a", "b", qos=1)
+    client.publish("a", b"1", qos=1, packet_id=1)
+    assert client.payloads() == [b"1"]
+    access.set_acl(parse_acl("allow all all b"))
+    gateway.round()
+    client.publish("a", b"2", qos=1, packet_id=2)
+    assert client.got_one(Puback).reason_code == ReasonCode.NOT_AUTHORIZED
+    gateway.produce("a", b"3")
+    other.publish("b", b"4")
+    assert client.payloads() == [b"4"]

@@ -115,3 +115,15 @@ def test_cover_and_overlap_agree_with_the_matcher(pattern: str, filter: str, nam
 def test_a_line_that_is_no_rule_is_named(line: str) -> None:
     with pytest.raises(InvalidConfig, match="line 2"):
         parse_acl("# first\n" + line)
+
+
+@pytest.mark.parametrize("hostile", ["", "+", "#", "a/b"])
+def test_no_id_gets_round_a_denial(hostile: str) -> None:
+    acl = parse_acl("deny all all d/%c/#\nallow all all #")
+    assert not acl.publish("u", hostile, "d/a/b").allowed
+    assert not acl.subscribe("u", hostile, "d/+/b").allowed
+
+
+def test_no_id_opens_the_systems_topics() -> None:
+    assert not parse_acl("allow all all %c/#").subscribe("u", "$SYS", "$SYS/#").allowed
+    assert parse_acl("allow all all d/%c/#").subscribe("u", "$SYS", "d/$SYS/#").allowed
