@@ -5,6 +5,7 @@ docs/guide/operator.md lists the names; the ones that devices of each listener c
 
 from __future__ import annotations
 
+from gateway.access import Access
 from gateway.downstream import Downstream
 from gateway.health import Health
 from gateway.quotas import Quotas
@@ -15,19 +16,31 @@ from gateway.upstream import Upstream
 class Figures:
     """The figures of one gateway."""
 
-    __slots__ = ("_downstream", "_quotas", "_reception", "_upstream", "health")
+    __slots__ = ("_downstream", "_quotas", "_reception", "_upstream", "access", "health")
 
     def __init__(self, reception: Reception, upstream: Upstream, downstream: Downstream, quotas: Quotas) -> None:
         self._reception = reception
         self._upstream = upstream
         self._downstream = downstream
         self._quotas = quotas
+        self.access: Access | None = None
         self.health: Health | None = None
 
     def read(self) -> dict[str, int]:
         """All of them, by metric name."""
         refused = {f"gateway_refused_{limit}_total": count for limit, count in self._quotas.refused.items()}
-        return self._of_all() | self._reception.tallies.by_listener() | refused
+        return self._of_all() | self._reception.tallies.by_listener() | refused | self._logins()
+
+    def _logins(self) -> dict[str, int]:
+        access = self.access
+        if access is None:
+            return {}
+        return {
+            "gateway_logins_checked_total": access.checked,
+            "gateway_logins_remembered_total": access.remembered,
+            "gateway_logins_refused_total": access.refused,
+            "gateway_logins_busy_total": access.busy,
+        }
 
     def sums(self) -> dict[str, int]:
         """Those of the whole gateway, listeners taken together."""

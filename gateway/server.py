@@ -198,6 +198,7 @@ async def run(
                     nursery.start_soon(shard.run)
                 health = Health(brokers, drain, front.trouble, rounds.now)
                 figures.health = health
+                figures.access = access
                 stages = (downstream.tick, reception.tick, drain.tick, health.tick)
                 ticker = Ticker(settings, world, brokers, upstream, stages, shards, figures, told)
                 nursery.start_soon(ticker.run)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from rig import Gateway
 
+from gateway.access import Access
+from gateway.auth import Credentials, Identity, Peer
 from gateway.figures import Figures
 from gateway.tallies import METRICS
 from penstock.metrics import expose
@@ -43,3 +45,17 @@ def test_a_family_is_on_the_page_once_with_and_without_labels_never_both() -> No
 def test_the_operators_guide_names_every_figure() -> None:
     named = [*figures(Gateway()).sums(), *METRICS.values()]
     assert [name for name in named if f"`{name}`" not in PAGE] == []
+
+
+def test_refused_and_turned_away_logins_are_counted() -> None:
+    gateway = Gateway()
+    access = Access("nobody", 0, 0, b"key", lambda: None, gateway.clock.monotonic)
+    shown, answers = figures(gateway), list[Identity | int]()
+    shown.access = access
+    access.connect(Credentials("c", None, None, Peer("127.0.0.1")), answers.append)
+    access.set_users({})
+    access.connect(Credentials("c", "alice", b"x", Peer("127.0.0.1")), answers.append)
+    assert answers == [0x87, 0x89]
+    read = shown.read()
+    assert (read["gateway_logins_refused_total"], read["gateway_logins_busy_total"]) == (1, 1)
+    assert [name for name in read if "logins" in name and f"`{name}`" not in PAGE] == []
