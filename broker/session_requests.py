@@ -82,6 +82,8 @@ class SessionRequests:
         entry = self._sessions.get(request.client)
         if request.claim and (entry is None or self._duties.get(request.client) != entry.epoch):
             raise Fenced("nobody has to see to this session")
+        if entry is not None and not request.claim:
+            self._check_user(request, entry, now_ms)
         if entry is not None and not request.force and self._has_living_owner(request.client, entry, now):
             if entry.owner != request.owner:
                 return self._call(request, entry, now)
@@ -93,6 +95,12 @@ class SessionRequests:
         if not entry.owner or entry.epoch in (self._ownerless.get(client), self._duties.get(client)):
             return False
         return self._leases.get(entry.owner, now) > now
+
+    @staticmethod
+    def _check_user(request: OpenSession, entry: Entry, now_ms: int) -> None:
+        """A session that a user has made is nobody else's while it lasts, not even to end it."""
+        if entry.user and entry.user != request.user and not entry.has_ended(now_ms):
+            raise Fenced("the session of this client id is another user's")
 
     def _call(self, request: OpenSession, entry: Entry, now: float) -> Outcome:
         """Calls upon the owner; the asker is answered when it has let go, or has had the time for it."""
@@ -114,7 +122,7 @@ class SessionRequests:
             found = _found(entry, is_new)
             if request.claim:
                 expiry_s, will = entry.expiry_s, entry.will
-        fact = Sessions.opening(request.owner, client, is_new, expiry_s, will)
+        fact = Sessions.opening(request.owner, client, is_new, expiry_s, will, request.user)
         self._store.append([fact_record(sessions.TOPIC, fact)], now_ms)
         self._settle(client)
         given = self._sessions.get(client)

@@ -9,6 +9,7 @@ gateways that want a session; each renewal tells of sessions that a dead gateway
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -61,9 +62,9 @@ class SessionHome:
 
     # ------------------------------------------------------------ requests
 
-    def open(self, client: str, clean: bool, expiry_s: int, will: bytes, on_opened: OnOpened) -> None:
+    def open(self, client: str, user: str, clean: bool, expiry_s: int, will: bytes, on_opened: OnOpened) -> None:
         """Takes a session over from whoever has it."""
-        self._open(OpenSession(self._owner, client, clean, expiry_s, will), on_opened)
+        self._open(OpenSession(self._owner, client, clean, expiry_s, will, user=user), on_opened)
 
     def claim(self, client: str, on_opened: OnOpened) -> None:
         """Takes a dead gateway's session to do what is left to be done."""
@@ -74,10 +75,7 @@ class SessionHome:
 
         def answered(result: Result) -> None:
             if isinstance(result, OpenedSession) and not result.epoch:
-                again = OpenSession(
-                    request.owner, request.client, request.clean, request.expiry_s, request.will, force=True
-                )
-                self._submit(again, answered)
+                self._submit(replace(request, force=True), answered)
                 self._wake()
             else:
                 assert isinstance(result, OpenedSession | PenstockError)

@@ -40,7 +40,7 @@ from gateway.sys_topics import is_reserved
 from gateway.tallies import Tallies
 from gateway.upstream import Upstream
 from gateway.wills import Wills
-from penstock.errors import Busy, PenstockError
+from penstock.errors import Busy, Fenced, PenstockError
 from penstock.requests import CONNECTED, GONE, RELEASED, OpenedSession, SessionCall, SessionSave
 from penstock.world import Rng
 from topicmap.names import InvalidName, check_name, plain_filter
@@ -77,7 +77,10 @@ class Admitted(NamedTuple):
 OnAdmitted = Callable[[Admitted | int], None]
 
 # Why the home of sessions did not give one -> reason code of the CONNACK.
-_REASONS: Final[dict[type[PenstockError], int]] = {Busy: ReasonCode.QUOTA_EXCEEDED}
+_REASONS: Final[dict[type[PenstockError], int]] = {
+    Busy: ReasonCode.QUOTA_EXCEEDED,
+    Fenced: ReasonCode.NOT_AUTHORIZED,
+}
 
 
 class SessionParts(NamedTuple):
@@ -212,12 +215,19 @@ class Reception:
             return
         client_id = identity.client_id
         known = self.sessions.get(client_id)
+        for other in (self._opening.get(client_id), known.device if known is not None else None):
+            if other is not None and other.identity is not None:
+                if other.identity.user_name not in ("", identity.user_name):  # another user's, and stays it
+                    done(ReasonCode.NOT_AUTHORIZED)
+                    return
+        device.identity = identity
         if known is not None and known.device is not None:
             known.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=asked.clean_start)
         self._opening[client_id] = device
         expiry_s = min(asked.expiry_s, self.settings.session_expiry_s_max)
         opened = partial(self._opened, device, asked, identity, done)
-        self.home.open(client_id, asked.clean_start, expiry_s, encode_will(asked.will), opened)
+        will = encode_will(asked.will)
+        self.home.open(client_id, identity.user_name, asked.clean_start, expiry_s, will, opened)
 
     def _opened(
         self,

@@ -583,7 +583,8 @@ class OpenedSession(Reply):
 class OpenSession(Request):
     """Takes an MQTT session over, or makes it; whoever had it is fenced. With another living owner that one is first
     called upon to save and release it; after a short while it is taken all the same. ``claim``: takes it as it is, and
-    only if its owner is dead and it has something to be done, else ``Fenced``."""
+    only if its owner is dead and it has something to be done, else ``Fenced``. ``Fenced`` too where it is the session of
+    another user."""
 
     code: ClassVar[int] = 100
     reply: ClassVar[type[Reply]] = OpenedSession
@@ -594,6 +595,7 @@ class OpenSession(Request):
     will: bytes
     claim: bool = False
     force: bool = False
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)

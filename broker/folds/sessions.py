@@ -26,11 +26,11 @@ _NOBODY: Final[Mapping[str, None]] = MappingProxyType({})
 
 
 class Entry:
-    """One client's session. ``gone_ms``: when its connection ended, 0 while it has one."""
+    """One client's session. ``gone_ms``: when its connection ended, 0 while it has one. ``user``: whose it is."""
 
-    __slots__ = ("epoch", "expiry_s", "flow", "gone_ms", "incarnation", "owner", "state", "terms", "will")
+    __slots__ = ("epoch", "expiry_s", "flow", "gone_ms", "incarnation", "owner", "state", "terms", "user", "will")
 
-    def __init__(self, owner: str, epoch: int, incarnation: int, expiry_s: int, will: bytes) -> None:
+    def __init__(self, owner: str, epoch: int, incarnation: int, expiry_s: int, will: bytes, user: str = "") -> None:
         self.owner = owner
         self.epoch = epoch
         self.incarnation = incarnation
@@ -39,6 +39,7 @@ class Entry:
         self.expiry_s = expiry_s
         self.will = will
         self.terms = b""
+        self.user = user
         self.flow = b""
 
     @property
@@ -82,9 +83,9 @@ class Sessions:
         return [(entry.ends_ms, client) for client, entry in entries if entry.gone_ms and entry.expiry_s != NEVER_ENDS]
 
     @staticmethod
-    def opening(owner: str, client: str, is_new: bool, expiry_s: int, will: bytes) -> list[Any]:
+    def opening(owner: str, client: str, is_new: bool, expiry_s: int, will: bytes, user: str = "") -> list[Any]:
         """Body of the record that gives a session to an owner."""
-        return [OPEN, owner, client, is_new, expiry_s, will]
+        return [OPEN, owner, client, is_new, expiry_s, will, user]
 
     @staticmethod
     def saving(saves: Sequence[SessionSave]) -> list[Any]:
@@ -99,7 +100,7 @@ class Sessions:
     def apply(self, body: list[Any], position: int, stored_ms: int) -> tuple[str, int] | None:
         """Takes in a record's body; gives client and incarnation of a session that ended with it."""
         if body[0] == OPEN:
-            return self._open(position + 1, body[1:6])
+            return self._open(position + 1, body[1:7])
         if body[0] == SAVE:
             for row in body[1]:
                 self._save(SessionSave(*row[:7]), stored_ms)
@@ -112,16 +113,16 @@ class Sessions:
         return None
 
     def _open(self, epoch: int, fields: list[Any]) -> tuple[str, int] | None:
-        owner, client, is_new, expiry_s, will = fields
+        owner, client, is_new, expiry_s, will, user = fields
         known = self._entries.own(client, copy) if client in self._entries else None
         if known is not None and not is_new:
             self._move(client, known, owner)
             known.epoch, known.state, known.gone_ms = epoch, CONNECTED, 0
-            known.expiry_s, known.will = expiry_s, will
+            known.expiry_s, known.will, known.user = expiry_s, will, user or known.user
             return None
         if known is not None:
             self._move(client, known, None)
-        self._entries[client] = Entry(owner, epoch, epoch, expiry_s, will)
+        self._entries[client] = Entry(owner, epoch, epoch, expiry_s, will, user)
         self._of.setdefault(owner, {})[client] = None
         return None if known is None else (client, known.incarnation)
 

@@ -307,3 +307,26 @@ def test_a_broker_that_is_not_the_home_fences_earlier_epochs_off_for_good() -> N
     after = rig.restarted()
     assert after.ask(_once(5, 1, epoch=8)).refused[0].code == Fenced.code
     assert after.ask(_once(5, 1, epoch=9)).refused == ()
+
+
+def test_a_users_session_is_no_other_users_not_even_to_end_it() -> None:
+    rig = Rig()
+    held = open_session(rig, user="alice")
+    for clean in (False, True):
+        assert rig.ask(OpenSession("h", "c", clean, 60, b"", force=True, user="mallory")).code == Fenced.code
+        assert rig.ask(OpenSession("h", "c", clean, 60, b"", force=True)).code == Fenced.code
+    save(rig, held.epoch, RELEASED)
+    after = rig.restarted()
+    assert rig.state.sessions.get("c") is not None
+    assert after.ask(OpenSession("h", "c", False, 60, b"", user="mallory")).code == Fenced.code
+    assert open_session(after, user="alice").present
+    entry = after.state.sessions.get("c")
+    assert entry is not None
+    assert entry.user == "alice"
+
+
+def test_an_anonymous_session_becomes_the_users_who_takes_it() -> None:
+    rig = Rig()
+    open_session(rig)
+    assert open_session(rig, user="alice").present
+    assert rig.ask(OpenSession("h", "c", False, 60, b"", force=True)).code == Fenced.code

@@ -180,3 +180,31 @@ def test_rules_that_change_count_from_the_next_new_name_on() -> None:
     client.got_one(Connack)
     door.access.set_acl(parse_acl(""))
     assert client.subscribe("public/a").reason_codes == (0x87,)
+
+
+def test_another_users_client_id_gives_neither_its_session_nor_its_end() -> None:
+    door = Door()
+    door.access.set_users({"alice": RIGHT, "mallory": RIGHT})
+    gateway = Gateway(door.access)
+    asked = {"clean_start": False, "properties": Properties(session_expiry_interval=100)}
+    victim = come(gateway, door, "d1", **asked)
+    victim.got_one(Connack)
+    victim.subscribe("t")
+    for is_there in (True, False):
+        for clean_start in (True, False):
+            thief = gateway.open(5)
+            thief.send(Connect("d1", clean_start, user_name="mallory", password=b"right", level=5))
+            gateway.rounds.begin()
+            door.check_all()
+            gateway.round()
+            assert thief.got_one(Connack).reason_code == 0x87
+        if is_there:
+            assert not victim.is_closed
+            victim.send(Disconnect())
+    gateway.produce("t", b"hers", qos=1)
+    again = come(gateway, door, "d1", **asked)
+    connack, message = again.got()
+    assert isinstance(connack, Connack)
+    assert connack.session_present
+    assert isinstance(message, Publish)
+    assert message.payload == b"hers"
