@@ -122,9 +122,13 @@ class SessionRequests:
             found = _found(entry, is_new)
             if request.claim:
                 expiry_s, will = entry.expiry_s, entry.will
+        before = entry.owner if entry is not None else "", entry.epoch if entry is not None else 0
         fact = Sessions.opening(request.owner, client, is_new, expiry_s, will, request.user)
         self._store.append([fact_record(sessions.TOPIC, fact)], now_ms)
         self._settle(client)
+        if before[0] in self._leases and before[0] != request.owner:  # too slow to let go: it must hear of it still
+            self._calls.setdefault(before[0], {})[client] = SessionCall(client, before[1], request.clean)
+            self._changed.append(owner_waker(before[0]))
         given = self._sessions.get(client)
         assert given is not None
         reply = replace(found, epoch=given.epoch, incarnation=given.incarnation)

@@ -216,10 +216,10 @@ class Reception:
         client_id = identity.client_id
         known = self.sessions.get(client_id)
         for other in (self._opening.get(client_id), known.device if known is not None else None):
-            if other is not None and other.identity is not None:
-                if other.identity.user_name not in ("", identity.user_name):  # another user's, and stays it
-                    done(ReasonCode.NOT_AUTHORIZED)
-                    return
+            holder = other.identity if other is not None else None
+            if holder is not None and holder.user_name not in ("", identity.user_name):
+                done(ReasonCode.NOT_AUTHORIZED)  # another user's, and stays it
+                return
         device.identity = identity
         if known is not None and known.device is not None:
             known.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=asked.clean_start)

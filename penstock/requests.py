@@ -10,7 +10,7 @@ queue of an MQTT filter. An *offset* is a place in a queue, a *position* is a pl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple
 
 from penstock.errors import PenstockError
 
@@ -583,8 +583,8 @@ class OpenedSession(Reply):
 class OpenSession(Request):
     """Takes an MQTT session over, or makes it; whoever had it is fenced. With another living owner that one is first
     called upon to save and release it; after a short while it is taken all the same. ``claim``: takes it as it is, and
-    only if its owner is dead and it has something to be done, else ``Fenced``. ``Fenced`` too where it is the session of
-    another user."""
+    only if its owner is dead and it has something to be done, else ``Fenced``. Another
+    user's is ``Fenced`` too."""
 
     code: ClassVar[int] = 100
     reply: ClassVar[type[Reply]] = OpenedSession
@@ -720,10 +720,7 @@ class SettleShared(Request):
     returned: tuple[int, ...] = ()
 
 
-_T = TypeVar("_T")
-
-
-def _defined(base: type[_T]) -> tuple[type[_T], ...]:
+def _defined(base: type) -> tuple[Any, ...]:
     return tuple(v for v in globals().values() if isinstance(v, type) and issubclass(v, base) and v is not base)
 
 

@@ -330,3 +330,12 @@ def test_an_anonymous_session_becomes_the_users_who_takes_it() -> None:
     open_session(rig)
     assert open_session(rig, user="alice").present
     assert rig.ask(OpenSession("h", "c", False, 60, b"", force=True)).code == Fenced.code
+
+
+def test_an_owner_that_was_too_slow_to_let_go_hears_of_it_when_it_looks() -> None:
+    rig = Rig()
+    alive(rig, "g", "h")
+    held = open_session(rig, expiry_s=0)
+    open_session(rig, "h", force=True, expiry_s=0)
+    assert rig.ask(WatchSessions("g", 0.0)) == SessionCalls((SessionCall("c", held.epoch, False),))
+    assert rig.ask(WatchSessions("g", 0.0)) == SessionCalls(())
