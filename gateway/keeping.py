@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from gateway.home import OnSaved, SessionHome
 from gateway.session import Session
 from gateway.session_state import encode_flow, encode_terms
 from penstock.errors import PenstockError
 from penstock.requests import CONNECTED, SessionSave
+
+ENTRIES_PER_TICK: Final = 20_000
+"""Sessions and messages on their way that one tick writes down: some 20 ms. The others wait for the next one."""
 
 
 class Keeping:
@@ -60,9 +64,13 @@ class Keeping:
         self._home.flush()
 
     def tick(self) -> None:
-        """Saves what was noted since the last tick."""
-        noted, self._noted = self._noted, {}
-        for session in noted:
+        """Saves what was noted, those first that have waited longest; no more at once than a round can bear."""
+        left = ENTRIES_PER_TICK
+        for session in list(self._noted):
+            if left <= 0:
+                break
+            del self._noted[session]
+            left -= 1 + len(session.in_flight)
             self._save_for(session)
 
     def _save_for(self, session: Session) -> None:

@@ -145,3 +145,17 @@ def test_the_last_save_of_a_session_has_its_last_state() -> None:
     again = gateway.open()
     again.send(Connect("s", clean_start=False))
     assert again.got() == [Connack(True, 0)]
+
+
+def test_a_tick_saves_no_more_than_a_round_can_bear_and_nobody_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.keeping.ENTRIES_PER_TICK", 4)
+    gateway = Gateway()
+    for at in range(6):
+        gateway.connect(f"s{at}", clean_start=False).subscribe("t", qos=1)
+    gateway.pass_time(2)
+    before = len(gateway.broker.made(SaveSessions))
+    gateway.produce("t", b"x", qos=1)
+    gateway.round()
+    gateway.pass_time(2)
+    saved = [[save.client for save in request.saves] for request in gateway.broker.made(SaveSessions)[before:]]
+    assert saved == [["s0", "s1"], ["s2", "s3"], ["s4", "s5"]]
