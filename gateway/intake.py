@@ -110,11 +110,12 @@ def _is_incomplete(rest: bytes) -> bool:
 
 
 def plain_pubacks(chunk: bytes) -> tuple[int, ...] | None:
-    """The ids of a chunk that is nothing but PUBACKs without a reason code; ``None`` for any other."""
+    """The ids of a chunk that is nothing but PUBACKs without a reason code and with ids; ``None`` for any other."""
     count = len(chunk) // 4
     if chunk[0] != 0x40 or len(chunk) != 4 * count:
         return None
     words = struct.unpack(f">{2 * count}H", chunk)
     if words[::2].count(_PUBACK) != count:
         return None
-    return words[1::2]
+    ids = words[1::2]
+    return None if 0 in ids else ids

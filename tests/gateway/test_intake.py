@@ -116,7 +116,9 @@ def test_a_chunk_of_pubacks_is_read_at_once() -> None:
     assert plain_pubacks(bytes.fromhex("4002000140020002")) == (1, 2)
 
 
-@pytest.mark.parametrize("chunk", ["40020001d000d000", "4003000110", "400200014002", "4002000150020002"])
+@pytest.mark.parametrize(
+    "chunk", ["40020001d000d000", "4003000110", "400200014002", "4002000150020002", "4002000140020000"]
+)
 def test_a_chunk_that_is_anything_else_is_left_to_the_codec(chunk: str) -> None:
     assert plain_pubacks(bytes.fromhex(chunk)) is None
 
