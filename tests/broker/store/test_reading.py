@@ -55,6 +55,29 @@ def test_entries_of_two_queues_interleaved_are_still_few_reads() -> None:
     assert disk.calls["pread"] == 1
 
 
+def test_readers_that_catch_up_cost_the_readers_at_the_tail_nothing() -> None:
+    """A message at the tail takes the same calls of the disk, whoever reads the sealed past in between."""
+
+    def calls_per_message(with_others: bool) -> list[dict[str, int]]:
+        disk = SimDisk()
+        store = opened(disk)
+        fill(store, 300)
+        behind = [0, 150]  # places of two readers
+        found = []
+        for number in range(40):
+            stored(store, incoming(f"new {number}", "live"))
+            if with_others:
+                behind = [store.read("t:0", offset, 5, 1 << 20).next for offset in behind]
+            disk.calls.clear()
+            assert store.read("live:0", number, 10, 1 << 20).count == 1
+            found.append(dict(disk.calls))
+        return found
+
+    alone, among_others = calls_per_message(False), calls_per_message(True)
+    assert alone == among_others
+    assert all(calls == {"pread": 1} for calls in alone), alone[0]
+
+
 @pytest.mark.parametrize("count_max", [1, 2, 63, 64, 65, 1000])
 @pytest.mark.parametrize("bytes_max", [1, 1000, 1 << 20])
 def test_any_limits_give_every_message_once_and_in_order(count_max: int, bytes_max: int) -> None:
