@@ -70,7 +70,7 @@ test: install-test  ## install what the tests need and run all of them (under 10
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	@if command -v cc >/dev/null; then $(MAKE) --no-print-directory compile & fi; $(BIN)/pytest; status=$$?; wait; exit $$status
 	$(MAKE) --no-print-directory test-compiled
 
 COMPILED_TESTS := tests/topicmap tests/gateway tests/broker tests/penstock/test_message.py tests/penstock/test_wire.py
