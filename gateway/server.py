@@ -8,17 +8,14 @@ be answered.
 from __future__ import annotations
 
 import signal
-import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import trio
 
 from gateway.access import Access
-from gateway.auth import Peer
 from gateway.brokers import Brokers
-from gateway.device import Device
 from gateway.downstream import Downstream
 from gateway.drain import Drain
 from gateway.exchanges import ExchangeIds
@@ -33,117 +30,30 @@ from gateway.rounds import Rounds
 from gateway.settings import GatewaySettings, parse_rules
 from gateway.shard import Shard
 from gateway.sys_topics import SysTopics
+from gateway.transports.front import Front
 from gateway.upstream import Upstream
 from gateway.verifier import Verifier
 from gateway.wills import Wills
-from penstock.errors import AddressInUse, InvalidConfig
 from penstock.link import Links
 from penstock.world import World, new_secret
 from topicmap.queues import TopicMap
 
 TICK_S: Final = 0.5
 GOODBYE_S: Final = 1.0
-ACCEPTS_PER_ROUND: Final = 256
-_OUT_OF_DESCRIPTORS_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class RunningGateway:
-    """A gateway that accepts connections. ``status``: where its status pages are, if it has any of its own."""
+    """A gateway that accepts connections. ``listeners``: name and address of those beside ``host`` and ``port``.
+    ``status``: where its status pages are, if it has any of its own."""
 
     host: str
     port: int
     figures: Figures
     drain: Drain
     health: Health
+    listeners: Mapping[str, str]
     status: str = ""
-
-
-class Front:
-    """The listening socket and the door behind it."""
-
-    def __init__(self, settings: GatewaySettings, reception: Reception, shards: Sequence[Shard]) -> None:
-        self._settings = settings
-        self._reception = reception
-        self._shards = shards
-        self._turn = 0
-        self._trouble = ""
-        self._listener = _listen(settings)
-        self.host, self.port = self._listener.getsockname()[:2]
-
-    async def run(self) -> None:
-        """Accepts until cancelled, many at a time; out of descriptors it waits rather than spins."""
-        while True:
-            await trio.lowlevel.wait_readable(self._listener)
-            try:
-                for _ in range(ACCEPTS_PER_ROUND):
-                    self._enter(*self._listener.accept())
-                    self._trouble = ""
-            except BlockingIOError:
-                continue
-            except OSError as error:
-                self._trouble = error.strerror or type(error).__name__
-                await trio.sleep(_OUT_OF_DESCRIPTORS_S)
-
-    def _enter(self, connected: socket.socket, address: tuple[str, int]) -> None:
-        reception, settings = self._reception, self._settings
-        for limit, present in (("connections_max", reception.connections), ("half_open_max", reception.half_open)):
-            if present >= getattr(settings, limit):
-                reception.quotas.refuse(limit)
-                connected.close()
-                return
-        if not reception.crowd.has_room(address[0]):
-            reception.quotas.refuse("address_connections_max")
-            connected.close()
-            return
-        connected.setblocking(False)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        notice_loss(connected, settings.tcp_keep_alive_s)
-        shard = self._shards[self._turn]
-        self._turn = (self._turn + 1) % len(self._shards)
-        line = shard.add(connected)
-        line.occupant = Device(line, Peer(address[0]), reception)
-
-    def trouble(self) -> str:
-        """What keeps it from accepting, empty if nothing does."""
-        return self._trouble
-
-    def close(self) -> None:
-        self._listener.close()
-
-
-def notice_loss(connected: socket.socket, silence_s: int) -> None:
-    """Has the system ask a silent peer whether it is still there, so that one that vanished is noticed although it
-    agreed on no keep-alive; it is given up after half as long again."""
-    if silence_s:
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, silence_s)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(1, silence_s // 8))
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
-
-
-def _listen(settings: GatewaySettings) -> socket.socket:
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
-        )[0]
-    except socket.gaierror as error:
-        raise InvalidConfig(f"the host {settings.host!r} is unknown: {error.strerror}") from None
-    listener = socket.socket(family, kind, protocol)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if settings.share_port:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listener.bind(address)
-        listener.listen(settings.accept_backlog)
-        listener.setblocking(False)
-    except OSError as error:
-        listener.close()
-        raise AddressInUse(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}",
-            hint="choose another port, or 0 for any",
-        ) from None
-    return listener
 
 
 async def drain_on_signal(gateway: RunningGateway) -> None:
@@ -199,11 +109,11 @@ async def run(
                 health = Health(brokers, drain, front.trouble, rounds.now)
                 figures.health = health
                 figures.access = access
-                stages = (downstream.tick, reception.tick, drain.tick, health.tick)
+                stages = (downstream.tick, reception.tick, drain.tick, health.tick, front.tick)
                 ticker = Ticker(settings, world, brokers, upstream, stages, shards, figures, told)
                 nursery.start_soon(ticker.run)
                 nursery.start_soon(front.run)
-                task_status.started(RunningGateway(front.host, front.port, figures, drain, health))
+                task_status.started(RunningGateway(front.host, front.port, figures, drain, health, front.listeners))
         finally:
             front.close()
             with trio.CancelScope(shield=True):

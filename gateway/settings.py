@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.transports.listening import parse_listeners
 from penstock.errors import InvalidConfig
 from topicmap.names import LEVELS_MAX, InvalidName, check_name
 from topicmap.queues import Rule, TopicMap
@@ -24,7 +25,8 @@ class GatewaySettings:
 
     Attributes: name: the owner under which its light queues are open at the brokers; two gateways never share one.
         Empty: made up at start. host, port: where MQTT is spoken; port 0 takes any free one. share_port: several
-        gateway processes listen on the same port, and the system spreads connections over them. namesrv:
+        gateway processes listen on the same port, and the system spreads connections over them. listeners: further
+        ones, each ``KIND HOST:PORT [OPTION=VALUE ...]`` (``gateway/transports/listening.py``). namesrv:
         ``host:port`` of each name server. shards: how many tasks share the sockets of this process. anonymous: who
         may come without credentials: ``nobody``, peers on ``loopback``, or ``everyone``. password_file, acl_file: who
         the users are and what each client may do (`penstock user`, `penstock acl`); empty for none. checks_max: so many
@@ -54,6 +56,7 @@ class GatewaySettings:
     host: str = "127.0.0.1"
     port: int = 1883
     share_port: bool = False
+    listeners: tuple[str, ...] = ()
     namesrv: tuple[str, ...] = ("127.0.0.1:9876",)
     shards: int = 1
     anonymous: str = "loopback"
@@ -123,6 +126,7 @@ class GatewaySettings:
         if not self.namesrv:
             raise InvalidConfig("namesrv names no name server", hint='for example namesrv = ["127.0.0.1:9876"]')
         parse_rules(self.topic_rules)
+        parse_listeners(self.listeners)
         for name, low, high in _RANGES:
             if not low <= getattr(self, name) <= high:
                 raise InvalidConfig(f"{name} is {getattr(self, name)}", hint=f"it is from {low} to {high}")

@@ -9,6 +9,10 @@ socket is writable; above ``output_bytes_max`` the line is full: it is not read,
 half of that is gone. A line that closes is taken out of the poller first; one that has a farewell to deliver is
 shut for writing and then read to its end, for a short while, because closing it with unread input would destroy the
 farewell on its way.
+
+What goes over a plain socket is what the occupant says. Where that is wrapped (TLS, WebSocket, a load balancer's
+header) the line has a ``Codec``: what is read passes through it before the occupant hears it, a round's output is
+encoded as one piece before its one write, and what the codec itself has to say goes with it, under the same limits.
 """
 
 from __future__ import annotations
@@ -19,8 +23,11 @@ from typing import Final, Protocol
 from gateway.deadlines import Deadlines
 from gateway.poller import BROKEN, READ, WRITE, Poller
 from gateway.rounds import Rounds
+from gateway.transports.codec import Codec
 
 CHUNK_BYTES: Final = 64 * 1024
+CODED_BYTES: Final = 16 * 1024
+"""A chunk where it is decoded, which costs more than reading it: so no line holds the others up for long."""
 LINGER_S: Final = 2.0
 
 
@@ -39,16 +46,19 @@ class Occupant(Protocol):
 
 
 class Line:
-    """A socket of a shard: ``write``, ``set_reading`` and ``close`` are what its occupant may do."""
+    """A socket of a shard: ``write``, ``set_reading`` and ``close`` are what its occupant may do. ``codec``: between
+    the socket's bytes and the occupant's, ``None`` where they are the same."""
 
     __slots__ = (
         "_is_listed",
         "_mask",
         "_out",
+        "_own",
         "_reads",
         "_rest",
         "_shard",
         "_socket",
+        "codec",
         "descriptor",
         "is_full",
         "is_lingering",
@@ -57,10 +67,12 @@ class Line:
         "wants_close",
     )
 
-    def __init__(self, shard: Shard, connected: socket.socket) -> None:
+    def __init__(self, shard: Shard, connected: socket.socket, codec: Codec | None = None) -> None:
         self._shard = shard
         self._socket = connected
+        self.codec = codec
         self._out: list[bytes] = []
+        self._own: list[bytes] | None = None  # what the codec has said by itself
         self._rest: memoryview | None = None
         self._mask = READ
         self._reads = True
@@ -101,7 +113,7 @@ class Line:
     def read(self) -> bytes | None:
         """What there is, at most a chunk; empty at the end, ``None`` where nothing is there after all."""
         try:
-            return self._socket.recv(CHUNK_BYTES)
+            return self._socket.recv(CHUNK_BYTES if self.codec is None else CODED_BYTES)
         except BlockingIOError:
             return None
         except OSError:
@@ -113,15 +125,41 @@ class Line:
         try:
             if self._rest is not None:
                 self._rest = self._sent(self._rest)
-            if self._rest is None and self._out:
+            if self._rest is None and (self._out or self.codec is not None):
                 data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
                 self._out.clear()
-                self._rest = self._sent(memoryview(data))
+                if self.codec is not None:
+                    data = self._coded(self.codec, data)
+                if data:
+                    self._rest = self._sent(memoryview(data))
         except OSError:
             return False
         self.is_full = self.unsent > self._shard.output_bytes_max // (2 if self.is_full else 1)
         self._arm()
         return True
+
+    def tell(self, own: bytes) -> None:
+        """Output of the codec itself."""
+        if own:
+            if self._own is None:
+                self._own = []
+            self._own.append(own)
+            self.unsent += len(own)
+            self.is_full = self.is_full or self.unsent > self._shard.output_bytes_max
+            if not self._is_listed:
+                self._is_listed = True
+                self._shard.list_output(self)
+
+    def _coded(self, codec: Codec, data: bytes) -> bytes:
+        """What goes to the socket: the codec's own output, the occupant's encoded, and a farewell if it closes."""
+        coded = codec.encode(data) if data else b""
+        if self.wants_close and not self.is_lingering:
+            coded += codec.close()
+        self.unsent += len(coded) - len(data)
+        if self._own:
+            coded = b"".join([*self._own, coded])
+            self._own = None
+        return coded
 
     def _sent(self, data: memoryview) -> memoryview | None:
         try:
@@ -155,6 +193,7 @@ class Line:
             self._shard.forget(self)
             self.descriptor = -1
             self._out.clear()
+            self._own = None
             self._rest = None
             self._socket.close()
 
@@ -174,9 +213,9 @@ class Shard:
     def __len__(self) -> int:
         return len(self._lines)
 
-    def add(self, connected: socket.socket) -> Line:
+    def add(self, connected: socket.socket, codec: Codec | None = None) -> Line:
         """Takes in a connected, non-blocking socket."""
-        line = Line(self, connected)
+        line = Line(self, connected, codec)
         self._lines[line.descriptor] = line
         self.poller.add(line.descriptor, READ)
         return line
@@ -221,11 +260,27 @@ class Shard:
         if mask & READ:
             chunk = line.read()
             if chunk and occupant is not None:
-                occupant.receive(chunk)
+                if line.codec is None:
+                    occupant.receive(chunk)
+                else:
+                    self._decode(line, line.codec, occupant, chunk)
             elif chunk == b"":
                 self._break(line)
         elif mask & BROKEN:
             self._break(line)
+
+    def _decode(self, line: Line, codec: Codec, occupant: Occupant, chunk: bytes) -> None:
+        """Hands over what the chunk carries. What is over for the codec is over for the occupant, and the codec's last
+        words are still sent."""
+        data = codec.decode(chunk)
+        line.tell(codec.output())
+        if data:
+            occupant.receive(data)
+        if codec.over:
+            last = line.occupant
+            line.close()
+            if last is not None:
+                last.broken()
 
     def _drain(self, line: Line) -> None:
         was_full = line.is_full

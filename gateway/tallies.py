@@ -10,22 +10,27 @@ from collections.abc import Mapping
 
 
 class Tally:
-    """One listener's counters since the start; ``connected`` is a gauge."""
+    """One listener's counters since the start; ``connected`` is a gauge. ``refused``: closed at the door;
+    ``handshakes_failed``: gone, or given up, before a byte of MQTT."""
 
     __slots__ = (
         "bytes_in",
         "bytes_out",
         "connected",
         "connects",
+        "handshakes_failed",
         "packets_in",
         "packets_out",
         "publications_in",
         "publications_out",
+        "refused",
     )
 
     def __init__(self) -> None:
         self.connected = 0
         self.connects = 0
+        self.refused = 0
+        self.handshakes_failed = 0
         self.bytes_in = 0
         self.bytes_out = 0
         self.packets_in = 0
@@ -38,6 +43,8 @@ class Tally:
 METRICS: Mapping[str, str] = {
     "connected": "gateway_listener_connections",
     "connects": "gateway_connects_total",
+    "refused": "gateway_listener_refused_total",
+    "handshakes_failed": "gateway_handshakes_failed_total",
     "bytes_in": "gateway_bytes_in_total",
     "bytes_out": "gateway_bytes_out_total",
     "packets_in": "gateway_packets_in_total",

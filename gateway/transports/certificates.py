@@ -1,0 +1,77 @@
+"""The certificates of a TLS listener: read from files, and read again when these change.
+
+The only module that reads them. A change is looked for by the files' times, so a renewed certificate serves the next
+handshake without a restart and without touching a connection. Files that cannot be read together (the key of another
+certificate, half a file) are an error at the start and a warning later: what was read before stays until they can.
+TLS 1.2 and later; a client cannot ask for another handshake on a connection that stands.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from typing import Final
+
+from gateway.transports.listening import Files
+from penstock.errors import InvalidConfig
+
+_VERIFY: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_log = logging.getLogger(__name__)
+
+
+class Certificates:
+    """``context`` is the one for new connections. ``protocol``: what ALPN agrees on with a client that asks."""
+
+    def __init__(self, files: Files, protocol: str) -> None:
+        """Raises ``InvalidConfig``."""
+        self._files = files
+        self._protocol = protocol
+        self._times = self._looked()
+        self.context = self._read()
+
+    def refresh(self) -> bool:
+        """Reads the files again if they have changed; whether that gave a new context."""
+        times = self._looked()
+        if times == self._times:
+            return False
+        self._times = times
+        try:
+            self.context = self._read()
+        except InvalidConfig as error:
+            _log.warning("%s; the certificate that was read before stays", error)
+            return False
+        return True
+
+    def _looked(self) -> list[tuple[int, int] | None]:
+        return [_changed(path) for path in (self._files.certificate, self._files.key, self._files.client_ca) if path]
+
+    def _read(self) -> ssl.SSLContext:
+        files = self._files
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
+        context.set_alpn_protocols([self._protocol])
+        path = files.certificate
+        try:
+            context.load_cert_chain(path, files.key or None, password=_no_password)
+            path = files.client_ca
+            if path:
+                context.load_verify_locations(path)
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+            raise InvalidConfig(f"cannot read the certificate {path}: {reason}") from None
+        context.verify_mode = _VERIFY[files.clients]
+        return context
+
+
+def _changed(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino
+
+
+def _no_password() -> str:
+    raise ValueError("the key has a password")

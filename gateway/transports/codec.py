@@ -1,0 +1,91 @@
+"""The seam between what goes over a socket and the MQTT bytes in it: one protocol, and several of them in one.
+
+A ``Codec`` is pure: bytes in, bytes out, nothing waits. It answers by itself where its protocol asks for that (a
+handshake, a pong); what it has to say is taken with ``output`` after every ``decode``. Whatever comes in, it never
+raises: ``over`` says that nothing more will be decoded, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Codec(Protocol):
+    """One connection's transport, from the server's side.
+
+    Attributes:
+        over: why nothing more comes from the other side, empty as long as something may.
+        address: where the client is, if that is another address than the socket's.
+        certificate: the name in the client's certificate, if it showed a valid one.
+    """
+
+    @property
+    def over(self) -> str: ...
+
+    @property
+    def address(self) -> str | None: ...
+
+    @property
+    def certificate(self) -> str | None: ...
+
+    def decode(self, data: bytes) -> bytes:
+        """What these bytes from the socket carry; empty if nothing yet, or nothing any more."""
+        ...
+
+    def output(self) -> bytes:
+        """What the codec itself has to send. It precedes whatever is encoded later."""
+        ...
+
+    def encode(self, data: bytes) -> bytes:
+        """What to send so that the other side gets these bytes. Only for a client that has sent some itself."""
+        ...
+
+    def close(self) -> bytes:
+        """The farewell. Nothing is encoded after it."""
+        ...
+
+
+class Stack:
+    """Codecs inside each other, the outermost (next to the socket) first."""
+
+    __slots__ = ("_codecs",)
+
+    def __init__(self, codecs: Sequence[Codec]) -> None:
+        self._codecs = tuple(codecs)
+
+    @property
+    def over(self) -> str:
+        return next((one.over for one in self._codecs if one.over), "")
+
+    @property
+    def address(self) -> str | None:
+        return next((one.address for one in self._codecs if one.address is not None), None)
+
+    @property
+    def certificate(self) -> str | None:
+        return next((one.certificate for one in self._codecs if one.certificate is not None), None)
+
+    def decode(self, data: bytes) -> bytes:
+        for one in self._codecs:
+            if data:
+                data = one.decode(data)
+        return data
+
+    def output(self) -> bytes:
+        out = b""
+        for one in reversed(self._codecs):
+            own = one.output()
+            out = own + (one.encode(out) if out else b"")
+        return out
+
+    def encode(self, data: bytes) -> bytes:
+        for one in reversed(self._codecs):
+            data = one.encode(data)
+        return data
+
+    def close(self) -> bytes:
+        out = b""
+        for one in reversed(self._codecs):
+            out = (one.encode(out) if out else b"") + one.close()
+        return out

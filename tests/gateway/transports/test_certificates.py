@@ -1,0 +1,72 @@
+"""Certificates that change on the disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from wire_ends import Authority, TlsEnd
+
+from gateway.transports.certificates import Certificates
+from gateway.transports.listening import Files
+from gateway.transports.tls import TlsCodec
+from penstock.errors import InvalidConfig
+
+
+def served(authority: Authority, certificates: Certificates) -> int:
+    """The serial number of the certificate that a new connection gets."""
+    end = TlsEnd(authority.client_context(), TlsCodec(certificates.context))
+    end.shake_hands()
+    return int(end.tls.getpeercert()["serialNumber"], 16)  # type: ignore[index,arg-type]
+
+
+def test_a_renewed_certificate_serves_new_connections_and_leaves_the_old_ones_alone(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificates = Certificates(authority.files(), "mqtt")
+    before = served(authority, certificates)
+    end = TlsEnd(authority.client_context(), TlsCodec(certificates.context))
+    end.shake_hands()
+    assert not certificates.refresh()
+    authority.renew()
+    assert certificates.refresh()
+    assert not certificates.refresh()
+    assert served(authority, certificates) != before
+    assert end.send(b"still there") == b"still there"
+
+
+def test_files_that_cannot_be_read_later_leave_what_was_read_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = Authority(tmp_path)
+    certificates = Certificates(authority.files(), "mqtt")
+    before = served(authority, certificates)
+    whole = authority.server.read_bytes()
+    authority.server.write_bytes(whole[:200])
+    assert not certificates.refresh()
+    assert "stays" in caplog.text
+    authority.server.unlink()
+    assert not certificates.refresh()
+    assert served(authority, certificates) == before
+    authority.server.write_bytes(whole)
+    os.utime(authority.server, ns=(1, 1))
+    assert certificates.refresh()
+
+
+@pytest.mark.parametrize("text", ["", "no certificate at all"])
+def test_what_is_no_certificate_is_one_clear_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "server.pem"
+    path.write_text(text)
+    with pytest.raises(InvalidConfig, match=r"server\.pem"):
+        Certificates(Files(str(path)), "mqtt")
+
+
+def test_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match="No such file"):
+        Certificates(Files(str(tmp_path / "none.pem")), "mqtt")
+
+
+def test_a_missing_authority_is_one_clear_error(tmp_path: Path) -> None:
+    files = Authority(tmp_path).files()._replace(client_ca=str(tmp_path / "nobody.pem"), clients="required")
+    with pytest.raises(InvalidConfig, match=r"nobody\.pem"):
+        Certificates(files, "mqtt")

@@ -1,0 +1,172 @@
+"""TLS in memory: a client of the standard library against the codec."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from wire_ends import Authority, TlsEnd
+
+from gateway.transports.certificates import Certificates
+from gateway.transports.tls import TlsCodec, name_of
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+def server(authority: Authority, clients: str = "none") -> TlsCodec:
+    return TlsCodec(Certificates(authority.files(clients), "mqtt").context)
+
+
+def joined(authority: Authority, clients: str = "none", certificate: Path | None = None) -> TlsEnd:
+    end = TlsEnd(authority.client_context(certificate), server(authority, clients))
+    end.shake_hands()
+    return end
+
+
+def test_bytes_go_both_ways(authority: Authority) -> None:
+    end = joined(authority)
+    assert end.send(b"to the server") == b"to the server"
+    assert end.receive(end.codec.encode(b"to the client")) == b"to the client"
+    assert not end.codec.over
+
+
+def test_many_records_are_one_piece(authority: Authority) -> None:
+    end = joined(authority)
+    data = bytes(200_000)
+    assert end.send(data) == data
+    coded = end.codec.encode(data)
+    got = end.receive(coded)
+    while part := end.receive(b""):
+        got += part
+    assert got == data
+
+
+@given(cut=st.integers(1, 40))
+def test_records_may_come_in_any_pieces(authority: Authority, cut: int) -> None:
+    end = joined(authority)
+    records = end.records(b"one") + end.records(b"two")
+    got = b"".join(end.codec.decode(records[at : at + cut]) for at in range(0, len(records), cut))
+    assert got == b"onetwo"
+
+
+def test_the_client_learns_that_mqtt_is_spoken(authority: Authority) -> None:
+    context = authority.client_context()
+    context.set_alpn_protocols(["h2", "mqtt"])
+    end = TlsEnd(context, server(authority))
+    end.shake_hands()
+    assert end.tls.selected_alpn_protocol() == "mqtt"
+
+
+@pytest.mark.parametrize("clients", ["optional", "required"])
+@pytest.mark.parametrize(
+    ("names", "common_name", "found"),
+    [(("device-7.example",), None, "device-7.example"), (("device-7.example",), "device-7", "device-7")],
+)
+def test_the_name_in_a_clients_certificate_is_known(
+    authority: Authority, clients: str, names: tuple[str], common_name: str | None, found: str
+) -> None:
+    end = joined(authority, clients, authority.client(*names, common_name=common_name))
+    assert end.codec.certificate == found
+
+
+def test_a_client_without_a_certificate_has_no_name_where_that_is_allowed(authority: Authority) -> None:
+    assert joined(authority, "optional").codec.certificate is None
+
+
+def test_a_client_without_a_certificate_is_told_so_where_one_is_required(authority: Authority) -> None:
+    end = joined(authority, "required")
+    assert end.codec.over == "PEER_DID_NOT_RETURN_A_CERTIFICATE"
+    with pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"):
+        end.receive(b"")
+
+
+def test_a_certificate_of_a_foreign_authority_is_refused(authority: Authority, tmp_path: Path) -> None:
+    end = joined(authority, "required", Authority(tmp_path).client("d.example"))
+    assert end.codec.over == "CERTIFICATE_VERIFY_FAILED"
+    assert end.codec.certificate is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"\x10\x0e\x00\x04MQTT\x04\x02\x00\x3c\x00\x02c1", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01" + b"\xff" * 400],
+)
+def test_what_is_no_tls_is_over_at_once(authority: Authority, said: bytes) -> None:
+    codec = server(authority)
+    assert codec.decode(said) == b""
+    assert codec.over
+    assert codec.decode(said) == b""
+
+
+@given(st.binary(max_size=2000))
+def test_any_bytes_give_no_error_but_an_end(authority: Authority, data: bytes) -> None:
+    codec = server(authority)
+    assert codec.decode(data) == b""
+    codec.output()
+    codec.close()
+
+
+@given(at=st.integers(0, 200), bit=st.integers(0, 7))
+def test_a_record_that_was_changed_ends_the_connection(authority: Authority, at: int, bit: int) -> None:
+    end = joined(authority)
+    records = bytearray(end.records(b"x" * 100) + end.records(b"y"))
+    records[at % len(records)] ^= 1 << bit
+    got = end.codec.decode(bytes(records))
+    assert got in (b"", b"x" * 100)  # what had come whole before the damage
+    assert end.codec.over or len(got) < 101
+
+
+def test_a_record_larger_than_tls_allows_is_refused(authority: Authority) -> None:
+    end = joined(authority)
+    end.codec.decode(b"\x17\x03\x03\xff\xff" + bytes(65_535))
+    assert end.codec.over
+
+
+def test_no_client_gets_a_second_handshake(authority: Authority) -> None:
+    context = authority.client_context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    end = TlsEnd(context, server(authority))
+    end.shake_hands()
+    assert end.tls.version() == "TLSv1.2"
+    assert Certificates(authority.files(), "mqtt").context.options & ssl.OP_NO_RENEGOTIATION
+
+
+def test_old_versions_are_not_spoken(authority: Authority) -> None:
+    assert Certificates(authority.files(), "mqtt").context.minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+def test_a_client_that_takes_leave_is_gone(authority: Authority) -> None:
+    end = joined(authority)
+    with pytest.raises(ssl.SSLWantReadError):
+        end.tls.unwrap()
+    end.turn()
+    assert end.codec.over == "the client closed"
+
+
+def test_the_servers_farewell_is_one_of_tls(authority: Authority) -> None:
+    end = joined(authority)
+    assert end.receive(end.codec.close()) == b""
+
+
+@pytest.mark.parametrize(
+    ("certificate", "name"),
+    [
+        (None, None),
+        ({}, None),
+        ({"subject": ((("organizationName", "x"),), (("commonName", "cn"),))}, "cn"),
+        (
+            {"subject": (), "subjectAltName": (("IP Address", "10.0.0.1"), ("DNS", "a.example"), ("DNS", "b"))},
+            "a.example",
+        ),
+        ({"subject": (), "subjectAltName": (("IP Address", "10.0.0.1"),)}, None),
+    ],
+)
+def test_the_name_is_the_common_name_else_the_first_dns_name(
+    certificate: dict[str, object] | None, name: str | None
+) -> None:
+    assert name_of(certificate) == name

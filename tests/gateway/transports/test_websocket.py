@@ -1,0 +1,182 @@
+"""WebSocket from the server's side, byte by byte."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from wire_ends import frame, request
+
+from gateway.transports.websocket import REQUEST_BYTES_MAX, WebSocketCodec
+
+
+def opened() -> WebSocketCodec:
+    codec = WebSocketCodec("/mqtt")
+    assert codec.decode(request()) == b""
+    assert codec.output().startswith(b"HTTP/1.1 101 ")
+    return codec
+
+
+@pytest.mark.mqtt("6.0.0-4", old=("6.0.0-4",))
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [("mqtt", "mqtt"), ("mqttv3.1", "mqttv3.1"), ("soap, mqtt", "mqtt"), ("mqttv3.1,mqtt", "mqtt")],
+)
+def test_the_subprotocol_that_is_offered_is_selected(offered: str, chosen: str) -> None:
+    codec = WebSocketCodec("/mqtt")
+    codec.decode(request(sec_websocket_protocol=offered))
+    answer = codec.output().split(b"\r\n")
+    assert answer[0] == b"HTTP/1.1 101 Switching Protocols"
+    assert b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" in answer  # RFC 6455, 1.3
+    assert b"Sec-WebSocket-Protocol: " + chosen.encode() in answer
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        (b"GET /mqtt HTTP/1.1\r\nhost: x\r\n\r\n", 426),
+        (request("/"), 404),
+        (request("/mqtt/"), 404),
+        (request().replace(b"GET", b"POST"), 405),
+        (request(upgrade="h2c"), 426),
+        (request(connection="close"), 426),
+        (request(sec_websocket_version="8"), 426),
+        (request(sec_websocket_key=None), 400),
+        (request(sec_websocket_key="short"), 400),
+        (request(sec_websocket_protocol=None), 400),
+        (request(sec_websocket_protocol="wamp"), 400),
+        (request(content_length="5"), 400),
+        (request(host=None), 400),
+        (request().replace(b"HTTP/1.1", b"HTTP/1.0"), 400),
+        (b"\x10\x0e\x00\x04MQTT\x04\x02\x00\x3c\x00\x02c1\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\r\n\r\n", 400),
+        (request(x="y" * REQUEST_BYTES_MAX)[:-4], 431),
+        (b"GET " + b"/" * (REQUEST_BYTES_MAX + 1), 431),
+    ],
+)
+def test_a_request_that_opens_nothing_is_told_why(asked: bytes, status: int) -> None:
+    codec = WebSocketCodec("/mqtt")
+    assert codec.decode(asked) == b""
+    said = codec.output()
+    assert said.startswith(b"HTTP/1.1 %d " % status), said
+    assert b"close\r\n\r\n" in said
+    assert codec.over
+    assert codec.decode(request()) == b""
+    assert codec.close() == b""
+
+
+def test_a_page_of_another_origin_is_refused_where_origins_are_named() -> None:
+    for origin, status in (("https://evil.example", b"403"), ("https://own.example", b"101"), (None, b"101")):
+        codec = WebSocketCodec("/mqtt", ["https://own.example"])
+        codec.decode(request(origin=origin))
+        assert codec.output().split()[1] == status
+
+
+def test_the_path_may_have_a_query() -> None:
+    codec = WebSocketCodec("/mqtt")
+    codec.decode(request("/mqtt?client=7"))
+    assert b" 101 " in codec.output()
+
+
+@given(cut=st.integers(1, 50))
+@pytest.mark.mqtt("6.0.0-2", old=("6.0.0-2",))
+def test_requests_frames_and_packets_may_come_in_any_pieces(cut: int) -> None:
+    codec = WebSocketCodec("/mqtt")
+    data = request() + frame(b"ab") + frame(b"cd", final=False) + frame(b"?", 9) + frame(b"ef", 0) + frame(b"g" * 300)
+    got = b"".join(codec.decode(data[at : at + cut]) for at in range(0, len(data), cut))
+    assert got == b"abcdef" + b"g" * 300
+    assert codec.output().endswith(b"\x8a\x01?")
+    assert not codec.over
+
+
+def test_frames_right_behind_the_request_are_taken() -> None:
+    assert WebSocketCodec("/mqtt").decode(request() + frame(b"at once")) == b"at once"
+
+
+def test_what_is_sent_is_one_binary_frame() -> None:
+    codec = opened()
+    assert codec.encode(b"packets") == b"\x82\x07packets"
+    assert codec.encode(bytes(70_000))[:10] == b"\x82\x7f" + (70_000).to_bytes(8, "big")
+
+
+def close_code(codec: WebSocketCodec) -> int:
+    said = codec.output()
+    assert said[0] == 0x88
+    return int.from_bytes(said[2:4], "big")
+
+
+@pytest.mark.mqtt("6.0.0-1", old=("6.0.0-1",))
+@pytest.mark.parametrize("final", [True, False])
+def test_a_text_frame_closes_with_1003_after_what_came_before_it(final: bool) -> None:
+    codec = opened()
+    assert codec.decode(frame(b"good") + frame(b"text", 1, final=final) + frame(b"late")) == b"good"
+    assert codec.over
+    assert close_code(codec) == 1003
+    assert codec.decode(frame(b"later")) == b""
+
+
+@pytest.mark.parametrize(
+    ("hostile", "code"),
+    [
+        (frame(b"x", masked=False), 1002),
+        (frame(b"x", 3), 1002),  # an opcode that is reserved
+        (b"\xc2" + frame(b"x")[1:], 1002),  # a reserved bit
+        (frame(b"x", 0), 1002),  # a continuation of nothing
+        (frame(b"x", final=False) + frame(b"y"), 1002),
+        (frame(b"x", 9, final=False), 1002),  # a control frame in pieces
+        (frame(bytes(126), 9), 1002),  # and one too long
+        (b"\x82\xfe\x00\x05\x00\x00\x00\x00hello", 1002),  # a length that should be shorter
+        (frame(b"\x03", 8), 1002),  # half a status
+        (frame(b"\xff\xfe", 1), 1007),
+    ],
+)
+def test_frames_that_break_the_rules_end_the_connection(hostile: bytes, code: int) -> None:
+    codec = opened()
+    codec.decode(hostile)
+    assert codec.over
+    assert close_code(codec) == code
+
+
+def test_a_huge_frame_is_not_kept_but_passed_on_as_it_comes() -> None:
+    codec = opened()
+    got = codec.decode(frame(b"x" * 1000, length=1 << 40))
+    assert got == b"x" * 1000
+    assert codec.decode(b"\x00" * 1000) != b""
+
+
+def test_a_close_is_answered_in_kind() -> None:
+    codec = opened()
+    codec.decode(frame(b"\x03\xe8bye", 8))
+    assert codec.over
+    assert codec.output() == b"\x88\x05\x03\xe8bye"
+    assert codec.encode(b"too late") == b""
+    assert codec.close() == b""
+
+
+def test_a_close_without_a_status_is_answered_too() -> None:
+    codec = opened()
+    codec.decode(frame(b"", 8))
+    assert codec.over
+    assert codec.output() == b"\x88\x00"
+
+
+def test_a_pong_is_no_news() -> None:
+    codec = opened()
+    assert codec.decode(frame(b"x", 10) + frame(b"y")) == b"y"
+    assert codec.output() == b""
+
+
+def test_the_servers_farewell_is_a_close_frame() -> None:
+    codec = opened()
+    assert codec.close() == b"\x88\x02\x03\xe8"
+    assert codec.encode(b"late") == b""
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_give_no_error_but_an_end(data: bytes) -> None:
+    WebSocketCodec("/mqtt").decode(data)
+    codec = opened()
+    codec.decode(data)
+    codec.decode(data)
+    codec.output()
+    codec.close()

@@ -1,0 +1,134 @@
+"""The client's ends of the transports, in memory, and certificates made on the spot."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+import struct
+from pathlib import Path
+
+import trustme
+
+from gateway.transports.codec import Codec
+from gateway.transports.listening import Files
+from gateway.transports.proxy import SIGNATURE
+
+KEY = b"dGhlIHNhbXBsZSBub25jZQ=="
+MASK = b"\x01\x02\x03\x04"
+
+
+class Authority:
+    """An authority with files for a server and for clients in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._authority = trustme.CA()
+        self._folder = folder
+        self.ca = folder / "ca.pem"
+        self._authority.cert_pem.write_to_path(str(self.ca))
+        self.server = folder / "server.pem"
+        self.renew()
+
+    def renew(self, *names: str) -> None:
+        """A new certificate and key for the server, in one file."""
+        made = self._authority.issue_cert("localhost", "127.0.0.1", *names)
+        made.private_key_and_cert_chain_pem.write_to_path(str(self.server))
+
+    def client(self, *names: str, common_name: str | None = None) -> Path:
+        """The file of a client's certificate and key."""
+        made = self._authority.issue_cert(*names, common_name=common_name)
+        path = self._folder / "client.pem"
+        made.private_key_and_cert_chain_pem.write_to_path(str(path))
+        return path
+
+    def files(self, clients: str = "none") -> Files:
+        return Files(str(self.server), "", "" if clients == "none" else str(self.ca), clients)
+
+    def client_context(self, certificate: Path | None = None) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self.ca))
+        if certificate is not None:
+            context.load_cert_chain(certificate)
+        return context
+
+
+class TlsEnd:
+    """The client of a TLS connection with a codec at the other side; everything in memory."""
+
+    def __init__(self, context: ssl.SSLContext, codec: Codec) -> None:
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self._in, self._out, server_hostname="localhost")
+        self.codec = codec
+        self.decoded = b""
+
+    def turn(self) -> None:
+        """What each side has to say goes to the other until nothing is left."""
+        while out := self._out.read():
+            self.decoded += self.codec.decode(out)
+            self._in.write(self.codec.output())
+
+    def shake_hands(self) -> None:
+        while True:
+            try:
+                self.tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                self.turn()
+        self.turn()
+
+    def send(self, data: bytes) -> bytes:
+        """Returns what the server's side made of it."""
+        self.tls.write(data)
+        self.turn()
+        decoded, self.decoded = self.decoded, b""
+        return decoded
+
+    def records(self, data: bytes) -> bytes:
+        """The bytes that carry these."""
+        self.tls.write(data)
+        return self._out.read()
+
+    def receive(self, coded: bytes) -> bytes:
+        self._in.write(coded)
+        try:
+            return self.tls.read(1 << 20)
+        except ssl.SSLWantReadError:
+            return b""
+
+
+def request(path: str = "/mqtt", **changed: str | None) -> bytes:
+    """An HTTP request that opens a WebSocket; keywords change headers (``_`` is ``-``), ``None`` leaves one out."""
+    headers: dict[str, str | None] = {
+        "host": "localhost",
+        "upgrade": "websocket",
+        "connection": "keep-alive, Upgrade",
+        "sec-websocket-version": "13",
+        "sec-websocket-key": KEY.decode(),
+        "sec-websocket-protocol": "mqtt",
+    }
+    headers |= {name.replace("_", "-"): value for name, value in changed.items()}
+    lines = [f"{name}: {value}\r\n" for name, value in headers.items() if value is not None]
+    return f"GET {path} HTTP/1.1\r\n{''.join(lines)}\r\n".encode()
+
+
+def frame(payload: bytes, opcode: int = 2, *, final: bool = True, masked: bool = True, length: int = -1) -> bytes:
+    """A frame as a client sends it."""
+    size = len(payload) if length < 0 else length
+    head = bytes([(0x80 if final else 0) | opcode])
+    flag = 0x80 if masked else 0
+    if size < 126:
+        head += bytes([flag | size])
+    else:
+        head += struct.pack(">BH", flag | 126, size) if size < 65_536 else struct.pack(">BQ", flag | 127, size)
+    if not masked:
+        return head + payload
+    return head + MASK + bytes(byte ^ MASK[at % 4] for at, byte in enumerate(payload))
+
+
+def proxy_header(
+    client: str = "203.0.113.7", *, command: int = 0x21, family: int | None = None, tlvs: bytes = b"", size: int = -1
+) -> bytes:
+    """What a load balancer says in front of a connection."""
+    address = ipaddress.ip_address(client)
+    body = address.packed * 2 + struct.pack(">HH", 40_000, 1883) + tlvs
+    known = 0x11 if address.version == 4 else 0x21
+    head = struct.pack(">BBH", command, known if family is None else family, len(body) if size < 0 else size)
+    return SIGNATURE + head + body
