@@ -24,7 +24,7 @@ from gateway.settings import GatewaySettings
 from namesrv.settings import NamesrvSettings
 from node.addresses import Addresses
 from node.local_link import LocalLink, LocalLinks
-from node.settings import SERVICES, Configuration
+from node.settings import SERVICES, Configuration, listeners
 from penstock import config
 from penstock.frame_server import Peer
 from penstock.lasting_links import lasting_links
@@ -69,15 +69,15 @@ async def run(
                 links = LocalLinks(embedded, wire)
                 name = configuration.services["gateway"].get("name") or f"{store.host}:{store.port}-0"
                 given = {"host": node.host, "port": node.mqtt_port, "namesrv": (names_at,), "name": name}
+                given |= listeners(configuration)
                 settings = service_settings(configuration, "gateway", **given)
                 front = await top.start(partial(gateway.server.run, settings, world, links))
                 top.start_soon(_drain_when, trio.Event() if drain is None else drain, front)
                 http = await top.start(
                     partial(serve_status, node.host, node.http_port, _figures(store, front), _reasons(front))
                 )
-                task_status.started(
-                    Addresses(f"{front.host}:{front.port}", f"{store.host}:{store.port}", names_at, http, node.data)
-                )
+                mqtt_at, store_at = f"{front.host}:{front.port}", f"{store.host}:{store.port}"
+                task_status.started(Addresses(mqtt_at, store_at, names_at, http, node.data, front.listeners))
                 await stop.wait()
                 top.cancel_scope.cancel()
             middle.cancel_scope.cancel()

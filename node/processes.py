@@ -20,7 +20,7 @@ import trio
 
 from node import gateway_status
 from node.addresses import Addresses
-from node.settings import Configuration
+from node.settings import Configuration, listeners
 from penstock.errors import PenstockError, Unavailable
 from penstock.lasting_links import lasting_links
 from penstock.link import Links
@@ -52,6 +52,7 @@ class Child:
         self.service = service
         self.address = ""
         self.status = ""
+        self.listeners: dict[str, str] = {}
         self._settings = dict(settings)
         self._clock = world.clock
         self._starts: list[float] = []
@@ -72,7 +73,9 @@ class Child:
             self._process = process
             try:
                 address, *also = (await self._wait_until_ready(process)).split()
-                self.status = also[0].removeprefix("status=") if also else ""
+                said = dict(one.split("=", 1) for one in also)
+                self.status = said.pop("status", "")
+                self.listeners = {name.removeprefix("mqtt-"): where for name, where in said.items()}
                 self._settings["port"] = int(address.rpartition(":")[2])
                 if not self.address:
                     self.address = address
@@ -151,6 +154,7 @@ async def run(
             store = await middle.start(Child("broker", {**services["broker"], **given}, world).run)
             async with lasting_links() as wire, trio.open_nursery() as top:
                 given = {"host": node.host, "port": node.mqtt_port, "namesrv": (names,), "status_port": 0}
+                given |= listeners(configuration)
                 if node.gateways > 1:
                     given["share_port"] = True
                 gateways = []
@@ -166,7 +170,7 @@ async def run(
                 )
                 http = await top.start(partial(serve_status, node.host, node.http_port, read, reasons))
                 top.start_soon(_drain_when, trio.Event() if drain is None else drain, gateways)
-                task_status.started(Addresses(front, store, names, http, node.data))
+                task_status.started(Addresses(front, store, names, http, node.data, gateways[0].listeners))
                 await stop.wait()
                 top.cancel_scope.cancel()
             middle.cancel_scope.cancel()

@@ -28,6 +28,7 @@ class NodeSettings:
         data: folder of all durable state; made when missing.
         host: address on which every server listens.
         mqtt_port, broker_port, namesrv_port, http_port: where to listen.
+        listen: further listeners of the gateway, after those in its own section.
         processes: run the services as child processes instead of in one.
         gateways: how many gateway processes share the MQTT port; more than one means ``processes``.
 
@@ -40,6 +41,7 @@ class NodeSettings:
     broker_port: int = 10911
     namesrv_port: int = 9876
     http_port: int = 8080
+    listen: tuple[str, ...] = ()
     processes: bool = False
     gateways: int = 1
 
@@ -66,3 +68,9 @@ def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
             raise InvalidConfig(f"{file}: [{name}] must be a table")
     node = config.load_table(NodeSettings, table, environ, "PENSTOCK", flags, source=str(file))
     return Configuration(node, services)
+
+
+def listeners(configuration: Configuration) -> dict[str, tuple[str, ...]]:
+    """The setting of the gateway's further listeners, if the node adds any to those of its section."""
+    own = configuration.services["gateway"].get("listeners", ())
+    return {"listeners": (*own, *configuration.node.listen)} if configuration.node.listen else {}

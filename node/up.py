@@ -26,6 +26,7 @@ _PORT = click.IntRange(0, 65535)
 @click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Folder of all durable state.")
 @click.option("--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="Settings as TOML.")
 @click.option("--mqtt-port", type=_PORT, help="Where devices connect (1883).")
+@click.option("--listen", multiple=True, metavar="LISTENER", help="A further listener: see below. Repeatable.")
 @click.option("--broker-port", type=_PORT, help="Where services connect (10911).")
 @click.option("--namesrv-port", type=_PORT, help="Where clients ask for routes (9876).")
 @click.option("--http-port", type=_PORT, help="Status and metrics (8080).")
@@ -43,10 +44,11 @@ def up(file: Path | None, as_demo: bool, as_json: bool, **flags: Any) -> None:
       penstock up                                  everything on its usual port, data in ./penstock-data
       penstock up --data /var/lib/penstock --config penstock.toml
       penstock up --mqtt-port 0 --http-port 0 ...  any free ports
+      penstock up --listen 'tls 0.0.0.0:8883 certificate=server.pem' --listen 'ws 0.0.0.0:8083'
       penstock up --demo                           see it work
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
-    given = {name: value for name, value in flags.items() if value is not None}
+    given = {name: value for name, value in flags.items() if value not in (None, ())}
     try:
         configuration = settings.load(file, os.environ, given)
     except PenstockError as error:

@@ -2,8 +2,9 @@
 error.
 
 ``python -m broker --config FILE`` and its siblings are calls of ``main``. A service that accepts prints
-``ready ROLE=HOST:PORT`` on standard output, with ``status=HOST:PORT`` behind it where it has status pages of its own;
-SIGTERM and Ctrl-C end it with status 0; an expected error is one line on standard error and status 2.
+``ready ROLE=HOST:PORT`` on standard output, with ``status=HOST:PORT`` behind it where it has status pages of its own
+and ``mqtt-NAME=HOST:PORT`` for each further listener of a gateway; SIGTERM and Ctrl-C end it with status 0; an expected
+error is one line on standard error and status 2.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ def main(role: str, settings_class: type[Settings], run: Run, arguments: list[st
             running = cast(Running, await nursery.start(partial(run, settings, real_world())))
             status = getattr(running, "status", "")
             also = f" status={status}" if status else ""
+            also += "".join([f" mqtt-{name}={at}" for name, at in getattr(running, "listeners", {}).items()])
             print(f"ready {role}={running.host}:{running.port}{also}", flush=True)
             await stop.wait()
             nursery.cancel_scope.cancel()

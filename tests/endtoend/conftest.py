@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-READY = re.compile(r"^ready mqtt=(\S+):(\d+) broker=(\S+) namesrv=(\S+) http=(\S+) data=(.*)$")
+READY = re.compile(r"^ready mqtt=(\S+):(\d+) broker=(\S+) namesrv=(\S+) http=(\S+) ((?:mqtt-\S+ )*)data=(.*)$")
 START_S = 30
 
 
@@ -26,6 +26,7 @@ class System:
         self._process: subprocess.Popen[str] | None = None
         self.mqtt_host, self.mqtt_port = "", 0
         self.broker = self.namesrv = self.http = ""
+        self.listeners: dict[str, str] = {}
 
     def start(self) -> System:
         """Starts the system and waits for its ready line."""
@@ -40,6 +41,7 @@ class System:
         assert match, f"no ready line but {line!r}"
         self.mqtt_host, self.mqtt_port = match[1], int(match[2])
         self.broker, self.namesrv, self.http = match[3], match[4], match[5]
+        self.listeners = dict(word.removeprefix("mqtt-").split("=") for word in match[6].split())
         return self
 
     def process_of(self, role: str) -> int:

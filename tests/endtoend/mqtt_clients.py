@@ -23,6 +23,14 @@ WAIT_S = 20
 MQTTJS = "mqtt@5"
 
 
+class Places(NamedTuple):
+    """Where a gateway is reached by each transport (``tcp``, ``tls``, ``ws``, ``wss``), and the file of the authority
+    that its certificate is from."""
+
+    addresses: dict[str, tuple[str, int]]
+    ca: str = ""
+
+
 class Received(NamedTuple):
     """A message as a subscriber got it."""
 
@@ -46,7 +54,9 @@ class Library(Protocol):
 
     label: str
 
-    def connect(self, name: str, client_id: str, clean: bool = True, will: Will | None = None) -> bool | None: ...
+    def connect(
+        self, name: str, client_id: str, clean: bool = True, will: Will | None = None, scheme: str = "tcp"
+    ) -> bool | None: ...
 
     def subscribe(self, name: str, topic_filter: str, qos: int) -> int: ...
 
@@ -88,9 +98,9 @@ class Inbox:
 class Driven:
     """A library in a child process."""
 
-    def __init__(self, label: str, address: tuple[str, int], command: list[str], **environment: str) -> None:
+    def __init__(self, label: str, places: Places, command: list[str], **environment: str) -> None:
         self.label = label
-        self._address = address
+        self._places = places
         self._inbox = Inbox()
         self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
         self._process = subprocess.Popen(
@@ -118,11 +128,13 @@ class Driven:
         assert "error" not in event, f"{self.label} {what}: {event['error']}"
         return event["answer"]
 
-    def connect(self, name: str, client_id: str, clean: bool = True, will: Will | None = None) -> bool | None:
-        host, port = self._address
-        present: bool | None = self._do(
-            "connect", name=name, host=host, port=port, client_id=client_id, clean=clean, will=will
-        )
+    def connect(
+        self, name: str, client_id: str, clean: bool = True, will: Will | None = None, scheme: str = "tcp"
+    ) -> bool | None:
+        host, port = self._places.addresses[scheme]
+        said = {"name": name, "host": host, "port": port, "client_id": client_id, "clean": clean, "will": will}
+        ca = self._places.ca if scheme in ("tls", "wss") else ""
+        present: bool | None = self._do("connect", **said, scheme=scheme, ca=ca)
         return present
 
     def subscribe(self, name: str, topic_filter: str, qos: int) -> int:
@@ -159,15 +171,22 @@ class Driven:
 class Mosquitto:
     """mosquitto_pub and mosquitto_sub: a process per subscription and per message."""
 
-    def __init__(self, label: str, address: tuple[str, int], level: int) -> None:
+    def __init__(self, label: str, places: Places, level: int) -> None:
         self.label = label
-        self._options = ["-h", address[0], "-p", str(address[1]), "-V", "mqttv5" if level == 5 else "mqttv311"]
+        self._places = places
+        self._version = "mqttv5" if level == 5 else "mqttv311"
         self._expires = ["-x", "600"] if level == 5 else []
         self._inbox = Inbox()
         self._identities: dict[str, list[str]] = {}
+        self._options: dict[str, list[str]] = {}
         self._subscribed: dict[str, tuple[subprocess.Popen[str], threading.Thread]] = {}
 
-    def connect(self, name: str, client_id: str, clean: bool = True, will: Will | None = None) -> None:
+    def connect(
+        self, name: str, client_id: str, clean: bool = True, will: Will | None = None, scheme: str = "tcp"
+    ) -> None:
+        host, port = self._places.addresses[scheme]
+        place = ["-h", host, "-p", str(port), "-V", self._version]
+        self._options[name] = [*place, "--cafile", self._places.ca] if scheme == "tls" else place
         identity = ["-i", client_id, *([] if clean else ["-c", *self._expires])]
         if will:
             identity += ["--will-topic", will.topic, "--will-payload", will.payload, "--will-qos", str(will.qos)]
@@ -175,7 +194,7 @@ class Mosquitto:
         self._identities[name] = identity
 
     def subscribe(self, name: str, topic_filter: str, qos: int) -> int:
-        command = ["stdbuf", "-oL", "mosquitto_sub", "-d", *self._options, *self._identities[name]]
+        command = ["stdbuf", "-oL", "mosquitto_sub", "-d", *self._options[name], *self._identities[name]]
         command += ["-t", topic_filter, "-q", str(qos), "-F", "message %q %r %t %p"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
@@ -201,7 +220,7 @@ class Mosquitto:
     def publish(self, name: str, topic: str, payload: str, qos: int = 0, retain: bool = False) -> None:
         command = [
             "mosquitto_pub",
-            *self._options,
+            *self._options[name],
             "-i",
             f"{self._identities[name][1]}-pub",
             "-t",
@@ -249,17 +268,32 @@ LABELS = [
 ]
 
 
-def start(label: str, address: tuple[str, int]) -> Library:
+# Library -> the transports that it has beside TCP, as it is installed here.
+_ALSO = {
+    "paho": ("tls", "ws", "wss"),
+    "gmqtt": ("tls",),
+    "amqtt": ("tls", "ws", "wss"),
+    "mosquitto": ("tls",),
+    "MQTT.js": ("tls", "ws", "wss"),
+}
+
+
+def labels(scheme: str) -> list[str]:
+    """The libraries that speak over a transport."""
+    return [label for label in LABELS if scheme == "tcp" or scheme in _ALSO[label.split()[0]]]
+
+
+def start(label: str, places: Places) -> Library:
     """The library of a label, started; skips the test where it cannot run."""
     library, _, version = label.partition(" ")
     level = {"3.1": "3", "3.1.1": "4", "5.0": "5"}[version]
     if library == "mosquitto":
         if shutil.which("mosquitto_sub") is None or shutil.which("mosquitto_pub") is None:
             pytest.skip("mosquitto_pub and mosquitto_sub are not installed (apt install mosquitto-clients)")
-        return Mosquitto(label, address, int(level))
+        return Mosquitto(label, places, int(level))
     if library == "MQTT.js":
-        return Driven(label, address, ["node", str(DRIVERS / "drive_mqttjs.js"), level], NODE_PATH=_mqttjs())
-    return Driven(label, address, [sys.executable, str(DRIVERS / f"drive_{library}.py"), level])
+        return Driven(label, places, ["node", str(DRIVERS / "drive_mqttjs.js"), level], NODE_PATH=_mqttjs())
+    return Driven(label, places, [sys.executable, str(DRIVERS / f"drive_{library}.py"), level])
 
 
 def _mqttjs() -> str:

@@ -1,7 +1,8 @@
-"""Unmodified MQTT clients against the real system: every publisher with every subscriber at every QoS, and what each
-client must find of wildcards, retained messages, wills and sessions.
+"""Unmodified MQTT clients against the real system: every publisher with every subscriber at every QoS, over TCP, TLS,
+WebSocket and WebSocket over TLS as far as the client has them, and what each client must find of wildcards, retained
+messages, wills and sessions.
 
-Set PENSTOCK_MQTT_ADDRESS=HOST:PORT to run the same against another server.
+Set PENSTOCK_MQTT_ADDRESS=HOST:PORT to run the same against another server, over TCP.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
+import trustme
 
 from tests.endtoend.conftest import System
-from tests.endtoend.mqtt_clients import LABELS, Library, Received, Will, start
+from tests.endtoend.mqtt_clients import LABELS, Library, Places, Received, Will, labels, start
 
 pytestmark = pytest.mark.endtoend
 
@@ -21,28 +23,38 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
     given = os.environ.get("PENSTOCK_MQTT_ADDRESS")
     if given:
         host, _, port = given.rpartition(":")
-        yield host, int(port)
+        yield Places({"tcp": (host, int(port))})
         return
-    system = System(tmp_path_factory.mktemp("clients") / "data")
+    folder = tmp_path_factory.mktemp("clients")
+    authority, ca, server = trustme.CA(), folder / "ca.pem", folder / "server.pem"
+    authority.cert_pem.write_to_path(str(ca))
+    authority.issue_cert("127.0.0.1", "localhost").private_key_and_cert_chain_pem.write_to_path(str(server))
+    kinds = {"tls": f" certificate={server}", "ws": "", "wss": f" certificate={server}"}
+    listening = [f"--listen={kind} 127.0.0.1:0{options}" for kind, options in kinds.items()]
+    system = System(folder / "data", *listening)
     try:
         system.start()
-        yield system.mqtt_host, system.mqtt_port
+        addresses = {"tcp": (system.mqtt_host, system.mqtt_port)}
+        for kind, address in system.listeners.items():
+            host, _, port = address.rpartition(":")
+            addresses[kind] = host, int(port)
+        yield Places(addresses, str(ca))
     finally:
         system.end()
 
 
 @pytest.fixture(scope="module")
-def library(address: tuple[str, int]) -> Iterator[Callable[[str], Library]]:
+def library(places: Places) -> Iterator[Callable[[str], Library]]:
     """Libraries by label, each started once for all tests of this file."""
     started: dict[str, Library] = {}
 
     def find(label: str) -> Library:
         if label not in started:
-            started[label] = start(label, address)
+            started[label] = start(label, places)
         return started[label]
 
     yield find
@@ -55,17 +67,27 @@ def fresh(what: str) -> str:
     return f"{what}{next(_numbers)}"
 
 
+SCHEMES = ("tcp", "tls", "ws", "wss")
+CELLS = [
+    (scheme, publisher, subscriber)
+    for scheme in SCHEMES
+    for publisher in labels(scheme)
+    for subscriber in labels(scheme)
+]
+
+
 @pytest.mark.parametrize("qos", [0, 1, 2])
-@pytest.mark.parametrize("subscriber", LABELS)
-@pytest.mark.parametrize("publisher", LABELS)
+@pytest.mark.parametrize(("scheme", "publisher", "subscriber"), CELLS)
 def test_every_client_receives_what_every_client_publishes(
-    library: Callable[[str], Library], publisher: str, subscriber: str, qos: int
+    library: Callable[[str], Library], places: Places, scheme: str, publisher: str, subscriber: str, qos: int
 ) -> None:
+    if scheme not in places.addresses:
+        pytest.skip(f"the server has no {scheme}")
     sender, receiver = library(publisher), library(subscriber)
     source, target, root = fresh("source"), fresh("target"), fresh("cell")
-    receiver.connect(target, target)
+    receiver.connect(target, target, scheme=scheme)
     assert receiver.subscribe(target, f"{root}/+/value", qos) == qos
-    sender.connect(source, source)
+    sender.connect(source, source, scheme=scheme)
     for number in range(3):
         sender.publish(source, f"{root}/é/value", f"{number} on {root}", qos)
     assert receiver.received(target, 3) == [Received(f"{root}/é/value", f"{n} on {root}", qos, False) for n in range(3)]

@@ -26,7 +26,7 @@ from gateway.mqtt.packets import (
     Subscription,
     Will,
 )
-from gateway.server import RunningGateway, drain_on_signal, notice_loss, run
+from gateway.server import RunningGateway, drain_on_signal, run
 from gateway.settings import GatewaySettings
 from penstock.errors import AddressInUse, InvalidConfig
 from penstock.world import real_world
@@ -83,7 +83,7 @@ async def test_a_port_in_use_is_one_clear_error() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(AddressInUse, match="cannot listen"):
+        with pytest.raises(AddressInUse, match="already in use"):
             await run(GatewaySettings(port=taken.getsockname()[1]), real_world(), MemoryBroker())
 
 
@@ -157,15 +157,3 @@ async def test_a_signal_drains_the_process_and_a_clean_stop_takes_its_values_bac
             nursery.cancel_scope.cancel()
         assert broker.retained
     assert not broker.retained
-
-
-@pytest.mark.parametrize(("silence_s", "is_on"), [(0, False), (300, True), (1, True)])
-def test_a_client_that_vanished_without_a_keep_alive_is_noticed_by_the_system(silence_s: int, is_on: bool) -> None:
-    with socket.socket() as connected:
-        notice_loss(connected, silence_s)
-        assert bool(connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)) == is_on
-        if is_on:
-            idle_s = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
-            every_s = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL)
-            assert idle_s == silence_s
-            assert every_s * connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) <= max(4, silence_s / 2)

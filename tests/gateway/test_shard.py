@@ -10,6 +10,7 @@ import pytest
 from gateway.poller import BROKEN, READ, WRITE
 from gateway.rounds import Rounds
 from gateway.shard import LINGER_S, Line, Shard
+from gateway.transports.codec import Codec
 from penstock.world import RealClock
 
 
@@ -67,13 +68,13 @@ class Echo:
 class House:
     """A shard with one client."""
 
-    def __init__(self) -> None:
+    def __init__(self, codec: Codec | None = None) -> None:
         self.poller = HandPoller()
         self.shard = Shard(self.poller, Rounds(RealClock()), output_bytes_max=100_000)
         ours, self.client = socket.socketpair()
         ours.setblocking(False)
         self.client.setblocking(False)
-        self.line = self.shard.add(ours)
+        self.line = self.shard.add(ours, codec)
         self.echo = self.line.occupant = Echo(self.line)
 
     def round(self, mask: int = 0) -> None:
@@ -204,3 +205,97 @@ def test_writing_after_the_end_does_nothing(house: House) -> None:
     house.line.set_reading(True)
     house.round()
     assert house.poller.masks == {}
+
+
+class Upper:
+    """A codec that can be seen: capitals outside, small letters inside; it answers a question mark by itself."""
+
+    def __init__(self) -> None:
+        self.over = ""
+        self.address = self.certificate = None
+        self._own = b""
+
+    def decode(self, data: bytes) -> bytes:
+        self._own += b"!" * data.count(b"?")
+        if b"#" in data:
+            self.over = "a hash"
+            self._own += b"REFUSED"
+        return data.partition(b"#")[0].replace(b"?", b"").lower()
+
+    def output(self) -> bytes:
+        own, self._own = self._own, b""
+        return own
+
+    def encode(self, data: bytes) -> bytes:
+        return data.upper()
+
+    def close(self) -> bytes:
+        return b"BYE"
+
+
+@pytest.fixture
+def coded() -> Iterator[House]:
+    made = House(Upper())
+    yield made
+    made.shard.close()
+    made.client.close()
+
+
+def test_a_codec_stands_between_the_socket_and_the_occupant(coded: House) -> None:
+    coded.client.send(b"ONE")
+    coded.round(READ)
+    assert coded.echo.events == [b"one"]
+    assert coded.client.recv(100) == b"ONE"
+    assert coded.line.unsent == 0
+
+
+def test_what_a_codec_says_by_itself_goes_first_and_nobody_hears_of_it(coded: House) -> None:
+    coded.line.write(b"a")
+    coded.client.send(b"??")
+    coded.round(READ)
+    assert coded.echo.events == []
+    assert coded.client.recv(100) == b"!!A"
+    assert coded.line.unsent == 0
+
+
+def test_what_is_over_for_the_codec_breaks_the_occupant_and_its_last_words_are_sent(coded: House) -> None:
+    coded.client.send(b"GOOD#LATE")
+    coded.round(READ)
+    assert coded.echo.events == [b"good", "broken"]
+    assert coded.client.recv(100) == b"REFUSEDGOODBYE"
+    assert coded.client.recv(100) == b""
+    coded.client.send(b"MORE")
+    coded.round(READ)
+    assert coded.echo.events == [b"good", "broken"]
+
+
+def test_a_farewell_ends_with_the_codecs(coded: House) -> None:
+    coded.line.write(b"so long")
+    coded.line.close()
+    coded.round()
+    assert coded.client.recv(100) == b"SO LONGBYE"
+
+
+def test_a_codecs_own_output_counts_against_the_limit(coded: House) -> None:
+    while not coded.line.is_full:
+        coded.client.send(b"?" * 10_000)
+        coded.round(READ)
+    assert coded.mask == WRITE
+    assert coded.line.unsent > 100_000
+    got = 0
+    while coded.line.unsent:
+        got += len(coded.client.recv(1 << 20))
+        coded.round(WRITE if coded.mask & WRITE else 0)
+    assert coded.mask == READ
+
+
+def test_coded_output_keeps_its_order_when_the_client_reads_slowly(coded: House) -> None:
+    written = coded.fill()
+    coded.client.send(b"?")
+    coded.round(READ)
+    got = bytearray()
+    while len(got) < written + 1:
+        got += coded.client.recv(1 << 20)
+        coded.round(coded.mask & (READ | WRITE))
+    assert got.count(b"!") == 1  # before what was not encoded yet
+    assert bytes(got).replace(b"!", b"") == b"X" * written

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from node.addresses import Addresses
 
 ADDRESSES = Addresses("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "127.0.0.1:4", Path("/data"))
+WITH_TLS = replace(ADDRESSES, listeners={"tls": "127.0.0.1:5", "ws": "127.0.0.1:6"})
 
 
 def test_the_ready_line_names_every_address_and_the_folder() -> None:
@@ -13,12 +15,17 @@ def test_the_ready_line_names_every_address_and_the_folder() -> None:
     assert ADDRESSES.ready_line() == expected
 
 
+def test_further_listeners_stand_before_the_folder() -> None:
+    assert WITH_TLS.ready_line().endswith(" http=127.0.0.1:4 mqtt-tls=127.0.0.1:5 mqtt-ws=127.0.0.1:6 data=/data")
+
+
 def test_the_ready_object_says_the_same() -> None:
-    assert json.loads(ADDRESSES.ready_json()) == {
+    assert json.loads(WITH_TLS.ready_json()) == {
         "ready": True,
         "mqtt": "127.0.0.1:1",
         "broker": "127.0.0.1:2",
         "namesrv": "127.0.0.1:3",
         "http": "127.0.0.1:4",
+        "listeners": {"tls": "127.0.0.1:5", "ws": "127.0.0.1:6"},
         "data": "/data",
     }

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from node.settings import load
+from node.settings import listeners, load
 from penstock.errors import InvalidConfig
 
 
@@ -35,3 +35,11 @@ def test_a_service_that_is_no_table_is_refused(tmp_path: Path) -> None:
     file.write_text("broker = 1\n")
     with pytest.raises(InvalidConfig, match=r"\[broker\] must be a table"):
         load(file, {}, {})
+
+
+def test_listeners_of_a_flag_come_after_those_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text('[gateway]\nlisteners = ["ws 127.0.0.1:0"]\n')
+    assert listeners(load(file, {}, {})) == {}
+    both = listeners(load(file, {}, {"listen": ("tcp 127.0.0.1:0 name=b",)}))
+    assert both == {"listeners": ("ws 127.0.0.1:0", "tcp 127.0.0.1:0 name=b")}

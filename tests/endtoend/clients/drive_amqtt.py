@@ -9,6 +9,7 @@ from typing import Any
 from amqtt.client import MQTTClient
 from driver import message, serve_async
 
+SCHEMES = {"tcp": "mqtt", "tls": "mqtts", "ws": "ws", "wss": "wss"}
 logging.disable(logging.CRITICAL)
 
 
@@ -36,9 +37,12 @@ class Commands:
     def __init__(self) -> None:
         self._connections: dict[str, Connection] = {}
 
-    async def connect(self, name: str, host: str, port: int, client_id: str, clean: bool, will: Any) -> None:
+    async def connect(
+        self, name: str, host: str, port: int, client_id: str, clean: bool, will: Any, scheme: str, ca: str
+    ) -> None:
         one = self._connections[name] = Connection(name, client_id, will)
-        await one.client.connect(f"mqtt://{host}:{port}/", cleansession=clean)
+        uri = f"{SCHEMES[scheme]}://{host}:{port}/mqtt"
+        await one.client.connect(uri, cleansession=clean, cafile=ca or None)
         one.taking = asyncio.create_task(one.take())
 
     async def subscribe(self, name: str, topic_filter: str, qos: int) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ssl
 from typing import Any
 
 from driver import message, serve_async
@@ -35,9 +37,11 @@ class Commands:
     def __init__(self) -> None:
         self._connections: dict[str, Connection] = {}
 
-    async def connect(self, name: str, host: str, port: int, client_id: str, clean: bool, will: Any) -> bool:
+    async def connect(
+        self, name: str, host: str, port: int, client_id: str, clean: bool, will: Any, scheme: str, ca: str
+    ) -> bool:
         one = self._connections[name] = Connection(name, client_id, clean, will)
-        await one.client.connect(host, port)
+        await one.client.connect(host, port, ssl=ssl.create_default_context(cafile=ca) if scheme == "tls" else False)
         flags, reason = await one.heard.get()
         assert reason == 0, reason
         return bool(flags & 1)
@@ -57,7 +61,8 @@ class Commands:
             await asyncio.sleep(0.001)
 
     async def disconnect(self, name: str) -> None:
-        await self._connections.pop(name).client.disconnect()
+        with contextlib.suppress(ssl.SSLError):  # a PUBREL that crosses our farewell is an error to asyncio
+            await self._connections.pop(name).client.disconnect()
 
     async def drop(self, name: str) -> None:
         self._connections.pop(name).client._connection._transport.abort()

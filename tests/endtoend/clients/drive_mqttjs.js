@@ -1,5 +1,6 @@
 // Drives MQTT.js; the argument is the protocol level. The same commands as driver.py, one per line.
 "use strict";
+const fs = require("node:fs");
 const readline = require("node:readline");
 const mqtt = require("mqtt");
 
@@ -8,9 +9,12 @@ const connections = new Map();
 const emit = (event) => process.stdout.write(JSON.stringify(event) + "\n");
 
 const commands = {
-  connect({ name, host, port, client_id, clean, will }) {
+  connect({ name, host, port, client_id, clean, will, scheme, ca }) {
     return new Promise((resolve, reject) => {
       const options = { host, port, clientId: client_id, clean, protocolVersion: level, reconnectPeriod: 0 };
+      options.protocol = { tcp: "mqtt", tls: "mqtts", ws: "ws", wss: "wss" }[scheme];
+      if (scheme === "ws" || scheme === "wss") options.path = "/mqtt";
+      if (ca) options.ca = fs.readFileSync(ca);
       if (level === 5) options.properties = { sessionExpiryInterval: clean ? 0 : 600 };
       if (will) options.will = { topic: will[0], payload: Buffer.from(will[1]), qos: will[2], retain: will[3] };
       const client = mqtt.connect(options);

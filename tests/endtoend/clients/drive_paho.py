@@ -18,9 +18,12 @@ PROTOCOLS = {3: paho.MQTTv31, 4: paho.MQTTv311, 5: paho.MQTTv5}
 class Connection:
     """One paho client and what the test waits for."""
 
-    def __init__(self, name: str, client_id: str, clean: bool) -> None:
+    def __init__(self, name: str, client_id: str, clean: bool, scheme: str, ca: str) -> None:
         options: dict[str, Any] = {} if LEVEL == 5 else {"clean_session": clean}
+        options["transport"] = "websockets" if scheme in ("ws", "wss") else "tcp"
         self.client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id, protocol=PROTOCOLS[LEVEL], **options)
+        if scheme in ("tls", "wss"):
+            self.client.tls_set(ca)
         self.name = name
         self._heard = threading.Event()
         self._said: Any = None
@@ -46,8 +49,10 @@ class Commands:
     def __init__(self) -> None:
         self._connections: dict[str, Connection] = {}
 
-    def connect(self, name: str, host: str, port: int, client_id: str, clean: bool, will: Any) -> bool | None:
-        one = self._connections[name] = Connection(name, client_id, clean)
+    def connect(
+        self, name: str, host: str, port: int, client_id: str, clean: bool, will: Any, scheme: str, ca: str
+    ) -> bool | None:
+        one = self._connections[name] = Connection(name, client_id, clean, scheme, ca)
         options: dict[str, Any] = {}
         if LEVEL == 5:
             properties = Properties(PacketTypes.CONNECT)
