@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -46,3 +49,37 @@ def test_a_signal_drains_the_running_system_and_another_stops_it(tmp_path: Path,
             assert running.wait(20) == 0
         finally:
             running.kill()
+
+
+@pytest.mark.endtoend
+@pytest.mark.parametrize("options", [(), ("--processes",)])
+def test_further_listeners_stand_in_the_ready_line_and_answer(tmp_path: Path, options: tuple[str, ...]) -> None:
+    ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http")]
+    listening = ["--listen", "ws 127.0.0.1:0", "--listen", "tcp 127.0.0.1:0 name=also"]
+    command = [sys.executable, "-m", "node", "up", f"--data={tmp_path / 'data'}", *ports, *listening, *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            ready = dict(word.split("=", 1) for word in running.stdout.readline().split()[1:])
+            with pytest.raises(urllib.error.HTTPError, match="426"):
+                urllib.request.urlopen(f"http://{ready['mqtt-ws']}/mqtt", timeout=5)
+            host, _, port = ready["mqtt-also"].rpartition(":")
+            with socket.create_connection((host, int(port)), 5) as client:
+                client.sendall(b"\x10\x0e\x00\x04MQTT\x04\x02\x00\x3c\x00\x02c1")
+                assert client.recv(4) == b"\x20\x02\x00\x00"
+            with urllib.request.urlopen(f"http://{ready['http']}/metrics", timeout=5) as page:
+                figures = page.read().decode()
+            assert re.search(r'gateway_listener_connections\{.*listener="also".*\} ', figures)
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(20) == 0
+        finally:
+            running.kill()
+
+
+@pytest.mark.endtoend
+def test_a_listener_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "node", "up", f"--data={tmp_path / 'data'}", "--listen", "udp 127.0.0.1:0"]
+    ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http")]
+    ended = subprocess.run([*command, *ports], capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("error: listener 'udp 127.0.0.1:0' cannot be read")
