@@ -53,9 +53,9 @@ def parse_header(data: bytes) -> Header | None:
     if size < at:
         raise ValueError("the addresses in the PROXY header are cut")
     while at < size:
-        if size - at < 3 or size - at - 3 < int.from_bytes(body[at + 1 : at + 3], "big"):
-            raise ValueError("an extension in the PROXY header is cut")
         at += 3 + int.from_bytes(body[at + 1 : at + 3], "big")
+        if at > size:
+            raise ValueError("an extension in the PROXY header is cut")
     return Header(_address(family, body), HEAD_BYTES + size)
 
 

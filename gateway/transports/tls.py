@@ -44,8 +44,6 @@ class TlsCodec:
             self.over = _CLOSED
         except ssl.SSLWantReadError:
             pass
-        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-            self.over = _CLOSED
         except ssl.SSLError as error:
             self.over = error.reason or str(error) or "TLS"
         return b"".join(parts)

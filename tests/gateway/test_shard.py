@@ -274,6 +274,7 @@ def test_a_farewell_ends_with_the_codecs(coded: House) -> None:
     coded.line.close()
     coded.round()
     assert coded.client.recv(100) == b"SO LONGBYE"
+    assert coded.line.unsent == 0
 
 
 def test_a_codecs_own_output_counts_against_the_limit(coded: House) -> None:
