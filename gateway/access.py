@@ -93,7 +93,11 @@ class Access:
     # ------------------------------------------------------------ who
 
     def connect(self, shown: Credentials, done: OnIdentity) -> None:
-        """See ``Authenticator``."""
+        """See ``Authenticator``. A client with a certificate that was checked, and no user name beside it, is the user of
+        the certificate's name."""
+        if shown.peer.certificate and shown.user_name is None:
+            done(Identity(shown.client_id, shown.peer.certificate))
+            return
         if shown.user_name is None or not self._has_users:
             self._anonymous.connect(shown, self._counted(done))
             return

@@ -208,3 +208,14 @@ def test_another_users_client_id_gives_neither_its_session_nor_its_end() -> None
     assert connack.session_present
     assert isinstance(message, Publish)
     assert message.payload == b"hers"
+
+
+def test_a_checked_certificate_is_an_identity_and_a_user_name_beside_it_still_needs_its_password() -> None:
+    door = Door()
+    answers: list[Identity | int] = []
+    peer = Peer("10.0.0.1", "device-7", "secure")
+    door.access.connect(Credentials("c", None, None, peer), answers.append)
+    assert answers.pop() == Identity("c", "device-7")
+    door.access.connect(Credentials("c", "alice", b"wrong", peer), answers.append)
+    door.check_all()
+    assert answers == [0x86]
