@@ -93,8 +93,8 @@ class Access:
     # ------------------------------------------------------------ who
 
     def connect(self, shown: Credentials, done: OnIdentity) -> None:
-        """See ``Authenticator``. A client with a certificate that was checked, and no user name beside it, is the user of
-        the certificate's name."""
+        """See ``Authenticator``. A client with a checked certificate and no user name beside it is the user of its
+        name."""
         if shown.peer.certificate and shown.user_name is None:
             done(Identity(shown.client_id, shown.peer.certificate))
             return

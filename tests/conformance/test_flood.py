@@ -7,6 +7,7 @@ import gc
 import os
 import random
 import tracemalloc
+from collections import Counter
 from typing import NamedTuple
 
 import pytest
@@ -110,6 +111,10 @@ def test_damaged_packets_crash_nothing_leave_nothing_and_hold_up_nobody() -> Non
     assert flood.left() == before
 
 
+UNORDERED = ("Suback", "Unsuback")
+"""A refusal is known before what a broker has to open first; the standard asks for no order among these."""
+
+
 class Outcome(NamedTuple):
     """What a stream leads to: what is stored, each kind of answer in its order, and how it ends."""
 
@@ -144,5 +149,10 @@ def test_however_a_stream_is_cut_the_same_comes_of_it(data: st.DataObject, level
     cut, whole = outcome(level, [piece for piece in pieces if piece]), outcome(level, [stream])
     assert (cut.stored, cut.farewell, cut.is_closed) == (whole.stored, whole.farewell, whole.is_closed)
     for kind, answers in whole.answers.items():  # what a broker has not answered when the line closes is not said
-        assert cut.answers.get(kind, [])[: len(answers)] == answers
-    assert whole.is_closed or cut.answers == whole.answers
+        found = cut.answers.get(kind, [])
+        if kind in UNORDERED:
+            assert Counter(map(repr, answers)) <= Counter(map(repr, found))
+        else:
+            assert found[: len(answers)] == answers
+    sizes = [{kind: len(answers) for kind, answers in one.answers.items()} for one in (cut, whole)]
+    assert whole.is_closed or sizes[0] == sizes[1]
