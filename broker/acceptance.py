@@ -39,7 +39,8 @@ from penstock.message import (
     check_record,
     decode_properties,
 )
-from penstock.requests import Bytes, Refused
+from penstock.requests.messages import Refused
+from penstock.requests.request import Bytes
 from topicmap.names import InvalidName, check_name
 from topicmap.queues import queue_for_key
 

@@ -14,7 +14,7 @@ from broker.parked import ParkedRequests
 from broker.service import BrokerService
 from penstock.errors import PenstockError, Unavailable
 from penstock.link import OnResult
-from penstock.requests import Request, Result
+from penstock.requests.request import Request, Result
 from penstock.world import Clock
 
 

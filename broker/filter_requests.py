@@ -19,9 +19,8 @@ from broker.store.message_store import MessageStore
 from broker.store.records import Incoming
 from penstock.errors import Busy, InvalidRequest, InvalidTopic
 from penstock.message import ENTRY, OFFSETS, OFFSETS_AT
-from penstock.requests import (
+from penstock.requests.filters import (
     CloseFilters,
-    Done,
     FetchRetained,
     KeepFilters,
     OpenedFilter,
@@ -29,6 +28,7 @@ from penstock.requests import (
     OpenFilters,
     RetainedPage,
 )
+from penstock.requests.request import Done
 from topicmap.names import InvalidName, check_filter, is_share, plain_filter
 from topicmap.queues import filter_queue
 

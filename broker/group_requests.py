@@ -13,11 +13,10 @@ from broker.outcomes import AfterSync, Now, Outcome, Parked
 from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests
 from penstock.errors import Busy, GroupNotFound, InvalidRequest, OffsetOutOfRange, PenstockError, QueueNotFound
-from penstock.requests import (
+from penstock.requests.groups import (
     Assignment,
     CommitOffsets,
     DescribeGroup,
-    Done,
     FetchOffsets,
     GroupDetail,
     GroupLag,
@@ -27,9 +26,9 @@ from penstock.requests import (
     LeaveGroup,
     ListGroups,
     QueueOffset,
-    Result,
     WatchGroup,
 )
+from penstock.requests.request import Done, Result
 
 WAIT_S_MAX: Final = 60.0
 SESSION_S_MAX: Final = 3600.0

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from penstock.errors import Fenced, GroupNotFound
-from penstock.requests import MemberInfo
+from penstock.requests.groups import MemberInfo
 from topicmap.queues import topic_queue
 
 

@@ -17,7 +17,7 @@ from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.message import tag_hash
-from penstock.requests import (
+from penstock.requests.messages import (
     Append,
     Appended,
     BoundsReply,
@@ -27,9 +27,9 @@ from penstock.requests import (
     Pull,
     Pulled,
     QueryBounds,
-    Result,
     SeekTime,
 )
+from penstock.requests.request import Result
 
 COUNT_MAX: Final = 65_536
 WAIT_S_MAX: Final = 60.0

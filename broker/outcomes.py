@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from penstock.requests import Result
+from penstock.requests.request import Result
 
 
 class Now(NamedTuple):

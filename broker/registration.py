@@ -16,7 +16,7 @@ from broker.service import BrokerService
 from broker.settings import BrokerSettings
 from penstock.errors import PenstockError
 from penstock.link import Link, Links
-from penstock.requests import BrokerHeartbeat, HeartbeatReply, RegisterBroker, UnregisterBroker
+from penstock.requests.routes import BrokerHeartbeat, HeartbeatReply, RegisterBroker, UnregisterBroker
 from penstock.wire_link import call
 
 CALL_S: Final = 5.0

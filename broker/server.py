@@ -23,7 +23,7 @@ from broker.store.recovery import open_store
 from penstock.frame_server import Peer, Session, listening_address, open_listeners, serve_frames
 from penstock.lasting_links import lasting_links
 from penstock.link import OnResult
-from penstock.requests import Request
+from penstock.requests.request import Request
 from penstock.world import World
 
 TICK_S: Final = 0.05

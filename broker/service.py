@@ -24,42 +24,31 @@ from broker.share_requests import ShareRequests
 from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests
 from penstock.errors import PenstockError, StorageFailed, StorageFull, UnknownRequest
-from penstock.requests import (
-    Append,
-    BrokerFigures,
-    CloseFilters,
+from penstock.requests.filters import CloseFilters, FetchRetained, KeepFilters, OpenFilters
+from penstock.requests.groups import (
     CommitOffsets,
-    CreateTopic,
     DescribeGroup,
-    DescribeTopic,
-    EndSession,
-    FetchExchanges,
     FetchOffsets,
-    FetchRetained,
-    FindByKey,
     JoinGroup,
-    KeepFilters,
-    KeepSessions,
     LeaveGroup,
     ListGroups,
-    ListTopics,
-    OpenFilters,
-    OpenSession,
-    Ping,
-    Pull,
-    QueryBounds,
-    ReadFigures,
-    ReleaseExchanges,
-    Request,
-    SaveSessions,
-    SeekTime,
-    ServerInfo,
-    SettleShared,
-    TakeShared,
-    TopicRoute,
     WatchGroup,
+)
+from penstock.requests.messages import Append, FindByKey, Pull, QueryBounds, SeekTime
+from penstock.requests.request import Request
+from penstock.requests.routes import TopicRoute
+from penstock.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
+from penstock.requests.sessions import (
+    EndSession,
+    FetchExchanges,
+    KeepSessions,
+    OpenSession,
+    ReleaseExchanges,
+    SaveSessions,
     WatchSessions,
 )
+from penstock.requests.shares import SettleShared, TakeShared
+from penstock.requests.topics import CreateTopic, DescribeTopic, ListTopics
 from penstock.version import VERSION
 
 Handler = Callable[[Any, float, int], Outcome]

@@ -22,12 +22,12 @@ from broker.outcomes import AfterSync, Now, Outcome, Parked
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
 from penstock.errors import Busy, Fenced, InvalidRequest
-from penstock.requests import (
+from penstock.requests.request import Done, Result
+from penstock.requests.sessions import (
     CONNECTED,
     GONE,
     NEVER_ENDS,
     RELEASED,
-    Done,
     EndSession,
     Exchanges,
     FetchExchanges,
@@ -35,7 +35,6 @@ from penstock.requests import (
     OpenedSession,
     OpenSession,
     ReleaseExchanges,
-    Result,
     SavedSessions,
     SaveSessions,
     SessionCall,

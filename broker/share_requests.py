@@ -31,7 +31,9 @@ from penstock.message import (
     record_topic,
     tag_hash,
 )
-from penstock.requests import Done, Pulled, Result, SettleShared, TakeShared
+from penstock.requests.messages import Pulled
+from penstock.requests.request import Done, Result
+from penstock.requests.shares import SettleShared, TakeShared
 from topicmap.names import parse_share
 from topicmap.queues import filter_queue
 

@@ -10,7 +10,7 @@ from broker.outcomes import AfterSync, Now, Outcome
 from broker.settings import LEVELS, BrokerSettings
 from broker.store.message_store import MessageStore
 from penstock.errors import Busy, InvalidRequest, InvalidTopic, TopicExists, TopicNotFound
-from penstock.requests import CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicInfo, TopicList
+from penstock.requests.topics import CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicInfo, TopicList
 from topicmap.names import InvalidName
 from topicmap.queues import check_topic, topic_queue
 

@@ -14,7 +14,9 @@ from typing import Final
 
 from penstock.errors import InternalError, NoRoute, PenstockError
 from penstock.link import Link, Links, OnResult
-from penstock.requests import BrokerRoute, CreateTopic, DescribeTopic, QueryRoute, Request, Result, Route, TopicDetail
+from penstock.requests.request import Request, Result
+from penstock.requests.routes import BrokerRoute, QueryRoute, Route
+from penstock.requests.topics import CreateTopic, DescribeTopic, TopicDetail
 from topicmap.queues import encode_level
 
 SYS_LEVEL: Final = "$SYS"

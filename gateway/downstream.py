@@ -32,7 +32,8 @@ from gateway.settings import GatewaySettings
 from gateway.shared import SharedSubscriptions
 from gateway.subscriptions import Cursor, Subscription, variant_for
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, QueueNotFound
-from penstock.requests import BoundsReply, Pull, Pulled, QueryBounds, Result
+from penstock.requests.messages import BoundsReply, Pull, Pulled, QueryBounds
+from penstock.requests.request import Result
 from penstock.world import Clock
 from topicmap.names import is_share
 

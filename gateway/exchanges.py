@@ -16,7 +16,8 @@ from gateway.mqtt.answers import PUBCOMP, answer
 from gateway.mqtt.reason_codes import ReasonCode
 from gateway.session import Session
 from penstock.errors import PenstockError
-from penstock.requests import Exchanges, FetchExchanges, ReleaseExchanges, Result
+from penstock.requests.request import Result
+from penstock.requests.sessions import Exchanges, FetchExchanges, ReleaseExchanges
 
 OnFetched = Callable[["list[int] | PenstockError"], None]
 

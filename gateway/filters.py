@@ -18,7 +18,8 @@ from gateway.feed import Feed
 from gateway.session import Lasting, Session
 from gateway.subscriptions import Cursor, Subscription
 from penstock.errors import PenstockError
-from penstock.requests import CloseFilters, KeepFilters, OpenedFilters, OpenFilters, Result
+from penstock.requests.filters import CloseFilters, KeepFilters, OpenedFilters, OpenFilters
+from penstock.requests.request import Result
 
 FILTERS_PER_REQUEST: Final = 1000
 

@@ -17,7 +17,7 @@ from gateway.mqtt.properties import NO_PROPERTIES, Properties, application_prope
 from gateway.reception import Admitted, Arriving
 from gateway.session_state import Will
 from gateway.settings import GatewaySettings
-from penstock.requests import NEVER_ENDS
+from penstock.requests.sessions import NEVER_ENDS
 
 ANY_SIZE: Final = 1 << 30
 _UNFIT_FOR_A_NAME: Final = frozenset("+#/")

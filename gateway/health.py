@@ -14,7 +14,8 @@ from typing import Final
 from gateway.brokers import Broker, Brokers
 from gateway.drain import Drain
 from penstock.errors import PenstockError
-from penstock.requests import Ping, Result
+from penstock.requests.request import Result
+from penstock.requests.servers import Ping
 
 PING_S: Final = 5.0
 AWAY_S: Final = 3 * PING_S

@@ -16,13 +16,12 @@ from typing import Final
 from gateway.brokers import Broker, Brokers
 from penstock.errors import PenstockError
 from penstock.link import OnResult
-from penstock.requests import (
+from penstock.requests.request import Request, Result
+from penstock.requests.sessions import (
     EndSession,
     KeepSessions,
     OpenedSession,
     OpenSession,
-    Request,
-    Result,
     SavedSessions,
     SaveSessions,
     SessionCall,

@@ -16,7 +16,7 @@ from gateway.home import OnSaved, SessionHome
 from gateway.session import Session
 from gateway.session_state import encode_flow, encode_terms
 from penstock.errors import PenstockError
-from penstock.requests import CONNECTED, SessionSave
+from penstock.requests.sessions import CONNECTED, SessionSave
 
 ENTRIES_PER_TICK: Final = 20_000
 """Sessions and messages on their way that one tick writes down: some 20 ms. The others wait for the next one."""

@@ -18,7 +18,8 @@ from gateway.envelope import Arrival
 from gateway.session import Session
 from gateway.subscriptions import Cursor
 from penstock.errors import PenstockError
-from penstock.requests import CommitOffsets, QueueOffset, Result
+from penstock.requests.groups import CommitOffsets, QueueOffset
+from penstock.requests.request import Result
 
 
 class Track:

@@ -41,7 +41,7 @@ from gateway.tallies import Tallies
 from gateway.upstream import Upstream
 from gateway.wills import Wills
 from penstock.errors import Busy, Fenced, PenstockError
-from penstock.requests import CONNECTED, GONE, RELEASED, OpenedSession, SessionCall, SessionSave
+from penstock.requests.sessions import CONNECTED, GONE, RELEASED, OpenedSession, SessionCall, SessionSave
 from penstock.world import Rng
 from topicmap.names import InvalidName, check_name, plain_filter
 

@@ -27,20 +27,10 @@ from gateway.replay_options import BEGINNING, EVERY_QUEUE, LAST, OFFSET, TIME, S
 from gateway.session import Session
 from gateway.subscriptions import Cursor
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, TopicNotFound
-from penstock.requests import (
-    BoundsReply,
-    DescribeTopic,
-    FetchOffsets,
-    GroupOffsets,
-    OffsetReply,
-    Pull,
-    Pulled,
-    QueryBounds,
-    Request,
-    Result,
-    SeekTime,
-    TopicDetail,
-)
+from penstock.requests.groups import FetchOffsets, GroupOffsets
+from penstock.requests.messages import BoundsReply, OffsetReply, Pull, Pulled, QueryBounds, SeekTime
+from penstock.requests.request import Request, Result
+from penstock.requests.topics import DescribeTopic, TopicDetail
 from penstock.world import Clock
 from topicmap.names import matches
 

@@ -18,7 +18,9 @@ from gateway.feed import Feed
 from gateway.session import STORED, Session
 from gateway.session_state import FROM_RETAINED, Flow, Sent
 from penstock.errors import InvalidMessage, PenstockError
-from penstock.requests import FetchRetained, Pull, Pulled, Result, RetainedPage
+from penstock.requests.filters import FetchRetained, RetainedPage
+from penstock.requests.messages import Pull, Pulled
+from penstock.requests.request import Result
 from topicmap.names import plain_filter
 from topicmap.queues import filter_queue
 

@@ -19,7 +19,8 @@ from gateway.session import Session
 from gateway.session_state import FROM_RETAINED
 from gateway.subscriptions import Cursor
 from penstock.errors import InvalidMessage, PenstockError
-from penstock.requests import FetchRetained, Result, RetainedPage
+from penstock.requests.filters import FetchRetained, RetainedPage
+from penstock.requests.request import Result
 from penstock.world import Clock
 
 PAGE: Final = 64

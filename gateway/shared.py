@@ -26,16 +26,10 @@ from gateway.share_feed import DONE, NO_ROOM, SENT, TOO_LARGE, Leased, ShareFeed
 from gateway.subscriptions import Cursor, Subscription
 from penstock.errors import InvalidMessage, PenstockError, QueueNotFound
 from penstock.message import ENTRY
-from penstock.requests import (
-    CloseFilters,
-    KeepFilters,
-    OpenedFilters,
-    OpenFilters,
-    Pulled,
-    Result,
-    SettleShared,
-    TakeShared,
-)
+from penstock.requests.filters import CloseFilters, KeepFilters, OpenedFilters, OpenFilters
+from penstock.requests.messages import Pulled
+from penstock.requests.request import Result
+from penstock.requests.shares import SettleShared, TakeShared
 from penstock.world import Clock
 
 HEARTBEAT_S: Final = 3.0

@@ -26,7 +26,8 @@ from gateway.rounds import Rounds
 from gateway.session_state import Will
 from penstock.errors import Busy, InvalidMessage, PenstockError, StorageFull, Unavailable
 from penstock.message import FLAG_RETAIN, PROPERTIES_BYTES_MAX, encode_record
-from penstock.requests import Append, Appended, Result
+from penstock.requests.messages import Append, Appended
+from penstock.requests.request import Result
 from topicmap.queues import TopicMap
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from gateway.rounds import Rounds
 from gateway.session_state import NO_WILL, Will, decode_will
 from gateway.upstream import Upstream
 from penstock.errors import PenstockError
-from penstock.requests import GONE, RELEASED, OpenedSession, SessionSave
+from penstock.requests.sessions import GONE, RELEASED, OpenedSession, SessionSave
 
 
 class Pending(NamedTuple):

@@ -30,7 +30,7 @@ from rich.progress import track
 
 from loadtest.store_writer import GROUP, QUEUE, bodies, body, fact_record, open_soak, record
 from penstock.errors import StorageFull
-from penstock.requests import QueueOffset
+from penstock.requests.groups import QueueOffset
 
 XFS_IOC_GOINGDOWN = 0x8004587D
 NO_LOG_FLUSH = 2

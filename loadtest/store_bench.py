@@ -32,7 +32,9 @@ from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from penstock.errors import PenstockError
 from penstock.message import IS_COMPILED, encode_properties, encode_record
-from penstock.requests import Append, CreateTopic, Result
+from penstock.requests.messages import Append
+from penstock.requests.request import Result
+from penstock.requests.topics import CreateTopic
 from penstock.world import RealClock
 
 ROUNDS: Final = 60

@@ -22,7 +22,7 @@ from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from penstock.errors import StorageFull
 from penstock.message import decode_batch, encode_record
-from penstock.requests import QueueOffset
+from penstock.requests.groups import QueueOffset
 
 TOPIC = "soak"
 QUEUE = f"{TOPIC}:0"

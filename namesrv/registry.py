@@ -18,16 +18,14 @@ from typing import Final
 
 from penstock.addresses import split_address
 from penstock.errors import Busy, InvalidConfig, InvalidRequest, InvalidTopic, PenstockError, TooLarge
-from penstock.requests import (
+from penstock.requests.request import Done, Request, Result
+from penstock.requests.routes import (
     BrokerHeartbeat,
     BrokerRoute,
-    Done,
     HeartbeatReply,
     QueryRoute,
     QueryTopics,
     RegisterBroker,
-    Request,
-    Result,
     Route,
     TopicNames,
     TopicRoute,

@@ -18,7 +18,8 @@ from namesrv.settings import NamesrvSettings
 from penstock.errors import UnknownRequest
 from penstock.frame_server import Peer, Session, listening_address, open_listeners, serve_frames
 from penstock.link import OnResult
-from penstock.requests import Ping, Request, ServerInfo
+from penstock.requests.request import Request
+from penstock.requests.servers import Ping, ServerInfo
 from penstock.version import VERSION
 from penstock.world import Clock, World
 

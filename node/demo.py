@@ -25,7 +25,8 @@ from penstock import Consumer
 from penstock.errors import PenstockError
 from penstock.lasting_links import lasting_links
 from penstock.link import Links
-from penstock.requests import BrokerFigures, DescribeGroup, GroupDetail, ReadFigures
+from penstock.requests.groups import DescribeGroup, GroupDetail
+from penstock.requests.servers import BrokerFigures, ReadFigures
 from penstock.wire_link import ask
 from penstock.world import World, seeded_rng
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from penstock.frame_server import Session
 from penstock.link import Link, Links, OnResult
-from penstock.requests import Request
+from penstock.requests.request import Request
 
 
 class LocalLink:

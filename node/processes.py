@@ -24,7 +24,7 @@ from node.settings import Configuration, listeners
 from penstock.errors import PenstockError, Unavailable
 from penstock.lasting_links import lasting_links
 from penstock.link import Links
-from penstock.requests import BrokerFigures, Ping, ReadFigures, ServerInfo
+from penstock.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
 from penstock.service_main import CHILD_VARIABLE
 from penstock.status import serve_status
 from penstock.wire_link import ask

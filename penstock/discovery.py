@@ -16,17 +16,9 @@ from typing import Final, TypeVar
 from penstock.addresses import parse_servers
 from penstock.errors import NoRoute, TimedOut, Unavailable
 from penstock.link import Link, Links
-from penstock.requests import (
-    BrokerRoute,
-    DescribeTopic,
-    QueryRoute,
-    QueryTopics,
-    Reply,
-    Request,
-    Route,
-    TopicDetail,
-    TopicNames,
-)
+from penstock.requests.request import Reply, Request
+from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
+from penstock.requests.topics import DescribeTopic, TopicDetail
 from penstock.sending import ROUTE_FRESH_S
 from penstock.wire_link import ask
 from penstock.world import Clock, RealClock

@@ -26,7 +26,7 @@ from penstock import wire
 from penstock.addresses import cannot_listen
 from penstock.errors import Busy, InternalError, PenstockError, ProtocolError
 from penstock.link import OnResult
-from penstock.requests import Bytes, Request, Result
+from penstock.requests.request import Bytes, Request, Result
 
 READ_BYTES_MAX: Final = 256 * 1024
 ALONE_FROM_BYTES: Final = 64 * 1024

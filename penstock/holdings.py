@@ -13,7 +13,8 @@ from typing import Final, Generic, TypeVar
 
 from penstock.errors import Fenced
 from penstock.positions import UNSET, Position, Start
-from penstock.requests import Assignment, Bounds, QueueOffset
+from penstock.requests.groups import Assignment, QueueOffset
+from penstock.requests.topics import Bounds
 
 SESSION_S: Final = 30.0
 """How long a member that falls silent keeps its queues."""

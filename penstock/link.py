@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from penstock.requests import Request, Result
+from penstock.requests.request import Request, Result
 
 OnResult = Callable[[Result], None]
 """Takes what became of a request. It runs in the event loop's thread, never waits and never raises."""

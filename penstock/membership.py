@@ -17,7 +17,7 @@ from penstock.holdings import FENCED_MAX, Holdings, Membership, begin_unset
 from penstock.link import Link
 from penstock.positions import UNSET, QueueAt
 from penstock.pulling import Held, Intake, bounds_of
-from penstock.requests import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
+from penstock.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
 from penstock.retry import BackOff
 from penstock.wire_link import ask, call
 from penstock.world import Rng

@@ -11,7 +11,8 @@ from typing import Final, Literal, NamedTuple
 
 from penstock.errors import InvalidRequest, OffsetOutOfRange
 from penstock.message import Message, decode_batch
-from penstock.requests import Bounds, Pull, Pulled
+from penstock.requests.messages import Pull, Pulled
+from penstock.requests.topics import Bounds
 
 Start = Literal["earliest", "latest"]
 """Where reading begins in a queue without a committed offset."""

@@ -19,7 +19,8 @@ from penstock.discovery import Discovery
 from penstock.errors import InvalidRequest, PenstockError, TimedOut, Unavailable
 from penstock.link import Links
 from penstock.message import Message
-from penstock.requests import BrokerRoute, Result
+from penstock.requests.request import Result
+from penstock.requests.routes import BrokerRoute
 from penstock.retry import SERVERS, TIMEOUT_S, BackOff
 from penstock.sending import AVOID_S, Outgoing, Receipt, UniqueIds
 from penstock.task_scope import TaskScope

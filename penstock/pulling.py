@@ -18,7 +18,8 @@ from penstock.errors import OffsetOutOfRange, PenstockError
 from penstock.link import Link
 from penstock.message import Message
 from penstock.positions import UNSET, Batch, Position, PullLimits, Start, place_offset
-from penstock.requests import Bounds, BoundsReply, OffsetReply, Pulled, QueryBounds, SeekTime
+from penstock.requests.messages import BoundsReply, OffsetReply, Pulled, QueryBounds, SeekTime
+from penstock.requests.topics import Bounds
 from penstock.retry import BackOff
 from penstock.task_scope import TaskScope
 from penstock.wire_link import ask

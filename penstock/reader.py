@@ -13,7 +13,7 @@ from penstock.link import Link, Links
 from penstock.message import Message
 from penstock.positions import UNSET, PullLimits, QueueAt, Start
 from penstock.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
-from penstock.requests import Bounds
+from penstock.requests.topics import Bounds
 from penstock.retry import SERVERS, TIMEOUT_S
 from penstock.task_scope import TaskScope
 from penstock.wire_link import WireLinks

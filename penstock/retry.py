@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.errors import PenstockError
-from penstock.requests import Request
+from penstock.requests.request import Request
 from penstock.world import Rng
 
 SERVERS: Final = "127.0.0.1:9876"

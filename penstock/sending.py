@@ -15,7 +15,9 @@ from typing import Final, Literal
 from penstock import errors
 from penstock.errors import InternalError, NoRoute, PenstockError, SendManyError
 from penstock.message import Message, encode_message
-from penstock.requests import Append, Appended, BrokerRoute, Result
+from penstock.requests.messages import Append, Appended
+from penstock.requests.request import Result
+from penstock.requests.routes import BrokerRoute
 from topicmap.queues import TopicMap
 
 BATCH_BYTES_MAX: Final = 1024 * 1024

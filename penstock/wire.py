@@ -23,7 +23,8 @@ import msgpack
 
 from penstock import errors
 from penstock.errors import PenstockError, ProtocolError, TooLarge, UnknownRequest
-from penstock.requests import REPLIES, REQUESTS, Bytes, Reply, Request, Result
+from penstock.requests.request import Bytes, Reply, Request, Result
+from penstock.requests.table import REPLIES, REQUESTS
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 HEADER_BYTES_MAX: Final = 4 * 1024 * 1024

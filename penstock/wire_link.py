@@ -19,7 +19,8 @@ from penstock import wire
 from penstock.addresses import lost, no_server, split_address
 from penstock.errors import Busy, PenstockError, ProtocolError, TimedOut, Unavailable
 from penstock.link import Link, OnResult
-from penstock.requests import Bytes, Ping, Reply, Request, Result
+from penstock.requests.request import Bytes, Reply, Request, Result
+from penstock.requests.servers import Ping
 from penstock.retry import BackOff, patience_s
 from penstock.world import Clock, RealClock, Rng, new_rng
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from broker.folds.frozen import Table
 from broker.store.queue_index import LIGHT
-from penstock.requests import QueueOffset
+from penstock.requests.groups import QueueOffset
 
 KEY: Final = "offsets"
 TOPIC: Final = "%sys%offsets"

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from broker.folds.filters import LASTING
 from broker.folds.frozen import Table
-from penstock.requests import CONNECTED, NEVER_ENDS, RELEASED, SessionSave
+from penstock.requests.sessions import CONNECTED, NEVER_ENDS, RELEASED, SessionSave
 
 KEY: Final = "sessions"
 TOPIC: Final = "%sys%sessions"

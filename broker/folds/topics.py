@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from penstock.requests import TopicInfo
+from penstock.requests.topics import TopicInfo
 
 KEY: Final = "topics"
 TOPIC: Final = "%sys%topics"

@@ -26,7 +26,8 @@ from broker.store.state import Keyframe, KeyframeMarks
 from broker.store.writing import Writing
 from penstock.errors import PenstockError, StorageFull
 from penstock.message import BODY_BYTES_MAX
-from penstock.requests import Bounds, Placed, Pulled
+from penstock.requests.messages import Placed, Pulled
+from penstock.requests.topics import Bounds
 
 _log = logging.getLogger(__name__)
 

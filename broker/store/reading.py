@@ -29,7 +29,7 @@ from penstock.message import (
     record_properties,
     record_topic,
 )
-from penstock.requests import Pulled
+from penstock.requests.messages import Pulled
 
 GAP_BYTES_MAX: Final = 64 * 1024
 """Frames that stand less than this apart are read together."""

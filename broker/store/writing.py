@@ -30,7 +30,7 @@ from penstock.message import (
     property_of,
     tag_hash,
 )
-from penstock.requests import Placed
+from penstock.requests.messages import Placed
 from topicmap.queues import SYSTEM_PREFIX
 
 _NO_HOST: Final = bytes(8)

@@ -14,7 +14,7 @@ from penstock.addresses import lost
 from penstock.blocking.link import BlockingLink
 from penstock.errors import PenstockError
 from penstock.link import OnResult
-from penstock.requests import Request
+from penstock.requests.request import Request
 from penstock.world import pause
 
 

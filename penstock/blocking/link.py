@@ -16,7 +16,8 @@ from typing import Final, TypeVar, TypeVarTuple
 from penstock import wire
 from penstock.addresses import lost, no_server, split_address
 from penstock.errors import PenstockError, ProtocolError, TimedOut, Unavailable
-from penstock.requests import Ping, Reply, Request, Result
+from penstock.requests.request import Reply, Request, Result
+from penstock.requests.servers import Ping
 from penstock.retry import TIMEOUT_S, patience_s
 from penstock.world import Clock, RealClock
 

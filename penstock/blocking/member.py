@@ -15,7 +15,8 @@ from penstock.blocking.pulls import Pulls, bounds_of
 from penstock.errors import Fenced, GroupNotFound, PenstockError
 from penstock.holdings import FENCED_MAX, Holdings, Membership, begin_unset
 from penstock.positions import UNSET, Position, QueueAt
-from penstock.requests import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, Result, WatchGroup
+from penstock.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
+from penstock.requests.request import Result
 from penstock.retry import BackOff
 from penstock.world import Clock, Rng
 

@@ -13,7 +13,8 @@ from penstock import sending
 from penstock.blocking.routes import Routes
 from penstock.errors import PenstockError, TimedOut, Unavailable
 from penstock.message import Message
-from penstock.requests import BrokerRoute, Result
+from penstock.requests.request import Result
+from penstock.requests.routes import BrokerRoute
 from penstock.retry import SERVERS, TIMEOUT_S, BackOff
 from penstock.sending import AVOID_S, ROUTE_FRESH_S, Outgoing, Receipt, UniqueIds
 from penstock.world import Clock, RealClock, Rng, new_rng, pause

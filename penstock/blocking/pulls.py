@@ -16,7 +16,9 @@ from penstock.blocking.link import BlockingLink
 from penstock.errors import OffsetOutOfRange, PenstockError
 from penstock.link import OnResult
 from penstock.positions import Batch, Position, PullLimits
-from penstock.requests import Bounds, BoundsReply, Pulled, QueryBounds, Request, Result
+from penstock.requests.messages import BoundsReply, Pulled, QueryBounds
+from penstock.requests.request import Request, Result
+from penstock.requests.topics import Bounds
 from penstock.retry import BackOff
 from penstock.world import Clock, Rng
 

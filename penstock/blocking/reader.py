@@ -11,7 +11,7 @@ from penstock.blocking.routes import Routes
 from penstock.errors import QueueNotFound
 from penstock.message import Message
 from penstock.positions import UNSET, Position, PullLimits, QueueAt, Start, place_offset
-from penstock.requests import OffsetReply, SeekTime
+from penstock.requests.messages import OffsetReply, SeekTime
 from penstock.retry import SERVERS, TIMEOUT_S
 from penstock.world import Clock, RealClock, Rng, new_rng
 from topicmap.queues import topic_queue

@@ -14,17 +14,9 @@ from typing import TypeVar
 from penstock.addresses import parse_servers
 from penstock.blocking.link import BlockingLink
 from penstock.errors import NoRoute, TimedOut, Unavailable
-from penstock.requests import (
-    BrokerRoute,
-    DescribeTopic,
-    QueryRoute,
-    QueryTopics,
-    Reply,
-    Request,
-    Route,
-    TopicDetail,
-    TopicNames,
-)
+from penstock.requests.request import Reply, Request
+from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
+from penstock.requests.topics import DescribeTopic, TopicDetail
 from penstock.retry import TIMEOUT_S
 
 _R = TypeVar("_R", bound=Reply)

@@ -9,7 +9,7 @@ import click
 from penstock.blocking import bootstrap
 from penstock.cli.display import json_option, print_rows
 from penstock.errors import GroupNotFound
-from penstock.requests import DescribeGroup, GroupDetail, GroupNames, ListGroups
+from penstock.requests.groups import DescribeGroup, GroupDetail, GroupNames, ListGroups
 
 
 @click.group()

@@ -9,7 +9,8 @@ import click
 from penstock.blocking import Routes, bootstrap
 from penstock.cli.display import json_option, print_json, print_rows
 from penstock.errors import NoRoute, TopicNotFound
-from penstock.requests import BrokerRoute, CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicList
+from penstock.requests.routes import BrokerRoute
+from penstock.requests.topics import CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicList
 
 
 @click.group()

@@ -13,7 +13,9 @@ from typing import TypeVar
 
 from penstock.blocking.routes import Routes
 from penstock.errors import InvalidConfig, NoRoute, PenstockError, TopicNotFound
-from penstock.requests import BrokerRoute, DescribeTopic, OffsetReply, SeekTime, TopicDetail
+from penstock.requests.messages import OffsetReply, SeekTime
+from penstock.requests.routes import BrokerRoute
+from penstock.requests.topics import DescribeTopic, TopicDetail
 from penstock.spark.offsets import Extent, Extents, Places, QueueKey, named, settle
 from penstock.spark.options import Bound, SourceOptions
 from penstock.world import pause

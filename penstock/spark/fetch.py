@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock.blocking.link import BlockingLink
 from penstock.errors import Damaged, OffsetOutOfRange, PenstockError, TimedOut
-from penstock.requests import BoundsReply, Pull, Pulled, QueryBounds
+from penstock.requests.messages import BoundsReply, Pull, Pulled, QueryBounds
 from penstock.spark.columns import Origin, find_borders, to_record_batch
 from penstock.spark.options import SourceOptions
 from penstock.spark.planning import Range

@@ -12,7 +12,8 @@ from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
 from broker.store.recovery import open_store
 from penstock.message import Message, decode_batch, encode_message
-from penstock.requests import Append, Pull, Pulled, Request, Result
+from penstock.requests.messages import Append, Pull, Pulled
+from penstock.requests.request import Request, Result
 from tests.simulation.disk import SimDisk
 
 SMALL: dict[str, Any] = {

@@ -18,7 +18,7 @@ from penstock.message import (
     encode_properties,
     encode_record,
 )
-from penstock.requests import CreateTopic
+from penstock.requests.topics import CreateTopic
 from tests.broker.broker_rig import Rig, append
 from topicmap.queues import queue_for_key
 

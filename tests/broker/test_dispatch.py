@@ -3,7 +3,9 @@ from __future__ import annotations
 from broker.dispatch import Dispatch
 from penstock.errors import Unavailable
 from penstock.message import Message
-from penstock.requests import Appended, CreateTopic, Pull, Pulled, Result
+from penstock.requests.messages import Appended, Pull, Pulled
+from penstock.requests.request import Result
+from penstock.requests.topics import CreateTopic
 from tests.broker.broker_rig import Rig, append
 
 

@@ -7,16 +7,10 @@ from broker.folds.state import BrokerState
 from broker.outcomes import AfterSync
 from penstock.errors import Busy, InvalidRequest, InvalidTopic, QueueNotFound, StorageFull
 from penstock.message import Message, decode_batch
-from penstock.requests import (
-    CloseFilters,
-    CreateTopic,
-    Done,
-    FetchRetained,
-    KeepFilters,
-    OpenedFilters,
-    OpenFilters,
-    QueryBounds,
-)
+from penstock.requests.filters import CloseFilters, FetchRetained, KeepFilters, OpenedFilters, OpenFilters
+from penstock.requests.messages import QueryBounds
+from penstock.requests.request import Done
+from penstock.requests.topics import CreateTopic
 from tests.broker.broker_rig import Rig, append
 
 

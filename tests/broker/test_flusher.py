@@ -11,7 +11,9 @@ from broker.dispatch import Dispatch
 from broker.flusher import Flusher
 from penstock.errors import StorageFailed
 from penstock.message import Message
-from penstock.requests import Appended, CreateTopic, Result
+from penstock.requests.messages import Appended
+from penstock.requests.request import Result
+from penstock.requests.topics import CreateTopic
 from tests.broker.broker_rig import Rig, append, now
 
 T = TypeVar("T")

@@ -4,23 +4,22 @@ import pytest
 
 from penstock.errors import Busy, Fenced, GroupNotFound, InvalidRequest, OffsetOutOfRange, QueueNotFound
 from penstock.message import Message
-from penstock.requests import (
+from penstock.requests.filters import CloseFilters, OpenFilters
+from penstock.requests.groups import (
     Assignment,
-    CloseFilters,
     CommitOffsets,
-    CreateTopic,
     DescribeGroup,
-    Done,
     FetchOffsets,
     GroupLag,
     JoinGroup,
     LeaveGroup,
     ListGroups,
     MemberInfo,
-    OpenFilters,
     QueueOffset,
     WatchGroup,
 )
+from penstock.requests.request import Done
+from penstock.requests.topics import CreateTopic
 from tests.broker.broker_rig import Rig, append, parked
 
 

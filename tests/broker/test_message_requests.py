@@ -5,19 +5,19 @@ import pytest
 from broker.outcomes import AfterSync, Now
 from penstock.errors import InvalidRequest, OffsetOutOfRange, QueueNotFound, StorageFull, TopicNotFound
 from penstock.message import Message, decode_batch, encode_message
-from penstock.requests import (
+from penstock.requests.filters import OpenFilters
+from penstock.requests.messages import (
     Append,
     Appended,
     BoundsReply,
-    CreateTopic,
     FindByKey,
-    OpenFilters,
     Placed,
     Pull,
     Pulled,
     QueryBounds,
     SeekTime,
 )
+from penstock.requests.topics import CreateTopic
 from tests.broker.broker_rig import Rig, after_sync, append, bodies, now, parked
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from broker.outcomes import Parked
 from broker.parked import SPARE_DEADLINES, ParkedRequests
-from penstock.requests import Done, Result
+from penstock.requests.request import Done, Result
 
 
 class Door:

@@ -16,7 +16,9 @@ from broker.settings import BrokerSettings
 from namesrv.settings import NamesrvSettings
 from penstock.errors import PenstockError
 from penstock.frame_server import Peer
-from penstock.requests import BrokerRoute, CreateTopic, QueryRoute, Result, Route
+from penstock.requests.request import Result
+from penstock.requests.routes import BrokerRoute, QueryRoute, Route
+from penstock.requests.topics import CreateTopic
 from penstock.wire_link import WireLinks, ask
 from tests.simulation.disk import SimDisk
 from tests.simulation.network import HOST

@@ -21,7 +21,9 @@ from broker.settings import BrokerSettings
 from penstock.errors import AddressInUse, DataFolderLocked, StorageFailed, Unavailable
 from penstock.frame_server import Peer
 from penstock.message import Message
-from penstock.requests import Appended, CreateTopic, DescribeTopic, Pull, Pulled, Result, TopicDetail
+from penstock.requests.messages import Appended, Pull, Pulled
+from penstock.requests.request import Result
+from penstock.requests.topics import CreateTopic, DescribeTopic, TopicDetail
 from penstock.wire_link import WireLinks, ask
 from tests.broker.broker_rig import SMALL, append, bodies
 from tests.simulation.disk import SimDisk

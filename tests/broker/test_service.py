@@ -7,23 +7,14 @@ import pytest
 from broker.outcomes import Now
 from penstock.errors import PenstockError, StorageFailed, UnknownRequest
 from penstock.message import Message
-from penstock.requests import (
-    REQUESTS,
-    Append,
-    CommitOffsets,
-    CreateTopic,
-    FetchRetained,
-    JoinGroup,
-    OpenFilters,
-    Ping,
-    Pull,
-    QueryRoute,
-    QueueOffset,
-    ReadFigures,
-    ServerInfo,
-    SessionSave,
-    TopicRoute,
-)
+from penstock.requests.filters import FetchRetained, OpenFilters
+from penstock.requests.groups import CommitOffsets, JoinGroup, QueueOffset
+from penstock.requests.messages import Append, Pull
+from penstock.requests.routes import QueryRoute, TopicRoute
+from penstock.requests.servers import Ping, ReadFigures, ServerInfo
+from penstock.requests.sessions import SessionSave
+from penstock.requests.table import REQUESTS
+from penstock.requests.topics import CreateTopic
 from penstock.version import VERSION
 from tests.broker.broker_rig import Rig, append, now
 

@@ -7,23 +7,20 @@ import pytest
 from broker.session_requests import HANDOVER_S
 from penstock.errors import Busy, Fenced, InvalidRequest
 from penstock.message import CLIENT_ID, FLAG_ONCE, MQTT_ID, MQTT_TOPIC, encode_record
-from penstock.requests import (
+from penstock.requests.filters import OpenFilters
+from penstock.requests.messages import Append, Appended, QueryBounds
+from penstock.requests.request import Done
+from penstock.requests.sessions import (
     CONNECTED,
     GONE,
     NEVER_ENDS,
     RELEASED,
-    Append,
-    Appended,
-    CreateTopic,
-    Done,
     EndSession,
     Exchanges,
     FetchExchanges,
     KeepSessions,
     OpenedSession,
-    OpenFilters,
     OpenSession,
-    QueryBounds,
     ReleaseExchanges,
     SavedSessions,
     SaveSessions,
@@ -33,6 +30,7 @@ from penstock.requests import (
     SessionSave,
     WatchSessions,
 )
+from penstock.requests.topics import CreateTopic
 from tests.broker.broker_rig import Rig
 
 

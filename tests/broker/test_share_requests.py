@@ -9,18 +9,11 @@ import pytest
 from broker.folds.sessions import holder
 from penstock.errors import Busy, InvalidRequest, InvalidTopic, PenstockError, QueueNotFound
 from penstock.message import ENTRY, Message
-from penstock.requests import (
-    CloseFilters,
-    Done,
-    EndSession,
-    KeepFilters,
-    OpenedFilters,
-    OpenFilters,
-    OpenSession,
-    Pulled,
-    SettleShared,
-    TakeShared,
-)
+from penstock.requests.filters import CloseFilters, KeepFilters, OpenedFilters, OpenFilters
+from penstock.requests.messages import Pulled
+from penstock.requests.request import Done
+from penstock.requests.sessions import EndSession, OpenSession
+from penstock.requests.shares import SettleShared, TakeShared
 from tests.broker.broker_rig import Rig, append, bodies, now, parked
 
 SHARE = "$share/g/a/+"

@@ -4,7 +4,8 @@ import pytest
 
 from penstock.errors import Busy, InvalidRequest, InvalidTopic, TopicExists, TopicNotFound
 from penstock.message import Message
-from penstock.requests import Bounds, CreateTopic, DescribeTopic, ListTopics, QueryBounds, TopicDetail, TopicInfo
+from penstock.requests.messages import QueryBounds
+from penstock.requests.topics import Bounds, CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicInfo
 from tests.broker.broker_rig import Rig, append
 
 

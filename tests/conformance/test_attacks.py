@@ -37,7 +37,7 @@ from gateway.mqtt.properties import Properties
 from gateway.settings import GatewaySettings
 from penstock.errors import Busy, InvalidConfig
 from penstock.message import decode_message
-from penstock.requests import FetchRetained
+from penstock.requests.filters import FetchRetained
 from tests.conformance.wire_cases import block, connect, number, packet, text
 from tests.gateway.mqtt.mutation import mutated
 

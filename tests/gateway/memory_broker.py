@@ -42,49 +42,41 @@ from penstock.message import (
     record_properties,
     record_topic,
 )
-from penstock.requests import (
-    Append,
-    Appended,
-    Bounds,
-    BoundsReply,
-    BrokerRoute,
+from penstock.requests.filters import (
     CloseFilters,
-    CommitOffsets,
-    CreateTopic,
-    DescribeTopic,
-    Done,
-    EndSession,
-    FetchExchanges,
-    FetchOffsets,
     FetchRetained,
-    GroupOffsets,
     KeepFilters,
-    KeepSessions,
-    OffsetReply,
     OpenedFilter,
     OpenedFilters,
     OpenFilters,
-    OpenSession,
-    Ping,
+    RetainedPage,
+)
+from penstock.requests.groups import CommitOffsets, FetchOffsets, GroupOffsets, QueueOffset
+from penstock.requests.messages import (
+    Append,
+    Appended,
+    BoundsReply,
+    OffsetReply,
     Pull,
     Pulled,
     QueryBounds,
-    QueryRoute,
-    QueueOffset,
     Refused,
-    ReleaseExchanges,
-    Request,
-    Result,
-    RetainedPage,
-    Route,
-    SaveSessions,
     SeekTime,
-    ServerInfo,
-    SettleShared,
-    TakeShared,
-    TopicDetail,
+)
+from penstock.requests.request import Done, Request, Result
+from penstock.requests.routes import BrokerRoute, QueryRoute, Route
+from penstock.requests.servers import Ping, ServerInfo
+from penstock.requests.sessions import (
+    EndSession,
+    FetchExchanges,
+    KeepSessions,
+    OpenSession,
+    ReleaseExchanges,
+    SaveSessions,
     WatchSessions,
 )
+from penstock.requests.shares import SettleShared, TakeShared
+from penstock.requests.topics import Bounds, CreateTopic, DescribeTopic, TopicDetail
 from topicmap.names import is_share, matches, plain_filter
 from topicmap.queues import filter_queue
 

@@ -7,7 +7,9 @@ from memory_broker import MemoryBroker
 from gateway.brokers import Broker, Brokers
 from penstock.errors import NoRoute, PenstockError, Unavailable
 from penstock.link import Link, OnResult
-from penstock.requests import DescribeTopic, QueryRoute, Request
+from penstock.requests.request import Request
+from penstock.requests.routes import QueryRoute
+from penstock.requests.topics import DescribeTopic
 
 
 class Silent:

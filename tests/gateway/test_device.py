@@ -26,7 +26,8 @@ from gateway.mqtt.packets import (
 from gateway.mqtt.properties import Properties
 from penstock.errors import Busy, InvalidTopic, StorageFull, Unavailable
 from penstock.message import decode_message
-from penstock.requests import Append, QueryRoute
+from penstock.requests.messages import Append
+from penstock.requests.routes import QueryRoute
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])

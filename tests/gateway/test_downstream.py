@@ -8,7 +8,8 @@ from rig import Client, Gateway
 from gateway.mqtt.packets import Disconnect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, Unsubscribe
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
-from penstock.requests import CloseFilters, OpenFilters, Pull
+from penstock.requests.filters import CloseFilters, OpenFilters
+from penstock.requests.messages import Pull
 
 
 def publishes(client: Client) -> list[Publish]:

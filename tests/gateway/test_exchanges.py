@@ -7,7 +7,7 @@ from rig import Gateway
 
 from gateway.mqtt.packets import Connack, Connect, Pubcomp, Publish, Pubrec, Pubrel
 from penstock.errors import Unavailable
-from penstock.requests import FetchExchanges, ReleaseExchanges
+from penstock.requests.sessions import FetchExchanges, ReleaseExchanges
 
 
 @pytest.mark.mqtt("4.3.3-10", "4.3.3-12", old=("4.3.3-2",))

@@ -10,7 +10,8 @@ from gateway.filters import FILTERS_PER_REQUEST, FilterLeases
 from gateway.session import Session
 from gateway.subscriptions import Cursor, Subscription
 from penstock.errors import Unavailable
-from penstock.requests import BrokerRoute, CloseFilters, KeepFilters, OpenFilters, Route
+from penstock.requests.filters import CloseFilters, KeepFilters, OpenFilters
+from penstock.requests.routes import BrokerRoute, Route
 
 
 class House:

@@ -15,7 +15,7 @@ from gateway.mqtt.reader import PacketReader
 from gateway.reception import Admitted
 from gateway.session import Session
 from gateway.settings import GatewaySettings
-from penstock.requests import NEVER_ENDS
+from penstock.requests.sessions import NEVER_ENDS
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from rig import Gateway
 from gateway.drain import Drain
 from gateway.health import AWAY_S, PING_S, Health
 from penstock.errors import Unavailable
-from penstock.requests import Ping
+from penstock.requests.servers import Ping
 
 
 def watched(gateway: Gateway, trouble: list[str] | None = None) -> Health:

@@ -9,7 +9,7 @@ from gateway.home import HOME_TOPIC
 from gateway.mqtt.packets import Connack, Connect, Disconnect
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
-from penstock.requests import KeepSessions, OpenSession, SaveSessions
+from penstock.requests.sessions import KeepSessions, OpenSession, SaveSessions
 from topicmap.queues import TopicMap, check_topic
 
 LASTING = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}

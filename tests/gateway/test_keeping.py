@@ -8,7 +8,7 @@ from rig import Client, Gateway
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, Pubrec, Pubrel, Suback, Subscribe
 from gateway.mqtt.packets import Subscription as Asked
 from penstock.errors import Unavailable
-from penstock.requests import SaveSessions
+from penstock.requests.sessions import SaveSessions
 
 
 def subscriber(gateway: Gateway, qos: int = 2) -> Client:

@@ -27,7 +27,7 @@ from gateway.mqtt.packets import (
 from gateway.mqtt.properties import Properties
 from gateway.quotas import REASONS
 from penstock.errors import TopicNotFound
-from penstock.requests import DescribeTopic
+from penstock.requests.topics import DescribeTopic
 
 
 def pairs(count: int, size: int = 1) -> Properties:

@@ -8,7 +8,7 @@ from test_replay import asking, gateway_with, numbers
 
 from gateway.mqtt.packets import Puback, Publish, Pubrec
 from penstock.errors import Fenced, Unavailable
-from penstock.requests import CommitOffsets
+from penstock.requests.groups import CommitOffsets
 
 
 def take(client: Client, *, answers: bool = True, refuses: bool = False) -> list[int]:

@@ -13,7 +13,7 @@ from gateway.mqtt.reason_codes import ReasonCode
 from penstock.access.acl import parse_acl
 from penstock.errors import Busy
 from penstock.message import decode_message
-from penstock.requests import OpenSession
+from penstock.requests.sessions import OpenSession
 
 WILL = Will("will/topic", b"gone", 1)
 

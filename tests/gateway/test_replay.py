@@ -16,7 +16,8 @@ from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connect, Puback, Publish, Pubrec, Suback, Subscribe, Subscription
 from gateway.mqtt.properties import Properties
 from penstock.errors import Busy
-from penstock.requests import FetchRetained, Pull
+from penstock.requests.filters import FetchRetained
+from penstock.requests.messages import Pull
 
 
 @pytest.fixture(autouse=True, params=[False, True], ids=["later", "at once"])

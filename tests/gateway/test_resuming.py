@@ -8,7 +8,7 @@ from rig import Client, Gateway
 from gateway.mqtt.packets import Connack, Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
-from penstock.requests import Pull
+from penstock.requests.messages import Pull
 
 
 def sent_to(client: Client) -> list[tuple[bytes, int, bool]]:

@@ -9,7 +9,7 @@ from gateway.mqtt.packets import Puback, Publish, Suback, Subscribe, Subscriptio
 from gateway.mqtt.properties import Properties
 from gateway.retained import PAGE
 from penstock.errors import Unavailable
-from penstock.requests import FetchRetained
+from penstock.requests.filters import FetchRetained
 
 
 def with_retained(*names: str, qos: int = 1, **settings: object) -> Gateway:

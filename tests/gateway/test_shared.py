@@ -9,7 +9,8 @@ from gateway.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec, Unsu
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
 from penstock.message import Message, encode_message
-from penstock.requests import BrokerRoute, SettleShared, TakeShared
+from penstock.requests.routes import BrokerRoute
+from penstock.requests.shares import SettleShared, TakeShared
 
 SHARE = "$share/g/a/#"
 ORDERED = "$oshare/g/a/#"

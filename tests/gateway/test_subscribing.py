@@ -9,7 +9,7 @@ from test_reception import OnlyOwnTopics
 from gateway.mqtt.packets import Connack, Connect, Pingreq, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
-from penstock.requests import OpenFilters
+from penstock.requests.filters import OpenFilters
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])

@@ -11,7 +11,7 @@ from gateway.mqtt.packets import Connack, Connect, Puback, Publish, Will
 from gateway.settings import GatewaySettings
 from gateway.sys_topics import SysTopics, is_reserved
 from penstock.errors import InvalidConfig
-from penstock.requests import CreateTopic
+from penstock.requests.topics import CreateTopic
 from penstock.version import VERSION
 
 

@@ -13,7 +13,8 @@ from gateway.mqtt.packets import Puback, Publish
 from gateway.session_state import Will
 from penstock.errors import Busy, InvalidMessage
 from penstock.message import PROPERTIES_BYTES_MAX, decode_message
-from penstock.requests import Append, BrokerRoute, Route
+from penstock.requests.messages import Append
+from penstock.requests.routes import BrokerRoute, Route
 
 
 def test_a_round_of_many_devices_is_one_append() -> None:

@@ -9,7 +9,7 @@ from gateway.mqtt.packets import Disconnect, Will
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
 from penstock.message import decode_message
-from penstock.requests import SaveSessions
+from penstock.requests.sessions import SaveSessions
 
 LASTING = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=1000)}
 

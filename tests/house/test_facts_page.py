@@ -8,7 +8,7 @@ from broker.folds.offsets import Offsets
 from broker.folds.state import fact_record
 from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC
 from penstock.message import record_body
-from penstock.requests import QueueOffset
+from penstock.requests.groups import QueueOffset
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "facts.md").read_text()
 

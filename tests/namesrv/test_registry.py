@@ -11,12 +11,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from namesrv.registry import Registry
 from penstock.errors import Busy, InvalidRequest, InvalidTopic, PenstockError, TooLarge
-from penstock.requests import (
+from penstock.requests.request import Done
+from penstock.requests.routes import (
     BrokerHeartbeat,
     BrokerRoute,
-    Done,
     HeartbeatReply,
-    ListTopics,
     QueryRoute,
     QueryTopics,
     RegisterBroker,
@@ -25,6 +24,7 @@ from penstock.requests import (
     TopicRoute,
     UnregisterBroker,
 )
+from penstock.requests.topics import ListTopics
 
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"
 

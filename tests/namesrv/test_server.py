@@ -19,20 +19,9 @@ from namesrv.server import RunningNamesrv
 from namesrv.settings import NamesrvSettings
 from penstock.errors import AddressInUse, UnknownRequest
 from penstock.frame_server import Peer
-from penstock.requests import (
-    BrokerRoute,
-    Done,
-    Ping,
-    QueryRoute,
-    QueryTopics,
-    ReadFigures,
-    RegisterBroker,
-    Result,
-    Route,
-    ServerInfo,
-    TopicNames,
-    TopicRoute,
-)
+from penstock.requests.request import Done, Result
+from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, RegisterBroker, Route, TopicNames, TopicRoute
+from penstock.requests.servers import Ping, ReadFigures, ServerInfo
 from penstock.wire_link import WireLinks, call
 from penstock.world import World, real_world
 

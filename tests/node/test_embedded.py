@@ -11,7 +11,8 @@ from node import embedded, settings
 from node.addresses import Addresses
 from penstock.errors import DataFolderLocked, PenstockError
 from penstock.lasting_links import lasting_links
-from penstock.requests import Ping, QueryRoute, Route, ServerInfo
+from penstock.requests.routes import QueryRoute, Route
+from penstock.requests.servers import Ping, ServerInfo
 from penstock.service_main import expected_error
 from penstock.wire_link import ask
 from penstock.world import real_world

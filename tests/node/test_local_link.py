@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from node.local_link import LocalLink, LocalLinks
 from penstock.link import Link, OnResult
-from penstock.requests import Ping, Request, Result, ServerInfo
+from penstock.requests.request import Request, Result
+from penstock.requests.servers import Ping, ServerInfo
 
 
 class Recorder:

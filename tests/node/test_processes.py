@@ -14,7 +14,7 @@ from node.gateway_status import fetch, read_page
 from node.processes import Child
 from penstock.errors import Unavailable
 from penstock.lasting_links import lasting_links
-from penstock.requests import Ping, ServerInfo
+from penstock.requests.servers import Ping, ServerInfo
 from penstock.service_main import expected_error
 from penstock.wire_link import ask
 from penstock.world import real_world

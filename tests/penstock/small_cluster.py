@@ -1,6 +1,6 @@
 """A name server and brokers in memory, with faults to order: the other end for tests of the clients.
 
-It keeps the promises of penstock/requests.py as far as the clients rely on them. Long polls are answered when something
+It keeps the promises of penstock/requests as far as the clients rely on them. Long polls are answered when something
 comes, never by time.
 """
 
@@ -17,33 +17,11 @@ from penstock.errors import Fenced, GroupNotFound, OffsetOutOfRange, PenstockErr
 from penstock.frame_server import Peer
 from penstock.link import Link, OnResult
 from penstock.message import ANY_QUEUE, ENTRY, FRAME_HEAD_BYTES, OFFSETS, OFFSETS_AT, decode_message
-from penstock.requests import (
-    Append,
-    Appended,
-    Assignment,
-    Bounds,
-    BoundsReply,
-    BrokerRoute,
-    CommitOffsets,
-    DescribeTopic,
-    Done,
-    JoinGroup,
-    LeaveGroup,
-    Placed,
-    Pull,
-    Pulled,
-    QueryBounds,
-    QueryRoute,
-    QueryTopics,
-    QueueOffset,
-    Refused,
-    Request,
-    Result,
-    Route,
-    TopicDetail,
-    TopicNames,
-    WatchGroup,
-)
+from penstock.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
+from penstock.requests.messages import Append, Appended, BoundsReply, Placed, Pull, Pulled, QueryBounds, Refused
+from penstock.requests.request import Done, Request, Result
+from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
+from penstock.requests.topics import Bounds, DescribeTopic, TopicDetail
 
 QUEUES = 4
 

@@ -22,7 +22,8 @@ from penstock.errors import (
 )
 from penstock.message import Message, encode_message
 from penstock.positions import QueueAt
-from penstock.requests import Append, CommitOffsets, JoinGroup, LeaveGroup, Pull
+from penstock.requests.groups import CommitOffsets, JoinGroup, LeaveGroup
+from penstock.requests.messages import Append, Pull
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 Run = Callable[..., Any]

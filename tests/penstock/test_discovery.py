@@ -8,7 +8,7 @@ from node.local_link import LocalLink
 from penstock.discovery import Discovery
 from penstock.errors import NoRoute, TopicNotFound, Unavailable
 from penstock.link import Link
-from penstock.requests import QueryRoute
+from penstock.requests.routes import QueryRoute
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 

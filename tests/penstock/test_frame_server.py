@@ -19,7 +19,10 @@ from penstock import wire
 from penstock.errors import AddressInUse, Busy, InternalError, InvalidConfig, ProtocolError, UnknownRequest
 from penstock.frame_server import FrameLimits, Peer, listening_address, open_listeners, serve_frames
 from penstock.link import OnResult
-from penstock.requests import Append, Appended, Done, Ping, Pull, Pulled, QueryTopics, Request, Result, ServerInfo
+from penstock.requests.messages import Append, Appended, Pull, Pulled
+from penstock.requests.request import Done, Request, Result
+from penstock.requests.routes import QueryTopics
+from penstock.requests.servers import Ping, ServerInfo
 
 
 class Room:

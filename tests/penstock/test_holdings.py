@@ -7,7 +7,8 @@ import pytest
 from penstock.errors import Fenced
 from penstock.holdings import Holdings, begin_unset, fenced_if_lost
 from penstock.positions import Position, QueueAt
-from penstock.requests import Assignment, Bounds, QueueOffset
+from penstock.requests.groups import Assignment, QueueOffset
+from penstock.requests.topics import Bounds
 
 
 def assigned(generation: int, **offsets: int) -> Assignment:

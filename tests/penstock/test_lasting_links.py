@@ -7,7 +7,8 @@ import trio.testing
 from penstock.frame_server import Peer, listening_address, open_listeners, serve_frames
 from penstock.lasting_links import lasting_links
 from penstock.link import OnResult
-from penstock.requests import Ping, Request, ServerInfo
+from penstock.requests.request import Request
+from penstock.requests.servers import Ping, ServerInfo
 from penstock.wire_link import ask
 
 pytestmark = pytest.mark.endtoend

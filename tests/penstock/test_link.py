@@ -13,7 +13,10 @@ from node.local_link import LocalLink
 from penstock.errors import InvalidTopic, TimedOut
 from penstock.frame_server import Peer
 from penstock.link import Link, OnResult
-from penstock.requests import Append, Appended, CreateTopic, Ping, Pull, Request, Result, ServerInfo
+from penstock.requests.messages import Append, Appended, Pull
+from penstock.requests.request import Request, Result
+from penstock.requests.servers import Ping, ServerInfo
+from penstock.requests.topics import CreateTopic
 from penstock.wire_link import WireLinks, ask, call
 
 

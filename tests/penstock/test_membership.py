@@ -15,7 +15,8 @@ from penstock.membership import Member
 from penstock.message import Message, encode_message
 from penstock.positions import PullLimits, Start
 from penstock.pulling import Intake
-from penstock.requests import Append, CommitOffsets, JoinGroup
+from penstock.requests.groups import CommitOffsets, JoinGroup
+from penstock.requests.messages import Append
 from penstock.task_scope import TaskScope
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 

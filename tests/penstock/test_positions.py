@@ -7,7 +7,8 @@ import pytest
 from penstock.errors import InvalidRequest, OffsetOutOfRange
 from penstock.message import ENTRY, FRAME_HEAD_BYTES, Message, encode_message
 from penstock.positions import PULL_WAIT_S, Position, PullLimits, QueueAt, place_offset
-from penstock.requests import Bounds, Pulled
+from penstock.requests.messages import Pulled
+from penstock.requests.topics import Bounds
 
 AT = QueueAt("b", "t:0")
 

@@ -13,7 +13,8 @@ import trio
 from penstock.errors import Busy, InvalidRequest, PenstockError, SendManyError, TimedOut, TooLarge, Unavailable
 from penstock.message import Message, decode_message
 from penstock.producer import Producer
-from penstock.requests import Append, Request
+from penstock.requests.messages import Append
+from penstock.requests.request import Request
 from penstock.sending import Receipt
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 

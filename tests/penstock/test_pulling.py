@@ -13,7 +13,7 @@ from penstock.errors import InvalidRequest, InvalidTopic, OffsetOutOfRange
 from penstock.message import Message, encode_message
 from penstock.positions import PullLimits, QueueAt
 from penstock.pulling import Held, Intake, MessageStream, offset_at
-from penstock.requests import Append
+from penstock.requests.messages import Append
 from penstock.task_scope import TaskScope
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 

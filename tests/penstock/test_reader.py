@@ -12,7 +12,8 @@ from penstock.errors import InvalidRequest, NoRoute, QueueNotFound
 from penstock.message import Message, encode_message
 from penstock.positions import QueueAt
 from penstock.reader import Reader
-from penstock.requests import Append, Bounds
+from penstock.requests.messages import Append
+from penstock.requests.topics import Bounds
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 Run = Callable[..., Any]

@@ -14,6 +14,7 @@ import pytest
 import penstock
 from penstock import Consumer, Message, Producer, Reader, blocking
 from penstock.errors import Fenced, PenstockError
+from penstock.requests.groups import FetchOffsets, GroupOffsets
 
 Run = Callable[..., Any]
 
@@ -86,7 +87,7 @@ def test_a_member_that_comes_takes_queues_and_uncommitted_work_is_fenced(run: Ru
         def ask() -> int:
             with blocking.bootstrap(cluster.servers) as routes:
                 link = routes.link(routes.brokers()[0].address)
-                offsets = link.ask(penstock.requests.FetchOffsets("g", (queue,)), penstock.requests.GroupOffsets)
+                offsets = link.ask(FetchOffsets("g", (queue,)), GroupOffsets)
                 return max(0, offsets.offsets[0].offset)
 
         return await anyio.to_thread.run_sync(ask)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 from penstock.errors import Busy, InvalidTopic
-from penstock.requests import Ping, Pull
+from penstock.requests.messages import Pull
+from penstock.requests.servers import Ping
 from penstock.retry import BackOff, patience_s, worth_another_try
 
 

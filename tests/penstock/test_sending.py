@@ -6,7 +6,9 @@ import pytest
 
 from penstock.errors import Busy, InternalError, InvalidTopic, NoRoute, SendManyError, TimedOut, TooLarge, Unavailable
 from penstock.message import Message, decode_message
-from penstock.requests import Appended, BrokerRoute, Done, Placed, Refused
+from penstock.requests.messages import Appended, Placed, Refused
+from penstock.requests.request import Done
+from penstock.requests.routes import BrokerRoute
 from penstock.sending import (
     BATCH_BYTES_MAX,
     Outgoing,

@@ -18,25 +18,11 @@ from hypothesis import strategies as st
 
 from penstock import wire
 from penstock.errors import BY_CODE, NoRoute, PenstockError, ProtocolError, TooLarge, UnknownRequest
-from penstock.requests import (
-    REPLIES,
-    REQUESTS,
-    Append,
-    Appended,
-    BrokerRoute,
-    Done,
-    HeartbeatReply,
-    Ping,
-    Pull,
-    Pulled,
-    QueryRoute,
-    RegisterBroker,
-    Reply,
-    Request,
-    Route,
-    ServerInfo,
-    UnregisterBroker,
-)
+from penstock.requests.messages import Append, Appended, Pull, Pulled
+from penstock.requests.request import Done, Reply, Request
+from penstock.requests.routes import BrokerRoute, HeartbeatReply, QueryRoute, RegisterBroker, Route, UnregisterBroker
+from penstock.requests.servers import Ping, ServerInfo
+from penstock.requests.table import REPLIES, REQUESTS
 from penstock.wire import (
     FrameReader,
     RawFrame,
@@ -55,7 +41,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "wire.md").read_text()
 
 
 def values_of(hint: Any) -> st.SearchStrategy[Any]:
-    """Values for an annotation of requests.py."""
+    """Values for an annotation of penstock/requests."""
     if hint is int:
         return st.integers(-(1 << 63), (1 << 63) - 1)
     if hint is float:

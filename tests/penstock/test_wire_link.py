@@ -18,7 +18,9 @@ from penstock import wire
 from penstock.errors import InvalidConfig, ProtocolError, TooLarge, Unavailable
 from penstock.frame_server import Peer
 from penstock.link import OnResult
-from penstock.requests import Append, Ping, Pull, Request, Result, ServerInfo
+from penstock.requests.messages import Append, Pull
+from penstock.requests.request import Request, Result
+from penstock.requests.servers import Ping, ServerInfo
 from penstock.retry import BackOff
 from penstock.wire_link import WireLink, WireLinks, call
 

@@ -32,7 +32,7 @@ from broker.store.segment import Segment, storage_error
 from broker.store.snapshot import Snapshot
 from broker.store.writing import Writing
 from penstock.message import FRAME_HEAD_BYTES, RECORD_HEAD
-from penstock.requests import Placed
+from penstock.requests.messages import Placed
 from tests.broker.folds import test_frozen
 from tests.broker.store import (
     test_bulk,

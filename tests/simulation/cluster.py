@@ -28,7 +28,8 @@ from penstock import Consumer, Message, Producer
 from penstock.errors import PenstockError, SendManyError, StorageFailed
 from penstock.link import Link
 from penstock.message import decode_batch
-from penstock.requests import OpenedFilter, OpenedFilters, OpenFilters, Pull, Pulled
+from penstock.requests.filters import OpenedFilter, OpenedFilters, OpenFilters
+from penstock.requests.messages import Pull, Pulled
 from penstock.wire_link import WireLinks, ask
 from tests.simulation.disk import SimDisk
 from tests.simulation.mortal import MortalDisk

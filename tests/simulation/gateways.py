@@ -38,15 +38,10 @@ from gateway.mqtt.packets import (
 from penstock.errors import PenstockError, Unavailable
 from penstock.link import Link, OnResult
 from penstock.message import decode_batch
-from penstock.requests import (
-    BrokerRoute,
-    FetchRetained,
-    Pull,
-    QueryRoute,
-    Request,
-    Result,
-    Route,
-)
+from penstock.requests.filters import FetchRetained
+from penstock.requests.messages import Pull
+from penstock.requests.request import Request, Result
+from penstock.requests.routes import BrokerRoute, QueryRoute, Route
 from tests.broker.broker_rig import Rig
 from tests.simulation.disk import SimDisk
 

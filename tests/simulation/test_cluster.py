@@ -18,7 +18,8 @@ from broker.flusher import Flusher
 from broker.outcomes import AfterSync, Now, Outcome
 from broker.service import BrokerService
 from penstock.link import OnResult
-from penstock.requests import Append, Request
+from penstock.requests.messages import Append
+from penstock.requests.request import Request
 from tests.simulation.cluster import check, digest, scenario
 from tests.simulation.running import Run, Simulation, simulate
 

@@ -15,7 +15,9 @@ from broker.folds.frozen import Table
 from broker.folds.state import BrokerState, fact_record
 from broker.store.records import Stored
 from penstock.message import FRAME_HEAD_BYTES, encode_properties, encode_record
-from penstock.requests import CONNECTED, RELEASED, QueueOffset, SessionSave, TopicInfo
+from penstock.requests.groups import QueueOffset
+from penstock.requests.sessions import CONNECTED, RELEASED, SessionSave
+from penstock.requests.topics import TopicInfo
 
 
 def row(key: str, value: list[int]) -> list[object]:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from broker.folds.offsets import Offsets
-from penstock.requests import QueueOffset
+from penstock.requests.groups import QueueOffset
 
 
 def test_the_last_commit_of_each_queue_counts() -> None:

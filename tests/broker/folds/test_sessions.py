@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.folds.sessions import Sessions, holder
-from penstock.requests import CONNECTED, GONE, NEVER_ENDS, RELEASED, SessionSave
+from penstock.requests.sessions import CONNECTED, GONE, NEVER_ENDS, RELEASED, SessionSave
 
 
 def opened(sessions: Sessions, position: int, owner: str = "g", *, is_new: bool = True, expiry_s: int = 60) -> Any:

@@ -10,7 +10,9 @@ from broker.folds.offsets import Offsets
 from broker.folds.state import BrokerState, fact_record
 from penstock.errors import TooLarge
 from penstock.message import BODY_BYTES_MAX, Message, record_body
-from penstock.requests import CloseFilters, CommitOffsets, CreateTopic, FetchRetained, OpenFilters, QueueOffset
+from penstock.requests.filters import CloseFilters, FetchRetained, OpenFilters
+from penstock.requests.groups import CommitOffsets, QueueOffset
+from penstock.requests.topics import CreateTopic
 from tests.broker.broker_rig import Rig, append
 from topicmap.queues import filter_queue
 

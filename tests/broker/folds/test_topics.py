@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from broker.folds.topics import Topics
-from penstock.requests import TopicInfo
+from penstock.requests.topics import TopicInfo
 
 
 def test_a_topic_is_what_its_last_record_says() -> None:

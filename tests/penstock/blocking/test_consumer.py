@@ -10,7 +10,8 @@ import pytest
 from penstock.blocking import Consumer
 from penstock.errors import Fenced, InvalidRequest, InvalidTopic, NoRoute, OffsetOutOfRange, QueueNotFound, Unavailable
 from penstock.message import Message, encode_message
-from penstock.requests import Append, CommitOffsets, JoinGroup, Pull
+from penstock.requests.groups import CommitOffsets, JoinGroup
+from penstock.requests.messages import Append, Pull
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 

@@ -10,7 +10,9 @@ from penstock.blocking.exchange import Exchange
 from penstock.errors import Unavailable
 from penstock.frame_server import Peer
 from penstock.link import OnResult
-from penstock.requests import Ping, Pull, Request, Result, ServerInfo
+from penstock.requests.messages import Pull
+from penstock.requests.request import Request, Result
+from penstock.requests.servers import Ping, ServerInfo
 
 
 class Service:

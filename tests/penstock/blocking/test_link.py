@@ -16,7 +16,10 @@ from penstock.blocking import BlockingLink
 from penstock.errors import InvalidTopic, ProtocolError, TimedOut, TooLarge, Unavailable
 from penstock.frame_server import Peer
 from penstock.link import OnResult
-from penstock.requests import Append, Appended, CreateTopic, Ping, Pull, Pulled, Request, ServerInfo
+from penstock.requests.messages import Append, Appended, Pull, Pulled
+from penstock.requests.request import Request
+from penstock.requests.servers import Ping, ServerInfo
+from penstock.requests.topics import CreateTopic
 
 
 class Answers:

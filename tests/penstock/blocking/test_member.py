@@ -15,7 +15,7 @@ from penstock.blocking.pulls import Pulls
 from penstock.errors import InvalidTopic
 from penstock.holdings import Membership
 from penstock.positions import PullLimits
-from penstock.requests import JoinGroup, WatchGroup
+from penstock.requests.groups import JoinGroup, WatchGroup
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 

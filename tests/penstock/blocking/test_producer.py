@@ -10,7 +10,7 @@ import pytest
 from penstock.blocking import Producer
 from penstock.errors import Busy, SendManyError, TimedOut, TooLarge
 from penstock.message import Message, decode_message
-from penstock.requests import Append
+from penstock.requests.messages import Append
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 

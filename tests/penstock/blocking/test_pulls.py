@@ -14,7 +14,7 @@ from penstock.blocking.pulls import Pulls
 from penstock.errors import InvalidTopic, OffsetOutOfRange
 from penstock.message import Message, encode_message
 from penstock.positions import Position, PullLimits, QueueAt
-from penstock.requests import Append, Pull
+from penstock.requests.messages import Append, Pull
 from penstock.world import RealClock
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 

@@ -11,7 +11,7 @@ from penstock.blocking import Reader
 from penstock.errors import NoRoute, QueueNotFound
 from penstock.message import Message, encode_message
 from penstock.positions import QueueAt
-from penstock.requests import Append
+from penstock.requests.messages import Append
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 

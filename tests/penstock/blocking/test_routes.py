@@ -12,7 +12,8 @@ from penstock.blocking import Routes, bootstrap
 from penstock.errors import NoRoute, Unavailable
 from penstock.frame_server import Peer
 from penstock.link import OnResult
-from penstock.requests import BrokerRoute, QueryRoute, QueryTopics, Request, Route, TopicNames
+from penstock.requests.request import Request
+from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
 
 ORDERS = BrokerRoute("a", "127.0.0.1:1", 4)
 

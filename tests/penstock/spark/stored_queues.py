@@ -1,6 +1,6 @@
 """Queues in memory that are served over the wire: retention, damage and outages happen when a test says so.
 
-One server plays name server and broker. It keeps the promises of penstock/requests.py that the Spark source relies on.
+One server plays name server and broker. It keeps the promises of penstock/requests that the Spark source relies on.
 """
 
 from __future__ import annotations
@@ -24,24 +24,10 @@ from penstock.message import (
     Message,
     encode_message,
 )
-from penstock.requests import (
-    Bounds,
-    BoundsReply,
-    BrokerRoute,
-    DescribeTopic,
-    OffsetReply,
-    Pull,
-    Pulled,
-    QueryBounds,
-    QueryRoute,
-    QueryTopics,
-    Request,
-    Result,
-    Route,
-    SeekTime,
-    TopicDetail,
-    TopicNames,
-)
+from penstock.requests.messages import BoundsReply, OffsetReply, Pull, Pulled, QueryBounds, SeekTime
+from penstock.requests.request import Request, Result
+from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
+from penstock.requests.topics import Bounds, DescribeTopic, TopicDetail
 
 BROKER = "broker-a"
 STORED_MS = 1_700_000_000_000

@@ -8,7 +8,7 @@ from stored_queues import rows_of
 
 from penstock.errors import Busy, Damaged, InvalidRequest, OffsetOutOfRange, Unavailable
 from penstock.message import Message
-from penstock.requests import Pull
+from penstock.requests.messages import Pull
 from penstock.spark.fetch import links_of, read_ranges
 from penstock.spark.options import SourceOptions, parse
 from penstock.spark.planning import Range

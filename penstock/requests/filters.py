@@ -1,0 +1,71 @@
+"""The light queues of MQTT filters, and retained messages. Codes 60 to 69."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from penstock.requests.request import Bytes, Done, Reply, Request
+
+
+class OpenedFilter(NamedTuple):
+    """A filter's light queue, and the offset and log position at which it begins to fill for this caller."""
+
+    filter: str
+    queue: str
+    offset: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFilters(Reply):
+    opened: tuple[OpenedFilter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFilters(Request):
+    """Opens the light queues of MQTT filters for an owner (a gateway); opening again is fine. Every message appended
+    after the reply's position is in the queue. A filter closes when no owner holds it any more."""
+
+    code: ClassVar[int] = 60
+    reply: ClassVar[type[Reply]] = OpenedFilters
+    owner: str
+    filters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseFilters(Request):
+    code: ClassVar[int] = 61
+    reply: ClassVar[type[Reply]] = Done
+    owner: str
+    filters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeepFilters(Request):
+    """An owner lives: its filters stay open for another ``lease_s`` seconds."""
+
+    code: ClassVar[int] = 62
+    reply: ClassVar[type[Reply]] = Done
+    owner: str
+    lease_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedPage(Reply):
+    """``count`` retained messages as in ``Pulled`` (offsets are 0); ``after`` continues, empty at the end."""
+
+    count: int
+    after: str
+    body: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRetained(Request):
+    """Retained messages whose topic name matches ``filter``, in order of their names, those after ``after``."""
+
+    code: ClassVar[int] = 63
+    reply: ClassVar[type[Reply]] = RetainedPage
+    filter: str
+    after: str = ""
+    count_max: int = 256

@@ -1,0 +1,119 @@
+"""Messages of a broker: appended, pulled, found. Codes 40 to 59."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from penstock.requests.request import Bytes, Reply, Request
+from penstock.requests.topics import Bounds
+
+
+class Placed(NamedTuple):
+    """Where one appended record went; ``offset`` is in its topic queue."""
+
+    queue_id: int
+    offset: int
+    position: int
+
+
+class Refused(NamedTuple):
+    """One record of an Append that was not stored, by its place in the batch."""
+
+    at: int
+    code: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Appended(Reply):
+    """``level`` was reached by every record that is not ``refused``. ``placed`` is empty unless ``detail`` was asked
+    for; else it has one entry per record, in order (zeros for a refused one)."""
+
+    level: str
+    placed: tuple[Placed, ...] = ()
+    refused: tuple[Refused, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Append(Request):
+    """Stores records. ``body`` is whole records end to end, ``count`` of them (``message.encode_record``). Each is
+    stored or refused on its own; the reply comes when the topic's level is reached. ``detail`` asks for ``placed``."""
+
+    code: ClassVar[int] = 40
+    reply: ClassVar[type[Reply]] = Appended
+    count: int
+    detail: bool
+    body: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled(Reply):
+    """``count`` messages. ``body``: ``count`` entries (``message.ENTRY``), then their log frames, untouched, in that
+    order. ``next`` is the offset to pull next: with a tag filter it may pass entries that did not match.
+    ``min``/``end``: the bounds."""
+
+    count: int
+    next: int
+    min: int
+    end: int
+    body: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Pull(Request):
+    """Messages of a queue from ``offset`` on. Where there is none yet it waits up to ``wait_s`` for one (long poll).
+    ``tags``: only these tags; empty for all. Replies with at least one message if there is one, whatever
+    ``bytes_max`` says."""
+
+    code: ClassVar[int] = 41
+    reply: ClassVar[type[Reply]] = Pulled
+    queue: str
+    offset: int
+    bytes_max: int = 256 * 1024
+    count_max: int = 1024
+    wait_s: float = 0.0
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BoundsReply(Reply):
+    bounds: tuple[Bounds, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBounds(Request):
+    """Bounds of several queues, in the order asked; an unknown queue is ``QueueNotFound``."""
+
+    code: ClassVar[int] = 42
+    reply: ClassVar[type[Reply]] = BoundsReply
+    queues: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetReply(Reply):
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeekTime(Request):
+    """The first offset of a queue whose store time is at or after ``stored_ms``; the end if there is none."""
+
+    code: ClassVar[int] = 43
+    reply: ClassVar[type[Reply]] = OffsetReply
+    queue: str
+    stored_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FindByKey(Request):
+    """Messages of a topic by key or unique id, newest first: replies with ``count`` entries and frames as a pull
+    does."""
+
+    code: ClassVar[int] = 44
+    reply: ClassVar[type[Reply]] = Pulled
+    topic: str
+    key: str
+    since_ms: int = 0
+    until_ms: int = 1 << 62
+    count_max: int = 64

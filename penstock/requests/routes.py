@@ -1,0 +1,96 @@
+"""What a name server answers: which broker has which topic. Codes 10 to 29."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from penstock.requests.request import Done, Reply, Request
+
+
+class TopicRoute(NamedTuple):
+    """A topic as a broker offers it."""
+
+    topic: str
+    queues: int
+    writable: bool = True
+
+
+class BrokerRoute(NamedTuple):
+    """One broker that holds queues of a topic. ``address`` is ``host:port``."""
+
+    broker: str
+    address: str
+    queues: int
+    writable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBroker(Request):
+    """A broker tells who it is and what it holds; it repeats this every 30 s. The lease ends ``lease_s`` seconds
+    later."""
+
+    code: ClassVar[int] = 10
+    reply: ClassVar[type[Reply]] = Done
+    broker: str
+    address: str
+    version: int
+    lease_s: float
+    topics: tuple[TopicRoute, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply(Reply):
+    """``known`` is false where the broker must register again: lease gone, or another version of its topics is on
+    file."""
+
+    known: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerHeartbeat(Request):
+    """Renews a broker's lease without repeating its topics."""
+
+    code: ClassVar[int] = 11
+    reply: ClassVar[type[Reply]] = HeartbeatReply
+    broker: str
+    address: str
+    version: int
+    lease_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBroker(Request):
+    code: ClassVar[int] = 12
+    reply: ClassVar[type[Reply]] = Done
+    broker: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Route(Reply):
+    """Brokers of a topic, ordered by name; empty when no live broker has it."""
+
+    brokers: tuple[BrokerRoute, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRoute(Request):
+    """Who has this topic? With an empty topic: all live brokers (``queues`` is then 0)."""
+
+    code: ClassVar[int] = 13
+    reply: ClassVar[type[Reply]] = Route
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNames(Reply):
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTopics(Request):
+    """Names of all topics of live brokers, sorted."""
+
+    code: ClassVar[int] = 14
+    reply: ClassVar[type[Reply]] = TopicNames

@@ -1,0 +1,163 @@
+"""MQTT sessions and their open QoS 2 exchanges. Codes 100 to 119."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, NamedTuple
+
+from penstock.requests.request import Done, Reply, Request
+
+CONNECTED: Final = 0
+GONE: Final = 1
+RELEASED: Final = 2
+NEVER_ENDS: Final = 0xFFFF_FFFF
+"""An expiry interval that never passes."""
+
+
+class SessionSave(NamedTuple):
+    """What its owner keeps of an MQTT session. ``will``, ``terms`` (subscriptions) and ``flow`` (places and open
+    exchanges) are the gateway's own bytes; empty ones stay as they were. ``state``: ``CONNECTED``, ``GONE``: the
+    client is gone, the owner still has something to do, ``RELEASED``: whoever opens it next has it."""
+
+    client: str
+    epoch: int
+    state: int
+    expiry_s: int
+    will: bytes = b""
+    terms: bytes = b""
+    flow: bytes = b""
+
+
+class SessionCall(NamedTuple):
+    """Somebody else asks for a session that the caller has; ``clean``: to end it."""
+
+    client: str
+    epoch: int
+    clean: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSession(Reply):
+    """A session has a new owner and a new epoch. Of a session that was there before: what was saved, and in
+    ``state`` whether its client was connected, with nobody left to say how it went. ``present``: it goes on; else it
+    is new, ``incarnation`` is its epoch, and what is told of the old one (``ended``: its incarnation) has ended.
+    ``epoch`` 0: the owner was called upon, now ask with ``force``."""
+
+    epoch: int
+    incarnation: int
+    present: bool
+    state: int = RELEASED
+    ended: int = 0
+    will: bytes = b""
+    terms: bytes = b""
+    flow: bytes = b""
+    expiry_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession(Request):
+    """Takes an MQTT session over, or makes it; whoever had it is fenced. With another living owner that one is first
+    called upon to save and release it; after a short while it is taken all the same. ``claim``: takes it as it is, and
+    only if its owner is dead and it has something to be done, else ``Fenced``. Another
+    user's is ``Fenced`` too."""
+
+    code: ClassVar[int] = 100
+    reply: ClassVar[type[Reply]] = OpenedSession
+    owner: str
+    client: str
+    clean: bool
+    expiry_s: int
+    will: bytes
+    claim: bool = False
+    force: bool = False
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedSessions(Reply):
+    """Which of the sessions, by their places, are not the caller's any more; nothing of these was saved."""
+
+    fenced: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SaveSessions(Request):
+    """Keeps the state of sessions; answered when it is durable."""
+
+    code: ClassVar[int] = 101
+    reply: ClassVar[type[Reply]] = SavedSessions
+    owner: str
+    saves: tuple[SessionSave, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndSession(Request):
+    """A session is over; nothing happens where the epoch is not its own any more."""
+
+    code: ClassVar[int] = 102
+    reply: ClassVar[type[Reply]] = Done
+    client: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDuties(Reply):
+    """Sessions of dead owners with something left to be done, to be opened with ``claim``."""
+
+    clients: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeepSessions(Request):
+    """An owner lives for another ``lease_s`` seconds. ``fresh``: it has just begun, and what was its own before is
+    not any more."""
+
+    code: ClassVar[int] = 103
+    reply: ClassVar[type[Reply]] = SessionDuties
+    owner: str
+    lease_s: float
+    fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCalls(Reply):
+    calls: tuple[SessionCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchSessions(Request):
+    """Waits up to ``wait_s`` for others to ask for sessions of this owner."""
+
+    code: ClassVar[int] = 104
+    reply: ClassVar[type[Reply]] = SessionCalls
+    owner: str
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanges(Reply):
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchExchanges(Request):
+    """The packet ids under which this broker has stored a session's QoS 2 messages and that are not released. From now
+    on such messages of earlier epochs, from a gateway that had the session before, are refused (``Fenced``)."""
+
+    code: ClassVar[int] = 105
+    reply: ClassVar[type[Reply]] = Exchanges
+    client: str
+    incarnation: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseExchanges(Request):
+    """The ids may stand for other messages from now on; none: all ids of the session. Answered when that is
+    durable."""
+
+    code: ClassVar[int] = 106
+    reply: ClassVar[type[Reply]] = Done
+    client: str
+    incarnation: int
+    ids: tuple[int, ...]

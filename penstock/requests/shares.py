@@ -1,0 +1,38 @@
+"""Shared subscriptions: messages leased to gateways and settled. Codes 120 to 129."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from penstock.requests.messages import Pulled
+from penstock.requests.request import Done, Reply, Request
+
+
+@dataclass(frozen=True, slots=True)
+class TakeShared(Request):
+    """Leases messages of a shared subscription to a taker: those that were given back first. Where there is none it
+    waits up to ``wait_s``. The tag of an entry is the hash of the message's key if the share is ordered, else 0.
+    ``resumes``: of what was leased to the taker it still has ``held``, nothing else; ``count_max`` may then be 0."""
+
+    code: ClassVar[int] = 120
+    reply: ClassVar[type[Reply]] = Pulled
+    share: str
+    taker: str
+    count_max: int
+    wait_s: float = 0.0
+    resumes: bool = False
+    held: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SettleShared(Request):
+    """What became of messages: ``settled`` need not be given to anybody any more (answered when that is durable), those
+    ``returned`` are for others. Renews the taker's lease; with an empty ``share`` it does nothing else."""
+
+    code: ClassVar[int] = 121
+    reply: ClassVar[type[Reply]] = Done
+    share: str
+    taker: str
+    settled: tuple[int, ...] = ()
+    returned: tuple[int, ...] = ()

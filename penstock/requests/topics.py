@@ -1,0 +1,68 @@
+"""Topics of a broker and the bounds of their queues. Codes 30 to 39."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from penstock.requests.request import Reply, Request
+
+
+class Bounds(NamedTuple):
+    """Where a queue begins and ends: readable offsets are ``min <= offset < end``; ``end`` counts what has reached
+    the level."""
+
+    queue: str
+    min: int
+    end: int
+
+
+class TopicInfo(NamedTuple):
+    """Configuration of a topic. ``level`` is ``cache`` or ``disk``."""
+
+    topic: str
+    queues: int
+    level: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDetail(Reply):
+    topic: str
+    queues: int
+    level: str
+    bounds: tuple[Bounds, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic(Request):
+    """Creates a topic; doing it again with the same configuration is fine. ``queues`` or ``level`` 0/"" take the
+    default."""
+
+    code: ClassVar[int] = 30
+    reply: ClassVar[type[Reply]] = TopicDetail
+    topic: str
+    queues: int = 0
+    level: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeTopic(Request):
+    """Configuration and bounds of a topic. With ``create``, policy may create it."""
+
+    code: ClassVar[int] = 31
+    reply: ClassVar[type[Reply]] = TopicDetail
+    topic: str
+    create: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicList(Reply):
+    topics: tuple[TopicInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListTopics(Request):
+    """The broker's topics, sorted, without the system's own."""
+
+    code: ClassVar[int] = 32
+    reply: ClassVar[type[Reply]] = TopicList

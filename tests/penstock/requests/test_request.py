@@ -1,0 +1,29 @@
+"""What all requests and replies have in common."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields
+from typing import Any
+
+import pytest
+
+from penstock.requests.messages import Append, Pulled
+from penstock.requests.request import Done
+from penstock.requests.routes import QueryRoute
+
+
+def test_equal_requests_are_equal() -> None:
+    assert QueryRoute("a") == QueryRoute("a") != QueryRoute("b")
+    assert Append(1, False, b"x") == Append(1, False, b"x")
+    assert Pulled(0, 0, 0, 0, b"") != Pulled(1, 0, 0, 0, b"")
+
+
+def test_a_request_never_changes_once_made() -> None:
+    request: Any = QueryRoute("a")
+    with pytest.raises(FrozenInstanceError):
+        request.topic = "b"
+
+
+def test_done_has_nothing_to_tell() -> None:
+    assert fields(Done) == ()
+    assert Done() == Done()

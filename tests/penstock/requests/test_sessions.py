@@ -1,0 +1,46 @@
+"""MQTT sessions and exchanges, as the first gateways spoke of them."""
+
+from __future__ import annotations
+
+from penstock.requests import sessions
+from penstock.requests.sessions import (
+    CONNECTED,
+    RELEASED,
+    KeepSessions,
+    OpenedSession,
+    OpenSession,
+    SaveSessions,
+    SessionSave,
+)
+from tests.penstock.requests.first_frames import answered, asked, codes
+
+
+def test_codes_never_change() -> None:
+    assert codes(sessions) == {
+        100: "OpenSession",
+        101: "SaveSessions",
+        102: "EndSession",
+        103: "KeepSessions",
+        104: "WatchSessions",
+        105: "FetchExchanges",
+        106: "ReleaseExchanges",
+    }
+
+
+def test_a_session_is_opened_without_claim_or_force_for_nobody_in_particular_unless_asked() -> None:
+    opened = OpenSession("g", "c", True, 60, b"will", claim=False, force=False, user="")
+    assert asked(100, "g", "c", True, 60, b"will") == opened
+
+
+def test_a_session_that_was_not_there_before_has_nothing_saved() -> None:
+    told = OpenedSession(5, 5, False, state=RELEASED, ended=0, will=b"", terms=b"", flow=b"", expiry_s=0)
+    assert answered(OpenSession, 5, 5, False) == told
+
+
+def test_a_save_without_bytes_leaves_them_as_they_were() -> None:
+    save = SessionSave("c", 5, CONNECTED, 60, will=b"", terms=b"", flow=b"")
+    assert asked(101, "g", [["c", 5, 0, 60]]) == SaveSessions("g", (save,))
+
+
+def test_an_owner_that_lives_on_keeps_what_it_had() -> None:
+    assert asked(103, "g", 10.0) == KeepSessions("g", 10.0, fresh=False)

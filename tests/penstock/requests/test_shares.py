@@ -1,0 +1,24 @@
+"""Shared subscriptions, as the first gateways took and settled."""
+
+from __future__ import annotations
+
+from penstock.requests import shares
+from penstock.requests.messages import Pulled
+from penstock.requests.shares import SettleShared, TakeShared
+from tests.penstock.requests.first_frames import answered, asked, codes
+
+
+def test_codes_never_change() -> None:
+    assert codes(shares) == {120: "TakeShared", 121: "SettleShared"}
+
+
+def test_a_taker_waits_for_nothing_and_begins_anew_unless_asked() -> None:
+    assert asked(120, "s", "g", 10) == TakeShared("s", "g", 10, wait_s=0.0, resumes=False, held=())
+
+
+def test_what_is_taken_comes_as_a_pull_does() -> None:
+    assert answered(TakeShared, 1, 5, 0, 9, body=b"x") == Pulled(1, 5, 0, 9, b"x")
+
+
+def test_a_word_about_no_message_only_renews_the_lease() -> None:
+    assert asked(121, "", "g") == SettleShared("", "g", settled=(), returned=())

@@ -1,0 +1,59 @@
+"""The table of all requests and replies: complete, without doubles, and able to grow."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import MISSING, fields
+
+import pytest
+
+from penstock import requests as package
+from penstock.requests.request import Reply, Request
+from penstock.requests.table import REPLIES, REQUESTS
+
+RANGES = {
+    "servers": (range(1, 10), range(90, 100)),
+    "routes": (range(10, 30),),
+    "topics": (range(30, 40),),
+    "messages": (range(40, 60),),
+    "filters": (range(60, 70),),
+    "groups": (range(70, 90),),
+    "sessions": (range(100, 120),),
+    "shares": (range(120, 130),),
+}
+
+
+def defined(base: type) -> set[type]:
+    """The classes of this kind in any module of the package."""
+    modules = [
+        importlib.import_module(f"{package.__name__}.{one.name}") for one in pkgutil.iter_modules(package.__path__)
+    ]
+    values = {value for module in modules for value in vars(module).values() if isinstance(value, type)}
+    return {value for value in values if issubclass(value, base) and value is not base}
+
+
+def test_every_request_and_reply_of_the_package_is_in_the_table() -> None:
+    assert set(REQUESTS.values()) == defined(Request)
+    assert set(REPLIES) == defined(Reply)
+    assert len(REPLIES) == len(set(REPLIES))
+
+
+@pytest.mark.parametrize("cls", REQUESTS.values())
+def test_every_request_has_a_code_of_its_theme_and_a_reply(cls: type[Request]) -> None:
+    theme = cls.__module__.rpartition(".")[2]
+    assert REQUESTS[cls.code] is cls
+    assert any(cls.code in codes for codes in RANGES[theme])
+    assert cls.reply in REPLIES
+
+
+@pytest.mark.parametrize("cls", [*REQUESTS.values(), *REPLIES])
+def test_fields_with_defaults_come_last_so_that_both_sides_can_grow(cls: type) -> None:
+    optional = [field.default is not MISSING for field in fields(cls) if field.name != "body"]
+    assert optional == sorted(optional)
+
+
+@pytest.mark.parametrize("cls", [*REQUESTS.values(), *REPLIES])
+def test_requests_and_replies_are_values(cls: type) -> None:
+    assert cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    assert not hasattr(cls, "__dict__") or "__slots__" in vars(cls)
