@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.delivery import Run
+from gateway.delivery import AliasedRun, Run
 from gateway.mqtt.primitives import encode_variable_integer
 
 NAME_BYTES_MIN: Final = 8
@@ -61,39 +61,26 @@ def rewritten(packet: bytes, name: bytes, number: int, *, is_named: bool) -> byt
     return b"".join((packet[:1], encode_variable_integer(sum(map(len, parts))), *parts))
 
 
-class AliasedRun:
-    """A run for clients that take so many aliases.
-
-    Attributes:
-        defines: number -> name of every alias in it.
-        naming: the packets; the first of each topic has its name and its number, the others the number.
-        brief: the packets for those who know all numbers.
-        largest: bytes of the largest packet, or a few more.
-    """
-
-    __slots__ = ("brief", "defines", "largest", "naming")
-
-    def __init__(self, run: Run, numbers: Numbers, limit: int) -> None:
-        self.defines: dict[int, bytes] = {}
-        self.largest = run.largest + GROWTH_BYTES_MAX
-        naming: list[bytes] = []
-        brief: list[bytes] = []
-        for packet_id, made in run.blobs:
-            packet, name = made.packet(packet_id), made.arrival.name_bytes
-            number = number_for(numbers, name, limit)
-            if not number:
-                naming.append(packet)
-                brief.append(packet)
-                continue
-            short = rewritten(packet, name, number, is_named=False)
-            brief.append(short)
-            if number in self.defines:
-                naming.append(short)
-            else:
-                self.defines[number] = name
-                naming.append(rewritten(packet, name, number, is_named=True))
-        self.naming = b"".join(naming)
-        self.brief = b"".join(brief)
+def aliased_run(run: Run, numbers: Numbers, limit: int) -> AliasedRun:
+    """A run as it goes to clients that take so many aliases."""
+    defines: dict[int, bytes] = {}
+    naming: list[bytes] = []
+    brief: list[bytes] = []
+    for packet_id, made in run.blobs:
+        packet, name = made.packet(packet_id), made.arrival.name_bytes
+        number = number_for(numbers, name, limit)
+        if not number:
+            naming.append(packet)
+            brief.append(packet)
+            continue
+        short = rewritten(packet, name, number, is_named=False)
+        brief.append(short)
+        if number in defines:
+            naming.append(short)
+        else:
+            defines[number] = name
+            naming.append(rewritten(packet, name, number, is_named=True))
+    return AliasedRun(defines, b"".join(naming), b"".join(brief), run.largest + GROWTH_BYTES_MAX)
 
 
 class SentAliases:
@@ -122,9 +109,9 @@ class SentAliases:
 
     def run(self, run: Run, numbers: Numbers) -> bytes:
         """A run as it goes to this client; ``numbers`` are the feed's."""
-        aliased: AliasedRun | None = run.aliased.get(self._limit)
+        aliased = run.aliased.get(self._limit)
         if aliased is None:
-            aliased = run.aliased[self._limit] = AliasedRun(run, numbers, self._limit)
+            aliased = run.aliased[self._limit] = aliased_run(run, numbers, self._limit)
         if aliased.largest > self._bytes_max:
             return run.data
         defines, known = aliased.defines, self._known

@@ -13,14 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.envelope import NEVER, Arrival
 from gateway.mqtt.codec import publish_head
 from gateway.mqtt.primitives import encode_text, encode_variable_integer
-
-if TYPE_CHECKING:
-    from gateway.aliases import AliasedRun
 
 PACKET_ID_MAX: Final = 65_535
 _MESSAGE_EXPIRY: Final = b"\x02"
@@ -119,6 +116,20 @@ def is_expired(arrival: Arrival, now_ms: int) -> bool:
     return arrival.expires_ms != NEVER and now_ms >= arrival.expires_ms
 
 
+class AliasedRun(NamedTuple):
+    """A run for clients that take so many aliases (``gateway/aliases.py``).
+
+    ``defines``: number -> name of every alias in it; ``naming``: the packets, the first of each topic with its name and
+    its number, the others with the number; ``brief``: the packets for those who know all numbers; ``largest``: bytes of
+    the largest packet, or a few more.
+    """
+
+    defines: dict[int, bytes]
+    naming: bytes
+    brief: bytes
+    largest: int
+
+
 class Run:
     """Consecutive messages as one piece of bytes for every subscriber of one kind.
 
@@ -131,7 +142,7 @@ class Run:
         largest: bytes of the largest packet, at most two too many.
         expiring: whether any message expires: then the bytes are good for this moment only.
         blobs: packet id and blob of each message.
-        aliased: forms with topic aliases, by how many of them a client takes (``gateway/aliases.py``).
+        aliased: forms with topic aliases, by how many of them a client takes.
     """
 
     __slots__ = ("aliased", "blobs", "count", "data", "expiring", "in_flight", "largest", "qos", "senders", "weight")

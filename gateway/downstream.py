@@ -27,10 +27,10 @@ from gateway.replay import Replays
 from gateway.replay_options import Start
 from gateway.resuming import find_by_topic
 from gateway.retained import Retained
-from gateway.session import Lasting, Session
+from gateway.session import Cursor, Lasting, Session, variant_for
 from gateway.settings import GatewaySettings
 from gateway.shared import SharedSubscriptions
-from gateway.subscriptions import Cursor, Subscription, variant_for
+from gateway.subscriptions import Subscription
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.requests.messages import BoundsReply, Pull, Pulled, QueryBounds
 from penstock.requests.request import Result
@@ -59,8 +59,8 @@ class Downstream:
         self._wake = wake
         self._settings = settings
         self._to_pump: dict[Session, None] = {}
-        self._to_pull: dict[Feed, None] = {}
-        self._failed: list[Feed | Cursor] = []
+        self._to_pull: dict[Feed[Cursor], None] = {}
+        self._failed: list[Feed[Cursor] | Cursor] = []
         self._keeping = keeping
         self._retained = Retained(clock, self.pump_later, self._waits)
         self.replays = Replays(clock, self._send_as, self.pump_later, wake)
@@ -248,20 +248,20 @@ class Downstream:
                 one.pulling = False
                 self.pump_later(one.session)
 
-    def _want(self, feed: Feed) -> None:
+    def _want(self, feed: Feed[Cursor]) -> None:
         if feed.wants_pull():
             self._to_pull[feed] = None
             self._wake()
 
     # ------------------------------------------------------------ the live end
 
-    def _pull(self, feed: Feed) -> None:
+    def _pull(self, feed: Feed[Cursor]) -> None:
         feed.is_pulling = True
         settings = self._settings
         request = Pull(feed.queue, feed.head, settings.pull_bytes_max, settings.pull_count_max, settings.pull_wait_s)
         feed.broker.submit(request, partial(self._pulled, feed))
 
-    def _pulled(self, feed: Feed, result: Result) -> None:
+    def _pulled(self, feed: Feed[Cursor], result: Result) -> None:
         if isinstance(result, Pulled):
             feed.is_pulling = False
             if not feed.is_closed:
@@ -275,7 +275,7 @@ class Downstream:
         else:
             self._failed.append(feed)
 
-    def _bounded(self, feed: Feed, result: Result) -> None:
+    def _bounded(self, feed: Feed[Cursor], result: Result) -> None:
         """The head was outside the queue: go on at its beginning (retention has passed) or its end."""
         if isinstance(result, BoundsReply) and not feed.is_closed:
             feed.is_pulling = False
@@ -286,7 +286,7 @@ class Downstream:
         else:
             self._failed.append(feed)
 
-    def _reopen(self, feed: Feed) -> None:
+    def _reopen(self, feed: Feed[Cursor]) -> None:
         """The broker has closed the filter (we were away for too long): its readers begin anew."""
         if feed.is_closed:
             return
@@ -297,7 +297,7 @@ class Downstream:
             self.lost += 1
             self._leases.open_again(cursor)
 
-    def _dispatch(self, feed: Feed, batch: list[Arrival], head: int) -> None:
+    def _dispatch(self, feed: Feed[Cursor], batch: list[Arrival], head: int) -> None:
         first = feed.head
         feed.extend(batch, head)
         runs: dict[tuple[bool, int, bool, int], Run] = {}
@@ -476,7 +476,7 @@ class Downstream:
         self.pump_later(cursor.session)
 
 
-def _decoded(result: Pulled, feed: Feed) -> list[Arrival]:
+def _decoded(result: Pulled, feed: Feed[Cursor]) -> list[Arrival]:
     try:
         return arrivals(result.count, result.body, feed)
     except InvalidMessage:

@@ -15,8 +15,9 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from copy import copy
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from gateway.brokers import Broker
 from penstock.errors import InvalidMessage
 from penstock.message import (
     BODY_AT,
@@ -36,9 +37,6 @@ from penstock.message import (
     property_of,
 )
 from topicmap.queues import topic_queue
-
-if TYPE_CHECKING:
-    from gateway.feed import Feed
 
 _CLIENT_ID: Final = CLIENT_ID.encode()
 _MQTT_PROPERTIES: Final = MQTT_PROPERTIES.encode()
@@ -95,6 +93,18 @@ def _application(packed: bytes) -> tuple[int, bytes]:
         return NEVER, b""  # written by somebody else under our reserved name: the message itself is still good
 
 
+class Origin:
+    """Where messages were pulled: a queue at a broker, and the filter for which it was read. So they are found again.
+    ``queue`` is empty until it is known."""
+
+    __slots__ = ("broker", "filter", "queue")
+
+    def __init__(self, broker: Broker, filter: str, queue: str = "") -> None:
+        self.broker = broker
+        self.filter = filter
+        self.queue = queue
+
+
 class Arrival:
     """A stored message on its way to subscribers.
 
@@ -108,7 +118,7 @@ class Arrival:
         application: MQTT 5 properties to forward, encoded, without their length.
         topic: the topic that it is stored in.
         stored_ms: wall-clock time at which it was stored.
-        origin: the feed that brought it; ``None`` where nobody needs to find it again.
+        origin: where it was pulled; ``None`` where nobody needs to find it again.
         blobs: encoded forms, shared by all subscribers that get the same bytes (``gateway/delivery.py``).
     """
 
@@ -139,7 +149,7 @@ class Arrival:
         heading: Heading,
         stored_ms: int,
         where: bytes,
-        origin: Feed | None = None,
+        origin: Origin | None = None,
     ) -> None:
         self.offset = offset
         self.origin = origin
@@ -163,15 +173,15 @@ class Arrival:
         """Its offset in that queue."""
         return int.from_bytes(self.where[8:], "big")
 
-    def in_its_topic(self, feed: Feed) -> Arrival:
-        """The same message as a reader of its topic's queue finds it; ``feed`` stands for that queue."""
+    def in_its_topic(self, origin: Origin) -> Arrival:
+        """The same message as a reader of its topic's queue finds it; ``origin`` is that queue."""
         again = copy(self)
-        again.offset, again.origin, again.blobs = self.queue_offset, feed, None
+        again.offset, again.origin, again.blobs = self.queue_offset, origin, None
         return again
 
 
-def arrivals(count: int, batch: bytes | memoryview, origin: Feed | None = None) -> list[Arrival]:
-    """The messages of a batch that a feed has pulled. Raises ``InvalidMessage`` if it is shorter than it says."""
+def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None) -> list[Arrival]:
+    """The messages of a pulled batch. Raises ``InvalidMessage`` if it is shorter than it says."""
     data = bytes(batch)
     at = count * ENTRY.size
     if at > len(data):

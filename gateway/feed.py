@@ -14,22 +14,25 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from gateway.brokers import Broker
-from gateway.envelope import Arrival
-from gateway.subscriptions import Cursor
+from gateway.envelope import Arrival, Origin
 
 _OFFSET: Final = attrgetter("offset")
 _ARRIVAL_BYTES: Final = 600  # what an Arrival costs besides its payload, roughly
 
 
-class Feed:
+Reader = TypeVar("Reader")
+"""Whoever reads along; who that is does not matter here (``gateway.session.Cursor``)."""
+
+
+class Feed(Origin, Generic[Reader]):
     """One filter's light queue at one broker.
 
     Attributes:
-        members: all its cursors, of connected sessions or not. Without one the filter is closed.
-        attached: cursors of connected sessions, in the order in which they came.
+        members: all its readers, of connected sessions or not. Without one the filter is closed.
+        attached: readers of connected sessions, in the order in which they came.
         lagging: how many of those are behind the head or held.
         is_pulling: a pull is under way, or waits to be tried again.
         is_closed: the filter was closed; late replies are ignored.
@@ -40,26 +43,21 @@ class Feed:
         "_window_bytes",
         "alias_numbers",
         "attached",
-        "broker",
-        "filter",
         "head",
         "is_closed",
         "is_pulling",
         "lagging",
         "members",
-        "queue",
         "window",
     )
 
     def __init__(self, broker: Broker, filter: str) -> None:
-        self.broker = broker
-        self.filter = filter
-        self.queue = ""
+        super().__init__(broker, filter)
         self.head = -1
         self.window: list[Arrival] = []
         self._window_bytes = 0
-        self.members: dict[Cursor, None] = {}
-        self.attached: dict[Cursor, None] = {}
+        self.members: dict[Reader, None] = {}
+        self.attached: dict[Reader, None] = {}
         self.lagging = 0
         self.is_pulling = False
         self.is_closed = False

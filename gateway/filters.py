@@ -15,8 +15,8 @@ from typing import Final
 
 from gateway.brokers import Broker, Brokers
 from gateway.feed import Feed
-from gateway.session import Lasting, Session
-from gateway.subscriptions import Cursor, Subscription
+from gateway.session import Cursor, Lasting, Session
+from gateway.subscriptions import Subscription
 from penstock.errors import PenstockError
 from penstock.requests.filters import CloseFilters, KeepFilters, OpenedFilters, OpenFilters
 from penstock.requests.request import Result
@@ -65,9 +65,9 @@ class _Shelf:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.feeds: dict[str, Feed] = {}
+        self.feeds: dict[str, Feed[Cursor]] = {}
         self.opening: list[tuple[Cursor, Opening | None]] = []
-        self.closing: dict[Feed, None] = {}
+        self.closing: dict[Feed[Cursor], None] = {}
         self.holding: dict[Session, list[tuple[str, Opening | None]]] = {}
 
 
@@ -208,7 +208,7 @@ class FilterLeases:
             shelf.broker.submit(CloseFilters(self._owner, filters), _ignore)
 
     def _open(self, shelf: _Shelf) -> None:
-        waiting: dict[Feed, list[tuple[Cursor, Opening | None]]] = {}
+        waiting: dict[Feed[Cursor], list[tuple[Cursor, Opening | None]]] = {}
         opening, shelf.opening = shelf.opening, []
         for cursor, one in opening:
             if not cursor.feed.is_closed:
@@ -230,7 +230,7 @@ class FilterLeases:
             request = OpenFilters(session.lasting.holder, tuple([filter for filter, _ in rows]))
             shelf.broker.submit(request, partial(_held, [opening for _, opening in rows]))
 
-    def _opened(self, waiting: dict[Feed, list[tuple[Cursor, Opening | None]]], result: Result) -> None:
+    def _opened(self, waiting: dict[Feed[Cursor], list[tuple[Cursor, Opening | None]]], result: Result) -> None:
         if not isinstance(result, OpenedFilters):
             self._not_opened(waiting)
             return
@@ -242,7 +242,7 @@ class FilterLeases:
                 if opening is not None:
                     opening.answered(cursor, opened.position)
 
-    def _not_opened(self, waiting: dict[Feed, list[tuple[Cursor, Opening | None]]]) -> None:
+    def _not_opened(self, waiting: dict[Feed[Cursor], list[tuple[Cursor, Opening | None]]]) -> None:
         for entries in waiting.values():
             for cursor, opening in entries:
                 if opening is None:

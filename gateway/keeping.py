@@ -8,15 +8,16 @@ tick; what is lost of it with a gateway is only sent again. Nothing here waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
 from gateway.home import OnSaved, SessionHome
 from gateway.session import Session
-from gateway.session_state import encode_flow, encode_terms
+from gateway.session_state import FROM_RETAINED, Flow, Place, Sent, encode_flow, encode_terms
 from penstock.errors import PenstockError
 from penstock.requests.sessions import CONNECTED, SessionSave
+from topicmap.names import is_share
 
 ENTRIES_PER_TICK: Final = 20_000
 """Sessions and messages on their way that one tick writes down: some 20 ms. The others wait for the next one."""
@@ -90,10 +91,10 @@ class Keeping:
         self.saves += 1
         terms = flow = b""
         if session.lasting is not None:
-            flow = encode_flow(session, session.lasting.places)
+            flow = encode_flow(flow_of(session, session.lasting.places))
             if session.lasting.has_new_terms:
                 session.lasting.has_new_terms = False
-                terms = encode_terms(session)
+                terms = encode_terms(session.subscriptions.values())
         self._home.save(
             SessionSave(session.client_id, session.epoch, state, session.expiry_s, will, terms, flow), on_saved
         )
@@ -119,6 +120,37 @@ class Keeping:
             lasting.unsaved[:0] = packets
             lasting.when_saved[:0] = told
             self._noted[session] = None
+
+
+def flow_of(session: Session, unused: Mapping[tuple[str, str], Place]) -> Flow:
+    """Places and open exchanges of a session as they are. ``unused``: places in queues that it has not come to yet."""
+    places = {
+        (cursor.subscription.filter, cursor.feed.broker.address): Place(
+            cursor.next, cursor.start, cursor.seen, tuple(cursor.redos or ())
+        )
+        for cursor in session.overlap.cursors
+        if cursor.next >= 0 and cursor.subscription.qos
+    }
+    places.update(unused)
+    sent = []
+    for packet_id, made in session.in_flight.items():
+        arrival, origin, form = made.arrival, made.arrival.origin, made.variant
+        if origin is not None and not (made.qos == 1 and is_share(origin.filter)):  # those go to other members
+            history = "" if origin.queue.startswith("~") else origin.queue
+            sent.append(
+                Sent(
+                    packet_id,
+                    origin.filter,
+                    origin.broker.address,
+                    arrival.offset,
+                    arrival.name if arrival.offset == FROM_RETAINED else history,
+                    made.qos,
+                    form.retain,
+                    form.identifiers,
+                    form.shows_place,
+                )
+            )
+    return Flow(places, sent, list(session.releasing), session.next_id)
 
 
 def _nobody(session: Session) -> None:

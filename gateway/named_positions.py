@@ -15,8 +15,7 @@ from functools import partial
 from gateway.brokers import Broker
 from gateway.delivery import Blob
 from gateway.envelope import Arrival
-from gateway.session import Session
-from gateway.subscriptions import Cursor
+from gateway.session import Cursor, Session
 from penstock.errors import PenstockError
 from penstock.requests.groups import CommitOffsets, QueueOffset
 from penstock.requests.request import Result

@@ -21,11 +21,9 @@ from operator import attrgetter
 from typing import Final
 
 from gateway.delivery import Variant, is_expired
-from gateway.envelope import Arrival, arrivals
-from gateway.feed import Feed
+from gateway.envelope import Arrival, Origin, arrivals
 from gateway.replay_options import BEGINNING, EVERY_QUEUE, LAST, OFFSET, TIME, Start
-from gateway.session import Session
-from gateway.subscriptions import Cursor
+from gateway.session import Cursor, Session
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, TopicNotFound
 from penstock.requests.groups import FetchOffsets, GroupOffsets
 from penstock.requests.messages import BoundsReply, OffsetReply, Pull, Pulled, QueryBounds, SeekTime
@@ -65,8 +63,7 @@ class Source:
 
     def __init__(self, cursor: Cursor, queue: str, low: int, end: int) -> None:
         self.queue = queue
-        self.origin = Feed(cursor.feed.broker, cursor.subscription.filter)  # where its messages are found again
-        self.origin.queue = queue
+        self.origin = Origin(cursor.feed.broker, cursor.subscription.filter, queue)
         self.min = low
         self.end = end
         self.at = _UNKNOWN

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from gateway.brokers import Broker, Brokers
+from gateway.brokers import Brokers
 from gateway.delivery import Blob, Variant, blob
-from gateway.envelope import Arrival, arrivals
+from gateway.envelope import Arrival, Origin, arrivals
 from gateway.exchanges import ExchangeIds
-from gateway.feed import Feed
 from gateway.session import STORED, Session
 from gateway.session_state import FROM_RETAINED, Flow, Sent
 from penstock.errors import InvalidMessage, PenstockError
@@ -60,9 +59,8 @@ class Resuming:
             broker = self._brokers.get(address)
             if broker is not None:
                 self._left += 1
-                feed = Feed(broker, filter)
-                feed.queue = queue or filter_queue(plain_filter(filter))
-                self._pull(broker, feed, sorted(rows, key=lambda sent: sent.offset))
+                origin = Origin(broker, filter, queue or filter_queue(plain_filter(filter)))
+                self._pull(origin, sorted(rows, key=lambda sent: sent.offset))
         self._answered()
 
     def _has_ids(self, ids: list[int] | PenstockError) -> None:
@@ -74,12 +72,12 @@ class Resuming:
 
     # ------------------------------------------------------------ messages on their way
 
-    def _pull(self, broker: Broker, feed: Feed, rows: Sequence[Sent]) -> None:
-        request = Pull(feed.queue, rows[0].offset, _PULL_BYTES, _PULL_COUNT)
-        broker.submit(request, partial(self._pulled, broker, feed, rows))
+    def _pull(self, origin: Origin, rows: Sequence[Sent]) -> None:
+        request = Pull(origin.queue, rows[0].offset, _PULL_BYTES, _PULL_COUNT)
+        origin.broker.submit(request, partial(self._pulled, origin, rows))
 
-    def _pulled(self, broker: Broker, feed: Feed, rows: Sequence[Sent], result: Result) -> None:
-        got = _decoded(result, feed)
+    def _pulled(self, origin: Origin, rows: Sequence[Sent], result: Result) -> None:
+        got = _decoded(result, origin)
         by_offset = {arrival.offset: arrival for arrival in got}
         for sent in rows:
             arrival = by_offset.get(sent.offset)
@@ -88,7 +86,7 @@ class Resuming:
         last = got[-1].offset if got else rows[-1].offset
         rows = [sent for sent in rows if sent.offset > last]
         if rows:
-            self._pull(broker, feed, rows)
+            self._pull(origin, rows)
         else:
             if isinstance(result, PenstockError) and result.retryable:
                 self._error = result
@@ -98,10 +96,11 @@ class Resuming:
         broker = self._brokers.get(sent.address)
         if broker is not None:
             self._left += 1
-            broker.submit(FetchRetained(sent.name, "", 1), partial(self._has_retained, sent, Feed(broker, sent.filter)))
+            origin = Origin(broker, sent.filter)
+            broker.submit(FetchRetained(sent.name, "", 1), partial(self._has_retained, sent, origin))
 
-    def _has_retained(self, sent: Sent, feed: Feed, result: Result) -> None:
-        for arrival in _decoded(result, feed):
+    def _has_retained(self, sent: Sent, origin: Origin, result: Result) -> None:
+        for arrival in _decoded(result, origin):
             arrival.offset = FROM_RETAINED
             self._found[sent.packet_id] = arrival
         if isinstance(result, PenstockError) and result.retryable:
@@ -126,7 +125,7 @@ class Resuming:
         self._on_resumed(self._error)
 
 
-def find_by_topic(session: Session, closing: Feed) -> None:
+def find_by_topic(session: Session, closing: Origin) -> None:
     """A filter of the session closes: what came through it and is on its way is from now on found in its topic's
     queue, so that the exchange can be completed on a later connection (MQTT-3.10.4-3)."""
     for packet_id, made in session.in_flight.items():
@@ -138,15 +137,14 @@ def find_by_topic(session: Session, closing: Feed) -> None:
             and origin.queue.startswith("~")
             and arrival.offset != FROM_RETAINED
         ):
-            queue = Feed(origin.broker, origin.filter)
-            queue.queue = arrival.queue
-            session.in_flight[packet_id] = Blob(arrival.in_its_topic(queue), made.variant, made.head, made.tail)
+            found = arrival.in_its_topic(Origin(origin.broker, origin.filter, arrival.queue))
+            session.in_flight[packet_id] = Blob(found, made.variant, made.head, made.tail)
 
 
-def _decoded(result: Result, feed: Feed) -> list[Arrival]:
+def _decoded(result: Result, origin: Origin) -> list[Arrival]:
     if not isinstance(result, Pulled | RetainedPage):
         return []
     try:
-        return arrivals(result.count, result.body, feed)
+        return arrivals(result.count, result.body, origin)
     except InvalidMessage:
         return []

@@ -15,9 +15,8 @@ from typing import Final
 
 from gateway.delivery import Variant, blob, is_expired
 from gateway.envelope import Arrival, arrivals
-from gateway.session import Session
+from gateway.session import Cursor, Session
 from gateway.session_state import FROM_RETAINED
-from gateway.subscriptions import Cursor
 from penstock.errors import InvalidMessage, PenstockError
 from penstock.requests.filters import FetchRetained, RetainedPage
 from penstock.requests.request import Result

@@ -9,16 +9,12 @@ empty state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple, cast
 
 import msgpack
 
 from gateway.subscriptions import Redo, Subscription
-from topicmap.names import is_share
-
-if TYPE_CHECKING:
-    from gateway.session import Session
 
 NO_WILL: Final = b"\xc0"
 FROM_RETAINED: Final = -1
@@ -89,8 +85,8 @@ def decode_will(data: bytes) -> Will | None:
     return Will(*row[: len(Will._fields)]) if isinstance(row, list) and len(row) >= len(Will._fields) else None
 
 
-def encode_terms(session: Session) -> bytes:
-    """The bytes of a session's subscriptions."""
+def encode_terms(subscriptions: Iterable[Subscription]) -> bytes:
+    """The bytes of a session's subscriptions, oldest first."""
     return _pack(
         [
             [
@@ -103,7 +99,7 @@ def encode_terms(session: Session) -> bytes:
                 one.shows_place,
                 one.name,
             ]
-            for one in session.subscriptions.values()
+            for one in subscriptions
         ]
     )
 
@@ -128,30 +124,10 @@ def decode_terms(data: bytes) -> list[Subscription]:
     ]
 
 
-def encode_flow(session: Session, unused: Mapping[tuple[str, str], Place]) -> bytes:
-    """The bytes of a session's places and open exchanges. ``unused``: places in queues that it has not come to yet."""
-    places = [
-        [
-            cursor.subscription.filter,
-            cursor.feed.broker.address,
-            cursor.next,
-            cursor.start,
-            cursor.seen,
-            [list(redo) for redo in cursor.redos or ()],
-        ]
-        for cursor in session.overlap.cursors
-        if cursor.next >= 0 and cursor.subscription.qos
-    ]
-    places += [[filter, address, *place] for (filter, address), place in unused.items()]
-    sent = []
-    for packet_id, blob in session.in_flight.items():
-        arrival, origin = blob.arrival, blob.arrival.origin
-        if origin is not None and not (blob.qos == 1 and is_share(origin.filter)):  # those go to other members
-            history = "" if origin.queue.startswith("~") else origin.queue
-            name = arrival.name if arrival.offset == FROM_RETAINED else history
-            form = [blob.qos, blob.variant.retain, list(blob.variant.identifiers), blob.variant.shows_place]
-            sent.append([packet_id, origin.filter, origin.broker.address, arrival.offset, name, *form])
-    return _pack([places, sent, list(session.releasing), session.next_id])
+def encode_flow(flow: Flow) -> bytes:
+    """The bytes of a session's places and open exchanges."""
+    places = [[filter, address, *place] for (filter, address), place in flow.places.items()]
+    return _pack([places, flow.sent, flow.releasing, flow.next_id])
 
 
 def decode_flow(data: bytes) -> Flow:

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 from gateway.brokers import Broker
 from gateway.envelope import Arrival
 from gateway.feed import Feed
-from gateway.session import Session
-from gateway.subscriptions import Cursor, Subscription
+from gateway.session import Cursor, Session
+from gateway.subscriptions import Subscription
 from topicmap.names import parse_share, plain_filter
 from topicmap.queues import filter_queue
 
@@ -83,7 +83,7 @@ class ShareFeed:
         self.broker = broker
         self.share = share
         self.is_ordered = parsed is not None and parsed.is_ordered
-        self.origin = Feed(broker, share)
+        self.origin: Feed[Cursor] = Feed(broker, share)
         self.origin.queue = filter_queue(plain_filter(share))
         self.members: dict[Session, Cursor] = {}
         self.free: dict[Cursor, None] = {}

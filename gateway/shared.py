@@ -18,12 +18,11 @@ from typing import Final
 
 from gateway.brokers import Broker, Brokers
 from gateway.delivery import Blob, Variant, blob, is_expired
-from gateway.envelope import Arrival, arrivals
-from gateway.feed import Feed
-from gateway.session import Session
+from gateway.envelope import Arrival, Origin, arrivals
+from gateway.session import Cursor, Session
 from gateway.settings import GatewaySettings
 from gateway.share_feed import DONE, NO_ROOM, SENT, TOO_LARGE, Leased, ShareFeed
-from gateway.subscriptions import Cursor, Subscription
+from gateway.subscriptions import Subscription
 from penstock.errors import InvalidMessage, PenstockError, QueueNotFound
 from penstock.message import ENTRY
 from penstock.requests.filters import CloseFilters, KeepFilters, OpenedFilters, OpenFilters
@@ -81,7 +80,7 @@ class SharedSubscriptions:
         self._brokers: list[Broker] = []
         self._shares: dict[str, dict[Session, Subscription]] = {}
         self._feeds: dict[tuple[Broker, str], ShareFeed] = {}
-        self._by_origin: dict[Feed, ShareFeed] = {}
+        self._by_origin: dict[Origin, ShareFeed] = {}
         self._of: dict[Session, dict[str, None]] = {}
         self._opening: _Opening = {}
         self._closing: dict[ShareFeed, None] = {}

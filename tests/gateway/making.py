@@ -8,8 +8,8 @@ from gateway.brokers import Broker
 from gateway.delivery import Blob, Variant, blob
 from gateway.envelope import Arrival, arrivals, record_properties
 from gateway.feed import Feed
-from gateway.session import Session
-from gateway.subscriptions import Cursor, Subscription
+from gateway.session import Cursor, Session
+from gateway.subscriptions import Subscription
 from penstock.message import ENTRY, FRAME_HEAD, FRAME_HEAD_BYTES, encode_record
 
 BROKER = cast(Broker, object())

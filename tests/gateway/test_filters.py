@@ -7,8 +7,8 @@ from memory_broker import MemoryBroker
 
 from gateway.brokers import Brokers
 from gateway.filters import FILTERS_PER_REQUEST, FilterLeases
-from gateway.session import Session
-from gateway.subscriptions import Cursor, Subscription
+from gateway.session import Cursor, Session
+from gateway.subscriptions import Subscription
 from penstock.errors import Unavailable
 from penstock.requests.filters import CloseFilters, KeepFilters, OpenFilters
 from penstock.requests.routes import BrokerRoute, Route

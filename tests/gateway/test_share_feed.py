@@ -11,9 +11,9 @@ from making import BROKER, arrival
 
 from gateway.device import Device
 from gateway.envelope import Arrival
-from gateway.session import Session
+from gateway.session import Cursor, Session
 from gateway.share_feed import DONE, NO_ROOM, SENT, TOO_LARGE, Leased, ShareFeed
-from gateway.subscriptions import Cursor, Subscription
+from gateway.subscriptions import Subscription
 
 ROOM = 3
 WHO = st.integers(0, 3)
