@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gateway.mqtt.answers import PUBCOMP, PUBREL, answer
 from gateway.mqtt.packets import Puback, Pubcomp, Pubrec, Pubrel
 from gateway.mqtt.reason_codes import ReasonCode
-from gateway.reception import Reception
-
-if TYPE_CHECKING:
-    from gateway.device import Device
-    from gateway.session import Session
+from gateway.reception import Guest, Reception
+from gateway.session import Session
 
 
-def acknowledge(device: Device, reception: Reception, ids: Sequence[int]) -> None:
+def acknowledge(device: Guest, reception: Reception, ids: Sequence[int]) -> None:
     """PUBACKs."""
     session = _session(device)
     for packet_id in ids:
@@ -32,11 +29,11 @@ def acknowledge(device: Device, reception: Reception, ids: Sequence[int]) -> Non
         reception.downstream.pump_later(session)
 
 
-def _puback(device: Device, reception: Reception, packet: Puback) -> None:
+def _puback(device: Guest, reception: Reception, packet: Puback) -> None:
     acknowledge(device, reception, (packet.packet_id,))
 
 
-def _pubrec(device: Device, reception: Reception, packet: Pubrec) -> None:
+def _pubrec(device: Guest, reception: Reception, packet: Pubrec) -> None:
     session = _session(device)
     is_refusal = packet.reason_code >= 0x80
     known = session.received(packet.packet_id, is_refusal)
@@ -54,7 +51,7 @@ def _pubrec(device: Device, reception: Reception, packet: Pubrec) -> None:
         device.send(pubrel)
 
 
-def _pubcomp(device: Device, reception: Reception, packet: Pubcomp) -> None:
+def _pubcomp(device: Guest, reception: Reception, packet: Pubcomp) -> None:
     session = _session(device)
     if session.completed(packet.packet_id):
         if session.lasting is not None:
@@ -63,7 +60,7 @@ def _pubcomp(device: Device, reception: Reception, packet: Pubcomp) -> None:
             reception.downstream.pump_later(session)
 
 
-def _pubrel(device: Device, reception: Reception, packet: Pubrel) -> None:
+def _pubrel(device: Guest, reception: Reception, packet: Pubrel) -> None:
     session = _session(device)
     if session.lasting is not None and packet.packet_id in session.incoming:
         reception.exchanges.release(session, packet.packet_id)
@@ -73,11 +70,11 @@ def _pubrel(device: Device, reception: Reception, packet: Pubrel) -> None:
     device.send(answer(PUBCOMP, packet.packet_id, reason))
 
 
-def _session(device: Device) -> Session:
+def _session(device: Guest) -> Session:
     assert device.session is not None
     return device.session
 
 
-EXCHANGES: Final[MappingProxyType[type, Callable[[Device, Reception, Any], None]]] = MappingProxyType(
+EXCHANGES: Final[MappingProxyType[type, Callable[[Guest, Reception, Any], None]]] = MappingProxyType(
     {Puback: _puback, Pubrec: _pubrec, Pubcomp: _pubcomp, Pubrel: _pubrel}
 )

@@ -412,9 +412,9 @@ class Device:
 
     def _on_subscribe(self, packet: Subscribe) -> None:
         self._reception.upstream.flush()  # what it published before must not reach the new subscription live
-        Subscribing(self, self._reception, packet).begin()
+        Subscribing(self, self._reception, packet, partial(self._send_suback, packet)).begin()
 
-    def send_suback(self, packet: Subscribe, codes: list[int], why: str) -> None:
+    def _send_suback(self, packet: Subscribe, codes: list[int], why: str) -> None:
         self._send_saved(self._connection.suback(packet, codes, why))
 
     def _on_unsubscribe(self, packet: Unsubscribe) -> None:

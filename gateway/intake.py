@@ -10,13 +10,12 @@ both ways give the same outcome is kept by tests/gateway/test_intake.py. Pure.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from gateway.upstream import Lane, Route, Ticket, Upstream
+from gateway.rates import Pace
+from gateway.tallies import Tally
+from gateway.upstream import Lane, Publisher, Route, Ticket, Upstream
 from penstock.message import encode_record
-
-if TYPE_CHECKING:
-    from gateway.device import Device
 
 _QOS0: Final = 0x30
 _QOS1: Final = 0x32
@@ -26,8 +25,16 @@ _NONE: Final = b""
 PARTIAL_BYTES_MAX: Final = 4096
 
 
+class Sender(Publisher, Protocol):
+    """A publisher whose packets are counted (``gateway.device.Device``). ``pace``: what it may still send, if that is
+    limited."""
+
+    tally: Tally
+    pace: Pace | None
+
+
 def take_publishes(
-    device: Device, routes: dict[bytes, Route], is_v5: bool, chunk: bytes, upstream: Upstream, room: int
+    device: Sender, routes: dict[bytes, Route], is_v5: bool, chunk: bytes, upstream: Upstream, room: int
 ) -> tuple[int, int]:
     """Takes the plain PUBLISH packets at a chunk's beginning that go to one broker; at most ``room`` have QoS 1.
 
@@ -82,7 +89,7 @@ def take_publishes(
     return at, len(marks) - marks.count(_NONE)
 
 
-def _hand_over(device: Device, upstream: Upstream, lane: Lane, records: list[bytes], marks: list[bytes]) -> None:
+def _hand_over(device: Sender, upstream: Upstream, lane: Lane, records: list[bytes], marks: list[bytes]) -> None:
     start = len(lane.records)
     lane.records += records
     lane.marks += marks

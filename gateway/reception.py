@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from gateway.auth import Authenticator, Credentials, Identity
+from gateway.auth import Authenticator, Credentials, Identity, Peer
 from gateway.brokers import Brokers
 from gateway.deadlines import LOOK_S, Deadlines
 from gateway.downstream import Downstream
@@ -33,7 +33,7 @@ from gateway.quotas import Quotas
 from gateway.rates import Crowd, Door, Pacing
 from gateway.resuming import Resuming
 from gateway.rounds import Rounds
-from gateway.session import Lasting, Session
+from gateway.session import Client, Lasting, Session
 from gateway.session_state import NO_WILL, Will, decode_flow, decode_terms, decode_will, encode_will
 from gateway.settings import GatewaySettings
 from gateway.sys_topics import is_reserved
@@ -45,8 +45,40 @@ from penstock.requests.sessions import CONNECTED, GONE, RELEASED, OpenedSession,
 from penstock.world import Rng
 from topicmap.names import InvalidName, check_name, plain_filter
 
-if TYPE_CHECKING:
-    from gateway.device import Device
+
+class Guest(Client, Protocol):
+    """A connection that has come in (``gateway.device.Device``).
+
+    Attributes:
+        peer: where it comes from.
+        session: its session, once it is admitted.
+        keep_alive_s: how often it wants to be heard; 0: never.
+        heard_at: monotonic time of the last bytes from it.
+        full_since: when its output was found full, -1 while it takes something.
+    """
+
+    peer: Peer
+    session: Session | None
+    keep_alive_s: int
+    heard_at: float
+    full_since: float
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is not read just now."""
+        ...
+
+    def forget_routes(self) -> None:
+        """Whether it may publish to a name is to be asked again."""
+        ...
+
+    def give_up(self) -> None:
+        """It took too long to say who it is."""
+        ...
+
+    def drop(self) -> None:
+        """Closes without a word."""
+        ...
 
 
 class Arriving(NamedTuple):
@@ -123,10 +155,10 @@ class Reception:
         self._door = Door(settings)
         self.crowd = Crowd(settings.address_connections_max)
         self._rng = rng
-        self._opening: dict[str, Device] = {}
-        self._keep_alive: Deadlines[Device] = Deadlines()
-        self._half_open: Deadlines[Device] = Deadlines()
-        self._devices: dict[Device, None] = {}
+        self._opening: dict[str, Guest] = {}
+        self._keep_alive: Deadlines[Guest] = Deadlines()
+        self._half_open: Deadlines[Guest] = Deadlines()
+        self._devices: dict[Guest, None] = {}
         self.half_open = 0
         self.turns_away: int = ReasonCode.SERVER_MOVED if settings.has_moved else 0
         self.home.on_call = self._called
@@ -137,13 +169,13 @@ class Reception:
     def connections(self) -> int:
         return len(self._devices)
 
-    def admitted(self, count: int) -> list[Device]:
+    def admitted(self, count: int) -> list[Guest]:
         """So many of the clients that have a session here, the oldest connections first."""
         return list(islice((device for device in self._devices if device.session is not None), count))
 
     # ------------------------------------------------------------ coming
 
-    def opened(self, device: Device) -> None:
+    def opened(self, device: Guest) -> None:
         """A connection stands; its CONNECT must come soon."""
         self._devices[device] = None
         self.tallies.entered(device.tally, len(self._devices))
@@ -151,7 +183,7 @@ class Reception:
         self.half_open += 1
         self._half_open.add(self.rounds.now + self.settings.connect_wait_s, device)
 
-    def admit(self, device: Device, asked: Arriving, done: OnAdmitted) -> None:
+    def admit(self, device: Guest, asked: Arriving, done: OnAdmitted) -> None:
         """Gives the client its session, or the reason code of the refusal, through ``done``."""
         client_id = asked.client_id or self._new_client_id()
         limit = self._door.over(device.peer, self.rounds.now)
@@ -204,7 +236,7 @@ class Reception:
         may = not is_reserved(name) and self.authenticator.may_publish(identity, name)
         return 0 if may else ReasonCode.NOT_AUTHORIZED
 
-    def _open(self, device: Device, asked: Arriving, identity: Identity | int, done: OnAdmitted) -> None:
+    def _open(self, device: Guest, asked: Arriving, identity: Identity | int, done: OnAdmitted) -> None:
         """Has the session handed over; whoever has it here lets go of it first."""
         if isinstance(identity, int):
             done(identity)
@@ -231,7 +263,7 @@ class Reception:
 
     def _opened(
         self,
-        device: Device,
+        device: Guest,
         asked: Arriving,
         identity: Identity,
         done: OnAdmitted,
@@ -261,7 +293,7 @@ class Reception:
         Resuming(session, flow, self._brokers, asked.is_v5, self.rounds.now_ms).begin(self.exchanges, resumed)
         self.rounds.wake()
 
-    def _turn_away(self, device: Device, client_id: str, done: OnAdmitted, reason: int) -> None:
+    def _turn_away(self, device: Guest, client_id: str, done: OnAdmitted, reason: int) -> None:
         """Something came between a client and its session."""
         if self._opening.get(client_id) is device:
             del self._opening[client_id]
@@ -290,7 +322,7 @@ class Reception:
 
     def _admit(
         self,
-        device: Device,
+        device: Guest,
         asked: Arriving,
         identity: Identity,
         found: OpenedSession,
@@ -336,7 +368,7 @@ class Reception:
 
     # ------------------------------------------------------------ going
 
-    def left(self, device: Device, *, is_normal: bool, ends_session: bool = False, is_taken: bool = False) -> None:
+    def left(self, device: Guest, *, is_normal: bool, ends_session: bool = False, is_taken: bool = False) -> None:
         """A connection is over. ``is_normal``: its client took leave, so its will is void (MQTT-3.1.2-10).
         ``is_taken``: its client has another connection, which goes on with the session unless that ends."""
         if self._devices.pop(device, 0) == 0:
@@ -411,7 +443,7 @@ class Reception:
         self.keeping.tick()
         self.home.tick(now)
 
-    def _check_alive(self, device: Device, now: float) -> None:
+    def _check_alive(self, device: Guest, now: float) -> None:
         due = device.heard_at + device.keep_alive_s * 1.5
         if device.is_held:  # we do not read it, so its silence says nothing
             due = now + 1.0

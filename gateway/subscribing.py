@@ -11,19 +11,17 @@ included. If the connection is gone by then the subscriptions stay with the sess
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gateway.mqtt.packets import Subscribe
 from gateway.mqtt.packets import Subscription as Asked
 from gateway.mqtt.reason_codes import ReasonCode
-from gateway.reception import Reception
+from gateway.reception import Guest, Reception
 from gateway.replay_options import PLAIN, START, InvalidOption, read_options
 from gateway.subscriptions import Subscription
 from topicmap.names import ORDERED_PREFIX, InvalidName, check_filter, is_share, plain_filter
-
-if TYPE_CHECKING:
-    from gateway.device import Device
 
 _PENDING: Final = -1
 _SEND_NEVER: Final = 2
@@ -33,14 +31,18 @@ _SEND_IF_NEW: Final = 1
 class Subscribing:
     """The state of one SUBSCRIBE."""
 
-    __slots__ = ("_codes", "_device", "_options", "_packet", "_reception", "_session", "_why")
+    __slots__ = ("_answered", "_codes", "_device", "_options", "_packet", "_reception", "_session", "_why")
 
-    def __init__(self, device: Device, reception: Reception, packet: Subscribe) -> None:
+    def __init__(
+        self, device: Guest, reception: Reception, packet: Subscribe, answer: Callable[[list[int], str], None]
+    ) -> None:
+        """``answer`` sends the SUBACK: the codes, and what went wrong in words."""
         assert device.session is not None
         self._device = device
         self._session = device.session
         self._reception = reception
         self._packet = packet
+        self._answered = answer
         self._options = PLAIN
         self._why = ""
         self._codes = [_PENDING] * len(packet.subscriptions)
@@ -135,4 +137,4 @@ class Subscribing:
 
     def _answer(self) -> None:
         if _PENDING not in self._codes and self._session.device is self._device:
-            self._device.send_suback(self._packet, self._codes, self._why)
+            self._answered(self._codes, self._why)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from gateway.brokers import Broker, Brokers
 from gateway.envelope import NEVER, record_properties
@@ -30,17 +30,44 @@ from penstock.requests.messages import Append, Appended
 from penstock.requests.request import Result
 from topicmap.queues import TopicMap
 
-if TYPE_CHECKING:
-    from gateway.device import Device
-
 _NO_ROOM: Final = frozenset({Busy.code, StorageFull.code})
 _PUBREC: Final = b"\x50"
+
+
+class Publisher(Protocol):
+    """Who has published a record and waits for its fate (``gateway.device.Device``).
+
+    Attributes:
+        unstored: bytes of its records that the brokers have not answered for.
+        is_v5: whether it can be told reasons.
+    """
+
+    unstored: int
+    is_v5: bool
+
+    def stored(self, marks: list[bytes], size: int, exact: bool) -> None:
+        """Records are stored: their marks may leave. ``exact``: there are PUBRECs among them."""
+        ...
+
+    def refused(self, mark: bytes, code: int) -> None:
+        """A broker has refused one record for good, with this error."""
+        ...
+
+    def fate_unknown(self, marks: list[bytes]) -> None:
+        """Nobody knows whether these records are stored."""
+        ...
+
+    def hold_reading(self) -> None:
+        """One more reason not to read from it."""
+        ...
+
+    def release_reading(self) -> None: ...
 
 
 class Ticket(NamedTuple):
     """A device's slice of a batch. ``size`` is what it counts as unstored; ``exact``: there is QoS 2 in it."""
 
-    device: Device | None
+    device: Publisher | None
     start: int
     stop: int
     size: int
@@ -63,7 +90,7 @@ class Lane:
 class Parked(NamedTuple):
     """A publication that waits for its topic's broker, or for room in the log."""
 
-    device: Device | None
+    device: Publisher | None
     record: bytes
     mark: bytes
 
@@ -132,7 +159,7 @@ class Upstream:
 
     def publish(
         self,
-        device: Device | None,
+        device: Publisher | None,
         route: Route,
         payload: bytes | memoryview,
         flag: int,
