@@ -20,6 +20,7 @@ from gateway.downstream import Downstream
 from gateway.drain import Drain
 from gateway.exchanges import ExchangeIds
 from gateway.figures import Figures
+from gateway.front import Front
 from gateway.health import Health
 from gateway.home import SessionHome
 from gateway.keeping import Keeping
@@ -30,7 +31,6 @@ from gateway.rounds import Rounds
 from gateway.settings import GatewaySettings, parse_rules
 from gateway.shard import Shard
 from gateway.sys_topics import SysTopics
-from gateway.transports.front import Front
 from gateway.upstream import Upstream
 from gateway.verifier import Verifier
 from gateway.wills import Wills

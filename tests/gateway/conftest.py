@@ -1,4 +1,4 @@
-"""Makes ``making``, ``memory_broker`` and ``rig`` importable by the twins of this folder; no example has a deadline."""
+"""Makes ``making``, ``rig`` and the like importable by the twins of this folder; no example has a deadline."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from rig import Gateway
 from wire_ends import Authority, frame, proxy_header
 
 from gateway.auth import Peer
+from gateway.front import Front, notice_loss
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import (
     Connack,
@@ -29,7 +30,6 @@ from gateway.mqtt.packets import (
 from gateway.mqtt.reason_codes import ReasonCode
 from gateway.settings import GatewaySettings
 from gateway.shard import CODED_BYTES, Shard
-from gateway.transports.front import Front, notice_loss
 from penstock.errors import AddressInUse, InvalidConfig
 
 KINDS = list(LINES)

@@ -11,13 +11,13 @@ from rig import Gateway
 from wire_ends import Authority, TlsEnd, frame, proxy_header, request
 
 from gateway.auth import Anonymous, Credentials, OnIdentity, Peer
+from gateway.front import Entrance
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Packet
 from gateway.mqtt.reader import PacketReader
 from gateway.poller import EpollPoller
 from gateway.shard import Shard
 from gateway.tallies import Tally
-from gateway.transports.front import Entrance
 from gateway.transports.listening import parse_listener
 
 WAIT_S = 10
