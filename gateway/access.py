@@ -4,7 +4,7 @@ Checking a password is slow on purpose, so it is done elsewhere (``gateway/verif
 when too many wait, a client is told to come back (0x89). Credentials that were right are remembered for a while under
 a keyed hash that only this process can make, so that a herd of reconnecting devices is let in at once; a user whose
 line in the file changes is not remembered any more. A wrong name takes as long as a wrong password and is answered
-alike.
+alike. A SCRAM-SHA-256 exchange (``gateway/scram.py``) costs microseconds here and is answered at once.
 
 What is not allowed is refused: without an access file, users may do everything that the ``$`` rule leaves them, and
 anonymous clients come only from where ``anonymous`` says; with one, only what a rule allows. Pure: passwords, hashes
@@ -15,17 +15,32 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from base64 import b64encode
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from gateway.auth import BAD_CREDENTIALS, Anonymous, Credentials, Identity, OnIdentity
+from gateway.auth import (
+    BAD_CREDENTIALS,
+    Anonymous,
+    Challenge,
+    Credentials,
+    Denied,
+    Exchange,
+    Identity,
+    OnIdentity,
+    Peer,
+    Proven,
+)
+from gateway.scram import METHOD, ScramExchange
 from penstock.access.acl import Acl
-from penstock.access.passwords import NOBODY, PASSWORD_BYTES_MAX, Hashed
+from penstock.access.passwords import PASSWORD_BYTES_MAX, Hashed, Users
+from penstock.access.scram import ScramKeys, keyed
 
 SERVER_BUSY: Final = 0x89
 REMEMBERED_MAX: Final = 100_000
 _NO_PASSWORD: Final = b""
+_NONCE_BYTES: Final = 18
 
 
 class Check(NamedTuple):
@@ -69,8 +84,9 @@ class Access:
         self._key = key
         self._wake = wake
         self._clock = clock
-        self._users: Mapping[str, Hashed] = {}
+        self._users = Users({})
         self._has_users = False
+        self._nonces = 0
         self._acl: Acl | None = None
         self._waiting: deque[Check] = deque()
         self._remembered: dict[bytes, tuple[Hashed, float]] = {}
@@ -79,8 +95,9 @@ class Access:
         self.remembered = 0
         self.refused = 0
         self.busy = 0
+        self.proven = 0
 
-    def set_users(self, users: Mapping[str, Hashed]) -> None:
+    def set_users(self, users: Users) -> None:
         """The password file's content from now on."""
         self._users = users
         self._has_users = True
@@ -106,7 +123,7 @@ class Access:
             self._counted(done)(BAD_CREDENTIALS)
             return
         user = shown.user_name
-        hashed = self._users.get(user)
+        hashed = self._users.by_name.get(user)
         digest = hmac.digest(self._key, b"%d:%s:%s" % (len(user), user.encode(), password), hashlib.sha256)
         known = self._remembered.get(digest)
         if known is not None and known[0] == hashed and known[1] > self._clock():
@@ -116,7 +133,8 @@ class Access:
             self.busy += 1
             done(SERVER_BUSY)
         else:
-            self._waiting.append(Check(user, shown.client_id, hashed or NOBODY, password, digest, done))
+            hashed = hashed or self._users.decoy(user)
+            self._waiting.append(Check(user, shown.client_id, hashed, password, digest, done))
             self._wake()
 
     def _counted(self, done: OnIdentity) -> OnIdentity:
@@ -126,6 +144,22 @@ class Access:
 
         return counted
 
+    def begin(self, method: str, peer: Peer) -> Exchange | None:
+        """See ``Authenticator``."""
+        if method != METHOD or not self._has_users:
+            return None
+        self._nonces += 1
+        nonce = b64encode(keyed(self._key, b"nonce %d" % self._nonces)[:_NONCE_BYTES]).decode()
+        return _Counted(self, ScramExchange(self._scram_keys, nonce))
+
+    def _scram_keys(self, user: str) -> ScramKeys:
+        """A user's keys; for one who is not there, or has none, those of a decoy."""
+        found = self._users.by_name.get(user)
+        if found is None or found.scram is None:
+            found = self._users.decoy(user)
+        assert found.scram is not None
+        return found.scram
+
     def take(self) -> Check | None:
         """The check that has waited longest."""
         return self._waiting.popleft() if self._waiting else None
@@ -133,7 +167,7 @@ class Access:
     def checked_as(self, check: Check, right: bool) -> None:
         """What became of a check that was taken. The file may have changed meanwhile: then the old answer is void."""
         self.checked += 1
-        current = self._users.get(check.user)
+        current = self._users.by_name.get(check.user)
         if not right or current is None or current != check.hashed:
             self.refused += 1
             check.done(BAD_CREDENTIALS)
@@ -155,3 +189,19 @@ class Access:
     def may_subscribe(self, identity: Identity, filter: str) -> bool:
         """See ``Authenticator``."""
         return self._acl is None or self._acl.subscribe(identity.user_name, identity.client_id, filter).allowed
+
+
+class _Counted:
+    """An exchange whose end is counted."""
+
+    __slots__ = ("_access", "_exchange")
+
+    def __init__(self, access: Access, exchange: Exchange) -> None:
+        self._access = access
+        self._exchange = exchange
+
+    def receive(self, data: bytes) -> Challenge | Proven | Denied:
+        outcome = self._exchange.receive(data)
+        self._access.proven += isinstance(outcome, Proven)
+        self._access.refused += isinstance(outcome, Denied)
+        return outcome

@@ -16,6 +16,17 @@ from gateway.mqtt.packets import Puback, Pubcomp, Pubrec, Pubrel
 from gateway.mqtt.reason_codes import ReasonCode
 from gateway.reception import Guest, Reception
 from gateway.session import Session
+from penstock.errors import InvalidMessage, InvalidTopic, StorageFull, TopicNotFound
+
+# Broker error -> reason code of PUBACK and PUBREC.
+REASONS: Final = MappingProxyType(
+    {
+        StorageFull.code: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+        InvalidTopic.code: ReasonCode.TOPIC_NAME_INVALID,
+        TopicNotFound.code: ReasonCode.TOPIC_NAME_INVALID,
+        InvalidMessage.code: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+    }
+)
 
 
 def acknowledge(device: Guest, reception: Reception, ids: Sequence[int]) -> None:

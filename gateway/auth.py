@@ -43,6 +43,33 @@ class Identity(NamedTuple):
     user_name: str
 
 
+class Challenge(NamedTuple):
+    """What the server says in an exchange that goes on."""
+
+    data: bytes
+
+
+class Proven(NamedTuple):
+    """The client has proven that it is this user. ``data``: by which the server proves itself."""
+
+    user_name: str
+    data: bytes
+
+
+class Denied(NamedTuple):
+    """The client has not. ``cause``: for figures, never for the client."""
+
+    cause: str
+
+
+class Exchange(Protocol):
+    """An authentication of several messages, from the client's first on; never waits."""
+
+    def receive(self, data: bytes) -> Challenge | Proven | Denied:
+        """What follows from the client's next message; after the last answer no other is asked for."""
+        ...
+
+
 OnIdentity = Callable[[Identity | int], None]
 """Told who a client is, or the reason code of the refusal."""
 
@@ -50,6 +77,10 @@ OnIdentity = Callable[[Identity | int], None]
 class Authenticator(Protocol):
     def connect(self, shown: Credentials, done: OnIdentity) -> None:
         """Finds out who this is. ``done`` is called once, at once or later, in the event loop's thread."""
+        ...
+
+    def begin(self, method: str, peer: Peer) -> Exchange | None:
+        """A new exchange by an authentication method of MQTT 5, ``None`` where that is not offered."""
         ...
 
     def may_publish(self, identity: Identity, name: str) -> bool: ...
@@ -82,6 +113,9 @@ class Anonymous:
             done(Identity(shown.client_id, ""))
         else:
             done(BAD_CREDENTIALS if shown.user_name is not None else NOT_AUTHORIZED)
+
+    def begin(self, method: str, peer: Peer) -> Exchange | None:
+        return None
 
     def may_publish(self, identity: Identity, name: str) -> bool:
         return not name.startswith("$")

@@ -12,43 +12,29 @@ however often it is sent (MQTT-4.3.3-10); a client with too much unstored is not
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from gateway.acknowledging import EXCHANGES, acknowledge
+from gateway.acknowledging import EXCHANGES, REASONS, acknowledge
 from gateway.aliases import SentAliases
 from gateway.auth import Identity, Peer
+from gateway.authenticating import Authenticating
 from gateway.delivery import PACKET_ID_MAX
 from gateway.greeting import accepts_bytes_max, arriving, publish_properties, sent_aliases, terms
 from gateway.intake import is_partial_publish, plain_pubacks, take_publishes
 from gateway.mqtt.answers import PINGRESP, mark, refusal
 from gateway.mqtt.connection import Connection, Received
-from gateway.mqtt.packets import (
-    Connect,
-    Disconnect,
-    Packet,
-    Pingreq,
-    Publish,
-    Subscribe,
-    Unsubscribe,
-)
+from gateway.mqtt.packets import Auth, Connect, Disconnect, Packet, Pingreq, Publish, Subscribe, Unsubscribe
 from gateway.mqtt.reason_codes import ReasonCode
-from gateway.reception import Admitted, Arriving, Reception
+from gateway.reception import Admitted, Arriving, OnAdmitted, Reception
 from gateway.session import STORED, Session
 from gateway.subscribing import Subscribing
 from gateway.upstream import Route
-from penstock.errors import InvalidMessage, InvalidTopic, StorageFull, TopicNotFound
+from penstock.errors import InvalidMessage
 from penstock.message import FLAG_ONCE, FLAG_RETAIN
 
 _ROUTES_MAX: Final = 256
-
-# Broker error -> reason code of PUBACK and PUBREC.
-_REASONS: Final = {
-    StorageFull.code: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
-    InvalidTopic.code: ReasonCode.TOPIC_NAME_INVALID,
-    TopicNotFound.code: ReasonCode.TOPIC_NAME_INVALID,
-    InvalidMessage.code: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
-}
 
 
 class Output(Protocol):
@@ -79,6 +65,7 @@ class Device:
     """
 
     __slots__ = (
+        "_authenticating",
         "_connection",
         "_early",
         "_holds",
@@ -122,6 +109,7 @@ class Device:
         self.keep_alive_s = 0
         self.accepts_bytes_max = 1 << 30
         self.aliases: SentAliases | None = None
+        self._authenticating: Authenticating | None = None
         self.heard_at = reception.rounds.now
         self.unstored = 0
         self.full_since = -1.0
@@ -235,28 +223,38 @@ class Device:
     def _on_connect(self, packet: Connect) -> None:
         asked = arriving(packet)
         self.is_v5 = asked.is_v5
-        if packet.properties.authentication_method is not None:  # (MQTT-4.12.0-1)
-            self._close(self._connection.refuse(ReasonCode.BAD_AUTHENTICATION_METHOD), is_normal=False)
-            return
+        if asked.authentication_method is not None:
+            enter = partial(self._enter, packet, asked)
+            self._authenticating = Authenticating(self, self._reception, asked, self._send_auth, enter)
+            self._authenticating.begin()
+        else:
+            self._enter(packet, asked, partial(self._reception.admit, self, asked))
+
+    def _on_auth(self, packet: Auth) -> None:
+        assert self._authenticating is not None
+        self._authenticating.receive(packet)
+
+    def _enter(self, packet: Connect, asked: Arriving, admit: Callable[[OnAdmitted], None], proof: bytes = b"") -> None:
+        """Has the client admitted; ``proof`` goes into its CONNACK. What it sends meanwhile waits."""
         self._early = []
-        self._reception.admit(self, asked, partial(self._admitted, packet, asked))
+        admit(partial(self._admitted, packet, asked, proof or None))
         if self._early is not None:
             self.hold_reading()
 
-    def _admitted(self, packet: Connect, asked: Arriving, outcome: Admitted | int) -> None:
+    def _admitted(self, packet: Connect, asked: Arriving, proof: bytes | None, outcome: Admitted | int) -> None:
         """The answer to the CONNECT is known: says so, then carries out what the client sent without waiting for it."""
         early, self._early = self._early, None
         if self._holds:
             self.release_reading()
         if isinstance(outcome, int):
-            self._close(self._connection.refuse(outcome, self._reception.settings.redirect_to), is_normal=False)
+            self.fail(outcome)
             return
         session = self.session = outcome.session
         self.identity = outcome.identity
         self.keep_alive_s = outcome.keep_alive_s
         self.accepts_bytes_max = accepts_bytes_max(packet)
         self.aliases = sent_aliases(packet, self._reception.settings)
-        self.send(self._connection.accept(terms(asked, outcome, self._reception.settings)))
+        self.send(self._connection.accept(terms(asked, outcome, self._reception.settings), proof))
         for again in session.resend(self.is_v5, self._reception.rounds.now_ms):
             self.send(again)
         self._reception.downstream.attach(session)
@@ -395,7 +393,7 @@ class Device:
         else:
             self._unanswered -= 1
         if self.is_v5:
-            self.send(refusal(mark, _REASONS.get(code, ReasonCode.QUOTA_EXCEEDED)))
+            self.send(refusal(mark, REASONS.get(code, ReasonCode.QUOTA_EXCEEDED)))
         else:
             self.fail(ReasonCode.UNSPECIFIED_ERROR)
 
@@ -417,6 +415,13 @@ class Device:
     def _send_suback(self, packet: Subscribe, codes: list[int], why: str) -> None:
         self._send_saved(self._connection.suback(packet, codes, why))
 
+    def _send_auth(self, reason: int, data: bytes, why: str) -> None:
+        """An AUTH; a client that cannot take it cannot be asked."""
+        said = self._connection.auth(reason, data, why)
+        self.send(said)
+        if not said:
+            self.fail(ReasonCode.PACKET_TOO_LARGE)
+
     def _on_unsubscribe(self, packet: Unsubscribe) -> None:
         assert self.session is not None
         downstream = self._reception.downstream
@@ -435,7 +440,9 @@ class Device:
         self.send(PINGRESP)
 
     def _on_disconnect(self, packet: Disconnect) -> None:
-        assert self.session is not None
+        if self.session is None:  # it gives up its authentication
+            self.drop()
+            return
         expiry_s = packet.properties.session_expiry_interval
         if expiry_s is not None:
             if self.session.expiry_s == 0 and expiry_s != 0:  # (MQTT-3.1.2-23, 3.14.2-2)
@@ -505,4 +512,5 @@ _HANDLERS: Final = {
     Unsubscribe: Device._on_unsubscribe,
     Pingreq: Device._on_pingreq,
     Disconnect: Device._on_disconnect,
+    Auth: Device._on_auth,
 }

@@ -38,6 +38,7 @@ class Figures:
         return {
             "gateway_logins_checked_total": access.checked,
             "gateway_logins_remembered_total": access.remembered,
+            "gateway_logins_proven_total": access.proven,
             "gateway_logins_refused_total": access.refused,
             "gateway_logins_busy_total": access.busy,
         }

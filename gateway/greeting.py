@@ -40,6 +40,8 @@ def arriving(packet: Connect) -> Arriving:
         _will(packet),
         is_v5,
         properties.request_response_information == 1,
+        properties.authentication_method,
+        properties.authentication_data,
     )
 
 

@@ -81,6 +81,18 @@ class Guest(Client, Protocol):
         ...
 
 
+class Proving(Protocol):
+    """A client that authenticates again (``gateway.authenticating.Authenticating``)."""
+
+    def is_late(self, now: float) -> bool:
+        """Whether it should have done so by now."""
+        ...
+
+    def give_up(self) -> None:
+        """It took too long."""
+        ...
+
+
 class Arriving(NamedTuple):
     """What a CONNECT asks for, whatever its version."""
 
@@ -94,6 +106,8 @@ class Arriving(NamedTuple):
     will: Will | None
     is_v5: bool
     wants_response_information: bool = False
+    authentication_method: str | None = None
+    authentication_data: bytes | None = None
 
 
 class Admitted(NamedTuple):
@@ -158,6 +172,7 @@ class Reception:
         self._opening: dict[str, Guest] = {}
         self._keep_alive: Deadlines[Guest] = Deadlines()
         self._half_open: Deadlines[Guest] = Deadlines()
+        self._proving: Deadlines[Proving] = Deadlines()
         self._devices: dict[Guest, None] = {}
         self.half_open = 0
         self.turns_away: int = ReasonCode.SERVER_MOVED if settings.has_moved else 0
@@ -185,14 +200,11 @@ class Reception:
 
     def admit(self, device: Guest, asked: Arriving, done: OnAdmitted) -> None:
         """Gives the client its session, or the reason code of the refusal, through ``done``."""
-        client_id = asked.client_id or self._new_client_id()
-        limit = self._door.over(device.peer, self.rounds.now)
-        if self.crowd.is_over(device.peer.address):
-            limit = "address_connections_max"
-        refusal = self.turns_away or (self.quotas.refuse(limit) if limit else self._unfit(asked))
+        refusal = self.refusal(device, asked)
         if refusal:
             done(refusal)
             return
+        client_id = asked.client_id or self._new_client_id()
         shown = Credentials(client_id, asked.user_name, asked.password, device.peer)
 
         def identified(identity: Identity | int) -> None:
@@ -201,6 +213,24 @@ class Reception:
                 self.rounds.wake()
 
         self.authenticator.connect(shown, identified)
+
+    def admit_proven(self, device: Guest, asked: Arriving, user_name: str, done: OnAdmitted) -> None:
+        """The same for a client that was not refused and has proven by an exchange who it is."""
+        self._open(device, asked, Identity(asked.client_id or self._new_client_id(), user_name), done)
+        self.rounds.wake()
+
+    def refusal(self, device: Guest, asked: Arriving) -> int:
+        """Why a client is not even asked who it is, 0 if it is; to be called once for a CONNECT."""
+        limit = self._door.over(device.peer, self.rounds.now)
+        if self.crowd.is_over(device.peer.address):
+            limit = "address_connections_max"
+        return self.turns_away or (self.quotas.refuse(limit) if limit else self._unfit(asked))
+
+    def expect(self, proving: Proving) -> float:
+        """A connected client begins to authenticate again: when it must have done so."""
+        due = self.rounds.now + self.settings.connect_wait_s
+        self._proving.add(due, proving)
+        return due
 
     def _new_client_id(self) -> str:
         """An id that no session has (MQTT-3.1.3-7, 3.2.2-16): 64 random bits make sure of it."""
@@ -436,6 +466,10 @@ class Reception:
             if device.session is None and device in self._devices:
                 self.quotas.refuse("connect_wait_s")
                 device.give_up()
+        for one in self._proving.take(now):
+            if one.is_late(now):
+                self.quotas.refuse("connect_wait_s")
+                one.give_up()
         for device in self._keep_alive.take(now):
             if device in self._devices:
                 self._check_alive(device, now)

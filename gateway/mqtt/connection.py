@@ -2,9 +2,10 @@
 connection ends.
 
 The rules are a table: before CONNECT only CONNECT may come (MQTT-3.1.0-1), after it everything that a client may
-send but a second CONNECT (MQTT-3.1.0-2), and AUTH only where an authentication method was agreed (MQTT-4.12.0-6),
-which is never yet. ``receive`` gives the packets that may be carried out, in order, and at most one *fault* after
-them: the reason code with which the connection ends (F13: other connections never notice).
+send but a second CONNECT (MQTT-3.1.0-2), and AUTH only where the CONNECT named an authentication method
+(MQTT-4.12.0-7), always the same one (MQTT-4.12.0-5, 4.12.1-1); such a client may send nothing else but DISCONNECT until
+it has its CONNACK (MQTT-3.1.2-30). ``receive`` gives the packets that may be carried out, in order, and at most one
+*fault* after them: the reason code with which the connection ends (F13: other connections never notice).
 
 How it ends depends on the version and on how far it came: before the CONNACK an MQTT 5 client gets a CONNACK with
 the reason, an older one its return code if there is one for it (MQTT-3.2.2-6), and nothing at all where the CONNECT
@@ -20,6 +21,7 @@ from typing import Final, NamedTuple
 from gateway.mqtt.answers import PUBACK, refusal
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import (
+    Auth,
     Connack,
     Connect,
     Disconnect,
@@ -45,6 +47,8 @@ _ALLOWED_FIRST: Final = frozenset({Connect})
 _ALLOWED_LATER: Final = frozenset(
     {Publish, Puback, Pubrec, Pubrel, Pubcomp, Subscribe, Unsubscribe, Pingreq, Disconnect}
 )
+_ALLOWED_PROVING: Final = frozenset({Auth, Disconnect})
+_ALLOWED_PROVEN: Final = _ALLOWED_LATER | {Auth}
 
 # MQTT 5 reason code -> return code of an older CONNACK. What is not here closes without a CONNACK.
 RETURN_CODES: Final[dict[int, int]] = {
@@ -86,9 +90,10 @@ class Terms(NamedTuple):
 
 
 class Connection:
-    """The protocol state of one connection; ``level`` is 0 until its CONNECT has come."""
+    """The protocol state of one connection; ``level`` is 0 until its CONNECT has come, ``_method`` the authentication
+    method that it named."""
 
-    __slots__ = ("_accepts_bytes_max", "_aliases", "_is_accepted", "_reader", "_wants_problems", "level")
+    __slots__ = ("_accepts_bytes_max", "_aliases", "_is_accepted", "_method", "_reader", "_wants_problems", "level")
 
     def __init__(self, connect_bytes_max: int, packet_bytes_max: int) -> None:
         self._reader = PacketReader(packet_bytes_max, connect_bytes_max)
@@ -96,6 +101,7 @@ class Connection:
         self._is_accepted = False
         self._accepts_bytes_max = 1 << 30
         self._wants_problems = True
+        self._method: str | None = None
         self.level = 0
 
     @property
@@ -119,8 +125,7 @@ class Connection:
         return Received(packets, fault)
 
     def _judge(self, packet: Packet) -> int:
-        allowed = _ALLOWED_LATER if self.level else _ALLOWED_FIRST
-        if type(packet) not in allowed:
+        if type(packet) not in self._allowed():
             return ReasonCode.PROTOCOL_ERROR
         if type(packet) is Publish:  # only a server's PUBLISH has subscription identifiers (MQTT-3.3.4-6)
             return ReasonCode.PROTOCOL_ERROR if packet.properties.subscription_identifiers else 0
@@ -128,7 +133,17 @@ class Connection:
             self.level = packet.level
             self._accepts_bytes_max = packet.properties.maximum_packet_size or self._accepts_bytes_max
             self._wants_problems = packet.properties.request_problem_information != 0
+            self._method = packet.properties.authentication_method
+        if type(packet) is Auth and packet.properties.authentication_method != self._method:
+            return ReasonCode.PROTOCOL_ERROR
         return 0
+
+    def _allowed(self) -> frozenset[type]:
+        if not self.level:
+            return _ALLOWED_FIRST
+        if self._method is None:
+            return _ALLOWED_LATER
+        return _ALLOWED_PROVEN if self._is_accepted else _ALLOWED_PROVING
 
     def name_of(self, packet: Publish, alias_max: int) -> str | int:
         """The topic name that a PUBLISH means, by its alias if need be; a reason code if its alias means nothing."""
@@ -146,9 +161,11 @@ class Connection:
 
     # ------------------------------------------------------------ out
 
-    def accept(self, terms: Terms) -> bytes:
-        """The CONNACK of success, with every limit that is enforced (MQTT-3.2.2-9, -21, -22)."""
+    def accept(self, terms: Terms, proof: bytes | None = None) -> bytes:
+        """The CONNACK of success, with every limit that is enforced (MQTT-3.2.2-9, -21, -22), and where the client has
+        authenticated by a method with that (MQTT-4.12.0-5) and the server's last data, ``proof``."""
         self._is_accepted = True
+        self._reader.is_proving = False
         if self.level < V5:
             return encode(Connack(terms.session_present and self.level > 3, 0), self.level)
         properties = Properties(
@@ -160,8 +177,21 @@ class Connection:
             shared_subscription_available=None if terms.has_shares else 0,
             server_keep_alive=terms.keep_alive_s,
             response_information=terms.response_information,
+            authentication_method=self._method,
+            authentication_data=proof,
         )
         return encode(Connack(terms.session_present, 0, properties), self.level)
+
+    def auth(self, reason: int, data: bytes, why: str = "") -> bytes:
+        """An AUTH (MQTT-4.12.0-2, -5), or nothing if the client takes no packet of that size (MQTT-3.1.2-24)."""
+
+        def made(why: str | None) -> bytes:
+            properties = Properties(authentication_method=self._method, authentication_data=data, reason_string=why)
+            return encode(Auth(reason, properties), self.level)
+
+        said = made(why) if why and self._wants_problems else b""  # (MQTT-3.1.2-29)
+        said = said if said and len(said) <= self._accepts_bytes_max else made(None)  # (MQTT-3.15.2-2)
+        return said if len(said) <= self._accepts_bytes_max else b""
 
     def refuse(self, reason: int, reference: str = "") -> bytes:
         """The CONNACK of a refusal, or nothing where there is none for it. ``reference``: another server, for a reason

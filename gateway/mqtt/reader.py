@@ -31,16 +31,18 @@ class PacketReader:
     Attributes:
         level: protocol level, 0 until a CONNECT has come. A client, which sends the CONNECT, sets it itself.
         packet_bytes_max: the largest packet taken after the CONNECT, fixed header included.
-        connect_bytes_max: the largest CONNECT.
+        connect_bytes_max: the largest CONNECT, and the largest packet of a client that has still to prove who it is.
+        is_proving: whether it has: its CONNECT named an authentication method, and the server has not accepted it.
         before_damage: after an error, the good packets of the same piece.
     """
 
-    __slots__ = ("_needed", "_rest", "before_damage", "connect_bytes_max", "level", "packet_bytes_max")
+    __slots__ = ("_needed", "_rest", "before_damage", "connect_bytes_max", "is_proving", "level", "packet_bytes_max")
 
     def __init__(self, packet_bytes_max: int, connect_bytes_max: int | None = None) -> None:
         self.packet_bytes_max = packet_bytes_max
         self.connect_bytes_max = packet_bytes_max if connect_bytes_max is None else connect_bytes_max
         self.level = 0
+        self.is_proving = False
         self.before_damage: Sequence[Packet] = ()
         self._rest: bytearray | None = None
         self._needed = 0  # size of the packet that _rest begins with, 0 while that is not known
@@ -75,7 +77,7 @@ class PacketReader:
     def _cut(self, data: bytes, packets: list[Packet]) -> int:
         """Adds the complete packets of ``data`` to ``packets``; returns where the incomplete one begins."""
         at, end, level = 0, len(data), self.level
-        limit = self.packet_bytes_max if level else self.connect_bytes_max
+        limit = self.packet_bytes_max if level and not self.is_proving else self.connect_bytes_max
         self._needed = 0
         while end - at > 1:
             first, size, body = data[at], data[at + 1], at + 2
@@ -103,7 +105,9 @@ class PacketReader:
                 if not level:
                     assert type(packet) is Connect
                     level = self.level = packet.level
-                    limit = self.packet_bytes_max
+                    self.is_proving = packet.properties.authentication_method is not None
+                    if not self.is_proving:
+                        limit = self.packet_bytes_max
             at = stop
         if at < end and not level:
             _expect_connect(data[at])

@@ -1,7 +1,13 @@
-"""The password file: a line per user, ``NAME:$scrypt$ln=14,r=8,p=1$SALT$HASH``. docs/formats/access.md is the page.
+"""The password file: a line per user, ``NAME:$scrypt$ln=14,r=8,p=1$SALT$HASH``, behind which the keys for SCRAM may
+follow, ``$scram-sha-256$i=32768$SALT$STOREDKEY$SERVERKEY``. docs/formats/access.md is the page.
 
-A password is never kept, only its scrypt hash (RFC 7914) with a salt of its own. Hashing takes tens of milliseconds and
-16 MiB on purpose; whoever checks many passwords does it in a thread. Salt and hash are base64 without padding. Pure.
+A password is never kept, only its scrypt hash (RFC 7914) with a salt of its own, and what SCRAM keeps of it with
+another. Hashing takes tens of milliseconds and 16 MiB on purpose; whoever checks many passwords does it in a thread.
+Salts, hashes and keys are base64 without padding.
+
+Who asks for a user who is not there is shown a *decoy*: the costs of the users who are, with a salt that belongs to
+the name as long as the file's secret (the line that begins with a colon) stays. So names cannot be found out by asking.
+Pure.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from penstock.access.scram import ITERATIONS, ITERATIONS_MAX, ITERATIONS_MIN, KEY_BYTES, ScramKeys, keyed
 from penstock.errors import InvalidConfig
 
 LOG2_COST: Final = 14
@@ -25,24 +32,62 @@ PASSWORD_BYTES_MAX: Final = 65_535
 _MEMORY_BYTES_MAX: Final = 256 << 20
 _HASH: Final = re.compile(
     r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([A-Za-z0-9+/]{2,128})\$([A-Za-z0-9+/]{16,128})"
+    r"(\$scram-sha-256\$i=(\d{1,8})\$([A-Za-z0-9+/]{2,86})\$([A-Za-z0-9+/]{43})\$([A-Za-z0-9+/]{43}))?"
 )
+SECRET_BYTES: Final = 32
+_SECRET: Final = re.compile(r":secret\$([A-Za-z0-9+/]{43})")
 
 
 class Hashed(NamedTuple):
-    """A password as it is kept: cost parameters, salt and hash."""
+    """A password as it is kept: cost parameters, salt and hash, and what SCRAM needs, if that is kept too."""
 
     log2_cost: int
     block: int
     parallel: int
     salt: bytes
     hash: bytes
+    scram: ScramKeys | None = None
 
     def __repr__(self) -> str:  # not even a hash belongs into a log
         return "Hashed(...)"
 
 
-NOBODY: Final = Hashed(LOG2_COST, BLOCK, PARALLEL, bytes(SALT_BYTES), bytes(HASH_BYTES))
-"""Checked for a user who is not there, so that it takes as long as for one who is. No password has this hash."""
+class Users:
+    """The users of a file.
+
+    Attributes:
+        by_name: each user's password.
+        secret: what decoys are made of, empty in a file that has none yet; then they are made of the users, and
+            change when those do.
+    """
+
+    def __init__(self, by_name: Mapping[str, Hashed], secret: bytes = b"") -> None:
+        self.by_name = dict(by_name)
+        self.secret = secret
+        self._key = secret or hashlib.sha256(format_passwords(self).encode()).digest()
+        every = self.by_name.values()
+        costs = {(one.log2_cost, one.block, one.parallel, len(one.salt), len(one.hash)) for one in every}
+        scram = {(one.scram.iterations, len(one.scram.salt)) for one in every if one.scram is not None}
+        self._costs = sorted(costs) or [(LOG2_COST, BLOCK, PARALLEL, SALT_BYTES, HASH_BYTES)]
+        self._scram_costs = sorted(scram) or [(ITERATIONS, SALT_BYTES)]
+
+    def decoy(self, name: str) -> Hashed:
+        """What a user of this name would have: always the same, as costly as one of the users, and no password's."""
+
+        def of(purpose: str) -> bytes:
+            return keyed(self._key, f"{purpose}:{name}".encode(errors="surrogatepass"))
+
+        log2_cost, block, parallel, salt_bytes, hash_bytes = self._costs[int.from_bytes(of("cost")) % len(self._costs)]
+        pick = int.from_bytes(of("scram cost")) % len(self._scram_costs)
+        iterations, scram_salt_bytes = self._scram_costs[pick]
+        scram = ScramKeys(iterations, _stretched(of("scram salt"), scram_salt_bytes), of("stored"), of("server"))
+        return Hashed(
+            log2_cost, block, parallel, _stretched(of("salt"), salt_bytes), _stretched(of("hash"), hash_bytes), scram
+        )
+
+
+def _stretched(data: bytes, size: int) -> bytes:
+    return (data * (size // len(data) + 1))[:size]
 
 
 def hash_password(password: bytes, salt: bytes) -> Hashed:
@@ -52,9 +97,8 @@ def hash_password(password: bytes, salt: bytes) -> Hashed:
 
 def verify(hashed: Hashed, password: bytes) -> bool:
     """Whether this is the password. Slow, and equally so for a right and a wrong one."""
-    log2_cost, block, parallel, salt, expected = hashed
-    found = _scrypt(password, log2_cost, block, parallel, salt, len(expected))
-    return hmac.compare_digest(found, expected)
+    found = _scrypt(password, hashed.log2_cost, hashed.block, hashed.parallel, hashed.salt, len(hashed.hash))
+    return hmac.compare_digest(found, hashed.hash)
 
 
 def _scrypt(password: bytes, log2_cost: int, block: int, parallel: int, salt: bytes, size: int) -> bytes:
@@ -72,40 +116,62 @@ def check_user_name(name: str) -> None:
         )
 
 
-def parse_passwords(text: str) -> dict[str, Hashed]:
+def parse_passwords(text: str) -> Users:
     """Users and their hashes. Raises ``InvalidConfig`` that names the line, never its content."""
     users: dict[str, Hashed] = {}
+    secret = b""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
         name, _, rest = line.partition(":")
-        found = _HASH.fullmatch(rest.strip())
+        own = _SECRET.fullmatch(line.strip())
         try:
+            if own is not None and not secret:
+                secret = _unpadded(own[1])
+                continue
             check_user_name(name)
-            if found is None or name in users:
+            if name in users:
                 raise ValueError
-            hashed = Hashed(int(found[1]), int(found[2]), int(found[3]), _unpadded(found[4]), _unpadded(found[5]))
-            if not (1 <= hashed.log2_cost <= 20 and hashed.block and hashed.parallel):
-                raise ValueError
-            if 128 * hashed.block << hashed.log2_cost >= _MEMORY_BYTES_MAX:
-                raise ValueError
+            users[name] = _hashed(rest.strip())
         except (ValueError, InvalidConfig):
             raise InvalidConfig(
                 f"line {number} of the password file is not NAME:HASH, or its name was there before",
                 hint="make lines with `penstock user add`",
             ) from None
-        users[name] = hashed
-    return users
+    return Users(users, secret)
 
 
-def format_passwords(users: Mapping[str, Hashed]) -> str:
+def _hashed(text: str) -> Hashed:
+    found = _HASH.fullmatch(text)
+    if found is None:
+        raise ValueError
+    scram = None
+    if found[6]:
+        stored_key, server_key = _unpadded(found[9]), _unpadded(found[10])
+        scram = ScramKeys(int(found[7]), _unpadded(found[8]), stored_key, server_key)
+        if not ITERATIONS_MIN <= scram.iterations <= ITERATIONS_MAX or len(stored_key + server_key) != 2 * KEY_BYTES:
+            raise ValueError
+    hashed = Hashed(int(found[1]), int(found[2]), int(found[3]), _unpadded(found[4]), _unpadded(found[5]), scram)
+    if not (1 <= hashed.log2_cost <= 20 and hashed.block and hashed.parallel):
+        raise ValueError
+    if 128 * hashed.block << hashed.log2_cost >= _MEMORY_BYTES_MAX:
+        raise ValueError
+    return hashed
+
+
+def format_passwords(users: Users) -> str:
     """The text of a password file."""
-    return "".join([f"{name}:{_line(hashed)}\n" for name, hashed in users.items()])
+    secret = f":secret${_packed((users.secret,))[0]}\n" if users.secret else ""
+    return secret + "".join([f"{name}:{_line(hashed)}\n" for name, hashed in users.by_name.items()])
 
 
 def _line(hashed: Hashed) -> str:
     salt, digest = _packed((hashed.salt, hashed.hash))
-    return f"$scrypt$ln={hashed.log2_cost},r={hashed.block},p={hashed.parallel}${salt}${digest}"
+    line = f"$scrypt$ln={hashed.log2_cost},r={hashed.block},p={hashed.parallel}${salt}${digest}"
+    scram = hashed.scram
+    if scram is None:
+        return line
+    return f"{line}$scram-sha-256$i={scram.iterations}$" + "$".join(_packed(scram[1:]))
 
 
 def _packed(values: Iterable[bytes]) -> list[str]:

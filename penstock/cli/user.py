@@ -15,15 +15,18 @@ import click
 
 from penstock.access.passwords import (
     SALT_BYTES,
+    SECRET_BYTES,
     Hashed,
+    Users,
     check_user_name,
     format_passwords,
     hash_password,
     parse_passwords,
 )
+from penstock.access.scram import ITERATIONS, ITERATIONS_MAX, ITERATIONS_MIN, derive_keys
 from penstock.cli.display import json_option, print_json
 from penstock.errors import InvalidConfig
-from penstock.world import new_rng
+from penstock.world import new_secret
 
 file_option = click.option(
     "--file",
@@ -32,6 +35,20 @@ file_option = click.option(
     envvar="PENSTOCK_GATEWAY_PASSWORD_FILE",
     show_envvar=True,
     help="The password file.",
+)
+
+scram_option = click.option(
+    "--scram/--no-scram",
+    default=True,
+    show_default=True,
+    help="Also keep what SCRAM-SHA-256 needs, by which a client proves its password without sending it.",
+)
+iterations_option = click.option(
+    "--iterations",
+    type=click.IntRange(ITERATIONS_MIN, ITERATIONS_MAX),
+    default=ITERATIONS,
+    show_default=True,
+    help="How slow SCRAM is, for the client at each login and for whoever steals the file.",
 )
 
 
@@ -43,19 +60,22 @@ def user() -> None:
 @user.command()
 @click.argument("name")
 @file_option
-def add(name: str, file: Path) -> None:
+@scram_option
+@iterations_option
+def add(name: str, file: Path, scram: bool, iterations: int) -> None:
     """Add a user; the password is asked for, or read from standard input.
 
     \b
     Examples:
       penstock user add alice --file /etc/penstock/passwords
       pass show alice | penstock user add alice --file /etc/penstock/passwords
+      penstock user add sensor --iterations 4096 --file /etc/penstock/passwords
     """
     check_user_name(name)
     users = _read(file)
-    if name in users:
+    if name in users.by_name:
         raise InvalidConfig(f"there is a user {name}", hint="`penstock user passwd` changes the password")
-    users[name] = _new_hash()
+    users.by_name[name] = _new_hash(iterations if scram else 0)
     _write(file, users)
     click.echo(f"{name} added to {file}")
 
@@ -63,7 +83,9 @@ def add(name: str, file: Path) -> None:
 @user.command()
 @click.argument("name")
 @file_option
-def passwd(name: str, file: Path) -> None:
+@scram_option
+@iterations_option
+def passwd(name: str, file: Path, scram: bool, iterations: int) -> None:
     """Change a user's password.
 
     \b
@@ -71,7 +93,7 @@ def passwd(name: str, file: Path) -> None:
       penstock user passwd alice --file /etc/penstock/passwords
     """
     users = _known(file, name)
-    users[name] = _new_hash()
+    users.by_name[name] = _new_hash(iterations if scram else 0)
     _write(file, users)
     click.echo(f"{name} has a new password")
 
@@ -87,7 +109,7 @@ def remove(name: str, file: Path) -> None:
       penstock user remove alice --file /etc/penstock/passwords
     """
     users = _known(file, name)
-    del users[name]
+    del users.by_name[name]
     _write(file, users)
     click.echo(f"{name} removed")
 
@@ -102,40 +124,45 @@ def list_users(file: Path, as_json: bool) -> None:
     Examples:
       penstock user list --file /etc/penstock/passwords
     """
-    for name in sorted(_read(file)):
+    for name, hashed in sorted(_read(file).by_name.items()):
         if as_json:
-            print_json({"user": name})
+            print_json({"user": name, "scram": hashed.scram is not None})
         else:
             click.echo(name)
 
 
-def _known(file: Path, name: str) -> dict[str, Hashed]:
+def _known(file: Path, name: str) -> Users:
     users = _read(file)
-    if name not in users:
+    if name not in users.by_name:
         raise InvalidConfig(f"there is no user {name} in {file}")
     return users
 
 
-def _new_hash() -> Hashed:
+def _new_hash(iterations: int) -> Hashed:
+    """Asks for a password. ``iterations``: of SCRAM, 0 to keep nothing for it."""
     if sys.stdin.isatty():
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     else:
         password = sys.stdin.readline().rstrip("\n")
     if not password:
         raise InvalidConfig("a password has at least one character")
-    return hash_password(password.encode(), new_rng().randbytes(SALT_BYTES))
+    hashed = hash_password(password.encode(), new_secret()[:SALT_BYTES])
+    if not iterations:
+        return hashed
+    return hashed._replace(scram=derive_keys(password.encode(), new_secret()[:SALT_BYTES], iterations))
 
 
-def _read(file: Path) -> dict[str, Hashed]:
+def _read(file: Path) -> Users:
     try:
         return parse_passwords(file.read_text())
     except FileNotFoundError:
-        return {}
+        return Users({})
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidConfig(f"{file}: {getattr(error, 'strerror', None) or 'not text'}") from None
 
 
-def _write(file: Path, users: dict[str, Hashed]) -> None:
+def _write(file: Path, users: Users) -> None:
+    users.secret = users.secret or new_secret()[:SECRET_BYTES]
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -9,7 +9,7 @@ from gateway.auth import Credentials, Identity, Peer
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Publish, Will
 from gateway.mqtt.properties import Properties
 from penstock.access.acl import parse_acl
-from penstock.access.passwords import hash_password, verify
+from penstock.access.passwords import Users, hash_password, verify
 from penstock.message import decode_message
 
 RIGHT = hash_password(b"right", bytes(16))
@@ -21,7 +21,7 @@ class Door:
     def __init__(self, anonymous: str = "nobody", waiting_max: int = 10, remember_s: float = 60.0) -> None:
         self.now = 0.0
         self.access = Access(anonymous, waiting_max, remember_s, b"key", lambda: None, lambda: self.now)
-        self.access.set_users({"alice": RIGHT})
+        self.access.set_users(Users({"alice": RIGHT}))
 
     def check_all(self) -> int:
         count = 0
@@ -73,7 +73,7 @@ def test_a_changed_or_removed_user_is_not_remembered() -> None:
         door = Door()
         door.connect("alice", b"right")
         door.check_all()
-        door.access.set_users(users)
+        door.access.set_users(Users(users))
         late = door.connect("alice", b"right")
         door.check_all()
         assert late == [0x86]
@@ -84,7 +84,7 @@ def test_an_answer_from_before_the_change_is_void() -> None:
     answers = door.connect("alice", b"right")
     check = door.access.take()
     assert check is not None
-    door.access.set_users({})
+    door.access.set_users(Users({}))
     door.access.checked_as(check, True)
     assert answers == [0x86]
 
@@ -184,7 +184,7 @@ def test_rules_that_change_count_from_the_next_new_name_on() -> None:
 
 def test_another_users_client_id_gives_neither_its_session_nor_its_end() -> None:
     door = Door()
-    door.access.set_users({"alice": RIGHT, "mallory": RIGHT})
+    door.access.set_users(Users({"alice": RIGHT, "mallory": RIGHT}))
     gateway = Gateway(door.access)
     asked = {"clean_start": False, "properties": Properties(session_expiry_interval=100)}
     victim = come(gateway, door, "d1", **asked)

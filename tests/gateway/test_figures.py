@@ -10,6 +10,7 @@ from gateway.access import Access
 from gateway.auth import Credentials, Identity, Peer
 from gateway.figures import Figures
 from gateway.tallies import METRICS
+from penstock.access.passwords import Users
 from penstock.metrics import expose
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "operator.md").read_text()
@@ -53,7 +54,7 @@ def test_refused_and_turned_away_logins_are_counted() -> None:
     shown, answers = figures(gateway), list[Identity | int]()
     shown.access = access
     access.connect(Credentials("c", None, None, Peer("127.0.0.1")), answers.append)
-    access.set_users({})
+    access.set_users(Users({}))
     access.connect(Credentials("c", "alice", b"x", Peer("127.0.0.1")), answers.append)
     assert answers == [0x87, 0x89]
     read = shown.read()

@@ -12,7 +12,7 @@ import trio
 from gateway.access import Access
 from gateway.auth import Credentials, Identity, Peer
 from gateway.verifier import LOOK_EVERY_S, Verifier
-from penstock.access.passwords import format_passwords, hash_password
+from penstock.access.passwords import Users, format_passwords, hash_password
 from penstock.errors import InvalidConfig
 from penstock.world import World, real_world
 
@@ -31,7 +31,7 @@ def make(folder: Path, users: str | None, rules: str | None) -> tuple[Access, Ve
 
 @pytest.mark.endtoend
 async def test_passwords_are_checked_and_a_changed_file_counts(tmp_path: Path) -> None:
-    access, verifier = make(tmp_path, format_passwords({"alice": hash_password(b"right", bytes(16))}), None)
+    access, verifier = make(tmp_path, format_passwords(Users({"alice": hash_password(b"right", bytes(16))})), None)
 
     async def ask(password: bytes) -> Identity | int:
         told, answers = trio.open_memory_channel[Identity | int](1)
@@ -43,7 +43,7 @@ async def test_passwords_are_checked_and_a_changed_file_counts(tmp_path: Path) -
         nursery.start_soon(verifier.run)
         assert await ask(b"right") == Identity("c", "alice")
         assert await ask(b"wrong") == 0x86
-        (tmp_path / "passwords").write_text(format_passwords({"alice": hash_password(b"new one", bytes(16))}))
+        (tmp_path / "passwords").write_text(format_passwords(Users({"alice": hash_password(b"new one", bytes(16))})))
         with trio.fail_after(20):
             while True:
                 if await ask(b"new one") == Identity("c", "alice"):

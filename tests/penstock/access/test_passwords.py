@@ -5,24 +5,25 @@ from __future__ import annotations
 import pytest
 
 from penstock.access.passwords import (
-    NOBODY,
     Hashed,
+    Users,
     check_user_name,
     format_passwords,
     hash_password,
     parse_passwords,
     verify,
 )
+from penstock.access.scram import derive_keys
 from penstock.errors import InvalidConfig
 
 ALICE = hash_password(b"right", bytes(range(16)))
+WITH_SCRAM = ALICE._replace(scram=derive_keys(b"right", bytes(range(16, 32)), 4096))
 
 
 def test_only_the_password_itself_verifies() -> None:
     assert verify(ALICE, b"right")
     assert not verify(ALICE, b"wrong")
     assert not verify(ALICE, b"")
-    assert not verify(NOBODY, b"")
 
 
 def test_two_users_with_one_password_have_different_hashes() -> None:
@@ -30,9 +31,10 @@ def test_two_users_with_one_password_have_different_hashes() -> None:
 
 
 def test_a_file_is_read_back_as_it_was_written() -> None:
-    users = {"alice": ALICE, "bob o'n": hash_password(b"x", bytes(16))}
-    text = "# users\n\n" + format_passwords(users)
-    assert parse_passwords(text) == users
+    users = {"alice": ALICE, "bob o'n": hash_password(b"x", bytes(16)), "carol": WITH_SCRAM}
+    text = "# users\n\n" + format_passwords(Users(users, bytes(range(32))))
+    read = parse_passwords(text)
+    assert (read.by_name, read.secret) == (users, bytes(range(32)))
     assert b"right".hex() not in text
     assert "right" not in text
 
@@ -42,10 +44,12 @@ def test_the_pages_example_is_a_good_line() -> None:
 
     page = (Path(__file__).parents[3] / "docs" / "formats" / "access.md").read_text()
     [line] = [line for line in page.splitlines() if line.startswith("alice:$scrypt$") and "SALT" not in line]
-    assert verify(parse_passwords(line)["alice"], b"wonderland")
+    assert verify(parse_passwords(line).by_name["alice"], b"wonderland")
 
 
-GOOD = format_passwords({"alice": ALICE})
+GOOD = format_passwords(Users({"alice": ALICE}))
+SCRAM = format_passwords(Users({"alice": WITH_SCRAM}))
+SECRET = format_passwords(Users({}, bytes(32)))
 
 
 @pytest.mark.parametrize(
@@ -63,6 +67,14 @@ GOOD = format_passwords({"alice": ALICE})
         GOOD.replace("$scrypt", "$bcrypt"),
         GOOD.rstrip()[:-20] + "!",
         "a\x00b" + GOOD[5:],
+        SCRAM.replace("i=4096", "i=4095"),
+        SCRAM.replace("i=4096", "i=10000001"),
+        SCRAM.replace("sha-256", "sha-1"),
+        SCRAM.rstrip()[:-1] + "!",
+        SCRAM.rstrip()[:-1],
+        SECRET + SECRET,
+        SECRET.rstrip()[:-1],
+        ":" + SECRET,
     ],
 )
 def test_a_line_that_is_none_is_named_by_its_number_and_never_shown(text: str) -> None:
@@ -81,3 +93,31 @@ def test_a_name_that_no_line_can_hold_is_refused(name: str) -> None:
 
 def test_a_hash_is_not_shown() -> None:
     assert repr(ALICE) == repr(Hashed(1, 1, 1, b"", b"")) == "Hashed(...)"
+
+
+def test_the_pages_example_for_scram_is_what_the_rfc_makes_of_its_password() -> None:
+    from pathlib import Path
+
+    page = (Path(__file__).parents[3] / "docs" / "formats" / "access.md").read_text()
+    [line] = [line for line in page.splitlines() if line.startswith("user:$scrypt$")]
+    user = parse_passwords(line).by_name["user"]
+    assert user.scram is not None
+    assert user.scram == derive_keys(b"pencil", user.scram.salt, 4096)
+    assert verify(user, b"pencil")
+
+
+def test_a_decoy_is_as_costly_as_a_user_always_the_same_and_no_passwords() -> None:
+    cheap = Hashed(4, 8, 1, bytes(10), bytes(24), derive_keys(b"x", bytes(12), 5000))
+    users = Users({"alice": ALICE, "bob": WITH_SCRAM, "carol": cheap}, b"s" * 32)
+    kinds = set()
+    for number in range(100):
+        decoy = users.decoy(f"u{number}")
+        assert decoy == Users({**users.by_name, "dave": WITH_SCRAM}, b"s" * 32).decoy(f"u{number}"), "not by the users"
+        assert decoy.scram is not None
+        kinds.add((decoy.log2_cost, len(decoy.salt), len(decoy.hash)))
+        kinds.add((decoy.scram.iterations, len(decoy.scram.salt)))
+    assert kinds == {(14, 16, 32), (4, 10, 24), (4096, 16), (5000, 12)}
+    assert users.decoy("a") != users.decoy("b")
+    assert users.decoy("a") != Users(users.by_name, b"t" * 32).decoy("a"), "only who has the secret can tell"
+    assert not verify(Users({"carol": cheap}).decoy("nobody"), b"")
+    assert Users({}).decoy("a").log2_cost == 14

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.access.passwords import parse_passwords, verify
+from penstock.access.scram import derive_keys
 from penstock.cli.user import user
 from penstock.errors import InvalidConfig
 
@@ -24,11 +25,11 @@ def test_a_user_is_added_listed_changed_and_removed(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert run("list", "--file", str(file)).output == "alice\nbob\n"
     assert run("passwd", "alice", "--file", str(file), password="second").exit_code == 0
-    users = parse_passwords(file.read_text())
+    users = parse_passwords(file.read_text()).by_name
     assert verify(users["alice"], b"second")
     assert verify(users["bob"], b"b")
     assert run("remove", "alice", "--file", str(file)).exit_code == 0
-    assert list(parse_passwords(file.read_text())) == ["bob"]
+    assert list(parse_passwords(file.read_text()).by_name) == ["bob"]
     assert [one.name for one in tmp_path.iterdir()] == ["passwords"], "nothing is left beside it"
 
 
@@ -62,4 +63,31 @@ def test_a_damaged_file_is_not_overwritten(tmp_path: Path) -> None:
 def test_users_as_json(tmp_path: Path) -> None:
     file = str(tmp_path / "p")
     run("add", "alice", "--file", file, password="x")
-    assert run("list", "--json", "--file", file).output.strip() == '{"user":"alice"}'
+    assert run("list", "--json", "--file", file).output.strip() == '{"user":"alice","scram":true}'
+
+
+def test_what_scram_needs_is_kept_unless_it_is_not_wanted_and_the_secret_stays(tmp_path: Path) -> None:
+    file = tmp_path / "passwords"
+    run("add", "alice", "--file", str(file), password="a")
+    first = parse_passwords(file.read_text())
+    alice = first.by_name["alice"].scram
+    assert alice == derive_keys(b"a", alice.salt if alice else b"", 32_768)
+    run("add", "bob", "--iterations", "4096", "--file", str(file), password="b")
+    run("passwd", "alice", "--no-scram", "--file", str(file), password="c")
+    users = parse_passwords(file.read_text())
+    assert users.by_name["alice"].scram is None
+    bob = users.by_name["bob"].scram
+    assert bob == derive_keys(b"b", bob.salt if bob else b"", 4096)
+    assert len(users.secret) == 32
+    assert users.secret == first.secret
+    assert run("add", "carol", "--iterations", "4095", "--file", str(file), password="x").exit_code == 2
+
+
+def test_a_file_from_before_scram_works_on(tmp_path: Path) -> None:
+    file = tmp_path / "passwords"
+    file.write_text("old:$scrypt$ln=14,r=8,p=1$AAECAwQFBgcICQoLDA0ODw$E5kg4KnbPNve/PDwGBnM5EQ2G3ZVJ8jOseMl7HPs9KU\n")
+    run("add", "new", "--file", str(file), password="x")
+    users = parse_passwords(file.read_text())
+    assert verify(users.by_name["old"], b"wonderland")
+    assert users.by_name["old"].scram is None
+    assert users.by_name["new"].scram is not None

@@ -1,0 +1,92 @@
+"""Enhanced authentication of one connection (MQTT 5, 4.12): which AUTH may come when, and what follows from each.
+
+A client that names a method in its CONNECT goes through an exchange (``gateway.auth.Exchange``) before anything else is
+done for it: its session, its will and whoever has its client id now are touched only when it has proven who it is. It
+may send nothing but AUTH and DISCONNECT until its CONNACK (MQTT-3.1.2-30; ``gateway/mqtt/connection.py`` judges that,
+and that the method stays the same).
+
+A connected client may authenticate again with the same method while its traffic goes on (MQTT 5, 4.12.1). It must be
+the same user: a session is one user's. An exchange that fails, or takes longer than a CONNECT may, ends the connection
+with 0x87 (MQTT-4.12.0-4, -4.12.1-2), whatever the cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from gateway.auth import Challenge, Denied, Exchange
+from gateway.mqtt.packets import Auth
+from gateway.mqtt.reason_codes import ReasonCode
+from gateway.reception import Arriving, Guest, OnAdmitted, Reception
+
+Ask = Callable[[int, bytes, str], None]
+Enter = Callable[[Callable[[OnAdmitted], None], bytes], None]
+
+
+class Authenticating:
+    """The exchanges of one connection, one at a time."""
+
+    __slots__ = ("_ask", "_asked", "_device", "_due", "_enter", "_exchange", "_reception")
+
+    def __init__(self, device: Guest, reception: Reception, asked: Arriving, ask: Ask, enter: Enter) -> None:
+        """``ask`` sends an AUTH with a reason code, data and words; ``enter`` has the client admitted, by a function
+        that does it, and puts data into its CONNACK."""
+        self._device = device
+        self._reception = reception
+        self._asked = asked
+        self._ask = ask
+        self._enter = enter
+        self._exchange: Exchange | None = None
+        self._due = 0.0
+
+    def begin(self) -> None:
+        """The CONNECT has come."""
+        refusal = self._reception.refusal(self._device, self._asked)
+        if not refusal:
+            self._exchange = self._new_exchange()
+        if self._exchange is None:  # (MQTT-4.12.0-1)
+            self._device.fail(refusal or ReasonCode.BAD_AUTHENTICATION_METHOD)
+        else:
+            self._go_on(self._exchange, self._asked.authentication_data)
+
+    def receive(self, packet: Auth) -> None:
+        """An AUTH of the client."""
+        if packet.reason_code == ReasonCode.RE_AUTHENTICATE and self._device.session and self._exchange is None:
+            self._exchange = self._new_exchange()
+            self._due = self._reception.expect(self)
+        elif packet.reason_code != ReasonCode.CONTINUE_AUTHENTICATION or self._exchange is None:
+            self._device.fail(ReasonCode.PROTOCOL_ERROR)
+            return
+        if self._exchange is None:  # the method is not offered any more
+            self._device.fail(ReasonCode.NOT_AUTHORIZED)
+        else:
+            self._go_on(self._exchange, packet.properties.authentication_data)
+
+    def is_late(self, now: float) -> bool:
+        """Whether an exchange of a connected client should have ended by now."""
+        return self._exchange is not None and self._due <= now
+
+    def give_up(self) -> None:
+        """It is late."""
+        self._exchange = None
+        self._device.fail(ReasonCode.NOT_AUTHORIZED)
+
+    def _new_exchange(self) -> Exchange | None:
+        return self._reception.authenticator.begin(self._asked.authentication_method or "", self._device.peer)
+
+    def _go_on(self, exchange: Exchange, data: bytes | None) -> None:
+        outcome = exchange.receive(data or b"")
+        if isinstance(outcome, Challenge):
+            self._ask(ReasonCode.CONTINUE_AUTHENTICATION, outcome.data, "")
+            return
+        self._exchange = None
+        identity = self._device.identity
+        named = self._asked.user_name if identity is None else identity.user_name
+        if isinstance(outcome, Denied) or named not in (None, outcome.user_name):
+            self._device.fail(ReasonCode.NOT_AUTHORIZED)
+        elif identity is None:
+            admit = partial(self._reception.admit_proven, self._device, self._asked, outcome.user_name)
+            self._enter(admit, outcome.data)
+        else:
+            self._ask(ReasonCode.SUCCESS, outcome.data, "authenticated again")
