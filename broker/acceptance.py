@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -19,7 +20,7 @@ from broker.folds.exchanges import exchange_of
 from broker.folds.retained import Retained
 from broker.folds.state import BrokerState
 from broker.settings import BrokerSettings
-from broker.store.records import Incoming
+from broker.store.records import Incoming, IncomingRun
 from broker.topic_requests import TopicRequests
 from penstock.errors import Busy, Fenced, InvalidMessage, InvalidRequest, InvalidTopic, PenstockError, TooLarge
 from penstock.message import (
@@ -37,10 +38,12 @@ from penstock.message import (
     RECORD_MAGIC,
     UNIQUE_KEY,
     check_record,
+    check_tail,
     decode_properties,
 )
 from penstock.requests.messages import Refused
 from penstock.requests.request import Bytes
+from penstock.runs import Run
 from topicmap.names import InvalidName, check_name
 from topicmap.queues import queue_for_key
 
@@ -80,6 +83,17 @@ class Accepted(NamedTuple):
     refused: list[Refused]
     repeated: list[int]
     size: int
+
+
+class AcceptedRuns(NamedTuple):
+    """What is to be stored of a batch of runs, and what is not. ``stored``: messages in it, ``size``: bytes of their
+    records. ``in_cache``: all is done once it is appended."""
+
+    batch: list[IncomingRun]
+    refused: list[Refused]
+    stored: int
+    size: int
+    in_cache: bool
 
 
 class Acceptance:
@@ -123,7 +137,7 @@ class Acceptance:
                     check_record(record)  # says what is wrong with it
                 if body_bytes > BODY_BYTES_MAX:
                     raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, not {body_bytes}")
-                tail = tails.get(record[topic_at:]) or self._learn(record, topic_at, now_ms)
+                tail = tails.get(record[topic_at:]) or self._learn_from(record, topic_at, now_ms)
                 if queue_id == ANY_QUEUE:
                     queue_id = tail.queue_id if tail.queue_id >= 0 else next(self._round_robin) % tail.queues
                 elif queue_id >= tail.queues:
@@ -142,6 +156,41 @@ class Acceptance:
             raise InvalidRequest(f"{end - at} bytes behind the last of {records} records; nothing was stored")
         return Accepted(batch, refused, repeated, end)
 
+    def take_runs(self, runs: Sequence[Run], now_ms: int) -> AcceptedRuns:
+        """The messages of a batch of runs, each accepted or refused on its own."""
+        batch: list[IncomingRun] = []
+        refused: list[Refused] = []
+        room: RetainedRoom | None = None
+        begun: set[Exchange] = set()
+        repeated, first, size, in_cache = 0, 0, 0, True
+        for run in runs:
+            raw, flag, born_ms, bodies = run
+            count = len(bodies)
+            body_bytes = len(bodies[0])
+            try:
+                if body_bytes > BODY_BYTES_MAX:
+                    raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, not {body_bytes}")
+                tail = self._tails.get(raw) or self._learn(raw, now_ms)
+                if flag & FLAG_ONCE:  # such a message is of one exchange: the others of its run are the same
+                    again = count if self._is_repeated(tail, begun) else count - 1
+                    repeated += again
+                    bodies = bodies[: count - again]
+                if flag & FLAG_RETAIN and bodies:
+                    room = room or RetainedRoom(self._retained, self._settings)
+                    size_of_one = FRAME_HEAD_BYTES + BODY_AT + body_bytes + len(raw)
+                    room.take(tail.name, size_of_one if body_bytes else 0)
+                if bodies:
+                    queue_id = tail.queue_id if tail.queue_id >= 0 else next(self._round_robin) % tail.queues
+                    batch.append(
+                        IncomingRun(tail.topic, queue_id, flag, tail.properties, tail.in_cache, raw, born_ms, bodies)
+                    )
+                    size += len(bodies) * (BODY_AT + body_bytes + len(raw))
+                    in_cache = in_cache and tail.in_cache
+            except PenstockError as error:
+                refused += [Refused(at, error.code, error.message) for at in range(first, first + count)]
+            first += count
+        return AcceptedRuns(batch, refused, first - len(refused) - repeated, size, in_cache and not repeated)
+
     def _is_repeated(self, tail: Tail, begun: set[Exchange]) -> bool:
         """Whether the message of an exchange is stored, or in this batch, already."""
         exchange = tail.exchange
@@ -155,14 +204,17 @@ class Acceptance:
         begun.add(exchange)
         return False
 
-    def _learn(self, record: bytes, topic_at: int, now_ms: int) -> Tail:
-        """Checks a tail and works out what it means."""
+    def _learn_from(self, record: bytes, topic_at: int, now_ms: int) -> Tail:
+        """Checks a record and works out what its tail means."""
         check_record(record)
-        raw = record[topic_at:]
-        topic_bytes = int.from_bytes(raw[:2], "big")
-        properties = raw[topic_bytes + 4 :]
+        return self._learn(record[topic_at:], now_ms)
+
+    def _learn(self, raw: bytes, now_ms: int) -> Tail:
+        """Checks a tail and works out what it means."""
+        properties_at = check_tail(raw)
+        properties = raw[properties_at:]
         try:
-            topic = raw[2 : 2 + topic_bytes].decode()
+            topic = raw[2 : properties_at - 2].decode()
         except UnicodeDecodeError:
             raise InvalidMessage("the topic is not UTF-8") from None
         given = decode_properties(properties)

@@ -20,6 +20,7 @@ from penstock.message import tag_hash
 from penstock.requests.messages import (
     Append,
     Appended,
+    AppendRuns,
     BoundsReply,
     FindByKey,
     OffsetReply,
@@ -30,6 +31,7 @@ from penstock.requests.messages import (
     SeekTime,
 )
 from penstock.requests.request import Result
+from penstock.runs import checksum_of, decode_runs
 
 COUNT_MAX: Final = 65_536
 WAIT_S_MAX: Final = 60.0
@@ -64,6 +66,21 @@ class MessageRequests:
             _with_gaps(placed, sorted([one.at for one in refused] + repeated)) if request.detail else (),
             tuple(refused),
         )
+        return Now(reply) if in_cache else AfterSync(reply, self._store.written)
+
+    def append_runs(self, request: AppendRuns, now_ms: int) -> Outcome:
+        """Stores the good messages of a batch of runs; the bad ones are ``refused`` one by one."""
+        body = request.body if type(request.body) is bytes else bytes(request.body)
+        if checksum_of(body) != request.checksum:
+            raise InvalidRequest(f"the {len(body)} bytes of runs do not match their checksum; nothing was stored")
+        runs = decode_runs(body)
+        if sum([len(run.bodies) for run in runs]) != request.count:
+            raise InvalidRequest(f"the runs do not hold {request.count} messages; nothing was stored")
+        batch, refused, stored, size, in_cache = self._acceptance.take_runs(runs, now_ms)
+        if batch:
+            self._store.append_runs(batch, now_ms)
+        self._figures.appended(stored, size, len(refused))
+        reply = Appended("cache" if in_cache else "disk", (), tuple(refused))
         return Now(reply) if in_cache else AfterSync(reply, self._store.written)
 
     def pull(self, request: Pull, now: float) -> Outcome:

@@ -34,7 +34,7 @@ from penstock.requests.groups import (
     ListGroups,
     WatchGroup,
 )
-from penstock.requests.messages import Append, FindByKey, Pull, QueryBounds, SeekTime
+from penstock.requests.messages import Append, AppendRuns, FindByKey, Pull, QueryBounds, SeekTime
 from penstock.requests.request import Request
 from penstock.requests.routes import TopicRoute
 from penstock.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
@@ -85,6 +85,7 @@ class BrokerService:
         sessions, shares = self._sessions, self._shares
         return {
             Append: lambda request, now, now_ms: messages.append(request, now_ms),
+            AppendRuns: lambda request, now, now_ms: messages.append_runs(request, now_ms),
             Pull: lambda request, now, now_ms: messages.pull(request, now),
             QueryBounds: lambda request, now, now_ms: messages.bounds(request, now),
             SeekTime: lambda request, now, now_ms: messages.seek_time(request, now),

@@ -10,18 +10,22 @@ both ways give the same outcome is kept by tests/gateway/test_intake.py. Pure.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Final, Protocol
 
 from gateway.rates import Pace
 from gateway.tallies import Tally
 from gateway.upstream import Lane, Publisher, Route, Ticket, Upstream
-from penstock.message import encode_record
+from penstock.runs import Run, record_bytes
 
 _QOS0: Final = 0x30
 _QOS1: Final = 0x32
 _PUBACK: Final = 0x4002
-_NO_ID: Final = b"@\x02\x00\x00"
+_NO_ID: Final = b"\x00\x00"
 _NONE: Final = b""
+_FIRST_STEP: Final = 16
+_HAND_OVER_BYTES: Final = 1 << 20
+"""So many bytes of records are handed over at once; then there is room in the batch again."""
 PARTIAL_BYTES_MAX: Final = 4096
 
 
@@ -34,18 +38,19 @@ class Sender(Publisher, Protocol):
 
 
 def take_publishes(
-    device: Sender, routes: dict[bytes, Route], is_v5: bool, chunk: bytes, upstream: Upstream, room: int
+    device: Sender, routes: dict[bytes, Route], is_v5: bool, chunk: bytes, upstream: Upstream, most: int
 ) -> tuple[int, int]:
-    """Takes the plain PUBLISH packets at a chunk's beginning that go to one broker; at most ``room`` have QoS 1.
+    """Takes the plain PUBLISH packets at a chunk's beginning that go to one broker; at most ``most`` have QoS 1.
 
     Returns the place after them and how many of QoS 1 there were.
     """
-    at, end = 0, len(chunk)
+    at, end, size = 0, len(chunk), 0
     name, route, lane = _NONE, None, None
-    records: list[bytes] = []
+    runs: list[Run] = []
     marks: list[bytes] = []
     now_ms = upstream.rounds.now_ms
-    while end - at > 4:
+    acknowledged = 0
+    while end - at > 4 and size < _HAND_OVER_BYTES:
         first, length, start = chunk[at], chunk[at + 1], at + 2
         if first != _QOS1 and first != _QOS0:
             break
@@ -65,41 +70,83 @@ def take_publishes(
             if route is None or (lane is not None and route.lane() is not lane):
                 break
             name, lane = found, route.lane()
-        mark = _NONE
+        id_at, packet_id = body, _NONE
         if first == _QOS1:
-            mark = b"@\x02" + chunk[body : body + 2]
+            packet_id = chunk[body : body + 2]
             body += 2
         if is_v5:  # no properties: their length is the one byte 0
             if body >= stop or chunk[body]:
                 break
             body += 1
-        if lane is None or body > stop or mark == _NO_ID:
+        if lane is None or body > stop or packet_id == _NO_ID or acknowledged + len(packet_id) // 2 > most:
             break
-        if mark:
-            if not room:
-                break
-            room -= 1
-        records.append(
-            encode_record(route.topic_bytes, chunk[body:stop], route.properties, flag=(first >> 1) & 1, born_ms=now_ms)
+        ids, bodies = [packet_id], [chunk[body:stop]]
+        head = chunk[at:id_at]
+        if chunk.startswith(head, stop):
+            _take_same(chunk, stop, head, is_v5, most - acknowledged if packet_id else len(chunk), ids, bodies)
+        if packet_id:
+            acknowledged += len(ids)
+            ids = [b"@\x02" + one for one in ids]
+        marks += ids
+        runs.append(Run(route.tail, (first >> 1) & 1, now_ms, bodies))
+        size += record_bytes(runs[-1])
+        at += len(bodies) * (stop - at)
+    if lane is not None and runs:
+        _hand_over(device, upstream, lane, runs, marks, size)
+    return at, acknowledged
+
+
+@lru_cache(maxsize=4096)
+def _cutter(head_bytes: int, id_bytes: int, is_v5: bool, body_bytes: int) -> struct.Struct:
+    """Head, id, length of the properties and body of a plain PUBLISH."""
+    return struct.Struct(f"{head_bytes}s{id_bytes}s{int(is_v5)}s{body_bytes}s")
+
+
+def _take_same(
+    chunk: bytes, at: int, head: bytes, is_v5: bool, most: int, ids: list[bytes], bodies: list[bytes]
+) -> None:
+    """Adds ids and bodies of the plain packets from ``at`` on that have this ``head`` (fixed header and name), and so
+    the size, of the one whose id and body are there; until there are ``most``."""
+    cutter = _cutter(len(head), len(ids[0]), is_v5, len(bodies[0]))
+    size, step = cutter.size, _FIRST_STEP
+    while True:
+        count = min(step, (len(chunk) - at) // size, most - len(bodies))
+        if count <= 0:
+            return
+        heads, some_ids, property_lengths, some = zip(*cutter.iter_unpack(chunk[at : at + count * size]), strict=True)
+        good = min(
+            _leading(heads, head, count),
+            _leading(property_lengths, b"\x00", count) if is_v5 else count,
+            some_ids.index(_NO_ID) if _NO_ID in some_ids else count,
         )
-        marks.append(mark)
-        at = stop
-    if lane is not None and records:
-        _hand_over(device, upstream, lane, records, marks)
-    return at, len(marks) - marks.count(_NONE)
+        ids += some_ids[:good]
+        bodies += some[:good]
+        if good < count:
+            return
+        at += count * size
+        step *= 4  # a few first, then more: a chunk that changes often is not cut again and again
 
 
-def _hand_over(device: Sender, upstream: Upstream, lane: Lane, records: list[bytes], marks: list[bytes]) -> None:
-    start = len(lane.records)
-    lane.records += records
+def _leading(values: tuple[bytes, ...], wanted: bytes, count: int) -> int:
+    """How many of ``count`` values are as wanted before the first that is not."""
+    if values.count(wanted) == count:
+        return count
+    at = 0
+    while values[at] == wanted:
+        at += 1
+    return at
+
+
+def _hand_over(device: Sender, upstream: Upstream, lane: Lane, runs: list[Run], marks: list[bytes], size: int) -> None:
+    start = len(lane.marks)
+    lane.runs += runs
     lane.marks += marks
-    size = sum(map(len, records))
-    lane.tickets.append(Ticket(device, start, start + len(records), size, False))
+    lane.tickets.append(Ticket(device, start, start + len(marks), size, False))
     device.unstored += size
-    device.tally.packets_in += len(records)
-    device.tally.publications_in += len(records)
+    device.tally.packets_in += len(marks)
+    device.tally.publications_in += len(marks)
     if device.pace is not None:
-        device.pace.published += len(records)
+        device.pace.published += len(marks)
     upstream.grown(lane, size)
 
 

@@ -1,7 +1,7 @@
-"""Device -> broker: publications become records, one Append per broker and round, and an acknowledgement only after
+"""Device -> broker: publications become runs, one request per broker and round, and an acknowledgement only after
 its reply.
 
-A ``Lane`` is the open batch of one broker. Beside each record stands its *mark*: the bytes that acknowledge it
+A ``Lane`` is the open batch of one broker. Beside each message stands its *mark*: the bytes that acknowledge it
 (PUBACK, PUBREC, or nothing), so that the reply to a whole batch turns into one piece of bytes per device. A
 device's publications of one round form a *ticket*, a slice of the batch.
 
@@ -25,9 +25,10 @@ from gateway.envelope import NEVER, record_properties
 from gateway.rounds import Rounds
 from gateway.session_state import Will
 from penstock.errors import Busy, InvalidMessage, PenstockError, StorageFull, Unavailable
-from penstock.message import FLAG_RETAIN, PROPERTIES_BYTES_MAX, encode_record
-from penstock.requests.messages import Append, Appended
+from penstock.message import FLAG_RETAIN, PROPERTIES_BYTES_MAX, record_tail
+from penstock.requests.messages import Appended, AppendRuns
 from penstock.requests.request import Result
+from penstock.runs import Run, checksum_of, encode_runs, record_bytes
 from topicmap.queues import TopicMap
 
 _NO_ROOM: Final = frozenset({Busy.code, StorageFull.code})
@@ -75,13 +76,14 @@ class Ticket(NamedTuple):
 
 
 class Lane:
-    """The open batch of one broker."""
+    """The open batch of one broker. ``marks``: one per message of ``runs``, in order. ``size``: bytes of their
+    records."""
 
-    __slots__ = ("broker", "marks", "records", "size", "tickets")
+    __slots__ = ("broker", "marks", "runs", "size", "tickets")
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.records: list[bytes] = []
+        self.runs: list[Run] = []
         self.marks: list[bytes] = []
         self.tickets: list[Ticket] = []
         self.size = 0
@@ -91,7 +93,7 @@ class Parked(NamedTuple):
     """A publication that waits for its topic's broker, or for room in the log."""
 
     device: Publisher | None
-    record: bytes
+    run: Run
     mark: bytes
 
 
@@ -109,7 +111,7 @@ class TopicRoute:
 class Route:
     """The constant parts of a client's publications under one name."""
 
-    __slots__ = ("key", "key_hash", "name", "properties", "topic", "topic_bytes")
+    __slots__ = ("key", "key_hash", "name", "tail", "topic", "topic_bytes")
 
     def __init__(self, name: str, client_id: str, key: str, topic: TopicRoute) -> None:
         self.name = name
@@ -117,7 +119,7 @@ class Route:
         self.key_hash = zlib.crc32(key.encode())
         self.topic = topic
         self.topic_bytes = topic.topic.encode()
-        self.properties = record_properties(name, key, client_id)
+        self.tail = record_tail(self.topic_bytes, record_properties(name, key, client_id))
 
     def lane(self) -> Lane | None:
         lanes = self.topic.lanes
@@ -167,16 +169,15 @@ class Upstream:
         properties: bytes = b"",
     ) -> None:
         """Takes one publication. ``flag`` is its QoS and RETAIN, ``properties`` replace the route's own."""
-        record = encode_record(
-            route.topic_bytes, payload, properties or route.properties, flag=flag, born_ms=self.rounds.now_ms
-        )
+        tail = record_tail(route.topic_bytes, properties) if properties else route.tail
+        run = Run(tail, flag, self.rounds.now_ms, (bytes(payload),))
         if device is not None:
-            device.unstored += len(record)
+            device.unstored += record_bytes(run)
         lane = route.lane()
         if lane is None:
-            self._wait_for_topic(route, Parked(device, record, mark))
+            self._wait_for_topic(route, Parked(device, run, mark))
         else:
-            self._add(lane, Parked(device, record, mark))
+            self._add(lane, Parked(device, run, mark))
 
     def publish_will(self, client_id: str, will: Will) -> None:
         """Publishes what a client left for the case of its sudden end."""
@@ -185,19 +186,19 @@ class Upstream:
         self.publish(None, route, will.payload, will.qos | (FLAG_RETAIN if will.retain else 0), b"", properties)
 
     def properties(self, route: Route, client_id: str, expiry_s: int, application: bytes, exchange: str = "") -> bytes:
-        """The property string of a publication with MQTT 5 properties, or of an exchange that is to be stored once.
-        Raises ``InvalidMessage`` if it is too long."""
+        """The property string of a publication with MQTT 5 properties, or of an exchange that is to be stored once;
+        empty for the route's own. Raises ``InvalidMessage`` if it is too long."""
         if expiry_s == NEVER and not application and not exchange:
-            return route.properties
+            return b""
         packed = record_properties(route.name, route.key, client_id, expiry_s, application, exchange)
         if len(packed) > PROPERTIES_BYTES_MAX:
             raise InvalidMessage(f"properties have at most {PROPERTIES_BYTES_MAX} bytes once stored, not {len(packed)}")
         return packed
 
     def _add(self, lane: Lane, parked: Parked) -> None:
-        device, at, size = parked.device, len(lane.records), len(parked.record)
+        device, at, size = parked.device, len(lane.marks), record_bytes(parked.run)
         exact = parked.mark[:1] == _PUBREC
-        lane.records.append(parked.record)
+        lane.runs.append(parked.run)
         lane.marks.append(parked.mark)
         last = lane.tickets[-1] if lane.tickets else None
         if last is not None and last.device is device and last.exact == exact:
@@ -215,33 +216,32 @@ class Upstream:
     # ------------------------------------------------------------ the round's end
 
     def flush(self) -> None:
-        """Sends each broker its batch, as one Append."""
+        """Sends each broker its batch, as one request."""
         for lane in self._lanes.values():
-            if lane.records:
+            if lane.runs:
                 self._append(lane)
 
     def _append(self, lane: Lane) -> None:
-        records, marks, tickets = lane.records, lane.marks, lane.tickets
-        lane.records, lane.marks, lane.tickets, lane.size = [], [], [], 0
-        request = Append(len(records), False, b"".join(records))
+        runs, marks, tickets = lane.runs, lane.marks, lane.tickets
+        lane.runs, lane.marks, lane.tickets, lane.size = [], [], [], 0
+        body = encode_runs(runs)
+        request = AppendRuns(len(marks), checksum_of(body), body)
         self.appends += 1
         self.unanswered += 1
-        lane.broker.submit(request, partial(self._appended, lane, records, marks, tickets))
+        lane.broker.submit(request, partial(self._appended, lane, runs, marks, tickets))
 
-    def _appended(
-        self, lane: Lane, records: list[bytes], marks: list[bytes], tickets: list[Ticket], result: Result
-    ) -> None:
+    def _appended(self, lane: Lane, runs: list[Run], marks: list[bytes], tickets: list[Ticket], result: Result) -> None:
         self.unanswered -= 1
         if isinstance(result, Appended):
             if result.refused:
-                self._partly(lane, records, marks, tickets, {refused.at: refused.code for refused in result.refused})
+                self._partly(lane, runs, marks, tickets, {refused.at: refused.code for refused in result.refused})
                 return
-            self.stored += len(records)
+            self.stored += len(marks)
             for device, start, stop, size, exact in tickets:
                 if device is not None:
                     device.stored(marks[start:stop], size, exact)
         elif isinstance(result, PenstockError) and not result.unknown:
-            self._partly(lane, records, marks, tickets, dict.fromkeys(range(len(records)), result.code))
+            self._partly(lane, runs, marks, tickets, dict.fromkeys(range(len(marks)), result.code))
         else:
             self._lost(marks, tickets)
 
@@ -251,9 +251,11 @@ class Upstream:
                 ticket.device.fate_unknown(marks[ticket.start : ticket.stop])
 
     def _partly(
-        self, lane: Lane, records: list[bytes], marks: list[bytes], tickets: list[Ticket], codes: dict[int, int]
+        self, lane: Lane, runs: list[Run], marks: list[bytes], tickets: list[Ticket], codes: dict[int, int]
     ) -> None:
-        """Some records of a batch were refused: each device gets its marks and refusals in the order of its sending."""
+        """Some messages of a batch were refused: each device gets its marks and refusals in the order of its
+        sending."""
+        singles = [run._replace(bodies=(body,)) for run in runs for body in run.bodies]
         for device, start, stop, size, exact in tickets:
             if device is None:
                 self.dropped += sum(at in codes for at in range(start, stop))
@@ -264,7 +266,7 @@ class Upstream:
                 if code is None:
                     device.stored([marks[at]], 0, exact)
                 elif marks[at] and (code == Unavailable.code or (code in _NO_ROOM and not device.is_v5)):
-                    self._keep(lane, Parked(device, records[at], marks[at]))
+                    self._keep(lane, Parked(device, singles[at], marks[at]))
                 else:
                     self.dropped += 1
                     device.refused(marks[at], code)
@@ -303,13 +305,13 @@ class Upstream:
         self.dropped += 1
         if parked.device is not None:
             parked.device.release_reading()
-            parked.device.stored([], len(parked.record), False)
+            parked.device.stored([], record_bytes(parked.run), False)
             parked.device.refused(parked.mark, error.code)
 
     def _keep(self, lane: Lane, parked: Parked) -> None:
         assert parked.device is not None
         parked.device.hold_reading()
-        parked.device.unstored += len(parked.record)
+        parked.device.unstored += record_bytes(parked.run)
         self._retry.append((lane, parked))
 
     def retry(self) -> None:

@@ -50,11 +50,13 @@ class Server(ABC):
     Attributes:
         name: for tables.
         level: what its acknowledgement means.
+        tree: the folder it is started in; ``python -m`` takes modules from there before all others.
         port: where it speaks MQTT, once started.
     """
 
     name = ""
     level = ""
+    tree = Path(__file__).parents[1]
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / self.name.replace(" ", "-")
@@ -81,6 +83,7 @@ class Server(ABC):
                 stderr=errors,
                 text=True,
                 preexec_fn=lambda: proc.pin(SERVER_CORE) and None,
+                cwd=self.tree,
                 env=self.environment(),
             )
         self.wait_until_ready()
@@ -163,11 +166,12 @@ class Compiled(Penstock):
     """The same as ``penstock`` with its hot modules compiled (``make compile``)."""
 
     name = "compiled"
+    tree = COMPILED
 
-    def environment(self) -> dict[str, str]:
+    def command(self) -> list[str]:
         if not COMPILED.exists():
             raise Missing("there are no compiled modules (`make compile` makes them)")
-        return super().environment() | {"PYTHONPATH": str(COMPILED)}
+        return super().command()
 
 
 class CompiledCache(Compiled):

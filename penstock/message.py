@@ -179,6 +179,12 @@ def encode_record(
     return b"".join((head, body, len(topic).to_bytes(2, "big"), topic, len(properties).to_bytes(2, "big"), properties))
 
 
+def record_tail(topic: bytes, properties: bytes) -> bytes:
+    """What stands behind a record's body: topic and properties, each with its length. The caller has checked the
+    limits."""
+    return b"".join((len(topic).to_bytes(2, "big"), topic, len(properties).to_bytes(2, "big"), properties))
+
+
 def encode_message(message: Message, *, queue_id: int = ANY_QUEUE, born_ms: int = 0) -> bytes:
     """The record of a message to send.
 
@@ -214,6 +220,19 @@ def _own_properties(message: Message) -> dict[str, str]:
     if message.id:
         own[UNIQUE_KEY] = message.id
     return own
+
+
+def check_tail(tail: bytes) -> int:
+    """Raises ``InvalidMessage`` unless ``tail`` is a record's bytes behind its body; gives where its properties
+    begin."""
+    topic_bytes = int.from_bytes(tail[:2], "big")
+    properties_at = topic_bytes + 4
+    if not 0 < topic_bytes <= TOPIC_BYTES_MAX or properties_at > len(tail):
+        raise InvalidMessage(f"a topic has 1 to {TOPIC_BYTES_MAX} bytes, not {topic_bytes}")
+    properties_bytes = int.from_bytes(tail[topic_bytes + 2 : properties_at], "big")
+    if properties_at + properties_bytes != len(tail) or properties_bytes > PROPERTIES_BYTES_MAX:
+        raise InvalidMessage("the lengths of topic and properties do not add up")
+    return properties_at
 
 
 def check_record(data: bytes | memoryview) -> None:

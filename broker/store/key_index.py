@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -56,6 +56,12 @@ class KeyIndex:
         for one in hashes:
             self._hashes.append(one)
             self._positions.append(position)
+
+    def add_run(self, hashes: Iterable[int], positions: Sequence[int]) -> None:
+        """Takes in records that all have the same keys."""
+        for one in hashes:
+            self._hashes.extend([one] * len(positions))
+            self._positions.extend(positions)
 
     def recent(self, wanted: int) -> list[int]:
         """Positions of unsealed records whose key has this hash, oldest first."""

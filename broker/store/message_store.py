@@ -18,7 +18,7 @@ from broker.store.index_chunk import ChunkFiles
 from broker.store.key_index import KeyIndex
 from broker.store.queue_index import QueueIndex
 from broker.store.reading import Reading
-from broker.store.records import Folds, Incoming
+from broker.store.records import Folds, Incoming, IncomingRun
 from broker.store.retention import Removal, segments_to_drop
 from broker.store.sealing import Sealing
 from broker.store.settings import StoreSettings
@@ -100,6 +100,11 @@ class MessageStore:
         """
         self._quiet_since_ms = now_ms
         return self._writing.append(batch, now_ms)
+
+    def append_runs(self, runs: Sequence[IncomingRun], now_ms: int) -> None:
+        """Stores checked runs of messages, in order, all or none. Raises as ``append``."""
+        self._quiet_since_ms = now_ms
+        self._writing.append_runs(runs, now_ms)
 
     def replay(self, position: int, frames: Sequence[bytes]) -> None:
         """Recovery hands over good frames one behind the other, the first at ``position``."""

@@ -187,6 +187,18 @@ class QueueIndex:
         else:
             self._waiting[queue] = None
 
+    def add_run(self, queue: Queue, entries: bytes, at_once: bool) -> None:
+        """Adds many entries, as ``add`` does one."""
+        if queue.tail is _EMPTY:
+            queue.tail = bytearray(entries)
+        else:
+            queue.tail += entries
+        if at_once and queue not in self._waiting:
+            queue.readable += len(entries) // ENTRY_BYTES
+            self._fresh[queue.key] = None
+        else:
+            self._waiting[queue] = None
+
     def move_light_queues(self, base: int, opened_before: int) -> int:
         """The unsealed entries of the light queues that were open before a position begin at offset ``base``; returns
         how many the longest has."""

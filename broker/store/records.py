@@ -25,6 +25,20 @@ class Incoming(NamedTuple):
     in_cache: bool = False
 
 
+class IncomingRun(NamedTuple):
+    """Checked messages about to be appended that have all in common but the bytes of their bodies (``runs.Run``).
+    ``tail``: what stands behind the body of each record."""
+
+    topic: str
+    queue_id: int
+    flag: int
+    properties: bytes
+    in_cache: bool
+    tail: bytes
+    born_ms: int
+    bodies: Sequence[bytes]
+
+
 class Stored(NamedTuple):
     """A record of the log, as folds see it. ``frame`` is the whole frame: head, then record."""
 

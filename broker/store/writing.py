@@ -14,7 +14,8 @@ from broker.store.commit_log import CommitLog
 from broker.store.frames import FLAG_AT, PATCHED, SYSTEM_FLAG_AT, UNPATCHED_AT, crc32c, stored_ms_of, unpack_frame
 from broker.store.key_index import KeyIndex, keys_of
 from broker.store.queue_index import ENTRY20, Queue, QueueIndex, hole
-from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC, Folds, Incoming, Stored
+from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC, Folds, Incoming, IncomingRun, Stored
+from broker.store.run_frames import frame_bytes, lay_out
 from broker.store.sealing import Sealing
 from penstock.errors import TooLarge
 from penstock.message import (
@@ -74,6 +75,34 @@ class Writing:
         if size > self._log.room():
             self._begin_segment(size, urgent)
         return self._append(batch, size, now_ms, urgent)
+
+    def append_runs(self, runs: Sequence[IncomingRun], now_ms: int) -> None:
+        """See ``MessageStore.append_runs``."""
+        size = sum([len(run.bodies) * frame_bytes(run) for run in runs])
+        if size > self._log.room():
+            self._begin_segment(size, False)
+        log = self._log
+        log.reserve(size)
+        now_ms = max(now_ms, self.last_ms)
+        stored, position, laid = STORED.pack(now_ms, _NO_HOST), log.end, []
+        following: dict[Queue, int] = {}
+        frames: list[bytes] = []
+        for run in runs:
+            queue = self._topic_queues.get((run.topic, run.queue_id)) or self.topic_queue(run.topic, run.queue_id)
+            offset = following.get(queue, -1)
+            if offset < 0:
+                offset = queue.next
+            facts = self._facts.get((run.topic, run.properties)) or self._learn(run.topic, run.properties)
+            some, entries = lay_out(run, EPOCH, log.durable, stored, offset, position, facts[0])
+            laid.append((run, queue, facts[1], position, entries, some))
+            following[queue] = offset + len(run.bodies)
+            position += len(run.bodies) * frame_bytes(run)
+            frames += some
+        log.append(b"".join(frames))
+        self.last_ms = now_ms
+        self.ends_with_seal = False
+        for run, queue, keys, first, entries, some in laid:
+            self._take_in_run(run, queue, keys, first, entries, some)
 
     def seal(self, now_ms: int, padding: int = 0) -> int:
         """Appends a seal: a system record whose frame carries the durable watermark. It is empty, or has as many zeros
@@ -191,6 +220,21 @@ class Writing:
                     self._keys.add(facts[1], position)
                 if flag & _FOLDED:
                     self._fold(incoming, position, frame_of(number))
+
+    def _take_in_run(
+        self, run: IncomingRun, queue: Queue, keys: tuple[int, ...], first: int, entries: bytes, frames: list[bytes]
+    ) -> None:
+        """Queues and folds take in a run of the log, whose messages have the same place in all of them."""
+        index, step = self._index, frame_bytes(run)
+        index.add_run(queue, entries, run.in_cache)
+        for key in self._folds.queues_of(run.topic, run.properties):
+            index.add_run(index.ensure(key, first), entries, run.in_cache)
+        if keys:
+            self._keys.add_run(keys, range(first, first + step * len(run.bodies), step))
+        if run.flag & _FOLDED:
+            one = Incoming(b"", run.topic, run.queue_id, run.flag, run.properties, run.in_cache)
+            for number in range(len(run.bodies)):
+                self._fold(one, first + number * step, frames[2 * number] + frames[2 * number + 1])
 
     def _learn(self, topic: str, properties: bytes) -> tuple[int, tuple[int, ...]]:
         """Tag hash and key hashes of a record; remembered unless they never come again."""

@@ -18,7 +18,7 @@ class Placed(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """One record of an Append that was not stored, by its place in the batch."""
+    """One record of an Append, or message of an AppendRuns, that was not stored, by its place in the batch."""
 
     at: int
     code: int
@@ -44,6 +44,19 @@ class Append(Request):
     reply: ClassVar[type[Reply]] = Appended
     count: int
     detail: bool
+    body: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRuns(Request):
+    """Stores publications of devices. ``body`` is runs end to end (``runs.encode_runs``) with ``count`` messages in
+    all, ``checksum`` its CRC-32C. Each message is stored or refused on its own, as for ``Append``; which queue it goes
+    to is decided by the broker."""
+
+    code: ClassVar[int] = 45
+    reply: ClassVar[type[Reply]] = Appended
+    count: int
+    checksum: int
     body: Bytes
 
 

@@ -36,6 +36,7 @@ from penstock.message import (
     RECORD_HEAD,
     STORED,
     STORED_AT,
+    encode_record,
     mqtt_name,
     property_of,
     record_body,
@@ -53,8 +54,8 @@ from penstock.requests.filters import (
 )
 from penstock.requests.groups import CommitOffsets, FetchOffsets, GroupOffsets, QueueOffset
 from penstock.requests.messages import (
-    Append,
     Appended,
+    AppendRuns,
     BoundsReply,
     OffsetReply,
     Pull,
@@ -77,6 +78,7 @@ from penstock.requests.sessions import (
 )
 from penstock.requests.shares import SettleShared, TakeShared
 from penstock.requests.topics import Bounds, CreateTopic, DescribeTopic, TopicDetail
+from penstock.runs import checksum_of, decode_runs
 from topicmap.names import is_share, matches, plain_filter
 from topicmap.queues import filter_queue
 
@@ -94,6 +96,12 @@ _SESSIONS: Final = {
     FetchExchanges: "fetch_exchanges",
     ReleaseExchanges: "release_exchanges",
 }
+
+
+def encode_record_of(body: bytes, tail: bytes, flag: int, born_ms: int) -> bytes:
+    """The record of a message of a run."""
+    topic_bytes = int.from_bytes(tail[:2], "big")
+    return encode_record(tail[2 : 2 + topic_bytes], body, tail[topic_bytes + 4 :], flag=flag, born_ms=born_ms)
 
 
 class _Queue:
@@ -303,18 +311,22 @@ class MemoryBroker:
         self.groups.setdefault(request.group, {}).update(request.offsets)
         return Done()
 
-    def _Append(self, request: Append) -> Result:
-        view, at, refused = bytes(request.body), 0, []
-        for index in range(request.count):
-            size = int.from_bytes(view[at : at + 4], "big")
+    def _AppendRuns(self, request: AppendRuns) -> Result:
+        body = bytes(request.body)
+        assert request.checksum == checksum_of(body)
+        records = [
+            encode_record_of(body, tail, flag, born_ms)
+            for tail, flag, born_ms, bodies in decode_runs(body)
+            for body in bodies
+        ]
+        assert len(records) == request.count
+        refused = []
+        for index, record in enumerate(records):
             error = self.refused_records.pop(index, None)
-            if error is None:
-                if not self._is_repeated(view[at : at + size]):
-                    self.append(view[at : at + size])
-            else:
+            if error is not None:
                 refused.append(Refused(index, error.code, error.message))
-            at += size
-        assert at == len(view)
+            elif not self._is_repeated(record):
+                self.append(record)
         return Appended("disk", (), tuple(refused))
 
     def _is_repeated(self, record: bytes) -> bool:

@@ -26,7 +26,7 @@ from gateway.mqtt.packets import (
 from gateway.mqtt.properties import Properties
 from penstock.errors import Busy, InvalidTopic, StorageFull, Unavailable
 from penstock.message import decode_message
-from penstock.requests.messages import Append
+from penstock.requests.messages import AppendRuns
 from penstock.requests.routes import QueryRoute
 
 
@@ -62,10 +62,10 @@ def test_all_publications_of_a_round_are_one_append_and_one_write() -> None:
     gateway = Gateway()
     client = gateway.connect()
     client.publish("a/1", b"", 1, packet_id=1)
-    appends, written = len(gateway.broker.made(Append)), client.written
+    appends, written = len(gateway.broker.made(AppendRuns)), client.written
     client.send(*[Publish(f"a/{at % 3}", b"x", 1, packet_id=at) for at in range(2, 102)])
-    assert len(gateway.broker.made(Append)) == appends + 1
-    assert gateway.broker.made(Append)[-1].count == 100
+    assert len(gateway.broker.made(AppendRuns)) == appends + 1
+    assert gateway.broker.made(AppendRuns)[-1].count == 100
     assert [packet.packet_id for packet in client.got()] == list(range(1, 102))  # type: ignore[union-attr]
     assert client.written <= written + 3  # the straight way and the codec's way may each have had their part
 
@@ -167,12 +167,12 @@ def test_an_older_client_waits_unread_until_there_is_room_in_the_log() -> None:
     client = gateway.connect()
     client.publish("a", b"warm", 1, packet_id=1)
     client.got()
-    gateway.broker.refuses[Append] = StorageFull("full")
+    gateway.broker.refuses[AppendRuns] = StorageFull("full")
     client.send(*[Publish("a", bytes([at]), 1, packet_id=at) for at in (2, 3)])
     gateway.pass_time(2)
     assert client.got() == []
     assert not client.is_read
-    del gateway.broker.refuses[Append]
+    del gateway.broker.refuses[AppendRuns]
     gateway.pass_time(1)
     assert client.got() == [Puback(2), Puback(3)]
     assert client.is_read
@@ -184,11 +184,11 @@ def test_what_surely_was_not_stored_waits_for_the_broker_to_come_back() -> None:
     client = gateway.connect(level=5)
     client.publish("a", b"warm", 1, packet_id=1)
     client.got()
-    gateway.broker.refuses[Append] = Unavailable("no connection")
+    gateway.broker.refuses[AppendRuns] = Unavailable("no connection")
     client.publish("a", b"x", 1, packet_id=2)
     gateway.pass_time(5)
     assert client.got() == []
-    del gateway.broker.refuses[Append]
+    del gateway.broker.refuses[AppendRuns]
     gateway.pass_time(1)
     assert client.got() == [Puback(2)]
 
@@ -200,7 +200,7 @@ def test_a_record_of_unknown_fate_is_never_acknowledged_and_its_client_closed() 
     client.got()
     lost = Unavailable("the connection broke")
     lost.unknown = True
-    gateway.broker.refuses[Append] = lost
+    gateway.broker.refuses[AppendRuns] = lost
     client.publish("a", b"x", 1, packet_id=2)
     assert client.got() == [Disconnect(0x89)]
     assert client.is_closed
@@ -213,7 +213,7 @@ def test_qos_0_of_unknown_fate_is_no_reason_to_close() -> None:
     client.publish("a")
     lost = Unavailable("the connection broke")
     lost.unknown = True
-    gateway.broker.refuses[Append] = lost
+    gateway.broker.refuses[AppendRuns] = lost
     client.publish("a")
     assert not client.is_closed
 

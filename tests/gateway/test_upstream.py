@@ -13,7 +13,7 @@ from gateway.mqtt.packets import Puback, Publish
 from gateway.session_state import Will
 from penstock.errors import Busy, InvalidMessage
 from penstock.message import PROPERTIES_BYTES_MAX, decode_message
-from penstock.requests.messages import Append
+from penstock.requests.messages import AppendRuns
 from penstock.requests.routes import BrokerRoute, Route
 
 
@@ -22,12 +22,12 @@ def test_a_round_of_many_devices_is_one_append() -> None:
     clients = [gateway.connect(str(at)) for at in range(5)]
     for client in clients:
         client.publish("a", b"warm")
-    before = len(gateway.broker.made(Append))
+    before = len(gateway.broker.made(AppendRuns))
     gateway.rounds.begin()
     for at, client in enumerate(clients):
         client.device.receive(b"\x32\x06\x00\x01a\x00\x01" + bytes([at]))
     gateway.round()
-    assert [request.count for request in gateway.broker.made(Append)[before:]] == [5]
+    assert [request.count for request in gateway.broker.made(AppendRuns)[before:]] == [5]
     assert [client.got() for client in clients] == [[Puback(1)]] * 5
 
 
@@ -35,12 +35,12 @@ def test_a_batch_that_grows_too_large_leaves_within_the_round() -> None:
     gateway = Gateway(append_bytes_max=10_000)
     client = gateway.connect()
     client.publish("a", b"warm")
-    before = len(gateway.broker.made(Append))
+    before = len(gateway.broker.made(AppendRuns))
     gateway.rounds.begin()
     for _ in range(10):
         client.device.receive(encode(Publish("a", bytes(3000)), 4))
     gateway.round()
-    assert [request.count for request in gateway.broker.made(Append)[before:]] == [4, 4, 2]
+    assert [request.count for request in gateway.broker.made(AppendRuns)[before:]] == [4, 4, 2]
     assert len(gateway.broker.log) == 11
 
 
@@ -107,7 +107,7 @@ def test_a_refused_will_is_counted_and_nobody_is_told() -> None:
 def test_properties_have_a_limit_once_stored() -> None:
     gateway = Gateway()
     route = gateway.upstream.route("a", "c")
-    assert gateway.upstream.properties(route, "c", NEVER, b"") is route.properties
+    assert gateway.upstream.properties(route, "c", NEVER, b"") == b""  # the route's own
     assert len(gateway.upstream.properties(route, "c", NEVER, bytes(20_000))) <= PROPERTIES_BYTES_MAX
     with pytest.raises(InvalidMessage, match="32767"):
         gateway.upstream.properties(route, "c", NEVER, bytes(25_000))

@@ -18,7 +18,7 @@ from broker.flusher import Flusher
 from broker.outcomes import AfterSync, Now, Outcome
 from broker.service import BrokerService
 from penstock.link import OnResult
-from penstock.requests.messages import Append
+from penstock.requests.messages import Append, AppendRuns
 from penstock.requests.request import Request
 from tests.simulation.cluster import check, digest, scenario
 from tests.simulation.running import Run, Simulation, simulate
@@ -90,7 +90,11 @@ def acknowledge_before_the_sync(patch: pytest.MonkeyPatch) -> None:
 
     def hasty(self: BrokerService, request: Request, now: float, now_ms: int) -> Outcome:
         outcome = handle(self, request, now, now_ms)
-        return Now(outcome.result) if isinstance(request, Append) and isinstance(outcome, AfterSync) else outcome
+        return (
+            Now(outcome.result)
+            if isinstance(request, (Append, AppendRuns)) and isinstance(outcome, AfterSync)
+            else outcome
+        )
 
     patch.setattr(BrokerService, "handle", hasty)
 

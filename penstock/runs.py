@@ -1,0 +1,86 @@
+"""Runs of messages: how a gateway hands publications to a broker. docs/formats/runs.md is the page.
+
+A device that publishes repeats itself: topic, properties and often the size of the payload stay, only the payload
+changes. A *run* says once what its messages have in common, then gives their bodies; the broker writes the records. So
+a message travels in little more than its payload, and what is worked out per run is not worked out per message.
+
+Pure and total: any bytes give runs or ``InvalidRequest``, and the records that they stand for are bounded.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import google_crc32c
+
+from penstock.errors import InvalidRequest
+from penstock.message import BODY_AT
+
+RUN_HEAD: Final = struct.Struct(">IIQII")
+"""Bytes of the tail, application flag, born time, number of bodies, bytes of each body."""
+RECORDS_BYTES_MAX: Final = 16 * 1024 * 1024
+"""So many bytes of records a batch of runs may stand for."""
+
+
+class Run(NamedTuple):
+    """Messages that have all in common but the bytes of their bodies.
+
+    Attributes:
+        tail: what stands behind the body of each record (``message.record_tail``).
+        flag: application flag of each.
+        born_ms: wall-clock milliseconds since 1970 at the sender.
+        bodies: at least one, all of one size.
+    """
+
+    tail: bytes
+    flag: int
+    born_ms: int
+    bodies: Sequence[bytes]
+
+
+checksum_of: Final[Callable[[bytes], int]] = google_crc32c.value
+"""CRC-32C of a batch of runs: what a request carries beside it."""
+
+
+def record_bytes(run: Run) -> int:
+    """Bytes of the records of a run."""
+    return len(run.bodies) * (BODY_AT + len(run.bodies[0]) + len(run.tail))
+
+
+def encode_runs(runs: Sequence[Run]) -> bytes:
+    """The runs end to end."""
+    pack = RUN_HEAD.pack
+    parts: list[bytes] = []
+    for tail, flag, born_ms, bodies in runs:
+        parts.append(pack(len(tail), flag, born_ms, len(bodies), len(bodies[0])))
+        parts.append(tail)
+        parts += bodies
+    return b"".join(parts)
+
+
+def decode_runs(data: bytes) -> list[Run]:
+    """The runs in ``data``. Raises ``InvalidRequest`` where it is not exactly some runs, or they stand for too much."""
+    runs: list[Run] = []
+    unpack, at, end, records = RUN_HEAD.unpack_from, 0, len(data), 0
+    while at < end:
+        if at + RUN_HEAD.size > end:
+            raise InvalidRequest(f"{end - at} bytes behind the last run; nothing was stored")
+        tail_bytes, flag, born_ms, count, size = unpack(data, at)
+        tail_at = at + RUN_HEAD.size
+        bodies_at = tail_at + tail_bytes
+        at = bodies_at + count * size
+        records += count * (BODY_AT + size + tail_bytes)
+        if at > end or not count or records > RECORDS_BYTES_MAX:
+            raise InvalidRequest(
+                f"a run of {count} bodies of {size} bytes with a tail of {tail_bytes} does not fit; nothing was stored"
+            )
+        if count == 1:
+            bodies = [data[bodies_at:at]]
+        elif size:
+            bodies = [data[start : start + size] for start in range(bodies_at, at, size)]
+        else:
+            bodies = [b""] * count
+        runs.append(Run(data[tail_at:bodies_at], flag, born_ms, bodies))
+    return runs

@@ -1,0 +1,36 @@
+"""A run's frames are those of its records, byte for byte."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.store.frames import pack_frame
+from broker.store.queue_index import ENTRY20
+from broker.store.records import IncomingRun
+from broker.store.run_frames import frame_bytes, lay_out
+from penstock.message import STORED, encode_record, record_tail
+
+
+@given(
+    st.integers(0, 300).flatmap(lambda size: st.lists(st.binary(min_size=size, max_size=size), min_size=1, max_size=5)),
+    st.binary(min_size=1, max_size=255),
+    st.binary(max_size=300),
+    st.integers(0, 15),
+    st.integers(0, 1 << 40),
+)
+def test_a_run_is_laid_out_as_its_records_would_be(
+    bodies: list[bytes], topic: bytes, properties: bytes, flag: int, position: int
+) -> None:
+    run = IncomingRun("t", 3, flag, properties, False, record_tail(topic, properties), 77, bodies)
+    stored = STORED.pack(1234, bytes(8))
+    frames, entries = lay_out(run, 1, position // 2, stored, 50, position, -9)
+    at, wanted, wanted_entries = position, [], []
+    for number, body in enumerate(bodies):
+        record = encode_record(topic, body, properties, queue_id=3, flag=flag, born_ms=77)
+        wanted.append(pack_frame(record, 3, 50 + number, at, stored, 1, position // 2))
+        wanted_entries.append(ENTRY20.pack(at, len(wanted[-1]), -9))
+        at += len(wanted[-1])
+    assert b"".join(frames) == b"".join(wanted)
+    assert entries == b"".join(wanted_entries)
+    assert [len(frame) for frame in wanted] == [frame_bytes(run)] * len(bodies)

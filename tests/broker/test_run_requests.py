@@ -1,0 +1,155 @@
+"""Runs of publications are stored as their records would be: the same log, queues, keys and folds, the same
+refusals; and each message of a batch is stored or refused on its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock import errors
+from penstock.errors import InvalidRequest
+from penstock.message import (
+    FLAG_ONCE,
+    FLAG_RETAIN,
+    KEYS,
+    MQTT_TOPIC,
+    TAGS,
+    encode_properties,
+    encode_record,
+    record_tail,
+)
+from penstock.requests.filters import OpenFilters
+from penstock.requests.messages import Append, Appended, AppendRuns, FindByKey
+from penstock.requests.sessions import OpenSession
+from penstock.requests.topics import CreateTopic
+from penstock.runs import Run, checksum_of, encode_runs
+from tests.broker.broker_rig import Rig, after_sync, bodies, now
+
+
+def request(*runs: Run) -> AppendRuns:
+    body = encode_runs(runs)
+    return AppendRuns(sum(len(run.bodies) for run in runs), checksum_of(body), body)
+
+
+def tail(topic: str, **properties: str) -> bytes:
+    return record_tail(topic.encode(), encode_properties(properties))
+
+
+def records(*runs: Run) -> Append:
+    made = []
+    for run in runs:
+        topic_bytes = int.from_bytes(run.tail[:2], "big")
+        topic, properties = run.tail[2 : 2 + topic_bytes], run.tail[topic_bytes + 4 :]
+        made += [encode_record(topic, body, properties, flag=run.flag, born_ms=run.born_ms) for body in run.bodies]
+    return Append(len(made), False, b"".join(made))
+
+
+def made(level: str = "disk", queues: int = 2, **settings: Any) -> Rig:
+    rig = Rig(**settings)
+    rig.ask(CreateTopic("t", queues, level))
+    rig.ask(CreateTopic("c", 1, "cache"))
+    rig.ask(OpenFilters("gw", ("t/#", "c", "+/1")))
+    return rig
+
+
+TAILS = st.sampled_from(
+    [
+        tail("t", **{MQTT_TOPIC: "t/1", KEYS: "k"}),
+        tail("t", **{MQTT_TOPIC: "t/2", KEYS: "k l", TAGS: "red"}),
+        tail("c"),
+        tail("new", **{KEYS: "k"}),
+        tail("bad topic"),
+        tail("t", **{KEYS: "k", MQTT_TOPIC: "t/1"}),
+        b"\x00\x00\x00\x00",
+    ]
+)
+RUNS = st.lists(
+    st.tuples(TAILS, st.sampled_from([0, 1, 2, 1 | FLAG_RETAIN]), st.integers(0, 30)).flatmap(
+        lambda parts: st.builds(
+            Run,
+            st.just(parts[0]),
+            st.just(parts[1]),
+            st.integers(0, 1 << 40),
+            st.lists(st.binary(min_size=parts[2], max_size=parts[2]), min_size=1, max_size=4),
+        )
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(RUNS)
+def test_runs_leave_the_same_log_queues_and_folds_as_their_records(runs: list[Run]) -> None:
+    by_runs, by_records = made(), made()
+    first, second = by_runs.ask(request(*runs)), by_records.ask(records(*runs))
+    assert isinstance(first, Appended)
+    assert isinstance(second, Appended)
+    assert (first.level, [(one.at, one.code) for one in first.refused]) == (
+        second.level,
+        [(one.at, one.code) for one in second.refused],
+    )
+    log = by_runs.store._log
+    assert log.read(0, log.end) == by_records.store._log.read(0, by_records.store._log.end)
+    assert by_runs.state.snapshot() == by_records.state.snapshot()
+    queues = {queue.key: (bytes(queue.tail), queue.readable) for queue in by_runs.store._index}
+    assert queues == {queue.key: (bytes(queue.tail), queue.readable) for queue in by_records.store._index}
+    for key in ("k", "l"):
+        found = by_runs.ask(FindByKey("t", key))
+        assert bodies(found) == bodies(by_records.ask(FindByKey("t", key)))
+    again = by_runs.restarted()
+    assert again.state.snapshot() == by_records.state.snapshot()
+    assert {queue.key: queue.readable for queue in again.store._index} == {key: end for key, (_, end) in queues.items()}
+
+
+def test_a_batch_waits_for_the_highest_level_that_it_needs() -> None:
+    rig = made()
+    assert now(rig.handle(request(Run(tail("c"), 1, 0, [b"1"])))) == Appended("cache")
+    both = request(Run(tail("c"), 1, 0, [b"2"]), Run(tail("t"), 1, 0, [b"3"]))
+    assert after_sync(rig.handle(both)).level == "disk"
+
+
+def test_a_bad_run_refuses_its_own_messages_by_their_places() -> None:
+    rig = made(queues=1)
+    good = Run(tail("t"), 1, 0, [b"a", b"b"])
+    reply = rig.ask(request(good, Run(b"\x00\x09", 1, 0, [b"x", b"y"]), good))
+    assert [(one.at, one.code) for one in reply.refused] == [(at, errors.InvalidMessage.code) for at in (2, 3)]
+    assert rig.bodies("t:0") == [b"a", b"b", b"a", b"b"]
+
+
+@pytest.mark.parametrize(("count", "flips"), [(2, 0), (4, 0), (3, 1)])
+def test_a_batch_that_is_not_what_its_request_says_is_refused_whole(count: int, flips: int) -> None:
+    rig = made(queues=1)
+    body = encode_runs([Run(tail("t"), 1, 0, [b"a", b"b", b"c"])])
+    changed = body[:-1] + bytes([body[-1] ^ flips])
+    reply = rig.ask(AppendRuns(count, checksum_of(body), changed))
+    assert isinstance(reply, InvalidRequest)
+    assert "nothing was stored" in reply.message
+    assert rig.bodies("t:0") == []
+
+
+def test_a_message_of_an_exchange_is_stored_once_however_it_comes() -> None:
+    rig = made(queues=1)
+    session = rig.ask(OpenSession("gw", "c1", True, 60, b""))
+    exchange = f"{session.incarnation}:{session.epoch}:7"
+    once = Run(tail("t", MQTT_CLIENT="c1", MQTT_ID=exchange), 2 | FLAG_ONCE, 0, [b"x"])
+    assert rig.ask(request(once, once)) == Appended("disk")
+    assert rig.ask(request(once._replace(bodies=[b"x", b"x"]))) == Appended("disk")
+    assert rig.bodies("t:0") == [b"x"]
+
+
+def test_retained_messages_have_a_limit_in_runs_too() -> None:
+    rig = made(queues=1, retained_max=1)
+    keep = [Run(tail("t", **{MQTT_TOPIC: f"t/{at}"}), 1 | FLAG_RETAIN, 0, [b"x"]) for at in range(3)]
+    reply = rig.ask(request(*keep))
+    assert [(one.at, one.code) for one in reply.refused] == [(1, errors.Busy.code), (2, errors.Busy.code)]
+    assert len(rig.state.retained) == 1
+
+
+def test_messages_without_a_key_keep_their_order_in_one_queue_for_a_run() -> None:
+    rig = made(queues=3)
+    for _ in range(3):
+        rig.ask(request(Run(tail("t"), 1, 0, [b"a", b"b"])))
+    assert [rig.bodies(f"t:{queue}") for queue in range(3)] == [[b"a", b"b"]] * 3

@@ -1,0 +1,75 @@
+"""Runs of messages: they come back as they were, any bytes give runs or an error, and never more than a bound."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import InvalidRequest
+from penstock.message import record_tail
+from penstock.runs import RECORDS_BYTES_MAX, RUN_HEAD, Run, checksum_of, decode_runs, encode_runs, record_bytes
+
+PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "runs.md").read_text()
+TAIL = record_tail(b"t", b"")
+
+RUN = st.integers(0, 40).flatmap(
+    lambda size: st.builds(
+        Run,
+        st.binary(max_size=20),
+        st.integers(0, 15),
+        st.integers(0, 1 << 60),
+        st.lists(st.binary(min_size=size, max_size=size), min_size=1, max_size=5),
+    )
+)
+
+
+@given(st.lists(RUN, max_size=6))
+def test_runs_come_back_as_they_were(runs: list[Run]) -> None:
+    assert decode_runs(encode_runs(runs)) == runs
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_runs_or_an_error_and_nothing_else(data: bytes) -> None:
+    try:
+        runs = decode_runs(data)
+    except InvalidRequest:
+        return
+    assert encode_runs(runs) == data
+
+
+@given(st.lists(RUN, min_size=1, max_size=4), st.data())
+def test_a_batch_that_was_cut_is_never_taken_for_more_than_whole_runs(runs: list[Run], data: st.DataObject) -> None:
+    stream = encode_runs(runs)
+    whole = {len(encode_runs(runs[:count])) for count in range(len(runs) + 1)}
+    at = data.draw(st.integers(0, len(stream)))
+    if at in whole:
+        assert decode_runs(stream[:at]) == runs[: sorted(whole).index(at)]
+    else:
+        with pytest.raises(InvalidRequest, match="nothing was stored"):
+            decode_runs(stream[:at])
+
+
+def test_a_few_bytes_cannot_stand_for_more_records_than_the_bound() -> None:
+    run = Run(TAIL, 1, 0, [b""])
+    most = RECORDS_BYTES_MAX // record_bytes(run)
+    head = RUN_HEAD.pack(len(TAIL), 1, 0, most, 0) + TAIL
+    assert len(decode_runs(head)[0].bodies) == most
+    with pytest.raises(InvalidRequest):
+        decode_runs(head + encode_runs([run]))
+
+
+def test_the_worked_example_and_the_damage_of_the_page_are_right() -> None:
+    [block] = re.findall(r"^```hex batch\n((?:.*\n)*?)```", PAGE, re.MULTILINE)
+    batch = bytes.fromhex("".join(re.sub(r"#.*", "", line) for line in block.splitlines()))
+    assert batch == encode_runs([Run(TAIL, 1, 1000, [b"a", b"b"]), Run(TAIL, 0, 1001, [b"xyz"])])
+    assert f"`{checksum_of(batch):08x}`" in PAGE
+    assert f"at most {RECORDS_BYTES_MAX:,} bytes" in PAGE
+    cases = re.findall(r"^\| `([0-9a-f ]+)` \|", PAGE, re.MULTILINE)
+    assert len(cases) == 4
+    for case in cases:
+        with pytest.raises(InvalidRequest):
+            decode_runs(bytes.fromhex(case))
