@@ -44,8 +44,8 @@ from penstock.message import (
 from penstock.requests.messages import Refused
 from penstock.requests.request import Bytes
 from penstock.runs import Run
-from topicmap.names import InvalidName, check_name
-from topicmap.queues import queue_for_key
+from topicmap.names import InvalidName, check_name, is_reserved
+from topicmap.queues import SYS_TOPIC, queue_for_key
 
 REMEMBERED_MAX: Final = 8192
 REMEMBERED_BYTES_MAX: Final = 1024
@@ -219,6 +219,8 @@ class Acceptance:
             raise InvalidMessage("the topic is not UTF-8") from None
         given = decode_properties(properties)
         name = _name_of(topic, given)
+        if (topic == SYS_TOPIC or is_reserved(name)) and not given.get(CLIENT_ID):  # as no native producer can say
+            raise InvalidTopic(f"only gateways publish under {name!r}")
         config = self._topics.for_append(topic, now_ms)
         key = given.get(KEYS)
         queue_id = queue_for_key(key, config.queues) if key else _ROUND_ROBIN

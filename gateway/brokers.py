@@ -10,18 +10,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from penstock.errors import InternalError, NoRoute, PenstockError
 from penstock.link import Link, Links, OnResult
 from penstock.requests.request import Request, Result
 from penstock.requests.routes import BrokerRoute, QueryRoute, Route
 from penstock.requests.topics import CreateTopic, DescribeTopic, TopicDetail
-from topicmap.queues import encode_level
-
-SYS_LEVEL: Final = "$SYS"
-"""First level of what the system tells of itself; clients never publish there."""
-SYS_TOPIC: Final = encode_level(SYS_LEVEL)
+from topicmap.queues import SYS_TOPIC
 
 OnFound = Callable[["list[Broker] | PenstockError"], None]
 

@@ -36,14 +36,13 @@ from gateway.rounds import Rounds
 from gateway.session import Client, Lasting, Session
 from gateway.session_state import NO_WILL, Will, decode_flow, decode_terms, decode_will, encode_will
 from gateway.settings import GatewaySettings
-from gateway.sys_topics import is_reserved
 from gateway.tallies import Tallies
 from gateway.upstream import Upstream
 from gateway.wills import Wills
 from penstock.errors import Busy, Fenced, PenstockError
 from penstock.requests.sessions import CONNECTED, GONE, RELEASED, OpenedSession, SessionCall, SessionSave
 from penstock.world import Rng
-from topicmap.names import InvalidName, check_name, plain_filter
+from topicmap.names import InvalidName, check_name, is_reserved, plain_filter
 
 
 class Guest(Client, Protocol):

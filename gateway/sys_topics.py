@@ -4,7 +4,8 @@ Each value is a message of its own, ``$SYS/brokers/NAME/clients/connected`` and 
 where they mean the same. They take the ordinary way to the broker, into the topic of the first level, which is made
 with the level ``cache`` because a lost value is told again. A value expires after three intervals, so that one of a
 gateway that is gone does not outlive it for long; at a clean stop it is taken back at once. Clients never publish
-here (``is_reserved``), and a wildcard in the first level never matches (MQTT-4.7.2-1).
+here (``topicmap.names.is_reserved``), nor do native producers: each value says which gateway tells it, and the broker
+refuses one that does not. A wildcard in the first level never matches (MQTT-4.7.2-1).
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.brokers import SYS_LEVEL
 from gateway.envelope import record_properties
 from gateway.upstream import Route, Upstream
 from penstock.message import FLAG_RETAIN
@@ -35,16 +35,12 @@ TOLD: Final[Mapping[str, str]] = {
 }
 
 
-def is_reserved(name: str) -> bool:
-    """Whether only gateways publish under this topic name."""
-    return name == SYS_LEVEL or name.startswith(SYS_LEVEL + "/")
-
-
 class SysTopics:
     """The values of one gateway. ``prefix`` may hold ``{name}``."""
 
     def __init__(self, upstream: Upstream, prefix: str, name: str, every_s: float, now: float) -> None:
         self._upstream = upstream
+        self._name = name
         self._prefix = prefix.replace("{name}", name)
         self._every_s = every_s
         self._started = now
@@ -74,5 +70,5 @@ class SysTopics:
         if route is None:
             route = self._routes[tail] = self._upstream.route(f"{self._prefix}/{tail}", "")
         expiry_s = max(1, int(self._every_s * _EXPIRY_INTERVALS))
-        properties = record_properties(route.name, route.key, "", expiry_s)
+        properties = record_properties(route.name, route.key, self._name, expiry_s)
         self._upstream.publish(None, route, value.encode(), FLAG_RETAIN, b"", properties)

@@ -14,6 +14,8 @@ NAME_BYTES_MAX: Final = 1024
 LEVELS_MAX: Final = 128
 SHARE_PREFIX: Final = "$share/"
 ORDERED_PREFIX: Final = "$oshare/"
+SYS_LEVEL: Final = "$SYS"
+"""First level of the names under which only gateways publish."""
 
 _REFUSED: Final = re.compile("[\u0000-\u001f\u007f-\u009f\ud800-\udfff]")
 
@@ -36,6 +38,11 @@ def check_name(name: str) -> None:
     _check_text(name, "topic name")
     if "+" in name or "#" in name:
         raise InvalidName("a topic name must not hold the wildcards + and # (MQTT-3.3.2-2)")
+
+
+def is_reserved(name: str) -> bool:
+    """Whether only gateways publish under this topic name."""
+    return name == SYS_LEVEL or name.startswith(SYS_LEVEL + "/")
 
 
 def check_filter(filter: str) -> None:

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from topicmap.names import InvalidName, check_filter, covers, matches, overlaps
+from topicmap.names import SYS_LEVEL, InvalidName, check_filter, covers, matches, overlaps
 
 TOPIC_BYTES_MAX: Final = 255
 SYSTEM_PREFIX: Final = "%sys%"
@@ -112,6 +112,10 @@ def _escape(found: re.Match[str]) -> str:
         return "".join([f"%{byte:02X}" for byte in found[0].encode()])
     except UnicodeEncodeError:
         raise InvalidName("a topic name must not hold surrogates (MQTT-1.5.4-1)") from None
+
+
+SYS_TOPIC: Final = encode_level(SYS_LEVEL)
+"""The topic in which gateways tell of themselves."""
 
 
 def decode_level(topic: str) -> str:

@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 
 from broker.acceptance import Accepted
+from gateway.envelope import record_properties
 from penstock import errors
-from penstock.errors import InvalidMessage, InvalidRequest
+from penstock.errors import InvalidMessage, InvalidRequest, InvalidTopic
 from penstock.message import (
     BODY_AT,
     BODY_BYTES_MAX,
+    FLAG_RETAIN,
     KEYS,
     MQTT_TOPIC,
     Message,
@@ -139,3 +141,30 @@ def test_replacing_a_retained_message_by_a_larger_one_counts_its_bytes() -> None
     assert not rig.ask(append(retained("a", bytes(1000)))).refused
     assert [one.at for one in rig.ask(append(retained("a", bytes(3000)), retained("a", bytes(900)))).refused] == [0]
     assert rig.state.retained.bytes <= 2000
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("t", b"x", mqtt_topic="$SYS/brokers/gw/version"),
+        Message("t", b"", mqtt_topic="$SYS/brokers/gw/version", retain=True),
+        Message("%24SYS", b"x"),
+        Message("%24SYS", b"x", mqtt_topic="a/b"),
+        Message("t", b"x", mqtt_topic="$SYS"),
+    ],
+)
+def test_a_native_producer_never_tells_what_only_gateways_tell(message: Message) -> None:
+    rig = made()
+    accepted = take(rig, encode_message(message), encode_message(Message("t", b"good")))
+    assert codes(accepted) == [(0, InvalidTopic.code)]
+    assert "gateways" in accepted.refused[0].message
+    assert [one.topic for one in accepted.batch] == ["t"]
+
+
+def test_what_a_gateway_tells_is_taken_and_names_that_only_look_like_it_are_everybodys() -> None:
+    rig = made()
+    told = encode_record(b"%24SYS", b"1", record_properties("$SYS/a", "$SYS/a", "gw", 30), flag=FLAG_RETAIN)
+    near = [encode_message(Message("t", b"x", mqtt_topic=name)) for name in ("$SYSTEM/a", "a/$SYS")]
+    accepted = take(rig, told, *near)
+    assert codes(accepted) == []
+    assert len(accepted.batch) == 3

@@ -9,8 +9,9 @@ from gateway.auth import Anonymous, Identity
 from gateway.figures import Figures
 from gateway.mqtt.packets import Connack, Connect, Puback, Publish, Will
 from gateway.settings import GatewaySettings
-from gateway.sys_topics import SysTopics, is_reserved
+from gateway.sys_topics import SysTopics
 from penstock.errors import InvalidConfig
+from penstock.message import CLIENT_ID
 from penstock.requests.topics import CreateTopic
 from penstock.version import VERSION
 
@@ -126,10 +127,11 @@ def test_no_client_publishes_there_whatever_it_may_elsewhere(level: int, name: s
     assert other.got() == [Connack(False, 0x87 if level == 5 else 5)]
 
 
-def test_names_that_only_look_like_it_are_free() -> None:
-    assert is_reserved("$SYS/a")
-    assert not is_reserved("$SYSTEM/a")
-    assert not is_reserved("a/$SYS")
+def test_each_value_says_which_gateway_tells_it_as_the_broker_asks() -> None:
+    gateway = Gateway()
+    tell(gateway, telling(gateway))
+    assert gateway.broker.log
+    assert all(f"{CLIENT_ID}\x01gw".encode() in record for record in gateway.broker.log)
 
 
 def test_the_prefix_stays_under_sys() -> None:

@@ -14,6 +14,7 @@ from topicmap.names import (
     check_filter,
     check_name,
     covers,
+    is_reserved,
     is_share,
     matches,
     overlaps,
@@ -169,3 +170,8 @@ def test_an_ordered_share_has_a_prefix_of_its_own() -> None:
 
 def test_the_filter_of_a_share_decides_which_messages_are_meant() -> None:
     assert [plain_filter(one) for one in ("$share/g//a", "$oshare/g/#", "a/b")] == ["/a", "#", "a/b"]
+
+
+def test_only_names_of_the_first_level_sys_are_reserved() -> None:
+    reserved = [is_reserved(one) for one in ("$SYS", "$SYS/", "$SYS/a", "$SYSTEM/a", "a/$SYS", "$sys/a", "")]
+    assert reserved == [True, True, True, False, False, False, False]
