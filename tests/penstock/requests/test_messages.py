@@ -8,7 +8,14 @@ from tests.penstock.requests.first_frames import answered, asked, codes
 
 
 def test_codes_never_change() -> None:
-    assert codes(messages) == {40: "Append", 41: "Pull", 42: "QueryBounds", 43: "SeekTime", 44: "FindByKey"}
+    assert codes(messages) == {
+        40: "Append",
+        41: "Pull",
+        42: "QueryBounds",
+        43: "SeekTime",
+        44: "FindByKey",
+        45: "AppendRuns",
+    }
 
 
 def test_an_append_without_detail_is_answered_by_its_level_alone() -> None:
