@@ -29,11 +29,12 @@ $(VENV)/.system: $(BIN)/python
 	  >/dev/null 2>&1 || echo 'mosquitto-clients and xfsprogs could not be installed; their tests are skipped'; fi
 	@touch $@
 
-# The codec is compared with npm's mqtt-packet where there is Node; elsewhere those tests are skipped.
-$(VENV)/.node: $(BIN)/python
+# MQTT.js is one of the clients, and the codec is compared with npm's mqtt-packet, where there is Node; elsewhere those
+# tests are skipped.
+$(VENV)/.node: $(BIN)/python Makefile
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
-	  npm install --prefix .node --no-audit --no-fund --silent mqtt-packet@9 \
-	  || echo 'mqtt-packet could not be installed; its tests are skipped'; fi
+	  npm install --prefix .node --no-audit --no-fund --silent mqtt@5 mqtt-packet@9 \
+	  || echo 'MQTT.js and mqtt-packet could not be installed; their tests are skipped'; fi
 	@touch $@
 
 $(VENV)/.spark: $(VENV)/.core

@@ -20,7 +20,7 @@ import pytest
 
 DRIVERS = Path(__file__).parent / "clients"
 WAIT_S = 20
-MQTTJS = "mqtt@5"
+NODE_MODULES = Path(__file__).parents[2] / ".node" / "node_modules"
 
 
 class Places(NamedTuple):
@@ -297,18 +297,7 @@ def start(label: str, places: Places) -> Library:
 
 
 def _mqttjs() -> str:
-    """The folder that holds MQTT.js, fetched once per user."""
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        pytest.skip("node and npm are not installed")
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "penstock-tests" / "mqttjs"
-    modules = cache / "node_modules"
-    if not (modules / "mqtt" / "package.json").exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        command = ["npm", "install", "--prefix", str(cache), "--no-audit", "--no-fund", "--silent", MQTTJS]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        except subprocess.TimeoutExpired:
-            pytest.skip("npm did not fetch MQTT.js within two minutes")
-        if done.returncode:
-            pytest.skip(f"npm cannot fetch MQTT.js: {done.stderr.strip()[-200:]}")
-    return str(modules)
+    """The folder that holds MQTT.js."""
+    if shutil.which("node") is None or not (NODE_MODULES / "mqtt" / "package.json").exists():
+        pytest.skip("MQTT.js is not installed: it needs node and npm, then run make install-test")
+    return str(NODE_MODULES)

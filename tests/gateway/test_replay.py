@@ -18,6 +18,7 @@ from gateway.mqtt.properties import Properties
 from penstock.errors import Busy
 from penstock.requests.filters import FetchRetained
 from penstock.requests.messages import Pull
+from penstock.requests.routes import BrokerRoute, Route
 
 
 @pytest.fixture(autouse=True, params=[False, True], ids=["later", "at once"])
@@ -349,3 +350,27 @@ def test_before_mqtt_5_nobody_can_ask_for_history(level: int) -> None:
     client.subscribe("plant/#")
     publisher.publish("plant/0", b"3")
     assert numbers(client) == [3]
+
+
+def test_the_last_n_are_those_of_each_broker_that_has_the_topic() -> None:
+    """Logs of two brokers have no common order, so N counts at each of them (docs/guide/device.md): none of the
+    last N of all is missing."""
+    gateway = Gateway()
+    first, second = gateway.broker, MemoryBroker()
+    second.address = "broker:2"
+    second.state, second.sessions = first.state, first.sessions  # the home of sessions is not what is tested here
+    gateway.broker.link = lambda address: second if address == second.address else first  # type: ignore[method-assign]
+    routes = Route((BrokerRoute("a", first.address, 1), BrokerRoute("b", second.address, 1)))
+    gateway.broker._QueryRoute = lambda request: routes  # type: ignore[method-assign]
+    gateway.brokers.refresh()
+    gateway.round()
+    publishers = [gateway.connect(name) for name in ("p4", "p0")]  # whose keys choose one broker each
+    for number in range(20):
+        publishers[number % 4 == 0].publish("plant/1", b"%d" % number, 1, packet_id=number + 1)
+    assert [len(first.log), len(second.log)] == [15, 5]
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", qos=1, properties=asking("last=3"))
+    got = numbers(client)
+    assert [one for one in got if one % 4] == [17, 18, 19]
+    assert [one for one in got if not one % 4] == [8, 12, 16]
+    assert len(got) == 6
