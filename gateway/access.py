@@ -33,6 +33,7 @@ from gateway.auth import (
     Proven,
 )
 from gateway.scram import METHOD, ScramExchange
+from gateway.tokens import TokenKey, is_token
 from penstock.access.acl import Acl
 from penstock.access.passwords import PASSWORD_BYTES_MAX, Hashed, Users
 from penstock.access.scram import ScramKeys, keyed
@@ -86,6 +87,8 @@ class Access:
         self._clock = clock
         self._users = Users({})
         self._has_users = False
+        self._tokens: TokenKey | None = None
+        self._wall_ms: Callable[[], int] = lambda: 0
         self._nonces = 0
         self._acl: Acl | None = None
         self._waiting: deque[Check] = deque()
@@ -96,11 +99,17 @@ class Access:
         self.refused = 0
         self.busy = 0
         self.proven = 0
+        self.tokens = 0
 
     def set_users(self, users: Users) -> None:
         """The password file's content from now on."""
         self._users = users
         self._has_users = True
+
+    def set_tokens(self, key: TokenKey, wall_ms: Callable[[], int]) -> None:
+        """Tokens count from now on as passwords, by this key and clock."""
+        self._tokens = key
+        self._wall_ms = wall_ms
 
     def set_acl(self, acl: Acl) -> None:
         """The rules from now on, for connected clients too."""
@@ -111,9 +120,15 @@ class Access:
 
     def connect(self, shown: Credentials, done: OnIdentity) -> None:
         """See ``Authenticator``. A client with a checked certificate and no user name beside it is the user of its
-        name."""
+        name; then a token counts, then a password, and then who may come without."""
         if shown.peer.certificate and shown.user_name is None:
             done(Identity(shown.client_id, shown.peer.certificate))
+            return
+        if self._tokens is not None and shown.password is not None and is_token(shown.password):
+            self._counted(done)(self._holder(self._tokens, shown, shown.password))
+            return
+        if not self._has_users and self._tokens is not None and shown.password is not None:
+            self._counted(done)(BAD_CREDENTIALS)  # nothing but a token is a password here
             return
         if shown.user_name is None or not self._has_users:
             self._anonymous.connect(shown, self._counted(done))
@@ -137,6 +152,14 @@ class Access:
             self._waiting.append(Check(user, shown.client_id, hashed, password, digest, done))
             self._wake()
 
+    def _holder(self, key: TokenKey, shown: Credentials, token: bytes) -> Identity | int:
+        """Who shows a token. A user name beside it must be the token's."""
+        holder = key.read(token, self._wall_ms())
+        if holder is None or shown.user_name not in (None, "", holder.user_name):
+            return BAD_CREDENTIALS
+        self.tokens += 1
+        return Identity(shown.client_id, holder.user_name, self._clock() + holder.left_s)
+
     def _counted(self, done: OnIdentity) -> OnIdentity:
         def counted(identity: Identity | int) -> None:
             self.refused += isinstance(identity, int)
@@ -153,12 +176,11 @@ class Access:
         return _Counted(self, ScramExchange(self._scram_keys, nonce))
 
     def _scram_keys(self, user: str) -> ScramKeys:
-        """A user's keys; for one who is not there, or has none, those of a decoy."""
-        found = self._users.by_name.get(user)
-        if found is None or found.scram is None:
-            found = self._users.decoy(user)
-        assert found.scram is not None
-        return found.scram
+        """A user's keys; for one who is not there, or has none, those of a decoy, which is made in any case, so that
+        both take as long."""
+        decoy, found = self._users.decoy(user), self._users.by_name.get(user)
+        assert decoy.scram is not None
+        return decoy.scram if found is None or found.scram is None else found.scram
 
     def take(self) -> Check | None:
         """The check that has waited longest."""

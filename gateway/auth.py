@@ -8,6 +8,7 @@ will included, or with the MQTT 5 reason code of the refusal. Whatever is not al
 from __future__ import annotations
 
 import ipaddress
+import math
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
@@ -37,10 +38,12 @@ class Credentials(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Who a connection acts for; the user name is empty for an anonymous client."""
+    """Who a connection acts for; the user name is empty for an anonymous client. ``until``: the monotonic time at which
+    what it showed no longer counts."""
 
     client_id: str
     user_name: str
+    until: float = math.inf
 
 
 class Challenge(NamedTuple):

@@ -39,6 +39,7 @@ class Figures:
             "gateway_logins_checked_total": access.checked,
             "gateway_logins_remembered_total": access.remembered,
             "gateway_logins_proven_total": access.proven,
+            "gateway_logins_tokens_total": access.tokens,
             "gateway_logins_refused_total": access.refused,
             "gateway_logins_busy_total": access.busy,
         }
@@ -70,6 +71,7 @@ class Figures:
             "gateway_replayed_total": downstream.replays.replayed,
             "gateway_position_commits_total": downstream.positions.commits,
             "gateway_position_commits_refused_total": downstream.positions.refused,
+            "gateway_logins_expired_total": reception.expired,
             "gateway_paced": reception.pacing.waiting,
             "gateway_brokers_away": self.health.brokers_away if self.health is not None else 0,
         }

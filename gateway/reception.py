@@ -15,6 +15,7 @@ Time comes with ``tick`` and from the round. Nothing here waits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
@@ -28,7 +29,7 @@ from gateway.exchanges import ExchangeIds
 from gateway.home import SessionHome
 from gateway.keeping import Keeping
 from gateway.limits import Limits, Stalls
-from gateway.mqtt.reason_codes import ReasonCode
+from gateway.mqtt.reason_codes import ReasonCode, Told
 from gateway.quotas import Quotas
 from gateway.rates import Crowd, Door, Pacing
 from gateway.resuming import Resuming
@@ -126,6 +127,7 @@ _REASONS: Final[dict[type[PenstockError], int]] = {
     Busy: ReasonCode.QUOTA_EXCEEDED,
     Fenced: ReasonCode.NOT_AUTHORIZED,
 }
+_EXPIRED: Final = Told(ReasonCode.NOT_AUTHORIZED, "what was shown at the login has expired")
 
 
 class SessionParts(NamedTuple):
@@ -172,6 +174,8 @@ class Reception:
         self._keep_alive: Deadlines[Guest] = Deadlines()
         self._half_open: Deadlines[Guest] = Deadlines()
         self._proving: Deadlines[Proving] = Deadlines()
+        self._expiring: Deadlines[tuple[float, Guest]] = Deadlines()
+        self.expired = 0
         self._devices: dict[Guest, None] = {}
         self.half_open = 0
         self.turns_away: int = ReasonCode.SERVER_MOVED if settings.has_moved else 0
@@ -372,6 +376,8 @@ class Reception:
         keep_alive_s = self._agreed_keep_alive(asked.keep_alive_s)
         if keep_alive_s:
             self._keep_alive.add(self.rounds.now + min(keep_alive_s * 1.5, LOOK_S), device)
+        if identity.until < math.inf:
+            self._expiring.add(min(identity.until, self.rounds.now + LOOK_S), (identity.until, device))
         self.half_open -= 1
         if found.present:
             self.downstream.resume(session, decode_terms(found.terms))
@@ -469,6 +475,9 @@ class Reception:
             if one.is_late(now):
                 self.quotas.refuse("connect_wait_s")
                 one.give_up()
+        for until, device in self._expiring.take(now):
+            if device in self._devices:
+                self._check_expiry(until, device, now)
         for device in self._keep_alive.take(now):
             if device in self._devices:
                 self._check_alive(device, now)
@@ -484,6 +493,14 @@ class Reception:
             device.fail(ReasonCode.KEEP_ALIVE_TIMEOUT)
         else:
             self._keep_alive.add(min(due, now + LOOK_S), device)
+
+    def _check_expiry(self, until: float, device: Guest, now: float) -> None:
+        """What a client showed at its login counts for a time only."""
+        if until <= now:
+            self.expired += 1
+            device.fail(_EXPIRED)
+        else:
+            self._expiring.add(min(until, now + LOOK_S), (until, device))
 
     def close(self) -> None:
         """The gateway stops: every client is told, every will without a delay is published."""

@@ -28,7 +28,7 @@ from gateway.poller import EpollPoller
 from gateway.quotas import Quotas
 from gateway.reception import Reception, SessionParts
 from gateway.rounds import Rounds
-from gateway.settings import GatewaySettings, parse_rules
+from gateway.settings import GatewaySettings, parse_rules, token_rules
 from gateway.shard import Shard
 from gateway.sys_topics import SysTopics
 from gateway.upstream import Upstream
@@ -89,7 +89,8 @@ async def run(
         lambda: verifier.wake(),
         world.clock.monotonic,
     )
-    verifier = Verifier(access, world, settings.password_file, settings.acl_file)
+    files = (settings.password_file, settings.acl_file, settings.jwt_key_file)
+    verifier = Verifier(access, world, *files, token_rules(settings))
     reception = Reception(settings, access, upstream, downstream, parts, quotas, rounds, world.rng)
     access.on_rules = reception.judge_again
     rounds.ends_with(downstream, keeping, exchanges, upstream, brokers)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.tokens import TokenRules, check_algorithms
 from gateway.transports.listening import parse_listeners
 from penstock.errors import InvalidConfig
 from topicmap.names import LEVELS_MAX, InvalidName, check_name
@@ -30,7 +31,11 @@ class GatewaySettings:
         ``host:port`` of each name server. shards: how many tasks share the sockets of this process. anonymous: who
         may come without credentials: ``nobody``, peers on ``loopback``, or ``everyone``. password_file, acl_file: who
         the users are and what each client may do (`penstock user`, `penstock acl`); empty for none. checks_max: so many
-        passwords wait to be checked. credentials_cached_s: right ones are not checked again for so long. topic_rules:
+        passwords wait to be checked. credentials_cached_s: right ones are not checked again for so long. jwt_key_file:
+        the secret or public key that tokens are signed with, empty for no tokens; jwt_algorithms: by which they may be
+        signed, empty for the usual one of the key; jwt_audience, jwt_issuer: whom they are for and who makes them,
+        empty for none; jwt_claim: what names the user; jwt_expiry_required: whether they must end; jwt_leeway_s: by so
+        much clocks may differ. topic_rules:
         rules of the topic map, each ``PATTERN TOPIC [KEY LEVEL]``, for example ``sensors/+/temperature telemetry 1``;
         the first that matches wins. keep_alive_s_max: a client's keep-alive above this (or none at all) is cut to it;
         0 leaves it to the client. session_expiry_s_max: a session outlives its last connection by no more than this.
@@ -64,6 +69,13 @@ class GatewaySettings:
     acl_file: str = ""
     checks_max: int = 1000
     credentials_cached_s: float = 300.0
+    jwt_key_file: str = ""
+    jwt_algorithms: tuple[str, ...] = ()
+    jwt_audience: str = ""
+    jwt_issuer: str = ""
+    jwt_claim: str = "sub"
+    jwt_expiry_required: bool = True
+    jwt_leeway_s: float = 5.0
     topic_rules: tuple[str, ...] = ()
     accept_backlog: int = 1024
     connections_max: int = 100_000
@@ -125,6 +137,9 @@ class GatewaySettings:
             check_prefix(self.response_prefix)
         if not self.namesrv:
             raise InvalidConfig("namesrv names no name server", hint='for example namesrv = ["127.0.0.1:9876"]')
+        check_algorithms(self.jwt_algorithms)
+        if not self.jwt_claim:
+            raise InvalidConfig("jwt_claim is empty", hint="it is a claim's name, sub by default")
         parse_rules(self.topic_rules)
         parse_listeners(self.listeners)
         for name, low, high in _RANGES:
@@ -143,6 +158,7 @@ _RANGES: Final = (
     ("filters_per_packet_max", 1, 1 << 20),
     ("stalled_s_max", 0, 1 << 30),
     ("shards", 1, 64),
+    ("jwt_leeway_s", 0, 300),
     ("receive_max", 1, 65_535),
     ("in_flight_max", 1, 65_535),
     ("topic_alias_max", 0, 65_535),
@@ -157,6 +173,18 @@ _RANGES: Final = (
     ("connects_per_s_max", 0, 1 << 30),
     ("address_connects_per_s_max", 0, 1 << 30),
 )
+
+
+def token_rules(settings: GatewaySettings) -> TokenRules:
+    """What a token must be."""
+    return TokenRules(
+        settings.jwt_algorithms,
+        settings.jwt_audience,
+        settings.jwt_issuer,
+        settings.jwt_claim,
+        settings.jwt_expiry_required,
+        settings.jwt_leeway_s,
+    )
 
 
 def check_prefix(prefix: str) -> None:

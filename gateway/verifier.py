@@ -1,4 +1,5 @@
-"""The slow side of authentication: reads the password and access files, and checks passwords in threads.
+"""The slow side of authentication: reads the password and access files and the key of tokens, and checks passwords in
+threads.
 
 Files are read at the start, where a bad one is an error, and again when they change; a bad one then leaves what was
 read before in force and is told in the log, once per change. At most ``CHECKERS`` passwords are checked at a time, so
@@ -16,6 +17,7 @@ from typing import Final, TypeVar
 import trio
 
 from gateway.access import Access
+from gateway.tokens import TokenKey, TokenRules
 from penstock.access.acl import parse_acl
 from penstock.access.passwords import parse_passwords, verify
 from penstock.errors import InvalidConfig
@@ -57,8 +59,16 @@ class Watched:
 class Verifier:
     """Everything about access that waits."""
 
-    def __init__(self, access: Access, world: World, password_file: str, acl_file: str) -> None:
-        """Raises ``InvalidConfig`` for a file that cannot be read or understood."""
+    def __init__(
+        self,
+        access: Access,
+        world: World,
+        password_file: str,
+        acl_file: str,
+        jwt_key_file: str = "",
+        rules: TokenRules | None = None,
+    ) -> None:
+        """``rules``: for tokens. Raises ``InvalidConfig`` for a file that cannot be read or understood."""
         self._access = access
         self._world = world
         self._due = trio.Event()
@@ -67,6 +77,11 @@ class Verifier:
             self._files.append(Watched(Path(password_file), parse_passwords, access.set_users))
         if acl_file:
             self._files.append(Watched(Path(acl_file), parse_acl, access.set_acl))
+        if jwt_key_file:
+            parse = partial(TokenKey, rules=rules or TokenRules())
+            self._files.append(
+                Watched(Path(jwt_key_file), parse, lambda key: access.set_tokens(key, world.clock.wall_ms))
+            )
 
     @property
     def failures(self) -> int:

@@ -6,12 +6,17 @@ authenticates again in between.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from gateway.mqtt.packets import Auth, Connack, Connect, Disconnect, Puback, Publish, Suback, Subscribe, Subscription
 from gateway.mqtt.properties import Properties
@@ -122,3 +127,48 @@ def test_a_client_logs_in_by_scram_and_again_while_its_messages_flow(
     assert answered(back, wrong) == Disconnect(0x87)
     assert back.rest() == b""
     assert running.stop() == 0
+
+
+def test_a_token_is_a_password_and_the_connection_ends_with_it(
+    system: type[System], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: list[Device]
+) -> None:
+    private = ec.generate_private_key(ec.SECP256R1())
+    key = tmp_path / "tokens.pem"
+    key.write_bytes(private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    monkeypatch.setenv("PENSTOCK_GATEWAY_JWT_KEY_FILE", str(key))
+    monkeypatch.setenv("PENSTOCK_GATEWAY_JWT_AUDIENCE", "penstock")
+    monkeypatch.setenv("PENSTOCK_GATEWAY_JWT_LEEWAY_S", "0")
+    monkeypatch.setenv("PENSTOCK_GATEWAY_ANONYMOUS", "nobody")
+    running = system().start()
+
+    def token(seconds: float, audience: str = "penstock") -> bytes:
+        return jwt.encode({"sub": "alice", "aud": audience, "exp": time.time() + seconds}, private, "ES256").encode()
+
+    device = connect(running, opened)
+    device.send(Connect("d1", password=token(3), level=5))
+    connack = device.next()
+    assert isinstance(connack, Connack)
+    assert connack.reason_code == 0
+    device.send(Publish("t", b"x", 1, packet_id=1))
+    assert isinstance(device.next(), Puback)
+    farewell = device.next()
+    assert isinstance(farewell, Disconnect)
+    assert farewell.reason_code == 0x87
+    assert device.rest() == b""
+    for password in (token(-1), token(60, "others"), token(60)[:-4] + b"AAAA", b"no token"):
+        refused = connect(running, opened)
+        refused.send(Connect("d1", user_name="alice", password=password, level=5))
+        assert refused.next() == Connack(False, 0x86)
+    assert running.stop() == 0
+
+
+def test_a_key_that_cannot_be_used_is_one_line_and_status_2(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("hush, but short")
+    environ = os.environ | {"PENSTOCK_GATEWAY_JWT_KEY_FILE": str(key)}
+    ports = ["--mqtt-port", "0", "--broker-port", "0", "--namesrv-port", "0", "--http-port", "0"]
+    command = [sys.executable, "-m", "node", "up", *ports, "--data", str(tmp_path / "data")]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=30, env=environ)
+    assert refused.returncode == 2
+    assert str(key) in refused.stderr
+    assert "hush" not in refused.stderr

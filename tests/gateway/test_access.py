@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import jwt
 from rig import Client, Gateway
 
 from gateway.access import Access
 from gateway.auth import Credentials, Identity, Peer
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Publish, Will
 from gateway.mqtt.properties import Properties
+from gateway.tokens import TokenKey, TokenRules
 from penstock.access.acl import parse_acl
 from penstock.access.passwords import Users, hash_password, verify
 from penstock.message import decode_message
 
+SECRET = "a secret of this test, with more than 32 bytes in it"
 RIGHT = hash_password(b"right", bytes(16))
 
 
@@ -219,3 +222,90 @@ def test_a_checked_certificate_is_an_identity_and_a_user_name_beside_it_still_ne
     door.access.connect(Credentials("c", "alice", b"wrong", peer), answers.append)
     door.check_all()
     assert answers == [0x86]
+
+
+def token(**claims: object) -> bytes:
+    return jwt.encode({"sub": "alice", "exp": 1060} | claims, SECRET, "HS256").encode()
+
+
+def with_tokens(anonymous: str = "nobody", *, has_users: bool = True) -> Door:
+    """A door to which tokens are passwords, at second 1000 of the wall clock."""
+    door = Door(anonymous)
+    door.access.set_tokens(TokenKey(SECRET, TokenRules(leeway_s=0)), lambda: 1_000_000)
+    door.access._has_users = has_users
+    return door
+
+
+def test_a_token_is_a_password_of_the_user_in_it_until_it_ends() -> None:
+    door = with_tokens()
+    for user in (None, "", "alice"):
+        assert door.connect(user, token()) == [Identity("c", "alice", 60.0)]
+    assert door.connect("mallory", token()) == [0x86], "the name beside it must be the same"
+    assert door.connect("alice", token(exp=999)) == [0x86]
+    assert door.connect("alice", token()[:-4] + b"AAAA") == [0x86], "and is not tried as a password"
+    assert (door.access.tokens, door.access.refused, door.access.checked) == (3, 3, 0)
+
+
+def test_certificate_token_password_and_nobody_are_tried_in_this_order() -> None:
+    door = with_tokens("everyone")
+    peer, answers = Peer("10.0.0.1", "device-7", "secure"), list[Identity | int]()
+    door.access.connect(Credentials("c", None, token(), peer), answers.append)
+    assert answers.pop().user_name == "device-7"  # type: ignore[union-attr]
+    door.access.connect(Credentials("c", "alice", token(), peer), answers.append)
+    assert answers == [Identity("c", "alice", 60.0)]
+    right = door.connect("alice", b"right")
+    door.check_all()
+    assert right == [Identity("c", "alice")]
+    assert door.connect(None, None) == [Identity("c", "")]
+
+
+def test_where_only_tokens_are_passwords_any_other_password_is_wrong_and_not_anonymous() -> None:
+    for has_users, password in ((False, b"right"), (False, b"eyJ.x.y"), (False, b""), (True, b"eyJ.x.y")):
+        door = with_tokens("everyone", has_users=has_users)
+        assert door.connect("alice", password) == [0x86]
+
+
+def logged_in_with(door: Door, gateway: Gateway, level: int, **asked: object) -> Client:
+    client = gateway.open(level)
+    client.send(Connect("d1", user_name="alice", password=token(), level=level, **asked))  # type: ignore[arg-type]
+    assert client.got_one(Connack).reason_code == 0
+    return client
+
+
+def test_a_connection_ends_when_the_token_does_and_its_will_is_published() -> None:
+    for level, farewell in ((5, 0x87), (4, None)):
+        door = with_tokens()
+        gateway = Gateway(door.access)
+        door.now = gateway.clock.now_s
+        client = logged_in_with(door, gateway, level, will=Will("w", b"gone"))
+        gateway.pass_time(59)
+        assert not client.is_closed
+        assert gateway.broker.log == []
+        gateway.pass_time(2)
+        assert client.is_closed
+        got = client.got()
+        assert [packet.reason_code for packet in got if isinstance(packet, Disconnect)] == [farewell][: level - 4]
+        assert [decode_message(record).body for record in gateway.broker.log] == [b"gone"]
+        assert gateway.reception.expired == 1
+
+
+def test_a_token_that_lasts_for_hours_ends_on_time_and_who_left_before_is_forgotten() -> None:
+    door = with_tokens()
+    gateway = Gateway(door.access)
+    door.now = gateway.clock.now_s
+    client = gateway.open(5)
+    client.send(Connect("d1", password=token(exp=1000 + 600), level=5))
+    client.got_one(Connack)
+    gone = gateway.open(5)
+    gone.send(Connect("d2", password=token(exp=1000 + 100_000), level=5))
+    gone.got_one(Connack)
+    gone.send(Disconnect())
+    gateway.pass_time(598)
+    assert not client.is_closed
+    assert len(gateway.reception._expiring) == 1
+    gateway.pass_time(4)
+    assert client.is_closed
+
+
+def test_a_token_shows_itself_in_no_log() -> None:
+    assert token().decode() not in repr(Credentials("c", None, token(), Peer("10.0.0.1")))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.settings import GatewaySettings, parse_rules
+from gateway.settings import GatewaySettings, parse_rules, token_rules
+from gateway.tokens import TokenRules
 from penstock.errors import InvalidConfig
 from topicmap.queues import Rule
 
@@ -23,6 +24,10 @@ def test_the_defaults_are_valid_and_listen_on_loopback() -> None:
         {"over_rate": "drop"},
         {"response_prefix": "a/#"},
         {"sys_prefix": "a"},
+        {"jwt_algorithms": ("none",)},
+        {"jwt_algorithms": ("HS256", "rs256")},
+        {"jwt_claim": ""},
+        {"jwt_leeway_s": -1},
         {"topic_rules": ("a",)},
     ],
 )
@@ -39,3 +44,16 @@ def test_a_topic_rule_is_a_pattern_a_topic_and_perhaps_a_level() -> None:
 def test_a_line_that_is_no_rule_is_refused(line: str) -> None:
     with pytest.raises(InvalidConfig, match="topic rule"):
         parse_rules((line,))
+
+
+def test_what_a_token_must_be_is_as_set() -> None:
+    assert token_rules(GatewaySettings()) == TokenRules()
+    settings = GatewaySettings(
+        jwt_algorithms=("ES256",),
+        jwt_audience="a",
+        jwt_issuer="i",
+        jwt_claim="c",
+        jwt_expiry_required=False,
+        jwt_leeway_s=1,
+    )
+    assert token_rules(settings) == TokenRules(("ES256",), "a", "i", "c", False, 1)

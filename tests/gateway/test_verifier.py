@@ -6,11 +6,13 @@ import logging
 import os
 from pathlib import Path
 
+import jwt
 import pytest
 import trio
 
 from gateway.access import Access
 from gateway.auth import Credentials, Identity, Peer
+from gateway.tokens import TokenRules
 from gateway.verifier import LOOK_EVERY_S, Verifier
 from penstock.access.passwords import Users, format_passwords, hash_password
 from penstock.errors import InvalidConfig
@@ -80,3 +82,30 @@ def test_a_missing_file_at_the_start_is_an_error(tmp_path: Path) -> None:
     access = Access("everyone", 1, 0.0, b"", lambda: None, lambda: 0.0)
     with pytest.raises(InvalidConfig, match="No such file"):
         Verifier(access, real_world(), str(tmp_path / "none"), "")
+
+
+def test_a_new_key_of_tokens_counts_and_a_bad_one_leaves_the_old_in_force(tmp_path: Path) -> None:
+    access = Access("nobody", 1, 0.0, b"", lambda: None, lambda: 0.0)
+    file = tmp_path / "key"
+    keys = ["a key of more than thirty-two bytes, the first", "a key of more than thirty-two bytes, the second"]
+    file.write_text(keys[0] + "\n")
+    verifier = Verifier(access, real_world(), "", "", str(file), TokenRules(needs_expiry=False))
+
+    def accepted() -> list[bool]:
+        answers: list[Identity | int] = []
+        for key in keys:
+            shown = Credentials("c", None, jwt.encode({"sub": "alice"}, key, "HS256").encode(), Peer("::1"))
+            access.connect(shown, answers.append)
+        return [answer == Identity("c", "alice") for answer in answers]
+
+    assert accepted() == [True, False]
+    file.write_text(keys[1])
+    verifier._files[0].look()
+    assert accepted() == [False, True]
+    file.write_text("short")
+    verifier._files[0].look()
+    assert accepted() == [False, True]
+    assert verifier.failures == 1
+    with pytest.raises(InvalidConfig, match="too short") as caught:
+        Verifier(access, real_world(), "", "", str(file), TokenRules())
+    assert str(file) in str(caught.value)

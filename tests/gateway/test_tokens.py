@@ -1,0 +1,215 @@
+"""Whose a token is: every way to forge one, every key that does not fit, and time that is an argument."""
+
+from __future__ import annotations
+
+import json
+import sys
+from base64 import urlsafe_b64encode
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.tokens import ALGORITHMS, TOKEN_BYTES_MAX, Holder, TokenKey, TokenRules, check_algorithms, is_token
+from penstock.errors import InvalidConfig
+
+SECRET = "a secret of this test, with more than 32 bytes in it; " * 2
+NOW_S = 1_800_000_000
+BIG = 10**309
+PRIVATE: dict[str, Any] = {
+    "RS256": rsa.generate_private_key(65_537, 2048),
+    "ES256": ec.generate_private_key(ec.SECP256R1()),
+    "ES384": ec.generate_private_key(ec.SECP384R1()),
+    "ES512": ec.generate_private_key(ec.SECP521R1()),
+    "EdDSA": ed25519.Ed25519PrivateKey.generate(),
+}
+
+
+def public(private: Any) -> str:
+    pem: bytes = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return pem.decode()
+
+
+def signed(claims: dict[str, Any], key: Any = SECRET, algorithm: str = "HS256", **headers: Any) -> bytes:
+    return jwt.encode({"sub": "alice", "exp": NOW_S + 60} | claims, key, algorithm, headers=headers).encode()
+
+
+def read(token: bytes, key: str = SECRET, now_s: float = NOW_S, **rules: Any) -> Holder | None:
+    return TokenKey(key, TokenRules(**{"leeway_s": 0, **rules})).read(token, int(now_s * 1000))
+
+
+@pytest.mark.parametrize("algorithm", ["HS256", "HS384", "HS512", "RS256", "PS384", *PRIVATE])
+def test_a_token_is_its_users_by_every_kind_of_key(algorithm: str) -> None:
+    private = PRIVATE.get("RS256" if algorithm == "PS384" else algorithm)
+    key = SECRET if private is None else public(private)
+    token = signed({}, private or SECRET, algorithm)
+    assert is_token(token)
+    assert read(token, key, algorithms=(algorithm,)) == Holder("alice", 60)
+    broken = token[:-8] + (b"AAAAAAAA" if token[-8:] != b"AAAAAAAA" else b"BBBBBBBB")
+    assert read(broken, key, algorithms=(algorithm,)) is None
+
+
+@pytest.mark.parametrize("algorithm", PRIVATE)
+def test_the_usual_algorithm_of_a_key_needs_no_naming(algorithm: str) -> None:
+    assert read(signed({}, PRIVATE[algorithm], algorithm), public(PRIVATE[algorithm])) == Holder("alice", 60)
+
+
+def unsigned(header: dict[str, Any], claims: dict[str, Any], signature: bytes = b"") -> bytes:
+    parts = [json.dumps(one).encode() for one in (header, claims)] + [signature]
+    return b".".join(urlsafe_b64encode(one).rstrip(b"=") for one in parts)
+
+
+def test_a_token_without_a_signature_never_counts() -> None:
+    claims = {"sub": "alice", "exp": NOW_S + 60}
+    for algorithm in ("none", "None", "NONE", "nOnE", "", None, [], ["HS256"], {"a": 1}, 1):
+        assert read(unsigned({"alg": algorithm, "typ": "JWT"}, claims)) is None
+        assert read(unsigned({"alg": algorithm, "typ": "JWT"}, claims), public(PRIVATE["RS256"])) is None
+    assert read(unsigned({"typ": "JWT"}, claims)) is None
+    with pytest.raises(InvalidConfig):
+        check_algorithms(["none"])
+    assert "none" not in {one.lower() for one in ALGORITHMS}
+
+
+def test_a_public_key_is_never_a_secret() -> None:
+    """The old trick: the public key, which everybody has, as the secret of an HMAC."""
+    import hashlib
+    import hmac
+
+    for private in PRIVATE.values():
+        pem = public(private)
+        head = unsigned({"alg": "HS256", "typ": "JWT"}, {"sub": "alice", "exp": NOW_S + 60}).rstrip(b".")
+        signature = urlsafe_b64encode(hmac.digest(pem.encode(), head, hashlib.sha256)).rstrip(b"=")
+        assert read(head + b"." + signature, pem) is None
+        with pytest.raises(InvalidConfig, match="does not fit"):
+            TokenKey(pem, TokenRules(algorithms=("HS256",)))
+
+
+def test_an_algorithm_that_was_not_named_does_not_count_although_it_fits() -> None:
+    assert read(signed({}, SECRET, "HS512")) is None
+    assert read(signed({}, PRIVATE["RS256"], "PS256"), public(PRIVATE["RS256"])) is None
+
+
+def test_a_token_counts_from_its_beginning_to_its_end_by_the_time_given() -> None:
+    token = signed({"nbf": NOW_S - 10})
+    assert read(token, now_s=NOW_S - 11) is None
+    assert read(token, now_s=NOW_S - 10) == Holder("alice", 70)
+    assert read(token, now_s=NOW_S + 59.5) == Holder("alice", 0.5)
+    assert read(token, now_s=NOW_S + 60) is None
+    assert read(token, now_s=NOW_S + 60, leeway_s=5) == Holder("alice", 5)
+    assert read(token, now_s=NOW_S - 14, leeway_s=5) == Holder("alice", 79)
+
+
+def test_a_token_without_an_end_counts_only_where_that_is_allowed() -> None:
+    token = jwt.encode({"sub": "alice"}, SECRET, "HS256").encode()
+    assert read(token) is None
+    assert read(token, needs_expiry=False) == Holder("alice", float("inf"))
+    assert read(signed({}), now_s=NOW_S + 61, needs_expiry=False) is None, "an end that is there counts"
+
+
+@pytest.mark.parametrize(
+    "end", ["tomorrow", None, True, [], {}, float("nan"), float("inf"), "1800000060", BIG, -BIG], ids=repr
+)
+@pytest.mark.parametrize("claim", ["exp", "nbf"])
+def test_times_that_are_none_refuse_a_token(claim: str, end: Any) -> None:
+    assert read(signed_raw({"sub": "alice", "exp": NOW_S + 60} | {claim: end})) is None
+
+
+def signed_raw(claims: Any, header: Any = None) -> bytes:
+    """Signed with the secret, whatever it says."""
+    import hashlib
+    import hmac
+
+    head = unsigned({"alg": "HS256", "typ": "JWT"} if header is None else header, claims).rstrip(b".")
+    return head + b"." + urlsafe_b64encode(hmac.digest(SECRET.encode(), head, hashlib.sha256)).rstrip(b"=")
+
+
+def test_audience_and_issuer_must_be_as_set() -> None:
+    ours = {"audience": "penstock", "issuer": "https://id.example"}
+    claims = {"aud": "penstock", "iss": "https://id.example"}
+    assert read(signed(claims), **ours) == Holder("alice", 60)
+    assert read(signed(claims | {"aud": ["other", "penstock"]}), **ours) == Holder("alice", 60)
+    for wrong in ({"aud": "other"}, {"iss": "https://id.example.evil"}, {"aud": []}, {"iss": ["https://id.example"]}):
+        assert read(signed_raw({"sub": "alice", "exp": NOW_S + 60} | claims | wrong), **ours) is None
+    for missing in claims:
+        assert read(signed({name: one for name, one in claims.items() if name != missing}), **ours) is None
+    assert read(signed({"aud": "somebody"})) is None, "it is for somebody else"
+
+
+def test_the_user_is_named_by_the_claim_that_was_chosen() -> None:
+    assert read(signed({"client": "d7"}), claim="client") == Holder("d7", 60)
+    assert read(signed({}), claim="client") is None
+    assert read(signed({"sub": "auth0|bücher:7"})) == Holder("auth0|bücher:7", 60)
+    for name in ("", "a\nb", "a\0", "x" * 1025, 7, None, ["alice"], {}):
+        assert read(signed_raw({"sub": name, "exp": NOW_S + 60})) is None
+
+
+def test_a_key_that_cannot_be_used_is_refused_at_the_start_and_never_shown() -> None:
+    private = PRIVATE["RS256"]
+    bad = {
+        "too short": "short secret",
+        "private key": private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
+        "no public key": public(private).replace("MII", "!!!"),
+        "RSA, but too short": public(rsa.generate_private_key(65_537, 1024)),
+        "secp256k1": public(ec.generate_private_key(ec.SECP256K1())),
+    }
+    for why, text in bad.items():
+        with pytest.raises(InvalidConfig, match=why) as caught:
+            TokenKey(text, TokenRules())
+        assert text.strip() not in str(caught.value)
+    with pytest.raises(InvalidConfig, match="too short for HS512"):
+        TokenKey("x" * 63, TokenRules(algorithms=("HS512",)))
+    with pytest.raises(InvalidConfig, match="does not fit ES256"):
+        TokenKey(public(private), TokenRules(algorithms=("RS256", "ES256")))
+    with pytest.raises(InvalidConfig, match="too short for HS256"):
+        TokenKey("", TokenRules())
+
+
+def test_a_missing_library_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jwt", None)
+    with pytest.raises(InvalidConfig) as caught:
+        TokenKey(SECRET, TokenRules())
+    assert "pip install 'penstock[jwt]'" in (caught.value.hint or "")
+
+
+def test_what_is_no_token_is_nobodys() -> None:
+    deep = urlsafe_b64encode(b"[" * 9000).rstrip(b"=")
+    for text in (
+        b"",
+        b"..",
+        b"eyJ..",
+        b"eyJh.eyJh.x",
+        b"\xff.\xff.\xff",
+        deep + b"." + deep + b".AAAA",
+        signed({"x": "y" * TOKEN_BYTES_MAX}),
+        signed({}, b64=False),
+        signed({}, crit=["exp"], exp=1),
+        signed_raw([1, 2]),
+        signed_raw("alice"),
+        signed_raw(None),
+    ):
+        assert read(text) is None
+    assert not is_token(b"a password.with.dots")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+NAMES = st.sampled_from(["sub", "exp", "nbf", "iat", "aud", "iss", "jti", "alg", "typ", "kid", "crit", "b64", "zip"])
+
+
+@given(st.dictionaries(NAMES, JSON), JSON | st.dictionaries(NAMES, JSON))
+def test_whatever_header_and_claims_say_there_is_a_holder_or_none(header: dict[str, Any], claims: Any) -> None:
+    for head in (header, {"alg": "HS256", **header}, {**header, "alg": "HS256"}):
+        found = read(signed_raw(claims, head))
+        assert found is None or (found.user_name == claims["sub"] and found.left_s > 0)
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_are_nobodys(data: bytes) -> None:
+    assert read(data) is None
