@@ -168,6 +168,11 @@ class Entrance:
         if self._certificates is not None:
             self._certificates.refresh()
 
+    def reload(self) -> None:
+        """Reads the certificates again, changed or not."""
+        if self._certificates is not None:
+            self._certificates.refresh(anyway=True)
+
 
 class Front:
     """All entrances of a gateway. ``host``, ``port``: of the one that the settings of these names make."""
@@ -224,6 +229,11 @@ class Front:
         """To be called about twice a second."""
         for one in self._entrances:
             one.tick(now)
+
+    def reload(self) -> None:
+        """Reads all certificates again, changed or not."""
+        for one in self._entrances:
+            one.reload()
 
     def close(self) -> None:
         for one in self._entrances:

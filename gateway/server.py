@@ -8,7 +8,7 @@ be answered.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,7 +45,8 @@ GOODBYE_S: Final = 1.0
 @dataclass(frozen=True, slots=True)
 class RunningGateway:
     """A gateway that accepts connections. ``listeners``: name and address of those beside ``host`` and ``port``.
-    ``status``: where its status pages are, if it has any of its own."""
+    ``reload``: reads certificates, passwords and access rules again, now. ``status``: where its status pages are, if it
+    has any of its own."""
 
     host: str
     port: int
@@ -53,14 +54,17 @@ class RunningGateway:
     drain: Drain
     health: Health
     listeners: Mapping[str, str]
+    reload: Callable[[], None]
     status: str = ""
 
 
-async def drain_on_signal(gateway: RunningGateway) -> None:
-    """Drains a gateway when this process gets SIGUSR1."""
-    with trio.open_signal_receiver(signal.SIGUSR1) as signals:
-        async for _ in signals:
+async def obey(gateway: RunningGateway, signals: AsyncIterable[int]) -> None:
+    """Does what an operator's signals ask of a gateway (``penstock.service_main.operator_signals``)."""
+    async for number in signals:
+        if number == signal.SIGUSR1:
             gateway.drain.begin()
+        elif number == signal.SIGHUP:
+            gateway.reload()
 
 
 async def run(
@@ -102,6 +106,11 @@ async def run(
     told = SysTopics(upstream, settings.sys_prefix, owner, settings.sys_every_s, rounds.now)
     try:
         front = Front(settings, reception, shards)
+
+        def reload() -> None:
+            verifier.look(anyway=True)
+            front.reload()
+
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(verifier.run)
@@ -114,7 +123,8 @@ async def run(
                 ticker = Ticker(settings, world, brokers, upstream, stages, shards, figures, told)
                 nursery.start_soon(ticker.run)
                 nursery.start_soon(front.run)
-                task_status.started(RunningGateway(front.host, front.port, figures, drain, health, front.listeners))
+                running = RunningGateway(front.host, front.port, figures, drain, health, front.listeners, reload)
+                task_status.started(running)
         finally:
             front.close()
             with trio.CancelScope(shield=True):

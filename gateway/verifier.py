@@ -40,12 +40,12 @@ class Watched:
         self.failures = 0
         self.look(is_first=True)
 
-    def look(self, *, is_first: bool = False) -> None:
-        """Takes the file if it is another than last time."""
+    def look(self, *, is_first: bool = False, anyway: bool = False) -> None:
+        """Takes the file if it is another than last time, or ``anyway``."""
         try:
             found = self._path.stat()
             seen = (found.st_mtime_ns, found.st_size, found.st_ino)
-            if seen != self._seen:
+            if seen != self._seen or anyway:
                 self._seen = seen
                 self._read(self._path.read_text())
         except (OSError, UnicodeDecodeError, InvalidConfig) as error:
@@ -92,6 +92,11 @@ class Verifier:
         """There is something to check."""
         self._due.set()
 
+    def look(self, *, anyway: bool = False) -> None:
+        """Takes the files that have changed, or all of them."""
+        for one in self._files:
+            one.look(anyway=anyway)
+
     async def run(self) -> None:
         """Checks and looks until cancelled."""
         async with trio.open_nursery() as nursery:
@@ -99,8 +104,7 @@ class Verifier:
                 nursery.start_soon(self._check)
             while self._files:
                 await trio.sleep(LOOK_EVERY_S)
-                for one in self._files:
-                    one.look()
+                self.look()
 
     async def _check(self) -> None:
         while True:

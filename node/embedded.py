@@ -8,7 +8,7 @@ function call.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -46,12 +46,12 @@ async def run(
     configuration: Configuration,
     world: World,
     stop: trio.Event,
-    drain: trio.Event | None = None,
+    signals: AsyncIterable[int] | None = None,
     *,
     task_status: trio.TaskStatus[Addresses] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Runs the services until ``stop`` is set, then stops them in order. ``drain`` has the gateway send its clients
-    elsewhere."""
+    """Runs the services until ``stop`` is set, then stops them in order. ``signals`` are the operator's, for the
+    gateway."""
     node = configuration.node
     async with trio.open_nursery() as bottom:
         settings = service_settings(configuration, "namesrv", host=node.host, port=node.namesrv_port)
@@ -72,7 +72,8 @@ async def run(
                 given |= listeners(configuration)
                 settings = service_settings(configuration, "gateway", **given)
                 front = await top.start(partial(gateway.server.run, settings, world, links))
-                top.start_soon(_drain_when, trio.Event() if drain is None else drain, front)
+                if signals is not None:
+                    top.start_soon(gateway.server.obey, front, signals)
                 http = await top.start(
                     partial(serve_status, node.host, node.http_port, _figures(store, front), _reasons(front))
                 )
@@ -82,11 +83,6 @@ async def run(
                 top.cancel_scope.cancel()
             middle.cancel_scope.cancel()
         bottom.cancel_scope.cancel()
-
-
-async def _drain_when(asked: trio.Event, front: RunningGateway) -> None:
-    await asked.wait()
-    front.drain.begin()
 
 
 def _reasons(front: RunningGateway) -> Callable[[], Awaitable[Sequence[str]]]:

@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -139,12 +139,12 @@ async def run(
     configuration: Configuration,
     world: World,
     stop: trio.Event,
-    drain: trio.Event | None = None,
+    signals: AsyncIterable[int] | None = None,
     *,
     task_status: trio.TaskStatus[Addresses] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Runs the services as children until ``stop`` is set, then stops them, the gateway first. ``drain`` has each
-    gateway send its clients elsewhere."""
+    """Runs the services as children until ``stop`` is set, then stops them, the gateway first. ``signals``
+    are the operator's, for each gateway."""
     node, services = configuration.node, configuration.services
     async with trio.open_nursery() as bottom:
         given = {"host": node.host, "port": node.namesrv_port}
@@ -169,7 +169,8 @@ async def run(
                     partial(_read_reasons, wire, store, gateways),
                 )
                 http = await top.start(partial(serve_status, node.host, node.http_port, read, reasons))
-                top.start_soon(_drain_when, trio.Event() if drain is None else drain, gateways)
+                if signals is not None:
+                    top.start_soon(_pass_on, signals, gateways)
                 task_status.started(Addresses(front, store, names, http, node.data, gateways[0].listeners))
                 await stop.wait()
                 top.cancel_scope.cancel()
@@ -177,10 +178,10 @@ async def run(
         bottom.cancel_scope.cancel()
 
 
-async def _drain_when(asked: trio.Event, gateways: Sequence[Child]) -> None:
-    await asked.wait()
-    for gateway in gateways:
-        gateway.send_signal(signal.SIGUSR1)
+async def _pass_on(signals: AsyncIterable[int], gateways: Sequence[Child]) -> None:
+    async for number in signals:
+        for gateway in gateways:
+            gateway.send_signal(signal.Signals(number))
 
 
 async def _read_figures(links: Links, broker: str, gateways: Sequence[Child]) -> Mapping[str, float]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ import trio
 from node import settings
 from node.addresses import Addresses
 from penstock.errors import PenstockError
-from penstock.service_main import STATUS_EXPECTED_ERROR, run_until_signal
+from penstock.service_main import STATUS_EXPECTED_ERROR, operator_signals, run_until_signal
 from penstock.world import real_world
 
 _PORT = click.IntRange(0, 65535)
@@ -64,18 +63,9 @@ async def serve(configuration: settings.Configuration, as_demo: bool, as_json: b
     node = configuration.node
     run = processes.run if node.processes or node.gateways > 1 else embedded.run
     world = real_world()
-    drain = trio.Event()
-    async with trio.open_nursery() as outer:
-        outer.start_soon(_set_on_signal, drain)
+    with trio.open_signal_receiver(*operator_signals()) as signals:
         async with trio.open_nursery() as nursery:
-            addresses: Addresses = await nursery.start(partial(run, configuration, world, stop, drain))
+            addresses: Addresses = await nursery.start(partial(run, configuration, world, stop, signals))
             print(addresses.ready_json() if as_json else addresses.ready_line(), flush=True)
             if as_demo:
                 nursery.start_soon(demo.run, addresses, world, stop)
-        outer.cancel_scope.cancel()
-
-
-async def _set_on_signal(drain: trio.Event) -> None:
-    with trio.open_signal_receiver(signal.SIGUSR1) as signals:
-        async for _ in signals:
-            drain.set()

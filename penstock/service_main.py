@@ -48,6 +48,13 @@ Run = Callable[..., Awaitable[None]]
 """``run(settings, world, *, task_status)``: a service's server."""
 
 
+def operator_signals() -> tuple[signal.Signals, ...]:
+    """By which an operator speaks to a gateway: SIGUSR1 drains it, SIGHUP has it read its files again. In a terminal
+    SIGHUP means that the terminal is gone and ends the process, as ever."""
+    is_interactive = sys.stdin is not None and sys.stdin.isatty()
+    return (signal.SIGUSR1,) if is_interactive else (signal.SIGUSR1, signal.SIGHUP)
+
+
 def main(role: str, settings_class: type[Settings], run: Run, arguments: list[str] | None = None) -> int:
     """Runs one service until a signal; returns the exit status."""
     parser = argparse.ArgumentParser(prog=f"python -m {role}", description=f"The Penstock {role}.")

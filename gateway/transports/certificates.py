@@ -4,6 +4,9 @@ The only module that reads them. A change is looked for by the files' times, so 
 handshake without a restart and without touching a connection. Files that cannot be read together (the key of another
 certificate, half a file) are an error at the start and a warning later: what was read before stays until they can.
 TLS 1.2 and later; a client cannot ask for another handshake on a connection that stands.
+
+Where a list of revoked certificates is named, OpenSSL asks it about every client's; it lets nobody in while the list is
+past its time, or of another authority. Who is connected stays so.
 """
 
 from __future__ import annotations
@@ -30,10 +33,10 @@ class Certificates:
         self._times = self._looked()
         self.context = self._read()
 
-    def refresh(self) -> bool:
-        """Reads the files again if they have changed; whether that gave a new context."""
+    def refresh(self, *, anyway: bool = False) -> bool:
+        """Reads the files again if they have changed, or ``anyway``; whether that gave a new context."""
         times = self._looked()
-        if times == self._times:
+        if times == self._times and not anyway:
             return False
         self._times = times
         try:
@@ -44,7 +47,9 @@ class Certificates:
         return True
 
     def _looked(self) -> list[tuple[int, int] | None]:
-        return [_changed(path) for path in (self._files.certificate, self._files.key, self._files.client_ca) if path]
+        files = self._files
+        named = (files.certificate, files.key, files.client_ca, files.client_crl)
+        return [_changed(path) for path in named if path]
 
     def _read(self) -> ssl.SSLContext:
         files = self._files
@@ -58,6 +63,12 @@ class Certificates:
             path = files.client_ca
             if path:
                 context.load_verify_locations(path)
+            path = files.client_crl
+            if path:
+                context.load_verify_locations(path)
+                if not context.cert_store_stats()["crl"]:
+                    raise ValueError("there is no list of revoked certificates in it")
+                context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
             raise InvalidConfig(f"cannot read the certificate {path}: {reason}") from None

@@ -28,12 +28,14 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 class Files(NamedTuple):
     """Paths of PEM files: the server's certificate, its key (empty: in the same file), the authority of the clients
-    (empty: none is known), and whether clients show a certificate (``CLIENTS``)."""
+    (empty: none is known), whether clients show a certificate (``CLIENTS``), and the authority's list of those that
+    it has revoked (empty: none is asked)."""
 
     certificate: str
     key: str = ""
     client_ca: str = ""
     clients: str = "none"
+    client_crl: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ def parse_listener(line: str) -> Listening:
 def _known(kind: str) -> list[str]:
     known = ["name", "connections_max", "proxy"]
     if kind in ("tls", "wss"):
-        known += ["certificate", "key", "client_ca", "clients"]
+        known += ["certificate", "key", "client_ca", "clients", "client_crl"]
     if kind in ("ws", "wss"):
         known += ["path", "origin"]
     return known
@@ -139,7 +141,9 @@ def _files(line: str, options: dict[str, str]) -> Files:
         raise InvalidConfig(f"listener {line!r}: clients is {clients!r}", hint=f"it is one of {', '.join(CLIENTS)}")
     if (clients != "none") != bool(authority):
         raise InvalidConfig(f"listener {line!r}: client_ca and clients need each other")
-    return Files(options["certificate"], options.get("key", ""), authority, clients)
+    if "client_crl" in options and not authority:
+        raise InvalidConfig(f"listener {line!r}: client_crl needs client_ca", hint="whose list of revocations is it?")
+    return Files(options["certificate"], options.get("key", ""), authority, clients, options.get("client_crl", ""))
 
 
 def _network(line: str, text: str) -> Network:

@@ -370,3 +370,16 @@ def test_a_client_that_vanished_without_a_keep_alive_is_noticed_by_the_system(si
             every_s = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL)
             assert idle_s == silence_s
             assert every_s * connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) <= max(4, silence_s / 2)
+
+
+def test_every_listener_reads_its_certificate_again_when_asked(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    made = front(f"tls 127.0.0.1:0 certificate={authority.server}", f"wss 127.0.0.1:0 certificate={authority.server}")
+    contexts = [one._certificates.context for one in made._entrances if one._certificates is not None]
+    made.tick(0.0)
+    assert [one._certificates.context for one in made._entrances if one._certificates is not None] == contexts
+    made.reload()
+    again = [one._certificates.context for one in made._entrances if one._certificates is not None]
+    made.close()
+    assert len(again) == 2
+    assert not set(again) & set(contexts)

@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from gateway.mqtt.packets import (
     Subscription,
     Will,
 )
-from gateway.server import RunningGateway, drain_on_signal, run
+from gateway.server import RunningGateway, obey, run
 from gateway.settings import GatewaySettings
 from penstock.errors import AddressInUse, InvalidConfig
 from penstock.world import real_world
@@ -140,20 +141,46 @@ async def test_a_signal_drains_the_process_and_a_clean_stop_takes_its_values_bac
     broker = MemoryBroker()
     broker.now_ms = real_world().clock.wall_ms()
     async with serving(broker, redirect_to="b:1883", drain_per_s=1000, sys_every_s=0.5, name="gw") as running:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(drain_on_signal, running)
-            client = await connect(running, streams, "c", 5)
-            await client.send(Subscribe(1, (Subscription("$SYS/brokers/gw/clients/connected"),)))
-            assert isinstance(await client.next(), Suback)
-            told = await client.next()
-            assert isinstance(told, Publish)
-            assert told.payload in (b"0", b"1")
-            os.kill(os.getpid(), signal.SIGUSR1)
-            last = await client.next()
-            while isinstance(last, Publish):
+        with trio.open_signal_receiver(signal.SIGUSR1) as signals:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(obey, running, signals)
+                client = await connect(running, streams, "c", 5)
+                await client.send(Subscribe(1, (Subscription("$SYS/brokers/gw/clients/connected"),)))
+                assert isinstance(await client.next(), Suback)
+                told = await client.next()
+                assert isinstance(told, Publish)
+                assert told.payload in (b"0", b"1")
+                os.kill(os.getpid(), signal.SIGUSR1)
                 last = await client.next()
-            assert isinstance(last, Disconnect)
-            assert (last.reason_code, last.properties.server_reference) == (0x9C, "b:1883")
-            nursery.cancel_scope.cancel()
+                while isinstance(last, Publish):
+                    last = await client.next()
+                assert isinstance(last, Disconnect)
+                assert (last.reason_code, last.properties.server_reference) == (0x9C, "b:1883")
+                nursery.cancel_scope.cancel()
         assert broker.retained
     assert not broker.retained
+
+
+async def test_a_hangup_has_the_access_rules_read_again_at_once(
+    streams: list[trio.SocketStream], tmp_path: Path
+) -> None:
+    rules = tmp_path / "acl"
+    rules.write_text("allow anonymous subscribe a\n")
+    before = rules.stat()
+    async with serving(acl_file=str(rules)) as running:
+        with trio.open_signal_receiver(signal.SIGHUP) as signals:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(obey, running, signals)
+                client = await connect(running, streams, "c")
+                rules.write_text("allow anonymous subscribe b\n")
+                os.utime(rules, ns=(before.st_atime_ns, before.st_mtime_ns))  # so that nobody sees it by looking
+                os.kill(os.getpid(), signal.SIGHUP)
+                suback = Suback(1, (0x80,))
+                with trio.fail_after(20):
+                    while suback == Suback(1, (0x80,)):
+                        await client.send(Subscribe(1, (Subscription("b", 1),)))
+                        suback = await client.next()
+                assert suback == Suback(1, (1,))
+                await client.send(Subscribe(2, (Subscription("a", 1),)))
+                assert await client.next() == Suback(2, (0x80,))
+                nursery.cancel_scope.cancel()

@@ -109,3 +109,15 @@ def test_a_new_key_of_tokens_counts_and_a_bad_one_leaves_the_old_in_force(tmp_pa
     with pytest.raises(InvalidConfig, match="too short") as caught:
         Verifier(access, real_world(), "", "", str(file), TokenRules())
     assert str(file) in str(caught.value)
+
+
+def test_files_are_read_again_for_who_asks_changed_or_not(tmp_path: Path) -> None:
+    access, verifier = make(tmp_path, None, "allow anonymous subscribe a\n")
+    found = (tmp_path / "acl").stat()
+    (tmp_path / "acl").write_text("allow anonymous subscribe b\n")
+    os.utime(tmp_path / "acl", ns=(found.st_atime_ns, found.st_mtime_ns))
+    nobody = Identity("c", "")
+    verifier.look()
+    assert [access.may_subscribe(nobody, one) for one in ("a", "b")] == [True, False]
+    verifier.look(anyway=True)
+    assert [access.may_subscribe(nobody, one) for one in ("a", "b")] == [False, True]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import ssl
 import struct
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from gateway.transports.codec import Codec
 from gateway.transports.listening import Files
@@ -23,6 +28,7 @@ class Authority:
     def __init__(self, folder: Path) -> None:
         self._authority = trustme.CA()
         self._folder = folder
+        self._numbers = itertools.count()
         self.ca = folder / "ca.pem"
         self._authority.cert_pem.write_to_path(str(self.ca))
         self.server = folder / "server.pem"
@@ -36,12 +42,28 @@ class Authority:
     def client(self, *names: str, common_name: str | None = None) -> Path:
         """The file of a client's certificate and key."""
         made = self._authority.issue_cert(*names, common_name=common_name)
-        path = self._folder / "client.pem"
+        path = self._folder / f"{next(self._numbers)}.pem"
         made.private_key_and_cert_chain_pem.write_to_path(str(path))
         return path
 
-    def files(self, clients: str = "none") -> Files:
-        return Files(str(self.server), "", "" if clients == "none" else str(self.ca), clients)
+    def revoke(self, *certificates: Path, days: int = 1) -> Path:
+        """The file of a list of revoked certificates; it holds for so many days from now."""
+        now = datetime.now(UTC)
+        issuer = x509.load_pem_x509_certificate(self._authority.cert_pem.bytes())
+        key = serialization.load_pem_private_key(self._authority.private_key_pem.bytes(), None)
+        assert isinstance(key, EllipticCurvePrivateKey)
+        since, until = now - timedelta(days=9), now + timedelta(days=days)
+        made = x509.CertificateRevocationListBuilder().issuer_name(issuer.subject).last_update(since).next_update(until)
+        for one in certificates:
+            serial = x509.load_pem_x509_certificate(one.read_bytes()).serial_number
+            revoked = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(since).build()
+            made = made.add_revoked_certificate(revoked)
+        path = self._folder / "crl.pem"
+        path.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+        return path
+
+    def files(self, clients: str = "none", client_crl: str = "") -> Files:
+        return Files(str(self.server), "", "" if clients == "none" else str(self.ca), clients, client_crl)
 
     def client_context(self, certificate: Path | None = None) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=str(self.ca))

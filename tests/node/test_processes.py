@@ -64,15 +64,16 @@ async def test_a_child_that_cannot_start_is_an_error_of_its_own() -> None:
 async def test_a_gateway_in_its_own_process_tells_its_figures_and_health_and_can_be_drained(tmp_path: Path) -> None:
     ports = {"mqtt_port": 0, "broker_port": 0, "namesrv_port": 0, "http_port": 0}
     configuration = settings.load(None, {}, {"data": tmp_path / "data", **ports})
-    stop, drain = trio.Event(), trio.Event()
+    stop = trio.Event()
+    operator, signals = trio.open_memory_channel[int](1)
     async with trio.open_nursery() as nursery:
-        addresses = await nursery.start(partial(processes.run, configuration, real_world(), stop, drain))
+        addresses = await nursery.start(partial(processes.run, configuration, real_world(), stop, signals))
         with trio.fail_after(20):
             assert (await fetch(addresses.http, "/readyz"))[0] == 200
             figures = read_page((await fetch(addresses.http, "/metrics"))[1])
             assert figures["gateway_connections"] == 0
             assert figures["rocketmq_messages_in_total"] >= 0
-            drain.set()
+            operator.send_nowait(signal.SIGUSR1)
             status, page = 200, ""
             while status == 200:
                 status, page = await fetch(addresses.http, "/readyz")

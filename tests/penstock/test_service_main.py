@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import io
+import signal
+import sys
+
 import pytest
 import trio
 
 from penstock.errors import AddressInUse, InternalError
-from penstock.service_main import expected_error, run_until_signal
+from penstock.service_main import expected_error, operator_signals, run_until_signal
 
 
 def test_a_penstock_error_in_nested_groups_is_expected() -> None:
@@ -43,3 +47,16 @@ def test_a_mistake_of_ours_is_not_hidden() -> None:
     with pytest.raises(BaseExceptionGroup) as raised:
         run_until_signal(serve)
     assert raised.group_contains(ValueError, match="ours")
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_hangup_is_an_operators_word_only_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    class Input(io.StringIO):
+        def isatty(self) -> bool:
+            return is_terminal
+
+    monkeypatch.setattr(sys, "stdin", Input())
+    assert (signal.SIGHUP in operator_signals()) != is_terminal
+    assert signal.SIGUSR1 in operator_signals()

@@ -35,6 +35,17 @@ def test_a_renewed_certificate_serves_new_connections_and_leaves_the_old_ones_al
     assert end.send(b"still there") == b"still there"
 
 
+def test_files_are_read_again_for_who_asks_changed_or_not(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificates = Certificates(authority.files(), "mqtt")
+    before, found = served(authority, certificates), authority.server.stat()
+    authority.renew()
+    os.utime(authority.server, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert not certificates.refresh()
+    assert certificates.refresh(anyway=True)
+    assert served(authority, certificates) != before
+
+
 def test_files_that_cannot_be_read_later_leave_what_was_read_before(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -70,3 +81,39 @@ def test_a_missing_authority_is_one_clear_error(tmp_path: Path) -> None:
     files = Authority(tmp_path).files()._replace(client_ca=str(tmp_path / "nobody.pem"), clients="required")
     with pytest.raises(InvalidConfig, match=r"nobody\.pem"):
         Certificates(files, "mqtt")
+
+
+def lets_in(authority: Authority, certificates: Certificates, client: Path | None) -> bool:
+    """Whether a client with this certificate gets through, as TLS 1.3 tells it: by an answer, or by none."""
+    codec = TlsCodec(certificates.context)
+    end = TlsEnd(authority.client_context(client), codec)
+    end.shake_hands()
+    return not codec.over and end.send(b"x") == b"x"
+
+
+@pytest.mark.parametrize("clients", ["required", "optional"])
+def test_a_revoked_certificate_lets_nobody_in_from_the_list_s_next_reading_on(tmp_path: Path, clients: str) -> None:
+    authority = Authority(tmp_path)
+    good, lost = authority.client("good.example"), authority.client("lost.example")
+    certificates = Certificates(authority.files(clients, str(authority.revoke())), "mqtt")
+    assert [lets_in(authority, certificates, one) for one in (good, lost)] == [True, True]
+    authority.revoke(lost)
+    certificates.refresh(anyway=True)
+    assert [lets_in(authority, certificates, one) for one in (good, lost)] == [True, False]
+    assert lets_in(authority, certificates, None) == (clients == "optional")
+
+
+def test_a_list_past_its_time_or_of_another_authority_lets_nobody_in(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    authority, other = Authority(tmp_path), Authority(tmp_path / "other")
+    client = authority.client("good.example")
+    for path in (authority.revoke(days=-1), other.revoke()):
+        certificates = Certificates(authority.files("required", str(path)), "mqtt")
+        assert not lets_in(authority, certificates, client)
+
+
+def test_a_file_without_a_list_is_one_clear_error(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    for path, said in ((authority.ca, "no list|there is no"), (tmp_path / "none.pem", "No such file")):
+        with pytest.raises(InvalidConfig, match=said):
+            Certificates(authority.files("required", str(path)), "mqtt")

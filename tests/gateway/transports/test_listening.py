@@ -22,6 +22,10 @@ from penstock.errors import InvalidConfig
             Listening("tls", "tls", "h", 0, Files("s.pem", "s.key", "ca.pem", "required")),
         ),
         (
+            "tls h:0 certificate=s.pem client_ca=ca.pem client_crl=crl.pem",
+            Listening("tls", "tls", "h", 0, Files("s.pem", "", "ca.pem", "required", "crl.pem")),
+        ),
+        (
             "wss h:1 certificate=s client_ca=c clients=optional origin=https://a origin=https://b",
             Listening("wss", "wss", "h", 1, Files("s", "", "c", "optional"), origins=("https://a", "https://b")),
         ),
@@ -54,6 +58,8 @@ def test_a_line_is_a_listener(line: str, listening: Listening) -> None:
         "tls h:1 certificate=",
         "tls h:1 certificate=a certificate=b",
         "tls h:1 certificate=x clients=required",
+        "tls h:1 certificate=x client_crl=l",
+        "ws h:1 client_crl=l",
         "tls h:1 certificate=x client_ca=c clients=none",
         "tls h:1 certificate=x client_ca=c clients=some",
         "tls h:1 certificate=x path=/x",
