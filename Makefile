@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: test-compiled compile demo test check unit format bench bench-store soak clean install install-test
+.PHONY: test-compiled compile demo test check unit format bench bench-large bench-store soak clean install install-test
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -80,10 +80,13 @@ test-compiled:  ## the same unit tests with the hot modules compiled (about 2 mi
 	  cd .compiled && PYTHONPATH=$(CURDIR)/.compiled $(CURDIR)/$(BIN)/pytest -q -p no:cacheprovider -m 'not interpreted' $(COMPILED_TESTS); \
 	else echo 'no C compiler: the compiled modules are not tested'; fi
 
-bench: compile  ## side by side with mosquitto and amqtt, plain and compiled, interleaved, and the store (about 6 minutes)
+bench: compile  ## side by side with mosquitto and amqtt, plain and compiled, interleaved, with goals, and the store (about 10 minutes)
 	$(BIN)/python -m loadtest bench
 	$(BIN)/python -m loadtest store
 	@[ ! -d .compiled/loadtest ] || (cd .compiled && PYTHONPATH=$(CURDIR)/.compiled $(CURDIR)/$(BIN)/python -m loadtest store)
+
+bench-large: compile  ## 1,000,000 messages that wait for 10,000 sessions, their reconnect, 100,000 filters: memory and seconds (about 8 minutes)
+	$(BIN)/python -m loadtest bench --full --scenarios backlog reconnect filters
 
 bench-store: $(VENV)/.test  ## the store by itself, with 100,000 queues and recoveries of 1 and 10 GiB (about 3 minutes, 14 GB)
 	$(BIN)/python -m loadtest store --long

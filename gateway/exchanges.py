@@ -69,8 +69,7 @@ class ExchangeIds:
             brokers, incarnation = self._brokers.known, session.lasting.incarnation
             answered = partial(self._released, session, ids, [len(brokers)])
             for broker in brokers:
-                request = ReleaseExchanges(session.client_id, incarnation, tuple(ids), epoch=session.epoch)
-                broker.submit(request, answered)
+                broker.submit(ReleaseExchanges(session.client_id, incarnation, tuple(ids)), answered)
 
     @staticmethod
     def _released(session: Session, ids: list[int], left: list[int], result: Result) -> None:

@@ -20,8 +20,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs one command; the status is 1 where a run of the benchmark failed."""
     parser = argparse.ArgumentParser(prog="python -m loadtest", description="Load and benchmarks for Penstock.")
     commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("bench", help="side by side with mosquitto and amqtt, interleaved (about 3 minutes)")
-    one.add_argument("--quick", action="store_true", help="one short round (under 40 seconds)")
+    one = commands.add_parser("bench", help="side by side with mosquitto and amqtt, interleaved (about 8 minutes)")
+    one.add_argument("--quick", action="store_true", help="one short round, large runs at 2 % (about 2 minutes)")
+    one.add_argument("--full", action="store_true", help="also large runs in full: 1,000,000 waiting messages")
     one.add_argument("--rounds", type=int, help="how often every server is run")
     one.add_argument("--seconds", type=float, help="how long one run measures")
     one.add_argument("--servers", nargs="+", default=[], choices=[kind.name for kind in SERVERS], metavar="NAME")
@@ -36,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     two.add_argument("--kills", type=int, default=500, help="cycles of kill -9")
     two.add_argument("--power", type=int, default=300, help="cycles of power loss")
     options = parser.parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Console(width=None if sys.stdout.isatty() else 132)
     if options.command == "filters":
         filter_bench.run(console)
         return 0
@@ -58,6 +59,7 @@ def _bench(options: argparse.Namespace, console: Console) -> int:
         plan,
         rounds=options.rounds or plan.rounds,
         measure_s=options.seconds or plan.measure_s,
+        is_full=options.full,
         servers=tuple(options.servers),
         scenarios=tuple(options.scenarios),
     )

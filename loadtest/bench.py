@@ -2,6 +2,8 @@
 
 Per scenario and round each server is run once (A B C A B C ...). Numbers are medians over the rounds, ratios are
 medians of the rounds' own ratios. A run that lost, doubled or changed a message is shown as failed, never as a number.
+
+Some scenarios take a server of their own for each run, and one round (``Scenario.is_fresh``, ``is_once``).
 """
 
 from __future__ import annotations
@@ -13,35 +15,52 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from loadtest import servers
 from loadtest.generator import DRAIN_S, SETUP_S, Order, Outcome
-from loadtest.scenarios import SCENARIOS, Scenario
+from loadtest.goals import Goal
+from loadtest.scenarios import IDLE, PACED, SCENARIOS, Scenario
 from loadtest.servers import Missing, Server
+from loadtest.wires import TCP
 
 MARGIN_S: Final = 5.0
+FRESH_RUN_S: Final = 400.0
+"""A run with ten thousand sessions, a million messages or a hundred thousand filters is given up after this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much of it: rounds, seconds, which servers and scenarios by name (empty for all)."""
+    """How much of it: rounds, seconds, which servers and scenarios by name (empty for all). ``paced_s``: how long a
+    paced run measures, for its percentiles. ``is_full``: large runs have their full size; ``share``: the part of it
+    that is done, for a quick look."""
 
     rounds: int = 3
     warm_s: float = 0.3
     measure_s: float = 1.0
+    paced_s: float = 2.0
     idle_connections: int = 1000
+    is_full: bool = False
+    share: float = 1.0
     servers: tuple[str, ...] = ()
     scenarios: tuple[str, ...] = ()
 
     def chosen_scenarios(self) -> list[Scenario]:
         return [one for one in SCENARIOS if not self.scenarios or one.name in self.scenarios]
 
+    def share_of(self, scenario: Scenario) -> float:
+        """How much of a scenario's sessions, messages and filters there is."""
+        return self.share * (1.0 if self.is_full else scenario.small)
 
-QUICK: Final = Plan(rounds=1, warm_s=0.2, measure_s=0.5, idle_connections=500)
+    def takes(self, server: str, scenario: Scenario) -> bool:
+        """Whether a server takes part in a scenario."""
+        return not scenario.servers or server in (self.servers or scenario.servers)
+
+
+QUICK: Final = Plan(rounds=1, warm_s=0.2, measure_s=0.5, paced_s=1.0, idle_connections=500, share=0.02)
 
 
 @dataclass(slots=True)
@@ -82,8 +101,12 @@ def measure(plan: Plan, tell: Callable[[str], None]) -> Measured:
 
 
 def _start(plan: Plan, folder: Path, measured: Measured, running: list[Server], tell: Callable[[str], None]) -> None:
+    """Starts the servers that scenarios share; those that only have runs of their own are looked at too."""
+    chosen = plan.chosen_scenarios()
     for kind in servers.SERVERS:
         if plan.servers and kind.name not in plan.servers:
+            continue
+        if not any(plan.takes(kind.name, scenario) for scenario in chosen):
             continue
         server = kind(folder)
         tell(f"starting {server.name}")
@@ -98,40 +121,44 @@ def _start(plan: Plan, folder: Path, measured: Measured, running: list[Server], 
 
 
 def _rounds(plan: Plan, running: Sequence[Server], measured: Measured, tell: Callable[[str], None]) -> None:
-    scenarios = sorted(plan.chosen_scenarios(), key=lambda one: not one.idle)  # memory first, while servers are fresh
+    scenarios = sorted(plan.chosen_scenarios(), key=lambda one: (one.is_fresh, one.kind != IDLE))  # memory while fresh
     for number in range(plan.rounds):
         for scenario in scenarios:
-            if scenario.idle and number:
+            if scenario.is_once and number:
                 continue
             for server in running:
+                if not plan.takes(server.name, scenario):
+                    continue
                 tell(f"round {number + 1} of {plan.rounds}: {scenario.title}: {server.name}")
+                if scenario.wire != TCP and scenario.wire not in server.ports:
+                    note = f"{scenario.title}: {server.name} does not listen for it"
+                    measured.missing += [note] if note not in measured.missing else []
+                    continue
+                run = _run_fresh if scenario.is_fresh else _run
                 outcomes = measured.outcomes.setdefault(scenario.name, {}).setdefault(server.name, [])
-                outcomes.append(_run(plan, scenario, server, f"r{number}{scenario.name}"))
+                outcomes.append(run(plan, scenario, server, f"r{number}{scenario.name}"))
+
+
+def _run_fresh(plan: Plan, scenario: Scenario, like: Server, name: str) -> Outcome:
+    """One run with a server that nothing else has been done with."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as folder:
+        server = type(like)(Path(folder))
+        try:
+            server.start()
+            return _run(plan, scenario, server, name)
+        except (Missing, RuntimeError) as error:
+            return Outcome(error=str(error))
+        finally:
+            server.stop()
 
 
 def _run(plan: Plan, scenario: Scenario, server: Server, name: str) -> Outcome:
     """One run in a generator process of its own."""
-    if scenario.idle:
-        scenario = replace(scenario, publishers=plan.idle_connections)
-    order = Order(
-        host=servers.HOST,
-        port=server.port,
-        server_pid=server.pid,
-        run=name,
-        publishers=scenario.publishers,
-        subscribers=scenario.subscribers,
-        window=scenario.window,
-        lag=scenario.lag,
-        payload_bytes=scenario.payload_bytes,
-        idle=scenario.idle,
-        warm_s=plan.warm_s,
-        measure_s=plan.measure_s,
-        core=servers.GENERATOR_CORE,
-    )
-    limit_s = SETUP_S + plan.warm_s + plan.measure_s + DRAIN_S + MARGIN_S
+    order = _order(plan, scenario, server, name)
+    limit_s = FRESH_RUN_S if scenario.is_fresh else SETUP_S + order.warm_s + order.measure_s + DRAIN_S + MARGIN_S
     try:
         ended = subprocess.run(
-            [sys.executable, "-m", "loadtest.generator"],
+            [sys.executable, "-m", "loadtest.run"],
             input=json.dumps(asdict(order)),
             capture_output=True,
             text=True,
@@ -143,6 +170,30 @@ def _run(plan: Plan, scenario: Scenario, server: Server, name: str) -> Outcome:
     if ended.returncode or not ended.stdout:
         return Outcome(error=f"the generator failed: {ended.stderr.strip().splitlines()[-1:] or '?'}")
     return Outcome(**json.loads(ended.stdout))
+
+
+def _order(plan: Plan, scenario: Scenario, server: Server, name: str) -> Order:
+    share = plan.share_of(scenario)
+    return Order(
+        host=servers.HOST,
+        port=server.port if scenario.wire == TCP else server.ports[scenario.wire],
+        server_pid=server.pid,
+        run=name,
+        publishers=plan.idle_connections if scenario.kind == IDLE else scenario.publishers,
+        subscribers=scenario.subscribers,
+        window=scenario.window,
+        lag=scenario.lag,
+        payload_bytes=scenario.payload_bytes,
+        warm_s=plan.warm_s,
+        measure_s=plan.paced_s if scenario.kind == PACED else plan.measure_s,
+        core=servers.GENERATOR_CORE,
+        kind=scenario.kind,
+        wire=scenario.wire,
+        per_s=scenario.per_s,
+        sessions=int(scenario.sessions * share),
+        messages=int(scenario.messages * share),
+        filters=int(scenario.filters * share),
+    )
 
 
 def _disk(folder: Path) -> tuple[float, str]:
@@ -162,9 +213,14 @@ def _disk(folder: Path) -> tuple[float, str]:
 # ---------------------------------------------------------------- figures
 
 
+MOSQUITTO: Final = "mosquitto"
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One server in one scenario: medians, and ratios to other servers (of rates; of bytes for memory)."""
+    """One server in one scenario: medians, and ratios to other servers (``figure_of`` says of what). ``cpu_ratio``: of
+    its processor time per message to mosquitto's, 0 where there is none. ``judged``: each goal that this server is to
+    reach, with the value that it has reached."""
 
     server: str
     error: str = ""
@@ -174,18 +230,24 @@ class Row:
     cpu_us: float = 0.0
     generator_busy: float = 0.0
     idle_bytes: float = 0.0
+    figures: Mapping[str, float] = field(default_factory=dict)
     ratios: tuple[tuple[str, float], ...] = ()
+    cpu_ratio: float = 0.0
+    judged: tuple[tuple[Goal, float], ...] = ()
 
 
 def rows(measured: Measured, scenario: Scenario, references: Sequence[str]) -> list[Row]:
     """A scenario's rows. A server with any failed run has no numbers."""
     outcomes = measured.outcomes.get(scenario.name, {})
+    figure = figure_of(scenario)
     made = []
     for server, runs in outcomes.items():
         failed = next((run.error for run in runs if run.error), "")
         if failed:
             made.append(Row(server, error=failed))
             continue
+        mosquitto = outcomes.get(MOSQUITTO, []) if server != MOSQUITTO else []
+        ratios = [(one, _ratio(runs, outcomes.get(one, []), figure)) for one in references if one != server]
         made.append(
             Row(
                 server,
@@ -195,31 +257,35 @@ def rows(measured: Measured, scenario: Scenario, references: Sequence[str]) -> l
                 cpu_us=statistics.median(run.cpu_us for run in runs),
                 generator_busy=statistics.median(run.generator_busy for run in runs),
                 idle_bytes=statistics.median(run.idle_bytes for run in runs),
-                ratios=_ratios(runs, outcomes, server, references, scenario),
+                figures={name: statistics.median(run.figures[name] for run in runs) for name in runs[0].figures},
+                ratios=tuple([(one, ratio) for one, ratio in ratios if ratio is not None]),
+                cpu_ratio=_ratio(runs, mosquitto, "cpu_us") or 0.0,
+                judged=tuple(_judged(scenario, runs, mosquitto)) if server in scenario.judged else (),
             )
         )
     return made
 
 
-def _ratios(
-    runs: Sequence[Outcome],
-    outcomes: dict[str, list[Outcome]],
-    server: str,
-    references: Sequence[str],
-    scenario: Scenario,
-) -> tuple[tuple[str, float], ...]:
-    made = []
-    for reference in references:
-        others = outcomes.get(reference, [])
-        if reference == server or len(others) != len(runs) or any(other.error for other in others):
-            continue
-        pairs = [(_figure(run, scenario), _figure(other, scenario)) for run, other in zip(runs, others, strict=True)]
-        if all(other > 0 for _, other in pairs):
-            made.append((reference, statistics.median(own / other for own, other in pairs)))
-    return tuple(made)
+def figure_of(scenario: Scenario) -> str:
+    """What the servers are compared by: the figure of the first goal, else the rate."""
+    return scenario.goals[0].figure if scenario.goals else "rate"
 
 
-def _figure(outcome: Outcome, scenario: Scenario) -> float:
-    if scenario.idle:
-        return outcome.idle_bytes
-    return outcome.p50_us if scenario.name == "round-trip" else outcome.rate
+def _judged(scenario: Scenario, runs: Sequence[Outcome], mosquitto: Sequence[Outcome]) -> Iterator[tuple[Goal, float]]:
+    for goal in scenario.goals:
+        if not goal.is_ratio:
+            yield goal, statistics.median(_figure(run, goal.figure) for run in runs)
+        elif (ratio := _ratio(runs, mosquitto, goal.figure)) is not None:
+            yield goal, ratio
+
+
+def _ratio(runs: Sequence[Outcome], others: Sequence[Outcome], figure: str) -> float | None:
+    """The median of the rounds' own ratios; ``None`` where there is nothing to compare with."""
+    if len(others) != len(runs) or any(other.error for other in others):
+        return None
+    pairs = [(_figure(run, figure), _figure(other, figure)) for run, other in zip(runs, others, strict=True)]
+    return statistics.median(own / other for own, other in pairs) if all(other > 0 for _, other in pairs) else None
+
+
+def _figure(outcome: Outcome, figure: str) -> float:
+    return outcome.figures[figure] if figure in outcome.figures else float(getattr(outcome, figure))

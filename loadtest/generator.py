@@ -1,5 +1,4 @@
-"""The load generator: one process, one loop, raw non-blocking sockets. ``python -m loadtest.generator`` reads an order
-as JSON from standard input and prints a result as JSON.
+"""The load generator: one loop, raw non-blocking sockets (``python -m loadtest.run`` is its process).
 
 Closed loop: a publisher stops at ``window`` unacknowledged packets, and when its slowest subscriber is ``lag`` messages
 behind. After ``warm_s`` it measures for ``measure_s``, then stops publishing and waits until every packet is
@@ -7,25 +6,25 @@ acknowledged and delivered. Every byte that comes is compared with what must com
 doubled, changed or misplaced message fails the run. Times are taken once per batch; percentiles weigh each batch by its
 messages. It looks at its own processor time too: where it was busy all the time, the server may be faster than what it
 could see.
+
+The other kinds of load (``paced``, ``herd``, ``many_filters``) are built from the same connections.
 """
 
 from __future__ import annotations
 
-import json
 import select
-import socket
-import sys
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 from loadtest import packets, proc
 from loadtest.packets import Ring
+from loadtest.wires import TCP, TIMEOUT_S, Failed, Plain, Wire
 
 READ_BYTES: Final = 256 * 1024
 SETUP_BATCH: Final = 50
-SETUP_S: Final = 20.0
+SETUP_S: Final = TIMEOUT_S
 DRAIN_S: Final = 10.0
 SETTLE_S: Final = 3.0
 QUIET_S: Final = 0.15
@@ -35,13 +34,9 @@ RING_PACKETS_MANY: Final = 64
 BUFFER_BYTES: Final = 256 * 1024
 
 
-class Failed(Exception):
-    """The run gives no number; the message says why."""
-
-
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to do: a scenario's fields, where, how long."""
+    """What to do: a scenario's fields (``scenarios.py``), where, how long. ``port``: of the scenario's wire."""
 
     host: str
     port: int
@@ -52,15 +47,21 @@ class Order:
     window: int
     lag: int
     payload_bytes: int
-    idle: bool
     warm_s: float
     measure_s: float
     core: int
+    kind: str = "closed"
+    wire: str = TCP
+    per_s: int = 0
+    sessions: int = 0
+    messages: int = 0
+    filters: int = 0
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What was seen. Rates are messages acknowledged, or with subscribers delivered, per second of measured time."""
+    """What was seen. Rates are messages acknowledged, or with subscribers delivered, per second of measured time.
+    ``figures``: what only some kinds of load have, by name."""
 
     error: str = ""
     messages: int = 0
@@ -72,20 +73,24 @@ class Outcome:
     generator_busy: float = 0.0
     idle_bytes: float = 0.0
     checked: int = 0
-    notes: list[str] = field(default_factory=list)
+    figures: dict[str, float] = field(default_factory=dict)
 
 
 class Connection:
     """A socket with what could not be sent yet."""
 
-    __slots__ = ("_poll", "_unsent", "sock")
+    __slots__ = ("_poll", "_unsent", "codec", "sock")
 
-    def __init__(self, sock: socket.socket, poll: select.epoll) -> None:
-        self.sock = sock
+    def __init__(self, wire: Wire, poll: select.epoll) -> None:
+        self.sock = wire.sock
+        self.codec = None if type(wire.codec) is Plain else wire.codec
         self._poll = poll
         self._unsent = b""
 
     def send(self, data: bytes) -> None:
+        self._send(data if self.codec is None else self.codec.encode(data))
+
+    def _send(self, data: bytes) -> None:
         if self._unsent:
             self._unsent += data
             return
@@ -99,7 +104,7 @@ class Connection:
 
     def send_rest(self) -> None:
         data, self._unsent = self._unsent, b""
-        self.send(data)
+        self._send(data)
         if not self._unsent:
             self._poll.modify(self.sock, select.EPOLLIN)
 
@@ -109,8 +114,8 @@ class Publisher(Connection):
 
     __slots__ = ("_at", "_order", "_rest", "acked", "latencies", "ring", "sends", "sent", "subscribers")
 
-    def __init__(self, sock: socket.socket, poll: select.epoll, order: Order, ring: Ring) -> None:
-        super().__init__(sock, poll)
+    def __init__(self, wire: Wire, poll: select.epoll, order: Order, ring: Ring) -> None:
+        super().__init__(wire, poll)
         self._order = order
         self._rest = b""
         self._at = 0
@@ -127,10 +132,14 @@ class Publisher(Connection):
             slowest = min([subscriber.received for subscriber in self.subscribers])
             count = min(count, self._order.lag - (self.sent - slowest))
         if count > 0:
-            data = self.ring.cut(self.ring.packets, self.ring.size, self.sent, count)
-            self.sent += count
-            self.sends.append((self.sent, now))
-            self.send(data)
+            self.publish(count, now)
+
+    def publish(self, count: int, at: float) -> None:
+        """Sends so many; their time counts from ``at``."""
+        data = self.ring.cut(self.ring.packets, self.ring.size, self.sent, count)
+        self.sent += count
+        self.sends.append((self.sent, at))
+        self.send(data)
 
     def receive(self, data: bytes, now: float) -> None:
         if self._rest:
@@ -152,8 +161,8 @@ class Subscriber(Connection):
 
     __slots__ = ("_at", "_rest", "latencies", "publisher", "received")
 
-    def __init__(self, sock: socket.socket, poll: select.epoll, publisher: Publisher) -> None:
-        super().__init__(sock, poll)
+    def __init__(self, wire: Wire, poll: select.epoll, publisher: Publisher) -> None:
+        super().__init__(wire, poll)
         self._rest = b""
         self._at = 0
         self.publisher = publisher
@@ -222,21 +231,27 @@ def percentile(latencies: list[tuple[float, int]], share: float) -> float:
 
 
 class Run:
-    """One run of one order."""
+    """One run of one order, with a closed loop."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
         self._poll = select.epoll()
-        self._sockets: list[socket.socket] = []
+        self._wires: dict[Wire, None] = {}
         self._by_fd: dict[int, Publisher | Subscriber] = {}
         self._publishers: list[Publisher] = []
         self._subscribers: list[Subscriber] = []
 
-    def load(self) -> Outcome:
+    def perform(self) -> Outcome:
         """Connects, warms up, measures, waits for the last message."""
         self._connect()
+        settle(proc.tree(self._order.server_pid))
+        outcome = self._measure()
+        outcome.checked = self._counted()
+        return outcome
+
+    def _measure(self) -> Outcome:
+        """Measures for a while; when it is over nothing is on its way any more."""
         server = proc.tree(self._order.server_pid)
-        _settle(server)
         self._work(self._order.warm_s)
         self._forget_latencies()
         cpu_s, own_s, start = proc.cpu_s(server), time.process_time(), time.perf_counter()
@@ -259,26 +274,14 @@ class Run:
             p99_us=percentile(latencies, 0.99),
             cpu_us=cpu_s / messages * 1e6,
             generator_busy=own_s / seconds,
-            checked=self._counted(),
         )
-
-    def weigh(self) -> Outcome:
-        """Opens connections with one subscription each; how much the server's memory grows."""
-        server = proc.tree(self._order.server_pid)
-        _settle(server)
-        before = proc.rss_bytes(server)
-        filters = [f"idle/{self._order.run}/{number}" for number in range(self._order.publishers)]
-        self._open("idle", filters, filters)
-        _settle(server)
-        growth = proc.rss_bytes(proc.tree(self._order.server_pid)) - before
-        return Outcome(messages=0, idle_bytes=growth / self._order.publishers, checked=len(filters))
 
     def close(self) -> None:
         """Says goodbye on every connection and closes it."""
-        for sock in self._sockets:
+        for wire in self._wires:
             with suppress(OSError):
-                sock.send(packets.DISCONNECT)
-            sock.close()
+                wire.sock.send(wire.codec.encode(packets.DISCONNECT))
+            wire.sock.close()
         self._poll.close()
 
     # ------------------------------------------------------------ connections
@@ -287,45 +290,45 @@ class Run:
         order = self._order
         topics = [f"load/{order.run}/{number}" for number in range(order.publishers)]
         count = RING_PACKETS_FEW if order.publishers == 1 else max(RING_PACKETS_MANY, 2 * order.window)
-        for sock, topic in zip(self._open("pub", topics), topics, strict=True):
-            publisher = Publisher(sock, self._poll, order, Ring(topic, order.payload_bytes, count))
-            self._publishers.append(publisher)
-            self._by_fd[sock.fileno()] = publisher
+        for wire, topic in zip(self._open("pub", topics), topics, strict=True):
+            self._add(Publisher(wire, self._poll, order, Ring(topic, order.payload_bytes, count)))
         wanted = [(publisher, topic) for publisher, topic in zip(self._publishers, topics, strict=True)]
         wanted = [one for one in wanted for _ in range(order.subscribers)]
         names = [f"{topic}/{number}" for number, (_, topic) in enumerate(wanted)]
-        for sock, (publisher, _) in zip(self._open("sub", names, [topic for _, topic in wanted]), wanted, strict=True):
-            subscriber = Subscriber(sock, self._poll, publisher)
-            self._subscribers.append(subscriber)
-            self._by_fd[sock.fileno()] = subscriber
-        for fd in self._by_fd:
-            self._poll.register(fd, select.EPOLLIN)
+        for wire, (publisher, _) in zip(self._open("sub", names, [topic for _, topic in wanted]), wanted, strict=True):
+            self._add(Subscriber(wire, self._poll, publisher))
 
-    def _open(self, role: str, names: list[str], filters: list[str] | None = None) -> list[socket.socket]:
+    def _add(self, one: Publisher | Subscriber) -> None:
+        if isinstance(one, Publisher):
+            self._publishers.append(one)
+        else:
+            self._subscribers.append(one)
+        self._by_fd[one.sock.fileno()] = one
+        self._poll.register(one.sock, select.EPOLLIN)
+
+    def _open(self, role: str, names: list[str], filters: list[str] | None = None) -> list[Wire]:
         """Connections, a batch at a time, so that no server's backlog overflows."""
-        opened: list[socket.socket] = []
+        opened: list[Wire] = []
         for start in range(0, len(names), SETUP_BATCH):
-            batch = [self._socket() for _ in names[start : start + SETUP_BATCH]]
-            for sock, name in zip(batch, names[start:], strict=False):
-                sock.sendall(packets.connect(f"{role}-{name.replace('/', '-')}"))
-            for sock in batch:
-                _expect(sock, packets.CONNACK_OK, "CONNACK")
-            for sock, filter in zip(batch, (filters or [])[start:], strict=False):
-                sock.sendall(packets.subscribe(filter))
-            for sock in batch if filters else []:
-                _expect(sock, packets.SUBACK_QOS1, "SUBACK")
+            batch = [self._wire() for _ in names[start : start + SETUP_BATCH]]
+            for wire, name in zip(batch, names[start:], strict=False):
+                wire.ask(packets.connect(f"{role}-{name.replace('/', '-')}"))
+            for wire in batch:
+                wire.expect(packets.CONNACK_OK, "CONNACK")
+            for wire, filter in zip(batch, (filters or [])[start:], strict=False):
+                wire.ask(packets.subscribe(filter))
+            for wire in batch if filters else []:
+                wire.expect(packets.SUBACK_QOS1, "SUBACK")
             opened += batch
-        for sock in opened:
-            sock.setblocking(False)
+        for wire in opened:
+            wire.sock.setblocking(False)
         return opened
 
-    def _socket(self) -> socket.socket:
-        sock = socket.create_connection((self._order.host, self._order.port), timeout=SETUP_S)
-        self._sockets.append(sock)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._order.publishers == 1:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
-        return sock
+    def _wire(self) -> Wire:
+        order = self._order
+        wire = Wire(order.host, order.port, order.wire, BUFFER_BYTES if order.publishers == 1 else 0)
+        self._wires[wire] = None
+        return wire
 
     # ------------------------------------------------------------ the loop
 
@@ -350,6 +353,8 @@ class Run:
                 if not data:
                     raise Failed("the server closed a connection")
                 now = clock()
+                if connection.codec is not None:
+                    data = connection.codec.decode(data)
                 connection.receive(data, now)
                 if publishing and type(connection) is Publisher and not self._subscribers:
                     connection.pump(now)
@@ -380,45 +385,24 @@ class Run:
             one.latencies.clear()
 
 
-def _settle(server: list[int]) -> None:
+class Idle(Run):
+    """Connections with one subscription each: how much the server's memory grows."""
+
+    def perform(self) -> Outcome:
+        server = proc.tree(self._order.server_pid)
+        settle(server)
+        before = proc.rss_bytes(server)
+        filters = [f"idle/{self._order.run}/{number}" for number in range(self._order.publishers)]
+        self._open("idle", filters, filters)
+        settle(server)
+        growth = proc.rss_bytes(proc.tree(self._order.server_pid)) - before
+        return Outcome(idle_bytes=growth / self._order.publishers, checked=len(filters))
+
+
+def settle(server: list[int]) -> None:
     """Waits until the server has done what earlier connections left it to do, but not for ever."""
     for _ in range(int(SETTLE_S / QUIET_S)):
         before = proc.cpu_s(server)
         time.sleep(QUIET_S)
         if proc.cpu_s(server) - before <= QUIET_S * QUIET_SHARE:
             return
-
-
-def _expect(sock: socket.socket, wanted: bytes, what: str) -> None:
-    got = b""
-    while len(got) < len(wanted):
-        data = sock.recv(len(wanted) - len(got))
-        if not data:
-            raise Failed(f"the server closed the connection instead of a {what}")
-        got += data
-    if got != wanted:
-        raise Failed(f"another {what} than expected: {got.hex(' ')}")
-
-
-def perform(order: Order) -> Outcome:
-    """Carries an order out; what goes wrong is in the outcome."""
-    run = Run(order)
-    try:
-        return run.weigh() if order.idle else run.load()
-    except (Failed, OSError) as error:
-        return Outcome(error=f"{type(error).__name__}: {error}" if isinstance(error, OSError) else str(error))
-    finally:
-        run.close()
-
-
-def main() -> None:
-    """Reads an order, writes its outcome."""
-    given: dict[str, Any] = json.load(sys.stdin)
-    order = Order(**given)
-    if order.core >= 0:
-        proc.pin(order.core)
-    json.dump(asdict(perform(order)), sys.stdout)
-
-
-if __name__ == "__main__":
-    main()

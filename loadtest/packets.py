@@ -7,9 +7,11 @@ whole batches: Python's work per message is next to nothing, and still every byt
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 CONNACK_OK: Final = b"\x20\x02\x00\x00"
+CONNACK_PRESENT: Final = b"\x20\x02\x01\x00"
 DISCONNECT: Final = b"\xe0\x00"
 PUBLISH_QOS1: Final = 0x32
 PUBLISH_QOS1_AGAIN: Final = 0x3A
@@ -30,14 +32,19 @@ def _packet(first: int, rest: bytes) -> bytes:
             return bytes([first]) + bytes(length) + rest
 
 
-def connect(client_id: str) -> bytes:
-    """CONNECT of a clean session without keep-alive."""
-    return _packet(0x10, _text("MQTT") + b"\x04\x02\x00\x00" + _text(client_id))
+def connect(client_id: str, *, clean: bool = True) -> bytes:
+    """CONNECT without keep-alive; of a session that ends with the connection, or of one that stays."""
+    return _packet(0x10, _text("MQTT") + b"\x04" + (b"\x02" if clean else b"\x00") + b"\x00\x00" + _text(client_id))
 
 
-def subscribe(filter: str) -> bytes:
-    """SUBSCRIBE to one filter with QoS 1, packet id 1."""
-    return _packet(0x82, b"\x00\x01" + _text(filter) + b"\x01")
+def subscribe(*filters: str) -> bytes:
+    """SUBSCRIBE to filters with QoS 1, packet id 1."""
+    return _packet(0x82, b"\x00\x01" + b"".join([_text(filter) + b"\x01" for filter in filters]))
+
+
+def suback(count: int) -> bytes:
+    """The SUBACK that grants so many filters QoS 1."""
+    return _packet(0x90, b"\x00\x01" + b"\x01" * count)
 
 
 SUBACK_QOS1: Final = b"\x90\x03\x00\x01\x01"
@@ -45,6 +52,8 @@ SUBACK_QOS1: Final = b"\x90\x03\x00\x01\x01"
 
 class Ring:
     """``count`` packets to one topic, for ever in a circle; packet ``n`` has the packet id ``n % count + 1``.
+
+    With ``names``, all of one length, packet ``n`` goes to the topic with the ``n``-th of them instead of ``{}``.
 
     Attributes:
         size: bytes of one packet.
@@ -54,7 +63,7 @@ class Ring:
         id_at: where in a packet its packet id stands.
     """
 
-    def __init__(self, topic: str, payload_bytes: int, count: int) -> None:
+    def __init__(self, topic: str, payload_bytes: int, count: int, names: Sequence[str] = ()) -> None:
         if not payload_bytes >= SEQUENCE_BYTES or not 0 < count < 65_536:
             raise ValueError(f"a payload of {payload_bytes} bytes, {count} packets")
         filler = bytes(payload_bytes - SEQUENCE_BYTES)
@@ -62,9 +71,11 @@ class Ring:
         sent, expected = [], []
         for number in range(count):
             payload = number.to_bytes(SEQUENCE_BYTES, "big") + filler
-            sent.append(_packet(PUBLISH_QOS1, _text(topic) + (number + 1).to_bytes(2, "big") + payload))
-            expected.append(_packet(PUBLISH_QOS1, _text(topic) + b"\x00\x00" + payload))
+            name = _text(topic.replace("{}", names[number % len(names)]) if names else topic)
+            sent.append(_packet(PUBLISH_QOS1, name + (number + 1).to_bytes(2, "big") + payload))
+            expected.append(_packet(PUBLISH_QOS1, name + b"\x00\x00" + payload))
         self.size = len(sent[0])
+        assert len(sent[-1]) == self.size
         self.packets = b"".join(sent)
         self.deliveries = b"".join(expected)
         self.acks = b"".join([b"\x40\x02" + (number + 1).to_bytes(2, "big") for number in range(count)])

@@ -27,6 +27,7 @@ SERVER_CORE: Final = 0
 GENERATOR_CORE: Final = 1
 
 _READY: Final = re.compile(r"^ready mqtt=(\S+):(\d+) ")
+_FURTHER: Final = re.compile(r" mqtt-(\w+)=\S+:(\d+)")
 
 
 COMPILED: Final = Path(__file__).parents[1] / ".compiled"
@@ -44,6 +45,20 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def certificate_in(folder: Path) -> Path | None:
+    """The certificate that all servers of a run share, with its key (P-256), in the folder that theirs are in; ``None``
+    without the package that makes it."""
+    path = folder.parent / "server.pem"
+    if not path.exists():
+        if importlib.util.find_spec("trustme") is None:
+            return None
+        import trustme  # only TLS needs it, and it comes with the tests
+
+        made = trustme.CA().issue_cert("localhost", HOST)
+        made.private_key_and_cert_chain_pem.write_to_path(str(path))
+    return path
+
+
 class Server(ABC):
     """One server process.
 
@@ -52,6 +67,7 @@ class Server(ABC):
         level: what its acknowledgement means.
         tree: the folder it is started in; ``python -m`` takes modules from there before all others.
         port: where it speaks MQTT, once started.
+        ports: the same by wire (``loadtest/wires.py``); what it does not speak is not there.
     """
 
     name = ""
@@ -61,6 +77,7 @@ class Server(ABC):
     def __init__(self, folder: Path) -> None:
         self.folder = folder / self.name.replace(" ", "-")
         self.port = 0
+        self.ports: dict[str, int] = {}
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -145,13 +162,19 @@ class Penstock(Server):
         command = [sys.executable, "-m", "node", "up", "--data", str(self.folder / "data"), "--config", str(config)]
         for part in ("mqtt", "broker", "namesrv", "http"):
             command += [f"--{part}-port", "0"]
+        command += ["--listen", f"ws {HOST}:0 name=ws"]
+        certificate = certificate_in(self.folder)
+        if certificate is not None:
+            command += ["--listen", f"tls {HOST}:0 name=tls certificate={certificate}"]
         return command
 
     def wait_until_ready(self) -> None:
-        found = _READY.match(self.first_line())
+        line = self.first_line()
+        found = _READY.match(line)
         if found is None:
             raise self.broken()
         self.port = int(found[2])
+        self.ports = {name: int(port) for name, port in _FURTHER.findall(line)}
 
 
 class PenstockCache(Penstock):
@@ -192,9 +215,17 @@ class Mosquitto(Server):
         program = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
         if program is None:
             raise Missing("mosquitto is not installed (Debian: apt-get install mosquitto)")
-        self.port = free_port()
+        self.port, web = free_port(), free_port()
         lines = [f"listener {self.port} {HOST}", "allow_anonymous true", "persistence false", "log_dest none"]
         lines += ["set_tcp_nodelay true", "max_inflight_messages 0", "max_queued_messages 0", "sys_interval 0"]
+        if os.geteuid() == 0:
+            lines.append("user root")  # otherwise it could not read what is here
+        lines += [f"listener {web} {HOST}", "protocol websockets", "socket_domain ipv4"]
+        self.ports = {"ws": web}
+        certificate = certificate_in(self.folder)
+        if certificate is not None:
+            self.ports["tls"] = free_port()
+            lines += [f"listener {self.ports['tls']} {HOST}", f"certfile {certificate}", f"keyfile {certificate}"]
         config = self.folder / "mosquitto.conf"
         config.write_text("\n".join(lines) + "\n")
         return [program, "-c", str(config)]

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from loadtest import __main__ as command
-from loadtest import bench, generator, servers
+from loadtest import bench, generator, herd, servers
 from loadtest.bench import Plan, measure
-from loadtest.servers import Amqtt, Missing, Mosquitto, Server
+from loadtest.scenarios import SCENARIOS
+from loadtest.servers import Amqtt, Missing, Mosquitto, Penstock, Server
 
 pytestmark = [pytest.mark.endtoend, pytest.mark.slow]
 
@@ -57,6 +58,39 @@ def test_the_command_writes_every_run_to_a_file(
     assert command.main(["bench", "--quick", *chosen]) == 0
     assert json.loads(file.read_text())["outcomes"]["round-trip"]["amqtt"][0]["error"] == ""
     assert "publish, 1 connection, 1 in flight" in capsys.readouterr().out
+
+
+def test_sessions_backlog_and_filters_have_a_server_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "SERVERS", (Penstock,))
+    chosen = ("backlog", "reconnect", "filters")
+    plan = Plan(warm_s=0.0, measure_s=0.1, is_full=True, share=0.001, scenarios=chosen)
+    measured = measure(plan, lambda _: None)
+    (backlog,), (reconnect,), (filters,) = [measured.outcomes[name]["penstock"] for name in chosen]
+    assert [backlog.error, reconnect.error, filters.error] == ["", "", ""]
+    assert (backlog.messages, backlog.checked, backlog.figures["with_bytes"] > 0) == (1000, 1000, True)
+    assert (reconnect.messages, reconnect.checked) == (10, 10 * herd.TIMES)
+    assert filters.checked > filters.messages > 0
+    assert filters.figures["cost_ratio"] > 0
+
+
+def test_servers_are_measured_over_tls_and_websocket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "SERVERS", (Penstock, Amqtt))
+    plan = Plan(
+        rounds=1, warm_s=0.0, measure_s=0.1, servers=("penstock", "amqtt"), scenarios=("tls-one-to-one", "ws-publish")
+    )
+    measured = measure(plan, lambda _: None)
+    for runs in measured.outcomes.values():
+        assert [(run.error, run.checked >= run.messages > 0) for run in runs["penstock"]] == [("", True)]
+        assert "amqtt" not in runs
+    assert any("over TLS" in one and "amqtt does not listen" in one for one in measured.missing)
+
+
+def test_a_server_takes_part_where_it_is_of_use_or_where_it_is_named() -> None:
+    paced = next(one for one in SCENARIOS if one.name == "paced-one-to-one")
+    assert not Plan().takes("penstock", paced)
+    assert Plan().takes("penstock cache", paced)
+    assert Plan(servers=("penstock",)).takes("penstock", paced)
+    assert not Plan(servers=("penstock",)).takes("mosquitto", paced)
 
 
 def test_a_generator_that_hangs_is_a_failed_run(monkeypatch: pytest.MonkeyPatch) -> None:

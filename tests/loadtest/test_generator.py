@@ -6,8 +6,9 @@ import os
 
 import pytest
 
-from loadtest import generator
-from loadtest.generator import Order, Outcome, percentile, perform
+from loadtest import generator, scenarios
+from loadtest.generator import Order, Outcome, percentile
+from loadtest.run import perform
 from tests.loadtest.small_server import Fault, SmallServer
 
 pytestmark = pytest.mark.endtoend
@@ -24,7 +25,6 @@ def order(port: int, **changed: object) -> Order:
         "window": 10,
         "lag": 40,
         "payload_bytes": 16,
-        "idle": False,
         "warm_s": 0.0,
         "measure_s": 0.05,
         "core": -1,
@@ -96,7 +96,7 @@ def test_a_server_that_is_not_there_is_a_failed_run() -> None:
 
 def test_idle_connections_are_weighed() -> None:
     with SmallServer() as server:
-        outcome = perform(order(server.port, publishers=20, idle=True))
+        outcome = perform(order(server.port, publishers=20, kind=scenarios.IDLE))
     assert (outcome.error, outcome.checked) == ("", 20)
 
 

@@ -60,13 +60,60 @@ def test_one_failed_run_takes_all_numbers_away_and_no_ratio_is_made_with_it() ->
 def test_the_notes_say_what_an_acknowledgement_means() -> None:
     text = shown(measured(publish={"penstock": runs(100)}))
     assert "penstock: fsynced; mosquitto: in memory" in text
-    assert ">" not in text
+    assert "> 100" not in text
 
 
 def test_a_rate_that_the_generator_may_have_bounded_is_marked() -> None:
     text = shown(measured(publish={"penstock": runs(1000, busy=0.95)}))
     assert "> 1,000" in text
-    assert "the server may do better" in text
+    assert "0%, 95%" in text
+
+
+def test_a_rate_that_the_server_has_bounded_too_is_not_marked() -> None:
+    busy = [Outcome(messages=1, rate=1000, cpu_us=990.0, generator_busy=0.95)]
+    text = shown(measured(publish={"penstock": busy}))
+    assert "99%, 95%" in text
+    assert "> 1,000" not in text
+
+
+def test_every_goal_says_whether_it_is_reached_and_nobody_else_is_judged() -> None:
+    made = measured(publish={"penstock": runs(400), "compiled": runs(200), "mosquitto": runs(100)})
+    first, second, third = rows(made, BY_NAME["publish"], ["mosquitto"])
+    assert [value for _, value in first.judged] == [4.0]
+    assert [value for _, value in second.judged] == [2.0]
+    assert third.judged == ()
+    assert [row.cpu_ratio for row in (first, second, third)] == [1.0, 1.0, 0.0]
+    lines = [line.split() for line in shown(made).splitlines() if "at least 3.00x mosquitto" in line]
+    assert lines[0] == ["goal:", "rate", "at", "least", "3.00x", "mosquitto,", "aim", "5.00x"]
+    assert lines[1] == ["publish", "rate", "at", "least", "3.00x", "mosquitto", "5.00x", "4.00x", "yes", "2.00x", "no"]
+
+
+def test_a_goal_without_its_reference_is_not_judged() -> None:
+    made = measured(publish={"penstock": runs(400)}, reconnect={"penstock": reconnects(2.5)})
+    assert rows(made, BY_NAME["publish"], [])[0].judged == ()
+    assert [value for _, value in rows(made, BY_NAME["reconnect"], [])[0].judged] == [2.5]
+
+
+def reconnects(seconds: float) -> list[Outcome]:
+    return [Outcome(messages=1, rate=100, cpu_us=2.0, figures={"reconnect_s": seconds, "server_cpu_s": 1.0})]
+
+
+def test_every_kind_of_scenario_has_its_table() -> None:
+    backlog = {"sessions_bytes": 1.0, "without_bytes": 3e6, "with_bytes": 6e6, "with_without": 2.0}
+    filters = {"few_cpu_us": 2.0, "many_cpu_us": 3.0, "cost_ratio": 1.5, "few_rate": 8.0}
+    made = measured(
+        paced_acks={"penstock": [Outcome(rate=5000, p99_us=9000, figures={"late_p99_us": 999.0})]},
+        backlog={"penstock": [Outcome(rate=9, figures={**backlog, "bytes_per_message": 3.0})]},
+        filters={"penstock": [Outcome(rate=9, figures=filters)]},
+        reconnect={"penstock": reconnects(2.5)},
+    )
+    text = shown(made)
+    assert "9.00 ms: yes" in text
+    assert "2.00x: no" in text
+    assert "1.50x: no" in text
+    assert "2.50 s: yes, aim too" in text
+    assert "late by over 200 us for penstock" in text
+    assert "backlog: 10% of the size" in text
 
 
 def test_servers_that_are_left_out_are_named() -> None:
