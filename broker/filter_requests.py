@@ -4,6 +4,9 @@ A filter's light queue fills from the log position of the record that opened it:
 it. The reply waits until that record is durable. Were it sent at once, a power loss could take the filter back after a
 device had been told that it is subscribed, and what is acknowledged between the broker's return and the gateway's next
 word would miss the queue. A close needs no such care: a queue that is back after a crash goes with its owner's lease.
+
+An owner without a lease is a session, and whoever opens its filters in its name later is told where they began: a
+gateway that its client comes to reads on from there, also where nobody has read for it yet.
 """
 
 from __future__ import annotations
@@ -67,7 +70,11 @@ class FilterRequests:
         opened = []
         for filter in request.filters:
             queue = filter_queue(plain_filter(filter))
-            opened.append(OpenedFilter(filter, queue, self._store.next_offset(queue), position))
+            begun = 0 if filter in wanted else self._filters.begun(request.owner, filter)
+            if begun:
+                opened.append(OpenedFilter(filter, queue, self._store.offset_at(queue, begun), begun))
+            else:
+                opened.append(OpenedFilter(filter, queue, self._store.next_offset(queue), position))
         return AfterSync(OpenedFilters(tuple(opened)), position)
 
     def _check_room(self, wanted: tuple[str, ...]) -> None:

@@ -6,6 +6,7 @@ once, without a clean stop: what is on the disk decides at the next start.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import Final
 
@@ -14,6 +15,7 @@ import trio
 from broker.dispatch import Dispatch
 from broker.flusher import Flusher
 from broker.folds.state import BrokerState
+from broker.mirror import SessionMirror
 from broker.registration import LEAVE_S, Registration
 from broker.service import BrokerService
 from broker.settings import BrokerSettings
@@ -22,11 +24,17 @@ from broker.store.message_store import MessageStore
 from broker.store.recovery import open_store
 from penstock.frame_server import Peer, Session, listening_address, open_listeners, serve_frames
 from penstock.lasting_links import lasting_links
-from penstock.link import OnResult
-from penstock.requests.request import Request
-from penstock.world import World
+from penstock.link import Links, OnResult
+from penstock.requests.request import Request, Result
+from penstock.world import Clock, World
 
 TICK_S: Final = 0.05
+MIRROR_S: Final = 0.5
+JOINING_S: Final = 0.005
+OWN_SESSION: Final = -1
+"""This broker's own requests; peers have numbers from 0 on."""
+
+_log = logging.getLogger(__name__)
 
 
 class BrokerSession:
@@ -112,6 +120,12 @@ async def _serve(
         service.on_routes_changed = registration.topics_changed
         nursery.start_soon(flusher.run, dispatch, service)
         nursery.start_soon(_tick, dispatch)
+        mirror = _mirror(settings, state, dispatch, links)
+        with trio.move_on_after(settings.handover_wait_s) as patience:
+            await nursery.start(_keep_mirror, mirror, clock)
+        if patience.cancelled_caught:
+            nursery.start_soon(_keep_mirror, mirror, clock)
+            _log.warning("the home of sessions does not answer: their filters are opened here when it does")
         nursery.start_soon(serve_frames, listeners, running.open_session)
         await nursery.start(registration.run)
         task_status.started(running)
@@ -121,6 +135,32 @@ async def _serve(
             dispatch.close("the broker is stopping")
             with trio.move_on_after(LEAVE_S, shield=True):
                 await registration.leave()
+
+
+def _mirror(settings: BrokerSettings, state: BrokerState, dispatch: Dispatch, links: Links) -> SessionMirror:
+    def carry_out(request: Request) -> None:
+        dispatch.submit(request, _ignore, OWN_SESSION)
+        dispatch.end_batch()
+
+    names = [links.link(address) for address in settings.namesrv]
+    return SessionMirror(settings.name, state, names, links, carry_out)
+
+
+def _ignore(result: Result) -> None:
+    """What the mirror could not do it tries again."""
+
+
+async def _keep_mirror(
+    mirror: SessionMirror, clock: Clock, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Keeps what sessions hold as their home has it. Started when it has joined."""
+    has_joined = False
+    while True:
+        mirror.tick(clock.monotonic())
+        if mirror.has_joined and not has_joined:
+            has_joined = True
+            task_status.started()
+        await trio.sleep(MIRROR_S if has_joined else JOINING_S)
 
 
 async def _tick(dispatch: Dispatch) -> None:

@@ -41,7 +41,9 @@ from penstock.requests.servers import BrokerFigures, Ping, ReadFigures, ServerIn
 from penstock.requests.sessions import (
     EndSession,
     FetchExchanges,
+    FindEndedSessions,
     KeepSessions,
+    ListSessionFilters,
     OpenSession,
     ReleaseExchanges,
     SaveSessions,
@@ -111,6 +113,8 @@ class BrokerService:
             WatchSessions: sessions.watch,
             FetchExchanges: sessions.fetch_exchanges,
             ReleaseExchanges: sessions.release_exchanges,
+            ListSessionFilters: sessions.list_filters,
+            FindEndedSessions: sessions.find_ended,
             TakeShared: shares.take,
             SettleShared: shares.settle,
             ReadFigures: lambda request, now, now_ms: self._read_figures(),

@@ -21,17 +21,21 @@ from broker.folds.state import BrokerState, fact_record
 from broker.outcomes import AfterSync, Now, Outcome, Parked
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
-from penstock.errors import Busy, Fenced, InvalidRequest
+from penstock.errors import Busy, Fenced, InvalidRequest, TopicNotFound
 from penstock.requests.request import Done, Result
 from penstock.requests.sessions import (
     CONNECTED,
     GONE,
+    HOME_TOPIC,
     NEVER_ENDS,
     RELEASED,
+    EndedSessions,
     EndSession,
     Exchanges,
     FetchExchanges,
+    FindEndedSessions,
     KeepSessions,
+    ListSessionFilters,
     OpenedSession,
     OpenSession,
     ReleaseExchanges,
@@ -40,6 +44,8 @@ from penstock.requests.sessions import (
     SessionCall,
     SessionCalls,
     SessionDuties,
+    SessionFilters,
+    SessionFiltersPage,
     SessionSave,
     WatchSessions,
 )
@@ -48,6 +54,7 @@ HANDOVER_S: Final = 1.0
 WAIT_S_MAX: Final = 60.0
 LEASE_S_MAX: Final = 86_400.0
 DUTIES_MAX: Final = 1000
+SESSIONS_PER_PAGE_MAX: Final = 1000
 CLIENT_BYTES_MAX: Final = 65_535
 OWNER_BYTES_MAX: Final = 255
 _NONE: Final = b"\xc0"  # msgpack's nil: no will
@@ -59,6 +66,9 @@ class SessionRequests:
     def __init__(self, state: BrokerState, store: MessageStore, settings: BrokerSettings, now: float) -> None:
         self._sessions: Sessions = state.sessions
         self._exchanges: OpenExchanges = state.exchanges
+        self._is_fenced = state.is_fenced
+        self._filters = state.filters
+        self._topics = state.topics
         self._store = store
         self._settings = settings
         self._leases = {owner: now + settings.owner_lease_s for owner in self._sessions.owners}
@@ -204,6 +214,30 @@ class SessionRequests:
             return Now(calls)
         return Parked((owner_waker(request.owner),), now + min(request.wait_s, WAIT_S_MAX), answer)
 
+    # ------------------------------------------------------------ what other brokers ask
+
+    def list_filters(self, request: ListSessionFilters, now: float, now_ms: int) -> Outcome:
+        """What is open here for sessions; a broker that joins opens the same."""
+        self._check_home()
+        if request.count_max < 1:
+            raise InvalidRequest("count_max is at least 1")
+        count = min(request.count_max, SESSIONS_PER_PAGE_MAX)
+        live = self._sessions.live_after(request.after, count)
+        held = [SessionFilters(one, tuple(self._filters.held_by(sessions.holder(one)))) for one in live]
+        after = live[-1] if len(live) == count else 0
+        page = SessionFiltersPage(tuple([one for one in held if one.filters]), after)
+        return AfterSync(page, self._store.written)
+
+    def find_ended(self, request: FindEndedSessions, now: float, now_ms: int) -> Outcome:
+        """Which sessions are over; told when that is durable."""
+        self._check_home()
+        ended = tuple([one for one in request.incarnations if not self._sessions.lives(one)])
+        return AfterSync(EndedSessions(ended), self._store.written)
+
+    def _check_home(self) -> None:
+        if self._topics.get(HOME_TOPIC) is None:
+            raise TopicNotFound(f"{HOME_TOPIC}: sessions are not at home at this broker")
+
     # ------------------------------------------------------------ exchanges
 
     def fetch_exchanges(self, request: FetchExchanges, now: float, now_ms: int) -> Outcome:
@@ -222,9 +256,13 @@ class SessionRequests:
         _check_client(request.client)
         if any(not 0 < packet_id < 1 << 16 for packet_id in request.ids):
             raise InvalidRequest("a packet id is from 1 to 65,535")
+        if request.epoch and self._is_fenced(request.client, request.incarnation, request.epoch):
+            raise Fenced("another gateway has the session by now")
         known = self._exchanges.ids(request.client, request.incarnation)
-        if known and (not request.ids or not set(known).isdisjoint(request.ids)):
-            fact = OpenExchanges.fact(request.client, request.incarnation, request.ids)
+        is_over = request.is_over and self._exchanges.knows(request.client, request.incarnation)
+        if is_over or (known and (not request.ids or not set(known).isdisjoint(request.ids))):
+            ids = () if is_over else request.ids
+            fact = OpenExchanges.fact(request.client, request.incarnation, ids)
             self._store.append([fact_record(exchanges.TOPIC, fact)], now_ms)
         return AfterSync(Done(), self._store.written)
 

@@ -24,6 +24,7 @@ _POSITIVE: Final = (
     "groups_max",
     "pull_bytes_max",
     "owner_lease_s",
+    "handover_wait_s",
     "reader_silence_s",
     "reserve_step_bytes",
     "chunk_bytes",
@@ -52,6 +53,7 @@ class BrokerSettings:
         pull_bytes_max: the most that one pull is answered with.
         lease_s, register_every_s: lease with the name servers and how often it is renewed.
         owner_lease_s: after this long without a word from a gateway, the filters that only it holds are closed.
+        handover_wait_s: a broker that starts waits so long, at most, for what sessions hold at their home.
         reader_silence_s: retention by age waits for a group that has members or committed within this time.
 
     The others are the store's (``broker/store/settings.py``). Raises ``ValueError`` for a value outside its limits.
@@ -80,6 +82,7 @@ class BrokerSettings:
     lease_s: float = 120.0
     register_every_s: float = 30.0
     owner_lease_s: float = 120.0
+    handover_wait_s: float = 10.0
     reader_silence_s: float = 7 * 24 * 3600.0
     segment_bytes: int = 1 << 30
     reserve_step_bytes: int = 16 << 20

@@ -195,8 +195,9 @@ class Access:
             check.done(BAD_CREDENTIALS)
             return
         if self._remember_s:
+            self._remembered.pop(check.digest, None)  # the oldest stand first
             if len(self._remembered) >= REMEMBERED_MAX:
-                self._remembered.clear()
+                del self._remembered[next(iter(self._remembered))]
             self._remembered[check.digest] = (check.hashed, self._clock() + self._remember_s)
         check.done(Identity(check.client_id, check.user))
 

@@ -22,11 +22,13 @@ OnFound = Callable[["list[Broker] | PenstockError"], None]
 
 
 class Broker:
-    """One broker: its address and the way to it. What is submitted leaves at the round's end (``Brokers.flush``)."""
+    """One broker: its name, its address and the way to it. What is submitted leaves at the round's end
+    (``Brokers.flush``)."""
 
-    __slots__ = ("_brokers", "address", "is_idle", "link")
+    __slots__ = ("_brokers", "address", "is_idle", "link", "name")
 
-    def __init__(self, address: str, link: Link, brokers: Brokers) -> None:
+    def __init__(self, address: str, link: Link, brokers: Brokers, name: str = "") -> None:
+        self.name = name
         self.address = address
         self.link = link
         self.is_idle = True
@@ -106,7 +108,8 @@ class Brokers:
         for route in routes:
             broker = self._known.get(route.address)
             if broker is None:
-                broker = self._known[route.address] = Broker(route.address, self._links.link(route.address), self)
+                link = self._links.link(route.address)
+                broker = self._known[route.address] = Broker(route.address, link, self, route.broker)
                 for tell in self._on_new:
                     tell(broker)
             learned.append(broker)

@@ -69,7 +69,8 @@ class ExchangeIds:
             brokers, incarnation = self._brokers.known, session.lasting.incarnation
             answered = partial(self._released, session, ids, [len(brokers)])
             for broker in brokers:
-                broker.submit(ReleaseExchanges(session.client_id, incarnation, tuple(ids)), answered)
+                request = ReleaseExchanges(session.client_id, incarnation, tuple(ids), epoch=session.epoch)
+                broker.submit(request, answered)
 
     @staticmethod
     def _released(session: Session, ids: list[int], left: list[int], result: Result) -> None:

@@ -11,12 +11,13 @@ from gateway.health import Health
 from gateway.quotas import Quotas
 from gateway.reception import Reception
 from gateway.upstream import Upstream
+from gateway.verifier import Verifier
 
 
 class Figures:
     """The figures of one gateway."""
 
-    __slots__ = ("_downstream", "_quotas", "_reception", "_upstream", "access", "health")
+    __slots__ = ("_downstream", "_quotas", "_reception", "_upstream", "access", "health", "verifier")
 
     def __init__(self, reception: Reception, upstream: Upstream, downstream: Downstream, quotas: Quotas) -> None:
         self._reception = reception
@@ -24,6 +25,7 @@ class Figures:
         self._downstream = downstream
         self._quotas = quotas
         self.access: Access | None = None
+        self.verifier: Verifier | None = None
         self.health: Health | None = None
 
     def read(self) -> dict[str, int]:
@@ -33,9 +35,10 @@ class Figures:
 
     def _logins(self) -> dict[str, int]:
         access = self.access
-        if access is None:
+        if access is None or self.verifier is None:
             return {}
         return {
+            "gateway_access_files_failed_total": self.verifier.failures,
             "gateway_logins_checked_total": access.checked,
             "gateway_logins_remembered_total": access.remembered,
             "gateway_logins_proven_total": access.proven,

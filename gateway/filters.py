@@ -5,13 +5,17 @@ Every known broker holds a queue for every filter, because a message may be stor
 appears later gets all filters then. A subscription stands when all brokers have opened its filter; each says from
 which offset and log position it counts. Opens and closes of a round leave as one request each per broker, closes
 first, so that a filter which is closed and opened again within a round ends up open.
+
+A filter of a session that outlives this gateway is open in the session's own name too, at a broker that joined later
+because that broker has seen to it (``broker/mirror.py``). A session without a place in such a queue begins where it was
+opened in its name, not where its gateway came to know of the broker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.brokers import Broker, Brokers
 from gateway.feed import Feed
@@ -58,6 +62,15 @@ class Opening:
             self.on_opened(self.stands, self.positions)
 
 
+class _Hold(NamedTuple):
+    """A filter that is opened in its session's name: for a subscription on its way, or for a cursor that begins
+    there."""
+
+    filter: str
+    opening: Opening | None
+    cursor: Cursor | None
+
+
 class _Shelf:
     """The feeds of one broker, by filter, and what the next round asks of it."""
 
@@ -68,7 +81,7 @@ class _Shelf:
         self.feeds: dict[str, Feed[Cursor]] = {}
         self.opening: list[tuple[Cursor, Opening | None]] = []
         self.closing: dict[Feed[Cursor], None] = {}
-        self.holding: dict[Session, list[tuple[str, Opening | None]]] = {}
+        self.holding: dict[Session, list[_Hold]] = {}
 
 
 class FilterLeases:
@@ -89,6 +102,8 @@ class FilterLeases:
         self._shelves: dict[Broker, _Shelf] = {}
         self._homeless: list[Opening] = []
         self._failed: list[Cursor] = []
+        self._awaiting: set[Cursor] = set()  # they begin where their session has the filter open
+        self._not_held: list[_Hold] = []
         self._to_let_go: list[tuple[Broker, str, str]] = []
         self._kept_at = 0.0
         brokers.on_new(self._add_broker)
@@ -122,7 +137,7 @@ class FilterLeases:
         """A session that outlives its connection needs a filter no longer."""
         if lasting.held.pop(filter, 0) is None:
             for shelf in self._shelves.values():
-                self._let_go(shelf.broker, lasting.holder, filter)
+                self._let_go(shelf.broker, lasting.holder(shelf.broker.name), filter)
 
     def _let_go(self, broker: Broker, holder: str, filter: str) -> None:
         def answered(result: Result) -> None:
@@ -135,6 +150,7 @@ class FilterLeases:
         """A cursor was taken out; the last one closes the filter."""
         feed = cursor.feed
         feed.members.pop(cursor, None)
+        self._awaiting.discard(cursor)
         if not feed.members:
             self._shelves[feed.broker].closing[feed] = None
             self._wake()
@@ -147,9 +163,11 @@ class FilterLeases:
         homeless, self._homeless = self._homeless, []
         for opening in homeless:
             self._place(opening)
-        for feed in standing.feeds.values() if standing else ():
-            for member in feed.members:
-                shelf.opening.append((self._cursor(shelf, member.session, member.subscription), None))
+        feeds = standing.feeds if standing is not None else {}
+        for session in dict.fromkeys([member.session for feed in feeds.values() for member in feed.members]):
+            for subscription in session.subscriptions.values():  # by age: that decides who delivers a message
+                if subscription.filter in feeds:
+                    shelf.opening.append((self._cursor(shelf, session, subscription), None))
         self._wake()
 
     def _place(self, opening: Opening) -> None:
@@ -162,10 +180,9 @@ class FilterLeases:
             lasting.held[subscription.filter] = None
             opening.left *= 2
             for shelf in self._shelves.values():
-                shelf.holding.setdefault(opening.session, []).append((subscription.filter, opening))
+                shelf.holding.setdefault(opening.session, []).append(_Hold(subscription.filter, opening, None))
 
-    @staticmethod
-    def _cursor(shelf: _Shelf, session: Session, subscription: Subscription) -> Cursor:
+    def _cursor(self, shelf: _Shelf, session: Session, subscription: Subscription) -> Cursor:
         feed = shelf.feeds.get(subscription.filter)
         if feed is None:
             feed = shelf.feeds[subscription.filter] = Feed(shelf.broker, subscription.filter)
@@ -178,7 +195,8 @@ class FilterLeases:
         if lasting is not None and filter in lasting.held:
             place = lasting.places.pop((filter, shelf.broker.address), None)
             if place is None:  # a broker that was not there when it subscribed
-                shelf.holding.setdefault(session, []).append((filter, None))
+                self._awaiting.add(cursor)
+                shelf.holding.setdefault(session, []).append(_Hold(filter, None, cursor))
             else:
                 cursor.next, cursor.start, cursor.seen = place[:3]
                 cursor.redos = list(place.redos) or None
@@ -221,14 +239,29 @@ class FilterLeases:
             request = OpenFilters(self._owner, tuple([feed.filter for feed in some]))
             shelf.broker.submit(request, partial(self._opened, some))
 
-    @staticmethod
-    def _hold(shelf: _Shelf) -> None:
+    def _hold(self, shelf: _Shelf) -> None:
         """Opens filters in the names of sessions, whose positions in them then outlive this gateway."""
         holding, shelf.holding = shelf.holding, {}
         for session, rows in holding.items():
             assert session.lasting is not None
-            request = OpenFilters(session.lasting.holder, tuple([filter for filter, _ in rows]))
-            shelf.broker.submit(request, partial(_held, [opening for _, opening in rows]))
+            holder = session.lasting.holder(shelf.broker.name)
+            request = OpenFilters(holder, tuple([row.filter for row in rows]))
+            shelf.broker.submit(request, partial(self._held, rows))
+
+    def _held(self, rows: list[_Hold], result: Result) -> None:
+        opened = result.opened if isinstance(result, OpenedFilters) else None
+        for at, row in enumerate(rows):
+            cursor = row.cursor
+            if row.opening is not None:
+                row.opening.held(opened is not None)
+            elif cursor is None or cursor not in self._awaiting:
+                continue
+            elif opened is None:
+                self._not_held.append(row)
+            else:
+                self._awaiting.remove(cursor)
+                cursor.feed.queue = opened[at].queue
+                self._begun(cursor, opened[at].offset, opened[at].position)
 
     def _opened(self, waiting: dict[Feed[Cursor], list[tuple[Cursor, Opening | None]]], result: Result) -> None:
         if not isinstance(result, OpenedFilters):
@@ -238,7 +271,8 @@ class FilterLeases:
             feed.queue = opened.queue
             feed.begin_at(opened.offset)
             for cursor, opening in entries:
-                self._begun(cursor, opened.offset, opened.position)
+                if cursor not in self._awaiting:
+                    self._begun(cursor, opened.offset, opened.position)
                 if opening is not None:
                     opening.answered(cursor, opened.position)
 
@@ -256,6 +290,12 @@ class FilterLeases:
         for cursor in failed:
             if not cursor.feed.is_closed:
                 self.open_again(cursor)
+        not_held, self._not_held = self._not_held, []
+        for row in not_held:
+            if row.cursor is not None and row.cursor in self._awaiting:
+                shelf = self._shelves[row.cursor.feed.broker]
+                shelf.holding.setdefault(row.cursor.session, []).append(row)
+                self._wake()
         to_let_go, self._to_let_go = self._to_let_go, []
         for one in to_let_go:
             self._let_go(*one)
@@ -264,12 +304,6 @@ class FilterLeases:
             for shelf in self._shelves.values():
                 if shelf.feeds:
                     shelf.broker.submit(KeepFilters(self._owner, self._lease_s), _ignore)
-
-
-def _held(openings: list[Opening | None], result: Result) -> None:
-    for opening in openings:
-        if opening is not None:
-            opening.held(isinstance(result, OpenedFilters))
 
 
 def _ignore(result: Result) -> None:

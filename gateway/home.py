@@ -1,6 +1,6 @@
 """The way to the broker where the cluster's sessions are at home, and the duties that come with having some.
 
-All sessions live at the broker that holds the topic ``HOME_TOPIC`` (no device can name it). What is asked before that
+All sessions live at the broker that holds the topic ``HOME_TOPIC``. What is asked before that
 broker is known waits; what it cannot be asked ends in the link's error. Saves of a round leave as one request. This
 gateway's lease on its sessions is renewed at a third of its time; a watch that is always open brings the calls of other
 gateways that want a session; each renewal tells of sessions that a dead gateway left with something to be done.
@@ -18,6 +18,7 @@ from penstock.errors import PenstockError
 from penstock.link import OnResult
 from penstock.requests.request import Request, Result
 from penstock.requests.sessions import (
+    HOME_TOPIC,
     EndSession,
     KeepSessions,
     OpenedSession,
@@ -31,7 +32,6 @@ from penstock.requests.sessions import (
     WatchSessions,
 )
 
-HOME_TOPIC: Final = "mqtt|sessions"
 WATCH_S: Final = 30.0
 SAVES_PER_REQUEST: Final = 1000
 
@@ -58,6 +58,11 @@ class SessionHome:
         self.unanswered = 0
         self.on_call: Callable[[SessionCall], None] = _nobody
         self.on_duty: Callable[[str], None] = _nobody
+
+    @property
+    def name(self) -> str:
+        """The broker where sessions are at home, once it is known."""
+        return self._broker.name if self._broker is not None else ""
 
     # ------------------------------------------------------------ requests
 

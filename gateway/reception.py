@@ -316,7 +316,7 @@ class Reception:
         session = Session(client_id, window, self.settings.in_flight_bytes_max)
         session.epoch, session.expiry_s, session.will = result.epoch, expiry_s, asked.will
         if expiry_s or result.present:
-            session.lasting = Lasting(result.incarnation)
+            session.lasting = Lasting(result.incarnation, self.home.name)
         if session.lasting is None or not result.present:
             self._admit(device, asked, identity, result, session, done, None)
             return
@@ -341,7 +341,7 @@ class Reception:
         if will is not None and was_lost and (found.ended or not will.delay_s):
             self.wills.publish(client_id, will)
         if found.ended:
-            old = Lasting(found.ended)
+            old = Lasting(found.ended, self.home.name)
             old.held = dict.fromkeys([one.filter for one in decode_terms(found.terms) if one.qos])
             self.downstream.forget(old)
             self.exchanges.forget(client_id, found.ended)

@@ -108,7 +108,7 @@ async def run(
         front = Front(settings, reception, shards)
 
         def reload() -> None:
-            verifier.look(anyway=True)
+            verifier.look_again()
             front.reload()
 
         try:
@@ -118,7 +118,7 @@ async def run(
                     nursery.start_soon(shard.run)
                 health = Health(brokers, drain, front.trouble, rounds.now)
                 figures.health = health
-                figures.access = access
+                figures.access, figures.verifier = access, verifier
                 stages = (downstream.tick, reception.tick, drain.tick, health.tick, front.tick)
                 ticker = Ticker(settings, world, brokers, upstream, stages, shards, figures, told)
                 nursery.start_soon(ticker.run)

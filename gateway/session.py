@@ -84,6 +84,7 @@ class Lasting:
 
     Attributes:
         incarnation: tells it from earlier sessions of the same client.
+        home: name of the broker where it is at home.
         has_new_terms: subscriptions have changed since the last save.
         unsaved: packets that leave when the next save is durable, and ``when_saved``: who wants to know it.
         is_saving: packets wait for a save that is under way; what comes later waits behind them.
@@ -91,10 +92,11 @@ class Lasting:
         held: filters that are open in its own name at all brokers.
     """
 
-    __slots__ = ("has_new_terms", "held", "incarnation", "is_saving", "places", "unsaved", "when_saved")
+    __slots__ = ("has_new_terms", "held", "home", "incarnation", "is_saving", "places", "unsaved", "when_saved")
 
-    def __init__(self, incarnation: int) -> None:
+    def __init__(self, incarnation: int, home: str = "") -> None:
         self.incarnation = incarnation
+        self.home = home
         self.has_new_terms = False
         self.is_saving = False
         self.unsaved: list[bytes] = []
@@ -102,10 +104,10 @@ class Lasting:
         self.places: dict[tuple[str, str], Place] = {}
         self.held: dict[str, None] = {}
 
-    @property
-    def holder(self) -> str:
-        """The name under which its filters are open (docs/formats/facts.md)."""
-        return f"~session/{self.incarnation}"
+    def holder(self, broker: str) -> str:
+        """The name under which its filters are open at a broker (docs/formats/facts.md)."""
+        at_home = broker == self.home or not self.home
+        return f"~session/{self.incarnation}" if at_home else f"~session/{self.incarnation}@{self.home}"
 
 
 class Cursor:

@@ -111,18 +111,24 @@ class SharedSubscriptions:
             session.settled = {}
         session.settled[self] = self._acknowledged
         lasting = session.lasting
-        owners = [self._owner]
         if lasting is not None and subscription.qos:
             lasting.held[share] = None
-            owners.append(lasting.holder)
-        standing = None if on_done is None else _Standing(len(owners) * len(self._brokers), on_done)
+        asked = len(self._brokers) * len(self._owners_of(session, subscription, ""))
+        standing = None if on_done is None else _Standing(asked, on_done)
         for broker in self._brokers:
             self._feed(broker, share).join(session, subscription)
-            for owner in owners:
+            for owner in self._owners_of(session, subscription, broker.name):
                 waiting = self._opening.setdefault((broker, owner), {}).setdefault(share, [])
                 if standing is not None:
                     waiting.append(standing)
         self._wake()
+
+    def _owners_of(self, session: Session, subscription: Subscription, broker: str) -> tuple[str, ...]:
+        """In whose names a share is open at a broker: the gateway's, and that of a session which outlives it."""
+        lasting = session.lasting
+        if lasting is None or not subscription.qos:
+            return (self._owner,)
+        return self._owner, lasting.holder(broker)
 
     def resume(self, session: Session, subscription: Subscription) -> None:
         """A subscription that was saved stands again; what its session has of the share is not for others."""
@@ -205,9 +211,8 @@ class SharedSubscriptions:
         for share, members in self._shares.items():
             for session, subscription in members.items():
                 self._feed(broker, share).join(session, subscription)
-                self._opening.setdefault((broker, self._owner), {}).setdefault(share, [])
-                if session.lasting is not None and subscription.qos:
-                    self._opening.setdefault((broker, session.lasting.holder), {}).setdefault(share, [])
+                for owner in self._owners_of(session, subscription, broker.name):
+                    self._opening.setdefault((broker, owner), {}).setdefault(share, [])
         self._wake()
 
     # ------------------------------------------------------------ rounds

@@ -1,9 +1,9 @@
 """The slow side of authentication: reads the password and access files and the key of tokens, and checks passwords in
 threads.
 
-Files are read at the start, where a bad one is an error, and again when they change; a bad one then leaves what was
-read before in force and is told in the log, once per change. At most ``CHECKERS`` passwords are checked at a time, so
-that a herd of clients takes at most so many cores' worth of time and 16 MiB each.
+Files are read at the start, where a bad one is an error, and in a thread when they change; a bad one then leaves what
+was read before in force, is counted, and is told in the log, once per change. At most ``CHECKERS`` passwords are
+checked at a time, so that a herd of clients takes at most so many cores' worth of time and 16 MiB each.
 """
 
 from __future__ import annotations
@@ -21,39 +21,61 @@ from gateway.tokens import TokenKey, TokenRules
 from penstock.access.acl import parse_acl
 from penstock.access.passwords import parse_passwords, verify
 from penstock.errors import InvalidConfig
-from penstock.world import World
+from penstock.world import Offload, World
 
 CHECKERS: Final = 2
 LOOK_EVERY_S: Final = 2.0
 
 T = TypeVar("T")
+_TROUBLES: Final = (OSError, UnicodeDecodeError, InvalidConfig)
 _log = logging.getLogger(__name__)
 
 
 class Watched:
-    """A file that is taken again whenever it changes. Raises ``InvalidConfig`` where it cannot be taken at first."""
+    """A file that is taken again whenever it changes. Raises ``InvalidConfig`` where it cannot be taken at first.
+
+    Attributes:
+        failures: how often there was something new that could not be taken.
+    """
 
     def __init__(self, path: Path, parse: Callable[[str], T], take: Callable[[T], None]) -> None:
         self._path = path
-        self._read: Callable[[str], None] = lambda text: take(parse(text))
+        self._parsed: Callable[[str], Callable[[], None]] = lambda text: partial(take, parse(text))
         self._seen: object = None
         self.failures = 0
-        self.look(is_first=True)
+        try:
+            taken = self._read()
+        except _TROUBLES as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise InvalidConfig(f"{path}: {reason}") from None
+        if taken is not None:
+            taken()
 
-    def look(self, *, is_first: bool = False, anyway: bool = False) -> None:
-        """Takes the file if it is another than last time, or ``anyway``."""
+    def _read(self, anyway: bool = False) -> Callable[[], None] | None:
+        """Reads the file if it is another than last time, or ``anyway``, and gives what takes it. Blocks."""
         try:
             found = self._path.stat()
-            seen = (found.st_mtime_ns, found.st_size, found.st_ino)
-            if seen != self._seen or anyway:
-                self._seen = seen
-                self._read(self._path.read_text())
-        except (OSError, UnicodeDecodeError, InvalidConfig) as error:
-            if is_first:
-                reason = error.strerror if isinstance(error, OSError) else str(error)
-                raise InvalidConfig(f"{self._path}: {reason}") from None
+            seen: object = (found.st_mtime_ns, found.st_size, found.st_ino)
+        except OSError as error:
+            if self._seen == error.errno and not anyway:
+                return None  # as before, and told
+            self._seen = error.errno
+            raise
+        if seen == self._seen and not anyway:
+            return None
+        self._seen = seen
+        return self._parsed(self._path.read_text())
+
+    async def look(self, offload: Offload, *, anyway: bool = False) -> None:
+        """Takes the file if it is another than last time, or ``anyway``; reads it beside the event loop."""
+        try:
+            taken = await offload(partial(self._read, anyway))
+        except _TROUBLES as error:
             self.failures += 1
             _log.error("%s: %s; what was read before stays in force", self._path, error)
+        else:
+            if taken is not None:
+                taken()
 
 
 class Verifier:
@@ -72,6 +94,7 @@ class Verifier:
         self._access = access
         self._world = world
         self._due = trio.Event()
+        self._asked = trio.Event()
         self._files: list[Watched] = []
         if password_file:
             self._files.append(Watched(Path(password_file), parse_passwords, access.set_users))
@@ -92,10 +115,14 @@ class Verifier:
         """There is something to check."""
         self._due.set()
 
-    def look(self, *, anyway: bool = False) -> None:
+    def look_again(self) -> None:
+        """All files are to be taken again, changed or not."""
+        self._asked.set()
+
+    async def look(self, *, anyway: bool = False) -> None:
         """Takes the files that have changed, or all of them."""
         for one in self._files:
-            one.look(anyway=anyway)
+            await one.look(self._world.offload, anyway=anyway)
 
     async def run(self) -> None:
         """Checks and looks until cancelled."""
@@ -103,8 +130,10 @@ class Verifier:
             for _ in range(CHECKERS):
                 nursery.start_soon(self._check)
             while self._files:
-                await trio.sleep(LOOK_EVERY_S)
-                self.look()
+                with trio.move_on_after(LOOK_EVERY_S):
+                    await self._asked.wait()
+                anyway, self._asked = self._asked.is_set(), trio.Event()
+                await self.look(anyway=anyway)
 
     async def _check(self) -> None:
         while True:

@@ -26,6 +26,7 @@ from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from loadtest.store_bench import NoFolds, Row, device_batch, in_turns
 from penstock.message import encode_properties, encode_record
+from penstock.service_main import settle
 
 QUEUES: Final = 100_000
 FILTERS_PER_RECORD: Final = 5_000
@@ -71,6 +72,16 @@ def until_sealed(store: MessageStore) -> list[float]:
     return ticks
 
 
+def full_collection_s() -> float:
+    """Processor time that a full collection of garbage holds the loop: the best of three, without garbage to free."""
+    took = []
+    for _ in range(3):
+        began = time.process_time()
+        gc.collect()
+        took.append(time.process_time() - began)
+    return min(took)
+
+
 def light_queues(folder: Path) -> list[Row]:
     """Memory, sealing and restart with 100,000 light queues, each with a message."""
     store = open_store(RealDisk(folder), SETTINGS, BrokerState(), 1)
@@ -91,12 +102,22 @@ def light_queues(folder: Path) -> list[Row]:
     began = time.perf_counter()
     again = open_store(RealDisk(folder), SETTINGS, BrokerState(), 1)
     restart_s = time.perf_counter() - began
+    looked_at_s = full_collection_s()
+    settle()
+    settled_s = full_collection_s()
+    gc.unfreeze()
     again.close(1)
     longest = max([planned, *ticks])
     return [
         Row(f"{QUEUES:,} light queues, idle", f"{idle:.0f} MB beyond an empty broker", "<= 60 MB", idle <= 60),
         Row("the same, each with a sealed message", f"{sealed:.0f} MB", "<= 60 MB", sealed <= 60),
         Row("the same, restart", f"{restart_s:.1f} s", "< 5 s", restart_s < 5),
+        Row(
+            "the same, a full collection of garbage",
+            f"{settled_s * 1e3:.1f} ms once settled, {looked_at_s * 1e3:.0f} ms before",
+            "<= 5 ms",
+            settled_s <= 0.005,
+        ),
         Row(
             "the same, checkpoint",
             f"loop held {longest * 1e3:.0f} ms at most, over {len(ticks)} ticks",

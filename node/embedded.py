@@ -69,7 +69,7 @@ async def run(
                 links = LocalLinks(embedded, wire)
                 name = configuration.services["gateway"].get("name") or f"{store.host}:{store.port}-0"
                 given = {"host": node.host, "port": node.mqtt_port, "namesrv": (names_at,), "name": name}
-                given |= listeners(configuration)
+                given |= listeners(configuration, os.environ)
                 settings = service_settings(configuration, "gateway", **given)
                 front = await top.start(partial(gateway.server.run, settings, world, links))
                 if signals is not None:

@@ -20,7 +20,7 @@ import trio
 
 from node import gateway_status
 from node.addresses import Addresses
-from node.settings import Configuration, listeners
+from node.settings import Configuration, for_child, listeners, with_ports
 from penstock.errors import PenstockError, Unavailable
 from penstock.lasting_links import lasting_links
 from penstock.link import Links
@@ -45,7 +45,7 @@ class Child:
 
     Args:
         service: ``namesrv``, ``broker`` or ``gateway``: the package that is run.
-        settings: what the process is given, by setting name; a port of 0 is fixed by the first start.
+        settings: what the process is given, by setting name; ports of 0 are fixed by the first start.
     """
 
     def __init__(self, service: str, settings: Mapping[str, Any], world: World) -> None:
@@ -77,6 +77,8 @@ class Child:
                 self.status = said.pop("status", "")
                 self.listeners = {name.removeprefix("mqtt-"): where for name, where in said.items()}
                 self._settings["port"] = int(address.rpartition(":")[2])
+                if "listeners" in self._settings:
+                    self._settings["listeners"] = with_ports(self._settings["listeners"], self.listeners)
                 if not self.address:
                     self.address = address
                     task_status.started(address)
@@ -145,23 +147,28 @@ async def run(
 ) -> None:
     """Runs the services as children until ``stop`` is set, then stops them, the gateway first. ``signals``
     are the operator's, for each gateway."""
-    node, services = configuration.node, configuration.services
+    node, environ = configuration.node, os.environ
     async with trio.open_nursery() as bottom:
         given = {"host": node.host, "port": node.namesrv_port}
-        names = await bottom.start(Child("namesrv", {**services["namesrv"], **given}, world).run)
+        names = await bottom.start(Child("namesrv", for_child(configuration, "namesrv", environ, given), world).run)
         async with trio.open_nursery() as middle:
             given = {"host": node.host, "port": node.broker_port, "data": node.data, "namesrv": (names,)}
-            store = await middle.start(Child("broker", {**services["broker"], **given}, world).run)
+            store = await middle.start(Child("broker", for_child(configuration, "broker", environ, given), world).run)
             async with lasting_links() as wire, trio.open_nursery() as top:
-                given = {"host": node.host, "port": node.mqtt_port, "namesrv": (names,), "status_port": 0}
-                given |= listeners(configuration)
+                told: dict[str, Any] = {"host": node.host, "port": node.mqtt_port}
+                told |= {"namesrv": (names,), "status_port": 0}
+                told |= listeners(configuration, environ)
                 if node.gateways > 1:
-                    given["share_port"] = True
+                    told["share_port"] = True
                 gateways = []
                 for number in range(node.gateways):
-                    name = f"{services['gateway'].get('name') or store}-{number}"
-                    child = Child("gateway", {**services["gateway"], **given, "name": name}, world)
-                    given["port"] = int((await top.start(child.run)).rpartition(":")[2])
+                    name = f"{configuration.services['gateway'].get('name') or store}-{number}"
+                    child = Child(
+                        "gateway", for_child(configuration, "gateway", environ, {**told, "name": name}), world
+                    )
+                    told["port"] = int((await top.start(child.run)).rpartition(":")[2])
+                    if "listeners" in told:
+                        told["listeners"] = with_ports(told["listeners"], child.listeners)
                     gateways.append(child)
                 front = gateways[0].address
                 read, reasons = (

@@ -9,11 +9,12 @@ A configuration file has the fields of ``NodeSettings`` at its top and a table p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from gateway.transports.listening import parse_listener
 from penstock import config
 from penstock.errors import InvalidConfig
 
@@ -70,7 +71,34 @@ def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
     return Configuration(node, services)
 
 
-def listeners(configuration: Configuration) -> dict[str, tuple[str, ...]]:
-    """The setting of the gateway's further listeners, if the node adds any to those of its section."""
+def listeners(configuration: Configuration, environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """The setting of the gateway's further listeners, where there are any: those of its section, or of its environment,
+    then those that the node adds."""
+    said = environ.get("PENSTOCK_GATEWAY_LISTENERS")
     own = configuration.services["gateway"].get("listeners", ())
-    return {"listeners": (*own, *configuration.node.listen)} if configuration.node.listen else {}
+    if said is not None:
+        own = [line.strip() for line in said.split(",") if line.strip()]
+    lines = (*own, *configuration.node.listen)
+    return {"listeners": lines} if lines else {}
+
+
+def with_ports(lines: Sequence[str], taken: Mapping[str, str]) -> tuple[str, ...]:
+    """Listeners with the ports that a process took where they say 0. ``taken``: name -> ``host:port``."""
+    fixed = []
+    for line in lines:
+        listening = parse_listener(line)
+        kind, place, *options = line.split()
+        if listening.port == 0 and listening.name in taken:
+            place = place.rpartition(":")[0] + ":" + taken[listening.name].rpartition(":")[2]
+        fixed.append(" ".join([kind, place, *options]))
+    return tuple(fixed)
+
+
+def for_child(
+    configuration: Configuration, service: str, environ: Mapping[str, str], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What a service that runs as a process of its own is told: its section, except what the environment, which the
+    process has too, says itself; and what the node decides."""
+    prefix = f"PENSTOCK_{service.upper()}_"
+    table = configuration.services[service]
+    return {name: value for name, value in table.items() if prefix + name.upper() not in environ} | dict(given)

@@ -15,7 +15,7 @@ import trio
 from node import settings
 from node.addresses import Addresses
 from penstock.errors import PenstockError
-from penstock.service_main import STATUS_EXPECTED_ERROR, operator_signals, run_until_signal
+from penstock.service_main import STATUS_EXPECTED_ERROR, operator_signals, run_until_signal, settle
 from penstock.world import real_world
 
 _PORT = click.IntRange(0, 65535)
@@ -66,6 +66,7 @@ async def serve(configuration: settings.Configuration, as_demo: bool, as_json: b
     with trio.open_signal_receiver(*operator_signals()) as signals:
         async with trio.open_nursery() as nursery:
             addresses: Addresses = await nursery.start(partial(run, configuration, world, stop, signals))
+            settle()
             print(addresses.ready_json() if as_json else addresses.ready_line(), flush=True)
             if as_demo:
                 nursery.start_soon(demo.run, addresses, world, stop)

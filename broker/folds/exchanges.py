@@ -55,6 +55,15 @@ class Exchanges:
         elif known[0] == incarnation:
             self._of.own(client, _copied)[1].add(packet_id)
 
+    def sessions(self) -> list[tuple[str, int]]:
+        """Client and incarnation of all sessions that something is known of."""
+        return [(client, known[0]) for client, known in self._of.items()]
+
+    def knows(self, client: str, incarnation: int) -> bool:
+        """Whether anything is known of this session."""
+        known = self._of.get(client)
+        return known is not None and known[0] == incarnation
+
     @staticmethod
     def fact(client: str, incarnation: int, ids: Sequence[int]) -> list[Any]:
         """Body of the record that releases ids; none: all of the session."""

@@ -3,6 +3,9 @@
 A filter is open while at least one owner (a gateway) holds it. The index answers which filters a message's name
 matches; that is the fan-out, and it is decided by the log's prefix alone.
 
+Of an owner without a lease it is also known where in the log it opened a filter: what was stored from there on is
+meant for it, even if it comes to read only much later.
+
 A shared subscription, ``$share/GROUP/FILTER``, is held by its owners in the same way. It has no queue of its own: as
 long as somebody holds it, it holds the plain filter, under its own name with ``~`` before it.
 """
@@ -25,8 +28,9 @@ CLOSE: Final = "close"
 LASTING: Final = "~"
 """Owners whose names begin so have no lease."""
 
-Owners = str | dict[str, None]
-"""Who holds a filter, in the order in which they came. Most have one owner, and there may be 100,000 of them."""
+Owners = str | dict[str, int]
+"""Who holds a filter, in the order in which they came, and since which log position (0: it does not matter). Most have
+one owner, and there may be 100,000 of them."""
 
 
 class Filters:
@@ -60,6 +64,11 @@ class Filters:
         """The filters that an owner holds."""
         return list(self._held.get(owner, {}))
 
+    def begun(self, owner: str, filter: str) -> int:
+        """The log position at which an owner without a lease opened a filter; 0 if that is not known."""
+        owners = self._owners.get(filter)
+        return owners.get(owner, 0) if isinstance(owners, dict) else 0
+
     @property
     def owners(self) -> list[str]:
         """All who hold a filter."""
@@ -70,22 +79,22 @@ class Filters:
         """Body of the record with which an owner opens or closes filters."""
         return [action, owner, list(filters)]
 
-    def apply(self, body: list[Any]) -> Change:
-        """Takes in a record's body; tells which light queues begin and end."""
+    def apply(self, body: list[Any], position: int = 0) -> Change:
+        """Takes in the body of the record at a log position; tells which light queues begin and end."""
         action, owner, filters = body[:3]
         if action == OPEN:
-            return Change(opened=self._open(owner, filters))
+            return Change(opened=self._open(owner, filters, position if owner.startswith(LASTING) else 0))
         return Change(ended=self._close(owner, filters)) if action == CLOSE else NO_CHANGE
 
     def release(self, owner: str) -> Change:
         """The owner is no more; tells which light queues end."""
         return Change(ended=self._close(owner, self.held_by(owner)))
 
-    def _open(self, owner: str, filters: list[str]) -> list[str]:
+    def _open(self, owner: str, filters: list[str], position: int = 0) -> list[str]:
         opened = []
         for filter in filters:
             if owner not in _names(self._owners.get(filter)):
-                self._join(owner, filter)
+                self._join(owner, filter, position)
                 self._held.setdefault(owner, {})[filter] = None
             if is_share(filter):
                 opened += self._open(share_holder(filter), [plain_filter(filter)])
@@ -93,17 +102,17 @@ class Filters:
                 opened.append(filter_queue(filter))
         return opened
 
-    def _join(self, owner: str, filter: str) -> None:
+    def _join(self, owner: str, filter: str, position: int) -> None:
         owners = self._owners.get(filter)
         if owners is None:
-            self._owners[filter] = owner
+            self._owners[filter] = {owner: position} if position else owner
         elif isinstance(owners, str):
-            self._owners[filter] = {owners: None, owner: None}
+            self._owners[filter] = {owners: 0, owner: position}
         else:
-            self._shared(filter)[owner] = None
+            self._shared(filter)[owner] = position
 
-    def _shared(self, filter: str) -> dict[str, None]:
-        """The owners of a filter that has or had several, to be changed."""
+    def _shared(self, filter: str) -> dict[str, int]:
+        """The owners of a filter that has or had several, or one without a lease, to be changed."""
         owners = self._owners.own(filter, _copied)
         assert isinstance(owners, dict), "one owner is no table"
         return owners
@@ -144,8 +153,10 @@ class Filters:
     def restore(self, snapshot: list[Any]) -> None:
         """Takes the state of a snapshot."""
         self._index, self._owners, self._held = FilterIndex(), Table(), {}
-        for filter, owners in snapshot:
-            self._owners[filter] = owners[0] if len(owners) == 1 else dict.fromkeys(owners)
+        for filter, owners, *more in snapshot:
+            begun = more[0] if more else [0] * len(owners)
+            known = dict(zip(owners, begun, strict=True))
+            self._owners[filter] = owners[0] if len(owners) == 1 and not begun[0] else known
             for owner in owners:
                 self._held.setdefault(owner, {})[filter] = None
             if not is_share(filter):
@@ -168,4 +179,5 @@ def _copied(owners: Owners) -> Owners:
 
 
 def _row(filter: str, owners: Owners) -> list[Any]:
-    return [filter, list(_names(owners))]
+    begun = list(owners.values()) if isinstance(owners, dict) else []
+    return [filter, list(_names(owners)), begun] if any(begun) else [filter, list(_names(owners))]

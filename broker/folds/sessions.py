@@ -8,6 +8,8 @@ lease: they close with the session.
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from types import MappingProxyType
@@ -22,6 +24,7 @@ TOPIC: Final = "%sys%sessions"
 OPEN: Final = "open"
 SAVE: Final = "save"
 END: Final = "end"
+_HOLDER: Final = re.compile(LASTING + r"session/([0-9]{1,19})(?:@(.+))?")
 _NOBODY: Final[Mapping[str, None]] = MappingProxyType({})
 
 
@@ -60,6 +63,7 @@ class Sessions:
     def __init__(self) -> None:
         self._entries: Table[Entry] = Table()
         self._of: dict[str, dict[str, None]] = {}  # owner -> clients whose session it has
+        self._live: dict[int, None] = {}  # incarnations, oldest first
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -71,6 +75,16 @@ class Sessions:
     def of(self, owner: str) -> list[str]:
         """The clients whose sessions an owner has."""
         return list(self._of.get(owner, _NOBODY))
+
+    def lives(self, incarnation: int) -> bool:
+        """Whether this session is not over; an incarnation that is over never comes back."""
+        return incarnation in self._live
+
+    def live_after(self, incarnation: int, count: int) -> list[int]:
+        """The next incarnations that live, oldest first."""
+        live = list(self._live)
+        at = bisect_right(live, incarnation)
+        return live[at : at + count]
 
     @property
     def owners(self) -> list[str]:
@@ -109,6 +123,7 @@ class Sessions:
             if entry is not None and entry.epoch == body[2]:
                 self._move(body[1], entry, None)
                 del self._entries[body[1]]
+                del self._live[entry.incarnation]
                 return body[1], entry.incarnation
         return None
 
@@ -122,6 +137,8 @@ class Sessions:
             return None
         if known is not None:
             self._move(client, known, None)
+            del self._live[known.incarnation]
+        self._live[epoch] = None
         self._entries[client] = Entry(owner, epoch, epoch, expiry_s, will, user)
         self._of.setdefault(owner, {})[client] = None
         return None if known is None else (client, known.incarnation)
@@ -169,12 +186,19 @@ class Sessions:
                 setattr(entry, name, value)
             if entry.owner:
                 self._of.setdefault(entry.owner, {})[client] = None
+        self._live = dict.fromkeys(sorted([entry.incarnation for entry in self._entries.values()]))
 
 
 def _row(client: str, entry: Entry) -> list[Any]:
     return [client, *[getattr(entry, name) for name in Entry.__slots__]]
 
 
-def holder(incarnation: int) -> str:
-    """The owner name under which a session's filters are open."""
-    return f"{LASTING}session/{incarnation}"
+def holder(incarnation: int, home: str = "") -> str:
+    """The owner name under which a session's filters are open; at other brokers than its home with the home's name."""
+    return f"{LASTING}session/{incarnation}@{home}" if home else f"{LASTING}session/{incarnation}"
+
+
+def session_of(owner: str) -> tuple[int, str] | None:
+    """Incarnation and home (empty: this broker) of the session that an owner name stands for, if it does."""
+    found = _HOLDER.fullmatch(owner)
+    return (int(found[1]), found[2] or "") if found is not None else None

@@ -70,7 +70,7 @@ class BrokerState:
         elif record.topic == offsets.TOPIC:
             self.offsets.apply(_body_of(record), record.stored_ms)
         elif record.topic == filters.TOPIC:
-            return self._with_offsets_gone(self.filters.apply(_body_of(record)))
+            return self._with_offsets_gone(self.filters.apply(_body_of(record), record.position))
         elif record.topic == sessions.TOPIC:
             ended = self.sessions.apply(_body_of(record), record.position, record.stored_ms)
             if ended is not None:

@@ -187,6 +187,11 @@ class MessageStore:
         needs. Raises ``QueueNotFound``; an offset before the first one counts as the first."""
         return self._reading.position_of(queue, offset)
 
+    def offset_at(self, queue: str, position: int) -> int:
+        """Offset of a queue's first message that is stored at a log position or behind it, the end if there is none.
+        Raises ``QueueNotFound``."""
+        return self._reading.offset_at(queue, position)
+
     def read(
         self, queue: str, offset: int, count_max: int, bytes_max: int, tags: frozenset[int] = frozenset()
     ) -> Pulled:

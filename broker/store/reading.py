@@ -217,6 +217,19 @@ class Reading:
         _, position = self._first_real(queue, max(offset, queue.min), queue.next)
         return self._log.end if position is None else position
 
+    def offset_at(self, key: str, position: int) -> int:
+        """See ``MessageStore.offset_at``."""
+        queue = self._index.get(key)
+        low, high = queue.min, queue.next
+        while low < high:
+            middle = (low + high) // 2
+            real, found = self._first_real(queue, middle, high)
+            if found is None or found >= position:
+                high = middle
+            else:
+                low = real + 1
+        return self._first_real(queue, low, queue.next)[0]
+
     def frame(self, position: int) -> bytes:
         """The frame at a position. Raises ``Damaged``."""
         head = read_head(self._log.read(position, FRAME_HEAD_BYTES))

@@ -1,7 +1,8 @@
 """Access rules: who may publish under which names and subscribe to which filters. docs/formats/access.md is the page.
 
-One rule per line: ``allow|deny WHO publish|subscribe|all PATTERN``. WHO is ``all``, ``anonymous`` or ``user NAME``. The
-first rule that applies decides; where none does, the answer is no. A level of a pattern may be ``%c`` (the client id)
+One rule per line: ``allow|deny WHO publish|subscribe|all PATTERN``. WHO is ``all``, ``anonymous``, ``user NAME`` or
+``group NAME``; who is in a group is said by lines ``group NAME USER ...``, anywhere in the file. The first rule that
+applies decides; where none does, the answer is no. A level of a pattern may be ``%c`` (the client id)
 or ``%u`` (the user name): it stands for exactly one level with exactly that text, never for a wildcard, and where the
 text is empty or could be read as anything else (``/``, ``+``, ``#``, a ``$`` at the beginning) for nothing in a rule
 that allows, and for any level in one that denies.
@@ -12,7 +13,8 @@ that it overlaps anywhere. A pattern that begins with a wildcard never speaks of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from penstock.errors import InvalidConfig
@@ -22,13 +24,21 @@ ACTIONS: Final = ("publish", "subscribe", "all")
 _ALL: Final = "all"
 _ANONYMOUS: Final = "anonymous"
 _USER: Final = "user"
+_GROUP: Final = "group"
+
+RULES_MAX: Final = 10_000
+"""So many rules has a file at most: each that is about a client is looked at for each new name that it uses."""
+MEMBERS_MAX: Final = 100_000
+USERS_KEPT_MAX: Final = 1000
 
 
 class Rule(NamedTuple):
-    """One line. ``user``: whom it is about; ``None``: everybody, empty: who has shown no credentials."""
+    """One line. ``who``: ``all``, ``user`` or ``group``, and ``name``: which; the user without a name is whoever has
+    shown no credentials."""
 
     allows: bool
-    user: str | None
+    who: str
+    name: str
     action: str
     levels: tuple[str, ...]
     line: int
@@ -42,10 +52,19 @@ class Verdict(NamedTuple):
 
 
 class Acl:
-    """The rules of a file, in their order."""
+    """The rules of a file, in their order, and who is in which group. Those about a user are looked up, not searched
+    for."""
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[Rule], groups: Mapping[str, Set[str]]) -> None:
         self.rules = tuple(rules)
+        self._about: dict[tuple[str, str], list[int]] = {}
+        for at, rule in enumerate(self.rules):
+            self._about.setdefault((rule.who, rule.name), []).append(at)
+        self._groups_of: dict[str, list[str]] = {}
+        for group, users in groups.items():
+            for user in users:
+                self._groups_of.setdefault(user, []).append(group)
+        self._kept: dict[str, tuple[Rule, ...]] = {}
 
     def publish(self, user: str, client: str, name: str) -> Verdict:
         """Whether this client may publish under this name, or have it in its will."""
@@ -65,37 +84,71 @@ class Acl:
         return Verdict(False, 0)
 
     def _rules_for(self, action: str, user: str) -> list[Rule]:
-        return [rule for rule in self.rules if rule.action in (action, _ALL) and rule.user in (None, user)]
+        return [rule for rule in self._of(user) if rule.action in (action, _ALL)]
+
+    def _of(self, user: str) -> tuple[Rule, ...]:
+        """The rules about a user, in their order; those of a bounded number of users are kept."""
+        kept = self._kept.get(user)
+        if kept is None:
+            subjects = [(_ALL, ""), (_USER, user), *[(_GROUP, group) for group in self._groups_of.get(user, ())]]
+            at = sorted([one for subject in subjects for one in self._about.get(subject, ())])
+            kept = tuple([self.rules[one] for one in at])
+            if len(self._kept) >= USERS_KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+            self._kept[user] = kept
+        return kept
 
 
 def parse_acl(text: str) -> Acl:
     """The rules of a file. Raises ``InvalidConfig`` that names the line."""
-    rules = []
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.split()
-        if not words or words[0].startswith("#"):
-            continue
-        try:
-            rules.append(_rule(words, number))
-        except (ValueError, InvalidName) as error:
-            raise InvalidConfig(
-                f"line {number} of the access rules: {error}",
-                hint="a rule is: allow|deny all|anonymous|user NAME publish|subscribe|all PATTERN",
-            ) from None
-    return Acl(rules)
+    lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), 1)]
+    lines = [(number, words) for number, words in lines if words and not words[0].startswith("#")]
+    groups: dict[str, set[str]] = {}
+    members = 0
+    for number, words in lines:
+        if words[0] == _GROUP:
+            members += len(words) - 2
+            with _names(number):
+                if len(words) < 3:
+                    raise ValueError("a group has a name and users behind it")
+                if members > MEMBERS_MAX:
+                    raise ValueError(f"groups have at most {MEMBERS_MAX} members, all together")
+            groups.setdefault(words[1], set()).update(words[2:])
+    rules: list[Rule] = []
+    for number, words in lines:
+        if words[0] != _GROUP:
+            with _names(number):
+                rules.append(_rule(words, number, groups))
+                if len(rules) > RULES_MAX:
+                    raise ValueError(f"there are at most {RULES_MAX} rules; groups and %u make one of many")
+    return Acl(rules, groups)
 
 
-def _rule(words: list[str], number: int) -> Rule:
+@contextmanager
+def _names(number: int) -> Iterator[None]:
+    """Names the line that something is wrong with."""
+    try:
+        yield
+    except (ValueError, InvalidName) as error:
+        raise InvalidConfig(
+            f"line {number} of the access rules: {error}",
+            hint="a rule is: allow|deny all|anonymous|user NAME|group NAME publish|subscribe|all PATTERN",
+        ) from None
+
+
+def _rule(words: list[str], number: int, groups: Mapping[str, Set[str]]) -> Rule:
     verdict, who, *rest = words if len(words) > 1 else [*words, ""]
     if verdict not in ("allow", "deny"):
         raise ValueError(f"{verdict!r} is neither allow nor deny")
-    user: str | None = None
-    if who == _USER and rest:
-        user, *rest = rest
+    name = ""
+    if who in (_USER, _GROUP) and rest:
+        name, *rest = rest
+        if who == _GROUP and name not in groups:
+            raise ValueError(f"there is no group {name}")
     elif who == _ANONYMOUS:
-        user = ""
+        who = _USER
     elif who != _ALL:
-        raise ValueError(f"{who!r} is not all, anonymous or user NAME")
+        raise ValueError(f"{who!r} is not all, anonymous, user NAME or group NAME")
     if len(rest) != 2:
         raise ValueError("it has an action and a pattern behind whom it is about")
     action, pattern = rest
@@ -105,7 +158,7 @@ def _rule(words: list[str], number: int) -> Rule:
     levels = tuple(pattern.split("/"))
     if any("%c" in level or "%u" in level for level in levels if level not in ("%c", "%u")):
         raise ValueError("%c and %u each are a whole level")
-    return Rule(verdict == "allow", user, action, levels, number)
+    return Rule(verdict == "allow", who, name, action, levels, number)
 
 
 def _resolved(rule: Rule, user: str, client: str) -> list[str | None]:

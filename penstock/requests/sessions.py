@@ -12,6 +12,8 @@ GONE: Final = 1
 RELEASED: Final = 2
 NEVER_ENDS: Final = 0xFFFF_FFFF
 """An expiry interval that never passes."""
+HOME_TOPIC: Final = "mqtt|sessions"
+"""The broker that holds this topic is the home of all MQTT sessions; no device can name it."""
 
 
 class SessionSave(NamedTuple):
@@ -34,6 +36,13 @@ class SessionCall(NamedTuple):
     client: str
     epoch: int
     clean: bool
+
+
+class SessionFilters(NamedTuple):
+    """The filters that are open for an MQTT session, by its incarnation."""
+
+    incarnation: int
+    filters: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +163,47 @@ class FetchExchanges(Request):
 @dataclass(frozen=True, slots=True)
 class ReleaseExchanges(Request):
     """The ids may stand for other messages from now on; none: all ids of the session. Answered when that is
-    durable."""
+    durable. ``is_over``: the session has ended and nothing late of it is expected: nothing is kept of it. ``epoch``:
+    the asker's; ``Fenced`` if it has lost the session since, because the ids may stand for other messages by now."""
 
     code: ClassVar[int] = 106
     reply: ClassVar[type[Reply]] = Done
     client: str
     incarnation: int
     ids: tuple[int, ...]
+    is_over: bool = False
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFiltersPage(Reply):
+    """Sessions with the filters that are open for them, oldest first; ``after`` continues, 0 at the end."""
+
+    sessions: tuple[SessionFilters, ...]
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListSessionFilters(Request):
+    """What the home of sessions holds open for sessions whose incarnation is beyond ``after``. ``TopicNotFound`` where
+    sessions are not at home."""
+
+    code: ClassVar[int] = 107
+    reply: ClassVar[type[Reply]] = SessionFiltersPage
+    after: int = 0
+    count_max: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class EndedSessions(Reply):
+    incarnations: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FindEndedSessions(Request):
+    """Which of these sessions are over: an incarnation never comes back. Only their home knows, others say
+    ``TopicNotFound``."""
+
+    code: ClassVar[int] = 108
+    reply: ClassVar[type[Reply]] = EndedSessions
+    incarnations: tuple[int, ...]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from broker.session_requests import HANDOVER_S
-from penstock.errors import Busy, Fenced, InvalidRequest
+from penstock.errors import Busy, Fenced, InvalidRequest, TopicNotFound
 from penstock.message import CLIENT_ID, FLAG_ONCE, MQTT_ID, MQTT_TOPIC, encode_record
 from penstock.requests.filters import OpenFilters
 from penstock.requests.messages import Append, Appended, QueryBounds
@@ -13,20 +13,26 @@ from penstock.requests.request import Done
 from penstock.requests.sessions import (
     CONNECTED,
     GONE,
+    HOME_TOPIC,
     NEVER_ENDS,
     RELEASED,
+    EndedSessions,
     EndSession,
     Exchanges,
     FetchExchanges,
+    FindEndedSessions,
     KeepSessions,
+    ListSessionFilters,
     OpenedSession,
     OpenSession,
     ReleaseExchanges,
+    Request,
     SavedSessions,
     SaveSessions,
     SessionCall,
     SessionCalls,
     SessionDuties,
+    SessionFiltersPage,
     SessionSave,
     WatchSessions,
 )
@@ -305,6 +311,27 @@ def test_a_broker_that_is_not_the_home_fences_earlier_epochs_off_for_good() -> N
     after = rig.restarted()
     assert after.ask(_once(5, 1, epoch=8)).refused[0].code == Fenced.code
     assert after.ask(_once(5, 1, epoch=9)).refused == ()
+
+
+def test_a_late_release_of_an_earlier_gateway_frees_no_id_that_is_used_again() -> None:
+    rig = Rig()
+    rig.ask(CreateTopic("t", 1))
+    first = open_session(rig)
+    second = open_session(rig, "h", force=True)
+    rig.ask(_once(first.incarnation, 1))
+    late = ReleaseExchanges("c", first.incarnation, (1,), epoch=first.epoch)
+    assert rig.ask(late).code == Fenced.code
+    rig.ask(_once(first.incarnation, 1))
+    assert rig.bodies("t:0") == [b"x"]
+    assert rig.ask(ReleaseExchanges("c", first.incarnation, (1,), epoch=second.epoch)) == Done()
+
+
+@pytest.mark.parametrize("request_", [ListSessionFilters(), FindEndedSessions((1,))])
+def test_only_the_home_says_what_sessions_are(request_: Request) -> None:
+    rig = Rig()
+    assert rig.ask(request_).code == TopicNotFound.code
+    rig.ask(CreateTopic(HOME_TOPIC, 1))
+    assert rig.ask(request_) in (SessionFiltersPage((), 0), EndedSessions((1,)))
 
 
 def test_a_users_session_is_no_other_users_not_even_to_end_it() -> None:

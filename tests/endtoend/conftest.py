@@ -34,7 +34,9 @@ class System:
         ports |= {"--namesrv-port": _port(self.namesrv), "--http-port": _port(self.http)}
         command = [sys.executable, "-m", "node", "up", "--data", str(self.data), *self._options]
         command += [str(part) for pair in ports.items() for part in pair]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         match = READY.match(line.strip())

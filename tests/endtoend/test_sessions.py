@@ -19,7 +19,7 @@ import pytest
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connect, Packet
 from gateway.mqtt.reader import PacketReader
-from tests.simulation.gateways import Device, check_deliveries
+from tests.simulation.gateways import TOPICS, Device, check_deliveries
 
 pytestmark = [pytest.mark.endtoend, pytest.mark.slow]
 
@@ -83,7 +83,7 @@ def clients_of(world: Any) -> list[Client]:
 
 @pytest.fixture
 def world() -> Iterator[Any]:
-    made = SimpleNamespace(rng=random.Random(7), has_begun=False, is_aimed=False, note=lambda what: None)
+    made = SimpleNamespace(rng=random.Random(7), topics=TOPICS, has_begun=False, is_aimed=False, note=lambda what: None)
     made.clients = clients_of(made)
     yield made
     for client in made.clients:

@@ -391,10 +391,15 @@ class MemoryBroker:
 
     def _OpenFilters(self, request: OpenFilters) -> Result:
         opened = []
-        self.state.filters.apply([OPEN, request.owner, list(request.filters)])
+        held = {one: self.state.filters.begun(request.owner, one) for one in request.filters}
+        self.state.filters.apply([OPEN, request.owner, list(request.filters)], self.position)
         for one in request.filters:
             key = filter_queue(plain_filter(one))
             queue = self.queues.setdefault(key, _Queue(self.position))
+            if held[one]:  # where it was opened for the session, whoever reads it now
+                later = sum(position >= held[one] for position, _ in queue.frames)
+                opened.append(OpenedFilter(one, key, queue.end - later, held[one]))
+                continue
             if is_share(one):
                 self.state.shares.apply(Shares.beginning(one, queue.end))
             opened.append(OpenedFilter(one, key, queue.end, self.position))

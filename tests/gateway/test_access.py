@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jwt
+import pytest
 from rig import Client, Gateway
 
 from gateway.access import Access
@@ -69,6 +70,23 @@ def test_a_reconnecting_herd_is_let_in_without_checking_again() -> None:
     door.check_all()
     door.now = 61.0
     assert door.connect("alice", b"right") == [], "checked again after a while"
+
+
+def test_what_was_remembered_longest_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.access.REMEMBERED_MAX", 3)
+    door = Door()
+    names = ["a", "b", "c", "d"]
+    door.access.set_users(Users({name: RIGHT for name in names}))
+    for name in names[:3]:
+        door.connect(name, b"right")
+        door.check_all()
+    door.now = 61.0
+    for name in ("a", "d"):  # a is checked again, and so is younger than b
+        door.connect(name, b"right")
+        door.check_all()
+    door.now = 59.0
+    known = [name for name in names if door.connect(name, b"right")]
+    assert known == ["a", "c", "d"]
 
 
 def test_a_changed_or_removed_user_is_not_remembered() -> None:

@@ -10,8 +10,10 @@ from gateway.access import Access
 from gateway.auth import Credentials, Identity, Peer
 from gateway.figures import Figures
 from gateway.tallies import METRICS
+from gateway.verifier import Verifier
 from penstock.access.passwords import Users
 from penstock.metrics import expose
+from penstock.world import real_world
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "operator.md").read_text()
 
@@ -52,7 +54,7 @@ def test_refused_and_turned_away_logins_are_counted() -> None:
     gateway = Gateway()
     access = Access("nobody", 0, 0, b"key", lambda: None, gateway.clock.monotonic)
     shown, answers = figures(gateway), list[Identity | int]()
-    shown.access = access
+    shown.access, shown.verifier = access, Verifier(access, real_world(), "", "")
     access.connect(Credentials("c", None, None, Peer("127.0.0.1")), answers.append)
     access.set_users(Users({}))
     access.connect(Credentials("c", "alice", b"x", Peer("127.0.0.1")), answers.append)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from making import subscribed
-from memory_broker import MemoryBroker
+from types import SimpleNamespace
 
+from making import subscribed
+from memory_broker import MemoryBroker, _Queue
+
+from broker.folds.filters import OPEN
 from gateway.brokers import Brokers
 from gateway.filters import FILTERS_PER_REQUEST, FilterLeases
-from gateway.session import Cursor, Session
+from gateway.session import Cursor, Lasting, Session
 from gateway.subscriptions import Subscription
 from penstock.errors import Unavailable
+from penstock.message import Message, encode_message
 from penstock.requests.filters import CloseFilters, KeepFilters, OpenFilters
 from penstock.requests.routes import BrokerRoute, Route
 
@@ -136,6 +140,51 @@ def test_a_broker_that_appears_later_gets_all_filters() -> None:
     house.flush()
     assert [request.filters for request in house.broker.made(OpenFilters)] == [("a", "b")] * 2
     assert [cursor.feed.broker.address for cursor in session.overlap.cursors] == ["broker:1"] * 2 + ["other:1"] * 2
+
+
+def with_another(house: House) -> MemoryBroker:
+    """The same house with one more broker."""
+    other = MemoryBroker()
+    house.brokers._links = SimpleNamespace(link=lambda address: other)  # type: ignore[assignment]
+    house.brokers._learn([BrokerRoute("c", "other:1", 1)])
+    return other
+
+
+def test_at_a_broker_that_appears_later_the_oldest_subscription_is_the_oldest_too() -> None:
+    house = House()
+    young, old = Session("1", 1), Session("2", 1)
+    house.open(young, "b")
+    house.open(old, "a", "b")
+    house.flush()
+    with_another(house)
+    assert [cursor.subscription.filter for cursor in old.overlap.cursors] == ["a", "b"] * 2
+
+
+def test_a_session_begins_where_the_filter_was_opened_in_its_name() -> None:
+    house = House()
+    session = Session("1", 1)
+    session.lasting = Lasting(7, "b")
+    house.open(session, "a")
+    house.flush()
+    other = MemoryBroker()
+    other.refuses[OpenFilters] = Unavailable("away")
+    other.state.filters.apply([OPEN, "~session/7@b", ["a"]], 1000)
+    other.queues["~filter:a"] = _Queue(1000)
+    for number in range(3):
+        other.append(encode_message(Message("a", str(number).encode(), mqtt_topic="a")))
+    house.brokers._links = SimpleNamespace(link=lambda address: other)  # type: ignore[assignment]
+    house.brokers._learn([BrokerRoute("c", "other:1", 1)])
+    house.flush()
+    [_, cursor] = session.overlap.cursors
+    assert cursor.next == -1
+    other.refuses.clear()
+    house.leases.tick(1.0)
+    house.flush()
+    assert (cursor.next, cursor.start, cursor.feed.queue) == (1000, 1000, "~filter:a")
+    assert {owner: other.state.filters.held_by(owner) for owner in other.state.filters.owners} == {
+        "~session/7@b": ["a"],
+        "gw": ["a"],
+    }
 
 
 def test_a_subscription_replaced_uses_the_cursor_that_is_there() -> None:

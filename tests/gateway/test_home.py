@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from rig import Gateway
 
-from gateway.home import HOME_TOPIC
 from gateway.mqtt.packets import Connack, Connect, Disconnect
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
-from penstock.requests.sessions import KeepSessions, OpenSession, SaveSessions
+from penstock.requests.sessions import HOME_TOPIC, KeepSessions, OpenSession, SaveSessions
 from topicmap.queues import TopicMap, check_topic
 
 LASTING = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 import jwt
 import pytest
@@ -55,19 +56,41 @@ async def test_passwords_are_checked_and_a_changed_file_counts(tmp_path: Path) -
         nursery.cancel_scope.cancel()
 
 
-def test_a_file_that_went_bad_leaves_what_was_there_in_force(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_file_that_went_bad_leaves_what_was_there_in_force(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     access, verifier = make(tmp_path, None, "allow anonymous subscribe a\n")
     (tmp_path / "acl").write_text("allow everything\n")
     os.utime(tmp_path / "acl", ns=(1, 1))
     with caplog.at_level(logging.ERROR):
-        for one in verifier._files * 3:
-            one.look()
+        for _ in range(3):
+            await verifier.look()
     assert access.may_subscribe(Identity("c", ""), "a")
     assert (verifier.failures, len(caplog.records)) == (1, 1), "told once per change"
     (tmp_path / "acl").unlink()
-    verifier._files[0].look()
+    for _ in range(3):
+        await verifier.look()
     assert access.may_subscribe(Identity("c", ""), "a")
-    assert verifier.failures == 2
+    assert verifier.failures == 2, "one that is gone is told once too"
+    (tmp_path / "acl").write_text("allow anonymous subscribe b\n")
+    await verifier.look()
+    assert not access.may_subscribe(Identity("c", ""), "a")
+
+
+async def test_files_are_read_beside_the_loop_and_taken_in_it(tmp_path: Path) -> None:
+    access, verifier = make(tmp_path, None, "allow anonymous subscribe a\n")
+    (tmp_path / "acl").write_text("")
+    reads: list[bool] = []
+
+    async def offload(work: Any) -> Any:
+        result = work()
+        reads.append(access.may_subscribe(Identity("c", ""), "a"))
+        return result
+
+    for one in verifier._files:
+        await one.look(offload)
+    assert reads == [True], "what was read counts only when it is taken"
+    assert not access.may_subscribe(Identity("c", ""), "a")
 
 
 @pytest.mark.parametrize(("users", "rules"), [("no colon\n", None), (None, "allow everything\n")])
@@ -84,7 +107,7 @@ def test_a_missing_file_at_the_start_is_an_error(tmp_path: Path) -> None:
         Verifier(access, real_world(), str(tmp_path / "none"), "")
 
 
-def test_a_new_key_of_tokens_counts_and_a_bad_one_leaves_the_old_in_force(tmp_path: Path) -> None:
+async def test_a_new_key_of_tokens_counts_and_a_bad_one_leaves_the_old_in_force(tmp_path: Path) -> None:
     access = Access("nobody", 1, 0.0, b"", lambda: None, lambda: 0.0)
     file = tmp_path / "key"
     keys = ["a key of more than thirty-two bytes, the first", "a key of more than thirty-two bytes, the second"]
@@ -100,10 +123,10 @@ def test_a_new_key_of_tokens_counts_and_a_bad_one_leaves_the_old_in_force(tmp_pa
 
     assert accepted() == [True, False]
     file.write_text(keys[1])
-    verifier._files[0].look()
+    await verifier.look()
     assert accepted() == [False, True]
     file.write_text("short")
-    verifier._files[0].look()
+    await verifier.look()
     assert accepted() == [False, True]
     assert verifier.failures == 1
     with pytest.raises(InvalidConfig, match="too short") as caught:
@@ -111,13 +134,30 @@ def test_a_new_key_of_tokens_counts_and_a_bad_one_leaves_the_old_in_force(tmp_pa
     assert str(file) in str(caught.value)
 
 
-def test_files_are_read_again_for_who_asks_changed_or_not(tmp_path: Path) -> None:
+async def test_files_are_read_again_for_who_asks_changed_or_not(tmp_path: Path) -> None:
     access, verifier = make(tmp_path, None, "allow anonymous subscribe a\n")
     found = (tmp_path / "acl").stat()
     (tmp_path / "acl").write_text("allow anonymous subscribe b\n")
     os.utime(tmp_path / "acl", ns=(found.st_atime_ns, found.st_mtime_ns))
     nobody = Identity("c", "")
-    verifier.look()
+    await verifier.look()
     assert [access.may_subscribe(nobody, one) for one in ("a", "b")] == [True, False]
-    verifier.look(anyway=True)
+    await verifier.look(anyway=True)
     assert [access.may_subscribe(nobody, one) for one in ("a", "b")] == [False, True]
+
+
+@pytest.mark.endtoend
+async def test_a_verifier_that_is_told_to_looks_again_at_once(tmp_path: Path) -> None:
+    access, verifier = make(tmp_path, None, "allow anonymous subscribe a\n")
+    found = (tmp_path / "acl").stat()
+    (tmp_path / "acl").write_text("allow anonymous subscribe b\n")
+    os.utime(tmp_path / "acl", ns=(found.st_atime_ns, found.st_mtime_ns))
+    taken = trio.Event()
+    access.on_rules = taken.set
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(verifier.run)
+        verifier.look_again()
+        with trio.fail_after(20):  # by itself it would never see a change
+            await taken.wait()
+        nursery.cancel_scope.cancel()
+    assert access.may_subscribe(Identity("c", ""), "b")

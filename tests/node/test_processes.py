@@ -22,14 +22,14 @@ from penstock.world import real_world
 pytestmark = pytest.mark.endtoend
 
 
-def children() -> list[int]:
+def children(service: str = "namesrv") -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
         except OSError:
             continue  # it ended meanwhile
-        if int(fields[1]) == os.getpid() and "namesrv" in (path.parent / "cmdline").read_text():
+        if int(fields[1]) == os.getpid() and f"\0{service}\0" in (path.parent / "cmdline").read_text():
             found.append(int(path.parent.name))
     return found
 
@@ -78,4 +78,29 @@ async def test_a_gateway_in_its_own_process_tells_its_figures_and_health_and_can
             while status == 200:
                 status, page = await fetch(addresses.http, "/readyz")
         assert (status, page) == (503, "gateway: this gateway is being drained\n")
+        stop.set()
+
+
+def listening(port: int) -> set[str]:
+    """The inodes of the sockets that listen on a port of 127.0.0.1."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {row[9] for row in rows if row[1] == f"0100007F:{port:04X}" and row[3] == "0A"}
+
+
+async def test_several_gateways_share_every_listener_also_one_on_any_free_port(tmp_path: Path) -> None:
+    ports = {"mqtt_port": 0, "broker_port": 0, "namesrv_port": 0, "http_port": 0}
+    flags = {"data": tmp_path / "data", "gateways": 2, "listen": ("tcp 127.0.0.1:0 name=also",), **ports}
+    stop = trio.Event()
+    async with trio.open_nursery() as nursery:
+        addresses = await nursery.start(partial(processes.run, settings.load(None, {}, flags), real_world(), stop))
+        places = [int(one.rpartition(":")[2]) for one in (addresses.mqtt, addresses.listeners["also"])]
+        before = [listening(port) for port in places]
+        assert [len(sockets) for sockets in before] == [2, 2]
+        os.kill(children("gateway")[0], signal.SIGKILL)
+        with trio.fail_after(30):  # it comes back where it was
+            after = before
+            while after == before or [len(sockets) for sockets in after] != [2, 2]:
+                await trio.sleep(0.05)
+                after = [listening(port) for port in places]
+        assert [one != other for one, other in zip(before, after, strict=True)] == [True, True]
         stop.set()

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import gc
 import io
 import signal
 import sys
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import trio
 
 from penstock.errors import AddressInUse, InternalError
-from penstock.service_main import expected_error, operator_signals, run_until_signal
+from penstock.service_main import expected_error, main, operator_signals, run_until_signal, settle
 
 
 def test_a_penstock_error_in_nested_groups_is_expected() -> None:
@@ -60,3 +65,50 @@ def test_a_hangup_is_an_operators_word_only_where_there_is_no_terminal(
     monkeypatch.setattr(sys, "stdin", Input())
     assert (signal.SIGHUP in operator_signals()) != is_terminal
     assert signal.SIGUSR1 in operator_signals()
+
+
+@pytest.fixture
+def thawed() -> Iterator[None]:
+    """Nothing is set aside for the other tests."""
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("thawed")
+def test_what_stands_is_not_looked_at_again_and_freed_all_the_same() -> None:
+    class Kept:
+        pass
+
+    kept: list[Any] = [Kept() for _ in range(10)]
+    settle()
+    assert not [one for one in gc.get_objects() if isinstance(one, Kept)]
+    references = [weakref.ref(one) for one in kept]
+    kept.clear()
+    assert [reference() for reference in references] == [None] * 10
+    kept.append(Kept())
+    assert len([one for one in gc.get_objects() if isinstance(one, Kept)]) == 1
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """Settings of a service without any."""
+
+
+@pytest.mark.usefixtures("thawed")
+def test_a_service_settles_before_it_says_that_it_is_ready(capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+
+    async def run(settings: Nothing, world: object, task_status: trio.TaskStatus[Any]) -> None:
+        class Running:
+            host, port = "127.0.0.1", 7
+
+        task_status.started(Running())
+        with trio.fail_after(10):
+            while not said:
+                if gc.get_freeze_count():
+                    said.append(capsys.readouterr().out)
+                await trio.lowlevel.checkpoint()
+        raise AddressInUse("enough")
+
+    assert main("broker", Nothing, run, []) == 2
+    assert said == ["ready broker=127.0.0.1:7\n"]

@@ -57,8 +57,9 @@ QUIET_S: Final = 90.0
 class BrokerLink:
     """A gateway's link to the broker: requests and replies arrive some time, or the link breaks."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, address: str = BROKER) -> None:
         self._world = world
+        self.address = address
         self._requests: list[tuple[Request, OnResult]] = []
         self._sent: deque[list[tuple[Request, OnResult]]] = deque()
         self._open: dict[int, OnResult] = {}
@@ -93,8 +94,8 @@ class BrokerLink:
                     if number in self._open:
                         self._replies.append((number, result))
 
-                self._world.broker.dispatch.submit(request, answered, self.session)
-            self._world.broker.dispatch.end_batch()
+                self._world.rig_at(self.address).dispatch.submit(request, answered, self.session)
+            self._world.rig_at(self.address).dispatch.end_batch()
             return True
         if not self._replies:
             return False
@@ -107,7 +108,7 @@ class BrokerLink:
 
     def breaks(self) -> None:
         """The connection is lost; of what was under way nobody knows what became of it."""
-        self._world.broker.dispatch.drop(self.session)
+        self._world.rig_at(self.address).dispatch.drop(self.session)
         self.session = self._world.new_session()
         lost = [*self._open.values(), *[on_result for batch in self._sent for _, on_result in batch]]
         self._open.clear()
@@ -127,8 +128,7 @@ class NameServer:
 
     def submit(self, request: Request, on_result: OnResult) -> None:
         assert isinstance(request, QueryRoute)
-        has_it = not request.topic or self._world.broker.state.topics.get(request.topic) is not None
-        on_result(Route((BrokerRoute("b", BROKER, 4),) if has_it else ()))
+        on_result(Route(tuple(self._world.routes(request.topic))))
 
     def flush(self) -> None:
         pass
@@ -278,7 +278,9 @@ class Device:
                 break
             self.to_publish -= 1
             payload = f"{self.name}:{len(self.sent):04d}".encode()
-            message = Publish(rng.choice(TOPICS), payload, rng.choice((1, 2)), rng.random() < 0.2, False, self._id())
+            message = Publish(
+                rng.choice(self.world.topics), payload, rng.choice((1, 2)), rng.random() < 0.2, False, self._id()
+            )
             self.sent[payload] = message
             self.open[message.packet_id] = (message, False)
             batch.append(message)
@@ -296,6 +298,8 @@ class Device:
 class World:
     """All of one run."""
 
+    kind: type[Device] = Device
+
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.log: list[str] = []
@@ -307,24 +311,37 @@ class World:
         self._lives = 0
         self.links: dict[Gateway, Links] = {}
         self.gateways = [self.new_gateway(f"gateway-{number}") for number in range(self.rng.choice((1, 2, 3)))]
+        self.topics = TOPICS
         self.has_begun = False
         self.is_aimed = False  # the power goes just after something was promised
         self.faults = Counter[str]()
         publishes = self.rng.choice((5, 20, 40))
-        self.devices = [Device(self, f"p{number}", {}, publishes) for number in range(3)]
+        self.devices = [self.kind(self, f"p{number}", {}, publishes) for number in range(3)]
         for number in range(3):
             filters = {one: self.rng.choice((1, 2)) for one in self.rng.sample(FILTERS, self.rng.choice((1, 1, 2)))}
-            self.devices.append(Device(self, f"s{number}", filters, 3 if self.rng.random() < 0.3 else 0))
+            self.devices.append(self.kind(self, f"s{number}", filters, 3 if self.rng.random() < 0.3 else 0))
 
     def note(self, what: str) -> None:
         self.log.append(f"{self.clock.now_s:9.2f}  {what}")
+
+    def rig_at(self, address: str) -> Rig:
+        """The broker at an address."""
+        return self.broker
+
+    def routes(self, topic: str) -> list[BrokerRoute]:
+        """What the name server says."""
+        has_it = not topic or self.broker.state.topics.get(topic) is not None
+        return [BrokerRoute("b", BROKER, 4)] if has_it else []
 
     def new_session(self) -> int:
         self._sessions += 1
         return self._sessions
 
+    def new_links(self) -> Links:
+        return Links(self)
+
     def new_gateway(self, name: str) -> Gateway:
-        links = Links(self)
+        links = self.new_links()
         self._lives += 1
         made = Gateway(
             beside=SimpleNamespace(clock=self.clock, broker=links), name=name, session_lease_s=6.0, in_flight_max=6
@@ -454,19 +471,23 @@ class World:
         while rest < 8:
             for _ in range(60):
                 self.step(faults=False)
-            for gateway in list(self.gateways):
-                while not self.links[gateway].broker.is_idle:
-                    gateway.rounds.begin()
-                    self.links[gateway].broker.carry()
-                    gateway.round()
-                    self.sync()
-            for device in self.devices:
-                device.read()
+            self.drain()
             is_quiet = all(device.is_admitted and not device.open and not device.to_publish for device in self.devices)
             before, got = got, sum([device.delivered.total() for device in self.devices])
             rest = rest + 1 if is_quiet and got == before else 0
             self.pass_time(0.5)
             assert self.clock.now_s < until, "it never becomes quiet"
+
+    def drain(self) -> None:
+        """All that is under way arrives."""
+        for gateway in list(self.gateways):
+            while not self.links[gateway].broker.is_idle:
+                gateway.rounds.begin()
+                self.links[gateway].broker.carry()
+                gateway.round()
+                self.sync()
+        for device in self.devices:
+            device.read()
 
     # ------------------------------------------------------------ what must be true
 

@@ -135,14 +135,14 @@ def answer_for_a_session_before_it_is_durable(patch: pytest.MonkeyPatch) -> None
 
 
 def leave_filters_to_the_gateways_lease(patch: pytest.MonkeyPatch) -> None:
-    def nothing(shelf: object) -> None:
+    def nothing(self: FilterLeases, shelf: object) -> None:
         for rows in shelf.holding.values():  # type: ignore[attr-defined]
-            for _, opening in rows:
-                if opening is not None:
-                    opening.held(True)
+            for row in rows:
+                if row.opening is not None:
+                    row.opening.held(True)
         shelf.holding.clear()  # type: ignore[attr-defined]
 
-    patch.setattr(FilterLeases, "_hold", staticmethod(nothing))
+    patch.setattr(FilterLeases, "_hold", nothing)
 
 
 def save_for_whoever_asks(patch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,21 @@ def test_a_name_is_matched_by_what_is_open() -> None:
     assert filters.queues_of("a/b") == [f"~filter:{one}" for one in ("+/b", "a/#", "a/+")]
 
 
+def test_where_an_owner_without_a_lease_opened_a_filter_outlives_a_snapshot_and_ends_with_the_close() -> None:
+    filters, again = Filters(), Filters()
+    filters.apply([OPEN, "g", ["a"]], 10)
+    filters.apply([OPEN, "~session/5", ["a", "b"]], 20)
+    filters.apply([OPEN, "~session/5", ["a", "c"]], 30)
+    again.restore(filters.snapshot())
+    for one in (filters, again):
+        assert [one.begun("~session/5", filter) for filter in "abcd"] == [20, 20, 30, 0]
+        assert one.begun("g", "a") == 0
+        one.apply([CLOSE, "~session/5", ["a", "b"]])
+        one.apply([OPEN, "~session/5", ["b"]], 40)
+        assert [one.begun("~session/5", filter) for filter in "abc"] == [0, 40, 30]
+    assert filters.snapshot() == again.snapshot()
+
+
 actions = st.tuples(
     st.sampled_from([OPEN, CLOSE]), st.sampled_from("ghi"), st.lists(st.sampled_from(FILTERS), max_size=4)
 )

@@ -148,6 +148,20 @@ def test_the_position_of_a_reader_is_that_of_its_next_message() -> None:
     assert store.position_of("t:0", 2) == store.written
 
 
+def test_the_offset_at_a_position_is_that_of_the_next_message_sealed_or_not() -> None:
+    store = opened(SimDisk())
+    for number in range(120):
+        stored(store, incoming(str(number).ljust(80)))
+        store.tick(1000)
+    assert store.sealed > 0
+    for offset in range(120):
+        position = store.position_of("t:0", offset)
+        assert store.offset_at("t:0", position) == offset
+        assert store.offset_at("t:0", position + 1) == offset + 1
+    assert store.offset_at("t:0", 0) == 0
+    assert store.offset_at("t:0", store.written) == 120
+
+
 def test_a_find_respects_time_and_count() -> None:
     store = opened(SimDisk())
     for number in range(10):

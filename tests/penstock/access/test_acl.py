@@ -127,3 +127,84 @@ def test_no_id_gets_round_a_denial(hostile: str) -> None:
 def test_no_id_opens_the_systems_topics() -> None:
     assert not parse_acl("allow all all %c/#").subscribe("u", "$SYS", "$SYS/#").allowed
     assert parse_acl("allow all all d/%c/#").subscribe("u", "$SYS", "d/$SYS/#").allowed
+
+
+GROUPS = """
+allow group operators all $SYS/#
+deny user bob publish plant/1/#
+allow group fitters publish plant/#
+group operators alice carol
+group fitters bob
+group fitters dave alice
+"""
+
+
+@pytest.mark.parametrize(
+    ("user", "name", "line"),
+    [
+        ("alice", "$SYS/a", 2),
+        ("bob", "$SYS/a", 0),
+        ("", "$SYS/a", 0),
+        ("operators", "$SYS/a", 0),
+        ("bob", "plant/1/x", -3),
+        ("bob", "plant/2/x", 4),
+        ("alice", "plant/1/x", 4),
+        ("dave", "plant/1/x", 4),
+        ("carol", "plant/1/x", 0),
+    ],
+)
+def test_a_rule_about_a_group_is_about_its_users_wherever_they_are_named(user: str, name: str, line: int) -> None:
+    rules = parse_acl(GROUPS)
+    for _ in range(2):  # also when they are kept
+        verdict = rules.publish(user, "c", name)
+        assert (verdict.allowed, verdict.line) == (line > 0, abs(line))
+
+
+def test_a_group_that_is_not_there_or_empty_is_an_error() -> None:
+    for text in ("allow group nobody all #", "group empty", "group", "allow group"):
+        with pytest.raises(InvalidConfig, match="line 1"):
+            parse_acl(text)
+
+
+def test_rules_and_members_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.access.acl.RULES_MAX", 3)
+    monkeypatch.setattr("penstock.access.acl.MEMBERS_MAX", 3)
+    parse_acl("allow all all a\n" * 3 + "group g a b c\n")
+    with pytest.raises(InvalidConfig, match=r"line 4.*at most 3 rules"):
+        parse_acl("allow all all a\n" * 4)
+    with pytest.raises(InvalidConfig, match=r"line 2.*at most 3 members"):
+        parse_acl("group g a b c\ngroup h d\n")
+
+
+USERS = st.sampled_from(["a", "b", "c", ""])
+WHO = st.sampled_from(["all", "anonymous", "user a", "user b", "group g", "group h"])
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["allow", "deny"]), WHO, st.sampled_from(["x", "+", "y"])), max_size=8),
+    USERS,
+    st.sampled_from(["x", "y"]),
+)
+def test_looking_rules_up_finds_what_going_through_them_finds(
+    rules: list[tuple[str, str, str]], user: str, name: str
+) -> None:
+    text = "group g a b\ngroup h b c\n" + "".join(f"{verdict} {who} all {one}\n" for verdict, who, one in rules)
+    about = {"all": "abc", "anonymous": "", "user a": "a", "user b": "b", "group g": "ab", "group h": "bc"}
+    expected = (False, 0)
+    for number, (verdict, who, pattern) in enumerate(rules, 3):
+        applies = who == "all" or (user in about[who] if user else who == "anonymous")
+        if applies and pattern in ("+", name):
+            expected = (verdict == "allow", number)
+            break
+    acl = parse_acl(text)
+    assert tuple(acl.publish(user, "c", name)) == expected
+
+
+def test_the_users_whose_rules_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.access.acl.USERS_KEPT_MAX", 2)
+    rules = parse_acl("".join(f"allow user u{number} publish t/{number}\n" for number in range(5)))
+    for _ in range(2):
+        for number in range(5):
+            assert rules.publish(f"u{number}", "c", f"t/{number}").line == number + 1
+            assert not rules.publish(f"u{number}", "c", "t/9").allowed
+    assert len(rules._kept) == 2

@@ -7,8 +7,10 @@ from penstock.requests.sessions import (
     CONNECTED,
     RELEASED,
     KeepSessions,
+    ListSessionFilters,
     OpenedSession,
     OpenSession,
+    ReleaseExchanges,
     SaveSessions,
     SessionSave,
 )
@@ -24,6 +26,8 @@ def test_codes_never_change() -> None:
         104: "WatchSessions",
         105: "FetchExchanges",
         106: "ReleaseExchanges",
+        107: "ListSessionFilters",
+        108: "FindEndedSessions",
     }
 
 
@@ -44,3 +48,11 @@ def test_a_save_without_bytes_leaves_them_as_they_were() -> None:
 
 def test_an_owner_that_lives_on_keeps_what_it_had() -> None:
     assert asked(103, "g", 10.0) == KeepSessions("g", 10.0, fresh=False)
+
+
+def test_a_release_of_ids_is_judged_by_no_epoch_and_keeps_what_fences_unless_it_says_so() -> None:
+    assert asked(106, "c", 5, [1]) == ReleaseExchanges("c", 5, (1,), is_over=False, epoch=0)
+
+
+def test_sessions_are_listed_from_the_oldest_on() -> None:
+    assert asked(107) == ListSessionFilters(after=0, count_max=1000)

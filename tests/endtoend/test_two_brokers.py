@@ -1,0 +1,205 @@
+"""Two broker processes, gateways that are killed, and clients that are away: nothing missed, nothing left open.
+
+"Nothing lost" here means: every message acknowledged at the second broker, from its first one on, reaches the durable
+subscriber that was away while that broker joined. "Nothing left open" means: once a session is over, however it ended,
+no broker has a filter of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from gateway.mqtt.codec import encode
+from gateway.mqtt.packets import Connect
+from penstock import Message, Producer
+from penstock.requests.servers import BrokerFigures, ReadFigures
+from penstock.requests.topics import CreateTopic, TopicDetail
+from penstock.wire_link import WireLinks, ask
+
+pytestmark = pytest.mark.endtoend
+
+WAIT_S = 60.0
+
+
+class Service:
+    """One service as a process of its own, on a free port."""
+
+    def __init__(self, module: str, **settings: str) -> None:
+        own = {f"PENSTOCK_{module.upper()}_{name.upper()}": value for name, value in settings.items()}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module], stdout=subprocess.PIPE, text=True, env=os.environ | own
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        ready = re.match(rf"ready {module}=(\S+):(\d+)", line)
+        assert ready, f"no ready line but {line!r}"
+        self.place = (ready[1], int(ready[2]))
+        self.address = f"{ready[1]}:{ready[2]}"
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+class Cluster:
+    """A name server, brokers and gateways; whatever was started ends with it."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._services: list[Service] = []
+        self._clients: list[paho.Client] = []
+        self.names = self._start("namesrv", port="0")
+
+    def _start(self, module: str, **settings: str) -> Service:
+        self._services.append(service := Service(module, **settings))
+        return service
+
+    def broker(self, name: str) -> Service:
+        return self._start("broker", port="0", name=name, data=str(self._data / name), **self._common())
+
+    def gateway(self) -> Service:
+        own = {"anonymous": "everyone", "session_lease_s": "3", "filter_lease_s": "6"}
+        return self._start("gateway", port="0", **own, namesrv=self.names.address)
+
+    def _common(self) -> dict[str, str]:
+        return {"namesrv": self.names.address, "owner_lease_s": "6"}
+
+    def kill(self, service: Service) -> None:
+        self._services.remove(service)
+        service.kill()
+
+    def client(self, name: str, gateway: Service, expiry_s: int = 600) -> Client:
+        made = Client(name, gateway, expiry_s)
+        self._clients.append(made.paho)
+        return made
+
+    def figures(self, broker: Service) -> dict[str, float]:
+        reply = anyio.run(self._ask, broker, ReadFigures(), BrokerFigures)
+        return dict(zip(reply.names, reply.values, strict=True))
+
+    def create(self, broker: Service, topic: str) -> None:
+        anyio.run(self._ask, broker, CreateTopic(topic, 1), TopicDetail)
+
+    @staticmethod
+    async def _ask(broker: Service, request: Any, reply: Any) -> Any:
+        async with anyio.create_task_group() as tasks:
+            answer = await ask(WireLinks(tasks).link(broker.address), request, reply)
+            tasks.cancel_scope.cancel()
+        return answer
+
+    def end(self) -> None:
+        for client in self._clients:
+            client.loop_stop()
+        for service in self._services:
+            with contextlib.suppress(ProcessLookupError):
+                service.kill()
+
+
+class Client:
+    """A paho client with a durable session, and what it has received."""
+
+    def __init__(self, name: str, gateway: Service, expiry_s: int) -> None:
+        self.got: list[bytes] = []
+        self.present: list[bool] = []
+        self.subscribed: list[int] = []
+        self.paho = paho.Client(paho.CallbackAPIVersion.VERSION2, name, protocol=paho.MQTTv5)
+        properties = Properties(PacketTypes.CONNECT)
+        properties.SessionExpiryInterval = expiry_s
+        self.paho.on_message = lambda _client, _data, message: self.got.append(message.payload)
+        self.paho.on_connect = lambda _c, _d, flags, *_: self.present.append(flags.session_present)
+        self.paho.on_subscribe = lambda _c, _d, mid, *_: self.subscribed.append(mid)
+        self.paho.connect(*gateway.place, clean_start=False, properties=properties)
+        self.paho.loop_start()
+        wait(lambda: bool(self.present), "no CONNACK")
+
+    def subscribe(self, *filters: str) -> None:
+        for one in filters:
+            before = len(self.subscribed)
+            self.paho.subscribe(one, 1)
+            wait(lambda before=before: len(self.subscribed) > before, "no SUBACK")  # type: ignore[misc]
+
+    def leave(self) -> None:
+        self.paho.disconnect()
+        self.paho.loop_stop()
+
+
+def wait(holds: Callable[[], bool], what: str) -> None:
+    until = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < until, what
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path)
+    yield made
+    made.end()
+
+
+@pytest.mark.slow
+def test_who_was_away_when_a_broker_joined_gets_all_from_its_first_message_on(cluster: Cluster) -> None:
+    cluster.broker("home")
+    gateway = cluster.gateway()
+    client = cluster.client("away", gateway)
+    client.subscribe("late/#", "other/+")
+    client.leave()
+    second = cluster.broker("second")
+    assert cluster.figures(second)["penstock_open_filters"] == 2, "they are open before it takes anything"
+    cluster.create(second, "late")
+    names = cluster.names.address
+
+    async def produce() -> None:
+        async with Producer(servers=names) as producer:
+            for number in range(50):
+                await producer.send(Message("late", str(number).encode(), mqtt_topic="late/x"))
+
+    anyio.run(produce)
+    cluster.kill(gateway)
+    back = cluster.client("away", cluster.gateway())
+    wait(lambda: len(back.got) >= 50, "a message that was stored while it was away is missing")
+    assert back.present == [True]
+    assert back.got == [str(number).encode() for number in range(50)]
+
+
+@pytest.mark.slow
+def test_nothing_is_left_open_of_sessions_that_end_with_nobody_there(cluster: Cluster) -> None:
+    """Half of them are ended by a gateway that is killed in the middle of it, the others expire after it."""
+    home, second = cluster.broker("home"), cluster.broker("second")
+    gateway, other = cluster.gateway(), cluster.gateway()
+    for number in range(8):
+        cluster.client(f"c{number}", gateway, expiry_s=1).subscribe(f"own/{number}", "all/#")
+    keeper = cluster.client("keeper", other)
+    keeper.subscribe("all/#", "kept/+")
+    assert [cluster.figures(broker)["penstock_open_filters"] for broker in (home, second)] == [10, 10]
+    for number in range(4):  # each asks for a new session, and with it for the end of the old one
+        asks = socket.create_connection(gateway.place)
+        asks.sendall(encode(Connect(f"c{number}", True, level=4), 4))
+        asks.close()
+    cluster.kill(gateway)
+
+    def is_closed() -> bool:
+        return all(cluster.figures(broker)["penstock_open_filters"] == 2 for broker in (home, second))
+
+    wait(is_closed, "filters of sessions that are over are still open")
+    keeper.paho.publish("kept/x", b"1", qos=1)
+    wait(lambda: keeper.got == [b"1"], "the session that lives has lost its filter")
