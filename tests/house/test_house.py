@@ -121,6 +121,11 @@ def test_architecture_names_a_test_for_each_invariant() -> None:
     assert [row for row in rows if not re.search(r"tests/[\w/]+\.py::\w+", row)] == []
 
 
+def test_invariants_are_numbered_in_their_order() -> None:
+    numbers = re.findall(r"^\| I(\d+) \|", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
+
+
 @pytest.mark.parametrize("page", ["ARCHITECTURE.md", "README.md", "CONTRIBUTING.md"])
 def test_every_file_that_a_page_links_exists(page: str) -> None:
     links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text())
