@@ -138,6 +138,7 @@ class Downstream:
             self._leases.release(cursor)
             if session.lasting is not None:
                 session.lasting.has_new_terms = True
+                session.lasting.forget(filter)
                 find_by_topic(session, cursor.feed)
                 self._leases.let_go(session.lasting, filter)
             for other in session.overlap.cursors:
@@ -192,8 +193,9 @@ class Downstream:
         feed = cursor.feed
         feed.begin_at(cursor.next)
         feed.attached[cursor] = None
-        self._set_lagging(cursor, cursor.next < feed.head)
-        if cursor.next < feed.head:
+        lags = self._retained.resume(cursor) or self.replays.resume(cursor) or cursor.next < feed.head
+        self._set_lagging(cursor, lags)
+        if lags:
             self.pump_later(cursor.session)
 
     def _detach(self, cursor: Cursor) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from gateway.home import OnSaved, SessionHome
 from gateway.session import Session
-from gateway.session_state import FROM_RETAINED, Flow, Place, Sent, encode_flow, encode_terms
+from gateway.session_state import FROM_RETAINED, Flow, Owed, Place, Sent, encode_flow, encode_terms
 from penstock.errors import PenstockError
 from penstock.requests.sessions import CONNECTED, SessionSave
 from topicmap.names import is_share
@@ -150,7 +150,17 @@ def flow_of(session: Session, unused: Mapping[tuple[str, str], Place]) -> Flow:
                     form.shows_place,
                 )
             )
-    return Flow(places, sent, list(session.releasing), session.next_id)
+    return Flow(places, sent, list(session.releasing), session.next_id, _owed_to(session))
+
+
+def _owed_to(session: Session) -> dict[tuple[str, str], Owed]:
+    owed = dict(session.lasting.owed) if session.lasting is not None else {}
+    for cursor in session.overlap.cursors:
+        if cursor.owed is not None and cursor.subscription.qos:
+            one = cursor.owed()
+            if one is not None:
+                owed[cursor.subscription.filter, cursor.feed.broker.address] = one
+    return owed
 
 
 def _nobody(session: Session) -> None:

@@ -322,6 +322,7 @@ class Reception:
             return
         flow = decode_flow(result.flow)
         session.lasting.places = dict(flow.places)
+        session.lasting.owed = dict(flow.owed)
         resumed = partial(self._admit, device, asked, identity, result, session, done)
         Resuming(session, flow, self._brokers, asked.is_v5, self.rounds.now_ms).begin(self.exchanges, resumed)
         self.rounds.wake()

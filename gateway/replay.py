@@ -7,8 +7,9 @@ some position of the log; messages before that position are replayed, those from
 
 The queues are merged by log position: messages come in the order in which they were stored, as they do live. In memory
 are at most ``BYTES`` of them per replay, and nothing is pulled while some of that is not sent. ``last=N`` looks for the
-place to begin from the end backwards, at no more than ``LOOKED_AT_MAX`` entries of each queue. A replay belongs to the
-connection: it ends with it. What was sent and not acknowledged by then is part of the session, like any other message.
+place to begin from the end backwards, at no more than ``LOOKED_AT_MAX`` entries of each queue. A session that outlives
+its connection is owed the rest of it: with it is saved from which offsets to go on. What was sent and not acknowledged
+by then is part of the session, like any other message.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from gateway.delivery import Variant, is_expired
 from gateway.envelope import Arrival, Origin, arrivals
 from gateway.replay_options import BEGINNING, EVERY_QUEUE, LAST, OFFSET, TIME, Start
 from gateway.session import Cursor, Session
+from gateway.session_state import Owed
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, TopicNotFound
 from penstock.requests.groups import FetchOffsets, GroupOffsets
 from penstock.requests.messages import BoundsReply, OffsetReply, Pull, Pulled, QueryBounds, SeekTime
@@ -39,6 +41,8 @@ TURNS: Final = 16
 """So many sessions go on with their history per flush."""
 LOOKED_AT_MAX: Final = 100_000
 STEP_MAX: Final = 4096
+QUEUES_KEPT_MAX: Final = 256
+"""Of a topic with more queues, how far a replay has come is not kept with the session."""
 _POSITION: Final = attrgetter("position")
 _UNKNOWN: Final = -1
 
@@ -86,6 +90,20 @@ class Replay:
         self.batch: list[Arrival] = []
         self.waiting = 0
 
+    def owed(self) -> Owed | None:
+        """What is not sent yet; ``None`` where it would take too much room to say."""
+        sources = self.sources
+        if sources is None or any([source.at == _UNKNOWN for source in sources]):
+            return Owed(self.before, "", self.start, self.topic)
+        if len(sources) > QUEUES_KEPT_MAX:
+            return None
+        waiting = {id(one.origin): one.offset for one in reversed(self.batch)}
+        offsets = []
+        for source in sources:
+            behind = source.page[0].offset if source.page else source.at
+            offsets.append((int(source.queue.rpartition(":")[2]), waiting.get(id(source.origin), behind)))
+        return Owed(self.before, "", Start(OFFSET, offsets=tuple(offsets)), self.topic)
+
 
 class Replays:
     """The replays of one gateway."""
@@ -113,14 +131,22 @@ class Replays:
     def __contains__(self, cursor: Cursor) -> bool:
         return cursor in self._replays
 
-    def begin(self, cursor: Cursor, start: Start, topic: str) -> None:
-        """Holds a cursor until its history is sent: what was stored before its first live message."""
-        cursor.held = True
-        self._replays[cursor] = Replay(cursor, start, topic, max(cursor.start, cursor.seen + 1))
+    def begin(self, cursor: Cursor, start: Start, topic: str, before: int = -1) -> None:
+        """Holds a cursor until its history is sent: what was stored before its first live message, or ``before``."""
+        before = max(cursor.start, cursor.seen + 1) if before < 0 else before
+        replay = self._replays[cursor] = Replay(cursor, start, topic, before)
+        cursor.held, cursor.owed = True, replay.owed
+
+    def resume(self, cursor: Cursor) -> bool:
+        """Goes on where an earlier connection of the session ended. False if nothing is owed."""
+        owed = cursor.take_owed(is_history=True)
+        if owed is not None and owed.start is not None:
+            self.begin(cursor, owed.start, owed.topic, owed.before)
+        return owed is not None
 
     def stop(self, cursor: Cursor) -> None:
         if self._replays.pop(cursor, None) is not None:
-            cursor.held = False
+            cursor.held, cursor.owed = False, None
 
     def pump(self, cursor: Cursor) -> bool:
         """Sends what there is room for, and sees that more comes. True when all is sent and the cursor held no more."""

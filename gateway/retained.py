@@ -4,7 +4,8 @@ The broker's retained values are fetched after the filter was opened at some log
 position comes live as well, so it is left out here; one stored before it cannot. The subscriber therefore gets, per
 topic, the value that precedes its first live message, once, and in that order (its cursor is *held* until the last
 page is sent). At most one page per subscription is in memory, and no page is fetched while the last one is not
-sent.
+sent. A session that outlives its connection is owed what it has not been sent: with it is saved after which name to go
+on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final
 from gateway.delivery import Variant, blob, is_expired
 from gateway.envelope import Arrival, arrivals
 from gateway.session import Cursor, Session
-from gateway.session_state import FROM_RETAINED
+from gateway.session_state import FROM_RETAINED, Owed
 from penstock.errors import InvalidMessage, PenstockError
 from penstock.requests.filters import FetchRetained, RetainedPage
 from penstock.requests.request import Result
@@ -28,14 +29,19 @@ PAGE: Final = 64
 class _Fetch:
     """How far one subscription's retained messages have come."""
 
-    __slots__ = ("after", "before", "is_fetching", "is_last", "page")
+    __slots__ = ("after", "before", "is_fetching", "is_last", "page", "reached")
 
-    def __init__(self, before: int) -> None:
+    def __init__(self, before: int, after: str) -> None:
         self.before = before
-        self.after = ""
+        self.after = after
+        self.reached = after
         self.page: list[Arrival] = []
         self.is_fetching = False
         self.is_last = False
+
+    def owed(self) -> Owed | None:
+        """What is not sent yet."""
+        return Owed(self.before, self.reached, None, "")
 
 
 class Retained:
@@ -51,13 +57,21 @@ class Retained:
         self._fetches: dict[Cursor, _Fetch] = {}
         self._failed: list[Session] = []
 
-    def begin(self, cursor: Cursor, before: int) -> None:
-        """Holds a cursor until the retained messages stored before a log position are sent."""
-        cursor.held = True
-        self._fetches[cursor] = _Fetch(before)
+    def begin(self, cursor: Cursor, before: int, after: str = "") -> None:
+        """Holds a cursor until the retained messages stored before a log position are sent, those with names behind
+        ``after``."""
+        fetch = self._fetches[cursor] = _Fetch(before, after)
+        cursor.held, cursor.owed = True, fetch.owed
+
+    def resume(self, cursor: Cursor) -> bool:
+        """Goes on where an earlier connection of the session ended. False if nothing is owed."""
+        owed = cursor.take_owed(is_history=False)
+        if owed is not None:
+            self.begin(cursor, owed.before, owed.after)
+        return owed is not None
 
     def stop(self, cursor: Cursor) -> None:
-        cursor.held = False
+        cursor.held, cursor.owed = False, None
         self._fetches.pop(cursor, None)
 
     def pump(self, cursor: Cursor) -> bool:
@@ -90,12 +104,13 @@ class Retained:
                 continue
             packet = None if device.is_full else session.send(made)
             if packet is None:
+                fetch.reached = fetch.page[sent - 1].name if sent else fetch.reached
                 del fetch.page[:sent]
                 return False
             device.tally.publications_out += 1
             if not self._waits(session, made.qos, packet):
                 device.send(packet if device.aliases is None else device.aliases.shorten(packet, arrival.name_bytes))
-        fetch.page = []
+        fetch.page, fetch.reached = [], fetch.after
         return True
 
     def _fetched(self, cursor: Cursor, fetch: _Fetch, result: Result) -> None:

@@ -31,7 +31,7 @@ from gateway.auth import Identity
 from gateway.delivery import PACKET_ID_MAX, Blob, Run, Variant, blob
 from gateway.envelope import Arrival
 from gateway.feed import Feed
-from gateway.session_state import Place, Will
+from gateway.session_state import Owed, Place, Will
 from gateway.subscriptions import Redo, Subscription
 from gateway.tallies import Tally
 from topicmap.names import matches
@@ -89,10 +89,11 @@ class Lasting:
         unsaved: packets that leave when the next save is durable, and ``when_saved``: who wants to know it.
         is_saving: packets wait for a save that is under way; what comes later waits behind them.
         places: where it was in queues that it has not come back to yet.
+        owed: what subscriptions are owed whose queues it has not come back to yet.
         held: filters that are open in its own name at all brokers.
     """
 
-    __slots__ = ("has_new_terms", "held", "home", "incarnation", "is_saving", "places", "unsaved", "when_saved")
+    __slots__ = ("has_new_terms", "held", "home", "incarnation", "is_saving", "owed", "places", "unsaved", "when_saved")
 
     def __init__(self, incarnation: int, home: str = "") -> None:
         self.incarnation = incarnation
@@ -102,7 +103,12 @@ class Lasting:
         self.unsaved: list[bytes] = []
         self.when_saved: list[Callable[[], None]] = []
         self.places: dict[tuple[str, str], Place] = {}
+        self.owed: dict[tuple[str, str], Owed] = {}
         self.held: dict[str, None] = {}
+
+    def forget(self, filter: str) -> None:
+        """Nothing is owed to a subscription any more."""
+        self.owed = {place: one for place, one in self.owed.items() if place[0] != filter}
 
     def holder(self, broker: str) -> str:
         """The name under which its filters are open at a broker (docs/formats/facts.md)."""
@@ -116,7 +122,8 @@ class Cursor:
     Attributes:
         next: offset of the next message to look at; -1 while the queue is being opened.
         start: log position from which the subscription counts; messages stored before it do not.
-        held: waits for retained messages to go first.
+        held: waits for retained messages or history to go first.
+        owed: what of these is not sent yet, where it is held.
         backlog: messages of its own pull, for a session that has fallen behind the shared window.
         pulling: its own pull is under way.
         seen: log position of the last message that it came to.
@@ -129,6 +136,7 @@ class Cursor:
         "feed",
         "held",
         "next",
+        "owed",
         "pulling",
         "redos",
         "seen",
@@ -145,11 +153,21 @@ class Cursor:
         self.next = -1
         self.start = 0
         self.held = False
+        self.owed: Callable[[], Owed | None] | None = None
         self.pulling = False
         self.backlog: list[Arrival] | None = None
         self.seen = -1
         self.skipped: dict[Cursor, tuple[int, int]] | None = None
         self.redos: list[Redo] | None = None
+
+    def take_owed(self, *, is_history: bool) -> Owed | None:
+        """What an earlier connection of the session has left owed here, if it is of this kind."""
+        lasting = self.session.lasting
+        place = self.subscription.filter, self.feed.broker.address
+        owed = lasting.owed.get(place) if lasting is not None else None
+        if lasting is None or owed is None or (owed.start is not None) != is_history:
+            return None
+        return lasting.owed.pop(place)
 
     def leave_to(self, primary: Cursor, arrival: Arrival) -> None:
         """Passes over a message that another cursor delivers."""

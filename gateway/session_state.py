@@ -3,7 +3,8 @@
 Three msgpack values, saved apart because they change at different paces; docs/formats/mqtt.md is the page. A place
 is the offset to look at next in the light queue of a filter at a broker; a message that is on its way to the client is
 not copied but named by its offset there (a retained one by its topic name) beside the packet id under which it went, so
-that it can be sent again under that id. Pure; decoding is total: bytes of a newer gateway, or no such bytes, are an
+that it can be sent again under that id. What a subscription has not been sent yet of retained messages or of a history
+is named by where it goes on. Pure; decoding is total: bytes of a newer gateway, or no such bytes, are an
 empty state.
 """
 
@@ -14,6 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgpack
 
+from gateway.replay_options import Start
 from gateway.subscriptions import Redo, Subscription
 
 NO_WILL: Final = b"\xc0"
@@ -57,17 +59,28 @@ class Sent(NamedTuple):
     shows_place: bool
 
 
+class Owed(NamedTuple):
+    """What a subscription is still to be sent of what was stored before a log position: retained messages whose names
+    come after ``after``, or, where there is a ``start``, the history of a topic from there on."""
+
+    before: int
+    after: str
+    start: Start | None
+    topic: str
+
+
 class Flow(NamedTuple):
-    """Places by filter and broker, messages on their way in their order, ids that wait for PUBCOMP, and the next
-    id."""
+    """Places by filter and broker, messages on their way in their order, ids that wait for PUBCOMP, the next id, and
+    what subscriptions are owed, by filter and broker."""
 
     places: dict[tuple[str, str], Place]
     sent: list[Sent]
     releasing: list[int]
     next_id: int
+    owed: dict[tuple[str, str], Owed]
 
 
-NO_FLOW: Final = Flow({}, [], [], 1)
+NO_FLOW: Final = Flow({}, [], [], 1, {})
 
 
 def _pack(value: Any) -> bytes:
@@ -127,7 +140,8 @@ def decode_terms(data: bytes) -> list[Subscription]:
 def encode_flow(flow: Flow) -> bytes:
     """The bytes of a session's places and open exchanges."""
     places = [[filter, address, *place] for (filter, address), place in flow.places.items()]
-    return _pack([places, flow.sent, flow.releasing, flow.next_id])
+    owed = [[filter, address, *one] for (filter, address), one in flow.owed.items()]
+    return _pack([places, flow.sent, flow.releasing, flow.next_id, owed])
 
 
 def decode_flow(data: bytes) -> Flow:
@@ -143,7 +157,18 @@ def decode_flow(data: bytes) -> Flow:
         Sent(packet_id, filter, address, offset, name, qos, retain, tuple(identifiers), shows_place)
         for packet_id, filter, address, offset, name, qos, retain, identifiers, shows_place, *_ in parts[1]
     ]
-    return Flow(places, sent, parts[2], parts[3])
+    return Flow(places, sent, parts[2], parts[3], _owed(parts[4] if len(parts) > 4 else None))
+
+
+def _owed(rows: Any) -> dict[tuple[str, str], Owed]:
+    return {
+        (filter, address): Owed(before, after, None if start is None else _start(*start[:4]), topic)
+        for filter, address, before, after, start, topic, *_ in (rows if isinstance(rows, list) else ())
+    }
+
+
+def _start(kind: str, number: int, offsets: list[list[int]], name: str) -> Start:
+    return Start(kind, number, tuple([(queue, offset) for queue, offset in offsets]), name)
 
 
 def _unpack(data: bytes) -> Any:
