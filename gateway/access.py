@@ -20,8 +20,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from gateway.attempts import BAD_TOKEN, NO_CREDENTIALS, NO_KEYS, UNKNOWN_USER, WRONG_PASSWORD, WRONG_PROOF, Attempts
 from gateway.auth import (
     BAD_CREDENTIALS,
+    BAD_METHOD,
     Anonymous,
     Challenge,
     Credentials,
@@ -45,11 +47,14 @@ _NONCE_BYTES: Final = 18
 
 
 class Check(NamedTuple):
-    """A password to be checked against a hash. ``digest``: under which it is remembered if it is right."""
+    """A password to be checked against a hash, a decoy's if ``is_known`` is not set. ``digest``: under which it is
+    remembered if it is right."""
 
     user: str
     client_id: str
+    peer: Peer
     hashed: Hashed
+    is_known: bool
     password: bytes
     digest: bytes
     done: OnIdentity
@@ -68,6 +73,7 @@ class Access:
         key: secret of this process, for what is remembered.
         wake: called when there is something to check.
         clock: seconds that never go back.
+        attempts: counts and limits those that fail; by default without a limit.
     """
 
     def __init__(
@@ -78,6 +84,7 @@ class Access:
         key: bytes,
         wake: Callable[[], None],
         clock: Callable[[], float],
+        attempts: Attempts | None = None,
     ) -> None:
         self._anonymous = Anonymous(anonymous)
         self._waiting_max = waiting_max
@@ -96,10 +103,15 @@ class Access:
         self.on_rules: Callable[[], None] = lambda: None
         self.checked = 0
         self.remembered = 0
-        self.refused = 0
+        self.attempts = attempts or Attempts(0, lambda limit: SERVER_BUSY, clock)
         self.busy = 0
         self.proven = 0
         self.tokens = 0
+
+    @property
+    def refused(self) -> int:
+        """How many were refused, for whatever cause."""
+        return sum(self.attempts.refused.values())
 
     def set_users(self, users: Users) -> None:
         """The password file's content from now on."""
@@ -125,55 +137,66 @@ class Access:
             done(Identity(shown.client_id, shown.peer.certificate))
             return
         if self._tokens is not None and shown.password is not None and is_token(shown.password):
-            self._counted(done)(self._holder(self._tokens, shown, shown.password))
-            return
-        if not self._has_users and self._tokens is not None and shown.password is not None:
-            self._counted(done)(BAD_CREDENTIALS)  # nothing but a token is a password here
-            return
-        if shown.user_name is None or not self._has_users:
-            self._anonymous.connect(shown, self._counted(done))
-            return
-        password = shown.password if shown.password is not None else _NO_PASSWORD
-        if len(password) > PASSWORD_BYTES_MAX:
-            self._counted(done)(BAD_CREDENTIALS)
-            return
-        user = shown.user_name
+            done(self._holder(self._tokens, shown, shown.password))
+        elif not self._has_users and self._tokens is not None and shown.password is not None:
+            done(self._refused(BAD_TOKEN, shown))  # nothing but a token is a password here
+        elif shown.user_name is None or not self._has_users:
+            self._anonymous.connect(shown, self._counted(shown, done))
+        else:
+            self._ask(shown, shown.user_name, shown.password if shown.password is not None else _NO_PASSWORD, done)
+
+    def _ask(self, shown: Credentials, user: str, password: bytes, done: OnIdentity) -> None:
+        """Whether this is the user's password: known already, or to be checked."""
         hashed = self._users.by_name.get(user)
         digest = hmac.digest(self._key, b"%d:%s:%s" % (len(user), user.encode(), password), hashlib.sha256)
         known = self._remembered.get(digest)
         if known is not None and known[0] == hashed and known[1] > self._clock():
             self.remembered += 1
             done(Identity(shown.client_id, user))
+            return
+        over = self.attempts.over(shown.peer)
+        if over:
+            done(over)
+        elif len(password) > PASSWORD_BYTES_MAX:
+            done(self._refused(WRONG_PASSWORD, shown, user))
         elif len(self._waiting) >= self._waiting_max:
             self.busy += 1
             done(SERVER_BUSY)
         else:
-            hashed = hashed or self._users.decoy(user)
-            self._waiting.append(Check(user, shown.client_id, hashed, password, digest, done))
+            is_known, hashed = hashed is not None, hashed or self._users.decoy(user)
+            self._waiting.append(Check(user, shown.client_id, shown.peer, hashed, is_known, password, digest, done))
             self._wake()
 
     def _holder(self, key: TokenKey, shown: Credentials, token: bytes) -> Identity | int:
         """Who shows a token. A user name beside it must be the token's."""
         holder = key.read(token, self._wall_ms())
         if holder is None or shown.user_name not in (None, "", holder.user_name):
-            return BAD_CREDENTIALS
+            return self._refused(BAD_TOKEN, shown)
         self.tokens += 1
         return Identity(shown.client_id, holder.user_name, self._clock() + holder.left_s)
 
-    def _counted(self, done: OnIdentity) -> OnIdentity:
+    def _counted(self, shown: Credentials, done: OnIdentity) -> OnIdentity:
         def counted(identity: Identity | int) -> None:
-            self.refused += isinstance(identity, int)
+            if isinstance(identity, int):
+                self._refused(NO_CREDENTIALS, shown)
             done(identity)
 
         return counted
 
-    def begin(self, method: str, peer: Peer) -> Exchange | None:
+    def _refused(self, cause: str, shown: Credentials, user: str = "") -> int:
+        self.attempts.failed(cause, shown.peer, shown.client_id, user)
+        return BAD_CREDENTIALS
+
+    def begin(self, method: str, client_id: str, peer: Peer, *, is_again: bool) -> Exchange | int:
         """See ``Authenticator``."""
         if method != METHOD or not self._has_users:
-            return None
+            return BAD_METHOD
+        over = 0 if is_again else self.attempts.over(peer)
+        if over:
+            return over
         self._nonces += 1
         nonce = b64encode(keyed(self._key, b"nonce %d" % self._nonces)[:_NONCE_BYTES]).decode()
-        return _Counted(self, ScramExchange(self._scram_keys, nonce))
+        return _Counted(self, ScramExchange(self._scram_keys, nonce), client_id, peer)
 
     def _scram_keys(self, user: str) -> ScramKeys:
         """A user's keys; for one who is not there, or has none, those of a decoy, which is made in any case, so that
@@ -181,6 +204,16 @@ class Access:
         decoy, found = self._users.decoy(user), self._users.by_name.get(user)
         assert decoy.scram is not None
         return decoy.scram if found is None or found.scram is None else found.scram
+
+    def ended(self, outcome: Proven | Denied, user: str, client_id: str, peer: Peer) -> None:
+        """An exchange is over; ``user``: who the client said it was."""
+        if isinstance(outcome, Proven):
+            self.proven += 1
+            return
+        found, cause = self._users.by_name.get(user), outcome.cause
+        if cause == WRONG_PROOF and (found is None or found.scram is None):
+            cause = UNKNOWN_USER if found is None else NO_KEYS
+        self.attempts.failed(cause, peer, client_id, user if found is not None else "")
 
     def take(self) -> Check | None:
         """The check that has waited longest."""
@@ -191,7 +224,8 @@ class Access:
         self.checked += 1
         current = self._users.by_name.get(check.user)
         if not right or current is None or current != check.hashed:
-            self.refused += 1
+            cause, user = (WRONG_PASSWORD, check.user) if check.is_known else (UNKNOWN_USER, "")
+            self.attempts.failed(cause, check.peer, check.client_id, user)
             check.done(BAD_CREDENTIALS)
             return
         if self._remember_s:
@@ -217,14 +251,16 @@ class Access:
 class _Counted:
     """An exchange whose end is counted."""
 
-    __slots__ = ("_access", "_exchange")
+    __slots__ = ("_access", "_client_id", "_exchange", "_peer")
 
-    def __init__(self, access: Access, exchange: Exchange) -> None:
+    def __init__(self, access: Access, exchange: ScramExchange, client_id: str, peer: Peer) -> None:
         self._access = access
         self._exchange = exchange
+        self._client_id = client_id
+        self._peer = peer
 
     def receive(self, data: bytes) -> Challenge | Proven | Denied:
         outcome = self._exchange.receive(data)
-        self._access.proven += isinstance(outcome, Proven)
-        self._access.refused += isinstance(outcome, Denied)
+        if not isinstance(outcome, Challenge):
+            self._access.ended(outcome, self._exchange.user, self._client_id, self._peer)
         return outcome

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 BAD_CREDENTIALS: Final = 0x86
 NOT_AUTHORIZED: Final = 0x87
+BAD_METHOD: Final = 0x8C
 
 
 class Peer(NamedTuple):
@@ -82,8 +83,9 @@ class Authenticator(Protocol):
         """Finds out who this is. ``done`` is called once, at once or later, in the event loop's thread."""
         ...
 
-    def begin(self, method: str, peer: Peer) -> Exchange | None:
-        """A new exchange by an authentication method of MQTT 5, ``None`` where that is not offered."""
+    def begin(self, method: str, client_id: str, peer: Peer, *, is_again: bool) -> Exchange | int:
+        """A new exchange by an authentication method of MQTT 5, or the reason code of the refusal. ``is_again``: of a
+        client that is connected."""
         ...
 
     def may_publish(self, identity: Identity, name: str) -> bool: ...
@@ -117,8 +119,8 @@ class Anonymous:
         else:
             done(BAD_CREDENTIALS if shown.user_name is not None else NOT_AUTHORIZED)
 
-    def begin(self, method: str, peer: Peer) -> Exchange | None:
-        return None
+    def begin(self, method: str, client_id: str, peer: Peer, *, is_again: bool) -> Exchange | int:
+        return BAD_METHOD
 
     def may_publish(self, identity: Identity, name: str) -> bool:
         return not name.startswith("$")

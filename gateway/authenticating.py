@@ -42,26 +42,32 @@ class Authenticating:
 
     def begin(self) -> None:
         """The CONNECT has come."""
-        refusal = self._reception.refusal(self._device, self._asked)
-        if not refusal:
-            self._exchange = self._new_exchange()
-        if self._exchange is None:  # (MQTT-4.12.0-1)
-            self._device.fail(refusal or ReasonCode.BAD_AUTHENTICATION_METHOD)
+        begun = self._reception.refusal(self._device, self._asked) or self._new_exchange()
+        if isinstance(begun, int):  # (MQTT-4.12.0-1)
+            self._device.fail(begun)
         else:
-            self._go_on(self._exchange, self._asked.authentication_data)
+            self._exchange = begun
+            self._go_on(begun, self._asked.authentication_data)
 
     def receive(self, packet: Auth) -> None:
         """An AUTH of the client."""
-        if packet.reason_code == ReasonCode.RE_AUTHENTICATE and self._device.session and self._exchange is None:
-            self._exchange = self._new_exchange()
-            self._due = self._reception.expect(self)
+        data = packet.properties.authentication_data
+        has_begun, is_connected = self._exchange is not None, self._device.session is not None
+        if packet.reason_code == ReasonCode.RE_AUTHENTICATE and is_connected and not has_begun:
+            self._begin_again(data)
         elif packet.reason_code != ReasonCode.CONTINUE_AUTHENTICATION or self._exchange is None:
             self._device.fail(ReasonCode.PROTOCOL_ERROR)
-            return
-        if self._exchange is None:  # the method is not offered any more
+        else:
+            self._go_on(self._exchange, data)
+
+    def _begin_again(self, data: bytes | None) -> None:
+        begun = self._new_exchange()
+        if isinstance(begun, int):  # the method is not offered any more
             self._device.fail(ReasonCode.NOT_AUTHORIZED)
         else:
-            self._go_on(self._exchange, packet.properties.authentication_data)
+            self._exchange = begun
+            self._due = self._reception.expect(self)
+            self._go_on(begun, data)
 
     def is_late(self, now: float) -> bool:
         """Whether an exchange of a connected client should have ended by now."""
@@ -72,8 +78,11 @@ class Authenticating:
         self._exchange = None
         self._device.fail(ReasonCode.NOT_AUTHORIZED)
 
-    def _new_exchange(self) -> Exchange | None:
-        return self._reception.authenticator.begin(self._asked.authentication_method or "", self._device.peer)
+    def _new_exchange(self) -> Exchange | int:
+        asked, device = self._asked, self._device
+        is_again = device.session is not None
+        method = asked.authentication_method or ""
+        return self._reception.authenticator.begin(method, asked.client_id, device.peer, is_again=is_again)
 
     def _go_on(self, exchange: Exchange, data: bytes | None) -> None:
         outcome = exchange.receive(data or b"")

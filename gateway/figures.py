@@ -43,9 +43,8 @@ class Figures:
             "gateway_logins_remembered_total": access.remembered,
             "gateway_logins_proven_total": access.proven,
             "gateway_logins_tokens_total": access.tokens,
-            "gateway_logins_refused_total": access.refused,
             "gateway_logins_busy_total": access.busy,
-        }
+        } | {f'gateway_logins_refused_total{{cause="{cause}"}}': n for cause, n in access.attempts.refused.items()}
 
     def sums(self) -> dict[str, int]:
         """Those of the whole gateway, listeners taken together."""
@@ -75,6 +74,7 @@ class Figures:
             "gateway_position_commits_total": downstream.positions.commits,
             "gateway_position_commits_refused_total": downstream.positions.refused,
             "gateway_logins_expired_total": reception.expired,
+            "gateway_takeovers_total": reception.takeovers.count,
             "gateway_paced": reception.pacing.waiting,
             "gateway_brokers_away": self.health.brokers_away if self.health is not None else 0,
         }

@@ -36,6 +36,8 @@ REASONS: Final = MappingProxyType(
         "bytes_per_s_max": 0x96,
         "connects_per_s_max": 0x9F,
         "address_connects_per_s_max": 0x9F,
+        "address_failed_logins_per_min_max": 0x9F,
+        "takeovers_per_min_max": 0x9F,
     }
 )
 

@@ -1,64 +1,25 @@
 """How fast clients may come and speak: token buckets, by time that is an argument.
 
-A ``Bucket`` fills with its rate and holds what a second brings. What a client sends has arrived when it is counted,
-so a bucket may fall below zero; its client is then not read until it is level again (``Pacing``), which TCP makes
-the client feel, and nothing is lost. So over any stretch a client gets at most its rate, one second's worth, and the
-chunk that was read last.
+A bucket (``gateway/buckets.py``) fills with its rate and holds what a second brings. What a client sends has arrived
+when it is counted, so a bucket may fall below zero; its client is then not read until it is level again (``Pacing``),
+which TCP makes the client feel, and nothing is lost. So over any stretch a client gets at most its rate, one second's
+worth, and the chunk that was read last.
 
 New clients are either let in or refused at once (``Door``): by listener, and by address, where all addresses of one
 IPv6 network of 64 bits count as one, because one host has them all. How many connections an address has at a time is
-counted by a ``Crowd``.
+counted by a ``Crowd``, and how often connections take a session from each other by ``Takeovers``.
 
 A rate of 0 is no limit, and costs nothing. Pure.
 """
 
 from __future__ import annotations
 
-import ipaddress
-from typing import Final, Protocol
+from typing import Protocol
 
 from gateway.auth import Peer
+from gateway.buckets import Bucket, Buckets, host_of
 from gateway.quotas import Quotas
 from gateway.settings import GatewaySettings
-
-ADDRESSES_MAX: Final = 65_536
-"""So many addresses are remembered; a bucket that is full again is not needed and goes first."""
-_IPV6_HOST_BITS: Final = 64
-
-
-class Bucket:
-    """``rate`` tokens come each second; at most one second's worth (and at least one) is kept."""
-
-    __slots__ = ("_at", "_left", "_most", "_rate")
-
-    def __init__(self, rate: float, now: float) -> None:
-        self._rate = rate
-        self._most = max(rate, 1.0)
-        self._left = self._most
-        self._at = now
-
-    def _fill(self, now: float) -> None:
-        self._left = min(self._most, self._left + (now - self._at) * self._rate)
-        self._at = now
-
-    def spend(self, count: float, now: float) -> float:
-        """Takes so many tokens, there or not. Returns the seconds until the bucket is level again, 0 if it is."""
-        self._fill(now)
-        self._left -= count
-        return -self._left / self._rate if self._left < 0 else 0.0
-
-    def take(self, now: float) -> bool:
-        """Takes one token if there is one."""
-        self._fill(now)
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
-
-    def is_full(self, now: float) -> bool:
-        """Whether it is as good as new."""
-        self._fill(now)
-        return self._left >= self._most
 
 
 class Pace:
@@ -143,33 +104,36 @@ class Door:
     """How many clients may come in a second: to each listener, and from each address."""
 
     def __init__(self, settings: GatewaySettings) -> None:
-        self._per_listener = settings.connects_per_s_max
-        self._per_address = settings.address_connects_per_s_max
-        self._listeners: dict[str, Bucket] = {}
-        self._addresses: dict[str, Bucket] = {}
+        self._listeners = Buckets(settings.connects_per_s_max)
+        self._addresses = Buckets(settings.address_connects_per_s_max)
 
     def over(self, peer: Peer, now: float) -> str:
         """Counts one CONNECT. The limit that it breaks, empty if none."""
-        if self._per_address:
-            key = _host_of(peer.address)
-            bucket = self._addresses.get(key)
-            if bucket is None:
-                if len(self._addresses) >= ADDRESSES_MAX:
-                    self._forget(now)
-                bucket = self._addresses[key] = Bucket(self._per_address, now)
-            if not bucket.take(now):
-                return "address_connects_per_s_max"
-        if self._per_listener:
-            bucket = self._listeners.get(peer.listener)
-            if bucket is None:
-                bucket = self._listeners[peer.listener] = Bucket(self._per_listener, now)
-            if not bucket.take(now):
-                return "connects_per_s_max"
-        return ""
+        if self._addresses.is_limit and not self._addresses.take(host_of(peer.address), now):
+            return "address_connects_per_s_max"
+        return "" if self._listeners.take(peer.listener, now) else "connects_per_s_max"
 
-    def _forget(self, now: float) -> None:
-        kept = {key: bucket for key, bucket in self._addresses.items() if not bucket.is_full(now)}
-        self._addresses = kept if len(kept) < ADDRESSES_MAX // 2 else {}
+
+class Takeovers:
+    """How often connections take a session over from each other, by client id: clients that have the same id, by
+    mistake or on purpose, would throw each other out for ever, at the cost of a handover each time.
+
+    Attributes:
+        count: how many there were.
+    """
+
+    def __init__(self, per_min_max: int) -> None:
+        self._buckets = Buckets(per_min_max / 60, per_min_max)
+        self.count = 0
+
+    def note(self, client_id: str, now: float) -> None:
+        """One more."""
+        self.count += 1
+        self._buckets.spend(client_id, now)
+
+    def are_over(self, client_id: str, now: float) -> bool:
+        """Whether there were so many that whoever comes now must wait."""
+        return not self._buckets.has(client_id, now)
 
 
 class Crowd:
@@ -182,33 +146,20 @@ class Crowd:
     def enter(self, address: str) -> None:
         """One connection more."""
         if self._most:
-            key = _host_of(address)
+            key = host_of(address)
             self._present[key] = self._present.get(key, 0) + 1
 
     def leave(self, address: str) -> None:
         """One less."""
-        key = _host_of(address) if self._most else ""
+        key = host_of(address) if self._most else ""
         left = self._present.pop(key, 1) - 1
         if left > 0:
             self._present[key] = left
 
     def has_room(self, address: str) -> bool:
         """Whether one more may come from there."""
-        return not self._most or self._present.get(_host_of(address), 0) < self._most
+        return not self._most or self._present.get(host_of(address), 0) < self._most
 
     def is_over(self, address: str) -> bool:
         """Whether there are more from there than may be."""
-        return self._most > 0 and self._present.get(_host_of(address), 0) > self._most
-
-
-def _host_of(address: str) -> str:
-    """What counts as one address: an IPv4 address, the network of an IPv6 address, or whatever else it is."""
-    if ":" not in address:
-        return address
-    try:
-        found = ipaddress.IPv6Address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return f"{int(found) >> _IPV6_HOST_BITS:x}::/{_IPV6_HOST_BITS}"
+        return self._most > 0 and self._present.get(host_of(address), 0) > self._most

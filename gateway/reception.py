@@ -31,7 +31,7 @@ from gateway.keeping import Keeping
 from gateway.limits import Limits, Stalls
 from gateway.mqtt.reason_codes import ReasonCode, Told
 from gateway.quotas import Quotas
-from gateway.rates import Crowd, Door, Pacing
+from gateway.rates import Crowd, Door, Pacing, Takeovers
 from gateway.resuming import Resuming
 from gateway.rounds import Rounds
 from gateway.session import Client, Lasting, Session
@@ -168,6 +168,7 @@ class Reception:
         self.pacing = Pacing(settings, quotas)
         self._stalls = Stalls(settings, quotas)
         self._door = Door(settings)
+        self.takeovers = Takeovers(settings.takeovers_per_min_max)
         self.crowd = Crowd(settings.address_connections_max)
         self._rng = rng
         self._opening: dict[str, Guest] = {}
@@ -280,11 +281,17 @@ class Reception:
             return
         client_id = identity.client_id
         known = self.sessions.get(client_id)
-        for other in (self._opening.get(client_id), known.device if known is not None else None):
+        others = (self._opening.get(client_id), known.device if known is not None else None)
+        for other in others:
             holder = other.identity if other is not None else None
             if holder is not None and holder.user_name not in ("", identity.user_name):
                 done(ReasonCode.NOT_AUTHORIZED)  # another user's, and stays it
                 return
+        if self.takeovers.are_over(client_id, self.rounds.now):
+            done(self.quotas.refuse("takeovers_per_min_max"))
+            return
+        if any(others):
+            self.takeovers.note(client_id, self.rounds.now)
         device.identity = identity
         if known is not None and known.device is not None:
             known.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=asked.clean_start)
@@ -447,6 +454,7 @@ class Reception:
         """Another gateway has a client whose session is here."""
         session = self.sessions.get(call.client)
         if session is not None and session.epoch == call.epoch and session.device is not None:
+            self.takeovers.note(call.client, self.rounds.now)
             session.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=call.clean)
             return
         self._opening.pop(call.client, None)  # one that is just on its way here is turned away when it is known

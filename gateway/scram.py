@@ -22,16 +22,13 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Final
 
+from gateway.attempts import CHANNEL_BINDING, MALFORMED, WRONG_PROOF
 from gateway.auth import Challenge, Denied, Proven
 from penstock.access.scram import KEY_BYTES, ScramKeys, keyed, prepare
 
 METHOD: Final = "SCRAM-SHA-256"
 MESSAGE_BYTES_MAX: Final = 4096
 _NAME_CHARACTERS_MAX: Final = 255
-
-MALFORMED: Final = "malformed"
-CHANNEL_BINDING: Final = "channel_binding"
-WRONG_PROOF: Final = "wrong_proof"
 
 
 class _Refused(Exception):

@@ -15,6 +15,7 @@ from typing import Final
 import trio
 
 from gateway.access import Access
+from gateway.attempts import Attempts
 from gateway.brokers import Brokers
 from gateway.downstream import Downstream
 from gateway.drain import Drain
@@ -92,6 +93,7 @@ async def run(
         new_secret(),
         lambda: verifier.wake(),
         world.clock.monotonic,
+        Attempts(settings.address_failed_logins_per_min_max, quotas.refuse, world.clock.monotonic),
     )
     files = (settings.password_file, settings.acl_file, settings.jwt_key_file)
     verifier = Verifier(access, world, *files, token_rules(settings))

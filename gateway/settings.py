@@ -41,6 +41,8 @@ class GatewaySettings:
         0 leaves it to the client. session_expiry_s_max: a session outlives its last connection by no more than this.
         messages_per_s_max, bytes_per_s_max: what each client may send; connects_per_s_max,
         address_connects_per_s_max: how many clients may come to each listener, and from each address; 0 is no limit.
+        address_failed_logins_per_min_max: so many logins may fail from an address; takeovers_per_min_max: so often may
+        connections take a session over from each other; 0 is no limit.
         in_flight_max, in_flight_bytes_max: what a client has been sent and not acknowledged; one message always goes.
         stalled_s_max: a client that takes nothing of a full output for so long is dropped, 0 for never.
         tcp_keep_alive_s: after so long a silence TCP asks whether the client is still there, 0 for never.
@@ -112,6 +114,8 @@ class GatewaySettings:
     bytes_per_s_max: int = 0
     connects_per_s_max: int = 0
     address_connects_per_s_max: int = 0
+    address_failed_logins_per_min_max: int = 100
+    takeovers_per_min_max: int = 30
     over_rate: str = "wait"
     sys_every_s: float = 0.0
     sys_prefix: str = "$SYS/brokers/{name}"
@@ -172,6 +176,8 @@ _RANGES: Final = (
     ("bytes_per_s_max", 0, 1 << 40),
     ("connects_per_s_max", 0, 1 << 30),
     ("address_connects_per_s_max", 0, 1 << 30),
+    ("address_failed_logins_per_min_max", 0, 1 << 30),
+    ("takeovers_per_min_max", 0, 1 << 30),
 )
 
 

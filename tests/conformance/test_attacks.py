@@ -327,8 +327,8 @@ def attack_16_crafted_disconnects_and_short_packets() -> None:
         assert told(client) in (0x81, 0x82)
     rng = random.Random(16)
     legal = [encode(Disconnect(4, Properties(session_expiry_interval=1, reason_string="x")), 5)]
-    for _ in range(300):
-        siege.connect().send_bytes(mutated(rng, legal) or b"\xe0")
+    for one in range(300):
+        siege.connect(f"hostile{one}").send_bytes(mutated(rng, legal) or b"\xe0")
     siege.end()
 
 
@@ -495,6 +495,14 @@ def attack_23_whoever_may_not_use_an_id_cannot_kick_its_owner() -> None:
         codes.append(thief.got_one(Connack).reason_code)
     assert set(codes) == {0x86, 0x9F}
     assert not victim.is_closed
+    siege.end()
+    siege = Siege(takeovers_per_min_max=5)  # who may use it cannot take it for ever either
+    holders = [siege.connect("shared") for _ in range(6)]
+    for _ in range(20):
+        rival = siege.open()
+        rival.send(Connect("shared", level=5))
+        assert rival.got_one(Connack).reason_code == 0x9F
+    assert [one.is_closed for one in holders] == [True] * 5 + [False]
     siege.end()
 
 

@@ -7,6 +7,7 @@ import pytest
 from rig import Client, Gateway
 
 from gateway.access import Access
+from gateway.attempts import Attempts
 from gateway.auth import Credentials, Identity, Peer
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Publish, Will
 from gateway.mqtt.properties import Properties
@@ -327,3 +328,52 @@ def test_a_token_that_lasts_for_hours_ends_on_time_and_who_left_before_is_forgot
 
 def test_a_token_shows_itself_in_no_log() -> None:
     assert token().decode() not in repr(Credentials("c", None, token(), Peer("10.0.0.1")))
+
+
+def test_the_causes_of_refusals_are_told_apart_for_the_operator_and_never_for_the_client(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    door = with_tokens()
+    codes = set()
+    with caplog.at_level("INFO"):
+        for user, password in (
+            ("alice", b"hush-hush"),
+            ("hush-hush", b"hush-hush"),
+            ("alice", b"hush-hush" * 10_000),
+            ("alice", token(exp=1)),
+        ):
+            answer = door.connect(user, password)
+            door.check_all()
+            codes.update(answer)
+        door.connect(None, None)
+    assert codes == {0x86}
+    refused = {cause: count for cause, count in door.access.attempts.refused.items() if count}
+    assert refused == {"wrong_password": 2, "unknown_user": 1, "bad_token": 1, "no_credentials": 1}
+    assert len(caplog.records) == 5
+    assert "hush" not in caplog.text
+    assert token(exp=1).decode()[:20] not in caplog.text
+
+
+def limited(per_min_max: int) -> Door:
+    door = Door()
+    door.access.attempts = Attempts(per_min_max, lambda limit: 0x9F, lambda: door.now)
+    return door
+
+
+def test_a_guesser_is_turned_away_whatever_it_guesses_and_those_who_are_known_come_in() -> None:
+    door = limited(3)
+    door.connect("alice", b"right")
+    door.check_all()
+    for number in range(3):
+        answer = door.connect("alice", b"%d" % number)
+        door.check_all()
+        assert answer == [0x86]
+    assert door.connect("alice", b"4") == [0x9F]
+    assert door.connect("nobody", b"4") == [0x9F]
+    assert door.connect("alice", b"right") == [Identity("c", "alice")], "remembered"
+    assert door.access.begin("SCRAM-SHA-256", "c", Peer("10.0.0.1"), is_again=False) == 0x9F
+    assert not isinstance(door.access.begin("SCRAM-SHA-256", "c", Peer("10.0.0.1"), is_again=True), int)
+    assert not isinstance(door.access.begin("SCRAM-SHA-256", "c", Peer("10.0.0.2"), is_again=False), int)
+    assert door.check_all() == 0, "nothing is checked for who is turned away"
+    door.now = 20.0
+    assert door.connect("alice", b"5") == [], "one more in a third of a minute"

@@ -6,6 +6,7 @@ import pytest
 from proving import AGAIN, PASSWORDS, USERS, auth, begin, logged_in, prove, proving_gateway
 from scram_client import METHOD, ScramClient
 
+from gateway.attempts import Attempts
 from gateway.mqtt.packets import Auth, Connack, Connect, Disconnect, Puback, Publish, Subscribe, Subscription, Will
 from gateway.mqtt.properties import Properties
 from penstock.access.acl import parse_acl
@@ -190,3 +191,44 @@ def test_without_a_password_file_there_is_no_method() -> None:
     client = gateway.open(5)
     client.send(Connect("c", level=5, properties=Properties(authentication_method=METHOD)))
     assert client.got() == [Connack(False, 0x8C)]
+
+
+def test_the_causes_of_failed_exchanges_are_told_apart_in_the_figures_only() -> None:
+    gateway, access = proving_gateway()
+    for name, password, header in (
+        ("alice", "wrong", "n,,"),
+        ("nobody", "x", "n,,"),
+        ("old", "pencil", "n,,"),
+        ("alice", "pencil", "p=tls-unique,,"),
+        ("a=b", "x", "n,,"),
+    ):
+        scram = ScramClient(name, password, header=header)
+        client = begin(gateway, scram)
+        if not client.is_closed:
+            prove(client, scram)
+        assert client.got() == [Connack(False, 0x87)]
+    refused = {cause: count for cause, count in access.attempts.refused.items() if count}
+    assert refused == {
+        "wrong_proof": 1,
+        "unknown_user": 1,
+        "no_scram_keys": 1,
+        "channel_binding": 1,
+        "malformed": 1,
+    }
+
+
+def test_a_guesser_of_proofs_is_turned_away_and_who_is_connected_is_not() -> None:
+    gateway, access = proving_gateway()
+    access.attempts = Attempts(2, gateway.quotas.refuse, gateway.clock.monotonic)
+    connected = logged_in(gateway)
+    for number in range(4):
+        scram = ScramClient("alice", f"wrong {number}")
+        client = begin(gateway, scram, "guesser")
+        if number < 2:
+            prove(client, scram)
+        assert client.got_one(Connack).reason_code == (0x87 if number < 2 else 0x9F)
+    assert gateway.quotas.refused["address_failed_logins_per_min_max"] == 2
+    again = ScramClient("alice", "pencil")
+    connected.send(auth(again.first, AGAIN))
+    prove(connected, again)
+    assert connected.got_one(Auth).reason_code == 0

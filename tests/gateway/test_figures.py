@@ -7,6 +7,7 @@ from pathlib import Path
 from rig import Gateway
 
 from gateway.access import Access
+from gateway.attempts import CAUSES
 from gateway.auth import Credentials, Identity, Peer
 from gateway.figures import Figures
 from gateway.tallies import METRICS
@@ -60,5 +61,9 @@ def test_refused_and_turned_away_logins_are_counted() -> None:
     access.connect(Credentials("c", "alice", b"x", Peer("127.0.0.1")), answers.append)
     assert answers == [0x87, 0x89]
     read = shown.read()
-    assert (read["gateway_logins_refused_total"], read["gateway_logins_busy_total"]) == (1, 1)
-    assert [name for name in read if "logins" in name and f"`{name}`" not in PAGE] == []
+    assert read["gateway_logins_busy_total"] == 1
+    assert read['gateway_logins_refused_total{cause="no_credentials"}'] == 1
+    assert [
+        name for name in read if name.startswith("gateway_logins") and f"`{name.partition('{')[0]}`" not in PAGE
+    ] == []
+    assert [cause for cause in CAUSES if f"`{cause}`" not in PAGE] == []

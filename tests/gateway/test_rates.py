@@ -3,41 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rig import Gateway
 
-from gateway import rates
 from gateway.auth import Peer
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish
 from gateway.mqtt.properties import Properties
-from gateway.rates import Bucket, Door
+from gateway.rates import Door, Takeovers
 from gateway.settings import GatewaySettings
-
-STEPS = st.lists(st.tuples(st.floats(0, 5), st.integers(0, 50)), max_size=50)
-
-
-@given(STEPS)
-def test_whoever_waits_as_long_as_it_is_told_gets_its_rate_and_one_seconds_worth(
-    steps: list[tuple[float, int]],
-) -> None:
-    rate, now, spent, last = 10.0, 100.0, 0, 0
-    bucket = Bucket(rate, now)
-    for idle_s, count in steps:
-        now += idle_s + bucket.spend(0, now + idle_s)
-        bucket.spend(count, now)
-        spent, last = spent + count, count
-        assert spent - last <= rate * (now - 100.0) + rate + 1e-6
-
-
-@given(STEPS)
-def test_a_bucket_that_is_asked_politely_never_gives_more_than_its_rate(steps: list[tuple[float, int]]) -> None:
-    now, taken = 0.0, 0
-    bucket = Bucket(3.0, now)
-    for idle_s, count in steps:
-        now += idle_s
-        taken += sum(bucket.take(now) for _ in range(count))
-        assert taken <= 3.0 * now + 3.0 + 1e-6
 
 
 def test_a_client_without_limits_has_no_pace() -> None:
@@ -135,10 +107,59 @@ def test_clients_of_one_address_share_its_rate(first: str, second: str, is_same:
     assert door.over(Peer(second), 0.0) == ("address_connects_per_s_max" if is_same else "")
 
 
-def test_the_addresses_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rates, "ADDRESSES_MAX", 10)
-    door = Door(GatewaySettings(address_connects_per_s_max=1))
-    for one in range(100):
-        door.over(Peer(f"10.0.0.{one}"), one * 0.5)
-        assert len(door._addresses) <= 10
-    assert door.over(Peer("10.0.0.99"), 99 * 0.5) == "address_connects_per_s_max"
+def test_taking_over_is_limited_by_client_id_and_minute() -> None:
+    takeovers = Takeovers(3)
+    for _ in range(3):
+        assert not takeovers.are_over("c", 0.0)
+        takeovers.note("c", 0.0)
+    assert takeovers.are_over("c", 0.0)
+    assert not takeovers.are_over("d", 0.0)
+    assert takeovers.are_over("c", 19.0)
+    assert not takeovers.are_over("c", 20.0), "a third of a minute brings one"
+    unlimited = Takeovers(0)
+    for _ in range(1000):
+        unlimited.note("c", 0.0)
+    assert not unlimited.are_over("c", 0.0)
+    assert unlimited.count == 1000
+
+
+@pytest.mark.parametrize(("level", "code"), [(4, 0x03), (5, 0x9F)])
+def test_clients_that_take_turns_with_one_id_come_to_rest_with_one_of_them(level: int, code: int) -> None:
+    """Attack 23: each throws the other out and comes back at once."""
+    gateway = Gateway(takeovers_per_min_max=5)
+    holder, refused = gateway.connect("c", level=level), 0
+    for _ in range(30):
+        other = gateway.open(level)
+        other.send(Connect("c", level=level))
+        connack = other.got_one(Connack)
+        if connack.reason_code:
+            assert connack.reason_code == code
+            assert other.is_closed
+            refused += 1
+        else:
+            assert holder.is_closed
+            holder = other
+    assert refused == 25
+    assert not holder.is_closed
+    assert gateway.reception.takeovers.count == 5
+    assert gateway.quotas.refused["takeovers_per_min_max"] == 25
+    gateway.pass_time(12)
+    assert gateway.connect("c", level=level).device.session is not None
+    assert holder.is_closed
+    gateway.connect("another", level=level)
+
+
+def test_taking_turns_between_gateways_is_limited_at_each() -> None:
+    first = Gateway(takeovers_per_min_max=3)
+    second = Gateway(beside=first, name="gw2", takeovers_per_min_max=3)
+    accepted = 0
+    for _ in range(30):
+        for gateway in (first, second):
+            client = gateway.open(5)
+            client.send(Connect("c", level=5, clean_start=False, properties=Properties(session_expiry_interval=60)))
+            for other in (first, second, first):
+                other.round()
+            codes = [packet.reason_code for packet in client.got() if isinstance(packet, Connack)]
+            accepted += codes == [0]
+    assert 3 < accepted <= 8
+    assert first.quotas.refused["takeovers_per_min_max"] + second.quotas.refused["takeovers_per_min_max"] > 40

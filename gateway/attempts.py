@@ -1,0 +1,91 @@
+"""Logins that fail: counted by cause, told in the log, and limited for each address.
+
+A client hears no cause, only that it was refused; an operator sees it in the figures and, a bounded number of lines a
+second, in the log. Neither ever has a password, a token or a proof in it, nor a user name that is not one: people type
+passwords into the wrong field.
+
+An address from which too many logins have failed in the last minute is asked for no password or proof until there were
+fewer; whose credentials are remembered, who shows a certificate or a token, and who is connected is not touched. What
+has already been taken in counts when it is decided, so the average holds however many came at once. Pure but for the
+log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from gateway.auth import Peer
+from gateway.buckets import Bucket, Buckets, host_of
+
+NO_CREDENTIALS: Final = "no_credentials"
+UNKNOWN_USER: Final = "unknown_user"
+WRONG_PASSWORD: Final = "wrong_password"
+BAD_TOKEN: Final = "bad_token"
+NO_KEYS: Final = "no_scram_keys"
+WRONG_PROOF: Final = "wrong_proof"
+MALFORMED: Final = "malformed"
+CHANNEL_BINDING: Final = "channel_binding"
+CAUSES: Final = (
+    NO_CREDENTIALS,
+    UNKNOWN_USER,
+    WRONG_PASSWORD,
+    BAD_TOKEN,
+    NO_KEYS,
+    WRONG_PROOF,
+    MALFORMED,
+    CHANNEL_BINDING,
+)
+LIMIT: Final = "address_failed_logins_per_min_max"
+_LINES_PER_S: Final = 1.0
+_LINES_AT_ONCE: Final = 10
+_SHOWN_CHARACTERS: Final = 64
+
+_log = logging.getLogger(__name__)
+
+
+class Attempts:
+    """The failed logins of a gateway.
+
+    Attributes:
+        refused: how many, by cause.
+
+    Args:
+        per_min_max: so many may fail from each address in a minute; 0: no limit.
+        refuse: counts one that is turned away at the limit, and gives the reason code.
+        clock: seconds that never go back.
+    """
+
+    def __init__(self, per_min_max: int, refuse: Callable[[str], int], clock: Callable[[], float]) -> None:
+        self.refused = dict.fromkeys(CAUSES, 0)
+        self._addresses = Buckets(per_min_max / 60, per_min_max)
+        self._refuse = refuse
+        self._clock = clock
+        self._lines = Bucket(_LINES_PER_S, 0.0, _LINES_AT_ONCE)
+        self._untold = 0
+
+    def over(self, peer: Peer) -> int:
+        """The reason code to turn a login from there away with, 0 if it may be tried."""
+        has_one = self._addresses.has(host_of(peer.address), self._clock())
+        return 0 if has_one else self._refuse(LIMIT)
+
+    def failed(self, cause: str, peer: Peer, client_id: str, user: str = "") -> None:
+        """One failed. ``user``: only of a user who is there."""
+        self.refused[cause] += 1
+        now = self._clock()
+        if cause != NO_CREDENTIALS:  # nothing was guessed
+            self._addresses.spend(host_of(peer.address), now)
+        if not self._lines.take(now):
+            self._untold += 1
+            return
+        untold, self._untold = self._untold, 0
+        _log.warning(
+            "login refused: %s; %s, client id %r, from %s at %s%s",
+            cause,
+            f"user {user!r}" if user else "no known user",
+            client_id[:_SHOWN_CHARACTERS],
+            peer.address,
+            peer.listener,
+            f"; {untold} more were not told" if untold else "",
+        )
