@@ -12,7 +12,7 @@ from rich.table import Table
 
 from loadtest.bench import Measured, Row, figure_of, rows
 from loadtest.goals import Goal
-from loadtest.scenarios import BACKLOG, CLOSED, FILTERS, IDLE, PACED, RECONNECT, Scenario
+from loadtest.scenarios import BACKLOG, CLOSED, FILTERS, IDLE, PACED, RECONNECT, SHARED, Scenario
 
 REFERENCES: Final = ("mosquitto", "amqtt")
 BUSY: Final = 0.9
@@ -45,6 +45,14 @@ _BUSY: Final[Column] = ("busy: server,\ngenerator", lambda row: f"{_server_busy(
 
 COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
     CLOSED: (("msg/s", _rate), _P50, _P99, _CPU, _BUSY),
+    SHARED: (
+        ("msg/s", _rate),
+        _P50,
+        _P99,
+        _CPU,
+        _BUSY,
+        ("least member's\nshare of equal", _figure("least_share", ".2f")),
+    ),
     PACED: (
         ("msg/s", lambda row: f"{row.rate:,.0f}"),
         _P50,
@@ -160,7 +168,7 @@ def _table(scenario: Scenario, made: Sequence[Row]) -> Table:
     references = [one for one in REFERENCES if any(one == reference for row in made for reference, _ in row.ratios)]
     for reference in references:
         table.add_column(f"{_short(scenario)} to\n{reference}", justify="right")
-    has_cpu = scenario.kind in (CLOSED, PACED) and any(row.cpu_ratio for row in made)
+    has_cpu = scenario.kind in (CLOSED, PACED, SHARED) and any(row.cpu_ratio for row in made)
     if has_cpu:
         table.add_column("CPU to\nmosquitto", justify="right")
     if scenario.goals:

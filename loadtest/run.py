@@ -15,6 +15,7 @@ from loadtest.generator import Idle, Order, Outcome, Run
 from loadtest.herd import Backlog, Reconnect
 from loadtest.many_filters import ManyFilters
 from loadtest.paced import Paced
+from loadtest.shared import Shared
 from loadtest.wires import Failed
 
 KINDS: Final[Mapping[str, type[Run]]] = {
@@ -24,6 +25,7 @@ KINDS: Final[Mapping[str, type[Run]]] = {
     scenarios.RECONNECT: Reconnect,
     scenarios.BACKLOG: Backlog,
     scenarios.FILTERS: ManyFilters,
+    scenarios.SHARED: Shared,
 }
 
 

@@ -22,6 +22,8 @@ BACKLOG: Final = "backlog"
 """Messages wait for durable sessions without a client: what they weigh."""
 FILTERS: Final = "filters"
 """Many filters are open and one of them matches: what a message costs."""
+SHARED: Final = "shared"
+"""Members of a shared subscription divide the messages of a publisher: how much goes through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,14 @@ SCENARIOS: Final = (
         lag=1000,
         filters=100_000,
         goals=bound("CPU per message with 100,000 / with 10", "cost_ratio", 1.2, 0, "x"),
+        servers=_STORED,
+    ),
+    Scenario(
+        "shared",
+        "1 publisher to 4 members of a shared subscription, window 100",
+        SHARED,
+        subscribers=4,
+        lag=1000,
         servers=_STORED,
     ),
     Scenario("tls-publish", "publish over TLS, 1 connection, window 100", wire="tls", servers=_STORED),
