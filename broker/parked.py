@@ -7,14 +7,13 @@ A request is found by any of its wakers or by its deadline. Pure: ``now`` is an 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from broker.outcomes import Parked
 from penstock.link import OnResult
-
-_Key = TypeVar("_Key")
+from penstock.requests.request import Result
 
 SPARE_DEADLINES: Final = 1024
 """Deadlines of answered requests are swept out when they outnumber the live ones by more than this."""
@@ -22,9 +21,11 @@ SPARE_DEADLINES: Final = 1024
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """One parked request; ``answered`` ones are skipped wherever they still stand."""
+    """One parked request; ``answered`` ones are skipped wherever they still stand. An idle device has one of these for
+    as long as it is connected, so it holds what it needs and no more."""
 
-    outcome: Parked
+    wakers: tuple[str, ...]
+    retry: Callable[[bool], Result | None]
     on_result: OnResult
     session: int
     answered: bool = False
@@ -34,7 +35,7 @@ class ParkedRequests:
     """All parked requests of a broker."""
 
     def __init__(self) -> None:
-        self._by_waker: dict[str, dict[Waiting, None]] = {}
+        self._by_waker: dict[str, Waiting | dict[Waiting, None]] = {}  # nearly all have one
         self._by_session: dict[int, dict[Waiting, None]] = {}
         self._deadlines: list[tuple[float, int, Waiting]] = []
         self._number = 0
@@ -45,9 +46,13 @@ class ParkedRequests:
 
     def park(self, outcome: Parked, on_result: OnResult, session: int) -> None:
         """Keeps a request until one of its wakers stirs or its deadline passes."""
-        waiting = Waiting(outcome, on_result, session)
+        waiting = Waiting(outcome.wakers, outcome.retry, on_result, session)
         for waker in outcome.wakers:
-            self._by_waker.setdefault(waker, {})[waiting] = None
+            found = self._by_waker.setdefault(waker, waiting)
+            if isinstance(found, dict):
+                found[waiting] = None
+            elif found is not waiting:
+                self._by_waker[waker] = {found: None, waiting: None}
         self._by_session.setdefault(session, {})[waiting] = None
         self._number += 1
         self._count += 1
@@ -59,7 +64,8 @@ class ParkedRequests:
     def wake(self, wakers: Iterable[str]) -> None:
         """Asks the requests of these wakers again, and answers those that have something to say."""
         for waker in wakers:
-            for waiting in list(self._by_waker.get(waker, ())):
+            found = self._by_waker.get(waker, ())
+            for waiting in [found] if isinstance(found, Waiting) else list(found):
                 self._try(waiting, last=False)
 
     def expire(self, now: float) -> None:
@@ -77,7 +83,7 @@ class ParkedRequests:
     def _try(self, waiting: Waiting, *, last: bool) -> None:
         if waiting.answered:  # by what an earlier answer of this round brought about
             return
-        result = waiting.outcome.retry(last)
+        result = waiting.retry(last)
         if result is not None:
             self._forget(waiting)
             waiting.on_result(result)
@@ -85,14 +91,13 @@ class ParkedRequests:
     def _forget(self, waiting: Waiting) -> None:
         waiting.answered = True
         self._count -= 1
-        for waker in waiting.outcome.wakers:
-            _drop(self._by_waker, waker, waiting)
-        _drop(self._by_session, waiting.session, waiting)
-
-
-def _drop(table: dict[_Key, dict[Waiting, None]], key: _Key, waiting: Waiting) -> None:
-    rows = table.get(key)
-    if rows is not None:
-        rows.pop(waiting, None)
-        if not rows:
-            del table[key]
+        for waker in waiting.wakers:
+            found = self._by_waker.get(waker)
+            if isinstance(found, dict):
+                found.pop(waiting, None)
+            if found is waiting or not found:
+                self._by_waker.pop(waker, None)
+        of_session = self._by_session[waiting.session]
+        del of_session[waiting]
+        if not of_session:
+            del self._by_session[waiting.session]

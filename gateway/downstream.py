@@ -19,7 +19,7 @@ from typing import Final
 from gateway.brokers import Brokers
 from gateway.delivery import Run, Variant, blob, is_expired
 from gateway.envelope import Arrival, arrivals
-from gateway.feed import Feed
+from gateway.feed import Answer, Feed
 from gateway.filters import FilterLeases
 from gateway.keeping import Keeping
 from gateway.named_positions import NamedPositions
@@ -61,6 +61,7 @@ class Downstream:
         self._to_pump: dict[Session, None] = {}
         self._to_pull: dict[Feed[Cursor], None] = {}
         self._failed: list[Feed[Cursor] | Cursor] = []
+        self._on_pulled = self._pulled
         self._keeping = keeping
         self._retained = Retained(clock, self.pump_later, self._waits)
         self.replays = Replays(clock, self._send_as, self.pump_later, wake)
@@ -192,14 +193,14 @@ class Downstream:
     def _attach(self, cursor: Cursor) -> None:
         feed = cursor.feed
         feed.begin_at(cursor.next)
-        feed.attached[cursor] = None
+        feed.attached.add(cursor)
         lags = self._retained.resume(cursor) or self.replays.resume(cursor) or cursor.next < feed.head
         self._set_lagging(cursor, lags)
         if lags:
             self.pump_later(cursor.session)
 
     def _detach(self, cursor: Cursor) -> None:
-        if cursor.feed.attached.pop(cursor, 0) is None:
+        if cursor.feed.attached.discard(cursor):
             if cursor.session.behind.pop(cursor, 0) is None:
                 cursor.feed.lagging -= 1
             cursor.backlog = None
@@ -261,7 +262,7 @@ class Downstream:
         feed.is_pulling = True
         settings = self._settings
         request = Pull(feed.queue, feed.head, settings.pull_bytes_max, settings.pull_count_max, settings.pull_wait_s)
-        feed.broker.submit(request, partial(self._pulled, feed))
+        feed.broker.submit(request, Answer(self._on_pulled, feed))
 
     def _pulled(self, feed: Feed[Cursor], result: Result) -> None:
         if isinstance(result, Pulled):
@@ -293,7 +294,7 @@ class Downstream:
         if feed.is_closed:
             return
         feed.head = -1
-        for cursor in feed.members:
+        for cursor in feed.members.all():
             self._detach(cursor)
             cursor.next = -1
             self.lost += 1
@@ -303,7 +304,7 @@ class Downstream:
         first = feed.head
         feed.extend(batch, head)
         runs: dict[tuple[bool, int, bool, int], Run] = {}
-        for cursor in list(feed.attached):
+        for cursor in feed.attached.all():
             if cursor.next == first and not cursor.held and (not batch or self._send_run(cursor, batch, runs)):
                 cursor.next = head
                 if batch:
@@ -356,6 +357,8 @@ class Downstream:
             feed.lagging += 1
         elif not lags and cursor in behind:
             del behind[cursor]
+            if not behind:
+                cursor.session.behind = {}  # an emptied dict stays as large as it was
             feed.lagging -= 1
             feed.trim(self._settings.pull_bytes_max)
         if not lags:

@@ -12,12 +12,14 @@ This module keeps the books; ``gateway/downstream.py`` pulls and sends.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
 from gateway.brokers import Broker
 from gateway.envelope import Arrival, Origin
+from gateway.few import Few
+from penstock.requests.request import Result
 
 _OFFSET: Final = attrgetter("offset")
 _ARRIVAL_BYTES: Final = 600  # what an Arrival costs besides its payload, roughly
@@ -36,12 +38,11 @@ class Feed(Origin, Generic[Reader]):
         lagging: how many of those are behind the head or held.
         is_pulling: a pull is under way, or waits to be tried again.
         is_closed: the filter was closed; late replies are ignored.
-        alias_numbers: the topic aliases in the shared packets of this queue.
     """
 
     __slots__ = (
+        "_alias_numbers",
         "_window_bytes",
-        "alias_numbers",
         "attached",
         "head",
         "is_closed",
@@ -54,14 +55,21 @@ class Feed(Origin, Generic[Reader]):
     def __init__(self, broker: Broker, filter: str) -> None:
         super().__init__(broker, filter)
         self.head = -1
-        self.window: list[Arrival] = []
+        self.window: list[Arrival] | None = None
         self._window_bytes = 0
-        self.members: dict[Reader, None] = {}
-        self.attached: dict[Reader, None] = {}
+        self.members: Few[Reader] = Few()
+        self.attached: Few[Reader] = Few()
         self.lagging = 0
         self.is_pulling = False
         self.is_closed = False
-        self.alias_numbers: dict[bytes, int] = {}
+        self._alias_numbers: dict[bytes, int] | None = None
+
+    @property
+    def alias_numbers(self) -> dict[bytes, int]:
+        """The topic aliases in the shared packets of this queue."""
+        if self._alias_numbers is None:
+            self._alias_numbers = {}
+        return self._alias_numbers
 
     def begin_at(self, offset: int) -> None:
         """Sets the head where nobody is reading; elsewhere the readers have their own place."""
@@ -75,7 +83,10 @@ class Feed(Origin, Generic[Reader]):
 
     def extend(self, batch: Sequence[Arrival], head: int) -> None:
         """Takes a pulled batch; ``head`` is the offset to pull next."""
-        self.window += batch
+        if self.window is None:
+            self.window = list(batch)
+        else:
+            self.window += batch
         self._window_bytes += sum([len(arrival.payload) + _ARRIVAL_BYTES for arrival in batch])
         self.head = head
 
@@ -89,16 +100,30 @@ class Feed(Origin, Generic[Reader]):
 
     def trim(self, window_bytes_max: int) -> None:
         """Lets go what nobody needs, and of the rest the oldest beyond the limit."""
+        window = self.window
         if not self.lagging:
             self._clear()
-        elif self._window_bytes > window_bytes_max:
+        elif self._window_bytes > window_bytes_max and window is not None:
             dropped = 0
-            while self._window_bytes > window_bytes_max // 2 and dropped < len(self.window):
-                self._window_bytes -= len(self.window[dropped].payload) + _ARRIVAL_BYTES
+            while self._window_bytes > window_bytes_max // 2 and dropped < len(window):
+                self._window_bytes -= len(window[dropped].payload) + _ARRIVAL_BYTES
                 dropped += 1
-            del self.window[:dropped]
+            del window[:dropped]
 
     def _clear(self) -> None:
-        if self.window:
-            self.window = []
-            self._window_bytes = 0
+        self.window = None
+        self._window_bytes = 0
+
+
+class Answer(Generic[Reader]):
+    """Tells of the answer to a feed's pull. Every idle subscriber waits for one, and a partial weighs three times as
+    much."""
+
+    __slots__ = ("_feed", "_tell")
+
+    def __init__(self, tell: Callable[[Feed[Reader], Result], None], feed: Feed[Reader]) -> None:
+        self._tell = tell
+        self._feed = feed
+
+    def __call__(self, result: Result) -> None:
+        self._tell(self._feed, result)

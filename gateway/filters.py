@@ -149,7 +149,7 @@ class FilterLeases:
     def release(self, cursor: Cursor) -> None:
         """A cursor was taken out; the last one closes the filter."""
         feed = cursor.feed
-        feed.members.pop(cursor, None)
+        feed.members.discard(cursor)
         self._awaiting.discard(cursor)
         if not feed.members:
             self._shelves[feed.broker].closing[feed] = None
@@ -164,7 +164,7 @@ class FilterLeases:
         for opening in homeless:
             self._place(opening)
         feeds = standing.feeds if standing is not None else {}
-        for session in dict.fromkeys([member.session for feed in feeds.values() for member in feed.members]):
+        for session in dict.fromkeys([member.session for feed in feeds.values() for member in feed.members.all()]):
             for subscription in session.subscriptions.values():  # by age: that decides who delivers a message
                 if subscription.filter in feeds:
                     shelf.opening.append((self._cursor(shelf, session, subscription), None))
@@ -200,7 +200,7 @@ class FilterLeases:
             else:
                 cursor.next, cursor.start, cursor.seen = place[:3]
                 cursor.redos = list(place.redos) or None
-        feed.members[cursor] = None
+        feed.members.add(cursor)
         session.overlap.add(cursor)
         return cursor
 

@@ -12,6 +12,7 @@ long as somebody holds it, it holds the plain filter, under its own name with ``
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -92,6 +93,7 @@ class Filters:
 
     def _open(self, owner: str, filters: list[str], position: int = 0) -> list[str]:
         opened = []
+        owner = sys.intern(owner)  # few owners hold nearly all filters
         for filter in filters:
             if owner not in _names(self._owners.get(filter)):
                 self._join(owner, filter, position)

@@ -9,6 +9,7 @@ lease: they close with the session.
 from __future__ import annotations
 
 import re
+import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
@@ -129,6 +130,7 @@ class Sessions:
 
     def _open(self, epoch: int, fields: list[Any]) -> tuple[str, int] | None:
         owner, client, is_new, expiry_s, will, user = fields
+        owner = sys.intern(owner)  # few owners have all sessions
         known = self._entries.own(client, copy) if client in self._entries else None
         if known is not None and not is_new:
             self._move(client, known, owner)

@@ -183,9 +183,9 @@ def test_a_slow_subscriber_falls_behind_in_the_log_and_gets_everything_in_order(
         got_fast += drain(fast)
     assert len(got_fast) == 200
     [cursor] = slow.device.session.overlap.cursors  # type: ignore[union-attr]
-    assert len(cursor.feed.window) < 20
+    assert len(cursor.feed.window or ()) < 20
     assert [int.from_bytes(body[:2], "big") for body in drain(slow)] == list(range(200))
-    assert cursor.feed.window == []
+    assert cursor.feed.window is None
     assert cursor.backlog is None
 
 
@@ -250,7 +250,7 @@ def test_an_absent_session_costs_no_memory_per_message() -> None:
     publisher.send(*[Publish("t", bytes(100), 1, packet_id=at + 1) for at in range(100)])
     assert session is not None
     [cursor] = session.overlap.cursors
-    assert (cursor.backlog, cursor.feed.window, session.in_flight, session.behind) == (None, [], {}, {})
+    assert (cursor.backlog, cursor.feed.window, session.in_flight, session.behind) == (None, None, {}, {})
     assert len(gateway.broker.made(Pull)) <= pulls + 1
 
 

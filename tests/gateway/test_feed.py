@@ -18,7 +18,7 @@ def feed_with(*offsets: int) -> Feed:
 def test_it_wants_to_read_on_only_while_somebody_is_at_the_head() -> None:
     feed = feed_with(1, 2)
     assert not feed.wants_pull()
-    feed.attached[subscribed(Session("c", 1), "a/#")] = None
+    feed.attached.add(subscribed(Session("c", 1), "a/#"))
     assert feed.wants_pull()
     feed.lagging = 1
     assert not feed.wants_pull()
@@ -26,7 +26,7 @@ def test_it_wants_to_read_on_only_while_somebody_is_at_the_head() -> None:
 
 def test_it_wants_nothing_while_it_pulls_or_is_not_open() -> None:
     feed = feed_with(1, 2)
-    feed.attached[subscribed(Session("c", 1), "a/#")] = None
+    feed.attached.add(subscribed(Session("c", 1), "a/#"))
     feed.is_pulling = True
     assert not feed.wants_pull()
     feed.is_pulling, feed.head = False, -1
@@ -52,6 +52,7 @@ def test_what_is_kept_for_those_who_lag_is_bounded_and_the_newest() -> None:
     feed.trim(10_000)
     kept = feed.since(99)
     assert kept is not None
+    assert feed.window is not None
     assert 0 < len(feed.window) < 20
     assert feed.window[-1].offset == 99
 
@@ -60,6 +61,6 @@ def test_a_queue_without_readers_begins_where_the_next_reader_is() -> None:
     feed = feed_with(5, 6)
     feed.begin_at(3)
     assert feed.head == 3
-    feed.attached[subscribed(Session("c", 1), "a/#")] = None
+    feed.attached.add(subscribed(Session("c", 1), "a/#"))
     feed.begin_at(100)
     assert feed.head == 3
