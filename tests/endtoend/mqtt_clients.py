@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -70,6 +71,8 @@ class Library(Protocol):
 
     def received(self, name: str, count: int) -> list[Received]: ...
 
+    def shared(self, names: Sequence[str], payloads: int) -> dict[str, list[Received]]: ...
+
     def close(self) -> None: ...
 
 
@@ -93,6 +96,17 @@ class Inbox:
             taken = messages[:count]
             del messages[:count]
             return taken
+
+    def take_shared(self, names: Sequence[str], payloads: int) -> dict[str, list[Received]]:
+        """What these have got, taken off, when they have so many different payloads together; less if those do not
+        come in time."""
+
+        def seen() -> int:
+            return len({one.payload for name in names for one in self._messages.get(name, ())})
+
+        with self._changed:
+            self._changed.wait_for(lambda: seen() >= payloads, WAIT_S)
+            return {name: self._messages.pop(name, []) for name in names}
 
 
 class Driven:
@@ -154,6 +168,9 @@ class Driven:
 
     def received(self, name: str, count: int) -> list[Received]:
         return self._inbox.take(name, count)
+
+    def shared(self, names: Sequence[str], payloads: int) -> dict[str, list[Received]]:
+        return self._inbox.take_shared(names, payloads)
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -247,6 +264,9 @@ class Mosquitto:
 
     def received(self, name: str, count: int) -> list[Received]:
         return self._inbox.take(name, count)
+
+    def shared(self, names: Sequence[str], payloads: int) -> dict[str, list[Received]]:
+        return self._inbox.take_shared(names, payloads)
 
     def close(self) -> None:
         for name in list(self._subscribed):

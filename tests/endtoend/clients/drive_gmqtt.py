@@ -1,10 +1,11 @@
-"""Drives gmqtt, with MQTT 5."""
+"""Drives gmqtt; the argument is the protocol level."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import ssl
+import sys
 from typing import Any
 
 from driver import message, serve_async
@@ -41,7 +42,8 @@ class Commands:
         self, name: str, host: str, port: int, client_id: str, clean: bool, will: Any, scheme: str, ca: str
     ) -> bool:
         one = self._connections[name] = Connection(name, client_id, clean, will)
-        await one.client.connect(host, port, ssl=ssl.create_default_context(cafile=ca) if scheme == "tls" else False)
+        context = ssl.create_default_context(cafile=ca) if scheme == "tls" else False
+        await one.client.connect(host, port, ssl=context, version=int(sys.argv[1]))
         flags, reason = await one.heard.get()
         assert reason == 0, reason
         return bool(flags & 1)
