@@ -17,7 +17,6 @@ from functools import partial
 from typing import Final
 
 from gateway.brokers import Brokers
-from gateway.delivery import Run, Variant, blob, is_expired
 from gateway.envelope import Arrival, arrivals
 from gateway.feed import Answer, Feed
 from gateway.filters import FilterLeases
@@ -27,7 +26,8 @@ from gateway.replay import Replays
 from gateway.replay_options import Start
 from gateway.resuming import find_by_topic
 from gateway.retained import Retained
-from gateway.session import Cursor, Lasting, Session, variant_for
+from gateway.sending import Runs, Sending
+from gateway.session import Cursor, Lasting, Session
 from gateway.settings import GatewaySettings
 from gateway.shared import SharedSubscriptions
 from gateway.subscriptions import Subscription
@@ -55,21 +55,18 @@ class Downstream:
         keeping: Keeping,
         wake: Callable[[], None],
     ) -> None:
-        self._clock = clock
         self._wake = wake
         self._settings = settings
         self._to_pump: dict[Session, None] = {}
         self._to_pull: dict[Feed[Cursor], None] = {}
         self._failed: list[Feed[Cursor] | Cursor] = []
         self._on_pulled = self._pulled
-        self._keeping = keeping
-        self._retained = Retained(clock, self.pump_later, self._waits)
-        self.replays = Replays(clock, self._send_as, self.pump_later, wake)
         self.positions = NamedPositions()
-        self.shared = SharedSubscriptions(brokers, owner, settings, clock, self._send_as, wake)
+        self.sending = Sending(clock, keeping, self.positions)
+        self._retained = Retained(clock, self.pump_later, self.sending.waits)
+        self.replays = Replays(clock, self.sending.as_variant, self.pump_later, wake)
+        self.shared = SharedSubscriptions(brokers, owner, settings, clock, self.sending.as_variant, wake)
         self._leases = FilterLeases(brokers, owner, settings.filter_lease_s, self._begun, wake)
-        self.delivered = 0
-        self.dropped = 0
         self.lost = 0
 
     @property
@@ -303,42 +300,15 @@ class Downstream:
     def _dispatch(self, feed: Feed[Cursor], batch: list[Arrival], head: int) -> None:
         first = feed.head
         feed.extend(batch, head)
-        runs: dict[tuple[bool, int, bool, int], Run] = {}
+        runs: Runs = {}
         for cursor in feed.attached.all():
-            if cursor.next == first and not cursor.held and (not batch or self._send_run(cursor, batch, runs)):
+            if cursor.next == first and not cursor.held and (not batch or self.sending.run(cursor, batch, runs)):
                 cursor.next = head
                 if batch:
                     cursor.seen = batch[-1].position
             else:
                 self._try(cursor)
         feed.trim(self._settings.pull_bytes_max)
-
-    def _send_run(self, cursor: Cursor, batch: list[Arrival], runs: dict[tuple[bool, int, bool, int], Run]) -> bool:
-        """Sends a whole batch in its shared form, if nothing is particular about this subscriber."""
-        session, one = cursor.session, cursor.subscription
-        device = session.device
-        assert device is not None
-        if device.is_full or len(session.overlap.cursors) != 1 or cursor.redos or batch[0].position < cursor.start:
-            return False
-        if not one.is_plain:  # what it is sent is like nobody else's
-            return False
-        kind = (device.is_v5, one.qos, one.as_published, one.identifier)
-        run = runs.get(kind)
-        if run is None:
-            run = runs[kind] = Run(batch, *kind, self._clock.wall_ms())
-        if run.expiring or run.largest > device.accepts_bytes_max:
-            return False
-        if one.no_local and session.client_id_bytes in run.senders:
-            return False
-        packets = session.send_run(run)
-        if packets is None:
-            return False
-        if not self._waits(session, run.qos, packets):
-            packets = packets if device.aliases is None else device.aliases.run(run, cursor.feed.alias_numbers)
-            device.send(packets, run.count)
-        self.delivered += run.count
-        device.tally.publications_out += run.count
-        return True
 
     # ------------------------------------------------------------ those who lag
 
@@ -369,7 +339,7 @@ class Downstream:
         if cursor.held and not (self.replays if cursor in self.replays else self._retained).pump(cursor):
             return False
         if cursor.backlog:
-            sent = self._send_some(cursor, cursor.backlog)
+            sent = self.sending.some(cursor, cursor.backlog)
             cursor.backlog = cursor.backlog[sent:] or None
             if cursor.backlog is not None:
                 return False
@@ -380,75 +350,10 @@ class Downstream:
         if batch is None:
             self._pull_for(cursor)
             return False
-        if self._send_some(cursor, batch) < len(batch):
+        if self.sending.some(cursor, batch) < len(batch):
             return False
         cursor.next = feed.head
         return True
-
-    def _send_some(self, cursor: Cursor, batch: Sequence[Arrival]) -> int:
-        """Sends messages one by one while there is room; returns how many are dealt with."""
-        now_ms = self._clock.wall_ms()
-        for done, arrival in enumerate(batch):
-            if arrival.offset >= cursor.next:
-                if not self._send_one(cursor, arrival, now_ms):
-                    return done
-                cursor.next = arrival.offset + 1
-                cursor.seen = arrival.position
-        return len(batch)
-
-    def _send_one(self, cursor: Cursor, arrival: Arrival, now_ms: int) -> bool:
-        """False if there is no room for it now."""
-        session = cursor.session
-        if cursor.redos and not cursor.is_due(arrival):
-            return True
-        matching = session.overlap.matching(cursor, arrival)
-        if not matching or is_expired(arrival, now_ms):
-            return True
-        if matching[0] is not cursor:
-            cursor.leave_to(matching[0], arrival)
-            return True
-        device = session.device
-        assert device is not None
-        variant = variant_for(matching, arrival, session.client_id_bytes, device.is_v5)
-        if variant is None:
-            return True
-        if device.is_full:
-            self.dropped += variant.qos == 0
-            return variant.qos == 0
-        return self._send_as(matching, arrival, variant, now_ms)
-
-    def _send_as(self, matching: Sequence[Cursor], arrival: Arrival, variant: Variant, now_ms: int) -> bool:
-        """Sends a message that counts for these cursors in this form; false if there is no room for it now."""
-        session = matching[0].session
-        device = session.device
-        assert device is not None
-        made = blob(arrival, variant, now_ms)
-        if made.size > device.accepts_bytes_max:  # as if it had been sent (MQTT-3.1.2-25)
-            self.dropped += 1
-            return True
-        packet = session.send(made)
-        if packet is None:
-            return False
-        if not self._waits(session, made.qos, packet):
-            device.send(packet if device.aliases is None else device.aliases.shorten(packet, arrival.name_bytes))
-        self.delivered += 1
-        device.tally.publications_out += 1
-        for cursor in matching:
-            if cursor.subscription.name:
-                self.positions.sent(cursor, arrival, made.qos)
-        return True
-
-    def _waits(self, session: Session, qos: int, packets: bytes) -> bool:
-        """Whether packets leave only when the session with them in it is durable; then they are taken over, whole."""
-        lasting = session.lasting
-        if lasting is None:
-            return False
-        if qos == 2 or lasting.unsaved or lasting.is_saving:
-            self._keeping.before(session, packets)
-            return True
-        if qos:
-            self._keeping.note(session)
-        return False
 
     def _pull_for(self, cursor: Cursor) -> None:
         if not cursor.pulling:

@@ -16,13 +16,13 @@ from broker.folds.state import BrokerState
 from broker.outcomes import AfterSync, Now, Outcome
 from broker.session_requests import SessionRequests
 from gateway.acknowledging import EXCHANGES
-from gateway.downstream import Downstream
 from gateway.exchanges import ExchangeIds
 from gateway.filters import FilterLeases
 from gateway.keeping import Keeping
 from gateway.mqtt.answers import PUBCOMP, answer
 from gateway.mqtt.packets import Pubrec
 from gateway.resuming import Resuming
+from gateway.sending import Sending
 from gateway.session import Session
 from tests.simulation.gateways import World, check
 
@@ -65,12 +65,12 @@ def test_a_seed_gives_the_same_run_every_time() -> None:
 
 
 def send_qos_2_before_the_session_is_durable(patch: pytest.MonkeyPatch) -> None:
-    def hasty(self: Downstream, session: Session, qos: int, packets: bytes) -> bool:
+    def hasty(self: Sending, session: Session, qos: int, packets: bytes) -> bool:
         if session.lasting is not None:
             self._keeping.note(session)
         return False
 
-    patch.setattr(Downstream, "_waits", hasty)
+    patch.setattr(Sending, "waits", hasty)
 
 
 def send_the_pubrel_before_the_session_is_durable(patch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,127 @@
+"""What a session is sent of the messages that its cursors come to: in which form, whether there is room for it now, and
+whether it must wait for the session to be durable.
+
+A batch that a feed has pulled goes to everybody of one kind as the same bytes (``Run``), where nothing is particular
+about the subscriber; else its messages go one by one. A QoS 0 message for a connection whose output is full is dropped
+and counted, as is one that is larger than the client takes (MQTT-3.1.2-25). A QoS 2 message, and all that comes behind
+it, leaves when the session with it in it is durable (``gateway/keeping.py``).
+
+Which messages a cursor comes to, and when, is decided in ``gateway/downstream.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.delivery import Run, Variant, blob, is_expired
+from gateway.envelope import Arrival
+from gateway.keeping import Keeping
+from gateway.named_positions import NamedPositions
+from gateway.session import Cursor, Session, variant_for
+from penstock.world import Clock
+
+Runs = dict[tuple[bool, int, bool, int], Run]
+"""The shared forms of one batch, by kind of subscriber."""
+
+
+class Sending:
+    """Of one gateway. ``delivered`` and ``dropped`` count messages."""
+
+    def __init__(self, clock: Clock, keeping: Keeping, positions: NamedPositions) -> None:
+        self._clock = clock
+        self._keeping = keeping
+        self._positions = positions
+        self.delivered = 0
+        self.dropped = 0
+
+    def run(self, cursor: Cursor, batch: list[Arrival], runs: Runs) -> bool:
+        """Sends a whole batch in its shared form, if nothing is particular about this subscriber."""
+        session, one = cursor.session, cursor.subscription
+        device = session.device
+        assert device is not None
+        if device.is_full or len(session.overlap.cursors) != 1 or cursor.redos or batch[0].position < cursor.start:
+            return False
+        if not one.is_plain:  # what it is sent is like nobody else's
+            return False
+        kind = (device.is_v5, one.qos, one.as_published, one.identifier)
+        run = runs.get(kind)
+        if run is None:
+            run = runs[kind] = Run(batch, *kind, self._clock.wall_ms())
+        if run.expiring or run.largest > device.accepts_bytes_max:
+            return False
+        if one.no_local and session.client_id_bytes in run.senders:
+            return False
+        packets = session.send_run(run)
+        if packets is None:
+            return False
+        if not self.waits(session, run.qos, packets):
+            packets = packets if device.aliases is None else device.aliases.run(run, cursor.feed.alias_numbers)
+            device.send(packets, run.count)
+        self.delivered += run.count
+        device.tally.publications_out += run.count
+        return True
+
+    def some(self, cursor: Cursor, batch: Sequence[Arrival]) -> int:
+        """Sends messages one by one while there is room; returns how many are dealt with."""
+        now_ms = self._clock.wall_ms()
+        for done, arrival in enumerate(batch):
+            if arrival.offset >= cursor.next:
+                if not self._one(cursor, arrival, now_ms):
+                    return done
+                cursor.next = arrival.offset + 1
+                cursor.seen = arrival.position
+        return len(batch)
+
+    def _one(self, cursor: Cursor, arrival: Arrival, now_ms: int) -> bool:
+        """False if there is no room for it now."""
+        session = cursor.session
+        if cursor.redos and not cursor.is_due(arrival):
+            return True
+        matching = session.overlap.matching(cursor, arrival)
+        if not matching or is_expired(arrival, now_ms):
+            return True
+        if matching[0] is not cursor:
+            cursor.leave_to(matching[0], arrival)
+            return True
+        device = session.device
+        assert device is not None
+        variant = variant_for(matching, arrival, session.client_id_bytes, device.is_v5)
+        if variant is None:
+            return True
+        if device.is_full:
+            self.dropped += variant.qos == 0
+            return variant.qos == 0
+        return self.as_variant(matching, arrival, variant, now_ms)
+
+    def as_variant(self, matching: Sequence[Cursor], arrival: Arrival, variant: Variant, now_ms: int) -> bool:
+        """Sends a message that counts for these cursors in this form; false if there is no room for it now."""
+        session = matching[0].session
+        device = session.device
+        assert device is not None
+        made = blob(arrival, variant, now_ms)
+        if made.size > device.accepts_bytes_max:  # as if it had been sent (MQTT-3.1.2-25)
+            self.dropped += 1
+            return True
+        packet = session.send(made)
+        if packet is None:
+            return False
+        if not self.waits(session, made.qos, packet):
+            device.send(packet if device.aliases is None else device.aliases.shorten(packet, arrival.name_bytes))
+        self.delivered += 1
+        device.tally.publications_out += 1
+        for cursor in matching:
+            if cursor.subscription.name:
+                self._positions.sent(cursor, arrival, made.qos)
+        return True
+
+    def waits(self, session: Session, qos: int, packets: bytes) -> bool:
+        """Whether packets leave only when the session with them in it is durable; then they are taken over, whole."""
+        lasting = session.lasting
+        if lasting is None:
+            return False
+        if qos == 2 or lasting.unsaved or lasting.is_saving:
+            self._keeping.before(session, packets)
+            return True
+        if qos:
+            self._keeping.note(session)
+        return False
