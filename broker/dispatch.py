@@ -19,9 +19,10 @@ from penstock.world import Clock
 
 
 class Dispatch:
-    """Requests of all sessions of a broker. ``on_unsynced`` is called when there is something for the flusher to do."""
+    """Requests of all sessions of a broker. ``on_unsynced`` is called when there may be something for the flusher
+    to do, with whether a request waits for it."""
 
-    def __init__(self, service: BrokerService, clock: Clock, on_unsynced: Callable[[], None]) -> None:
+    def __init__(self, service: BrokerService, clock: Clock, on_unsynced: Callable[[bool], None]) -> None:
         self._service = service
         self._clock = clock
         self._on_unsynced = on_unsynced
@@ -34,6 +35,11 @@ class Dispatch:
     def parked(self) -> int:
         """How many requests are waiting for messages or group changes."""
         return len(self._parked)
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether a request is answered after the next sync."""
+        return bool(self._after_sync)
 
     def submit(self, request: Request, on_result: OnResult, session: int) -> None:
         """Carries a request out; ``on_result`` is called exactly once, unless the session is dropped first."""
@@ -53,7 +59,7 @@ class Dispatch:
 
     def end_batch(self) -> None:
         """A session has handed over what it had: the flusher may begin, and who waited for these messages is told."""
-        self._on_unsynced()
+        self._on_unsynced(bool(self._after_sync))
         self._wake()
 
     def durable_at(self, point: int) -> None:

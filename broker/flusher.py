@@ -1,7 +1,8 @@
 """Group commit: one sync answers everything that was appended before it began. The only caller of ``mark_durable``.
 
-The point that a sync covers is taken before it starts; what arrives while it runs waits for the next one. A failed
-sync is never tried again: the error ends the broker, because after it nobody knows what is on the disk.
+What nobody waits for (topics of level ``cache``) is synced a little later. The point that a sync covers is taken
+before it starts; what arrives while it runs waits for the next one. A failed sync is never tried again: the error ends
+the broker, because after it nobody knows what is on the disk.
 """
 
 from __future__ import annotations
@@ -15,23 +16,34 @@ from penstock.world import Offload
 
 
 class Flusher:
-    """Makes the log durable whenever there is something to sync."""
+    """Makes the log durable: at once what a request waits for, the rest a little later, so that many share a sync."""
 
-    def __init__(self, store: MessageStore, offload: Offload) -> None:
+    def __init__(self, store: MessageStore, offload: Offload, later_s: float = 0.0, later_bytes: int = 0) -> None:
+        """``later_s``: so long what nobody waits for may stay unsynced, ``later_bytes``: at most so much of it."""
         self._store = store
         self._offload = offload
+        self._later_s = later_s
+        self._later_bytes = later_bytes
         self._needed = trio.Event()
+        self._urgent = trio.Event()
 
-    def need(self) -> None:
-        """There may be something to sync. Never waits."""
-        if self._store.written > self._store.durable:
+    def need(self, is_waited_for: bool) -> None:
+        """There may be something to sync; ``is_waited_for``: some request is answered after it. Never waits."""
+        behind = self._store.written - self._store.durable
+        if behind > 0:
             self._needed.set()
+            if is_waited_for or behind > self._later_bytes:
+                self._urgent.set()
 
     async def run(self, dispatch: Dispatch, service: BrokerService) -> None:
         """Syncs until cancelled. Raises ``StorageFailed``."""
         while True:
             await self._needed.wait()
+            if self._later_s and not self._urgent.is_set():
+                with trio.move_on_after(self._later_s):
+                    await self._urgent.wait()
             self._needed = trio.Event()
+            self._urgent = trio.Event()
             if self._store.written <= self._store.durable:
                 continue  # asked for while the last sync ran, which covered it
             point = self._store.sync_point()
@@ -39,4 +51,4 @@ class Flusher:
             self._store.mark_durable(point)
             service.synced()
             dispatch.durable_at(point)
-            self.need()
+            self.need(dispatch.waits_for_disk)

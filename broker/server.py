@@ -111,7 +111,7 @@ async def _serve(
 ) -> None:
     clock = world.clock
     service = BrokerService(settings, state, store, clock.monotonic(), clock.wall_ms())
-    flusher = Flusher(store, world.offload)
+    flusher = Flusher(store, world.offload, settings.flush_after_s, settings.flush_bytes)
     dispatch = Dispatch(service, clock, flusher.need)
     host, port = listening_address(listeners)
     running = RunningBroker(host, port, service, dispatch)

@@ -43,16 +43,17 @@ class Turnstile:
 class Flushed:
     """A rig with a flusher in a task of its own."""
 
-    def __init__(self, nursery: trio.Nursery) -> None:
+    def __init__(self, nursery: trio.Nursery, later_s: float = 0.0, later_bytes: int = 0) -> None:
         self.rig = Rig()
         self.rig.ask(CreateTopic("t", 1))
+        self.rig.ask(CreateTopic("c", 1, "cache"))
         self.turnstile = Turnstile()
-        flusher = Flusher(self.rig.store, self.turnstile)
+        flusher = Flusher(self.rig.store, self.turnstile, later_s, later_bytes)
         self.rig.dispatch = Dispatch(self.rig.service, self.rig.clock, flusher.need)
         nursery.start_soon(flusher.run, self.rig.dispatch, self.rig.service)
 
-    def send(self, body: bytes = b"x") -> list[Result]:
-        return self.rig.submit(append(Message("t", body)))
+    def send(self, body: bytes = b"x", topic: str = "t") -> list[Result]:
+        return self.rig.submit(append(Message(topic, body)))
 
 
 async def test_appends_that_arrive_during_a_sync_wait_for_the_next_one_and_share_it() -> None:
@@ -109,4 +110,45 @@ async def test_what_asks_while_a_sync_runs_that_covers_it_gets_no_sync_of_its_ow
         await broker.turnstile.let_one()
         assert first
         assert broker.turnstile.began == began
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_nobody_waits_for_is_synced_later_and_once() -> None:
+    async with trio.open_nursery() as nursery:
+        broker = Flushed(nursery, later_s=5.0, later_bytes=1 << 20)
+        start = trio.current_time()
+        for _ in range(10):
+            assert broker.send(topic="c") == [Appended("cache")]
+        await trio.sleep(4.9)
+        assert broker.turnstile.began == 0
+        await trio.sleep(0.2)
+        assert (broker.turnstile.began, trio.current_time() - start) == (1, pytest.approx(5.1))
+        await broker.turnstile.let_one()
+        assert broker.rig.store.durable == broker.rig.store.written
+        nursery.cancel_scope.cancel()
+
+
+async def test_whoever_waits_takes_along_what_waited_for_a_later_sync() -> None:
+    async with trio.open_nursery() as nursery:
+        broker = Flushed(nursery, later_s=5.0, later_bytes=1 << 20)
+        broker.send(topic="c")
+        await trio.sleep(1)
+        answers = broker.send()
+        await broker.turnstile.let_one()
+        assert answers == [Appended("disk")]
+        assert broker.rig.store.durable == broker.rig.store.written
+        await trio.sleep(60)
+        assert broker.turnstile.began == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_no_more_than_a_bound_waits_for_a_later_sync() -> None:
+    async with trio.open_nursery() as nursery:
+        broker = Flushed(nursery, later_s=5.0, later_bytes=1000)
+        broker.send(topic="c")
+        await trio.testing.wait_all_tasks_blocked()
+        assert broker.turnstile.began == 0
+        broker.send(bytes(1000), topic="c")
+        await trio.testing.wait_all_tasks_blocked()
+        assert broker.turnstile.began == 1
         nursery.cancel_scope.cancel()

@@ -109,7 +109,7 @@ def take_the_sync_point_after_the_sync(patch: pytest.MonkeyPatch) -> None:
             point = self._store.written
             self._store.mark_durable(point)
             dispatch.durable_at(point)
-            self.need()
+            self.need(dispatch.waits_for_disk)
 
     patch.setattr(Flusher, "run", late)
 
