@@ -18,10 +18,9 @@ from penstock.world import Offload
 class Flusher:
     """Makes the log durable: at once what a request waits for, the rest a little later, so that many share a sync."""
 
-    def __init__(self, store: MessageStore, offload: Offload, later_s: float = 0.0, later_bytes: int = 0) -> None:
+    def __init__(self, store: MessageStore, later_s: float = 0.0, later_bytes: int = 0) -> None:
         """``later_s``: so long what nobody waits for may stay unsynced, ``later_bytes``: at most so much of it."""
         self._store = store
-        self._offload = offload
         self._later_s = later_s
         self._later_bytes = later_bytes
         self._needed = trio.Event()
@@ -35,8 +34,8 @@ class Flusher:
             if is_waited_for or behind > self._later_bytes:
                 self._urgent.set()
 
-    async def run(self, dispatch: Dispatch, service: BrokerService) -> None:
-        """Syncs until cancelled. Raises ``StorageFailed``."""
+    async def run(self, dispatch: Dispatch, service: BrokerService, offload: Offload) -> None:
+        """Syncs until cancelled, by way of ``offload``. Raises ``StorageFailed``."""
         while True:
             await self._needed.wait()
             if self._later_s and not self._urgent.is_set():
@@ -47,7 +46,7 @@ class Flusher:
             if self._store.written <= self._store.durable:
                 continue  # asked for while the last sync ran, which covered it
             point = self._store.sync_point()
-            await self._offload(self._store.sync)
+            await offload(self._store.sync)
             self._store.mark_durable(point)
             service.synced()
             dispatch.durable_at(point)

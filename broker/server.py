@@ -111,14 +111,18 @@ async def _serve(
 ) -> None:
     clock = world.clock
     service = BrokerService(settings, state, store, clock.monotonic(), clock.wall_ms())
-    flusher = Flusher(store, world.offload, settings.flush_after_s, settings.flush_bytes)
+    flusher = Flusher(store, settings.flush_after_s, settings.flush_bytes)
     dispatch = Dispatch(service, clock, flusher.need)
     host, port = listening_address(listeners)
     running = RunningBroker(host, port, service, dispatch)
-    async with lasting_links(clock, world.rng) as links, trio.open_nursery() as nursery:
+    async with (
+        world.own_thread() as offload,
+        lasting_links(clock, world.rng) as links,
+        trio.open_nursery() as nursery,
+    ):
         registration = Registration(settings, settings.advertise or f"{host}:{port}", service, links)
         service.on_routes_changed = registration.topics_changed
-        nursery.start_soon(flusher.run, dispatch, service)
+        nursery.start_soon(flusher.run, dispatch, service, offload)
         nursery.start_soon(_tick, dispatch)
         mirror = _mirror(settings, state, dispatch, links)
         with trio.move_on_after(settings.handover_wait_s) as patience:

@@ -35,7 +35,7 @@ from penstock.message import IS_COMPILED, encode_properties, encode_record
 from penstock.requests.messages import Append
 from penstock.requests.request import Result
 from penstock.requests.topics import CreateTopic
-from penstock.world import RealClock
+from penstock.world import RealClock, real_world
 
 ROUNDS: Final = 60
 BATCHES: Final = 20
@@ -188,7 +188,7 @@ class Bench:
         state = BrokerState()
         self.store: MessageStore = open_store(RealDisk(folder), settings.store(), state, clock.wall_ms())
         self.service = BrokerService(settings, state, self.store, clock.monotonic(), clock.wall_ms())
-        self.flusher = Flusher(self.store, trio.to_thread.run_sync, settings.flush_after_s, settings.flush_bytes)
+        self.flusher = Flusher(self.store, settings.flush_after_s, settings.flush_bytes)
         self.dispatch = Dispatch(self.service, clock, self.flusher.need)
         self.answered = 0
         self.error: PenstockError | None = None
@@ -215,8 +215,8 @@ class Bench:
             self.answered += batch
             waiting.append(producer)
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.flusher.run, self.dispatch, self.service)
+        async with real_world().own_thread() as offload, trio.open_nursery() as nursery:
+            nursery.start_soon(self.flusher.run, self.dispatch, self.service, offload)
             self.answered, began = 0, time.perf_counter()
             while time.perf_counter() < began + seconds and self.error is None:
                 ready, waiting = waiting, []

@@ -48,9 +48,9 @@ class Flushed:
         self.rig.ask(CreateTopic("t", 1))
         self.rig.ask(CreateTopic("c", 1, "cache"))
         self.turnstile = Turnstile()
-        flusher = Flusher(self.rig.store, self.turnstile, later_s, later_bytes)
+        flusher = Flusher(self.rig.store, later_s, later_bytes)
         self.rig.dispatch = Dispatch(self.rig.service, self.rig.clock, flusher.need)
-        nursery.start_soon(flusher.run, self.rig.dispatch, self.rig.service)
+        nursery.start_soon(flusher.run, self.rig.dispatch, self.rig.service, self.turnstile)
 
     def send(self, body: bytes = b"x", topic: str = "t") -> list[Result]:
         return self.rig.submit(append(Message(topic, body)))

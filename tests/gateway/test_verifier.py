@@ -17,7 +17,7 @@ from gateway.tokens import TokenRules
 from gateway.verifier import LOOK_EVERY_S, Verifier
 from penstock.access.passwords import Users, format_passwords, hash_password
 from penstock.errors import InvalidConfig
-from penstock.world import World, real_world
+from penstock.world import real_world
 
 
 def make(folder: Path, users: str | None, rules: str | None) -> tuple[Access, Verifier]:
@@ -26,7 +26,7 @@ def make(folder: Path, users: str | None, rules: str | None) -> tuple[Access, Ve
     for name, text in (("passwords", users), ("acl", rules)):
         if text is not None:
             (folder / name).write_text(text)
-    world = World(real_world().clock, real_world().rng, real_world().offload)
+    world = real_world()
     files = [str(folder / name) if text is not None else "" for name, text in (("passwords", users), ("acl", rules))]
     made.append(Verifier(access, world, *files))
     return access, made[0]

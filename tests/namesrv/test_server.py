@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -40,7 +41,7 @@ class TrioClock:
 
 
 def virtual_world() -> World:
-    return World(TrioClock(), random.Random(1), real_world().offload)
+    return replace(real_world(), clock=TrioClock(), rng=random.Random(1))
 
 
 def answer(running: RunningNamesrv, request: object) -> Result:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+
+import pytest
+import trio
 
 from penstock.world import new_rng, pause, real_world
 
@@ -22,6 +26,37 @@ def test_two_worlds_do_not_share_their_chance() -> None:
 
 async def test_offloaded_work_gives_its_result() -> None:
     assert await real_world().offload(lambda: 42) == 42
+
+
+async def test_a_thread_of_its_own_works_off_calls_in_order_and_hands_errors_back() -> None:
+    async with real_world().own_thread() as offload:
+        assert [await offload(threading.get_ident) for _ in range(3)] == [await offload(threading.get_ident)] * 3
+        assert await offload(threading.get_ident) != threading.get_ident()
+        with pytest.raises(ZeroDivisionError):
+            await offload(lambda: 1 // 0)
+        assert await offload(lambda: 42) == 42
+
+
+async def test_a_call_that_was_begun_is_waited_for_though_it_is_cancelled() -> None:
+    began, end = threading.Event(), threading.Event()
+
+    def work() -> str:
+        began.set()
+        end.wait()
+        return "done"
+
+    got: list[str] = []
+    async with real_world().own_thread() as offload:
+        async with trio.open_nursery() as nursery:
+
+            async def ask() -> None:
+                got.append(await offload(work))
+
+            nursery.start_soon(ask)
+            await trio.to_thread.run_sync(began.wait)
+            nursery.cancel_scope.cancel()
+            end.set()
+        assert got == ["done"]
 
 
 def test_a_pause_takes_its_time() -> None:

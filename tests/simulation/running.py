@@ -14,7 +14,7 @@ import hashlib
 import random
 import re
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import trio
@@ -62,7 +62,7 @@ class Simulation:
             await trio.sleep(rng.uniform(*blocking_s) / 2)
             return result
 
-        return World(self.clock, self.rng(name), offload)
+        return World(self.clock, self.rng(name), offload, lambda: nullcontext(offload))
 
     def say(self, what: str) -> None:
         """A line in the log."""

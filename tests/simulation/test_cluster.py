@@ -20,6 +20,7 @@ from broker.service import BrokerService
 from penstock.link import OnResult
 from penstock.requests.messages import Append, AppendRuns
 from penstock.requests.request import Request
+from penstock.world import Offload
 from tests.simulation.cluster import check, digest, scenario
 from tests.simulation.running import Run, Simulation, simulate
 
@@ -100,12 +101,12 @@ def acknowledge_before_the_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_the_sync_point_after_the_sync(patch: pytest.MonkeyPatch) -> None:
-    async def late(self: Flusher, dispatch: Dispatch, service: BrokerService) -> None:
+    async def late(self: Flusher, dispatch: Dispatch, service: BrokerService, offload: Offload) -> None:
         while True:
             await self._needed.wait()
             self._needed = trio.Event()
             self._store.sync_point()
-            await self._offload(self._store.sync)
+            await offload(self._store.sync)
             point = self._store.written
             self._store.mark_durable(point)
             dispatch.durable_at(point)
