@@ -20,9 +20,9 @@ from penstock.world import Clock
 
 class Dispatch:
     """Requests of all sessions of a broker. ``on_unsynced`` is called when there may be something for the flusher
-    to do, with whether a request waits for it."""
+    to do, with whether a request waits for it and whether nobody else is about to append."""
 
-    def __init__(self, service: BrokerService, clock: Clock, on_unsynced: Callable[[bool], None]) -> None:
+    def __init__(self, service: BrokerService, clock: Clock, on_unsynced: Callable[[bool, bool], None]) -> None:
         self._service = service
         self._clock = clock
         self._on_unsynced = on_unsynced
@@ -57,9 +57,10 @@ class Dispatch:
         else:
             self._parked.park(outcome, on_result, session)
 
-    def end_batch(self) -> None:
-        """A session has handed over what it had: the flusher may begin, and who waited for these messages is told."""
-        self._on_unsynced(bool(self._after_sync))
+    def end_batch(self, is_whole: bool = False) -> None:
+        """A session has handed over what it had: the flusher may begin, and who waited for these messages is told.
+        ``is_whole``: all that there is to hand over just now."""
+        self._on_unsynced(bool(self._after_sync), is_whole)
         self._wake()
 
     def durable_at(self, point: int) -> None:

@@ -1,41 +1,91 @@
 """Group commit: one sync answers everything that was appended before it began. The only caller of ``mark_durable``.
 
-What nobody waits for (topics of level ``cache``) is synced a little later. The point that a sync covers is taken
-before it starts; what arrives while it runs waits for the next one. A failed sync is never tried again: the error ends
-the broker, because after it nobody knows what is on the disk.
+The point that a sync covers is taken before it starts; what arrives while it runs waits for the next one. A failed
+sync is never tried again: the error ends the broker, because after it nobody knows what is on the disk.
+
+What nobody waits for (topics of level ``cache``) is synced a little later. Where syncs lately took less than handing
+one to a thread and back is worth, the loop makes them itself: at the end of a whole round for services in this
+process, else when all sessions that had something have had their turn. The reasons: decision 21.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 import trio
 
 from broker.dispatch import Dispatch
 from broker.service import BrokerService
 from broker.store.message_store import MessageStore
-from penstock.world import Offload
+from penstock.errors import StorageFailed
+from penstock.world import Clock, Offload
+
+_FADES: Final = 0.8
+"""A slow sync counts for this much less with each sync that follows it."""
 
 
 class Flusher:
     """Makes the log durable: at once what a request waits for, the rest a little later, so that many share a sync."""
 
-    def __init__(self, store: MessageStore, later_s: float = 0.0, later_bytes: int = 0) -> None:
-        """``later_s``: so long what nobody waits for may stay unsynced, ``later_bytes``: at most so much of it."""
+    def __init__(
+        self,
+        store: MessageStore,
+        clock: Clock,
+        later_s: float = 0.0,
+        later_bytes: int = 0,
+        quick_s: float = 0.0,
+    ) -> None:
+        """``later_s``: so long what nobody waits for may stay unsynced, ``later_bytes``: at most so much of it.
+        ``quick_s``: a disk whose syncs take less is synced in the loop; 0: none is."""
         self._store = store
+        self._clock = clock
         self._later_s = later_s
         self._later_bytes = later_bytes
+        self._quick_s = quick_s
+        self._takes_s = quick_s  # what a sync takes; nobody knows yet
         self._needed = trio.Event()
         self._urgent = trio.Event()
+        self._idle: tuple[Dispatch, BrokerService] | None = None  # not while a thread syncs
+        self._failed: StorageFailed | None = None
 
-    def need(self, is_waited_for: bool) -> None:
-        """There may be something to sync; ``is_waited_for``: some request is answered after it. Never waits."""
+    @property
+    def is_quick(self) -> bool:
+        """Whether the loop may sync by itself."""
+        return self._takes_s < self._quick_s
+
+    def need(self, is_waited_for: bool, is_whole: bool) -> None:
+        """There may be something to sync; ``is_waited_for``: some request is answered after it. ``is_whole``: nobody
+        else is about to append. Never waits for long."""
         behind = self._store.written - self._store.durable
-        if behind > 0:
+        if behind <= 0:
+            return
+        if is_whole and is_waited_for and self._idle is not None and self.is_quick and self._failed is None:
+            self._sync_here(*self._idle)
+            return
+        self._needed.set()
+        if is_waited_for or behind > self._later_bytes:
+            self._urgent.set()
+
+    def _sync_here(self, dispatch: Dispatch, service: BrokerService) -> None:
+        point, began = self._store.sync_point(), self._clock.monotonic()
+        try:
+            self._store.sync()
+        except StorageFailed as error:
+            self._failed = error
             self._needed.set()
-            if is_waited_for or behind > self._later_bytes:
-                self._urgent.set()
+            self._urgent.set()
+        else:
+            self._done(point, began, dispatch, service)
+
+    def _done(self, point: int, began: float, dispatch: Dispatch, service: BrokerService) -> None:
+        self._takes_s = max(self._clock.monotonic() - began, self._takes_s * _FADES)
+        self._store.mark_durable(point)
+        service.synced()
+        dispatch.durable_at(point)
 
     async def run(self, dispatch: Dispatch, service: BrokerService, offload: Offload) -> None:
-        """Syncs until cancelled, by way of ``offload``. Raises ``StorageFailed``."""
+        """Syncs until cancelled, by way of ``offload`` where the disk is slow. Raises ``StorageFailed``."""
+        self._idle = (dispatch, service)
         while True:
             await self._needed.wait()
             if self._later_s and not self._urgent.is_set():
@@ -43,11 +93,18 @@ class Flusher:
                     await self._urgent.wait()
             self._needed = trio.Event()
             self._urgent = trio.Event()
-            if self._store.written <= self._store.durable:
-                continue  # asked for while the last sync ran, which covered it
-            point = self._store.sync_point()
-            await offload(self._store.sync)
-            self._store.mark_durable(point)
-            service.synced()
-            dispatch.durable_at(point)
-            self.need(dispatch.waits_for_disk)
+            if self._failed is None and self._store.written > self._store.durable:  # else another sync covered it
+                if self.is_quick:
+                    self._sync_here(dispatch, service)
+                else:
+                    await self._sync_there(dispatch, service, offload)
+            if self._failed is not None:
+                raise self._failed
+            self.need(dispatch.waits_for_disk, is_whole=False)
+
+    async def _sync_there(self, dispatch: Dispatch, service: BrokerService, offload: Offload) -> None:
+        point, began = self._store.sync_point(), self._clock.monotonic()
+        self._idle = None
+        await offload(self._store.sync)
+        self._idle = (dispatch, service)
+        self._done(point, began, dispatch, service)

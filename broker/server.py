@@ -40,9 +40,10 @@ _log = logging.getLogger(__name__)
 class BrokerSession:
     """What a broker keeps for one peer."""
 
-    def __init__(self, dispatch: Dispatch, peer: Peer) -> None:
+    def __init__(self, dispatch: Dispatch, peer: Peer, ends_rounds: bool) -> None:
         self._dispatch = dispatch
         self._peer = peer
+        self._ends_rounds = ends_rounds
 
     def submit(self, request: Request, on_result: OnResult) -> None:
         """Carries one request out."""
@@ -50,7 +51,7 @@ class BrokerSession:
 
     def end_batch(self) -> None:
         """All requests of one read, or of one round, have been submitted."""
-        self._dispatch.end_batch()
+        self._dispatch.end_batch(self._ends_rounds)
 
     def close(self) -> None:
         """The peer is gone."""
@@ -66,9 +67,10 @@ class RunningBroker:
         self._service = service
         self._dispatch = dispatch
 
-    def open_session(self, peer: Peer) -> Session:
-        """A session for one peer, on the wire or in this process."""
-        return BrokerSession(self._dispatch, peer)
+    def open_session(self, peer: Peer, *, ends_rounds: bool = False) -> Session:
+        """A session for one peer, on the wire or in this process. ``ends_rounds``: its batches are all that a round of
+        this process had."""
+        return BrokerSession(self._dispatch, peer, ends_rounds)
 
     def figures(self) -> dict[str, float]:
         """Counters since start, and gauges, by metric name."""
@@ -111,7 +113,7 @@ async def _serve(
 ) -> None:
     clock = world.clock
     service = BrokerService(settings, state, store, clock.monotonic(), clock.wall_ms())
-    flusher = Flusher(store, settings.flush_after_s, settings.flush_bytes)
+    flusher = Flusher(store, clock, settings.flush_after_s, settings.flush_bytes, settings.quick_sync_s)
     dispatch = Dispatch(service, clock, flusher.need)
     host, port = listening_address(listeners)
     running = RunningBroker(host, port, service, dispatch)

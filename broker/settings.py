@@ -56,6 +56,8 @@ class BrokerSettings:
         handover_wait_s: a broker that starts waits so long, at most, for what sessions hold at their home.
         flush_after_s, flush_bytes: what nobody waits for (topics of level ``cache``) is fsynced at the latest after so
             long, or when there is so much of it; a power cut costs no more than that. 0: at once.
+        quick_sync_s: a disk whose fsyncs take less is synced by the event loop itself, any other by a thread; 0: always
+            by the thread.
         reader_silence_s: retention by age waits for a group that has members or committed within this time.
 
     The others are the store's (``broker/store/settings.py``). Raises ``ValueError`` for a value outside its limits.
@@ -87,6 +89,7 @@ class BrokerSettings:
     handover_wait_s: float = 10.0
     flush_after_s: float = 0.1
     flush_bytes: int = 4 << 20
+    quick_sync_s: float = 0.0005
     reader_silence_s: float = 7 * 24 * 3600.0
     segment_bytes: int = 1 << 30
     reserve_step_bytes: int = 16 << 20
@@ -107,8 +110,8 @@ class BrokerSettings:
             raise ValueError(f"segment_bytes is at least {SEGMENT_BYTES_MIN}, not {self.segment_bytes}")
         if not 0 < self.register_every_s < self.lease_s:
             raise ValueError("register_every_s is more than 0 and less than lease_s")
-        if self.flush_after_s < 0 or self.flush_bytes < 0:
-            raise ValueError("flush_after_s and flush_bytes are at least 0")
+        if min(self.flush_after_s, self.flush_bytes, self.quick_sync_s) < 0:
+            raise ValueError("flush_after_s, flush_bytes and quick_sync_s are at least 0")
         for setting in _POSITIVE:
             if getattr(self, setting) <= 0:
                 raise ValueError(f"{setting} is more than 0, not {getattr(self, setting)}")

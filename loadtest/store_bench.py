@@ -188,7 +188,7 @@ class Bench:
         state = BrokerState()
         self.store: MessageStore = open_store(RealDisk(folder), settings.store(), state, clock.wall_ms())
         self.service = BrokerService(settings, state, self.store, clock.monotonic(), clock.wall_ms())
-        self.flusher = Flusher(self.store, settings.flush_after_s, settings.flush_bytes)
+        self.flusher = Flusher(self.store, clock, settings.flush_after_s, settings.flush_bytes, settings.quick_sync_s)
         self.dispatch = Dispatch(self.service, clock, self.flusher.need)
         self.answered = 0
         self.error: PenstockError | None = None

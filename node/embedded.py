@@ -64,7 +64,7 @@ async def run(
             async with lasting_links() as wire, trio.open_nursery() as top:
                 embedded = {
                     names_at: LocalLink(names.open_session(_LOCAL_PEER)),
-                    f"{store.host}:{store.port}": LocalLink(store.open_session(_LOCAL_PEER)),
+                    f"{store.host}:{store.port}": LocalLink(store.open_session(_LOCAL_PEER, ends_rounds=True)),
                 }
                 links = LocalLinks(embedded, wire)
                 name = configuration.services["gateway"].get("name") or f"{store.host}:{store.port}-0"

@@ -51,7 +51,7 @@ class Rig:
         self.service = BrokerService(
             self.settings, self.state, self.store, self.clock.monotonic(), self.clock.wall_ms()
         )
-        self.dispatch = Dispatch(self.service, self.clock, lambda is_waited_for: None)
+        self.dispatch = Dispatch(self.service, self.clock, lambda is_waited_for, is_whole: None)
 
     def handle(self, request: Request) -> Outcome:
         """What the service answers."""

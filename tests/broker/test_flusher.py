@@ -19,6 +19,16 @@ from tests.broker.broker_rig import Rig, append, now
 T = TypeVar("T")
 
 
+class TrioClock:
+    """The time of the test."""
+
+    def monotonic(self) -> float:
+        return trio.current_time()
+
+    def wall_ms(self) -> int:
+        return int(trio.current_time() * 1000)
+
+
 class Turnstile:
     """An offload whose calls begin at once and return when the test lets them."""
 
@@ -43,14 +53,14 @@ class Turnstile:
 class Flushed:
     """A rig with a flusher in a task of its own."""
 
-    def __init__(self, nursery: trio.Nursery, later_s: float = 0.0, later_bytes: int = 0) -> None:
+    def __init__(self, nursery: trio.Nursery, later_s: float = 0.0, later_bytes: int = 0, quick_s: float = 0.0) -> None:
         self.rig = Rig()
         self.rig.ask(CreateTopic("t", 1))
         self.rig.ask(CreateTopic("c", 1, "cache"))
         self.turnstile = Turnstile()
-        flusher = Flusher(self.rig.store, later_s, later_bytes)
-        self.rig.dispatch = Dispatch(self.rig.service, self.rig.clock, flusher.need)
-        nursery.start_soon(flusher.run, self.rig.dispatch, self.rig.service, self.turnstile)
+        self.flusher = Flusher(self.rig.store, TrioClock(), later_s, later_bytes, quick_s)
+        self.rig.dispatch = Dispatch(self.rig.service, self.rig.clock, self.flusher.need)
+        nursery.start_soon(self.flusher.run, self.rig.dispatch, self.rig.service, self.turnstile)
 
     def send(self, body: bytes = b"x", topic: str = "t") -> list[Result]:
         return self.rig.submit(append(Message(topic, body)))
@@ -152,3 +162,96 @@ async def test_no_more_than_a_bound_waits_for_a_later_sync() -> None:
         await trio.testing.wait_all_tasks_blocked()
         assert broker.turnstile.began == 1
         nursery.cancel_scope.cancel()
+
+
+class Quick(Flushed):
+    """One whose syncs take no time, after the first one."""
+
+    async def begun(self) -> None:
+        answers = self.send()
+        await self.turnstile.let_one()
+        assert answers == [Appended("disk")]
+        assert self.flusher.is_quick
+
+    def send_whole(self) -> list[Result]:
+        """What a gateway in this process does at its round's end."""
+        answers: list[Result] = []
+        self.rig.dispatch.submit(append(Message("t", b"x")), answers.append, 1)
+        self.rig.dispatch.end_batch(is_whole=True)
+        return answers
+
+
+async def test_a_quick_disk_is_synced_within_the_round_that_wrote() -> None:
+    async with trio.open_nursery() as nursery:
+        broker = Quick(nursery, quick_s=0.5)
+        await broker.begun()
+        assert broker.send_whole() == [Appended("disk")]
+        assert broker.rig.store.durable == broker.rig.store.written
+        assert broker.turnstile.began == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_sessions_that_are_not_alone_share_one_sync_on_a_quick_disk_too() -> None:
+    async with trio.open_nursery() as nursery:
+        broker = Quick(nursery, quick_s=0.5)
+        await broker.begun()
+        syncs = broker.rig.service.figures()["penstock_syncs_total"]
+        answers = [broker.send() for _ in range(10)]
+        assert answers == [[]] * 10
+        await trio.testing.wait_all_tasks_blocked()
+        assert answers == [[Appended("disk")]] * 10
+        assert broker.rig.service.figures()["penstock_syncs_total"] == syncs + 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_disk_that_was_slow_is_synced_by_the_thread_until_it_has_been_quick_for_a_while() -> None:
+    async with trio.open_nursery() as nursery:
+        broker = Quick(nursery, quick_s=0.5)
+        await broker.begun()
+        answers = broker.send()
+        broker.flusher._takes_s = 0.5
+        await trio.testing.wait_all_tasks_blocked()
+        await trio.sleep(2.0)  # this one takes two seconds
+        await broker.turnstile.let_one()
+        assert answers == [Appended("disk")]
+        by_thread = 0
+        while not broker.flusher.is_quick:
+            by_thread += 1
+            answers = broker.send_whole()
+            assert answers == []
+            await broker.turnstile.let_one()
+            assert answers == [Appended("disk")]
+        assert by_thread == 7  # 2 s * 0.8^7 < 0.5 s
+        assert broker.send_whole() == [Appended("disk")]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_round_that_ends_while_the_thread_syncs_waits_for_the_next_sync() -> None:
+    async with trio.open_nursery() as nursery:
+        broker = Quick(nursery, quick_s=0.5)
+        first = broker.send()
+        await trio.testing.wait_all_tasks_blocked()
+        broker.flusher._takes_s = 0.0
+        second = broker.send_whole()
+        assert (first, second) == ([], [])
+        await broker.turnstile.let_one()
+        assert (first, second) == ([Appended("disk")], [Appended("disk")])
+        assert broker.turnstile.began == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_failed_sync_of_the_loop_ends_the_broker_and_raises_nothing_into_the_round() -> None:
+    answers: list[Result] = []
+
+    async def live() -> None:
+        async with trio.open_nursery() as nursery:
+            broker = Quick(nursery, quick_s=0.5)
+            await broker.begun()
+            broker.rig.disk.fail("sync", errno.EIO)
+            answers.extend(broker.send_whole())
+            answers.extend(broker.send_whole())
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await live()
+    assert caught.group_contains(StorageFailed, match="fsync")
+    assert [type(answer) for answer in answers] == [StorageFailed]  # the second one's: nothing was acknowledged

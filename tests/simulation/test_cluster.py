@@ -110,7 +110,7 @@ def take_the_sync_point_after_the_sync(patch: pytest.MonkeyPatch) -> None:
             point = self._store.written
             self._store.mark_durable(point)
             dispatch.durable_at(point)
-            self.need(dispatch.waits_for_disk)
+            self.need(dispatch.waits_for_disk, is_whole=False)
 
     patch.setattr(Flusher, "run", late)
 
