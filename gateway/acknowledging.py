@@ -32,8 +32,7 @@ REASONS: Final = MappingProxyType(
 def acknowledge(device: Guest, reception: Reception, ids: Sequence[int]) -> None:
     """PUBACKs."""
     session = _session(device)
-    for packet_id in ids:
-        session.acknowledged(packet_id)
+    session.acknowledged_all(ids)
     if session.lasting is not None:
         reception.keeping.note(session)
     if session.is_waiting:

@@ -38,7 +38,7 @@ class Variant(NamedTuple):
 class Blob:
     """An encoded PUBLISH, in two parts around its packet id (QoS 0: the first part is all of it)."""
 
-    __slots__ = ("arrival", "head", "qos", "tail", "variant")
+    __slots__ = ("arrival", "head", "qos", "tail", "variant", "weight")
 
     def __init__(self, arrival: Arrival, variant: Variant, head: bytes, tail: bytes) -> None:
         self.arrival = arrival
@@ -46,16 +46,13 @@ class Blob:
         self.qos = variant.qos
         self.head = head
         self.tail = tail
-
-    @property
-    def weight(self) -> int:
-        """What it holds in memory, roughly."""
-        return len(self.head) + len(self.tail)
+        self.weight = len(head) + len(tail)
+        """What it holds in memory, in bytes, roughly."""
 
     @property
     def size(self) -> int:
         """Bytes of the packet on the wire."""
-        return len(self.head) + len(self.tail) + (2 if self.qos else 0)
+        return self.weight + (2 if self.qos else 0)
 
     def packet(self, packet_id: int, *, dup: bool = False) -> bytes:
         """The packet's bytes; the id counts for QoS 1 and 2 only."""
@@ -151,37 +148,48 @@ class Run:
         self, batch: Sequence[Arrival], is_v5: bool, granted: int, as_published: bool, identifier: int, now_ms: int
     ) -> None:
         identifiers = (identifier,) if identifier else ()
-        variants: dict[tuple[int, bool], Variant] = {}
         parts: list[bytes] = []
         blobs: list[tuple[int, Blob]] = []
         in_flight: dict[int, Blob] = {}
-        largest = weight = 0
+        variant = Variant(is_v5, 0, False, identifiers)
+        before: Arrival | None = None  # the one before, mostly of the same device and size
+        made: Blob | None = None
+        largest = weight = highest = 0
         for arrival in batch:
-            shape = (arrival.qos, arrival.retain)
-            variant = variants.get(shape)
-            if variant is None:
+            if before is None or before.qos != arrival.qos or before.retain != arrival.retain:
                 variant = Variant(is_v5, min(arrival.qos, granted), as_published and arrival.retain, identifiers)
-                variants[shape] = variant
-            made = _encode(arrival, variant, now_ms)
+                before = made = None
+            if (
+                made is not None
+                and made.qos
+                and not is_v5
+                and before is not None
+                and before.heading is arrival.heading
+                and len(before.payload) == len(arrival.payload)
+            ):
+                made = Blob(arrival, variant, made.head, arrival.payload)
+            else:
+                made = _encode(arrival, variant, now_ms)
+            before = arrival
             packet_id = arrival.offset % PACKET_ID_MAX + 1
             blobs.append((packet_id, made))
             if made.qos:
                 in_flight[packet_id] = made
                 parts += (made.head, packet_id.to_bytes(2, "big"), made.tail)
+                weight += made.weight
+                highest = max(highest, made.qos)
             else:
                 parts.append(made.head)
-            size = len(made.head) + len(made.tail)
-            if made.qos:
-                weight += size
-            if size > largest:
-                largest = size
+            if made.weight > largest:
+                largest = made.weight
         self.data = b"".join(parts)
         self.blobs = blobs
         self.aliased: dict[int, AliasedRun] = {}
         self.in_flight = in_flight
-        self.qos = max([variant.qos for variant in variants.values()], default=0)
+        self.qos = highest
         self.weight = weight
         self.largest = largest + 2
         self.count = len(batch)
-        self.senders = {arrival.sender for arrival in batch}
-        self.expiring = any([arrival.expires_ms != NEVER for arrival in batch])
+        headings = {id(arrival.heading): arrival.heading for arrival in batch}.values()
+        self.senders = {heading.sender for heading in headings}
+        self.expiring = any([heading.expiry_s != NEVER for heading in headings])

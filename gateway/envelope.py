@@ -11,6 +11,7 @@ An ``Arrival`` is one such message taken from a pulled batch, decoded once for a
 
 from __future__ import annotations
 
+import struct
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from copy import copy
@@ -40,8 +41,13 @@ from topicmap.queues import topic_queue
 
 _CLIENT_ID: Final = CLIENT_ID.encode()
 _MQTT_PROPERTIES: Final = MQTT_PROPERTIES.encode()
-_FLAG_AT: Final = 19  # the low byte of the record's flag
-_WHERE_END: Final = OFFSETS_AT + 8
+_WHERE_BYTES: Final = OFFSETS_AT + 8 - QUEUE_ID_AT
+# Of a frame: queue id, flag and queue offset as they stand; store time; body length.
+_FRAME: Final = struct.Struct(
+    f">{FRAME_HEAD_BYTES + QUEUE_ID_AT}x{_WHERE_BYTES}s{STORED_AT - QUEUE_ID_AT - _WHERE_BYTES}xQ"
+    f"{BODY_AT - 4 - STORED_AT - 8}xI"
+)
+_FLAG_AT: Final = 7  # the low byte of the flag within these
 NEVER: Final = -1
 
 
@@ -111,32 +117,25 @@ class Arrival:
     Attributes:
         offset: its place in the queue that was pulled (0 for a retained message that was fetched).
         position: its place in the log; the same in every queue that it belongs to.
-        name: the MQTT topic name, as text and as bytes.
         qos, retain: as published.
-        sender: client id of the device that published it, ``b""`` if none did.
+        heading: what it has in common with others of its device.
         expires_ms: wall-clock time after which it is not delivered, or ``NEVER``.
-        application: MQTT 5 properties to forward, encoded, without their length.
-        topic: the topic that it is stored in.
         stored_ms: wall-clock time at which it was stored.
         origin: where it was pulled; ``None`` where nobody needs to find it again.
         blobs: encoded forms, shared by all subscribers that get the same bytes (``gateway/delivery.py``).
     """
 
     __slots__ = (
-        "application",
         "blobs",
         "expires_ms",
-        "name",
-        "name_bytes",
+        "heading",
         "offset",
         "origin",
         "payload",
         "position",
         "qos",
         "retain",
-        "sender",
         "stored_ms",
-        "topic",
         "where",
     )
 
@@ -157,11 +156,36 @@ class Arrival:
         self.qos = min(flag & FLAG_QOS, 2)
         self.retain = flag & FLAG_RETAIN != 0
         self.payload = payload
-        self.name, self.name_bytes, self.sender, expiry_s, self.application, self.topic = heading
+        self.heading = heading
         self.stored_ms = stored_ms
         self.where = where  # the record's queue id, flag and queue offset, read when they are asked for
-        self.expires_ms = NEVER if expiry_s == NEVER else stored_ms + expiry_s * 1000
+        self.expires_ms = NEVER if heading.expiry_s == NEVER else stored_ms + heading.expiry_s * 1000
         self.blobs: dict[object, object] | None = None
+
+    @property
+    def name(self) -> str:
+        """The MQTT topic name."""
+        return self.heading.name
+
+    @property
+    def name_bytes(self) -> bytes:
+        """The MQTT topic name."""
+        return self.heading.name_bytes
+
+    @property
+    def sender(self) -> bytes:
+        """Client id of the device that published it, ``b""`` if none did."""
+        return self.heading.sender
+
+    @property
+    def application(self) -> bytes:
+        """MQTT 5 properties to forward, encoded, without their length."""
+        return self.heading.application
+
+    @property
+    def topic(self) -> bytes:
+        """The topic that it is stored in."""
+        return self.heading.topic
 
     @property
     def queue(self) -> str:
@@ -186,16 +210,21 @@ def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None
     at = count * ENTRY.size
     if at > len(data):
         raise InvalidMessage("a pulled batch is shorter than its entries")
-    found = []
+    found: list[Arrival] = []
+    unpack, total = _FRAME.unpack_from, len(data)
+    raw, heading = b"", None
     for offset, position, size, _tag in ENTRY.iter_unpack(data[:at]):
-        record, end = at + FRAME_HEAD_BYTES, at + size
-        body = record + BODY_AT
-        tail = body + int.from_bytes(data[body - 4 : body], "big")
-        if tail + 4 > end or end > len(data):
+        end = at + size
+        if end > total or size < _FRAME.size:
             raise InvalidMessage("a pulled batch is shorter than its frames")
-        stored_ms = int.from_bytes(data[record + STORED_AT : record + STORED_AT + 8], "big")
-        payload, heading = data[body:tail], read_heading(data[tail:end])
-        where = data[record + QUEUE_ID_AT : record + _WHERE_END]
-        found.append(Arrival(offset, position, data[record + _FLAG_AT], payload, heading, stored_ms, where, origin))
+        where, stored_ms, body_bytes = unpack(data, at)
+        body = at + _FRAME.size
+        tail = body + body_bytes
+        if tail + 4 > end:
+            raise InvalidMessage("a pulled batch is shorter than its frames")
+        if heading is None or data[tail:end] != raw:  # mostly it is the one before
+            raw = data[tail:end]
+            heading = read_heading(raw)
+        found.append(Arrival(offset, position, where[_FLAG_AT], data[body:tail], heading, stored_ms, where, origin))
         at = end
     return found

@@ -63,6 +63,8 @@ class ExchangeIds:
 
     def flush(self) -> None:
         """Sends the releases of the round."""
+        if not self._to_release:
+            return
         to_release, self._to_release = self._to_release, {}
         for session, ids in to_release.items():
             assert session.lasting is not None

@@ -108,6 +108,8 @@ class SessionHome:
 
     def flush(self) -> None:
         """Sends the saves of the round."""
+        if not self._saves:
+            return
         saves, self._saves = self._saves, []
         for at in range(0, len(saves), SAVES_PER_REQUEST):
             some = saves[at : at + SAVES_PER_REQUEST]

@@ -59,9 +59,10 @@ class Keeping:
 
     def flush(self) -> None:
         """Saves what something waits for."""
-        urgent, self._urgent = self._urgent, {}
-        for session in urgent:
-            self._save_for(session)
+        if self._urgent:
+            urgent, self._urgent = self._urgent, {}
+            for session in urgent:
+                self._save_for(session)
         self._home.flush()
 
     def tick(self) -> None:

@@ -172,6 +172,8 @@ class Replays:
     def take_turns(self) -> None:
         """Lets some sessions go on with what brokers have answered; to be called once per flush, so that reading a
         long history leaves time for everybody else."""
+        if not self._ready:
+            return
         for session in list(islice(self._ready, TURNS)):
             del self._ready[session]
             self._pump_later(session)

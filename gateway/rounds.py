@@ -50,6 +50,11 @@ class Rounds:
             if not self.in_round and self._call is not None:
                 self._call()
 
+    def wake_last(self) -> None:
+        """There is work for the last stage alone: if this is a round, it comes to that anyway."""
+        if not self.in_round:
+            self.wake()
+
     def begin(self) -> None:
         self.in_round = True
         self.now = self._clock.monotonic()

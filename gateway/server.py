@@ -77,7 +77,7 @@ async def run(
 ) -> None:
     """Serves MQTT until cancelled. Raises ``AddressInUse`` or ``InvalidConfig`` before it reports itself."""
     rounds = Rounds(world.clock)
-    brokers = Brokers(links, settings.namesrv, rounds.wake)
+    brokers = Brokers(links, settings.namesrv, rounds.wake_last)
     upstream = Upstream(brokers, TopicMap(parse_rules(settings.topic_rules)), settings.append_bytes_max, rounds)
     owner = settings.name or f"gateway-{world.rng.getrandbits(48):012x}"
     home = SessionHome(brokers, owner, settings.session_lease_s, rounds.wake)

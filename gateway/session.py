@@ -365,6 +365,20 @@ class Session:
                 tell(made)
         return True
 
+    def acknowledged_all(self, ids: Sequence[int]) -> None:
+        """PUBACKs, in their order; ids that are not in flight are passed over."""
+        if self.settled is not None:
+            for packet_id in ids:
+                self.acknowledged(packet_id)
+            return
+        in_flight, weight = self.in_flight, 0
+        for packet_id in ids:
+            made = in_flight.get(packet_id)
+            if made is not None and made.qos == 1:
+                del in_flight[packet_id]
+                weight += made.weight
+        self.in_flight_bytes = self.in_flight_bytes - weight if in_flight else 0
+
     def received(self, packet_id: int, refused: bool) -> bool:
         """PUBREC. From now on the exchange waits for PUBCOMP, or has ended if the client refused the message
         (MQTT-4.3.3-4). False if the id is unknown."""

@@ -219,6 +219,8 @@ class SharedSubscriptions:
 
     def flush(self) -> bool:
         """Does what was noted since the last round. True if there is more to do at once."""
+        if not (self._closing or self._opening or self._changed):
+            return False
         closing, self._closing = self._closing, {}
         for feed in closing:
             if not feed.members:

@@ -138,7 +138,7 @@ class Gateway:
         self.settings = GatewaySettings(name=name, **settings)
         self.quotas = Quotas()
         self.rounds = Rounds(self.clock)
-        self.brokers = Brokers(self.broker, self.settings.namesrv, self.rounds.wake)
+        self.brokers = Brokers(self.broker, self.settings.namesrv, self.rounds.wake_last)
         self.upstream = Upstream(self.brokers, TopicMap(), self.settings.append_bytes_max, self.rounds)
         self.home = SessionHome(self.brokers, name, self.settings.session_lease_s, self.rounds.wake)
         self.keeping = Keeping(self.home, self.rounds.wake)

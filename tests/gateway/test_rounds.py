@@ -60,3 +60,18 @@ def test_a_round_ends_some_time_and_calls_for_the_next() -> None:
     rounds.finish()
     assert stage.flushed < 1000
     assert calls == ["called"]
+
+
+def test_work_for_the_last_stage_alone_makes_no_further_turn_but_calls_for_a_round_from_outside_of_one() -> None:
+    class Asking(Countdown):
+        def flush(self) -> bool:
+            rounds.wake_last()
+            return super().flush()
+
+    asking, last = Asking(1), Countdown(1)
+    rounds, calls = rounds_with(asking, last)
+    rounds.begin()
+    rounds.finish()
+    assert (asking.flushed, last.flushed, calls) == (1, 1, [])
+    rounds.wake_last()
+    assert calls == ["called"]
