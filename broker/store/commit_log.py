@@ -151,7 +151,7 @@ class CommitLog:
         position, segment = self.end, self.active
         assert len(frames) <= self.room() + BLANK_BYTES_MIN, "frames that do not fit the segment"
         try:
-            segment.file.pwrite(frames, position - segment.base)
+            segment.write(frames, position - segment.base)
         except OSError as error:
             raise self._cut_away(segment, position, error) from None
         self.end = position + len(frames)

@@ -1,7 +1,8 @@
 """One file of the log, and how much room it has on the disk.
 
 A segment covers the positions ``base`` to ``base + size``; its file is named by ``base``. ``reserved`` bytes of it have
-room on the disk: behind what was written they read as zeros. The segment knows nothing of frames.
+room on the disk: behind the log's end they read as zeros, the first of them because zeros were written (up to
+``written``), the others because nothing was. The segment knows nothing of frames.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from typing import Final
 from broker.store.disk import File
 from penstock.errors import StorageFailed, StorageFull
 
+ZEROS_BYTES: Final = 256 * 1024
+"""Zeros are written up to a multiple of this."""
+_ZEROS: Final = bytes(ZEROS_BYTES)
 FOLDER: Final = "log"
 SUFFIX: Final = ".log"
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -32,13 +36,14 @@ def storage_error(error: OSError) -> StorageFull | StorageFailed:
 class Segment:
     """One file of the log."""
 
-    __slots__ = ("base", "file", "reserved", "size")
+    __slots__ = ("base", "file", "reserved", "size", "written")
 
     def __init__(self, base: int, file: File, size: int) -> None:
         self.base = base
         self.file = file
         self.size = size
         self.reserved = file.size()
+        self.written = 0
 
     @property
     def end(self) -> int:
@@ -51,8 +56,19 @@ class Segment:
             self.file.reserve(target)
             self.reserved = target
 
+    def write(self, data: bytes, at: int) -> None:
+        """Writes within what is reserved; a little more of that is filled with zeros whenever it comes to blocks that
+        were never written: only such blocks cost a sync a change of the file system's own. Raises ``OSError``."""
+        stop = at + len(data)
+        if stop > self.written:
+            ahead = min((stop // ZEROS_BYTES + 1) * ZEROS_BYTES, self.reserved)
+            if ahead > stop:
+                self.file.pwrite(_ZEROS[: ahead - stop], stop)
+            self.written = ahead
+        self.file.pwrite(data, at)
+
     def cut(self, position: int) -> None:
         """Takes away everything from a position on, durably. Raises ``OSError``."""
         self.file.truncate(position - self.base)
-        self.reserved = position - self.base
+        self.reserved = self.written = position - self.base
         self.file.sync()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.store.segment import Segment, segment_path, storage_error
 from penstock.errors import StorageFailed, StorageFull
@@ -32,6 +34,22 @@ def test_a_cut_is_durable() -> None:
     disk.lose_power()
     assert disk.read("one") == b"x" * 40
     assert segment.reserved == 40
+
+
+@given(st.lists(st.integers(1, 3000), max_size=30), st.integers(0, 40_000))
+def test_zeros_are_written_ahead_of_what_comes_and_never_over_what_is_there(sizes: list[int], room: int) -> None:
+    disk = SimDisk()
+    segment = Segment(0, disk.open("one", create=True), 1 << 20)
+    segment.reserve(sum(sizes) + room)
+    stream = b""
+    for number, size in enumerate(sizes):
+        data = bytes([1 + number]) * size
+        segment.write(data, len(stream))
+        stream += data
+        assert len(stream) <= segment.written <= segment.reserved
+    shown = disk.read("one")
+    assert shown == stream + bytes(len(shown) - len(stream))
+    assert len(shown) == sum(sizes) + room, "never beyond what is reserved"
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 
 import pytest
 
 from broker.store.frames import pack_frame
 from penstock.errors import StorageFull
 from penstock.message import STORED, tag_hash
-from tests.broker.store.store_rig import bodies, command, fill, incoming, messages, opened, stored, sync
+from tests.broker.store.store_rig import SMALL, bodies, command, fill, incoming, messages, opened, stored, sync
 from tests.simulation.disk import SimDisk
 
 
@@ -30,7 +31,8 @@ def test_the_batch_layout_is_byte_for_byte_that_of_single_frames() -> None:
 
 def test_a_batch_is_one_write() -> None:
     disk = SimDisk()
-    store = opened(disk)
+    store = opened(disk, replace(SMALL, segment_bytes=1 << 20, reserve_step_bytes=1 << 16))
+    store.append([incoming("first")], 1000)
     disk.calls.clear()
     store.append([incoming(str(number), queue_id=number % 3) for number in range(50)], 1000)
     assert disk.calls["pwrite"] == 1
