@@ -168,3 +168,12 @@ def test_what_a_gateway_tells_is_taken_and_names_that_only_look_like_it_are_ever
     accepted = take(rig, told, *near)
     assert codes(accepted) == []
     assert len(accepted.batch) == 3
+
+
+@pytest.mark.parametrize("topic", ["%sys%sessions", "%sys%offsets", "%sys%", "%sys%new"])
+@pytest.mark.parametrize("name", ["", "a/b"])
+def test_the_brokers_own_facts_are_nobody_elses_to_write(topic: str, name: str) -> None:
+    rig = made()
+    accepted = take(rig, encode_message(Message(topic, b"x", mqtt_topic=name)), encode_message(Message("t", b"good")))
+    assert codes(accepted) == [(0, InvalidTopic.code)]
+    assert [one.topic for one in accepted.batch] == ["t"]

@@ -126,10 +126,21 @@ def test_invariants_are_numbered_in_their_order() -> None:
     assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
 
 
-@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "README.md", "CONTRIBUTING.md"])
-def test_every_file_that_a_page_links_exists(page: str) -> None:
-    links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text())
-    assert [link for link in links if not (ROOT / link).exists()] == []
+PAGES = ["ARCHITECTURE.md", "README.md", "CONTRIBUTING.md"]
+PAGES += [
+    str(path.relative_to(ROOT))
+    for folder in ("guide", "formats")
+    for path in sorted((ROOT / "docs" / folder).iterdir())
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_that_a_page_links_or_names_exists(page: str) -> None:
+    text = (ROOT / page).read_text()
+    links = re.findall(r"\]\(([^)#:]+)\)", text)
+    assert [link for link in links if not ((ROOT / page).parent / link).exists()] == []
+    named = re.findall(rf"`((?:{'|'.join(PACKAGES)}|tests|loadtest)/[\w./]+)", text)
+    assert [name for name in named if not (ROOT / name).exists()] == []
 
 
 def test_every_decision_record_has_a_number_of_its_own() -> None:
