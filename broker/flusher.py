@@ -3,9 +3,9 @@
 The point that a sync covers is taken before it starts; what arrives while it runs waits for the next one. A failed
 sync is never tried again: the error ends the broker, because after it nobody knows what is on the disk.
 
-What nobody waits for (topics of level ``cache``) is synced a little later. Where syncs lately took less than handing
-one to a thread and back is worth, the loop makes them itself: at the end of a whole round for services in this
-process, else when all sessions that had something have had their turn. The reasons: decision 21.
+What nobody waits for (topics of level ``cache``) is synced a little later. Where a sync lately took less, on average,
+than handing one to a thread and back is worth, the loop makes them itself: at the end of a whole round for services in
+this process, else when all sessions that had something have had their turn. The reasons: decision 21.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from broker.store.message_store import MessageStore
 from penstock.errors import StorageFailed
 from penstock.world import Clock, Offload
 
-_FADES: Final = 0.8
-"""A slow sync counts for this much less with each sync that follows it."""
+_LATELY: Final = 16
+"""So many syncs, roughly, make up what a sync takes lately."""
 
 
 class Flusher:
@@ -36,13 +36,13 @@ class Flusher:
         quick_s: float = 0.0,
     ) -> None:
         """``later_s``: so long what nobody waits for may stay unsynced, ``later_bytes``: at most so much of it.
-        ``quick_s``: a disk whose syncs take less is synced in the loop; 0: none is."""
+        ``quick_s``: a disk whose syncs take less on average is synced in the loop; 0: none is."""
         self._store = store
         self._clock = clock
         self._later_s = later_s
         self._later_bytes = later_bytes
         self._quick_s = quick_s
-        self._takes_s = quick_s  # what a sync takes; nobody knows yet
+        self._takes_s = quick_s  # what a sync takes lately, on average; nobody knows yet
         self._needed = trio.Event()
         self._urgent = trio.Event()
         self._idle: tuple[Dispatch, BrokerService] | None = None  # not while a thread syncs
@@ -67,18 +67,24 @@ class Flusher:
             self._urgent.set()
 
     def _sync_here(self, dispatch: Dispatch, service: BrokerService) -> None:
-        point, began = self._store.sync_point(), self._clock.monotonic()
+        point = self._store.sync_point()
         try:
-            self._store.sync()
+            took_s = self._sync()
         except StorageFailed as error:
             self._failed = error
             self._needed.set()
             self._urgent.set()
         else:
-            self._done(point, began, dispatch, service)
+            self._done(point, took_s, dispatch, service)
 
-    def _done(self, point: int, began: float, dispatch: Dispatch, service: BrokerService) -> None:
-        self._takes_s = max(self._clock.monotonic() - began, self._takes_s * _FADES)
+    def _sync(self) -> float:
+        """Blocks; returns for how long. Raises ``StorageFailed``."""
+        began = self._clock.monotonic()
+        self._store.sync()
+        return self._clock.monotonic() - began
+
+    def _done(self, point: int, took_s: float, dispatch: Dispatch, service: BrokerService) -> None:
+        self._takes_s += (took_s - self._takes_s) / _LATELY
         self._store.mark_durable(point)
         service.synced()
         dispatch.durable_at(point)
@@ -103,8 +109,8 @@ class Flusher:
             self.need(dispatch.waits_for_disk, is_whole=False)
 
     async def _sync_there(self, dispatch: Dispatch, service: BrokerService, offload: Offload) -> None:
-        point, began = self._store.sync_point(), self._clock.monotonic()
+        point = self._store.sync_point()
         self._idle = None
-        await offload(self._store.sync)
+        took_s = await offload(self._sync)
         self._idle = (dispatch, service)
-        self._done(point, began, dispatch, service)
+        self._done(point, took_s, dispatch, service)

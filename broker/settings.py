@@ -89,7 +89,7 @@ class BrokerSettings:
     handover_wait_s: float = 10.0
     flush_after_s: float = 0.1
     flush_bytes: int = 4 << 20
-    quick_sync_s: float = 0.0005
+    quick_sync_s: float = 0.001
     reader_silence_s: float = 7 * 24 * 3600.0
     segment_bytes: int = 1 << 30
     reserve_step_bytes: int = 16 << 20
@@ -97,6 +97,7 @@ class BrokerSettings:
     chunk_bytes: int = 64 << 20
     retention_bytes: int = 0
     retention_s: float = 3 * 24 * 3600.0
+    fresh_bytes: int = 1 << 20
     seal_after_s: float = 0.05
 
     def __post_init__(self) -> None:
@@ -110,8 +111,8 @@ class BrokerSettings:
             raise ValueError(f"segment_bytes is at least {SEGMENT_BYTES_MIN}, not {self.segment_bytes}")
         if not 0 < self.register_every_s < self.lease_s:
             raise ValueError("register_every_s is more than 0 and less than lease_s")
-        if min(self.flush_after_s, self.flush_bytes, self.quick_sync_s) < 0:
-            raise ValueError("flush_after_s, flush_bytes and quick_sync_s are at least 0")
+        if min(self.flush_after_s, self.flush_bytes, self.quick_sync_s, self.fresh_bytes) < 0:
+            raise ValueError("flush_after_s, flush_bytes, quick_sync_s and fresh_bytes are at least 0")
         for setting in _POSITIVE:
             if getattr(self, setting) <= 0:
                 raise ValueError(f"{setting} is more than 0, not {getattr(self, setting)}")
@@ -125,5 +126,6 @@ class BrokerSettings:
             chunk_bytes=self.chunk_bytes,
             retention_bytes=self.retention_bytes,
             retention_s=self.retention_s,
+            fresh_bytes=self.fresh_bytes,
             seal_after_s=self.seal_after_s,
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import queue
 import random
 import secrets
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,6 +20,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
+
+HAND_BACK_S = 0.0005
+"""So long a thread whose blocking call has returned waits at most for a busy event loop to give it a moment."""
 
 Rng = random.Random
 """A source of chance, for annotations: only this module may import ``random``."""
@@ -76,6 +80,7 @@ async def _own_thread() -> AsyncIterator[Offload]:
     import outcome
     import trio
 
+    sys.setswitchinterval(HAND_BACK_S)
     token = trio.lowlevel.current_trio_token()
     jobs: queue.SimpleQueue[tuple[Callable[[], Any], trio.lowlevel.Task] | None] = queue.SimpleQueue()
 

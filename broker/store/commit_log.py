@@ -19,6 +19,7 @@ from typing import Final
 
 from broker.store.disk import Disk
 from broker.store.frames import BLANK_BYTES_MIN, blank_frame
+from broker.store.fresh import Fresh
 from broker.store.segment import FOLDER, SUFFIX, Segment, segment_path, storage_error
 from broker.store.settings import StoreSettings
 from broker.store.stretches import Stretches
@@ -49,6 +50,7 @@ class CommitLog:
         self.durable = end
         self.failed: PenstockError | None = None
         self.stretches = Stretches()
+        self.fresh = Fresh(settings.fresh_bytes)
         self._emergency_room = False
         self._unsynced: list[Segment] = [segments[-1]]
         self._syncing: list[Segment] = []
@@ -156,6 +158,7 @@ class CommitLog:
             raise self._cut_away(segment, position, error) from None
         self.end = position + len(frames)
         self.stretches.written(position, frames)
+        self.fresh.written(position, frames)
         return position
 
     def _cut_away(self, segment: Segment, position: int, error: OSError) -> PenstockError:

@@ -16,6 +16,7 @@ import numpy as np
 from broker.store import bulk
 from broker.store.commit_log import CommitLog
 from broker.store.frames import FRAME_BYTES_MIN, good_frames, is_good, queue_offset_of, read_head, stored_ms_of
+from broker.store.fresh import ENTRIES_MAX as FRESH_MAX
 from broker.store.index_chunk import ChunkFiles
 from broker.store.key_index import KeyIndex, holds_key, key_hash
 from broker.store.queue_index import ENTRY20, Queue, QueueIndex
@@ -58,6 +59,14 @@ class Reading:
         queue = self._index.get(key)
         if not queue.min <= offset <= queue.readable:
             raise OffsetOutOfRange(f"{key} has offsets {queue.min} to {queue.readable}, not {offset}")
+        if offset == queue.readable:
+            return Pulled(0, offset, queue.min, offset, b"")
+        if offset >= queue.tail_base and queue.readable - offset <= FRESH_MAX and not tags:
+            start = (offset - queue.tail_base) * ENTRY20.size
+            count = min(count_max, queue.readable - offset)
+            found = self._log.fresh.batch(bytes(queue.tail[start : start + count * ENTRY20.size]), offset, bytes_max)
+            if found is not None:
+                return Pulled(found[0], offset + found[0], queue.min, queue.readable, found[1])
         offset = queue.behind_gap(offset)
         if count_max >= bulk.BULK_FROM <= queue.readable - offset and not tags:
             pulled = self._read_neighbours(queue, offset, count_max, bytes_max)

@@ -17,6 +17,7 @@ class StoreSettings:
         chunk_bytes: stretch of log whose index entries are kept in memory before they are sealed into a file.
         retention_bytes: keep at most this much log; 0 for no limit.
         retention_s: keep segments at most this long after their last record; 0 for ever.
+        fresh_bytes: how much of what was appended last is kept in memory for those who read at the end of a queue.
         seal_after_s: silence after which the durable watermark is written down.
     """
 
@@ -26,4 +27,5 @@ class StoreSettings:
     chunk_bytes: int = 64 << 20
     retention_bytes: int = 0
     retention_s: float = 3 * 24 * 3600.0
+    fresh_bytes: int = 1 << 20
     seal_after_s: float = 0.05

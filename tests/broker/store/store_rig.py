@@ -30,6 +30,7 @@ SMALL = StoreSettings(
     chunk_bytes=3000,
     retention_bytes=0,
     retention_s=0.0,
+    fresh_bytes=0,  # what is read is read from the disk
 )
 
 

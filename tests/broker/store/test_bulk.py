@@ -15,7 +15,9 @@ from penstock.requests.messages import Pulled
 from tests.broker.store.store_rig import bodies, incoming, opened, stored
 from tests.simulation.disk import SimDisk
 
-WIDE = StoreSettings(segment_bytes=1 << 20, reserve_step_bytes=1 << 16, emergency_bytes=0, chunk_bytes=1 << 19)
+WIDE = StoreSettings(
+    segment_bytes=1 << 20, reserve_step_bytes=1 << 16, emergency_bytes=0, chunk_bytes=1 << 19, fresh_bytes=0
+)
 LOG = "log/00000000000000000000.log"
 
 

@@ -12,7 +12,9 @@ from penstock.message import ENTRY, decode_batch, tag_hash
 from tests.broker.store.store_rig import bodies, fill, incoming, messages, opened, stored
 from tests.simulation.disk import SimDisk
 
-WIDE = StoreSettings(segment_bytes=1 << 18, reserve_step_bytes=4096, emergency_bytes=0, chunk_bytes=1 << 17)
+WIDE = StoreSettings(
+    segment_bytes=1 << 18, reserve_step_bytes=4096, emergency_bytes=0, chunk_bytes=1 << 17, fresh_bytes=0
+)
 
 
 def test_a_pull_is_entries_then_untouched_frames() -> None:

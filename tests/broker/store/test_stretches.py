@@ -73,6 +73,7 @@ def test_what_is_too_short_or_overlaps_is_not_learned() -> None:
     assert (len(known), known.at(0)) == (1, None)
 
 
+@pytest.mark.interpreted
 def test_the_table_is_bounded_and_forgets_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stretches, "STRETCHES_MAX", 64)
     known = Stretches()

@@ -1,0 +1,98 @@
+"""Reads at the end of a queue: out of memory, and exactly what the disk would have given."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.store.fresh import APPENDS_MAX, Fresh
+from broker.store.queue_index import ENTRY20
+from penstock.errors import StorageFull
+from tests.broker.store.store_rig import SMALL, bodies, incoming, opened, stored, sync
+from tests.simulation.disk import SimDisk
+
+KEEPS = dataclasses.replace(SMALL, fresh_bytes=1500)
+"""A few appends' worth: some reads find all of it in memory, some a part, some nothing."""
+
+batches = st.lists(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 300)), min_size=1, max_size=8), min_size=1, max_size=25
+)
+pulls = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(1, 12), st.integers(1, 2000)), min_size=1, max_size=20
+)
+
+
+@given(batches, pulls)
+def test_a_pull_is_the_same_out_of_memory_and_from_the_disk(
+    batches: list[list[tuple[int, int]]], pulls: list[tuple[int, int, int, int]]
+) -> None:
+    stores = opened(SimDisk(), KEEPS), opened(SimDisk(), SMALL)
+    for store in stores:
+        for queue_id in range(3):
+            store.ensure_queue("t", queue_id)
+        for number, batch in enumerate(batches):
+            stored(store, *[incoming(f"{number}".ljust(size, "."), queue_id=queue) for queue, size in batch])
+    for queue_id, back, count_max, bytes_max in pulls:
+        queue = f"t:{queue_id}"
+        bounds = stores[0].bounds(queue)
+        offset = max(bounds.min, bounds.end - back)
+        fresh, careful = [store.read(queue, offset, count_max, bytes_max) for store in stores]
+        assert fresh == careful
+
+
+def test_what_was_just_stored_is_read_without_the_disk() -> None:
+    disk = SimDisk()
+    store = opened(disk, KEEPS)
+    stored(store, incoming("first"), incoming("other", queue_id=1))
+    stored(store, incoming("second"))
+    disk.calls.clear()
+    assert bodies(store) == [b"first", b"second"]
+    assert "pread" not in disk.calls
+
+
+def test_a_pull_at_the_end_of_a_queue_touches_nothing() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    stored(store, incoming("first"))
+    disk.calls.clear()
+    pulled = store.read("t:0", 1, 10, 1000)
+    assert (pulled.count, pulled.next, pulled.end, pulled.body) == (0, 1, 1, b"")
+    assert not disk.calls
+
+
+def test_what_is_not_durable_yet_is_not_read() -> None:
+    store = opened(SimDisk(), KEEPS)
+    store.append([incoming("waits")], 1000)
+    assert store.bounds("t:0").end == 0
+    assert store.read("t:0", 0, 10, 1000).count == 0
+    sync(store)
+    assert bodies(store) == [b"waits"]
+
+
+def test_an_append_that_was_refused_is_not_read_where_the_next_one_stands() -> None:
+    disk = SimDisk()
+    store = opened(disk, KEEPS)
+    stored(store, incoming("kept"))
+    disk.fail("pwrite", errno.ENOSPC)
+    with pytest.raises(StorageFull):
+        store.append([incoming("never")], 1000)
+    stored(store, incoming("after"))
+    assert bodies(store) == [b"kept", b"after"]
+
+
+def test_it_keeps_no_more_than_it_may() -> None:
+    fresh = Fresh(1000)
+    for number in range(3):
+        fresh.written(600 * number, bytes(600))
+    assert fresh.batch(ENTRY20.pack(600, 600, 0), 0, 10_000) is None
+    assert fresh.batch(ENTRY20.pack(1200, 600, 0), 0, 10_000) is not None
+    fresh.written(1800, bytes(1001))  # larger than all that may be kept
+    assert fresh.batch(ENTRY20.pack(1800, 1001, 0), 0, 10_000) is None
+    for number in range(APPENDS_MAX + 1):
+        fresh.written(3000 + number, b"x")
+    assert fresh.batch(ENTRY20.pack(3000, 1, 0), 0, 10_000) is None
+    assert fresh.batch(ENTRY20.pack(3001, 1, 0), 0, 10_000) is not None
