@@ -2,8 +2,9 @@
 
 A ``Blob`` is a PUBLISH packet with a gap for the packet id. Which blob a session gets is fixed by its protocol
 level, the delivered QoS, the RETAIN flag and its subscription identifiers; equal choices share one blob, kept at
-the ``Arrival``. A ``Run`` is the blobs of several consecutive messages with packet ids already in place, made from
-the queue offsets, so that a fan-out hands the very same bytes to every subscriber at the head of the queue.
+the ``Arrival``. A ``Run`` is the packets of a whole batch with packet ids already in place, made from the queue
+offsets, so that a fan-out hands the very same bytes to every subscriber at the head of the queue. Of an even batch
+(``gateway/batch.py``) the packets are put together without a blob each; a blob is made when somebody asks for it.
 
 Nothing here knows sessions or queues. Invariant: DUP is 0 in every blob (MQTT-3.3.1-3); only ``packet(dup=True)``, used
 for a resend, sets it.
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from gateway.batch import Batch, Stretch
 from gateway.envelope import NEVER, Arrival
 from gateway.mqtt.codec import publish_head
 from gateway.mqtt.primitives import encode_text, encode_variable_integer
@@ -35,19 +37,36 @@ class Variant(NamedTuple):
     shows_place: bool = False
 
 
-class Blob:
+class InFlight:
+    """What a session holds of a message with QoS 1 or 2 that is on its way. ``weight``: bytes that it keeps in memory,
+    roughly."""
+
+    __slots__ = ("qos", "weight")
+
+    def __init__(self, qos: int, weight: int) -> None:
+        self.qos = qos
+        self.weight = weight
+
+    def blob(self, packet_id: int) -> Blob:
+        """The packet that was sent with this id."""
+        raise NotImplementedError
+
+
+class Blob(InFlight):
     """An encoded PUBLISH, in two parts around its packet id (QoS 0: the first part is all of it)."""
 
-    __slots__ = ("arrival", "head", "qos", "tail", "variant", "weight")
+    __slots__ = ("arrival", "head", "tail", "variant")
 
     def __init__(self, arrival: Arrival, variant: Variant, head: bytes, tail: bytes) -> None:
+        super().__init__(variant.qos, len(head) + len(tail))
         self.arrival = arrival
         self.variant = variant
-        self.qos = variant.qos
         self.head = head
         self.tail = tail
-        self.weight = len(head) + len(tail)
-        """What it holds in memory, in bytes, roughly."""
+
+    def blob(self, packet_id: int) -> Blob:
+        """Itself."""
+        return self
 
     @property
     def size(self) -> int:
@@ -127,30 +146,148 @@ class AliasedRun(NamedTuple):
     largest: int
 
 
+class Several(InFlight):
+    """Consecutive messages that are sent alike. One stands for all of them as long as any is on its way, so each weighs
+    as much as all."""
+
+    __slots__ = ("_first_id", "_head", "_lead", "_stretch", "_variant")
+
+    def __init__(self, stretch: Stretch, variant: Variant, first_id: int, head: bytes, lead: bytes) -> None:
+        super().__init__(variant.qos, len(head) + len(stretch.bodies) * (len(lead) + len(stretch.bodies[0])))
+        self._stretch = stretch
+        self._variant = variant
+        self._first_id = first_id
+        self._head = head
+        self._lead = lead  # what is between packet id and payload
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """Their packet ids."""
+        return _ids(self._first_id, len(self._stretch.bodies))
+
+    def blob(self, packet_id: int) -> Blob:
+        """One of them by itself."""
+        arrival = self._stretch.arrival((packet_id - self._first_id) % PACKET_ID_MAX)
+        if not self.qos:
+            return Blob(arrival, self._variant, self._head + self._lead + arrival.payload, b"")
+        return Blob(arrival, self._variant, self._head, self._lead + arrival.payload)
+
+
+_ENCODED_IDS: Final = tuple([packet_id.to_bytes(2, "big") for packet_id in range(1, PACKET_ID_MAX + 1)])
+"""Every packet id as it is sent."""
+_TOGETHER_BYTES: Final = 4096
+"""Messages of so many bytes in all stand together as one ``Several``."""
+
+
+def _ids(first: int, count: int) -> Sequence[int]:
+    """So many packet ids from ``first`` on; behind the largest comes 1."""
+    over = first + count - 1 - PACKET_ID_MAX
+    if over <= 0:
+        return range(first, first + count)
+    return [*range(first, PACKET_ID_MAX + 1), *range(1, over + 1)]
+
+
+def _encoded_ids(first: int, count: int) -> Sequence[bytes]:
+    """The same, encoded."""
+    over = first + count - 1 - PACKET_ID_MAX
+    if over <= 0:
+        return _ENCODED_IDS[first - 1 : first - 1 + count]
+    return _ENCODED_IDS[first - 1 :] + _ENCODED_IDS[:over]
+
+
 class Run:
-    """Consecutive messages as one piece of bytes for every subscriber of one kind.
+    """A batch as one piece of bytes for every subscriber of one kind.
 
     Attributes:
         data: the packets, packet ids in place.
-        in_flight: packet id -> blob of those with QoS 1 or 2.
+        in_flight: packet id -> what is held of those with QoS 1 or 2.
         qos: the highest QoS among them.
         senders: client ids of the publishers (whoever is among them and wants no local copies needs another way).
         weight: what those in flight hold in memory, roughly.
         largest: bytes of the largest packet, at most two too many.
         expiring: whether any message expires: then the bytes are good for this moment only.
-        blobs: packet id and blob of each message.
         aliased: forms with topic aliases, by how many of them a client takes.
     """
 
-    __slots__ = ("aliased", "blobs", "count", "data", "expiring", "in_flight", "largest", "qos", "senders", "weight")
+    __slots__ = (
+        "_blobs",
+        "_several",
+        "aliased",
+        "count",
+        "data",
+        "expiring",
+        "in_flight",
+        "largest",
+        "qos",
+        "senders",
+        "weight",
+    )
 
     def __init__(
-        self, batch: Sequence[Arrival], is_v5: bool, granted: int, as_published: bool, identifier: int, now_ms: int
+        self, batch: Batch, is_v5: bool, granted: int, as_published: bool, identifier: int, now_ms: int
     ) -> None:
+        self.aliased: dict[int, AliasedRun] = {}
+        self.in_flight: dict[int, InFlight] = {}
+        self.count = len(batch)
+        self.data = b""
+        self.qos = 0
+        self.weight = 0
+        self.largest = 0
+        self.expiring = False
+        self.senders: set[bytes] = set()
+        self._blobs: list[tuple[int, Blob]] | None = None
+        self._several: list[Several] = []
         identifiers = (identifier,) if identifier else ()
+        even = batch.even
+        if even is not None and len(even.bodies[0]) <= _TOGETHER_BYTES // 2:
+            self._take_even(even, is_v5, granted, as_published, identifiers)
+        else:
+            self._take(batch.arrivals, is_v5, granted, as_published, identifiers, now_ms)
+
+    @property
+    def blobs(self) -> list[tuple[int, Blob]]:
+        """Packet id and blob of each message."""
+        made = self._blobs
+        if made is None:
+            made = self._blobs = [(packet_id, one.blob(packet_id)) for one in self._several for packet_id in one.ids]
+        return made
+
+    def _take_even(
+        self, even: Stretch, is_v5: bool, granted: int, as_published: bool, identifiers: tuple[int, ...]
+    ) -> None:
+        sample, count, bodies = even.arrival(0), self.count, even.bodies
+        variant = Variant(is_v5, min(sample.qos, granted), as_published and sample.retain, identifiers)
+        lead = _properties(sample, variant, 0) if is_v5 else b""
+        size = len(bodies[0])
+        head = _head(sample.name_bytes, len(lead) + size, variant.qos, variant.retain)
+        parts = [head, b"", lead, b""] * count
+        parts[3::4] = bodies
+        if variant.qos:
+            parts[1::4] = _encoded_ids(even.first % PACKET_ID_MAX + 1, count)
+        step = max(1, _TOGETHER_BYTES // (len(lead) + size + 1))
+        for start in range(0, count, step):
+            part = even if count <= step else even.part(start, start + step)
+            several = Several(part, variant, part.first % PACKET_ID_MAX + 1, head, lead)
+            self._several.append(several)
+            if variant.qos:
+                self.in_flight.update(dict.fromkeys(several.ids, several))
+                self.weight += several.weight * len(part.bodies)
+        self.data = b"".join(parts)
+        self.qos = variant.qos
+        self.largest = len(head) + len(lead) + size + 2
+        self.senders = {sample.sender}
+
+    def _take(
+        self,
+        batch: Sequence[Arrival],
+        is_v5: bool,
+        granted: int,
+        as_published: bool,
+        identifiers: tuple[int, ...],
+        now_ms: int,
+    ) -> None:
         parts: list[bytes] = []
         blobs: list[tuple[int, Blob]] = []
-        in_flight: dict[int, Blob] = {}
         variant = Variant(is_v5, 0, False, identifiers)
         before: Arrival | None = None  # the one before, mostly of the same device and size
         made: Blob | None = None
@@ -174,7 +311,7 @@ class Run:
             packet_id = arrival.offset % PACKET_ID_MAX + 1
             blobs.append((packet_id, made))
             if made.qos:
-                in_flight[packet_id] = made
+                self.in_flight[packet_id] = made
                 parts += (made.head, packet_id.to_bytes(2, "big"), made.tail)
                 weight += made.weight
                 highest = max(highest, made.qos)
@@ -183,13 +320,10 @@ class Run:
             if made.weight > largest:
                 largest = made.weight
         self.data = b"".join(parts)
-        self.blobs = blobs
-        self.aliased: dict[int, AliasedRun] = {}
-        self.in_flight = in_flight
+        self._blobs = blobs
         self.qos = highest
         self.weight = weight
         self.largest = largest + 2
-        self.count = len(batch)
         headings = {id(arrival.heading): arrival.heading for arrival in batch}.values()
         self.senders = {heading.sender for heading in headings}
         self.expiring = any([heading.expiry_s != NEVER for heading in headings])

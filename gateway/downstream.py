@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from gateway.batch import Batch
 from gateway.brokers import Brokers
 from gateway.envelope import Arrival, arrivals
 from gateway.feed import Answer, Feed
@@ -265,7 +266,7 @@ class Downstream:
         if isinstance(result, Pulled):
             feed.is_pulling = False
             if not feed.is_closed:
-                self._dispatch(feed, _decoded(result, feed), result.next)
+                self._dispatch(feed, _batch(result, feed), result.next)
                 self._want(feed)
         elif isinstance(result, QueueNotFound):
             feed.is_pulling = False
@@ -281,7 +282,7 @@ class Downstream:
             feed.is_pulling = False
             bounds = result.bounds[0]
             self.lost += max(0, bounds.min - feed.head)
-            self._dispatch(feed, [], bounds.min if feed.head < bounds.min else bounds.end)
+            self._dispatch(feed, _EMPTY, bounds.min if feed.head < bounds.min else bounds.end)
             self._want(feed)
         else:
             self._failed.append(feed)
@@ -297,18 +298,24 @@ class Downstream:
             self.lost += 1
             self._leases.open_again(cursor)
 
-    def _dispatch(self, feed: Feed[Cursor], batch: list[Arrival], head: int) -> None:
-        first = feed.head
-        feed.extend(batch, head)
+    def _dispatch(self, feed: Feed[Cursor], batch: Batch, head: int) -> None:
+        """Everybody at the head gets the batch in its shared form, if that is possible; the others one by one."""
+        first, others = feed.head, []
         runs: Runs = {}
         for cursor in feed.attached.all():
-            if cursor.next == first and not cursor.held and (not batch or self.sending.run(cursor, batch, runs)):
+            if cursor.next == first and not cursor.held and (not batch.count or self.sending.run(cursor, batch, runs)):
                 cursor.next = head
-                if batch:
-                    cursor.seen = batch[-1].position
+                if batch.count:
+                    cursor.seen = batch.last
             else:
+                others.append(cursor)
+        if others or feed.lagging:
+            feed.extend(batch.arrivals, head)
+            for cursor in others:
                 self._try(cursor)
-        feed.trim(self._settings.pull_bytes_max)
+            feed.trim(self._settings.pull_bytes_max)
+        else:
+            feed.head = head
 
     # ------------------------------------------------------------ those who lag
 
@@ -384,6 +391,16 @@ class Downstream:
         self.lost += max(0, bounds.min - cursor.next)
         cursor.next = bounds.min if cursor.next < bounds.min else bounds.end
         self.pump_later(cursor.session)
+
+
+_EMPTY: Final = Batch(0, b"")
+
+
+def _batch(result: Pulled, feed: Feed[Cursor]) -> Batch:
+    try:
+        return Batch(result.count, result.body, feed)
+    except InvalidMessage:
+        return _EMPTY  # as below
 
 
 def _decoded(result: Pulled, feed: Feed[Cursor]) -> list[Arrival]:

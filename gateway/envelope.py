@@ -41,13 +41,13 @@ from topicmap.queues import topic_queue
 
 _CLIENT_ID: Final = CLIENT_ID.encode()
 _MQTT_PROPERTIES: Final = MQTT_PROPERTIES.encode()
-_WHERE_BYTES: Final = OFFSETS_AT + 8 - QUEUE_ID_AT
+WHERE_BYTES: Final = OFFSETS_AT + 8 - QUEUE_ID_AT
 # Of a frame: queue id, flag and queue offset as they stand; store time; body length.
 _FRAME: Final = struct.Struct(
-    f">{FRAME_HEAD_BYTES + QUEUE_ID_AT}x{_WHERE_BYTES}s{STORED_AT - QUEUE_ID_AT - _WHERE_BYTES}xQ"
+    f">{FRAME_HEAD_BYTES + QUEUE_ID_AT}x{WHERE_BYTES}s{STORED_AT - QUEUE_ID_AT - WHERE_BYTES}xQ"
     f"{BODY_AT - 4 - STORED_AT - 8}xI"
 )
-_FLAG_AT: Final = 7  # the low byte of the flag within these
+WHERE_FLAG_AT: Final = 7  # the low byte of the flag within these
 NEVER: Final = -1
 
 
@@ -225,6 +225,8 @@ def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None
         if heading is None or data[tail:end] != raw:  # mostly it is the one before
             raw = data[tail:end]
             heading = read_heading(raw)
-        found.append(Arrival(offset, position, where[_FLAG_AT], data[body:tail], heading, stored_ms, where, origin))
+        found.append(
+            Arrival(offset, position, where[WHERE_FLAG_AT], data[body:tail], heading, stored_ms, where, origin)
+        )
         at = end
     return found

@@ -134,7 +134,7 @@ def flow_of(session: Session, unused: Mapping[tuple[str, str], Place]) -> Flow:
     }
     places.update(unused)
     sent = []
-    for packet_id, made in session.in_flight.items():
+    for packet_id, made in session.sent():
         arrival, origin, form = made.arrival, made.arrival.origin, made.variant
         if origin is not None and not (made.qos == 1 and is_share(origin.filter)):  # those go to other members
             history = "" if origin.queue.startswith("~") else origin.queue

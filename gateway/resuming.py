@@ -128,7 +128,7 @@ class Resuming:
 def find_by_topic(session: Session, closing: Origin) -> None:
     """A filter of the session closes: what came through it and is on its way is from now on found in its topic's
     queue, so that the exchange can be completed on a later connection (MQTT-3.10.4-3)."""
-    for packet_id, made in session.in_flight.items():
+    for packet_id, made in session.sent():
         arrival, origin = made.arrival, made.arrival.origin
         if (
             origin is not None
@@ -138,7 +138,7 @@ def find_by_topic(session: Session, closing: Origin) -> None:
             and arrival.offset != FROM_RETAINED
         ):
             found = arrival.in_its_topic(Origin(origin.broker, origin.filter, arrival.queue))
-            session.in_flight[packet_id] = Blob(found, made.variant, made.head, made.tail)
+            session.relocate(packet_id, Blob(found, made.variant, made.head, made.tail))
 
 
 def _decoded(result: Result, origin: Origin) -> list[Arrival]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gateway.batch import Batch
 from gateway.delivery import Run, Variant, blob, is_expired
 from gateway.envelope import Arrival
 from gateway.keeping import Keeping
@@ -34,12 +35,12 @@ class Sending:
         self.delivered = 0
         self.dropped = 0
 
-    def run(self, cursor: Cursor, batch: list[Arrival], runs: Runs) -> bool:
+    def run(self, cursor: Cursor, batch: Batch, runs: Runs) -> bool:
         """Sends a whole batch in its shared form, if nothing is particular about this subscriber."""
         session, one = cursor.session, cursor.subscription
         device = session.device
         assert device is not None
-        if device.is_full or len(session.overlap.cursors) != 1 or cursor.redos or batch[0].position < cursor.start:
+        if device.is_full or len(session.overlap.cursors) != 1 or cursor.redos or batch.first < cursor.start:
             return False
         if not one.is_plain:  # what it is sent is like nobody else's
             return False

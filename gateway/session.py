@@ -28,7 +28,7 @@ from typing import Final, Protocol
 
 from gateway.aliases import SentAliases
 from gateway.auth import Identity
-from gateway.delivery import PACKET_ID_MAX, Blob, Run, Variant, blob
+from gateway.delivery import PACKET_ID_MAX, Blob, InFlight, Run, Variant, blob
 from gateway.envelope import Arrival
 from gateway.feed import Feed
 from gateway.session_state import Owed, Place, Will
@@ -297,7 +297,7 @@ class Session:
         self.behind: dict[Cursor, None] = {}
         self.window = window
         self.window_bytes = window_bytes
-        self.in_flight: dict[int, Blob] = {}
+        self.in_flight: dict[int, InFlight] = {}
         self.in_flight_bytes = 0
         self.releasing: dict[int, None] = {}
         self.incoming: dict[int, int] = {}
@@ -349,6 +349,15 @@ class Session:
         """Whether room that it gains may be of use at once."""
         return bool(self.behind) or self.is_sharing
 
+    def sent(self) -> list[tuple[int, Blob]]:
+        """Packet id and packet of each message in flight, in their order."""
+        return [(packet_id, made.blob(packet_id)) for packet_id, made in self.in_flight.items()]
+
+    def relocate(self, packet_id: int, made: Blob) -> None:
+        """A message in flight is found in another place from now on."""
+        self.in_flight_bytes += made.weight - self.in_flight[packet_id].weight
+        self.in_flight[packet_id] = made
+
     def withdraw(self, packet_id: int) -> None:
         """A message in flight is not this session's any more."""
         self.in_flight_bytes -= self.in_flight.pop(packet_id).weight
@@ -362,7 +371,7 @@ class Session:
         self.in_flight_bytes = self.in_flight_bytes - made.weight if self.in_flight else 0
         if self.settled is not None:
             for tell in self.settled.values():
-                tell(made)
+                tell(made.blob(packet_id))
         return True
 
     def acknowledged_all(self, ids: Sequence[int]) -> None:
@@ -389,7 +398,7 @@ class Session:
         self.in_flight_bytes = self.in_flight_bytes - made.weight if self.in_flight else 0
         if self.settled is not None:
             for tell in self.settled.values():
-                tell(made)
+                tell(made.blob(packet_id))
         if not refused:
             self.releasing[packet_id] = None
         return True
@@ -401,7 +410,7 @@ class Session:
     def resend(self, is_v5: bool, now_ms: int) -> list[bytes]:
         """All that a client which came back must be sent first: what is in flight, then the PUBRELs, in their order."""
         again = []
-        for packet_id, made in self.in_flight.items():
+        for packet_id, made in self.sent():
             if made.variant.is_v5 != is_v5:  # it came back with another protocol version
                 made = blob(made.arrival, made.variant._replace(is_v5=is_v5), now_ms)
             again.append(made.packet(packet_id, dup=True))

@@ -133,7 +133,7 @@ class SharedSubscriptions:
     def resume(self, session: Session, subscription: Subscription) -> None:
         """A subscription that was saved stands again; what its session has of the share is not for others."""
         self.subscribe(session, subscription, None)
-        for made in session.in_flight.values():
+        for _, made in session.sent():
             origin = made.arrival.origin
             if origin is not None and origin.filter == subscription.filter and made.qos == 2:
                 feed = self._feed(origin.broker, origin.filter)
@@ -163,7 +163,7 @@ class SharedSubscriptions:
         """The connection of a session is over, and its last state is about to be saved: what it has not got goes to
         others, but what it may have got of QoS 2 does not."""
         back: dict[ShareFeed, list[int]] = {}
-        for packet_id, made in list(session.in_flight.items()):
+        for packet_id, made in session.sent():
             feed = self._feed_of(made)
             offset = made.arrival.offset
             if feed is None or offset not in feed.sent:

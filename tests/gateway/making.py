@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from gateway.batch import Batch
 from gateway.brokers import Broker
 from gateway.delivery import Blob, Variant, blob
 from gateway.envelope import Arrival, arrivals, record_properties
@@ -38,6 +39,19 @@ def batch_of(*records: bytes, offset: int = 7, position: int = 100) -> bytes:
     frames = [FRAME_HEAD.pack(0, 0, FRAME_HEAD_BYTES + len(record), 0, 0) + record for record in records]
     entries = [ENTRY.pack(offset + at, position + at, len(frame), 0) for at, frame in enumerate(frames)]
     return b"".join(entries + frames)
+
+
+def pulled(*messages: Arrival) -> Batch:
+    """Messages as one pull brings them."""
+    entries, frames = b"", b""
+    for one in messages:
+        heading = one.heading
+        properties = record_properties(one.name, "", one.sender.decode(), heading.expiry_s, one.application)
+        record = encode_record(b"a", one.payload, properties, flag=one.qos | (4 if one.retain else 0))
+        frame = FRAME_HEAD.pack(0, 0, FRAME_HEAD_BYTES + len(record), 0, 0) + record
+        entries += ENTRY.pack(one.offset, one.position, len(frame), 0)
+        frames += frame
+    return Batch(len(messages), entries + frames)
 
 
 def made(offset: int = 0, qos: int = 1, is_v5: bool = False) -> Blob:

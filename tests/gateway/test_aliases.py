@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from making import arrival
+from making import arrival, pulled
 from rig import Client, Gateway
 
 from gateway.aliases import NAME_BYTES_MIN, SentAliases, number_for, rewritten
@@ -89,7 +89,7 @@ def test_whatever_a_client_is_sent_means_the_names_that_were_published(data: st.
         way, published = batch
         messages = [arrival(at, name=name, qos=at % 3) for at, name in enumerate(published)]
         if way < 2:
-            run = Run(messages, True, 2, False, 0, 0)
+            run = Run(pulled(*messages), True, 2, False, 0, 0)
             got = decoded(aliases.run(run, feeds[way]))
         else:
             packets = [blob(one, Variant(True, one.qos, False), 0).packet(1) for one in messages]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from making import arrival, made, subscribed
+from making import arrival, made, pulled, subscribed
 
 from gateway.brokers import Broker
 from gateway.delivery import Run, Variant
@@ -89,13 +89,13 @@ def test_a_client_that_comes_back_with_another_version_is_sent_that_versions_byt
 
 def test_a_run_enters_all_its_ids() -> None:
     session = Session("c", window=10)
-    run = Run([arrival(at) for at in range(3)], False, 1, False, 0, 0)
+    run = Run(pulled(*[arrival(at) for at in range(3)]), False, 1, False, 0, 0)
     assert session.send_run(run) == run.data
     assert list(session.in_flight) == [1, 2, 3]
 
 
 def test_a_run_that_does_not_fit_or_collides_is_not_sent() -> None:
-    run = Run([arrival(at) for at in range(3)], False, 1, False, 0, 0)
+    run = Run(pulled(*[arrival(at) for at in range(3)]), False, 1, False, 0, 0)
     assert Session("c", window=2).send_run(run) is None
     session = Session("c", window=10)
     session.in_flight[2] = made()

@@ -1,0 +1,131 @@
+"""Pulled batches: what goes out for an even one is what goes out message by message."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from making import arrival, batch_of, pulled
+
+from gateway.batch import Batch
+from gateway.delivery import PACKET_ID_MAX, Run, Variant, blob
+from gateway.envelope import Arrival, arrivals, record_properties
+from gateway.session import Session
+from penstock.errors import InvalidMessage
+from penstock.message import encode_record
+
+FIELDS = ("offset", "position", "qos", "retain", "payload", "heading", "stored_ms", "where", "expires_ms", "origin")
+
+
+def fields(one: Arrival) -> list[object]:
+    return [getattr(one, name) for name in FIELDS]
+
+
+@given(
+    count=st.integers(1, 200),
+    size=st.sampled_from([0, 1, 64, 700, 5000]),
+    first=st.sampled_from([0, 7, PACKET_ID_MAX - 3, 3 * PACKET_ID_MAX - 100]),
+    qos=st.integers(0, 2),
+    granted=st.integers(0, 2),
+    is_v5=st.booleans(),
+    retain=st.booleans(),
+    as_published=st.booleans(),
+    identifier=st.sampled_from([0, 5, 200]),
+    odd=st.sampled_from(["", "size", "name", "qos", "retain", "sender", "expiry", "application", "gap"]),
+    where=st.integers(0, 199),
+)
+@example(3, 64, 7, 1, 1, False, False, False, 0, "", 0)
+@example(3, 64, PACKET_ID_MAX - 3, 2, 2, True, True, True, 5, "", 0)
+def test_a_batch_goes_out_as_its_messages_would_one_by_one(
+    count: int,
+    size: int,
+    first: int,
+    qos: int,
+    granted: int,
+    is_v5: bool,
+    retain: bool,
+    as_published: bool,
+    identifier: int,
+    odd: str,
+    where: int,
+) -> None:
+    messages = []
+    for at in range(count):
+        is_odd = at == where % count
+        payload = bytes([at % 256]) * (size + 1 if is_odd and odd == "size" else size)
+        name = "other" if is_odd and odd == "name" else "a/b"
+        a_qos = (qos + 1) % 3 if is_odd and odd == "qos" else qos
+        is_kept = retain != (is_odd and odd == "retain")
+        sender = "somebody" if is_odd and odd == "sender" else "me"
+        expiry_s = 5 if is_odd and odd == "expiry" else -1
+        application = b"\x01\x01" if is_odd and odd == "application" else b""
+        offset = first + at + (1 if odd == "gap" and at >= where % count else 0)
+        messages.append(
+            arrival(
+                offset,
+                name=name,
+                payload=payload,
+                qos=a_qos,
+                retain=is_kept,
+                sender=sender,
+                expiry_s=expiry_s,
+                application=application,
+            )
+        )
+    batch = pulled(*messages)
+    assert (batch.even is not None) == (count > 1 and (not odd or (odd == "gap" and where % count == 0)))
+    run = Run(batch, is_v5, granted, as_published, identifier, 0)
+    identifiers = (identifier,) if identifier else ()
+    packets, held = [], []
+    for one in messages:
+        variant = Variant(is_v5, min(one.qos, granted), as_published and one.retain, identifiers)
+        packet_id = one.offset % PACKET_ID_MAX + 1
+        packets.append(blob(one, variant, 0).packet(packet_id))
+        if variant.qos:
+            held.append((packet_id, packets[-1]))
+    assert run.data == b"".join(packets)
+    assert [(packet_id, one.blob(packet_id).packet(packet_id)) for packet_id, one in run.in_flight.items()] == held
+    assert [made.packet(packet_id) for packet_id, made in run.blobs] == packets
+    assert (run.count, run.qos) == (count, max(min(one.qos, granted) for one in messages))
+    assert max(map(len, packets)) <= run.largest <= max(map(len, packets)) + 2
+    assert run.expiring == (odd == "expiry")
+    assert run.senders == {one.sender for one in messages}
+    assert run.weight == sum(one.weight for one in run.in_flight.values())
+    assert (batch.first, batch.last) == (messages[0].position, messages[-1].position)
+    for seen, one in zip(batch.arrivals, messages, strict=True):
+        assert fields(seen)[:6] == fields(one)[:6]
+
+
+def test_messages_of_an_even_batch_are_those_that_are_read_one_by_one() -> None:
+    properties = record_properties("a/b", "", "me")
+    records = [encode_record(b"a", bytes([at]), properties, flag=1, queue_id=at) for at in range(9)]
+    body = batch_of(*records)
+    batch = Batch(9, body)
+    assert batch.even is not None
+    assert [fields(one) for one in batch.arrivals] == [fields(one) for one in arrivals(9, body)]
+
+
+@given(st.integers(0, 3), st.integers(0, 400))
+def test_a_batch_cut_short_anywhere_is_refused_and_nothing_else_happens(count: int, length: int) -> None:
+    record = encode_record(b"a", b"payload", record_properties("a/b", "", "me"), flag=1)
+    body = batch_of(*[record] * count)
+    if length >= len(body):
+        assert len(Batch(count, body)) == count
+    else:
+        with pytest.raises(InvalidMessage):
+            Batch(count, body[:length])
+
+
+def test_what_a_session_holds_of_an_even_batch_is_bounded_by_what_it_may_hold() -> None:
+    """A client that leaves one message of every batch unacknowledged keeps what stands together with it."""
+    session = Session("c", window=1000, window_bytes=20_000)
+    first = 0
+    while True:
+        run = Run(pulled(*[arrival(first + at, payload=bytes(64)) for at in range(60)]), False, 1, False, 0, 0)
+        if session.send_run(run) is None:
+            break
+        session.acknowledged_all(range(first + 2, first + 61))
+        first += 60
+    assert len(session.in_flight) == first // 60
+    assert session.in_flight_bytes == sum(one.weight for one in session.in_flight.values())
+    assert 60 * 64 * len(session.in_flight) <= session.in_flight_bytes <= 20_000
