@@ -72,16 +72,12 @@ class Child:
             )
             self._process = process
             try:
-                address, *also = (await self._wait_until_ready(process)).split()
-                said = dict(one.split("=", 1) for one in also)
-                self.status = said.pop("status", "")
-                self.listeners = {name.removeprefix("mqtt-"): where for name, where in said.items()}
-                self._settings["port"] = int(address.rpartition(":")[2])
-                if "listeners" in self._settings:
-                    self._settings["listeners"] = with_ports(self._settings["listeners"], self.listeners)
-                if not self.address:
-                    self.address = address
-                    task_status.started(address)
+                said = await self._wait_until_ready(process)
+                if said:
+                    self._take_ready_line(said)
+                if said and not self.address:
+                    self.address = said.split()[0]
+                    task_status.started(self.address)
                 status = await process.wait()
                 _log.warning("the %s process ended with status %s; starting it again", self.service, status)
             finally:
@@ -105,15 +101,30 @@ class Child:
         prefix = f"PENSTOCK_{self.service.upper()}_"
         return {prefix + name.upper(): _as_text(value) for name, value in self._settings.items()}
 
+    def _take_ready_line(self, said: str) -> None:
+        """Where the process listens: what was any free port is this one from now on."""
+        address, *also = said.split()
+        told = dict(one.split("=", 1) for one in also)
+        self.status = told.pop("status", "")
+        self.listeners = {name.removeprefix("mqtt-"): where for name, where in told.items()}
+        self._settings["port"] = int(address.rpartition(":")[2])
+        if "listeners" in self._settings:
+            self._settings["listeners"] = with_ports(self._settings["listeners"], self.listeners)
+
     async def _wait_until_ready(self, process: trio.Process) -> str:
+        """What the ready line says. Empty where a process that has run before was ended by a signal while it
+        started."""
         assert process.stdout is not None
         wanted, said = f"ready {self.service}=".encode(), b""
         with trio.move_on_after(START_S):
             while b"\n" not in said:
                 chunk = await process.stdout.receive_some()
                 if not chunk:
+                    await process.wait()
                     break
                 said += chunk
+        if self.address and (process.returncode or 0) < 0:
+            return ""
         if not said.startswith(wanted):
             raise Unavailable(f"the {self.service} process did not start", hint="its own message stands above")
         return said[len(wanted) :].split(b"\n")[0].decode()

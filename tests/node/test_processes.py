@@ -50,6 +50,25 @@ async def test_a_child_that_is_killed_comes_back_on_the_same_port() -> None:
     assert children() == []
 
 
+async def test_a_child_that_is_killed_again_before_it_is_ready_comes_back() -> None:
+    async with trio.open_nursery() as nursery, lasting_links() as links:
+        address = await nursery.start(Child("namesrv", {"port": 0}, real_world()).run)
+        with trio.fail_after(20):
+            before = children()
+            os.kill(before[0], signal.SIGKILL)
+            again = before
+            while again in ([], before):
+                await trio.sleep(0.001)
+                again = children()
+            os.kill(again[0], signal.SIGKILL)  # long before it can have said that it is ready
+            answer = None
+            while answer is None:
+                with contextlib.suppress(Unavailable):
+                    answer = await ask(links.link(address), Ping(), ServerInfo)
+        nursery.cancel_scope.cancel()
+    assert answer.role == "namesrv"
+
+
 async def test_a_child_that_cannot_start_is_an_error_of_its_own() -> None:
     error = None
     try:
