@@ -254,7 +254,12 @@ class Device:
         self.keep_alive_s = outcome.keep_alive_s
         self.accepts_bytes_max = accepts_bytes_max(packet)
         self.aliases = sent_aliases(packet, self._reception.settings)
-        self.send(self._connection.accept(terms(asked, outcome, self._reception.settings), proof))
+        accepted = self._connection.accept(terms(asked, outcome, self._reception.settings), proof)
+        if not accepted:  # it is refused, so its will is no will
+            session.will = None
+            self.fail(ReasonCode.PACKET_TOO_LARGE)
+            return
+        self.send(accepted)
         for again in session.resend(self.is_v5, self._reception.rounds.now_ms):
             self.send(again)
         self._reception.downstream.attach(session)
@@ -354,10 +359,9 @@ class Device:
                 self.send(self._connection.refusal(mark(packet.qos, packet.packet_id), reason))
         elif reason != ReasonCode.NOT_AUTHORIZED:
             self.fail(reason)
-        elif packet.qos == 1:
-            self.send(mark(packet.qos, packet.packet_id))
-        elif packet.qos == 2:
-            self.session.incoming[packet.packet_id] = STORED
+        else:
+            if packet.qos == 2:
+                self.session.incoming[packet.packet_id] = STORED
             self.send(mark(packet.qos, packet.packet_id))
 
     # ------------------------------------------------------------ replies to what it published
@@ -429,9 +433,12 @@ class Device:
         self._send_saved(self._connection.unsuback(packet, found))
 
     def _send_saved(self, data: bytes) -> None:
-        """Sends what promises that the subscriptions are as they are now."""
+        """Sends what promises that the subscriptions are as they are now; a client that cannot take it cannot be
+        told."""
         session = self.session
-        if session is None or session.lasting is None:
+        if not data:
+            self.fail(ReasonCode.PACKET_TOO_LARGE)
+        elif session is None or session.lasting is None:
             self.send(data)
         else:
             self._reception.keeping.before(session, data)

@@ -163,9 +163,14 @@ class Connection:
 
     def accept(self, terms: Terms, proof: bytes | None = None) -> bytes:
         """The CONNACK of success, with every limit that is enforced (MQTT-3.2.2-9, -21, -22), and where the client has
-        authenticated by a method with that (MQTT-4.12.0-5) and the server's last data, ``proof``."""
-        self._is_accepted = True
+        authenticated by a method with that (MQTT-4.12.0-5) and the server's last data, ``proof``. Nothing, and the
+        client is not accepted, if it takes no packet of that size (MQTT-3.1.2-24)."""
+        said = self._connack(terms, proof)
+        self._is_accepted = bool(said)
         self._reader.is_proving = False
+        return said
+
+    def _connack(self, terms: Terms, proof: bytes | None) -> bytes:
         if self.level < V5:
             return encode(Connack(terms.session_present and self.level > 3, 0), self.level)
         properties = Properties(
@@ -180,18 +185,22 @@ class Connection:
             authentication_method=self._method,
             authentication_data=proof,
         )
-        return encode(Connack(terms.session_present, 0, properties), self.level)
+        return self._fitting(Connack(terms.session_present, 0, properties))
+
+    def _fitting(self, packet: Packet) -> bytes:
+        """A packet, or nothing if the client takes none of that size (MQTT-3.1.2-24)."""
+        data = encode(packet, self.level)
+        return data if len(data) <= self._accepts_bytes_max else b""
 
     def auth(self, reason: int, data: bytes, why: str = "") -> bytes:
         """An AUTH (MQTT-4.12.0-2, -5), or nothing if the client takes no packet of that size (MQTT-3.1.2-24)."""
 
         def made(why: str | None) -> bytes:
             properties = Properties(authentication_method=self._method, authentication_data=data, reason_string=why)
-            return encode(Auth(reason, properties), self.level)
+            return self._fitting(Auth(reason, properties))
 
         said = made(why) if why and self._wants_problems else b""  # (MQTT-3.1.2-29)
-        said = said if said and len(said) <= self._accepts_bytes_max else made(None)  # (MQTT-3.15.2-2)
-        return said if len(said) <= self._accepts_bytes_max else b""
+        return said or made(None)  # (MQTT-3.15.2-2)
 
     def refuse(self, reason: int, reference: str = "") -> bytes:
         """The CONNACK of a refusal, or nothing where there is none for it. ``reference``: another server, for a reason
@@ -217,13 +226,14 @@ class Connection:
 
     def _told(self, make: Callable[[Properties], Packet], reason: int, reference: str = "") -> bytes:
         """A packet with its reason string, if there is one and the packet is not too large with it (MQTT-3.2.2-19,
-        3.9.2-1, 3.14.2-3), and the server to go to, if this is a reason to go."""
+        3.9.2-1, 3.14.2-3), and the server to go to, if this is a reason to go; nothing if it is too large without."""
         server = reference or None if reason in _ELSEWHERE else None
+        said = b""
         if isinstance(reason, Told):
-            data = encode(make(Properties(reason_string=reason.why, server_reference=server)), self.level)
-            if len(data) <= self._accepts_bytes_max:
-                return data
-        return encode(make(Properties(server_reference=server) if server else NO_PROPERTIES), self.level)
+            said = self._fitting(make(Properties(reason_string=reason.why, server_reference=server)))
+        if server and not said:
+            said = self._fitting(make(Properties(server_reference=server)))
+        return said or self._fitting(make(NO_PROPERTIES))
 
     def refusal(self, mark: bytes, reason: int) -> bytes:
         """The PUBACK or PUBREC ``mark`` with a reason for not taking the message, and why, if that may be said
@@ -234,7 +244,8 @@ class Connection:
         return self._told(lambda properties: answer(packet_id, reason, properties), reason)
 
     def suback(self, packet: Subscribe, codes: list[int], why: str = "") -> bytes:
-        """One code per filter, in order (MQTT-3.9.3-1); older versions know only one kind of failure."""
+        """One code per filter, in order (MQTT-3.9.3-1); older versions know only one kind of failure. Nothing if the
+        client takes no packet of that size."""
         if self.level < V5:
             return encode(
                 Suback(packet.packet_id, tuple([code if code < 0x80 else 0x80 for code in codes])), self.level
@@ -243,11 +254,12 @@ class Connection:
         return self._told(lambda properties: Suback(packet.packet_id, tuple(codes), properties), reason)
 
     def unsuback(self, packet: Unsubscribe, found: list[bool]) -> bytes:
-        """One code per filter, in order, for MQTT 5 (MQTT-3.11.3-1)."""
+        """One code per filter, in order, for MQTT 5 (MQTT-3.11.3-1). Nothing if the client takes no packet of that
+        size."""
         codes = (
             tuple([0 if one else int(ReasonCode.NO_SUBSCRIPTION_EXISTED) for one in found]) if self.level >= V5 else ()
         )
-        return encode(Unsuback(packet.packet_id, codes), self.level)
+        return self._fitting(Unsuback(packet.packet_id, codes))
 
 
 def _legal(reason: int, packet_type: int) -> int:

@@ -293,3 +293,39 @@ def test_a_reason_string_never_makes_a_packet_larger_than_the_client_takes() -> 
     gateway.broker.holds_replies = True
     client.send(Publish("t", b"", 2, packet_id=1), Publish("t", b"", 2, packet_id=2))
     assert client.got_one(Disconnect).reason_code == 0x93
+
+
+@pytest.mark.mqtt("3.1.2-24", "3.14.2-3")
+def test_an_answer_that_is_too_large_for_the_client_ends_the_connection_instead() -> None:
+    gateway = Gateway()
+    filters = tuple([f"f/{at}" for at in range(40)])
+    for asked in (Subscribe(1, tuple([Subscription(one) for one in filters])), Unsubscribe(1, filters)):
+        for expiry_s in (0, 60):
+            properties = Properties(maximum_packet_size=32, session_expiry_interval=expiry_s)
+            client = gateway.connect("c", level=5, properties=properties)
+            client.send(asked)
+            assert client.got() == [Disconnect(0x95)]
+            assert client.is_closed
+
+
+@pytest.mark.mqtt("3.1.2-24")
+@pytest.mark.parametrize(("size", "answer"), [(15, [Connack(False, 0x95)]), (5, [Connack(False, 0x95)]), (4, [])])
+def test_a_client_that_cannot_take_the_connack_is_refused(size: int, answer: list[Packet]) -> None:
+    gateway = Gateway()
+    watcher = gateway.connect("w", level=5)
+    watcher.subscribe("#")
+    client = gateway.open(5)
+    client.send(Connect("c", level=5, will=Will("will", b""), properties=Properties(maximum_packet_size=size)))
+    assert client.got() == answer
+    assert client.is_closed
+    gateway.pass_time(2)
+    assert watcher.got() == []
+
+
+@pytest.mark.mqtt("3.1.2-24", "3.14.2-3")
+def test_the_server_to_go_to_is_told_only_where_there_is_room() -> None:
+    gateway = Gateway(redirect_to="another.example:1883", has_moved=True)
+    for size, told in ((64, "another.example:1883"), (16, None)):
+        client = gateway.open(5)
+        client.send(Connect("c", level=5, properties=Properties(maximum_packet_size=size)))
+        assert client.got() == [Connack(False, 0x9D, Properties(server_reference=told))]
