@@ -183,6 +183,7 @@ class Reception:
         self.home.on_call = self._called
         self.home.on_duty = self.wills.claim
         self.keeping.on_fenced = self._fenced
+        self.wills.is_allowed = self._may_leave
 
     @property
     def connections(self) -> int:
@@ -247,6 +248,10 @@ class Reception:
             return self.quotas.refuse("client_id_bytes_max")
         return 0 if asked.client_id.isprintable() else ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
 
+    def _may_leave(self, client_id: str, will: Will) -> bool:
+        """Whether a will may be published: the rules may have changed since its client left it."""
+        return not self.unfit_name(Identity(client_id, will.user), will.name)
+
     def _unfit_will(self, identity: Identity, will: Will | None) -> int:
         if will is None:
             return 0
@@ -279,6 +284,8 @@ class Reception:
         if refusal:
             done(refusal)
             return
+        if asked.will is not None:
+            asked = asked._replace(will=asked.will._replace(user=identity.user_name))
         client_id = identity.client_id
         known = self.sessions.get(client_id)
         others = (self._opening.get(client_id), known.device if known is not None else None)

@@ -24,7 +24,7 @@ FROM_RETAINED: Final = -1
 
 
 class Will(NamedTuple):
-    """What is published if the client does not take its leave."""
+    """What is published if the client does not take its leave. ``user``: who the client was when it left the will."""
 
     name: str
     payload: bytes
@@ -33,6 +33,7 @@ class Will(NamedTuple):
     delay_s: int
     expiry_s: int
     application: bytes
+    user: str = ""
 
 
 class Place(NamedTuple):
@@ -95,7 +96,8 @@ def encode_will(will: Will | None) -> bytes:
 def decode_will(data: bytes) -> Will | None:
     """The will in these bytes if there is one."""
     row = _unpack(data)
-    return Will(*row[: len(Will._fields)]) if isinstance(row, list) and len(row) >= len(Will._fields) else None
+    fields = len(Will._fields)
+    return Will(*row[:fields]) if isinstance(row, list) and len(row) >= fields - len(Will._field_defaults) else None
 
 
 def encode_terms(subscriptions: Iterable[Subscription]) -> bytes:

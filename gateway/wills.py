@@ -4,10 +4,12 @@ A will is published when its delay has passed or its session ends, whichever is 
 is back by then (MQTT-3.1.3-9). Its session stays this gateway's until then. Before the will is published the home
 confirms that the session is still ours, so that two gateways never publish one; afterwards the session is released, or
 ended where its time is over. A gateway that dies in between leaves the will to the next: it comes at least once.
+Whoever left it must still be allowed to publish it when its time has come.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -32,7 +34,7 @@ class Pending(NamedTuple):
 
 
 class Wills:
-    """The waiting wills of one gateway."""
+    """The waiting wills of one gateway. ``is_allowed``: whether a client may publish its will now."""
 
     def __init__(self, home: SessionHome, upstream: Upstream, rounds: Rounds) -> None:
         self._home = home
@@ -41,12 +43,16 @@ class Wills:
         self._waiting: dict[str, Pending] = {}
         self._claiming: set[str] = set()
         self._due: Deadlines[Pending] = Deadlines()
+        self.is_allowed: Callable[[str, Will], bool] = _anybody
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def publish(self, client: str, will: Will) -> None:
-        """Publishes at once."""
+        """Publishes at once, if that is allowed."""
+        if not self.is_allowed(client, will):
+            self._upstream.dropped += 1
+            return
         self._upstream.publish_will(client, will)
         self._rounds.wake()
 
@@ -111,6 +117,11 @@ class Wills:
             return
         self._home.save(SessionSave(client, result.epoch, GONE, result.expiry_s), _ignore)
         self.wait(client, result.epoch, will, result.expiry_s)
+
+
+def _anybody(client: str, will: Will) -> bool:
+    """Nobody has said who may publish what."""
+    return True
 
 
 def _ignore(outcome: bool | PenstockError) -> None:

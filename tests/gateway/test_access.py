@@ -180,6 +180,33 @@ def test_a_will_that_is_not_allowed_is_refused_at_connect_and_never_published() 
     assert gateway.broker.log == []
 
 
+@pytest.mark.parametrize("delay_s", [0, 5])
+def test_a_will_whose_client_may_no_longer_publish_it_is_not_published(delay_s: int) -> None:
+    gateway, door = gateway_with(RULES)
+    properties = Properties(will_delay_interval=delay_s)
+    asked = {"clean_start": False, "properties": Properties(session_expiry_interval=100)}
+    for client_id in ("d1", "d2"):
+        will = Will(f"devices/{client_id}/w", client_id.encode(), properties=properties)
+        come(gateway, door, client_id, will=will, **asked).got_one(Connack)
+    door.access.set_acl(parse_acl("allow user alice publish devices/d2/#"))
+    for device in gateway.reception.admitted(2):
+        device.drop()
+    gateway.pass_time(10)
+    assert [decode_message(record).body for record in gateway.broker.log] == [b"d2"]
+
+
+@pytest.mark.parametrize(("rules", "published"), [(RULES, [b"gone"]), ("allow anonymous publish #", [])])
+def test_the_will_of_a_dead_gateways_client_is_judged_by_who_it_was(rules: str, published: list[bytes]) -> None:
+    one, door = gateway_with(RULES)
+    other = Gateway(door.access, beside=one, name="other")
+    for gateway in (one, other):
+        gateway.pass_time(1)
+    come(one, door, will=Will("devices/d1/w", b"gone")).got_one(Connack)
+    door.access.set_acl(parse_acl(rules))
+    other.pass_time(40)  # the first one has no rounds any more
+    assert [decode_message(record).body for record in other.broker.log] == published
+
+
 def test_a_resumed_session_keeps_only_what_it_may_still_have() -> None:
     gateway, door = gateway_with(RULES)
     asked = {"clean_start": False, "properties": Properties(session_expiry_interval=100)}

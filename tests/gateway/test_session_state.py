@@ -92,8 +92,9 @@ def test_what_is_no_state_is_an_empty_one(data: bytes) -> None:
 
 
 def test_fields_of_a_newer_gateway_are_passed_over() -> None:
-    will = Will("n", b"p", 1, True, 2, 3, b"")
+    will = Will("n", b"p", 1, True, 2, 3, b"", "alice")
     assert decode_will(msgpack.packb([*will, "new"])) == will
+    assert decode_will(msgpack.packb(will[:-1])) == will._replace(user="")  # one of an older gateway
     [subscription] = decode_terms(msgpack.packb([["a", 1, False, False, 0, 0, False, "", "new"]]))
     assert subscription.filter == "a"
     assert decode_flow(msgpack.packb([[], [], [4], 5, "new"])).releasing == [4]
