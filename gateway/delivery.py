@@ -192,7 +192,7 @@ def _encoded_ids(first: int, count: int) -> Sequence[bytes]:
     over = first + count - 1 - PACKET_ID_MAX
     if over <= 0:
         return _ENCODED_IDS[first - 1 : first - 1 + count]
-    return _ENCODED_IDS[first - 1 :] + _ENCODED_IDS[:over]
+    return _ENCODED_IDS[first - 1 : PACKET_ID_MAX] + _ENCODED_IDS[:over]
 
 
 class Run:
