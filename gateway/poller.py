@@ -39,7 +39,9 @@ class Poller(Protocol):
         """Makes ``wait`` return. Many calls before that are one."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Gives its descriptors back. ``wake`` may still be called, by answers that come late; it does nothing then."""
+        ...
 
 
 class EpollPoller:
@@ -78,5 +80,6 @@ class EpollPoller:
             os.eventfd_write(self._wake_descriptor, 1)
 
     def close(self) -> None:
+        self._is_woken = True
         self._epoll.close()
         os.close(self._wake_descriptor)

@@ -44,3 +44,16 @@ async def test_a_poller_that_is_closed_gives_back_its_descriptors() -> None:
     poller.close()
     with pytest.raises(ValueError, match="closed"):
         poller.poll()
+
+
+async def test_an_answer_that_comes_after_the_end_wakes_nobody_and_hurts_nobody() -> None:
+    poller = EpollPoller()
+    poller.close()
+    ours, theirs = socket.socketpair()  # they may have got the poller's descriptors
+    with ours, theirs:
+        poller.wake()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        for one in (ours, theirs):
+            with pytest.raises(BlockingIOError):
+                one.recv(8)
