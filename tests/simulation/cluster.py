@@ -42,7 +42,7 @@ ADDRESS = f"{BROKER}:10911"
 FAULTS = ("kill", "power", "cut")
 REST_S = 60.0
 """So long after the last fault everything must have arrived."""
-AIMS = ("write", "acknowledged", "opened", "delivered")
+AIMS = ("pwrite", "acknowledged", "opened", "delivered")
 FILTERS = ("t/#", "t/+", "+/+", "#")
 
 
@@ -103,6 +103,21 @@ class History:
     followers: list[Follower] = field(default_factory=list)
 
 
+class Moments:
+    """Lets a fault wait for the next time that something of a kind happens."""
+
+    def __init__(self) -> None:
+        self._waited_for: dict[str, trio.Event] = {}
+
+    def tell(self, what: str) -> None:
+        """It happens now."""
+        if (event := self._waited_for.pop(what, None)) is not None:
+            event.set()
+
+    async def next(self, what: str) -> None:
+        await self._waited_for.setdefault(what, trio.Event()).wait()
+
+
 class Cluster:
     """The system of one run."""
 
@@ -111,6 +126,9 @@ class Cluster:
         self.options = options
         self._disk = SimDisk()
         self._disk.rng = simulation.rng("disk")
+        self._moments = Moments()
+        self._disk.on_call = self._moments.tell
+        self._aim_rng = simulation.rng("aim")
         self._life = MortalDisk(self._disk)
         self.history = History()
         self.nursery: trio.Nursery | None = None
@@ -158,18 +176,10 @@ class Cluster:
             assert life.dead, "a broker that gave up without a fault"
 
     async def _after_next(self, aim: str) -> None:
-        """Waits until something of a kind happens once more, or a second: that is when a death hurts most."""
-        count = {
-            "write": lambda: self._disk.calls.get("pwrite", 0),
-            "acknowledged": lambda: len(self.history.acknowledged),
-            "opened": lambda: len(self.history.followers),
-            "delivered": lambda: self.history.delivered.total(),
-        }[aim]
-        before = count()
-        for _ in range(1000):
-            if count() != before:
-                return
-            await trio.sleep(0.001)
+        """Waits until something of a kind happens once more, or a second: just after that a death hurts most."""
+        with trio.move_on_after(1.0):
+            await self._moments.next(aim)
+            await trio.sleep(self._aim_rng.uniform(0.0, 0.001))
 
     def end(self, kind: str) -> None:
         """The broker dies: first its network and its disk, then its tasks, which can do no more harm."""
@@ -224,6 +234,7 @@ class Cluster:
         for place, message in enumerate(batch):
             if place not in failures:
                 history.acknowledged[message.body] = (receipts[place].queue, receipts[place].offset)
+                self._moments.tell("acknowledged")
             elif not failures[place].unknown:
                 history.failed.add(message.body)
 
@@ -252,6 +263,7 @@ class Cluster:
         if not history.delivered[body]:
             history.first.append(body)
         history.delivered[body] += 1
+        self._moments.tell("delivered")
         before = history.places.setdefault((message.queue, message.offset), body)
         assert before == body, f"queue {message.queue} gave two messages for offset {message.offset}"
 
@@ -265,6 +277,7 @@ class Cluster:
             self.sim.say(f"{filter} is open from position {opened.position} on")
             follower = Follower(filter, frozenset(self.history.attempted))
             self.history.followers.append(follower)
+            self._moments.tell("opened")
             offset = opened.offset
             while not done.is_set():
                 try:

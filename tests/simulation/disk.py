@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from penstock.errors import DataFolderLocked
@@ -146,6 +146,7 @@ class SimDisk:
         capacity: bytes that all files together may have; None for no limit.
         half_written: the share of a failing write that lands all the same.
         calls: how often each kind of call was made since the start.
+        on_call: is told of the kind of every call.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -154,6 +155,7 @@ class SimDisk:
         self.half_written = 0.0
         self.sync_lies = False
         self.calls: dict[str, int] = {}
+        self.on_call: Callable[[str], None] = lambda kind: None
         self._files: dict[str, Content] = {}
         self._durable_names: dict[str, Content] = {}
         self._folders: set[str] = set()
@@ -173,6 +175,7 @@ class SimDisk:
 
     def call(self, kind: str) -> None:
         """Counts a call and fails it if that was asked for."""
+        self.on_call(kind)
         for one in (kind,) if kind == "pread" else (kind, "any"):
             self.calls[one] = self.calls.get(one, 0) + 1
             if (one, self.calls[one]) in self._cuts:
