@@ -129,7 +129,7 @@ class Downstream:
             self.shared.unsubscribe(session, filter)
             if session.lasting is not None:
                 session.lasting.has_new_terms = True
-                self._leases.let_go(session.lasting, filter)
+                self._let_go(session.lasting, filter)
         for cursor in [one for one in session.overlap.cursors if one.subscription.filter == filter]:
             self._detach(cursor)
             session.overlap.remove(cursor)
@@ -139,7 +139,7 @@ class Downstream:
                 session.lasting.has_new_terms = True
                 session.lasting.forget(filter)
                 find_by_topic(session, cursor.feed)
-                self._leases.let_go(session.lasting, filter)
+                self._let_go(session.lasting, filter)
             for other in session.overlap.cursors:
                 if other.take_back(cursor):
                     self._go_back(other)
@@ -173,7 +173,11 @@ class Downstream:
     def forget(self, ended: Lasting) -> None:
         """A session that ended while it was not here needs its filters no longer."""
         for filter in list(ended.held):
-            self._leases.let_go(ended, filter)
+            self._let_go(ended, filter)
+
+    def _let_go(self, lasting: Lasting, filter: str) -> None:
+        self.shared.let_go(lasting, filter)
+        self._leases.let_go(lasting, filter)
 
     def attach(self, session: Session) -> None:
         """The session has a connection: its cursors read from where they are."""

@@ -81,7 +81,7 @@ class _Shelf:
         self.feeds: dict[str, Feed[Cursor]] = {}
         self.opening: list[tuple[Cursor, Opening | None]] = []
         self.closing: dict[Feed[Cursor], None] = {}
-        self.holding: dict[Session, list[_Hold]] = {}
+        self.holding: dict[Lasting, list[_Hold]] = {}
 
 
 class FilterLeases:
@@ -137,6 +137,7 @@ class FilterLeases:
         """A session that outlives its connection needs a filter no longer."""
         if lasting.held.pop(filter, 0) is None:
             for shelf in self._shelves.values():
+                _cancel(shelf, lasting, filter)
                 self._let_go(shelf.broker, lasting.holder(shelf.broker.name), filter)
 
     def _let_go(self, broker: Broker, holder: str, filter: str) -> None:
@@ -180,7 +181,7 @@ class FilterLeases:
             lasting.held[subscription.filter] = None
             opening.left *= 2
             for shelf in self._shelves.values():
-                shelf.holding.setdefault(opening.session, []).append(_Hold(subscription.filter, opening, None))
+                shelf.holding.setdefault(lasting, []).append(_Hold(subscription.filter, opening, None))
 
     def _cursor(self, shelf: _Shelf, session: Session, subscription: Subscription) -> Cursor:
         feed = shelf.feeds.get(subscription.filter)
@@ -196,7 +197,7 @@ class FilterLeases:
             place = lasting.places.pop((filter, shelf.broker.address), None)
             if place is None:  # a broker that was not there when it subscribed
                 self._awaiting.add(cursor)
-                shelf.holding.setdefault(session, []).append(_Hold(filter, None, cursor))
+                shelf.holding.setdefault(lasting, []).append(_Hold(filter, None, cursor))
             else:
                 cursor.next, cursor.start, cursor.seen = place[:3]
                 cursor.redos = list(place.redos) or None
@@ -242,9 +243,8 @@ class FilterLeases:
     def _hold(self, shelf: _Shelf) -> None:
         """Opens filters in the names of sessions, whose positions in them then outlive this gateway."""
         holding, shelf.holding = shelf.holding, {}
-        for session, rows in holding.items():
-            assert session.lasting is not None
-            holder = session.lasting.holder(shelf.broker.name)
+        for lasting, rows in holding.items():
+            holder = lasting.holder(shelf.broker.name)
             request = OpenFilters(holder, tuple([row.filter for row in rows]))
             shelf.broker.submit(request, partial(self._held, rows))
 
@@ -292,9 +292,10 @@ class FilterLeases:
                 self.open_again(cursor)
         not_held, self._not_held = self._not_held, []
         for row in not_held:
-            if row.cursor is not None and row.cursor in self._awaiting:
-                shelf = self._shelves[row.cursor.feed.broker]
-                shelf.holding.setdefault(row.cursor.session, []).append(row)
+            begins = row.cursor
+            if begins is not None and begins in self._awaiting and begins.session.lasting is not None:
+                holding = self._shelves[begins.feed.broker].holding
+                holding.setdefault(begins.session.lasting, []).append(row)
                 self._wake()
         to_let_go, self._to_let_go = self._to_let_go, []
         for one in to_let_go:
@@ -304,6 +305,17 @@ class FilterLeases:
             for shelf in self._shelves.values():
                 if shelf.feeds:
                     shelf.broker.submit(KeepFilters(self._owner, self._lease_s), _ignore)
+
+
+def _cancel(shelf: _Shelf, lasting: Lasting, filter: str) -> None:
+    """What the next round would open is not needed any more: it must not come behind its close."""
+    rows = shelf.holding.pop(lasting, [])
+    left = [row for row in rows if row.filter != filter]
+    if left:
+        shelf.holding[lasting] = left
+    for row in rows:
+        if row.filter == filter and row.opening is not None:
+            row.opening.held(True)
 
 
 def _ignore(result: Result) -> None:

@@ -19,7 +19,7 @@ from typing import Final
 from gateway.brokers import Broker, Brokers
 from gateway.delivery import Blob, Variant, blob, is_expired
 from gateway.envelope import Arrival, Origin, arrivals
-from gateway.session import Cursor, Session
+from gateway.session import Cursor, Lasting, Session
 from gateway.settings import GatewaySettings
 from gateway.share_feed import DONE, NO_ROOM, SENT, TOO_LARGE, Leased, ShareFeed
 from gateway.subscriptions import Subscription
@@ -159,6 +159,13 @@ class SharedSubscriptions:
                     self._closing[feed] = None
                 self._change(feed)
 
+    def let_go(self, lasting: Lasting, share: str) -> None:
+        """A session needs a share no longer in its own name: what the next round would open must not come behind its
+        close."""
+        for broker in self._brokers:
+            for standing in self._opening.get((broker, lasting.holder(broker.name)), {}).pop(share, ()):
+                standing.answered(True)
+
     def part(self, session: Session) -> None:
         """The connection of a session is over, and its last state is about to be saved: what it has not got goes to
         others, but what it may have got of QoS 2 does not."""
@@ -228,8 +235,12 @@ class SharedSubscriptions:
                 feed.broker.submit(CloseFilters(self._owner, (feed.share,)), _ignore)
         opening, self._opening = self._opening, {}
         for (broker, owner), shares in opening.items():
-            names = tuple(shares)
-            broker.submit(OpenFilters(owner, names), partial(self._opened, broker, owner, shares))
+            if owner == self._owner:
+                for share in [one for one in shares if one not in self._shares]:  # its close is sent already
+                    for standing in shares.pop(share):
+                        standing.answered(True)
+            if shares:
+                broker.submit(OpenFilters(owner, tuple(shares)), partial(self._opened, broker, owner, shares))
         changed, self._changed = self._changed, {}
         for feed in changed:
             self._serve(feed)

@@ -6,7 +6,18 @@ import pytest
 from rig import Gateway
 from test_reception import OnlyOwnTopics
 
-from gateway.mqtt.packets import Connack, Connect, Pingreq, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
+from gateway.mqtt.codec import encode
+from gateway.mqtt.packets import (
+    Connack,
+    Connect,
+    Pingreq,
+    Pingresp,
+    Suback,
+    Subscribe,
+    Subscription,
+    Unsuback,
+    Unsubscribe,
+)
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
 from penstock.requests.filters import OpenFilters
@@ -138,3 +149,25 @@ def test_a_subscription_identifier_comes_back_with_what_it_delivers() -> None:
     [delivered] = client.got()
     assert delivered.properties.subscription_identifiers == (300,)  # type: ignore[union-attr]
     client.send(Pingreq())
+
+
+@pytest.mark.parametrize("filter", ["a/#", "$share/g/a/#"])
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("is_lasting", [False, True])
+@pytest.mark.parametrize("takes_over", [False, True])
+def test_a_connection_that_ends_in_the_round_of_its_subscribe_leaves_no_filter_open(
+    filter: str, qos: int, is_lasting: bool, takes_over: bool
+) -> None:
+    gateway = Gateway()
+    expiry = Properties(session_expiry_interval=10 if is_lasting else 0)
+    client = gateway.connect("c", level=5, properties=expiry)
+    subscribe = encode(Subscribe(1, (Subscription(filter, qos),)), 5)
+    if takes_over:
+        gateway.rounds.begin()
+        client.device.receive(subscribe)
+        gateway.connect("c", level=5).cut()
+    else:
+        client.send_bytes(subscribe + encode(Pingresp(), 5))  # no client may send that
+    assert client.is_closed
+    gateway.pass_time(20)
+    assert gateway.broker.queues == {}
