@@ -56,8 +56,8 @@ class BrokerSettings:
         handover_wait_s: a broker that starts waits so long, at most, for what sessions hold at their home.
         flush_after_s, flush_bytes: what nobody waits for (topics of level ``cache``) is fsynced at the latest after so
             long, or when there is so much of it; a power cut costs no more than that. 0: at once.
-        quick_sync_s: a disk whose fsyncs take less is synced by the event loop itself, any other by a thread; 0: always
-            by the thread.
+        quick_sync_s: a disk whose fsyncs take less, on average, is synced by the event loop, any other by a thread;
+            0: always by the thread.
         reader_silence_s: retention by age waits for a group that has members or committed within this time.
 
     The others are the store's (``broker/store/settings.py``). Raises ``ValueError`` for a value outside its limits.

@@ -1,0 +1,1 @@
+"""The MQTT gateway: connections, sessions, and what goes between devices and the stored queues."""

@@ -18,11 +18,11 @@ from typing import Final, Protocol
 
 from gateway.acknowledging import EXCHANGES, REASONS, acknowledge
 from gateway.aliases import SentAliases
-from gateway.auth import Identity, Peer
 from gateway.authenticating import Authenticating
 from gateway.delivery import PACKET_ID_MAX
 from gateway.greeting import accepts_bytes_max, arriving, publish_properties, sent_aliases, terms
 from gateway.intake import is_partial_publish, plain_pubacks, take_publishes
+from gateway.login.auth import Identity, Peer
 from gateway.mqtt.answers import PINGRESP, mark, refusal
 from gateway.mqtt.connection import Connection, Received
 from gateway.mqtt.packets import Auth, Connect, Disconnect, Packet, Pingreq, Publish, Subscribe, Unsubscribe

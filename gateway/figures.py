@@ -5,13 +5,13 @@ docs/guide/operator.md lists the names; the ones that devices of each listener c
 
 from __future__ import annotations
 
-from gateway.access import Access
 from gateway.downstream import Downstream
 from gateway.health import Health
+from gateway.login.access import Access
+from gateway.login.verifier import Verifier
 from gateway.quotas import Quotas
 from gateway.reception import Reception
 from gateway.upstream import Upstream
-from gateway.verifier import Verifier
 
 
 class Figures:

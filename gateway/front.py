@@ -15,9 +15,9 @@ from typing import Final
 
 import trio
 
-from gateway.auth import Peer
 from gateway.deadlines import Deadlines
 from gateway.device import Device
+from gateway.login.auth import Peer
 from gateway.reception import Reception
 from gateway.settings import GatewaySettings
 from gateway.shard import Line, Shard

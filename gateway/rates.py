@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gateway.auth import Peer
 from gateway.buckets import Bucket, Buckets, host_of
+from gateway.login.auth import Peer
 from gateway.quotas import Quotas
 from gateway.settings import GatewaySettings
 

@@ -21,7 +21,6 @@ from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
-from gateway.auth import Authenticator, Credentials, Identity, Peer
 from gateway.brokers import Brokers
 from gateway.deadlines import LOOK_S, Deadlines
 from gateway.downstream import Downstream
@@ -29,6 +28,7 @@ from gateway.exchanges import ExchangeIds
 from gateway.home import SessionHome
 from gateway.keeping import Keeping
 from gateway.limits import Limits, Stalls
+from gateway.login.auth import Authenticator, Credentials, Identity, Peer
 from gateway.mqtt.reason_codes import ReasonCode, Told
 from gateway.quotas import Quotas
 from gateway.rates import Crowd, Door, Pacing, Takeovers

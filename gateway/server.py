@@ -14,8 +14,6 @@ from typing import Final
 
 import trio
 
-from gateway.access import Access
-from gateway.attempts import Attempts
 from gateway.brokers import Brokers
 from gateway.downstream import Downstream
 from gateway.drain import Drain
@@ -25,6 +23,9 @@ from gateway.front import Front
 from gateway.health import Health
 from gateway.home import SessionHome
 from gateway.keeping import Keeping
+from gateway.login.access import Access
+from gateway.login.attempts import Attempts
+from gateway.login.verifier import Verifier
 from gateway.poller import EpollPoller
 from gateway.quotas import Quotas
 from gateway.reception import Reception, SessionParts
@@ -33,7 +34,6 @@ from gateway.settings import GatewaySettings, parse_rules, token_rules
 from gateway.shard import Shard
 from gateway.sys_topics import SysTopics
 from gateway.upstream import Upstream
-from gateway.verifier import Verifier
 from gateway.wills import Wills
 from penstock.link import Links
 from penstock.world import World, new_secret

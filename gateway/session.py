@@ -27,10 +27,10 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from gateway.aliases import SentAliases
-from gateway.auth import Identity
 from gateway.delivery import PACKET_ID_MAX, Blob, InFlight, Run, Variant, blob
 from gateway.envelope import Arrival
 from gateway.feed import Feed
+from gateway.login.auth import Identity
 from gateway.session_state import Owed, Place, Will
 from gateway.subscriptions import Redo, Subscription
 from gateway.tallies import Tally

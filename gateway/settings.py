@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.tokens import TokenRules, check_algorithms
+from gateway.login.tokens import TokenRules, check_algorithms
 from gateway.transports.listening import parse_listeners
 from penstock.errors import InvalidConfig
 from topicmap.names import LEVELS_MAX, InvalidName, check_name

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from rig import Client, Gateway
 
-from gateway.auth import Anonymous, Credentials, Identity
+from gateway.login.auth import Anonymous, Credentials, Identity
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import (
     Connack,

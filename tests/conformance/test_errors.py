@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rig import Client, Gateway
 
-from gateway.auth import Credentials, Identity
+from gateway.login.auth import Credentials, Identity
 from gateway.mqtt.packets import (
     Connack,
     Connect,

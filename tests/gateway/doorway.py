@@ -10,8 +10,8 @@ from pathlib import Path
 from rig import Gateway
 from wire_ends import Authority, TlsEnd, frame, proxy_header, request
 
-from gateway.auth import Anonymous, Credentials, OnIdentity, Peer
 from gateway.front import Entrance
+from gateway.login.auth import Anonymous, Credentials, OnIdentity, Peer
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Packet
 from gateway.mqtt.reader import PacketReader

@@ -7,7 +7,7 @@ from typing import Any
 from rig import Client, Gateway
 from scram_client import METHOD, ScramClient
 
-from gateway.access import Access
+from gateway.login.access import Access
 from gateway.mqtt.packets import Auth, Connack, Connect
 from gateway.mqtt.properties import Properties
 from penstock.access.passwords import Users, hash_password

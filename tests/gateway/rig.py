@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 from memory_broker import MemoryBroker
 
-from gateway.auth import Anonymous, Authenticator, Peer
 from gateway.brokers import Brokers
 from gateway.device import Device
 from gateway.downstream import Downstream
 from gateway.exchanges import ExchangeIds
 from gateway.home import SessionHome
 from gateway.keeping import Keeping
+from gateway.login.auth import Anonymous, Authenticator, Peer
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connack, Connect, Packet, Publish, Suback, Subscribe, Subscription
 from gateway.mqtt.properties import NO_PROPERTIES, Properties

@@ -6,7 +6,7 @@ import pytest
 from proving import AGAIN, PASSWORDS, USERS, auth, begin, logged_in, prove, proving_gateway
 from scram_client import METHOD, ScramClient
 
-from gateway.attempts import Attempts
+from gateway.login.attempts import Attempts
 from gateway.mqtt.packets import Auth, Connack, Connect, Disconnect, Puback, Publish, Subscribe, Subscription, Will
 from gateway.mqtt.properties import Properties
 from penstock.access.acl import parse_acl

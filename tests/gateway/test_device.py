@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from rig import Gateway
 
-from gateway.auth import Anonymous, Credentials, OnIdentity
+from gateway.login.auth import Anonymous, Credentials, OnIdentity
 from gateway.mqtt.packets import (
     Connack,
     Connect,

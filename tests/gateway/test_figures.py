@@ -6,12 +6,12 @@ from pathlib import Path
 
 from rig import Gateway
 
-from gateway.access import Access
-from gateway.attempts import CAUSES
-from gateway.auth import Credentials, Identity, Peer
 from gateway.figures import Figures
+from gateway.login.access import Access
+from gateway.login.attempts import CAUSES
+from gateway.login.auth import Credentials, Identity, Peer
+from gateway.login.verifier import Verifier
 from gateway.tallies import METRICS
-from gateway.verifier import Verifier
 from penstock.access.passwords import Users
 from penstock.metrics import expose
 from penstock.world import real_world

@@ -12,8 +12,8 @@ from doorway import LINES, Doorway, End
 from rig import Gateway
 from wire_ends import Authority, frame, proxy_header
 
-from gateway.auth import Peer
 from gateway.front import Front, notice_loss
+from gateway.login.auth import Peer
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import (
     Connack,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from rig import Gateway
 
-from gateway.auth import Identity
 from gateway.envelope import NEVER
 from gateway.greeting import accepts_bytes_max, arriving, publish_properties, terms, will_properties
+from gateway.login.auth import Identity
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connack, Connect, Publish, Will
 from gateway.mqtt.properties import NO_PROPERTIES, Properties

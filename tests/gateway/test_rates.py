@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rig import Gateway
 
-from gateway.auth import Peer
+from gateway.login.auth import Peer
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish
 from gateway.mqtt.properties import Properties
 from gateway.rates import Door, Takeovers

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rig import Client, Gateway, HandClock
 
-from gateway.access import Access
-from gateway.auth import Anonymous, Credentials, Identity, OnIdentity
+from gateway.login.access import Access
+from gateway.login.auth import Anonymous, Credentials, Identity, OnIdentity
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Puback, Publish, Will
 from gateway.mqtt.properties import Properties
 from gateway.mqtt.reason_codes import ReasonCode

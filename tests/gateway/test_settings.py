@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.login.tokens import TokenRules
 from gateway.settings import GatewaySettings, parse_rules, token_rules
-from gateway.tokens import TokenRules
 from penstock.errors import InvalidConfig
 from topicmap.queues import Rule
 

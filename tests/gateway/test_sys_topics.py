@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rig import Client, Gateway
 
-from gateway.auth import Anonymous, Identity
 from gateway.figures import Figures
+from gateway.login.auth import Anonymous, Identity
 from gateway.mqtt.packets import Connack, Connect, Puback, Publish, Will
 from gateway.settings import GatewaySettings
 from gateway.sys_topics import SysTopics

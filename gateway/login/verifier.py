@@ -16,8 +16,8 @@ from typing import Final, TypeVar
 
 import trio
 
-from gateway.access import Access
-from gateway.tokens import TokenKey, TokenRules
+from gateway.login.access import Access
+from gateway.login.tokens import TokenKey, TokenRules
 from penstock.access.acl import parse_acl
 from penstock.access.passwords import parse_passwords, verify
 from penstock.errors import InvalidConfig

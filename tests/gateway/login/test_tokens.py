@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.tokens import ALGORITHMS, TOKEN_BYTES_MAX, Holder, TokenKey, TokenRules, check_algorithms, is_token
+from gateway.login.tokens import ALGORITHMS, TOKEN_BYTES_MAX, Holder, TokenKey, TokenRules, check_algorithms, is_token
 from penstock.errors import InvalidConfig
 
 SECRET = "a secret of this test, with more than 32 bytes in it; " * 2

@@ -1,10 +1,10 @@
 """Clients with passwords, and what each may do: the authenticator behind ``password_file`` and ``acl_file``.
 
-Checking a password is slow on purpose, so it is done elsewhere (``gateway/verifier.py``), a bounded number at a time;
-when too many wait, a client is told to come back (0x89). Credentials that were right are remembered for a while under
-a keyed hash that only this process can make, so that a herd of reconnecting devices is let in at once; a user whose
-line in the file changes is not remembered any more. A wrong name takes as long as a wrong password and is answered
-alike. A SCRAM-SHA-256 exchange (``gateway/scram.py``) costs microseconds here and is answered at once.
+Checking a password is slow on purpose, so it is done elsewhere (``gateway/login/verifier.py``), a bounded number at a
+time; when too many wait, a client is told to come back (0x89). Credentials that were right are remembered for a while
+under a keyed hash that only this process can make, so that a herd of reconnecting devices is let in at once; a user
+whose line in the file changes is not remembered any more. A wrong name takes as long as a wrong password and is
+answered alike. A SCRAM-SHA-256 exchange (``gateway/login/scram.py``) costs microseconds here and is answered at once.
 
 What is not allowed is refused: without an access file, users may do everything that the ``$`` rule leaves them, and
 anonymous clients come only from where ``anonymous`` says; with one, only what a rule allows. Pure: passwords, hashes
@@ -20,8 +20,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from gateway.attempts import BAD_TOKEN, NO_CREDENTIALS, NO_KEYS, UNKNOWN_USER, WRONG_PASSWORD, WRONG_PROOF, Attempts
-from gateway.auth import (
+from gateway.login.attempts import (
+    BAD_TOKEN,
+    NO_CREDENTIALS,
+    NO_KEYS,
+    UNKNOWN_USER,
+    WRONG_PASSWORD,
+    WRONG_PROOF,
+    Attempts,
+)
+from gateway.login.auth import (
     BAD_CREDENTIALS,
     BAD_METHOD,
     Anonymous,
@@ -34,8 +42,8 @@ from gateway.auth import (
     Peer,
     Proven,
 )
-from gateway.scram import METHOD, ScramExchange
-from gateway.tokens import TokenKey, is_token
+from gateway.login.scram import METHOD, ScramExchange
+from gateway.login.tokens import TokenKey, is_token
 from penstock.access.acl import Acl
 from penstock.access.passwords import PASSWORD_BYTES_MAX, Hashed, Users
 from penstock.access.scram import ScramKeys, keyed
@@ -64,7 +72,7 @@ class Check(NamedTuple):
 
 
 class Access:
-    """Satisfies ``gateway.auth.Authenticator``.
+    """Satisfies ``gateway.login.auth.Authenticator``.
 
     Args:
         anonymous: who may come without credentials.

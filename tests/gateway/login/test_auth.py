@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.auth import BAD_CREDENTIALS, NOT_AUTHORIZED, Anonymous, Credentials, Identity, Peer, is_loopback
+from gateway.login.auth import BAD_CREDENTIALS, NOT_AUTHORIZED, Anonymous, Credentials, Identity, Peer, is_loopback
 
 
 @pytest.mark.parametrize(

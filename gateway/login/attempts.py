@@ -16,8 +16,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from gateway.auth import Peer
 from gateway.buckets import Bucket, Buckets, host_of
+from gateway.login.auth import Peer
 
 NO_CREDENTIALS: Final = "no_credentials"
 UNKNOWN_USER: Final = "unknown_user"

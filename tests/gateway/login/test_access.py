@@ -6,12 +6,12 @@ import jwt
 import pytest
 from rig import Client, Gateway
 
-from gateway.access import Access
-from gateway.attempts import Attempts
-from gateway.auth import Credentials, Identity, Peer
+from gateway.login.access import Access
+from gateway.login.attempts import Attempts
+from gateway.login.auth import Credentials, Identity, Peer
+from gateway.login.tokens import TokenKey, TokenRules
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Publish, Will
 from gateway.mqtt.properties import Properties
-from gateway.tokens import TokenKey, TokenRules
 from penstock.access.acl import parse_acl
 from penstock.access.passwords import Users, hash_password, verify
 from penstock.message import decode_message
@@ -74,7 +74,7 @@ def test_a_reconnecting_herd_is_let_in_without_checking_again() -> None:
 
 
 def test_what_was_remembered_longest_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.access.REMEMBERED_MAX", 3)
+    monkeypatch.setattr("gateway.login.access.REMEMBERED_MAX", 3)
     door = Door()
     names = ["a", "b", "c", "d"]
     door.access.set_users(Users({name: RIGHT for name in names}))

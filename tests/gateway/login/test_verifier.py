@@ -11,10 +11,10 @@ import jwt
 import pytest
 import trio
 
-from gateway.access import Access
-from gateway.auth import Credentials, Identity, Peer
-from gateway.tokens import TokenRules
-from gateway.verifier import LOOK_EVERY_S, Verifier
+from gateway.login.access import Access
+from gateway.login.auth import Credentials, Identity, Peer
+from gateway.login.tokens import TokenRules
+from gateway.login.verifier import LOOK_EVERY_S, Verifier
 from penstock.access.passwords import Users, format_passwords, hash_password
 from penstock.errors import InvalidConfig
 from penstock.world import real_world

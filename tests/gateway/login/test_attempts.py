@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from gateway.attempts import CAUSES, LIMIT, NO_CREDENTIALS, UNKNOWN_USER, WRONG_PASSWORD, Attempts
-from gateway.auth import Peer
+from gateway.login.attempts import CAUSES, LIMIT, NO_CREDENTIALS, UNKNOWN_USER, WRONG_PASSWORD, Attempts
+from gateway.login.auth import Peer
 
 HERE = Peer("10.0.0.1", None, "tcp")
 

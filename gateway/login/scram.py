@@ -22,8 +22,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Final
 
-from gateway.attempts import CHANNEL_BINDING, MALFORMED, WRONG_PROOF
-from gateway.auth import Challenge, Denied, Proven
+from gateway.login.attempts import CHANNEL_BINDING, MALFORMED, WRONG_PROOF
+from gateway.login.auth import Challenge, Denied, Proven
 from penstock.access.scram import KEY_BYTES, ScramKeys, keyed, prepare
 
 METHOD: Final = "SCRAM-SHA-256"

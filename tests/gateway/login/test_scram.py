@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scram_client import ScramClient
 
-from gateway.auth import Challenge, Denied, Proven
-from gateway.scram import CHANNEL_BINDING, MALFORMED, MESSAGE_BYTES_MAX, WRONG_PROOF, ScramExchange
+from gateway.login.auth import Challenge, Denied, Proven
+from gateway.login.scram import CHANNEL_BINDING, MALFORMED, MESSAGE_BYTES_MAX, WRONG_PROOF, ScramExchange
 from penstock.access.passwords import Hashed, Users
 from penstock.access.scram import ScramKeys, derive_keys
 
