@@ -290,13 +290,9 @@ class Device:
         upstream = self._reception.upstream
         try:
             expiry_s, application = publish_properties(packet)
-            properties = upstream.properties(
-                route,
-                self.session.client_id,
-                expiry_s,
-                application,
-                self.session.exchange(packet.packet_id, packet.qos),
-            )
+            exchange = self.session.exchange(packet.packet_id, packet.qos)
+            user = self.identity.user_name if packet.retain else ""
+            properties = upstream.properties(route, self.session.client_id, expiry_s, application, exchange, user)
         except InvalidMessage:
             self._decline(packet, ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR)
             return

@@ -64,7 +64,7 @@ class Downstream:
         self._on_pulled = self._pulled
         self.positions = NamedPositions()
         self.sending = Sending(clock, keeping, self.positions)
-        self._retained = Retained(clock, self.pump_later, self.sending.waits)
+        self.retained = Retained(clock, self.pump_later, self.sending.waits)
         self.replays = Replays(clock, self.sending.as_variant, self.pump_later, wake)
         self.shared = SharedSubscriptions(brokers, owner, settings, clock, self.sending.as_variant, wake)
         self._leases = FilterLeases(brokers, owner, settings.filter_lease_s, self._begun, wake)
@@ -105,7 +105,7 @@ class Downstream:
                     if history:
                         self.replays.begin(cursor, *history)
                     else:
-                        self._retained.begin(cursor, position)
+                        self.retained.begin(cursor, position)
                     self._set_lagging(cursor, True)
                 self.pump_later(session)
 
@@ -196,7 +196,7 @@ class Downstream:
         feed = cursor.feed
         feed.begin_at(cursor.next)
         feed.attached.add(cursor)
-        lags = self._retained.resume(cursor) or self.replays.resume(cursor) or cursor.next < feed.head
+        lags = self.retained.resume(cursor) or self.replays.resume(cursor) or cursor.next < feed.head
         self._set_lagging(cursor, lags)
         if lags:
             self.pump_later(cursor.session)
@@ -206,7 +206,7 @@ class Downstream:
             if cursor.session.behind.pop(cursor, 0) is None:
                 cursor.feed.lagging -= 1
             cursor.backlog = None
-            self._retained.stop(cursor)
+            self.retained.stop(cursor)
             self.replays.stop(cursor)
             self.positions.stop(cursor)
 
@@ -241,7 +241,7 @@ class Downstream:
         """Keeps the filters open and tries again what failed; to be called about every half second."""
         self._leases.tick(now)
         self.shared.tick(now)
-        self._retained.retry()
+        self.retained.retry()
         self.replays.retry()
         self.positions.commit()
         failed, self._failed = self._failed, []
@@ -347,7 +347,7 @@ class Downstream:
 
     def _catch_up(self, cursor: Cursor) -> bool:
         """Sends from the backlog and the window. True if the cursor is at the head then."""
-        if cursor.held and not (self.replays if cursor in self.replays else self._retained).pump(cursor):
+        if cursor.held and not (self.replays if cursor in self.replays else self.retained).pump(cursor):
             return False
         if cursor.backlog:
             sent = self.sending.some(cursor, cursor.backlog)

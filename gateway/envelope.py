@@ -1,10 +1,10 @@
 """How an MQTT publication becomes a stored record and how a stored record is read back.
 
 The record's properties say under which name devices see the message (``MQTT_TOPIC``, always first), the key that
-keeps a device's messages in order (``KEYS``), who published it (``MQTT_CLIENT``, for *no local*), and the
-application's MQTT 5 properties (``MQTT_PROPS``: the expiry interval in seconds or nothing, a colon, then the other
-properties byte for byte as they came, in base64, so that they go out unaltered and in order: MQTT-3.3.2-17, -18). A
-message of a native producer has none of these but a topic.
+keeps a device's messages in order (``KEYS``), who published it (``MQTT_CLIENT``, for *no local*; of a retained message
+also as whom, ``MQTT_USER``, in base64), and the application's MQTT 5 properties (``MQTT_PROPS``: the expiry interval in
+seconds or nothing, a colon, then the other properties byte for byte as they came, in base64, so that they go out
+unaltered and in order: MQTT-3.3.2-17, -18). A message of a native producer has none of these but a topic.
 
 An ``Arrival`` is one such message taken from a pulled batch, decoded once for all subscribers.
 """
@@ -31,6 +31,7 @@ from penstock.message import (
     MQTT_ID,
     MQTT_PROPERTIES,
     MQTT_TOPIC,
+    MQTT_USER,
     OFFSETS_AT,
     QUEUE_ID_AT,
     STORED_AT,
@@ -41,6 +42,7 @@ from topicmap.queues import topic_queue
 
 _CLIENT_ID: Final = CLIENT_ID.encode()
 _MQTT_PROPERTIES: Final = MQTT_PROPERTIES.encode()
+_MQTT_USER: Final = MQTT_USER.encode()
 WHERE_BYTES: Final = OFFSETS_AT + 8 - QUEUE_ID_AT
 # Of a frame: queue id, flag and queue offset as they stand; store time; body length.
 _FRAME: Final = struct.Struct(
@@ -52,7 +54,13 @@ NEVER: Final = -1
 
 
 def record_properties(
-    name: str, key: str, client_id: str, expiry_s: int = NEVER, application: bytes = b"", exchange: str = ""
+    name: str,
+    key: str,
+    client_id: str,
+    expiry_s: int = NEVER,
+    application: bytes = b"",
+    exchange: str = "",
+    user: str = "",
 ) -> bytes:
     """The property string of a publication. The caller has checked that no text holds U+0001 or U+0002."""
     parts = [f"{MQTT_TOPIC}\x01{name}"]
@@ -65,6 +73,8 @@ def record_properties(
         parts.append(f"{MQTT_PROPERTIES}\x01{expiry}:{b64encode(application).decode()}")
     if exchange:
         parts.append(f"{MQTT_ID}\x01{exchange}")
+    if user:
+        parts.append(f"{MQTT_USER}\x01{b64encode(user.encode()).decode()}")
     return "\x02".join(parts).encode()
 
 
@@ -77,6 +87,7 @@ class Heading(NamedTuple):
     expiry_s: int
     application: bytes
     topic: bytes
+    user: str
 
 
 @lru_cache(maxsize=8192)
@@ -87,8 +98,8 @@ def read_heading(tail: bytes) -> Heading:
     topic = tail[2:properties_at]
     name = mqtt_name(topic, properties)
     expiry_s, application = _application(property_of(properties, _MQTT_PROPERTIES))
-    sender = property_of(properties, _CLIENT_ID)
-    return Heading(name, name.encode("utf-8", "replace"), sender, expiry_s, application, topic)
+    sender, user = property_of(properties, _CLIENT_ID), _user(property_of(properties, _MQTT_USER))
+    return Heading(name, name.encode("utf-8", "replace"), sender, expiry_s, application, topic, user)
 
 
 def _application(packed: bytes) -> tuple[int, bytes]:
@@ -97,6 +108,13 @@ def _application(packed: bytes) -> tuple[int, bytes]:
         return int(expiry) if expiry else NEVER, b64decode(application, validate=True)
     except (ValueError, Base64Error):
         return NEVER, b""  # written by somebody else under our reserved name: the message itself is still good
+
+
+def _user(packed: bytes) -> str:
+    try:
+        return b64decode(packed, validate=True).decode()
+    except (ValueError, Base64Error):
+        return ""
 
 
 class Origin:
@@ -176,6 +194,11 @@ class Arrival:
     def sender(self) -> bytes:
         """Client id of the device that published it, ``b""`` if none did."""
         return self.heading.sender
+
+    @property
+    def user(self) -> str:
+        """As whom the device published it, if it was to be retained; empty for nobody in particular."""
+        return self.heading.user
 
     @property
     def application(self) -> bytes:

@@ -3,9 +3,9 @@
 The broker's retained values are fetched after the filter was opened at some log position. A value stored after that
 position comes live as well, so it is left out here; one stored before it cannot. The subscriber therefore gets, per
 topic, the value that precedes its first live message, once, and in that order (its cursor is *held* until the last
-page is sent). At most one page per subscription is in memory, and no page is fetched while the last one is not
-sent. A session that outlives its connection is owed what it has not been sent: with it is saved after which name to go
-on.
+page is sent). What its publisher may no longer publish is not sent. At most one page per subscription is in memory, and
+no page is fetched while the last one is not sent. A session that outlives its connection is owed what it has not been
+sent: with it is saved after which name to go on.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from gateway.auth import Identity
 from gateway.delivery import Variant, blob, is_expired
 from gateway.envelope import Arrival, arrivals
 from gateway.session import Cursor, Session
@@ -22,6 +23,7 @@ from penstock.errors import InvalidMessage, PenstockError
 from penstock.requests.filters import FetchRetained, RetainedPage
 from penstock.requests.request import Result
 from penstock.world import Clock
+from topicmap.names import is_reserved
 
 PAGE: Final = 64
 
@@ -56,6 +58,7 @@ class Retained:
         self._pump_later = pump_later
         self._fetches: dict[Cursor, _Fetch] = {}
         self._failed: list[Session] = []
+        self.is_allowed: Callable[[Arrival], bool] = _anything
 
     def begin(self, cursor: Cursor, before: int, after: str = "") -> None:
         """Holds a cursor until the retained messages stored before a log position are sent, those with names behind
@@ -98,6 +101,8 @@ class Retained:
         for sent, arrival in enumerate(fetch.page):
             if is_expired(arrival, now_ms) or (subscription.no_local and arrival.sender == session.client_id_bytes):
                 continue
+            if not self.is_allowed(arrival):
+                continue
             variant = Variant(device.is_v5, min(arrival.qos, subscription.qos), True, identifiers, place)
             made = blob(arrival, variant, now_ms)
             if made.size > device.accepts_bytes_max:
@@ -137,3 +142,20 @@ class Retained:
         failed, self._failed = self._failed, []
         for session in failed:
             self._pump_later(session)
+
+
+def _anything(arrival: Arrival) -> bool:
+    """Nobody has said who may publish what."""
+    return True
+
+
+def judged_by(may_publish: Callable[[Identity, str], bool]) -> Callable[[Arrival], bool]:
+    """Whether a retained message may be sent: its publisher may have lost the right to publish it. What no client can
+    publish came from a native producer or a gateway."""
+
+    def is_allowed(arrival: Arrival) -> bool:
+        if not arrival.sender or is_reserved(arrival.name):
+            return True
+        return may_publish(Identity(arrival.sender.decode("utf-8", "replace"), arrival.user), arrival.name)
+
+    return is_allowed

@@ -182,15 +182,18 @@ class Upstream:
     def publish_will(self, client_id: str, will: Will) -> None:
         """Publishes what a client left for the case of its sudden end."""
         route = self.route(will.name, client_id)
-        properties = record_properties(will.name, route.key, client_id, will.expiry_s, will.application)
+        user = will.user if will.retain else ""
+        properties = record_properties(will.name, route.key, client_id, will.expiry_s, will.application, user=user)
         self.publish(None, route, will.payload, will.qos | (FLAG_RETAIN if will.retain else 0), b"", properties)
 
-    def properties(self, route: Route, client_id: str, expiry_s: int, application: bytes, exchange: str = "") -> bytes:
-        """The property string of a publication with MQTT 5 properties, or of an exchange that is to be stored once;
-        empty for the route's own. Raises ``InvalidMessage`` if it is too long."""
-        if expiry_s == NEVER and not application and not exchange:
+    def properties(
+        self, route: Route, client_id: str, expiry_s: int, application: bytes, exchange: str = "", user: str = ""
+    ) -> bytes:
+        """The property string of a publication with MQTT 5 properties, of an exchange that is to be stored once, or of
+        what a ``user`` has retained; empty for the route's own. Raises ``InvalidMessage`` if it is too long."""
+        if expiry_s == NEVER and not application and not exchange and not user:
             return b""
-        packed = record_properties(route.name, route.key, client_id, expiry_s, application, exchange)
+        packed = record_properties(route.name, route.key, client_id, expiry_s, application, exchange, user)
         if len(packed) > PROPERTIES_BYTES_MAX:
             raise InvalidMessage(f"properties have at most {PROPERTIES_BYTES_MAX} bytes once stored, not {len(packed)}")
         return packed

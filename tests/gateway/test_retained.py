@@ -128,7 +128,7 @@ def test_a_connection_that_breaks_meanwhile_leaves_nothing_under_way(lasts: bool
     client = gateway.connect("c", clean_start=not lasts)
     client.subscribe("n/+", qos=1)
     client.cut()
-    assert gateway.downstream._retained._fetches == {}
+    assert gateway.downstream.retained._fetches == {}
     again = gateway.connect("c", clean_start=not lasts)
     gateway.produce("n", b"live", mqtt_topic="n/new", qos=1)
     got: list[bytes] = []

@@ -207,6 +207,40 @@ def test_the_will_of_a_dead_gateways_client_is_judged_by_who_it_was(rules: str, 
     assert [decode_message(record).body for record in other.broker.log] == published
 
 
+def test_a_retained_message_is_sent_only_while_its_publisher_may_publish_it() -> None:
+    gateway, door = gateway_with(RULES)
+    for client_id in ("d1", "d2"):
+        client = come(gateway, door, client_id, will=Will(f"devices/{client_id}/w", b"gone", 0, retain=True))
+        client.publish(f"devices/{client_id}/x", client_id.encode(), 1, packet_id=1, retain=True)
+        client.cut()
+    gateway.produce("devices/d1/native", b"native", qos=1, retain=True)
+    everything = "allow all subscribe #\n"
+    for rules, sent in (
+        ("allow user alice publish devices/%c/#", {"d1/x", "d1/w", "d2/x", "d2/w", "d1/native"}),
+        ("allow user alice publish devices/d2/#", {"d2/x", "d2/w", "d1/native"}),
+        ("allow anonymous publish #\nallow user bob publish #", {"d1/native"}),
+    ):
+        door.access.set_acl(parse_acl(everything + rules))
+        client = come(gateway, door, "reader")
+        client.got_one(Connack)
+        client.subscribe("devices/#", qos=1)
+        names = {packet.topic.removeprefix("devices/") for packet in client.got() if isinstance(packet, Publish)}
+        assert names == sent
+        client.cut()
+
+
+def test_what_an_anonymous_client_retained_is_judged_as_anonymous() -> None:
+    access = Access("everyone", 1, 0.0, b"key", lambda: None, lambda: 0.0)
+    access.set_acl(parse_acl("allow all all #"))
+    gateway = Gateway(access)
+    gateway.connect("c").publish("t", b"x", retain=True)
+    for rules, sent in (("allow all subscribe #\nallow anonymous publish t", [b"x"]), ("allow all subscribe #", [])):
+        access.set_acl(parse_acl(rules))
+        client = gateway.connect("reader")
+        client.subscribe("t")
+        assert client.payloads() == sent
+
+
 def test_a_resumed_session_keeps_only_what_it_may_still_have() -> None:
     gateway, door = gateway_with(RULES)
     asked = {"clean_start": False, "properties": Properties(session_expiry_interval=100)}
