@@ -14,9 +14,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from gateway.auth import Identity
 from gateway.delivery import Variant, blob, is_expired
 from gateway.envelope import Arrival, arrivals
+from gateway.login.auth import Identity
 from gateway.session import Cursor, Session
 from gateway.session_state import FROM_RETAINED, Owed
 from penstock.errors import InvalidMessage, PenstockError
