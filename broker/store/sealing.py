@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+import numpy as np
+
 from broker.store import index_chunk, state
 from broker.store.commit_log import CommitLog
 from broker.store.disk import Disk
@@ -29,6 +31,8 @@ from broker.store.snapshot import Snapshot
 from broker.store.state import KeyframeMarks
 from penstock.errors import StorageFull
 
+SLICE_KEYS: Final = 20_000
+"""So many keys are sorted between two such looks, or an eighth of a chunk's."""
 SLICE_QUEUES: Final = 2_000
 """So many queues are sealed between two looks at the rest of the world."""
 WRITE_BYTES: Final = 1 << 20
@@ -155,7 +159,14 @@ class Sealing:
         self.sealed = plan.position
 
     def _write(self, start: int, plan: Snapshot, parts: index_chunk.ChunkParts) -> Iterator[None]:
-        keys = self._keys.sealed_before(plan.position)
+        slices, sorted_keys = [], 0
+        for some in self._keys.sealed_before(plan.position):
+            slices.append(some)
+            sorted_keys += len(some)
+            if sorted_keys >= SLICE_KEYS:
+                sorted_keys = 0
+                yield
+        keys = np.concatenate(slices, dtype=index_chunk.KEY_DTYPE)
         chunk = parts.pieces(start, plan.position, self._log.witness(start), keys)
         yield from self._replace(index_chunk.chunk_path(start), chunk)
         checkpoint = state.checkpoint_pieces(plan.position, plan.finish())

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from broker.store.key_index import KeyIndex, holds_key, key_hash, keys_of
+import random
+
+import numpy as np
+
+from broker.store.key_index import SLICES, KeyIndex, holds_key, key_hash, keys_of
 from penstock.message import encode_properties
 
 PROPERTIES = encode_properties({"KEYS": "order-1 red", "UNIQ_KEY": "0A1B"})
@@ -23,11 +27,24 @@ def test_the_same_key_of_another_topic_is_another_key() -> None:
     assert key_hash("t", b"k") != key_hash("u", b"k")
 
 
+def test_slices_end_to_end_are_sorted_whatever_is_added_between_them() -> None:
+    rng, keys = random.Random(7), KeyIndex()
+    wanted = [(rng.choice([0, 5, 1 << 31, (1 << 32) - 1, rng.getrandbits(32)]), at) for at in range(2000)]
+    for one, position in wanted:
+        keys.add([one], position)
+    found = []
+    for some in keys.sealed_before(2000):
+        found += [(int(row["hash"]), int(row["position"])) for row in some]
+        keys.add([1], 2000 + len(found))
+    assert found == sorted(wanted)
+    assert SLICES > 1
+
+
 def test_sealing_takes_what_lies_before_a_position_sorted_by_hash() -> None:
     keys = KeyIndex()
     for position, one in enumerate((7, 3, 7, 1)):
         keys.add([one], position * 100)
-    sealed = keys.sealed_before(300)
+    sealed = np.concatenate(list(keys.sealed_before(300)))
     assert [(int(row["hash"]), int(row["position"])) for row in sealed] == [(3, 100), (7, 0), (7, 200)]
     keys.drop_before(300, 0)
     assert (keys.recent(1), keys.recent(7), keys.chunks) == ([300], [], [(0, 300)])
