@@ -255,21 +255,13 @@ class Reception:
         return not self.unfit_name(Identity(client_id, will.user), will.name)
 
     def _unfit_will(self, identity: Identity, will: Will | None) -> int:
-        if will is None:
-            return 0
-        reason = self.unfit_name(identity, will.name)
-        if reason:
-            return reason
-        try:
-            self.upstream.route(will.name, identity.client_id)
-        except InvalidName:
-            return ReasonCode.TOPIC_NAME_INVALID
-        return 0
+        return 0 if will is None else self.unfit_name(identity, will.name)
 
     def unfit_name(self, identity: Identity, name: str) -> int:
         """Why a client may not publish under a name, 0 if it may."""
         try:
             check_name(name)
+            self.upstream.topic_of(name)  # it must have a topic that can hold it
         except InvalidName:
             return ReasonCode.TOPIC_NAME_INVALID
         if self.limits.is_too_deep(name):
