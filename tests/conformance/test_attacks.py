@@ -642,10 +642,10 @@ ATTACKS = {name: one for name, one in sorted(globals().items()) if name.startswi
 
 # Attacks that need sockets, files or another part of the system -> their tests, beside the one here where there is one.
 ELSEWHERE = {
-    19: "tests/gateway/test_access.py::test_an_id_with_a_wildcard_gains_nothing",
-    20: "tests/gateway/test_access.py::test_a_resumed_session_keeps_only_what_it_may_still_have",
+    19: "tests/gateway/login/test_access.py::test_an_id_with_a_wildcard_gains_nothing",
+    20: "tests/gateway/login/test_access.py::test_a_resumed_session_keeps_only_what_it_may_still_have",
     21: "tests/penstock/access/test_acl.py::test_without_a_rule_the_answer_is_no",
-    22: "tests/gateway/test_access.py::test_a_will_that_is_not_allowed_is_refused_at_connect_and_never_published",
+    22: "tests/gateway/login/test_access.py::test_a_will_that_is_not_allowed_is_refused_at_connect_and_never_published",
     26: "tests/gateway/test_server.py::test_a_client_that_does_not_read_is_bounded_and_others_are_served",
     29: "tests/endtoend/test_attacks.py::test_29_websocket_frames_where_none_are_spoken",
     30: "tests/endtoend/test_attacks.py::test_30_tls_where_none_is_spoken",
