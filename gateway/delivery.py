@@ -153,7 +153,8 @@ class Several(InFlight):
     __slots__ = ("_first_id", "_head", "_lead", "_stretch", "_variant")
 
     def __init__(self, stretch: Stretch, variant: Variant, first_id: int, head: bytes, lead: bytes) -> None:
-        super().__init__(variant.qos, len(head) + len(stretch.bodies) * (len(lead) + len(stretch.bodies[0])))
+        each = _EACH_BYTES + len(lead) + len(stretch.bodies[0])
+        super().__init__(variant.qos, len(head) + len(stretch.bodies) * each)
         self._stretch = stretch
         self._variant = variant
         self._first_id = first_id
@@ -176,7 +177,9 @@ class Several(InFlight):
 _ENCODED_IDS: Final = tuple([packet_id.to_bytes(2, "big") for packet_id in range(1, PACKET_ID_MAX + 1)])
 """Every packet id as it is sent."""
 _TOGETHER_BYTES: Final = 4096
-"""Messages of so many bytes in all stand together as one ``Several``."""
+"""Messages that weigh so much in all stand together as one ``Several``."""
+_EACH_BYTES: Final = 100
+"""What one of them weighs besides its payload, roughly."""
 
 
 def _ids(first: int, count: int) -> Sequence[int]:
@@ -264,7 +267,7 @@ class Run:
         parts[3::4] = bodies
         if variant.qos:
             parts[1::4] = _encoded_ids(even.first % PACKET_ID_MAX + 1, count)
-        step = max(1, _TOGETHER_BYTES // (len(lead) + size + 1))
+        step = max(1, _TOGETHER_BYTES // (_EACH_BYTES + len(lead) + size))
         for start in range(0, count, step):
             part = even if count <= step else even.part(start, start + step)
             several = Several(part, variant, part.first % PACKET_ID_MAX + 1, head, lead)
