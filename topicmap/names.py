@@ -73,6 +73,8 @@ def parse_share(filter: str) -> Share | None:
         raise InvalidName("a share name has at least one character and none of / + #")
     if not slash or not plain:
         raise InvalidName("a shared subscription needs a filter after the share name")
+    if is_share(plain):
+        raise InvalidName("a shared subscription is about a plain filter, not about another shared subscription")
     return Share(group, plain, prefix + "/" == ORDERED_PREFIX)
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 from broker.folds.frozen import Table
 from broker.store.records import NO_CHANGE, Change
 from topicmap.filters import FilterIndex
-from topicmap.names import is_share, plain_filter
+from topicmap.names import InvalidName, is_share, plain_filter
 from topicmap.queues import filter_queue
 
 KEY: Final = "filters"
@@ -82,7 +82,7 @@ class Filters:
 
     def apply(self, body: list[Any], position: int = 0) -> Change:
         """Takes in the body of the record at a log position; tells which light queues begin and end."""
-        action, owner, filters = body[:3]
+        action, owner, filters = body[0], body[1], [one for one in body[2] if _is_legal(one)]
         if action == OPEN:
             return Change(opened=self._open(owner, filters, position if owner.startswith(LASTING) else 0))
         return Change(ended=self._close(owner, filters)) if action == CLOSE else NO_CHANGE
@@ -163,6 +163,15 @@ class Filters:
                 self._held.setdefault(owner, {})[filter] = None
             if not is_share(filter):
                 self._index.add(filter)
+
+
+def _is_legal(filter: str) -> bool:
+    """Whether it can be folded in: a share that has no filter was never open."""
+    try:
+        plain_filter(filter)
+    except InvalidName:
+        return False
+    return True
 
 
 def share_holder(share: str) -> str:

@@ -217,6 +217,8 @@ def test_each_filter_of_a_subscribe_has_its_own_code_in_order() -> None:
         "secret/#": 0x87,
         "+a": 0x8F,
         "$share//x": 0x8F,
+        "$share/g/$share/h": 0x8F,
+        "$share/g/$oshare/h/x": 0x8F,
         "a": 1,
         "b": 0,
         "one too many": 0x97,

@@ -136,7 +136,9 @@ def test_a_shared_subscription_has_a_group_and_a_filter() -> None:
     assert parse_share("$shared/g/b") is None
 
 
-@pytest.mark.parametrize("filter", ["$share/", "$share/g", "$share/g/", "$share//a", "$share/g+/a", "$share/#/a"])
+@pytest.mark.parametrize(
+    "filter", ["$share/", "$share/g", "$share/g/", "$share//a", "$share/g+/a", "$share/#/a", "$share/g/$share/h"]
+)
 def test_a_malformed_shared_subscription_is_refused(filter: str) -> None:
     with pytest.raises(InvalidName):
         parse_share(filter)

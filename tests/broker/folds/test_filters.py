@@ -23,6 +23,13 @@ def test_an_action_of_a_newer_broker_changes_nothing() -> None:
     assert Filters().apply(["pause", "g", ["a"]]) == NO_CHANGE
 
 
+def test_a_shared_subscription_of_another_one_was_never_open() -> None:
+    filters = Filters()
+    nested = ["$share/g/$share/h", "$share/g/$oshare/h/x", "a"]
+    assert filters.apply([OPEN, "g", nested]) == Change(opened=["~filter:a"])
+    assert filters.apply([CLOSE, "g", nested]) == Change(ended=["~filter:a"])
+
+
 def test_a_name_is_matched_by_what_is_open() -> None:
     filters = Filters()
     filters.apply([OPEN, "g", FILTERS])
