@@ -257,6 +257,7 @@ class Run:
         cpu_s, own_s, start = proc.cpu_s(server), time.process_time(), time.perf_counter()
         before = self._counted()
         self._work(self._order.measure_s)
+        self._await_one_more(before)
         seconds = time.perf_counter() - start
         own_s, cpu_s = time.process_time() - own_s, proc.cpu_s(server) - cpu_s
         messages = self._counted() - before
@@ -340,6 +341,12 @@ class Run:
         while now < end:
             self._turn(now, end - now, publishing=True)
             now = time.perf_counter()
+
+    def _await_one_more(self, before: int) -> None:
+        """A time that was too short for a single message lasts until one comes, but not for ever."""
+        deadline = time.perf_counter() + DRAIN_S
+        while self._counted() == before and time.perf_counter() < deadline:
+            self._turn(time.perf_counter(), 0.05, publishing=True)
 
     def _turn(self, now: float, wait_s: float, *, publishing: bool) -> None:
         """Takes what is there. Publishers that got acknowledgements send on; with subscribers all look once a turn."""

@@ -218,7 +218,7 @@ class Bench:
         async with real_world().own_thread() as offload, trio.open_nursery() as nursery:
             nursery.start_soon(self.flusher.run, self.dispatch, self.service, offload)
             self.answered, began = 0, time.perf_counter()
-            while time.perf_counter() < began + seconds and self.error is None:
+            while (time.perf_counter() < began + seconds or not self.answered) and self.error is None:
                 ready, waiting = waiting, []
                 for producer in ready:
                     self.dispatch.submit(request, partial(answer, producer), producer)

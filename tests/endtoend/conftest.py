@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 READY = re.compile(r"^ready mqtt=(\S+):(\d+) broker=(\S+) namesrv=(\S+) http=(\S+) ((?:mqtt-\S+ )*)data=(.*)$")
-START_S = 30
+STOP_S = 60
 
 
 class System:
@@ -72,7 +72,7 @@ class System:
     def wait(self) -> int:
         """Waits for the end; returns the exit status."""
         assert self._process is not None
-        status = self._process.wait(timeout=15)
+        status = self._process.wait(timeout=STOP_S)
         self._close_pipe()
         return status
 

@@ -19,6 +19,7 @@ from penstock.blocking import Producer, Reader
 
 pytestmark = pytest.mark.endtoend
 
+WAIT_S = 20
 CONNECT = bytes.fromhex("10 0d 00 04 4d515454 04 02 003c 0001 61")
 HUGE_FRAME = (0x7FFFFFFF).to_bytes(4, "big") + b"\x00" * 64
 UNKNOWN_REQUEST = bytes.fromhex("00000009 00000005 92 cd7530 07")  # type 30000, id 7
@@ -32,16 +33,19 @@ def up(*options: str, environ: dict[str, str] | None = None) -> subprocess.Compl
 
 
 def answer(address: str, data: bytes) -> bytes:
-    """All that a server answers to some bytes until it closes or is silent for a second."""
+    """All that a server answers to some bytes, which are all it gets, until it closes too."""
     host, _, port = address.rpartition(":")
     said = b""
-    with socket.create_connection((host, int(port)), timeout=1) as connection:
-        connection.sendall(data)
+    with socket.create_connection((host, int(port)), timeout=WAIT_S) as connection:
         try:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
             while chunk := connection.recv(65_536):
                 said += chunk
-        except (TimeoutError, ConnectionResetError):
-            pass
+        except TimeoutError:
+            pytest.fail(f"{address} neither answers nor closes")
+        except OSError:
+            pass  # it closed with our bytes unread
     return said
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.endtoend.conftest import STOP_S
+
 pytestmark = [pytest.mark.endtoend, pytest.mark.spark]
 
-LINES_MAX = 30  # one every five seconds
+LINES_MAX = 60  # one every five seconds
 
 
 def test_the_demo_shows_every_stage_moving_and_then_sparks_aggregates(tmp_path: Path) -> None:
@@ -25,14 +27,14 @@ def test_the_demo_shows_every_stage_moving_and_then_sparks_aggregates(tmp_path: 
         shown = ""
         for _ in range(LINES_MAX):
             shown = process.stdout.readline()
-            if "rows in batch" in shown:
+            rates = [int(rate) for rate in re.findall(r" (\d+)/s", shown)]
+            assert len(rates) == 4
+            if "rows in batch" in shown and all(rates):
                 break
-        rates = [int(rate) for rate in re.findall(r" (\d+)/s", shown)]
-        assert len(rates) == 4
         assert all(rates), shown
         assert "rows in batch" in shown, (tmp_path / "data" / "demo-spark.log").read_text()[-2000:]
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=15) == 0
+        assert process.wait(timeout=STOP_S) == 0
     finally:
         process.kill()
         process.communicate()

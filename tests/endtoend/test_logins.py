@@ -145,11 +145,10 @@ def test_a_token_is_a_password_and_the_connection_ends_with_it(
         return jwt.encode({"sub": "alice", "aud": audience, "exp": time.time() + seconds}, private, "ES256").encode()
 
     device = connect(running, opened)
-    device.send(Connect("d1", password=token(3), level=5))
+    device.send(Connect("d1", password=token(3), level=5), Publish("t", b"x", 1, packet_id=1))
     connack = device.next()
     assert isinstance(connack, Connack)
     assert connack.reason_code == 0
-    device.send(Publish("t", b"x", 1, packet_id=1))
     assert isinstance(device.next(), Puback)
     farewell = device.next()
     assert isinstance(farewell, Disconnect)

@@ -23,6 +23,7 @@ from paho.mqtt.properties import Properties
 pytestmark = pytest.mark.endtoend
 
 WAIT_S = 60
+SHARE_LEASE_S = "4"
 
 
 class Group:
@@ -80,6 +81,9 @@ class Member:
         if connection is not None:
             connection.shutdown(socket.SHUT_RDWR)
 
+    def disconnect(self) -> None:
+        self._client.disconnect()
+
     def stop(self) -> None:
         self._client.loop_stop()
 
@@ -117,6 +121,9 @@ class Publisher:
     def wait(self) -> None:
         with self.changed:
             assert self.changed.wait_for(lambda: len(self._answered) == len(self._sent), WAIT_S), "PUBACKs miss"
+
+    def disconnect(self) -> None:
+        self._client.disconnect()
 
     def stop(self) -> None:
         self._client.loop_stop()
@@ -166,13 +173,16 @@ class Cluster:
         return publisher
 
     def end(self) -> None:
+        for one in self.made:  # first all are told, so that none waits long for the end of its own thread
+            one.disconnect()
         for one in self.made:
             one.stop()
         self.other.end()
 
 
 @pytest.fixture
-def cluster(system: Any) -> Iterator[Cluster]:
+def cluster(system: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    monkeypatch.setenv("PENSTOCK_BROKER_SHARE_LEASE_S", SHARE_LEASE_S)
     made = Cluster(system)
     yield made
     made.end()

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as paho
@@ -111,24 +112,63 @@ ANALYST = """
 import sys
 from penstock.spark import session
 spark = session(testing=True)
-source = spark.read.format("penstock").option("bootstrap.servers", sys.argv[1]).option("subscribe", sys.argv[2])
-for row in source.load().select("value").collect():
-    print(bytes(row.value).decode())
+for line in sys.stdin:
+    servers, topics = line.split()
+    source = spark.read.format("penstock").option("bootstrap.servers", servers).option("subscribe", topics)
+    for row in source.load().select("value").collect():
+        print(bytes(row.value).decode())
+    print("end", flush=True)
 spark.stop()
 """
 
 
-def read_with_spark(system: Any) -> Counter[str]:
-    """All values by a Spark batch job, in a process of its own as an analyst's would be."""
-    command = [sys.executable, "-c", ANALYST, system.namesrv, ",".join(TOPICS)]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert said.returncode == 0, said.stderr[-2000:]
-    return Counter(line for line in said.stdout.splitlines() if line.startswith("message "))
+class Analyst:
+    """Spark batch jobs in a process of their own, as an analyst's would be; it starts while the others work."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        with log.open("w") as said:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", ANALYST], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True
+            )
+
+    def read(self, system: Any) -> Counter[str]:
+        """All values of the topics."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(system.namesrv, ",".join(TOPICS), file=self._process.stdin, flush=True)
+        lines: list[str] = []
+        for line in self._process.stdout:
+            if line == "end\n":
+                return Counter(line for line in lines if line.startswith("message "))
+            lines.append(line.rstrip("\n"))
+        raise AssertionError(f"the Spark job ended: {self._log.read_text()[-2000:]}")
+
+    def close(self) -> int:
+        """Its exit status."""
+        self._process.communicate(timeout=60)
+        return self._process.returncode
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def analyst(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Analyst]:
+    started = Analyst(tmp_path_factory.mktemp("analyst") / "log")
+    try:
+        yield started
+        assert started.close() == 0
+    finally:
+        started.kill()
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("options", [(), ("--processes",)], ids=["one process", "processes"])
-def test_ten_thousand_messages_reach_all_three_worlds_exactly_once(system: Any, options: tuple[str, ...]) -> None:
+def test_ten_thousand_messages_reach_all_three_worlds_exactly_once(
+    system: Any, analyst: Analyst, options: tuple[str, ...]
+) -> None:
     running = system(*options).start()
     everything = Device(running, "watch-all", "+/+/value")
     half = Device(running, "watch-half", "plant0/#")
@@ -140,7 +180,7 @@ def test_ten_thousand_messages_reach_all_three_worlds_exactly_once(system: Any, 
     everything.wait_until(lambda: everything.received.total() >= MESSAGES, "the wildcard subscriber misses messages")
     half.wait_until(lambda: half.received.total() >= MESSAGES // 2, "the other subscriber misses messages")
     consumed = trio.run(drain, running, "three-worlds", 2, lambda seen: seen.total() >= MESSAGES)
-    analysed = read_with_spark(running)
+    analysed = analyst.read(running)
     for device in (publisher, everything, half):
         device.close()
 

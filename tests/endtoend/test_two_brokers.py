@@ -107,6 +107,8 @@ class Cluster:
         return answer
 
     def end(self) -> None:
+        for client in self._clients:  # first all are told, so that none waits long for the end of its own thread
+            client.disconnect()
         for client in self._clients:
             client.loop_stop()
         for service in self._services:
