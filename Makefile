@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: test-compiled compile demo test check unit format bench bench-large bench-store soak clean install install-test
+.PHONY: test-compiled test-processes test-simulation test-units compile demo test check unit format bench bench-large bench-store soak clean install install-test
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -66,19 +66,33 @@ check: $(VENV)/.test  ## format, lint, types, import contracts, unit tests (unde
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -m 'not endtoend and not spark and not slow'
 
-test: install-test  ## install what the tests need and run all of them (under 10 minutes)
+test: install-test  ## install what the tests need and run all of them (about 6 minutes)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@if command -v cc >/dev/null; then $(MAKE) --no-print-directory compile & fi; $(BIN)/pytest; status=$$?; wait; exit $$status
-	$(MAKE) --no-print-directory test-compiled
+	@$(MAKE) --no-print-directory -j2 -k --output-sync=target test-processes test-compiled test-units test-simulation
+
+# What `make test` runs beside each other, the longest first, each with its output in one piece: tests of whole processes,
+# which wait much, the same unit tests with the hot modules compiled, the simulation, and all others.
+PROCESSES := tests/endtoend tests/spark tests/loadtest
+test-processes: $(VENV)/.test
+	@$(BIN)/pytest -p no:cacheprovider $(PROCESSES)
+
+test-simulation: $(VENV)/.test
+	@$(BIN)/pytest -p no:cacheprovider tests/simulation
+
+test-units: $(VENV)/.test
+	@$(BIN)/pytest -p no:cacheprovider $(patsubst %,--ignore=%,$(PROCESSES) tests/simulation)
 
 COMPILED_TESTS := tests/topicmap tests/gateway tests/broker tests/penstock/test_message.py tests/penstock/test_wire.py
-test-compiled:  ## the same unit tests with the hot modules compiled (about 2 minutes)
-	@if command -v cc >/dev/null; then $(MAKE) --no-print-directory compile && \
-	  cd .compiled && PYTHONPATH=$(CURDIR)/.compiled $(CURDIR)/$(BIN)/pytest -q -p no:cacheprovider -m 'not interpreted' $(COMPILED_TESTS); \
-	else echo 'no C compiler: the compiled modules are not tested'; fi
+ifneq ($(shell command -v cc),)
+test-compiled: .compiled/.made  ## the unit tests with the hot modules compiled (about 2 minutes)
+	@cd .compiled && PYTHONPATH=$(CURDIR)/.compiled $(CURDIR)/$(BIN)/pytest -q -p no:cacheprovider -m 'not interpreted' $(COMPILED_TESTS)
+else
+test-compiled:
+	@echo 'no C compiler: the compiled modules are not tested'
+endif
 
 bench: compile  ## side by side with mosquitto and amqtt, plain and compiled, interleaved, with goals, and the store (about 10 minutes)
 	$(BIN)/python -m loadtest bench
