@@ -17,7 +17,17 @@ from typing import Any
 
 ROOT = Path(__file__).parent
 PACKAGES = ("broker", "gateway", "namesrv", "node", "penstock", "topicmap")
-BESIDE = ("tests", "loadtest", "docs", "pyproject.toml", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "Makefile")
+BESIDE = (
+    "tests",
+    "loadtest",
+    "docs",
+    ".node",
+    "pyproject.toml",
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "Makefile",
+)
 _SETUP = """
 import sys
 from mypyc.build import mypycify
