@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -71,7 +71,7 @@ class Library(Protocol):
 
     def received(self, name: str, count: int) -> list[Received]: ...
 
-    def shared(self, names: Sequence[str], payloads: int) -> dict[str, list[Received]]: ...
+    def shared(self, names: Sequence[str], wanted: Set[str]) -> dict[str, list[Received]]: ...
 
     def close(self) -> None: ...
 
@@ -97,15 +97,15 @@ class Inbox:
             del messages[:count]
             return taken
 
-    def take_shared(self, names: Sequence[str], payloads: int) -> dict[str, list[Received]]:
-        """What these have got, taken off, when they have so many different payloads together; less if those do not
+    def take_shared(self, names: Sequence[str], wanted: Set[str]) -> dict[str, list[Received]]:
+        """What these have got, taken off, when all wanted payloads have come to them together; less if those do not
         come in time."""
 
-        def seen() -> int:
-            return len({one.payload for name in names for one in self._messages.get(name, ())})
+        def have_come() -> bool:
+            return wanted <= {one.payload for name in names for one in self._messages.get(name, ())}
 
         with self._changed:
-            self._changed.wait_for(lambda: seen() >= payloads, WAIT_S)
+            self._changed.wait_for(have_come, WAIT_S)
             return {name: self._messages.pop(name, []) for name in names}
 
 
@@ -169,8 +169,8 @@ class Driven:
     def received(self, name: str, count: int) -> list[Received]:
         return self._inbox.take(name, count)
 
-    def shared(self, names: Sequence[str], payloads: int) -> dict[str, list[Received]]:
-        return self._inbox.take_shared(names, payloads)
+    def shared(self, names: Sequence[str], wanted: Set[str]) -> dict[str, list[Received]]:
+        return self._inbox.take_shared(names, wanted)
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -265,8 +265,8 @@ class Mosquitto:
     def received(self, name: str, count: int) -> list[Received]:
         return self._inbox.take(name, count)
 
-    def shared(self, names: Sequence[str], payloads: int) -> dict[str, list[Received]]:
-        return self._inbox.take_shared(names, payloads)
+    def shared(self, names: Sequence[str], wanted: Set[str]) -> dict[str, list[Received]]:
+        return self._inbox.take_shared(names, wanted)
 
     def close(self) -> None:
         for name in list(self._subscribed):

@@ -94,7 +94,7 @@ class Group:
     def settle(self) -> dict[str, int]:
         """Waits until everything that was sent has come; how much each connection got of what is new."""
         already = {one.payload for got in self.got.values() for one in got}
-        taken = self.members.shared(self.names, len(set(self.sent) - already))
+        taken = self.members.shared(self.names, set(self.sent) - already)
         for name, got in taken.items():
             self.got.setdefault(name, []).extend(got)
         assert set(self.sent) == set(self.counts()), "a message is missing"
