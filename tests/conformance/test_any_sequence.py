@@ -38,8 +38,10 @@ IDS = st.integers(1, 4)
 LONG = ["a" * 255, "a" * 256, "ü" * 43 + "/x", "a/" * 127 + "a", "/" * 128, "a" * 1025]
 NAMES = st.sampled_from(["t", "t/1", "t/1/2", "/", "$SYS/x", "u", *LONG])
 FILTERS = st.sampled_from(
-    ["t", "t/#", "+/+", "#", "t/+", "$share/g/t", "$oshare/g/#", "a+", "#/a", "$SYS/#", *LONG]
-    + ["$share/g/$share/h", "$oshare/g/$share/h/x", "$share/" + "g" * 300 + "/t"]
+    [
+        *("t", "t/#", "+/+", "#", "t/+", "$share/g/t", "$oshare/g/#", "a+", "#/a", "$SYS/#", *LONG),
+        *("$share/g/$share/h", "$oshare/g/$share/h/x", "$share/" + "g" * 300 + "/t"),
+    ]
 )
 QOS = st.integers(0, 2)
 EXPIRIES = st.sampled_from([NO_PROPERTIES, Properties(session_expiry_interval=5)])
