@@ -14,7 +14,6 @@ from __future__ import annotations
 import struct
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from copy import copy
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -222,9 +221,10 @@ class Arrival:
 
     def in_its_topic(self, origin: Origin) -> Arrival:
         """The same message as a reader of its topic's queue finds it; ``origin`` is that queue."""
-        again = copy(self)
-        again.offset, again.origin, again.blobs = self.queue_offset, origin, None
-        return again
+        flag = self.where[WHERE_FLAG_AT]
+        return Arrival(
+            self.queue_offset, self.position, flag, self.payload, self.heading, self.stored_ms, self.where, origin
+        )
 
 
 def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None) -> list[Arrival]:
