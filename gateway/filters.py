@@ -21,11 +21,13 @@ from gateway.brokers import Broker, Brokers
 from gateway.feed import Feed
 from gateway.session import Cursor, Lasting, Session
 from gateway.subscriptions import Subscription
-from penstock.errors import PenstockError
+from penstock.errors import Busy, InvalidTopic, PenstockError
 from penstock.requests.filters import CloseFilters, KeepFilters, OpenedFilters, OpenFilters
 from penstock.requests.request import Result
 
 FILTERS_PER_REQUEST: Final = 1000
+_REFUSALS: Final = (Busy, InvalidTopic)
+"""What a broker answers because of single filters, to all that were asked for with them."""
 
 OnOpened = Callable[[bool, dict[Cursor, int]], None]
 """Told whether all brokers opened the filter, and from which log position it counts for each cursor."""
@@ -236,19 +238,31 @@ class FilterLeases:
                 one.answered(cursor, 0)
         feeds = list(waiting)
         for at in range(0, len(feeds), FILTERS_PER_REQUEST):
-            some = {feed: waiting[feed] for feed in feeds[at : at + FILTERS_PER_REQUEST]}
-            request = OpenFilters(self._owner, tuple([feed.filter for feed in some]))
-            shelf.broker.submit(request, partial(self._opened, some))
+            self._ask(shelf.broker, {feed: waiting[feed] for feed in feeds[at : at + FILTERS_PER_REQUEST]})
+
+    def _ask(self, broker: Broker, waiting: dict[Feed[Cursor], list[tuple[Cursor, Opening | None]]]) -> None:
+        request = OpenFilters(self._owner, tuple([feed.filter for feed in waiting]))
+        broker.submit(request, partial(self._opened, broker, waiting))
 
     def _hold(self, shelf: _Shelf) -> None:
         """Opens filters in the names of sessions, whose positions in them then outlive this gateway."""
         holding, shelf.holding = shelf.holding, {}
         for lasting, rows in holding.items():
-            holder = lasting.holder(shelf.broker.name)
-            request = OpenFilters(holder, tuple([row.filter for row in rows]))
-            shelf.broker.submit(request, partial(self._held, rows))
+            self._ask_for(shelf.broker, lasting, rows)
 
-    def _held(self, rows: list[_Hold], result: Result) -> None:
+    def _ask_for(self, broker: Broker, lasting: Lasting, rows: list[_Hold]) -> None:
+        request = OpenFilters(lasting.holder(broker.name), tuple([row.filter for row in rows]))
+        broker.submit(request, partial(self._held, broker, lasting, rows))
+
+    def _held(self, broker: Broker, lasting: Lasting, rows: list[_Hold], result: Result) -> None:
+        if isinstance(result, _REFUSALS) and len(rows) > 1:  # because of one of them
+            for row in rows:
+                if row.filter in lasting.held:
+                    self._ask_for(broker, lasting, [row])
+                elif row.opening is not None:
+                    row.opening.held(True)
+            self._wake()
+            return
         opened = result.opened if isinstance(result, OpenedFilters) else None
         for at, row in enumerate(rows):
             cursor = row.cursor
@@ -263,7 +277,18 @@ class FilterLeases:
                 cursor.feed.queue = opened[at].queue
                 self._begun(cursor, opened[at].offset, opened[at].position)
 
-    def _opened(self, waiting: dict[Feed[Cursor], list[tuple[Cursor, Opening | None]]], result: Result) -> None:
+    def _opened(
+        self, broker: Broker, waiting: dict[Feed[Cursor], list[tuple[Cursor, Opening | None]]], result: Result
+    ) -> None:
+        if isinstance(result, _REFUSALS) and len(waiting) > 1:  # because of one of them: the others are not to suffer
+            for feed, entries in waiting.items():
+                if not feed.is_closed:
+                    self._ask(broker, {feed: entries})
+                for cursor, one in entries if feed.is_closed else ():
+                    if one is not None:
+                        one.answered(cursor, 0)
+            self._wake()
+            return
         if not isinstance(result, OpenedFilters):
             self._not_opened(waiting)
             return

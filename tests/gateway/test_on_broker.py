@@ -27,13 +27,15 @@ pytestmark = pytest.mark.endtoend
 
 
 @asynccontextmanager
-async def house(data: Path) -> AsyncIterator[tuple[int, str]]:
+async def house(data: Path, **limits: int) -> AsyncIterator[tuple[int, str]]:
     """All three services on wire links; gives the MQTT port and the name server."""
     world = real_world()
     async with trio.open_nursery() as bottom, lasting_links() as links:
         names = await bottom.start(partial(namesrv.server.run, NamesrvSettings(port=0), world))
         namesrv_at = (f"{names.host}:{names.port}",)
-        await bottom.start(partial(broker.server.run, BrokerSettings(port=0, data=data, namesrv=namesrv_at), world))
+        await bottom.start(
+            partial(broker.server.run, BrokerSettings(port=0, data=data, namesrv=namesrv_at, **limits), world)
+        )
         async with trio.open_nursery() as top:
             settings = GatewaySettings(port=0, namesrv=namesrv_at)
             running = await top.start(partial(gateway.server.run, settings, world, links))
@@ -53,6 +55,25 @@ async def connect(port: int, client_id: str, *, clean_start: bool = True) -> Cli
 async def subscribe(client: Client, filter: str, qos: int) -> None:
     await client.send(Subscribe(1, (Subscription(filter, qos),)))
     assert isinstance(await client.next(), Suback)
+
+
+@pytest.mark.parametrize("expiry_s", [0, 60])
+async def test_a_filter_too_many_takes_no_other_filter_with_it(tmp_path: Path, expiry_s: int) -> None:
+    async with house(tmp_path, filters_max=2) as (port, _):
+        client = Client(await trio.open_tcp_stream("127.0.0.1", port), 5)
+        await client.send(Connect("c", level=5, properties=Properties(session_expiry_interval=expiry_s)))
+        assert isinstance(await client.next(), Connack)
+        codes = []
+        for filters in (("a", "b"), ("too many", "a", "b")):
+            await client.send(Subscribe(1, tuple([Subscription(one, 1) for one in filters])))
+            answer = await client.next()
+            assert isinstance(answer, Suback)
+            codes.append(answer.reason_codes)
+        assert codes == [(1, 1), (0x80, 1, 1)]
+        await client.send(Publish("a", b"still", 1, packet_id=1))
+        got = [await client.next(), await client.next()]
+        assert [one.payload for one in got if isinstance(one, Publish)] == [b"still"]
+        await client.stream.aclose()
 
 
 async def test_retained_live_and_offline_messages_come_in_order_and_once(tmp_path: Path) -> None:
