@@ -66,7 +66,7 @@ check: $(VENV)/.test  ## format, lint, types, import contracts, unit tests (unde
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -m 'not endtoend and not spark and not slow'
 
-test: install-test  ## install what the tests need and run all of them (about 6 minutes)
+test: install-test  ## install what the tests need and run all of them (under 10 minutes)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

@@ -30,6 +30,7 @@ class Dispatch:
         self._parked = ParkedRequests()
         self._waking = False
         self._closed: PenstockError | None = None
+        self._broken: Exception | None = None
 
     @property
     def parked(self) -> int:
@@ -46,7 +47,12 @@ class Dispatch:
         if self._closed is not None:
             on_result(self._closed)
             return
-        outcome = self._service.handle(request, self._clock.monotonic(), self._clock.wall_ms())
+        try:
+            outcome = self._service.handle(request, self._clock.monotonic(), self._clock.wall_ms())
+        except Exception as error:  # what it has done half nobody knows
+            self._broken = error
+            self.close("the broker has met an error that nobody has foreseen")
+            raise
         if isinstance(outcome, Now):
             on_result(outcome.result)
         elif isinstance(outcome, AfterSync):
@@ -83,8 +89,11 @@ class Dispatch:
             self._waking = False
 
     def tick(self) -> None:
-        """Time has passed."""
+        """Time has passed. Raises the error that a request has ended in: the broker is to end with it, whoever else
+        caught it."""
         now = self._clock.monotonic()
+        if self._broken is not None:
+            raise self._broken
         if self._closed is None:
             self._service.tick(now, self._clock.wall_ms())
         self._parked.expire(now)

@@ -5,19 +5,22 @@ docs/guide/operator.md lists the names; the ones that devices of each listener c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gateway.downstream import Downstream
 from gateway.health import Health
 from gateway.login.access import Access
 from gateway.login.verifier import Verifier
 from gateway.quotas import Quotas
 from gateway.reception import Reception
+from gateway.shard import Shard
 from gateway.upstream import Upstream
 
 
 class Figures:
     """The figures of one gateway."""
 
-    __slots__ = ("_downstream", "_quotas", "_reception", "_upstream", "access", "health", "verifier")
+    __slots__ = ("_downstream", "_quotas", "_reception", "_upstream", "access", "health", "shards", "verifier")
 
     def __init__(self, reception: Reception, upstream: Upstream, downstream: Downstream, quotas: Quotas) -> None:
         self._reception = reception
@@ -27,6 +30,7 @@ class Figures:
         self.access: Access | None = None
         self.verifier: Verifier | None = None
         self.health: Health | None = None
+        self.shards: Sequence[Shard] = ()
 
     def read(self) -> dict[str, int]:
         """All of them, by metric name."""
@@ -56,6 +60,7 @@ class Figures:
             "gateway_connections": reception.connections,
             "gateway_connections_most": reception.tallies.most_connected,
             "gateway_connections_half_open": reception.half_open,
+            "gateway_connections_failed_total": sum([shard.failures for shard in self.shards]),
             "gateway_sessions": len(reception.sessions),
             "gateway_subscriptions": sum([len(session.subscriptions) for session in reception.sessions.values()]),
             "gateway_filters_open": downstream.filters_open,

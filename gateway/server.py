@@ -120,6 +120,7 @@ async def run(
                     nursery.start_soon(shard.run)
                 health = Health(brokers, drain, front.trouble, rounds.now)
                 figures.health = health
+                figures.shards = shards
                 figures.access, figures.verifier = access, verifier
                 stages = (downstream.tick, reception.tick, drain.tick, health.tick, front.tick)
                 ticker = Ticker(settings, world, brokers, upstream, stages, shards, figures, told)

@@ -10,6 +10,9 @@ half of that is gone. A line that closes is taken out of the poller first; one t
 shut for writing and then read to its end, for a short while, because closing it with unread input would destroy the
 farewell on its way.
 
+An error that nobody has foreseen, while the packets of one connection are carried out, ends that connection and no
+other: it is told in the log and counted (``failures``).
+
 What goes over a plain socket is what the occupant says. Where that is wrapped (TLS, WebSocket, a load balancer's
 header) the line has a ``Codec``: what is read passes through it before the occupant hears it, a round's output is
 encoded as one piece before its one write, and what the codec itself has to say goes with it, under the same limits.
@@ -17,6 +20,7 @@ encoded as one piece before its one write, and what the codec itself has to say 
 
 from __future__ import annotations
 
+import logging
 import socket
 from typing import Final, Protocol
 
@@ -29,6 +33,8 @@ CHUNK_BYTES: Final = 64 * 1024
 CODED_BYTES: Final = 16 * 1024
 """A chunk where it is decoded, which costs more than reading it: so no line holds the others up for long."""
 LINGER_S: Final = 2.0
+
+_log = logging.getLogger(__name__)
 
 
 class Occupant(Protocol):
@@ -199,11 +205,12 @@ class Line:
 
 
 class Shard:
-    """The lines of one task."""
+    """The lines of one task. ``failures`` counts connections that an unforeseen error has ended."""
 
     def __init__(self, poller: Poller, rounds: Rounds, output_bytes_max: int) -> None:
         self.poller = poller
         self.output_bytes_max = output_bytes_max
+        self.failures = 0
         self._rounds = rounds
         self._lines: dict[int, Line] = {}
         self._listed: list[Line] = []
@@ -260,10 +267,15 @@ class Shard:
         if mask & READ:
             chunk = line.read()
             if chunk and occupant is not None:
-                if line.codec is None:
-                    occupant.receive(chunk)
-                else:
-                    self._decode(line, line.codec, occupant, chunk)
+                try:
+                    if line.codec is None:
+                        occupant.receive(chunk)
+                    else:
+                        self._decode(line, line.codec, occupant, chunk)
+                except Exception:
+                    self.failures += 1
+                    _log.exception("an error that nobody has foreseen; the connection that brought it is closed")
+                    self._break(line)
             elif chunk == b"":
                 self._break(line)
         elif mask & BROKEN:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from broker.dispatch import Dispatch
 from penstock.errors import Unavailable
 from penstock.message import Message
@@ -39,6 +41,28 @@ def test_a_sync_answers_only_what_was_appended_before_its_point() -> None:
     assert (len(first), len(second)) == (1, 0)
     rig.sync()
     assert len(second) == 1
+
+
+@pytest.mark.interpreted
+def test_an_error_nobody_has_foreseen_ends_the_broker_whoever_else_catches_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the request has done half nobody knows: nothing is carried out or promised any more."""
+    rig = made()
+    waits = rig.submit(append(Message("t", b"before")))
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("unforeseen")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.service, "handle", broken)
+        with pytest.raises(ZeroDivisionError):
+            rig.submit(append(Message("t", b"fatal")))
+    [unknown] = waits
+    assert isinstance(unknown, Unavailable)
+    assert unknown.unknown
+    [refused] = rig.submit(append(Message("t", b"after")))
+    assert isinstance(refused, Unavailable)
+    with pytest.raises(ZeroDivisionError):
+        rig.dispatch.tick()
 
 
 def test_answers_that_wait_for_the_disk_come_in_the_order_of_the_log() -> None:

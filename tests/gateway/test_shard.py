@@ -104,6 +104,38 @@ def house() -> Iterator[House]:
     made.client.close()
 
 
+class Faulty(Echo):
+    """One that meets an error nobody has foreseen."""
+
+    def receive(self, chunk: bytes) -> None:
+        super().receive(chunk)
+        raise ZeroDivisionError("poison")
+
+
+@pytest.mark.parametrize("is_coded", [False, True])
+def test_an_error_nobody_has_foreseen_ends_the_connection_that_brought_it_and_no_other(
+    is_coded: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    house = House(Upper() if is_coded else None)
+    faulty = house.line.occupant = Faulty(house.line)
+    ours, neighbour = socket.socketpair()
+    ours.setblocking(False)
+    beside = house.shard.add(ours)
+    beside.occupant = Echo(beside)
+    house.client.send(b"poison")
+    neighbour.send(b"hello")
+    house.poller.ready = [(house.line.descriptor, READ), (beside.descriptor, READ)]
+    house.shard.round()
+    assert faulty.events[1:] == ["broken"]
+    assert house.client.recv(100) == b""  # closed
+    assert neighbour.recv(100) == b"hello"
+    assert (house.shard.failures, len(house.shard)) == (1, 1)
+    assert "poison" in caplog.text
+    house.shard.close()
+    house.client.close()
+    neighbour.close()
+
+
 def test_a_round_reads_and_answers_with_one_write(house: House) -> None:
     house.client.send(b"one")
     house.round(READ)
