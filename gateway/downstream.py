@@ -69,6 +69,7 @@ class Downstream:
         self.shared = SharedSubscriptions(brokers, owner, settings, clock, self.sending.as_variant, wake)
         self._leases = FilterLeases(brokers, owner, settings.filter_lease_s, self._begun, wake)
         self.lost = 0
+        self.refused = 0  # subscriptions for which a broker had no room
 
     @property
     def filters_open(self) -> int:
@@ -82,11 +83,11 @@ class Downstream:
         session: Session,
         subscription: Subscription,
         wants_retained: bool,
-        on_done: Callable[[bool], None],
+        on_done: Callable[[PenstockError | None], None],
         history: tuple[Start, str] | None = None,
     ) -> None:
-        """Adds or replaces a subscription (MQTT-3.8.4-3). ``on_done`` is told whether it stands; retained messages
-        follow, or the ``history`` of a topic from some start on."""
+        """Adds or replaces a subscription (MQTT-3.8.4-3). ``on_done`` is told what kept it from standing, if
+        anything did; retained messages follow, or the ``history`` of a topic from some start on."""
         session.subscriptions[subscription.filter] = subscription
         if session.lasting is not None:
             session.lasting.has_new_terms = True
@@ -95,12 +96,12 @@ class Downstream:
             self._share(session, subscription, on_done)
             return
 
-        def opened(stands: bool, positions: dict[Cursor, int]) -> None:
+        def opened(error: PenstockError | None, positions: dict[Cursor, int]) -> None:
             current = session.subscriptions.get(subscription.filter) is subscription
-            if not stands and current:
+            if error is not None and current:
                 self.unsubscribe(session, subscription.filter)
-            on_done(stands)
-            if stands and current and (wants_retained or history) and session.device is not None:
+            on_done(error)
+            if error is None and current and (wants_retained or history) and session.device is not None:
                 for cursor, position in positions.items():
                     if history:
                         self.replays.begin(cursor, *history)
@@ -111,13 +112,15 @@ class Downstream:
 
         self._leases.open(session, subscription, opened)
 
-    def _share(self, session: Session, subscription: Subscription, on_done: Callable[[bool], None]) -> None:
+    def _share(
+        self, session: Session, subscription: Subscription, on_done: Callable[[PenstockError | None], None]
+    ) -> None:
         """It is a member of a shared subscription from now on; what is retained is not sent (MQTT 5, 4.8.2)."""
 
-        def opened(stands: bool) -> None:
-            if not stands and session.subscriptions.get(subscription.filter) is subscription:
+        def opened(error: PenstockError | None) -> None:
+            if error is not None and session.subscriptions.get(subscription.filter) is subscription:
                 self.unsubscribe(session, subscription.filter)
-            on_done(stands)
+            on_done(error)
 
         self.shared.subscribe(session, subscription, opened)
 

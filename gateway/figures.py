@@ -64,6 +64,7 @@ class Figures:
             "gateway_sessions": len(reception.sessions),
             "gateway_subscriptions": sum([len(session.subscriptions) for session in reception.sessions.values()]),
             "gateway_filters_open": downstream.filters_open,
+            "gateway_filters_refused_total": downstream.refused,
             "gateway_appends_total": upstream.appends,
             "gateway_published_total": upstream.stored,
             "gateway_publish_dropped_total": upstream.dropped,

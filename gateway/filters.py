@@ -21,47 +21,48 @@ from gateway.brokers import Broker, Brokers
 from gateway.feed import Feed
 from gateway.session import Cursor, Lasting, Session
 from gateway.subscriptions import Subscription
-from penstock.errors import Busy, InvalidTopic, PenstockError
+from penstock.errors import Busy, InternalError, InvalidTopic, PenstockError
 from penstock.requests.filters import CloseFilters, KeepFilters, OpenedFilters, OpenFilters
 from penstock.requests.request import Result
 
 FILTERS_PER_REQUEST: Final = 1000
-_REFUSALS: Final = (Busy, InvalidTopic)
+REFUSALS: Final = (Busy, InvalidTopic)
 """What a broker answers because of single filters, to all that were asked for with them."""
 
-OnOpened = Callable[[bool, dict[Cursor, int]], None]
-"""Told whether all brokers opened the filter, and from which log position it counts for each cursor."""
+OnOpened = Callable[["PenstockError | None", dict[Cursor, int]], None]
+"""Told what kept a broker from opening the filter, nothing if all have, and from which log position it counts for each
+cursor."""
+
+
+def error_of(result: Result) -> PenstockError:
+    """What kept a broker from opening a filter."""
+    return result if isinstance(result, PenstockError) else InternalError("the broker's answer opens no filter")
 
 
 class Opening:
     """A subscription on its way to all brokers."""
 
-    __slots__ = ("left", "on_opened", "positions", "session", "stands", "subscription")
+    __slots__ = ("_error", "left", "on_opened", "positions", "session", "subscription")
 
     def __init__(self, session: Session, subscription: Subscription, on_opened: OnOpened) -> None:
         self.session = session
         self.subscription = subscription
         self.on_opened = on_opened
         self.left = 0
-        self.stands = True
+        self._error: PenstockError | None = None
         self.positions: dict[Cursor, int] = {}
 
-    def answered(self, cursor: Cursor, position: int | None) -> None:
-        """One broker has answered; ``None``: it could not."""
-        self.left -= 1
-        if position is None:
-            self.stands = False
-        else:
-            self.positions[cursor] = position
-        if self.left == 0:
-            self.on_opened(self.stands, self.positions)
+    def opened(self, cursor: Cursor, position: int) -> None:
+        """One broker has opened it."""
+        self.positions[cursor] = position
+        self.answered(None)
 
-    def held(self, is_open: bool) -> None:
-        """One broker holds it open for the session itself, or could not."""
+    def answered(self, error: PenstockError | None) -> None:
+        """One broker has opened it, or holds it open for the session itself, unless there was an error."""
         self.left -= 1
-        self.stands = self.stands and is_open
+        self._error = self._error or error
         if self.left == 0:
-            self.on_opened(self.stands, self.positions)
+            self.on_opened(self._error, self.positions)
 
 
 class _Hold(NamedTuple):
@@ -235,7 +236,7 @@ class FilterLeases:
             if not cursor.feed.is_closed:
                 waiting.setdefault(cursor.feed, []).append((cursor, one))
             elif one is not None:  # taken out before the broker heard of it
-                one.answered(cursor, 0)
+                one.opened(cursor, 0)
         feeds = list(waiting)
         for at in range(0, len(feeds), FILTERS_PER_REQUEST):
             self._ask(shelf.broker, {feed: waiting[feed] for feed in feeds[at : at + FILTERS_PER_REQUEST]})
@@ -255,19 +256,19 @@ class FilterLeases:
         broker.submit(request, partial(self._held, broker, lasting, rows))
 
     def _held(self, broker: Broker, lasting: Lasting, rows: list[_Hold], result: Result) -> None:
-        if isinstance(result, _REFUSALS) and len(rows) > 1:  # because of one of them
+        if isinstance(result, REFUSALS) and len(rows) > 1:  # because of one of them
             for row in rows:
                 if row.filter in lasting.held:
                     self._ask_for(broker, lasting, [row])
                 elif row.opening is not None:
-                    row.opening.held(True)
+                    row.opening.answered(None)
             self._wake()
             return
         opened = result.opened if isinstance(result, OpenedFilters) else None
         for at, row in enumerate(rows):
             cursor = row.cursor
             if row.opening is not None:
-                row.opening.held(opened is not None)
+                row.opening.answered(None if opened is not None else error_of(result))
             elif cursor is None or cursor not in self._awaiting:
                 continue
             elif opened is None:
@@ -280,17 +281,17 @@ class FilterLeases:
     def _opened(
         self, broker: Broker, waiting: dict[Feed[Cursor], list[tuple[Cursor, Opening | None]]], result: Result
     ) -> None:
-        if isinstance(result, _REFUSALS) and len(waiting) > 1:  # because of one of them: the others are not to suffer
+        if isinstance(result, REFUSALS) and len(waiting) > 1:  # because of one of them: the others are not to suffer
             for feed, entries in waiting.items():
                 if not feed.is_closed:
                     self._ask(broker, {feed: entries})
                 for cursor, one in entries if feed.is_closed else ():
                     if one is not None:
-                        one.answered(cursor, 0)
+                        one.opened(cursor, 0)
             self._wake()
             return
         if not isinstance(result, OpenedFilters):
-            self._not_opened(waiting)
+            self._not_opened(waiting, error_of(result))
             return
         for opened, (feed, entries) in zip(result.opened, waiting.items(), strict=True):
             feed.queue = opened.queue
@@ -299,15 +300,17 @@ class FilterLeases:
                 if cursor not in self._awaiting:
                     self._begun(cursor, opened.offset, opened.position)
                 if opening is not None:
-                    opening.answered(cursor, opened.position)
+                    opening.opened(cursor, opened.position)
 
-    def _not_opened(self, waiting: dict[Feed[Cursor], list[tuple[Cursor, Opening | None]]]) -> None:
+    def _not_opened(
+        self, waiting: dict[Feed[Cursor], list[tuple[Cursor, Opening | None]]], error: PenstockError
+    ) -> None:
         for entries in waiting.values():
             for cursor, opening in entries:
                 if opening is None:
                     self._failed.append(cursor)
                 else:
-                    opening.answered(cursor, None)
+                    opening.answered(error)
 
     def tick(self, now: float) -> None:
         """Renews the leases when a third of their time has passed, and opens again what failed."""
@@ -340,7 +343,7 @@ def _cancel(shelf: _Shelf, lasting: Lasting, filter: str) -> None:
         shelf.holding[lasting] = left
     for row in rows:
         if row.filter == filter and row.opening is not None:
-            row.opening.held(True)
+            row.opening.answered(None)
 
 
 def _ignore(result: Result) -> None:

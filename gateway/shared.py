@@ -19,6 +19,7 @@ from typing import Final
 from gateway.brokers import Broker, Brokers
 from gateway.delivery import Blob, Variant, blob, is_expired
 from gateway.envelope import Arrival, Origin, arrivals
+from gateway.filters import REFUSALS, error_of
 from gateway.session import Cursor, Lasting, Session
 from gateway.settings import GatewaySettings
 from gateway.share_feed import DONE, NO_ROOM, SENT, TOO_LARGE, Leased, ShareFeed
@@ -34,25 +35,25 @@ from penstock.world import Clock
 HEARTBEAT_S: Final = 3.0
 OFFSETS_PER_REQUEST: Final = 10_000
 
-OnDone = Callable[[bool], None]
+OnDone = Callable[["PenstockError | None"], None]
 SendAs = Callable[[Sequence[Cursor], Arrival, Variant, int], bool]
 
 
 class _Standing:
     """A subscription on its way to all brokers."""
 
-    __slots__ = ("_on_done", "_stands", "left")
+    __slots__ = ("_error", "_on_done", "left")
 
     def __init__(self, left: int, on_done: OnDone) -> None:
         self.left = left
-        self._stands = True
+        self._error: PenstockError | None = None
         self._on_done = on_done
 
-    def answered(self, stands: bool) -> None:
+    def answered(self, error: PenstockError | None) -> None:
         self.left -= 1
-        self._stands = self._stands and stands
+        self._error = self._error or error
         if self.left == 0:
-            self._on_done(self._stands)
+            self._on_done(self._error)
 
 
 _Opening = dict[tuple[Broker, str], dict[str, list[_Standing]]]
@@ -102,7 +103,8 @@ class SharedSubscriptions:
     # ------------------------------------------------------------ subscriptions
 
     def subscribe(self, session: Session, subscription: Subscription, on_done: OnDone | None) -> None:
-        """A session becomes a member; ``on_done`` is told whether that stands, at every broker."""
+        """A session becomes a member; ``on_done`` is told what kept it from that at a broker, if anything
+        did."""
         share = subscription.filter
         self._shares.setdefault(share, {})[session] = subscription
         self._of.setdefault(session, {})[share] = None
@@ -164,7 +166,7 @@ class SharedSubscriptions:
         close."""
         for broker in self._brokers:
             for standing in self._opening.get((broker, lasting.holder(broker.name)), {}).pop(share, ()):
-                standing.answered(True)
+                standing.answered(None)
 
     def part(self, session: Session) -> None:
         """The connection of a session is over, and its last state is about to be saved: what it has not got goes to
@@ -238,7 +240,7 @@ class SharedSubscriptions:
             if owner == self._owner:
                 for share in [one for one in shares if one not in self._shares]:  # its close is sent already
                     for standing in shares.pop(share):
-                        standing.answered(True)
+                        standing.answered(None)
             if shares:
                 broker.submit(OpenFilters(owner, tuple(shares)), partial(self._opened, broker, owner, shares))
         changed, self._changed = self._changed, {}
@@ -275,6 +277,16 @@ class SharedSubscriptions:
             feed.broker.submit(request, partial(self._has_settled, feed))
 
     def _opened(self, broker: Broker, owner: str, shares: dict[str, list[_Standing]], result: Result) -> None:
+        if isinstance(result, REFUSALS) and len(shares) > 1:  # because of one of them: the others are not to suffer
+            for share, waiting in shares.items():
+                if owner == self._owner and share not in self._shares:  # nobody is a member any more
+                    for standing in waiting:
+                        standing.answered(None)
+                else:
+                    again = {share: waiting}
+                    broker.submit(OpenFilters(owner, (share,)), partial(self._opened, broker, owner, again))
+            self._wake()
+            return
         is_open = isinstance(result, OpenedFilters)
         for share, waiting in shares.items():
             feed = self._feeds.get((broker, share))
@@ -282,7 +294,7 @@ class SharedSubscriptions:
                 feed.is_open = True
                 self._change(feed)
             for standing in waiting:
-                standing.answered(is_open)
+                standing.answered(None if is_open else error_of(result))
         if isinstance(result, PenstockError) and result.retryable:
             for share, waiting in shares.items():
                 if (

@@ -21,6 +21,7 @@ from gateway.mqtt.reason_codes import ReasonCode
 from gateway.reception import Guest, Reception
 from gateway.replay_options import PLAIN, START, InvalidOption, read_options
 from gateway.subscriptions import Subscription
+from penstock.errors import Busy, PenstockError
 from topicmap.names import ORDERED_PREFIX, InvalidName, check_filter, is_share, plain_filter
 
 _PENDING: Final = -1
@@ -131,8 +132,13 @@ class Subscribing:
         history = (start, topic) if start is not None and topic is not None else None
         self._reception.downstream.subscribe(self._session, subscription, wants_retained, opened, history)
 
-    def _opened(self, at: int, qos: int, stands: bool) -> None:
-        self._codes[at] = qos if stands else ReasonCode.UNSPECIFIED_ERROR
+    def _opened(self, at: int, qos: int, error: PenstockError | None) -> None:
+        if isinstance(error, Busy):  # a limit of the broker's
+            self._reception.downstream.refused += 1
+            self._why = error.message
+            self._codes[at] = ReasonCode.QUOTA_EXCEEDED
+        else:
+            self._codes[at] = qos if error is None else ReasonCode.UNSPECIFIED_ERROR
         self._answer()
 
     def _answer(self) -> None:

@@ -37,7 +37,7 @@ class House:
     def open(self, session: Session, *filters: str) -> None:
         for one in filters:
             subscription = session.subscriptions[one] = Subscription(one, 1)
-            self.leases.open(session, subscription, lambda stands, positions: self.opened.append(stands))
+            self.leases.open(session, subscription, lambda error, positions: self.opened.append(error is None))
 
     def flush(self) -> None:
         self.leases.flush()

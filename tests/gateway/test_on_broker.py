@@ -58,18 +58,22 @@ async def subscribe(client: Client, filter: str, qos: int) -> None:
 
 
 @pytest.mark.parametrize("expiry_s", [0, 60])
-async def test_a_filter_too_many_takes_no_other_filter_with_it(tmp_path: Path, expiry_s: int) -> None:
-    async with house(tmp_path, filters_max=2) as (port, _):
+@pytest.mark.parametrize(("limit", "way"), [("filters_max", ""), ("shares_max", "$share/g/")])
+async def test_a_filter_too_many_is_told_so_and_takes_no_other_filter_with_it(
+    tmp_path: Path, expiry_s: int, limit: str, way: str
+) -> None:
+    async with house(tmp_path, **{limit: 2}) as (port, _):
         client = Client(await trio.open_tcp_stream("127.0.0.1", port), 5)
         await client.send(Connect("c", level=5, properties=Properties(session_expiry_interval=expiry_s)))
         assert isinstance(await client.next(), Connack)
         codes = []
         for filters in (("a", "b"), ("too many", "a", "b")):
-            await client.send(Subscribe(1, tuple([Subscription(one, 1) for one in filters])))
+            await client.send(Subscribe(1, tuple([Subscription(way + one, 1) for one in filters])))
             answer = await client.next()
             assert isinstance(answer, Suback)
             codes.append(answer.reason_codes)
-        assert codes == [(1, 1), (0x80, 1, 1)]
+        assert codes == [(1, 1), (0x97, 1, 1)]
+        assert "the limit is reached" in (answer.properties.reason_string or "")
         await client.send(Publish("a", b"still", 1, packet_id=1))
         got = [await client.next(), await client.next()]
         assert [one.payload for one in got if isinstance(one, Publish)] == [b"still"]
