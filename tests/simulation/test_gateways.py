@@ -139,7 +139,7 @@ def leave_filters_to_the_gateways_lease(patch: pytest.MonkeyPatch) -> None:
         for rows in shelf.holding.values():  # type: ignore[attr-defined]
             for row in rows:
                 if row.opening is not None:
-                    row.opening.held(True)
+                    row.opening.answered(None)
         shelf.holding.clear()  # type: ignore[attr-defined]
 
     patch.setattr(FilterLeases, "_hold", nothing)
