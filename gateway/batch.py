@@ -12,23 +12,17 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from gateway.envelope import NEVER, WHERE_BYTES, WHERE_FLAG_AT, Arrival, Heading, Origin, arrivals, read_heading
-from penstock.errors import InvalidMessage
-from penstock.message import BODY_AT, ENTRY, FRAME_HEAD_BYTES, QUEUE_ID_AT, STORED_AT
+from gateway.envelope import FRAME, NEVER, WHERE_FLAG_AT, Arrival, Heading, Origin, arrivals, read_heading
+from penstock.message import ENTRY
 
 EVEN_FROM: Final = 2
 """A single message is as quickly looked at as asked."""
-_BODY_BYTES_AT: Final = FRAME_HEAD_BYTES + BODY_AT - 4
-_BODY_AT: Final = FRAME_HEAD_BYTES + BODY_AT
 
 
 @lru_cache(maxsize=1024)
 def _columns(body_bytes: int, tail_bytes: int) -> struct.Struct:
-    """Of a frame: queue id, flag and queue offset as they stand; store time; body length; body; tail."""
-    return struct.Struct(
-        f">{FRAME_HEAD_BYTES + QUEUE_ID_AT}x{WHERE_BYTES}s{STORED_AT - QUEUE_ID_AT - WHERE_BYTES}xQ"
-        f"{BODY_AT - 4 - STORED_AT - 8}xI{body_bytes}s{tail_bytes}s"
-    )
+    """Of a frame: what ``FRAME`` says of it, then body and tail."""
+    return struct.Struct(f"{FRAME.format}{body_bytes}s{tail_bytes}s")
 
 
 class Stretch:
@@ -94,13 +88,9 @@ class Batch:
         data = bytes(body)
         self.count = count
         self.even = _even(count, data, origin) if count >= EVEN_FROM else None
-        self._arrivals: list[Arrival] | None = None
+        self._arrivals = arrivals(count, data, origin) if self.even is None else None
         self.first = self.last = -1
-        if self.even is None:
-            self._arrivals = made = arrivals(count, data, origin)
-            if made:
-                self.first, self.last = made[0].position, made[-1].position
-        else:
+        if count:
             self.first, self.last = ENTRY.unpack_from(data)[1], ENTRY.unpack_from(data, (count - 1) * ENTRY.size)[1]
 
     def __len__(self) -> int:
@@ -118,17 +108,17 @@ class Batch:
 
 
 def _even(count: int, data: bytes, origin: Origin | None) -> Stretch | None:
-    """The messages of a batch if they are even."""
+    """The messages of a batch if they are even; one that is too short is none."""
     at = count * ENTRY.size
     if at > len(data):
-        raise InvalidMessage("a pulled batch is shorter than its entries")
+        return None
     first, _, size, _ = ENTRY.unpack_from(data)
     if ENTRY.unpack_from(data, at - ENTRY.size)[0] - first != count - 1 or len(data) - at != count * size:
         return None
-    if size < _BODY_AT + 4:
+    if size < FRAME.size + 4:
         return None
-    body_bytes = int.from_bytes(data[at + _BODY_BYTES_AT : at + _BODY_AT], "big")
-    tail_bytes = size - _BODY_AT - body_bytes
+    body_bytes = FRAME.unpack_from(data, at)[2]
+    tail_bytes = size - FRAME.size - body_bytes
     if tail_bytes < 4:
         return None
     _, positions, sizes, _ = zip(*ENTRY.iter_unpack(data[:at]), strict=True)

@@ -291,26 +291,15 @@ class Run:
     ) -> None:
         parts: list[bytes] = []
         blobs: list[tuple[int, Blob]] = []
-        variant = Variant(is_v5, 0, False, identifiers)
-        before: Arrival | None = None  # the one before, mostly of the same device and size
-        made: Blob | None = None
+        variants: dict[tuple[int, bool], Variant] = {}
         largest = weight = highest = 0
         for arrival in batch:
-            if before is None or before.qos != arrival.qos or before.retain != arrival.retain:
+            shape = (arrival.qos, arrival.retain)
+            variant = variants.get(shape)
+            if variant is None:
                 variant = Variant(is_v5, min(arrival.qos, granted), as_published and arrival.retain, identifiers)
-                before = made = None
-            if (
-                made is not None
-                and made.qos
-                and not is_v5
-                and before is not None
-                and before.heading is arrival.heading
-                and len(before.payload) == len(arrival.payload)
-            ):
-                made = Blob(arrival, variant, made.head, arrival.payload)
-            else:
-                made = _encode(arrival, variant, now_ms)
-            before = arrival
+                variants[shape] = variant
+            made = _encode(arrival, variant, now_ms)
             packet_id = arrival.offset % PACKET_ID_MAX + 1
             blobs.append((packet_id, made))
             if made.qos:
@@ -327,6 +316,5 @@ class Run:
         self.qos = highest
         self.weight = weight
         self.largest = largest + 2
-        headings = {id(arrival.heading): arrival.heading for arrival in batch}.values()
-        self.senders = {heading.sender for heading in headings}
-        self.expiring = any([heading.expiry_s != NEVER for heading in headings])
+        self.senders = {arrival.sender for arrival in batch}
+        self.expiring = any([arrival.expires_ms != NEVER for arrival in batch])

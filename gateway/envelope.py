@@ -42,12 +42,12 @@ from topicmap.queues import topic_queue
 _CLIENT_ID: Final = CLIENT_ID.encode()
 _MQTT_PROPERTIES: Final = MQTT_PROPERTIES.encode()
 _MQTT_USER: Final = MQTT_USER.encode()
-WHERE_BYTES: Final = OFFSETS_AT + 8 - QUEUE_ID_AT
-# Of a frame: queue id, flag and queue offset as they stand; store time; body length.
-_FRAME: Final = struct.Struct(
-    f">{FRAME_HEAD_BYTES + QUEUE_ID_AT}x{WHERE_BYTES}s{STORED_AT - QUEUE_ID_AT - WHERE_BYTES}xQ"
+_WHERE_BYTES: Final = OFFSETS_AT + 8 - QUEUE_ID_AT
+FRAME: Final = struct.Struct(
+    f">{FRAME_HEAD_BYTES + QUEUE_ID_AT}x{_WHERE_BYTES}s{STORED_AT - QUEUE_ID_AT - _WHERE_BYTES}xQ"
     f"{BODY_AT - 4 - STORED_AT - 8}xI"
 )
+"""Of a frame, up to its body: queue id, flag and queue offset as they stand; store time; body length."""
 WHERE_FLAG_AT: Final = 7  # the low byte of the flag within these
 NEVER: Final = -1
 
@@ -234,14 +234,14 @@ def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None
     if at > len(data):
         raise InvalidMessage("a pulled batch is shorter than its entries")
     found: list[Arrival] = []
-    unpack, total = _FRAME.unpack_from, len(data)
+    unpack, total = FRAME.unpack_from, len(data)
     raw, heading = b"", None
     for offset, position, size, _tag in ENTRY.iter_unpack(data[:at]):
         end = at + size
-        if end > total or size < _FRAME.size:
+        if end > total or size < FRAME.size:
             raise InvalidMessage("a pulled batch is shorter than its frames")
         where, stored_ms, body_bytes = unpack(data, at)
-        body = at + _FRAME.size
+        body = at + FRAME.size
         tail = body + body_bytes
         if tail + 4 > end:
             raise InvalidMessage("a pulled batch is shorter than its frames")

@@ -13,7 +13,6 @@ from broker.store.queue_index import ENTRY20
 from penstock.message import ENTRY
 
 APPENDS_MAX: Final = 16
-ENTRIES_MAX: Final = 512
 
 
 class Fresh:

@@ -16,7 +16,6 @@ import numpy as np
 from broker.store import bulk
 from broker.store.commit_log import CommitLog
 from broker.store.frames import FRAME_BYTES_MIN, good_frames, is_good, queue_offset_of, read_head, stored_ms_of
-from broker.store.fresh import ENTRIES_MAX as FRESH_MAX
 from broker.store.index_chunk import ChunkFiles
 from broker.store.key_index import KeyIndex, holds_key, key_hash
 from broker.store.queue_index import ENTRY20, Queue, QueueIndex
@@ -37,6 +36,8 @@ GAP_BYTES_MAX: Final = 64 * 1024
 READ_BYTES_MAX: Final = 4 << 20
 NUMPY_FROM: Final = 64
 ENTRIES_MAX: Final = 65_536
+FRESH_MAX: Final = 512
+"""Who is further behind than so many messages is not asked for in memory."""
 _NEVER: Final = 1 << 62
 
 Found = tuple[int, int, int, int]  # offset, position, size, tag hash
@@ -62,9 +63,8 @@ class Reading:
         if offset == queue.readable:
             return Pulled(0, offset, queue.min, offset, b"")
         if offset >= queue.tail_base and queue.readable - offset <= FRESH_MAX and not tags:
-            start = (offset - queue.tail_base) * ENTRY20.size
-            count = min(count_max, queue.readable - offset)
-            found = self._log.fresh.batch(bytes(queue.tail[start : start + count * ENTRY20.size]), offset, bytes_max)
+            raw = self._entries(queue, offset, min(count_max, queue.readable - offset))
+            found = self._log.fresh.batch(raw, offset, bytes_max)
             if found is not None:
                 return Pulled(found[0], offset + found[0], queue.min, queue.readable, found[1])
         offset = queue.behind_gap(offset)

@@ -31,10 +31,10 @@ from broker.store.snapshot import Snapshot
 from broker.store.state import KeyframeMarks
 from penstock.errors import StorageFull
 
-SLICE_KEYS: Final = 20_000
-"""So many keys are sorted between two such looks, or an eighth of a chunk's."""
 SLICE_QUEUES: Final = 2_000
 """So many queues are sealed between two looks at the rest of the world."""
+SLICE_KEYS: Final = 20_000
+"""So many keys are sorted between two such looks, or an eighth of a chunk's."""
 WRITE_BYTES: Final = 1 << 20
 """About so many bytes of a chunk or checkpoint are written at a time."""
 _DONE: Final = object()

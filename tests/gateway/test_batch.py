@@ -128,5 +128,5 @@ def test_what_a_session_holds_of_an_even_batch_is_bounded_by_what_it_may_hold() 
         first += 60
     assert len(session.in_flight) == first // 60 > 1
     assert session.in_flight_bytes == sum(one.weight for one in session.in_flight.values())
-    together = len(next(iter(run._several)).ids)
+    together = len(run._several[0].ids)
     assert together * 64 * len(session.in_flight) <= session.in_flight_bytes <= 300_000
