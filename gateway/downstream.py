@@ -18,9 +18,8 @@ from typing import Final
 
 from gateway.batch import Batch
 from gateway.brokers import Brokers
-from gateway.envelope import Arrival, arrivals
 from gateway.feed import Answer, Feed
-from gateway.filters import FilterLeases
+from gateway.filters import FilterLeases, OnDone
 from gateway.keeping import Keeping
 from gateway.named_positions import NamedPositions
 from gateway.replay import Replays
@@ -83,7 +82,7 @@ class Downstream:
         session: Session,
         subscription: Subscription,
         wants_retained: bool,
-        on_done: Callable[[PenstockError | None], None],
+        on_done: OnDone,
         history: tuple[Start, str] | None = None,
     ) -> None:
         """Adds or replaces a subscription (MQTT-3.8.4-3). ``on_done`` is told what kept it from standing, if
@@ -112,9 +111,7 @@ class Downstream:
 
         self._leases.open(session, subscription, opened)
 
-    def _share(
-        self, session: Session, subscription: Subscription, on_done: Callable[[PenstockError | None], None]
-    ) -> None:
+    def _share(self, session: Session, subscription: Subscription, on_done: OnDone) -> None:
         """It is a member of a shared subscription from now on; what is retained is not sent (MQTT 5, 4.8.2)."""
 
         def opened(error: PenstockError | None) -> None:
@@ -380,7 +377,7 @@ class Downstream:
             cursor.pulling = False
         elif isinstance(result, Pulled):
             cursor.pulling = False
-            cursor.backlog = _decoded(result, cursor.feed) or None
+            cursor.backlog = _batch(result, cursor.feed).arrivals or None
             if cursor.backlog is None:
                 cursor.next = max(cursor.next, result.next)
             self.pump_later(cursor.session)
@@ -407,11 +404,4 @@ def _batch(result: Pulled, feed: Feed[Cursor]) -> Batch:
     try:
         return Batch(result.count, result.body, feed)
     except InvalidMessage:
-        return _EMPTY  # as below
-
-
-def _decoded(result: Pulled, feed: Feed[Cursor]) -> list[Arrival]:
-    try:
-        return arrivals(result.count, result.body, feed)
-    except InvalidMessage:
-        return []  # a broker that frames its replies wrongly; nothing of it can be believed
+        return _EMPTY  # a broker that frames its replies wrongly; nothing of it can be believed

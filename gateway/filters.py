@@ -29,9 +29,10 @@ FILTERS_PER_REQUEST: Final = 1000
 REFUSALS: Final = (Busy, InvalidTopic)
 """What a broker answers because of single filters, to all that were asked for with them."""
 
+OnDone = Callable[["PenstockError | None"], None]
+"""Told what kept a broker from opening the filter, nothing if all have."""
 OnOpened = Callable[["PenstockError | None", dict[Cursor, int]], None]
-"""Told what kept a broker from opening the filter, nothing if all have, and from which log position it counts for each
-cursor."""
+"""Told that, and from which log position it counts for each cursor."""
 
 
 def error_of(result: Result) -> PenstockError:
@@ -39,30 +40,40 @@ def error_of(result: Result) -> PenstockError:
     return result if isinstance(result, PenstockError) else InternalError("the broker's answer opens no filter")
 
 
-class Opening:
-    """A subscription on its way to all brokers."""
+class Standing:
+    """A subscription on its way to all brokers. ``left``: so many answers are missing."""
 
-    __slots__ = ("_error", "left", "on_opened", "positions", "session", "subscription")
+    __slots__ = ("_error", "_on_done", "left")
 
-    def __init__(self, session: Session, subscription: Subscription, on_opened: OnOpened) -> None:
-        self.session = session
-        self.subscription = subscription
-        self.on_opened = on_opened
-        self.left = 0
+    def __init__(self, left: int, on_done: OnDone) -> None:
+        self.left = left
         self._error: PenstockError | None = None
-        self.positions: dict[Cursor, int] = {}
-
-    def opened(self, cursor: Cursor, position: int) -> None:
-        """One broker has opened it."""
-        self.positions[cursor] = position
-        self.answered(None)
+        self._on_done = on_done
 
     def answered(self, error: PenstockError | None) -> None:
         """One broker has opened it, or holds it open for the session itself, unless there was an error."""
         self.left -= 1
         self._error = self._error or error
         if self.left == 0:
-            self.on_opened(self._error, self.positions)
+            self._on_done(self._error)
+
+
+class Opening(Standing):
+    """One that reads a light queue of its own, and so begins somewhere at each broker."""
+
+    __slots__ = ("_positions", "session", "subscription")
+
+    def __init__(self, session: Session, subscription: Subscription, on_opened: OnOpened) -> None:
+        positions: dict[Cursor, int] = {}
+        super().__init__(0, lambda error: on_opened(error, positions))
+        self.session = session
+        self.subscription = subscription
+        self._positions = positions
+
+    def opened(self, cursor: Cursor, position: int) -> None:
+        """One broker has opened it."""
+        self._positions[cursor] = position
+        self.answered(None)
 
 
 class _Hold(NamedTuple):
@@ -285,7 +296,8 @@ class FilterLeases:
             for feed, entries in waiting.items():
                 if not feed.is_closed:
                     self._ask(broker, {feed: entries})
-                for cursor, one in entries if feed.is_closed else ():
+                    continue
+                for cursor, one in entries:
                     if one is not None:
                         one.opened(cursor, 0)
             self._wake()

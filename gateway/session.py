@@ -364,8 +364,12 @@ class Session:
 
     def acknowledged(self, packet_id: int) -> bool:
         """PUBACK. False if nothing of QoS 1 is in flight under this id."""
+        return self._settle(packet_id, 1)
+
+    def _settle(self, packet_id: int, qos: int) -> bool:
+        """The client has the message of this id. False if none of this QoS is in flight under it."""
         made = self.in_flight.get(packet_id)
-        if made is None or made.qos != 1:
+        if made is None or made.qos != qos:
             return False
         del self.in_flight[packet_id]
         self.in_flight_bytes = self.in_flight_bytes - made.weight if self.in_flight else 0
@@ -391,14 +395,8 @@ class Session:
     def received(self, packet_id: int, refused: bool) -> bool:
         """PUBREC. From now on the exchange waits for PUBCOMP, or has ended if the client refused the message
         (MQTT-4.3.3-4). False if the id is unknown."""
-        made = self.in_flight.get(packet_id)
-        if made is None or made.qos != 2:
+        if not self._settle(packet_id, 2):
             return packet_id in self.releasing and not refused
-        del self.in_flight[packet_id]
-        self.in_flight_bytes = self.in_flight_bytes - made.weight if self.in_flight else 0
-        if self.settled is not None:
-            for tell in self.settled.values():
-                tell(made.blob(packet_id))
         if not refused:
             self.releasing[packet_id] = None
         return True

@@ -19,7 +19,7 @@ from typing import Final
 from gateway.brokers import Broker, Brokers
 from gateway.delivery import Blob, Variant, blob, is_expired
 from gateway.envelope import Arrival, Origin, arrivals
-from gateway.filters import REFUSALS, error_of
+from gateway.filters import REFUSALS, OnDone, Standing, error_of
 from gateway.session import Cursor, Lasting, Session
 from gateway.settings import GatewaySettings
 from gateway.share_feed import DONE, NO_ROOM, SENT, TOO_LARGE, Leased, ShareFeed
@@ -35,28 +35,10 @@ from penstock.world import Clock
 HEARTBEAT_S: Final = 3.0
 OFFSETS_PER_REQUEST: Final = 10_000
 
-OnDone = Callable[["PenstockError | None"], None]
 SendAs = Callable[[Sequence[Cursor], Arrival, Variant, int], bool]
 
 
-class _Standing:
-    """A subscription on its way to all brokers."""
-
-    __slots__ = ("_error", "_on_done", "left")
-
-    def __init__(self, left: int, on_done: OnDone) -> None:
-        self.left = left
-        self._error: PenstockError | None = None
-        self._on_done = on_done
-
-    def answered(self, error: PenstockError | None) -> None:
-        self.left -= 1
-        self._error = self._error or error
-        if self.left == 0:
-            self._on_done(self._error)
-
-
-_Opening = dict[tuple[Broker, str], dict[str, list[_Standing]]]
+_Opening = dict[tuple[Broker, str], dict[str, list[Standing]]]
 
 
 class SharedSubscriptions:
@@ -116,7 +98,7 @@ class SharedSubscriptions:
         if lasting is not None and subscription.qos:
             lasting.held[share] = None
         asked = len(self._brokers) * len(self._owners_of(session, subscription, ""))
-        standing = None if on_done is None else _Standing(asked, on_done)
+        standing = None if on_done is None else Standing(asked, on_done)
         for broker in self._brokers:
             self._feed(broker, share).join(session, subscription)
             for owner in self._owners_of(session, subscription, broker.name):
@@ -276,7 +258,7 @@ class SharedSubscriptions:
             request = SettleShared(feed.share, self.taker, tuple(feed.settling))
             feed.broker.submit(request, partial(self._has_settled, feed))
 
-    def _opened(self, broker: Broker, owner: str, shares: dict[str, list[_Standing]], result: Result) -> None:
+    def _opened(self, broker: Broker, owner: str, shares: dict[str, list[Standing]], result: Result) -> None:
         if isinstance(result, REFUSALS) and len(shares) > 1:  # because of one of them: the others are not to suffer
             for share, waiting in shares.items():
                 if owner == self._owner and share not in self._shares:  # nobody is a member any more
