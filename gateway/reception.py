@@ -33,7 +33,6 @@ from gateway.mqtt.reason_codes import ReasonCode, Told
 from gateway.quotas import Quotas
 from gateway.rates import Crowd, Door, Pacing, Takeovers
 from gateway.resuming import Resuming
-from gateway.retained import judged_by
 from gateway.rounds import Rounds
 from gateway.session import Client, Lasting, Session
 from gateway.session_state import NO_WILL, Will, decode_flow, decode_terms, decode_will, encode_will
@@ -185,7 +184,7 @@ class Reception:
         self.home.on_duty = self.wills.claim
         self.keeping.on_fenced = self._fenced
         self.wills.is_allowed = self._may_leave
-        self.downstream.retained.is_allowed = judged_by(authenticator.may_publish)
+        self.downstream.retained.may_publish = authenticator.may_publish
 
     @property
     def connections(self) -> int:

@@ -58,7 +58,7 @@ class Retained:
         self._pump_later = pump_later
         self._fetches: dict[Cursor, _Fetch] = {}
         self._failed: list[Session] = []
-        self.is_allowed: Callable[[Arrival], bool] = _anything
+        self.may_publish: Callable[[Identity, str], bool] = _anybody
 
     def begin(self, cursor: Cursor, before: int, after: str = "") -> None:
         """Holds a cursor until the retained messages stored before a log position are sent, those with names behind
@@ -101,7 +101,7 @@ class Retained:
         for sent, arrival in enumerate(fetch.page):
             if is_expired(arrival, now_ms) or (subscription.no_local and arrival.sender == session.client_id_bytes):
                 continue
-            if not self.is_allowed(arrival):
+            if not self._is_allowed(arrival):
                 continue
             variant = Variant(device.is_v5, min(arrival.qos, subscription.qos), True, identifiers, place)
             made = blob(arrival, variant, now_ms)
@@ -137,6 +137,13 @@ class Retained:
         fetch.is_last = not result.after
         self._pump_later(cursor.session)
 
+    def _is_allowed(self, arrival: Arrival) -> bool:
+        """Whether its publisher has not lost the right to publish it. What no client can publish came from a native
+        producer or a gateway."""
+        if not arrival.sender or is_reserved(arrival.name):
+            return True
+        return self.may_publish(Identity(arrival.sender.decode("utf-8", "replace"), arrival.user), arrival.name)
+
     def retry(self) -> None:
         """Asks again where a broker did not answer."""
         failed, self._failed = self._failed, []
@@ -144,18 +151,6 @@ class Retained:
             self._pump_later(session)
 
 
-def _anything(arrival: Arrival) -> bool:
+def _anybody(identity: Identity, name: str) -> bool:
     """Nobody has said who may publish what."""
     return True
-
-
-def judged_by(may_publish: Callable[[Identity, str], bool]) -> Callable[[Arrival], bool]:
-    """Whether a retained message may be sent: its publisher may have lost the right to publish it. What no client can
-    publish came from a native producer or a gateway."""
-
-    def is_allowed(arrival: Arrival) -> bool:
-        if not arrival.sender or is_reserved(arrival.name):
-            return True
-        return may_publish(Identity(arrival.sender.decode("utf-8", "replace"), arrival.user), arrival.name)
-
-    return is_allowed
