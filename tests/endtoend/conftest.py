@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.endtoend.mqtt_clients import Library, Places, start
+
 READY = re.compile(r"^ready mqtt=(\S+):(\d+) broker=(\S+) namesrv=(\S+) http=(\S+) ((?:mqtt-\S+ )*)data=(.*)$")
 STOP_S = 60
 
@@ -118,3 +120,18 @@ def system(tmp_path: Path) -> Iterator[Callable[..., System]]:
     yield make
     for one in made:
         one.end()
+
+
+@pytest.fixture(scope="module")
+def library(places: Places) -> Iterator[Callable[[str], Library]]:
+    """Libraries by label, each started once for all tests of a file, which says in its ``places`` where to."""
+    started: dict[str, Library] = {}
+
+    def find(label: str) -> Library:
+        if label not in started:
+            started[label] = start(label, places)
+        return started[label]
+
+    yield find
+    for one in started.values():
+        one.close()

@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 from tests.endtoend.conftest import System
-from tests.endtoend.mqtt_clients import LABELS, Library, Places, Received, Will, labels, start
+from tests.endtoend.mqtt_clients import LABELS, Library, Places, Received, Will, labels
 
 pytestmark = pytest.mark.endtoend
 
@@ -45,21 +45,6 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
         yield Places(addresses, str(ca))
     finally:
         system.end()
-
-
-@pytest.fixture(scope="module")
-def library(places: Places) -> Iterator[Callable[[str], Library]]:
-    """Libraries by label, each started once for all tests of this file."""
-    started: dict[str, Library] = {}
-
-    def find(label: str) -> Library:
-        if label not in started:
-            started[label] = start(label, places)
-        return started[label]
-
-    yield find
-    for one in started.values():
-        one.close()
 
 
 def fresh(what: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.endtoend.conftest import System
-from tests.endtoend.mqtt_clients import Library, Places, Received, start
+from tests.endtoend.mqtt_clients import Library, Places, Received
 
 pytestmark = [pytest.mark.endtoend, pytest.mark.slow]
 
@@ -29,20 +29,6 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
         yield Places({"tcp": (system.mqtt_host, system.mqtt_port)})
     finally:
         system.end()
-
-
-@pytest.fixture(scope="module")
-def library(places: Places) -> Iterator[Callable[[str], Library]]:
-    started: dict[str, Library] = {}
-
-    def find(label: str) -> Library:
-        if label not in started:
-            started[label] = start(label, places)
-        return started[label]
-
-    yield find
-    for one in started.values():
-        one.close()
 
 
 class Group:
