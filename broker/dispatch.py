@@ -110,3 +110,24 @@ class Dispatch:
         unknown.unknown = True
         while self._after_sync:
             self._after_sync.popleft()[2](unknown)
+
+
+class BrokerSession:
+    """What a broker keeps for one peer. ``number``: its own among all sessions."""
+
+    def __init__(self, dispatch: Dispatch, number: int, ends_rounds: bool) -> None:
+        self._dispatch = dispatch
+        self._number = number
+        self._ends_rounds = ends_rounds
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        """Carries one request out."""
+        self._dispatch.submit(request, on_result, self._number)
+
+    def end_batch(self) -> None:
+        """All requests of one read, or of one round, have been submitted."""
+        self._dispatch.end_batch(self._ends_rounds)
+
+    def close(self) -> None:
+        """The peer is gone."""
+        self._dispatch.drop(self._number)

@@ -62,7 +62,7 @@ class Groups:
         self._queue_count = queue_count
         self._groups: dict[str, Group] = {}
         self._generation = first_generation
-        self._changed: dict[str, None] = {}
+        self.changed: dict[str, None] = {}
         self._next_deadline = math.inf  # no session ends before this
 
     def __contains__(self, name: str) -> bool:
@@ -146,14 +146,14 @@ class Groups:
 
     def take_changed(self) -> list[str]:
         """Groups with a new generation since the last call."""
-        changed = list(self._changed)
-        self._changed.clear()
+        changed = list(self.changed)
+        self.changed.clear()
         return changed
 
     def _rebalance(self, name: str, group: Group) -> None:
         self._generation += 1
         group.generation = self._generation
-        self._changed[name] = None
+        self.changed[name] = None
         if not group.members:
             del self._groups[name]
             return

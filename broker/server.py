@@ -12,7 +12,7 @@ from typing import Final
 
 import trio
 
-from broker.dispatch import Dispatch
+from broker.dispatch import BrokerSession, Dispatch
 from broker.flusher import Flusher
 from broker.folds.state import BrokerState
 from broker.mirror import SessionMirror
@@ -24,7 +24,7 @@ from broker.store.message_store import MessageStore
 from broker.store.recovery import open_store
 from penstock.frame_server import Peer, Session, listening_address, open_listeners, serve_frames
 from penstock.lasting_links import lasting_links
-from penstock.link import Links, OnResult
+from penstock.link import Links
 from penstock.requests.request import Request, Result
 from penstock.world import Clock, World
 
@@ -35,27 +35,6 @@ OWN_SESSION: Final = -1
 """This broker's own requests; peers have numbers from 0 on."""
 
 _log = logging.getLogger(__name__)
-
-
-class BrokerSession:
-    """What a broker keeps for one peer."""
-
-    def __init__(self, dispatch: Dispatch, peer: Peer, ends_rounds: bool) -> None:
-        self._dispatch = dispatch
-        self._peer = peer
-        self._ends_rounds = ends_rounds
-
-    def submit(self, request: Request, on_result: OnResult) -> None:
-        """Carries one request out."""
-        self._dispatch.submit(request, on_result, self._peer.id)
-
-    def end_batch(self) -> None:
-        """All requests of one read, or of one round, have been submitted."""
-        self._dispatch.end_batch(self._ends_rounds)
-
-    def close(self) -> None:
-        """The peer is gone."""
-        self._dispatch.drop(self._peer.id)
 
 
 class RunningBroker:
@@ -70,7 +49,7 @@ class RunningBroker:
     def open_session(self, peer: Peer, *, ends_rounds: bool = False) -> Session:
         """A session for one peer, on the wire or in this process. ``ends_rounds``: its batches are all that a round of
         this process had."""
-        return BrokerSession(self._dispatch, peer, ends_rounds)
+        return BrokerSession(self._dispatch, peer.id, ends_rounds)
 
     def figures(self) -> dict[str, float]:
         """Counters since start, and gauges, by metric name."""

@@ -159,8 +159,12 @@ class BrokerService:
     def take_wakers(self) -> list[str]:
         """Queues with newly readable messages, groups with a new generation and sessions that changed hands, since the
         last call."""
-        changed = [group_waker(name) for name in self._groups.groups.take_changed()]
-        return self._store.take_readable() + changed + self._sessions.take_changed() + self._shares.take_changed()
+        wakers = self._store.take_readable()
+        groups, sessions, shares = self._groups.groups, self._sessions, self._shares
+        if groups.changed or sessions.changed or shares.changed:
+            wakers += [group_waker(name) for name in groups.take_changed()]
+            wakers += sessions.take_changed() + shares.take_changed()
+        return wakers
 
     def routes(self) -> tuple[int, tuple[TopicRoute, ...]]:
         """Version and topics, as name servers are told."""

@@ -77,7 +77,7 @@ class SessionRequests:
         self._duties: dict[str, int] = {}  # those among them that somebody must see to
         self._ends = self._sessions.waiting()
         heapq.heapify(self._ends)
-        self._changed: list[str] = []
+        self.changed: list[str] = []
 
     # ------------------------------------------------------------ taking one over
 
@@ -115,7 +115,7 @@ class SessionRequests:
         """Calls upon the owner; the asker is answered when it has let go, or has had the time for it."""
         client, epoch = request.client, entry.epoch
         self._calls.setdefault(entry.owner, {})[client] = SessionCall(client, epoch, request.clean)
-        self._changed.append(owner_waker(entry.owner))
+        self.changed.append(owner_waker(entry.owner))
 
         def answer(last: bool) -> Result | None:
             current = self._sessions.get(client)
@@ -137,7 +137,7 @@ class SessionRequests:
         self._settle(client)
         if before[0] in self._leases and before[0] != request.owner:  # too slow to let go: it must hear of it still
             self._calls.setdefault(before[0], {})[client] = SessionCall(client, before[1], request.clean)
-            self._changed.append(owner_waker(before[0]))
+            self.changed.append(owner_waker(before[0]))
         given = self._sessions.get(client)
         assert given is not None
         reply = replace(found, epoch=given.epoch, incarnation=given.incarnation)
@@ -151,7 +151,7 @@ class SessionRequests:
         self._duties.pop(client, None)
         for calls in self._calls.values():
             calls.pop(client, None)
-        self._changed.append(client_waker(client))
+        self.changed.append(client_waker(client))
 
     # ------------------------------------------------------------ what its owner says
 
@@ -314,7 +314,7 @@ class SessionRequests:
 
     def take_changed(self) -> list[str]:
         """Wakers that have stirred since the last call."""
-        changed, self._changed = self._changed, []
+        changed, self.changed = self.changed, []
         return changed
 
 

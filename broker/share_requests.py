@@ -55,7 +55,7 @@ class ShareRequests:
         self._settings = settings
         self._leases: dict[str, ShareLeases] = {}
         self._takers: dict[str, float] = {}  # taker -> when its lease ends
-        self._changed: dict[str, None] = {}
+        self.changed: dict[str, None] = {}
         self._now_ms = 0
         self._resuming = dict.fromkeys(self._shares.names)
         self._resume_until = now + RESUME_S
@@ -106,7 +106,7 @@ class ShareRequests:
             return Now(Done())
         leases = self._of(request.share)
         if request.returned and leases.give_back(request.taker, request.returned):
-            self._changed[request.share] = None
+            self.changed[request.share] = None
         if not request.settled:
             return Now(Done())
         end = self._store.bounds(_queue_of(request.share)).end
@@ -177,7 +177,7 @@ class ShareRequests:
 
         leases = self._of(request.share)
         leases.resume(request.taker, request.held, self._settled(request.share), key_of)
-        self._changed[request.share] = None
+        self.changed[request.share] = None
 
     def _bury(self, share: str, given: Given) -> None:
         """Where there is no message any more nobody waits for one."""
@@ -196,26 +196,26 @@ class ShareRequests:
         for first, end in ranges:
             leases.settle(first, end)
         if leases.owed or was_full:
-            self._changed[share] = None
+            self.changed[share] = None
 
     # ------------------------------------------------------------ time
 
     def expire(self, now: float) -> None:
         """What silent takers have goes to others."""
         if self._resuming and now >= self._resume_until:
-            self._changed.update(self._resuming)
+            self.changed.update(self._resuming)
             self._resuming = {}
         silent = [taker for taker, ends in self._takers.items() if ends <= now]
         for taker in silent:
             del self._takers[taker]
             for share, leases in self._leases.items():
                 if leases.give_back(taker, leases.leased_to(taker)):
-                    self._changed[share] = None
+                    self.changed[share] = None
 
     def take_changed(self) -> list[str]:
         """Wakers that have stirred since the last call."""
-        changed = [share_waker(share) for share in self._changed]
-        self._changed.clear()
+        changed = [share_waker(share) for share in self.changed]
+        self.changed.clear()
         return changed
 
 

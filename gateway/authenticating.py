@@ -17,7 +17,7 @@ from functools import partial
 
 from gateway.login.auth import Challenge, Denied, Exchange
 from gateway.mqtt.packets import Auth
-from gateway.mqtt.reason_codes import ReasonCode
+from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
 from gateway.reception import Arriving, Guest, OnAdmitted, Reception
 
 Ask = Callable[[int, bytes, str], None]
@@ -43,7 +43,7 @@ class Authenticating:
     def begin(self) -> None:
         """The CONNECT has come."""
         begun = self._reception.refusal(self._device, self._asked) or self._new_exchange()
-        if isinstance(begun, int):  # (MQTT-4.12.0-1)
+        if isinstance(begun, int | Told):  # (MQTT-4.12.0-1)
             self._device.fail(begun)
         else:
             self._exchange = begun
@@ -62,7 +62,7 @@ class Authenticating:
 
     def _begin_again(self, data: bytes | None) -> None:
         begun = self._new_exchange()
-        if isinstance(begun, int):  # the method is not offered any more
+        if isinstance(begun, int | Told):  # the method is not offered any more
             self._device.fail(ReasonCode.NOT_AUTHORIZED)
         else:
             self._exchange = begun
@@ -78,7 +78,7 @@ class Authenticating:
         self._exchange = None
         self._device.fail(ReasonCode.NOT_AUTHORIZED)
 
-    def _new_exchange(self) -> Exchange | int:
+    def _new_exchange(self) -> Exchange | Reason:
         asked, device = self._asked, self._device
         is_again = device.session is not None
         method = asked.authentication_method or ""

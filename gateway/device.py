@@ -26,7 +26,7 @@ from gateway.login.auth import Identity, Peer
 from gateway.mqtt.answers import PINGRESP, mark, refusal
 from gateway.mqtt.connection import Connection, Received
 from gateway.mqtt.packets import Auth, Connect, Disconnect, Packet, Pingreq, Publish, Subscribe, Unsubscribe
-from gateway.mqtt.reason_codes import ReasonCode
+from gateway.mqtt.reason_codes import Reason, ReasonCode, code_of
 from gateway.reception import Admitted, Arriving, OnAdmitted, Reception
 from gateway.session import STORED, Session
 from gateway.subscribing import Subscribing
@@ -211,7 +211,7 @@ class Device:
             self._reception.limits.count_fault(received.fault, self.session is not None)
             self.fail(received.fault)
 
-    def _refuse(self, packet: Packet, reason: int) -> None:
+    def _refuse(self, packet: Packet, reason: Reason) -> None:
         """A packet breaks a limit: a publication is not taken, any other ends the connection."""
         if isinstance(packet, Publish):
             self._decline(packet, reason)
@@ -238,15 +238,19 @@ class Device:
         """Has the client admitted; ``proof`` goes into its CONNACK. What it sends meanwhile waits."""
         self._early = []
         admit(partial(self._admitted, packet, asked, proof or None))
-        if self._early is not None:
+        if self._is_waiting():
             self.hold_reading()
 
-    def _admitted(self, packet: Connect, asked: Arriving, proof: bytes | None, outcome: Admitted | int) -> None:
+    def _is_waiting(self) -> bool:
+        """Whether its CONNECT has no answer yet."""
+        return self._early is not None
+
+    def _admitted(self, packet: Connect, asked: Arriving, proof: bytes | None, outcome: Admitted | Reason) -> None:
         """The answer to the CONNECT is known: says so, then carries out what the client sent without waiting for it."""
         early, self._early = self._early, None
         if self._holds:
             self.release_reading()
-        if isinstance(outcome, int):
+        if not isinstance(outcome, Admitted):
             self.fail(outcome)
             return
         session = self.session = outcome.session
@@ -343,7 +347,7 @@ class Device:
             route = routes[raw] = self._reception.upstream.route(name, self.session.client_id)
         return route
 
-    def _decline(self, packet: Publish, reason: int) -> None:
+    def _decline(self, packet: Publish, reason: Reason) -> None:
         """The message is not taken. MQTT 5 says why; before that it is acknowledged and forgotten, or the
         connection closes where the name is at fault (MQTT-3.3.5-2 of 3.1.1)."""
         self._reception.upstream.dropped += 1
@@ -353,7 +357,7 @@ class Device:
         if self.is_v5:
             if packet.qos:
                 self.send(self._connection.refusal(mark(packet.qos, packet.packet_id), reason))
-        elif reason != ReasonCode.NOT_AUTHORIZED:
+        elif code_of(reason) != ReasonCode.NOT_AUTHORIZED:
             self.fail(reason)
         else:
             if packet.qos == 2:
@@ -473,7 +477,7 @@ class Device:
 
     # ------------------------------------------------------------ the end
 
-    def displace(self, reason: int, *, ends_session: bool) -> None:
+    def displace(self, reason: Reason, *, ends_session: bool) -> None:
         """Another connection takes over its session."""
         self._close(self._connection.farewell(reason), is_normal=False, ends_session=ends_session, is_taken=True)
 
@@ -485,7 +489,7 @@ class Device:
         else:
             self.fail(ReasonCode.SERVER_UNAVAILABLE)
 
-    def fail(self, reason: int) -> None:
+    def fail(self, reason: Reason) -> None:
         """Closes for a reason, told where the version can tell it."""
         self._close(self._connection.farewell(reason, self._reception.settings.redirect_to), is_normal=False)
 

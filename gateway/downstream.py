@@ -222,7 +222,8 @@ class Downstream:
 
     def flush(self) -> bool:
         """Does what was noted since the last round. True if there is more to do at once."""
-        self.replays.take_turns()
+        if self.replays.ready:
+            self.replays.take_turns()
         for _ in range(_SLICES_MAX):
             if not self._to_pump and not self._to_pull:
                 break

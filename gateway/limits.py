@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from gateway.mqtt.packets import Connect, Packet, Pingreq, Pingresp, Subscribe, Unsubscribe
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
-from gateway.mqtt.reason_codes import ReasonCode
+from gateway.mqtt.reason_codes import Reason, ReasonCode
 from gateway.quotas import Quotas
 from gateway.settings import GatewaySettings
 
@@ -31,7 +31,7 @@ class Limits:
         self._pairs = settings.user_properties_max
         self._pairs_bytes = settings.user_properties_bytes_max
 
-    def broken_by(self, packet: Packet) -> int:
+    def broken_by(self, packet: Packet) -> Reason:
         """The reason code of the limit that a packet breaks, 0 if it breaks none."""
         if isinstance(packet, _BARE):
             return 0
@@ -49,7 +49,7 @@ class Limits:
             return 0
         return self._quotas.refuse("filters_per_packet_max") if count > self._filters else 0
 
-    def _too_many_pairs(self, properties: Properties) -> int:
+    def _too_many_pairs(self, properties: Properties) -> Reason:
         pairs = properties.user_properties
         if not pairs:
             return 0

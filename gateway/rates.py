@@ -18,6 +18,7 @@ from typing import Protocol
 
 from gateway.buckets import Bucket, Buckets, host_of
 from gateway.login.auth import Peer
+from gateway.mqtt.reason_codes import Reason
 from gateway.quotas import Quotas
 from gateway.settings import GatewaySettings
 
@@ -64,7 +65,7 @@ class Pacing:
         messages = Bucket(self._messages, now) if self._messages else None
         return Pace(messages, Bucket(self._bytes, now) if self._bytes else None)
 
-    def spend(self, client: Paced, pace: Pace, size: int, now: float) -> int:
+    def spend(self, client: Paced, pace: Pace, size: int, now: float) -> Reason:
         """A client sent so many bytes, and what ``published`` counted since. Makes it wait where that is too much;
         returns the reason code to close it with where it is to be closed instead, else 0."""
         published, pace.published = pace.published, 0

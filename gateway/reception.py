@@ -29,7 +29,7 @@ from gateway.home import SessionHome
 from gateway.keeping import Keeping
 from gateway.limits import Limits, Stalls
 from gateway.login.auth import Authenticator, Credentials, Identity, Peer
-from gateway.mqtt.reason_codes import ReasonCode, Told
+from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
 from gateway.quotas import Quotas
 from gateway.rates import Crowd, Door, Pacing, Takeovers
 from gateway.resuming import Resuming
@@ -120,7 +120,7 @@ class Admitted(NamedTuple):
     was_assigned: bool
 
 
-OnAdmitted = Callable[[Admitted | int], None]
+OnAdmitted = Callable[[Admitted | Reason], None]
 
 # Why the home of sessions did not give one -> reason code of the CONNACK.
 _REASONS: Final[dict[type[PenstockError], int]] = {
@@ -179,7 +179,7 @@ class Reception:
         self.expired = 0
         self._devices: dict[Guest, None] = {}
         self.half_open = 0
-        self.turns_away: int = ReasonCode.SERVER_MOVED if settings.has_moved else 0
+        self.turns_away: Reason = ReasonCode.SERVER_MOVED if settings.has_moved else 0
         self.home.on_call = self._called
         self.home.on_duty = self.wills.claim
         self.keeping.on_fenced = self._fenced
@@ -213,7 +213,7 @@ class Reception:
         client_id = asked.client_id or self._new_client_id()
         shown = Credentials(client_id, asked.user_name, asked.password, device.peer)
 
-        def identified(identity: Identity | int) -> None:
+        def identified(identity: Identity | Reason) -> None:
             if device in self._devices:  # it may have gone meanwhile
                 self._open(device, asked, identity, done)
                 self.rounds.wake()
@@ -225,7 +225,7 @@ class Reception:
         self._open(device, asked, Identity(asked.client_id or self._new_client_id(), user_name), done)
         self.rounds.wake()
 
-    def refusal(self, device: Guest, asked: Arriving) -> int:
+    def refusal(self, device: Guest, asked: Arriving) -> Reason:
         """Why a client is not even asked who it is, 0 if it is; to be called once for a CONNECT."""
         limit = self._door.over(device.peer, self.rounds.now)
         if self.crowd.is_over(device.peer.address):
@@ -242,7 +242,7 @@ class Reception:
         """An id that no session has (MQTT-3.1.3-7, 3.2.2-16): 64 random bits make sure of it."""
         return f"auto-{self._rng.getrandbits(64):016x}"
 
-    def _unfit(self, asked: Arriving) -> int:
+    def _unfit(self, asked: Arriving) -> Reason:
         if not asked.client_id:  # (MQTT-3.1.3-7, -8) of 3.1.1
             return 0 if asked.is_v5 or asked.clean_start else ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
         if len(asked.client_id.encode()) > self.settings.client_id_bytes_max:
@@ -268,9 +268,9 @@ class Reception:
         may = not is_reserved(name) and self.authenticator.may_publish(identity, name)
         return 0 if may else ReasonCode.NOT_AUTHORIZED
 
-    def _open(self, device: Guest, asked: Arriving, identity: Identity | int, done: OnAdmitted) -> None:
+    def _open(self, device: Guest, asked: Arriving, identity: Identity | Reason, done: OnAdmitted) -> None:
         """Has the session handed over; whoever has it here lets go of it first."""
-        if isinstance(identity, int):
+        if not isinstance(identity, Identity):
             done(identity)
             return
         refusal = self._unfit_will(identity, asked.will)

@@ -106,7 +106,8 @@ class Replay:
 
 
 class Replays:
-    """The replays of one gateway."""
+    """The replays of one gateway. ``ready``: sessions that may go on with what brokers have answered
+    (``take_turns``)."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class Replays:
         self._send = send
         self._pump_later = pump_later
         self._wake = wake
-        self._ready: dict[Session, None] = {}
+        self.ready: dict[Session, None] = {}
         self._replays: dict[Cursor, Replay] = {}
         self._failed: dict[Session, None] = {}
         self.replayed = 0
@@ -172,12 +173,10 @@ class Replays:
     def take_turns(self) -> None:
         """Lets some sessions go on with what brokers have answered; to be called once per flush, so that reading a
         long history leaves time for everybody else."""
-        if not self._ready:
-            return
-        for session in list(islice(self._ready, TURNS)):
-            del self._ready[session]
+        for session in list(islice(self.ready, TURNS)):
+            del self.ready[session]
             self._pump_later(session)
-        if self._ready:
+        if self.ready:
             self._wake()
 
     def retry(self) -> None:
@@ -207,7 +206,7 @@ class Replays:
         else:
             told(replay, result, *about)
         if not replay.waiting:
-            self._ready[session] = None
+            self.ready[session] = None
             self._wake()
 
     def _described(self, replay: Replay, detail: TopicDetail) -> None:

@@ -31,6 +31,7 @@ from gateway.delivery import PACKET_ID_MAX, Blob, InFlight, Run, Variant, blob
 from gateway.envelope import Arrival
 from gateway.feed import Feed
 from gateway.login.auth import Identity
+from gateway.mqtt.reason_codes import Reason
 from gateway.session_state import Owed, Place, Will
 from gateway.subscriptions import Redo, Subscription
 from gateway.tallies import Tally
@@ -70,11 +71,11 @@ class Client(Protocol):
         """Sends so many packets."""
         ...
 
-    def fail(self, reason: int) -> None:
+    def fail(self, reason: Reason) -> None:
         """Closes it for a reason."""
         ...
 
-    def displace(self, reason: int, *, ends_session: bool) -> None:
+    def displace(self, reason: Reason, *, ends_session: bool) -> None:
         """Another connection takes over its session."""
         ...
 

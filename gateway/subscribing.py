@@ -81,7 +81,7 @@ class Subscribing:
             return ReasonCode.NOT_AUTHORIZED
         known = self._session.subscriptions
         if filter not in known and len(known) >= self._reception.settings.subscriptions_max:
-            return self._reception.quotas.refuse("subscriptions_max")
+            return self._reception.quotas.refuse("subscriptions_max").code
         if is_share(filter):
             return self._unfit_share(filter)
         return self._unfit_start(filter) if self._options.start is not None else 0
@@ -93,7 +93,7 @@ class Subscribing:
             return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
         members = reception.downstream.shared.members_of(share)
         if share not in self._session.subscriptions and members >= reception.settings.share_members_max:
-            return reception.quotas.refuse("share_members_max")
+            return reception.quotas.refuse("share_members_max").code
         return 0
 
     def _unfit_start(self, filter: str) -> int:
@@ -108,7 +108,7 @@ class Subscribing:
             return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
         if len(reception.downstream.replays) >= reception.settings.replays_max:
             self._why = "too many subscriptions are being sent history: try again later"
-            return reception.quotas.refuse("replays_max")
+            return reception.quotas.refuse("replays_max").code
         return 0
 
     def _open(self, at: int, asked: Asked, identifier: int) -> None:

@@ -44,6 +44,7 @@ from gateway.login.auth import (
 )
 from gateway.login.scram import METHOD, ScramExchange
 from gateway.login.tokens import TokenKey, is_token
+from gateway.mqtt.reason_codes import Reason
 from penstock.access.acl import Acl
 from penstock.access.passwords import PASSWORD_BYTES_MAX, Hashed, Users
 from penstock.access.scram import ScramKeys, keyed
@@ -175,7 +176,7 @@ class Access:
             self._waiting.append(Check(user, shown.client_id, shown.peer, hashed, is_known, password, digest, done))
             self._wake()
 
-    def _holder(self, key: TokenKey, shown: Credentials, token: bytes) -> Identity | int:
+    def _holder(self, key: TokenKey, shown: Credentials, token: bytes) -> Identity | Reason:
         """Who shows a token. A user name beside it must be the token's."""
         holder = key.read(token, self._wall_ms())
         if holder is None or shown.user_name not in (None, "", holder.user_name):
@@ -184,8 +185,8 @@ class Access:
         return Identity(shown.client_id, holder.user_name, self._clock() + holder.left_s)
 
     def _counted(self, shown: Credentials, done: OnIdentity) -> OnIdentity:
-        def counted(identity: Identity | int) -> None:
-            if isinstance(identity, int):
+        def counted(identity: Identity | Reason) -> None:
+            if not isinstance(identity, Identity):
                 self._refused(NO_CREDENTIALS, shown)
             done(identity)
 
@@ -195,7 +196,7 @@ class Access:
         self.attempts.failed(cause, shown.peer, shown.client_id, user)
         return BAD_CREDENTIALS
 
-    def begin(self, method: str, client_id: str, peer: Peer, *, is_again: bool) -> Exchange | int:
+    def begin(self, method: str, client_id: str, peer: Peer, *, is_again: bool) -> Exchange | Reason:
         """See ``Authenticator``."""
         if method != METHOD or not self._has_users:
             return BAD_METHOD

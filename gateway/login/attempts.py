@@ -18,6 +18,7 @@ from typing import Final
 
 from gateway.buckets import Bucket, Buckets, host_of
 from gateway.login.auth import Peer
+from gateway.mqtt.reason_codes import Reason
 
 NO_CREDENTIALS: Final = "no_credentials"
 UNKNOWN_USER: Final = "unknown_user"
@@ -57,7 +58,7 @@ class Attempts:
         clock: seconds that never go back.
     """
 
-    def __init__(self, per_min_max: int, refuse: Callable[[str], int], clock: Callable[[], float]) -> None:
+    def __init__(self, per_min_max: int, refuse: Callable[[str], Reason], clock: Callable[[], float]) -> None:
         self.refused = dict.fromkeys(CAUSES, 0)
         self._addresses = Buckets(per_min_max / 60, per_min_max)
         self._refuse = refuse
@@ -65,7 +66,7 @@ class Attempts:
         self._lines = Bucket(_LINES_PER_S, 0.0, _LINES_AT_ONCE)
         self._untold = 0
 
-    def over(self, peer: Peer) -> int:
+    def over(self, peer: Peer) -> Reason:
         """The reason code to turn a login from there away with, 0 if it may be tried."""
         has_one = self._addresses.has(host_of(peer.address), self._clock())
         return 0 if has_one else self._refuse(LIMIT)

@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
+from gateway.mqtt.reason_codes import Reason
+
 BAD_CREDENTIALS: Final = 0x86
 NOT_AUTHORIZED: Final = 0x87
 BAD_METHOD: Final = 0x8C
@@ -74,7 +76,7 @@ class Exchange(Protocol):
         ...
 
 
-OnIdentity = Callable[[Identity | int], None]
+OnIdentity = Callable[[Identity | Reason], None]
 """Told who a client is, or the reason code of the refusal."""
 
 
@@ -83,7 +85,7 @@ class Authenticator(Protocol):
         """Finds out who this is. ``done`` is called once, at once or later, in the event loop's thread."""
         ...
 
-    def begin(self, method: str, client_id: str, peer: Peer, *, is_again: bool) -> Exchange | int:
+    def begin(self, method: str, client_id: str, peer: Peer, *, is_again: bool) -> Exchange | Reason:
         """A new exchange by an authentication method of MQTT 5, or the reason code of the refusal. ``is_again``: of a
         client that is connected."""
         ...
@@ -119,7 +121,7 @@ class Anonymous:
         else:
             done(BAD_CREDENTIALS if shown.user_name is not None else NOT_AUTHORIZED)
 
-    def begin(self, method: str, client_id: str, peer: Peer, *, is_again: bool) -> Exchange | int:
+    def begin(self, method: str, client_id: str, peer: Peer, *, is_again: bool) -> Exchange | Reason:
         return BAD_METHOD
 
     def may_publish(self, identity: Identity, name: str) -> bool:

@@ -39,7 +39,7 @@ from gateway.mqtt.packets import (
 )
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from gateway.mqtt.reader import PacketReader
-from gateway.mqtt.reason_codes import ALLOWED, PacketError, ReasonCode, Told
+from gateway.mqtt.reason_codes import ALLOWED, PacketError, Reason, ReasonCode, Told, code_of
 
 V5: Final = 5
 
@@ -202,17 +202,17 @@ class Connection:
         said = made(why) if why and self._wants_problems else b""  # (MQTT-3.1.2-29)
         return said or made(None)  # (MQTT-3.15.2-2)
 
-    def refuse(self, reason: int, reference: str = "") -> bytes:
+    def refuse(self, reason: Reason, reference: str = "") -> bytes:
         """The CONNACK of a refusal, or nothing where there is none for it. ``reference``: another server, for a reason
         that sends the client there."""
         if self.level >= V5:
             return self._told(
                 lambda properties: Connack(False, _legal(reason, _CONNACK), properties), reason, reference
             )
-        code = RETURN_CODES.get(reason)
+        code = RETURN_CODES.get(code_of(reason))
         return b"" if code is None else encode(Connack(False, code), self.level or 4)
 
-    def farewell(self, reason: int, reference: str = "") -> bytes:
+    def farewell(self, reason: Reason, reference: str = "") -> bytes:
         """What is sent before closing for a reason."""
         if not self._is_accepted:
             return (
@@ -224,10 +224,10 @@ class Connection:
             return b""
         return self._told(lambda properties: Disconnect(_legal(reason, _DISCONNECT), properties), reason, reference)
 
-    def _told(self, make: Callable[[Properties], Packet], reason: int, reference: str = "") -> bytes:
+    def _told(self, make: Callable[[Properties], Packet], reason: Reason, reference: str = "") -> bytes:
         """A packet with its reason string, if there is one and the packet is not too large with it (MQTT-3.2.2-19,
         3.9.2-1, 3.14.2-3), and the server to go to, if this is a reason to go; nothing if it is too large without."""
-        server = reference or None if reason in _ELSEWHERE else None
+        server = reference or None if code_of(reason) in _ELSEWHERE else None
         said = b""
         if isinstance(reason, Told):
             said = self._fitting(make(Properties(reason_string=reason.why, server_reference=server)))
@@ -235,13 +235,14 @@ class Connection:
             said = self._fitting(make(Properties(server_reference=server)))
         return said or self._fitting(make(NO_PROPERTIES))
 
-    def refusal(self, mark: bytes, reason: int) -> bytes:
+    def refusal(self, mark: bytes, reason: Reason) -> bytes:
         """The PUBACK or PUBREC ``mark`` with a reason for not taking the message, and why, if that may be said
         (MQTT-3.4.2-2, 3.5.2-2)."""
         if not isinstance(reason, Told) or not self._wants_problems:
-            return refusal(mark, reason)
-        answer, packet_id = (Puback if mark[0] == PUBACK else Pubrec), int.from_bytes(mark[2:4], "big")
-        return self._told(lambda properties: answer(packet_id, reason, properties), reason)
+            return refusal(mark, code_of(reason))
+        code, packet_id = reason.code, int.from_bytes(mark[2:4], "big")
+        answer = Puback if mark[0] == PUBACK else Pubrec
+        return self._told(lambda properties: answer(packet_id, code, properties), reason)
 
     def suback(self, packet: Subscribe, codes: list[int], why: str = "") -> bytes:
         """One code per filter, in order (MQTT-3.9.3-1); older versions know only one kind of failure. Nothing if the
@@ -250,7 +251,7 @@ class Connection:
             return encode(
                 Suback(packet.packet_id, tuple([code if code < 0x80 else 0x80 for code in codes])), self.level
             )
-        reason = Told(0, why) if why and self._wants_problems else 0  # (MQTT-3.1.2-29)
+        reason: Reason = Told(0, why) if why and self._wants_problems else 0  # (MQTT-3.1.2-29)
         return self._told(lambda properties: Suback(packet.packet_id, tuple(codes), properties), reason)
 
     def unsuback(self, packet: Unsubscribe, found: list[bool]) -> bytes:
@@ -262,6 +263,7 @@ class Connection:
         return self._fitting(Unsuback(packet.packet_id, codes))
 
 
-def _legal(reason: int, packet_type: int) -> int:
+def _legal(reason: Reason, packet_type: int) -> int:
     """The reason, or *unspecified* where this packet may not carry it (MQTT-3.2.2-8, 3.14.2-1)."""
-    return reason if reason in ALLOWED[packet_type] else int(ReasonCode.UNSPECIFIED_ERROR)
+    code = code_of(reason)
+    return code if code in ALLOWED[packet_type] else int(ReasonCode.UNSPECIFIED_ERROR)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.errors import ProtocolError
 
@@ -87,19 +87,20 @@ RETURN_CODES: Final = frozenset(range(6))  # CONNACK before MQTT 5 (MQTT 3.1.1, 
 GRANTED_OR_FAILED: Final = frozenset({0x00, 0x01, 0x02, 0x80})  # SUBACK before MQTT 5 (MQTT-3.9.3-2 of 3.1.1)
 
 
-class Told(int):
-    """A reason code that says why, in words for a person.
+class Told(NamedTuple):
+    """A reason code with what it means here, in words for a person: ``why`` becomes the reason string where there is
+    room for one."""
 
-    Attributes:
-        why: becomes the reason string where there is room for one.
-    """
-
+    code: int
     why: str
 
-    def __new__(cls, code: int, why: str) -> Told:
-        told = super().__new__(cls, code)
-        told.why = why
-        return told
+
+Reason = int | Told
+
+
+def code_of(reason: Reason) -> int:
+    """The code alone."""
+    return reason.code if isinstance(reason, Told) else reason
 
 
 class PacketError(ProtocolError):

@@ -147,6 +147,7 @@ def test_the_last_save_of_a_session_has_its_last_state() -> None:
     assert again.got() == [Connack(True, 0)]
 
 
+@pytest.mark.interpreted
 def test_a_tick_saves_no_more_than_a_round_can_bear_and_nobody_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.keeping.ENTRIES_PER_TICK", 4)
     gateway = Gateway()

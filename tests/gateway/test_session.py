@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from making import arrival, made, pulled, subscribed
+from making import a_broker, arrival, made, pulled, subscribed
 
-from gateway.brokers import Broker
 from gateway.delivery import Run, Variant
 from gateway.session import STORED, STORING, Cursor, Session, variant_for
 
@@ -202,7 +199,7 @@ def test_a_lone_subscription_does_not_count_for_messages_from_before_it_either()
 
 def test_queues_of_another_broker_do_not_count() -> None:
     session = Session("c", 10)
-    subscribed(session, "a/#", broker=cast(Broker, object()))
+    subscribed(session, "a/#", broker=a_broker())
     here = subscribed(session, "a/b")
     assert session.overlap.matching(here, arrival(name="a/b")) == [here]
 
