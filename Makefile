@@ -94,7 +94,7 @@ test-compiled:
 	@echo 'no C compiler: the compiled modules are not tested'
 endif
 
-bench: compile  ## side by side with mosquitto and amqtt, plain and compiled, interleaved, with goals, and the store (about 10 minutes)
+bench: compile  ## side by side with mosquitto and amqtt, plain and compiled, interleaved, with goals, and the store (about 12 minutes)
 	$(BIN)/python -m loadtest bench
 	$(BIN)/python -m loadtest store
 	@[ ! -d .compiled/loadtest ] || (cd .compiled && PYTHONPATH=$(CURDIR)/.compiled $(CURDIR)/$(BIN)/python -m loadtest store)

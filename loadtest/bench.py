@@ -220,7 +220,7 @@ MOSQUITTO: Final = "mosquitto"
 class Row:
     """One server in one scenario: medians, and ratios to other servers (``figure_of`` says of what). ``cpu_ratio``: of
     its processor time per message to mosquitto's, 0 where there is none. ``judged``: each goal that this server is to
-    reach, with the value that it has reached."""
+    reach, or that it shows to be in reach, with the value that it has reached."""
 
     server: str
     error: str = ""
@@ -247,6 +247,7 @@ def rows(measured: Measured, scenario: Scenario, references: Sequence[str]) -> l
             made.append(Row(server, error=failed))
             continue
         mosquitto = outcomes.get(MOSQUITTO, []) if server != MOSQUITTO else []
+        is_judged = server in (*scenario.judged, scenario.floor)
         ratios = [(one, _ratio(runs, outcomes.get(one, []), figure)) for one in references if one != server]
         made.append(
             Row(
@@ -260,7 +261,7 @@ def rows(measured: Measured, scenario: Scenario, references: Sequence[str]) -> l
                 figures={name: statistics.median(run.figures[name] for run in runs) for name in runs[0].figures},
                 ratios=tuple([(one, ratio) for one, ratio in ratios if ratio is not None]),
                 cpu_ratio=_ratio(runs, mosquitto, "cpu_us") or 0.0,
-                judged=tuple(_judged(scenario, runs, mosquitto)) if server in scenario.judged else (),
+                judged=tuple(_judged(scenario, runs, mosquitto)) if is_judged else (),
             )
         )
     return made

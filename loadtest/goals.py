@@ -13,6 +13,9 @@ DISK: Final = ("penstock", "compiled")
 """Servers that acknowledge what is on the disk: most goals are meant for them."""
 CACHE: Final = ("penstock cache", "compiled cache")
 """Servers that acknowledge what is in the log: the goals that name the level ``cache``."""
+BARE: Final = "bare"
+BARE_CACHE: Final = "bare cache"
+"""What does the least that a server must (``bare_server``): what it does not reach nobody does on this machine."""
 
 
 @dataclass(frozen=True, slots=True)

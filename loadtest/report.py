@@ -121,6 +121,8 @@ def notes(measured: Measured, made: Sequence[Row]) -> list[str]:
         f" generator's. > marks rates at which the generator was busy for {BUSY:.0%} or more and the server was not: it"
         " may do better. Where messages are paced the generator is busy on purpose and says how late it sent them,"
         " which is part of the latency.",
+        "bare: no server, only what one must do: it writes what comes, syncs where the goal says so, acknowledges and"
+        " passes on. What it does not reach, no server in Python reaches on this machine.",
     ]
     for scenario in plan.chosen_scenarios():
         share = plan.share_of(scenario)
@@ -139,14 +141,16 @@ def notes(measured: Measured, made: Sequence[Row]) -> list[str]:
 
 
 def goals_table(shown: Sequence[tuple[Scenario, Sequence[Row]]]) -> Table:
-    """Every goal of issue 4 that was measured: what it asks for, what was reached, plain and compiled."""
+    """Every goal of issue 4 that was measured: what it asks for, what was reached, plain and compiled, and what a loop
+    that is no server reaches here."""
     table = Table(title="goals of issue 4", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
-    for title in ("scenario", "figure", "goal", "aim", "plain", "reached", "compiled", "reached"):
-        table.add_column(title, justify="right" if title in ("aim", "plain", "compiled") else "left")
+    for title in ("scenario", "figure", "goal", "aim", "plain", "reached", "compiled", "reached", "bare"):
+        table.add_column(title, justify="right" if title in ("aim", "plain", "compiled", "bare") else "left")
     for scenario, made in shown:
         for goal in scenario.goals:
             cells = [cell for server in scenario.judged for cell in _cells(goal, server, made)]
-            table.add_row(scenario.name, goal.what, goal.demand, goal.hope, *cells)
+            bare, _ = _cells(goal, scenario.floor, made)
+            table.add_row(scenario.name, goal.what, goal.demand, goal.hope, *cells, bare)
     return table
 
 

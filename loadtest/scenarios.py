@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from loadtest.goals import CACHE, DISK, Goal, at_least, at_most, bound
+from loadtest.goals import BARE, BARE_CACHE, CACHE, DISK, Goal, at_least, at_most, bound
 
 CLOSED: Final = "closed"
 """A publisher stops at its window: how much goes through."""
@@ -71,6 +71,11 @@ class Scenario:
         return self.kind in (RECONNECT, BACKLOG, FILTERS)
 
     @property
+    def floor(self) -> str:
+        """The bare server that does as much as the goals ask for."""
+        return BARE_CACHE if self.judged == CACHE else BARE
+
+    @property
     def is_once(self) -> bool:
         """Whether one run is enough for all rounds: memory, and runs that repeat what they measure by themselves."""
         return self.kind in (IDLE, RECONNECT, BACKLOG, FILTERS)
@@ -79,6 +84,7 @@ class Scenario:
 _STORED: Final = (*DISK, "mosquitto")
 _CACHED: Final = (*CACHE, "mosquitto")
 _WITH_AMQTT: Final = (*_STORED, "amqtt")
+_WITH_BARE: Final = (*_WITH_AMQTT, BARE)
 
 SCENARIOS: Final = (
     Scenario("publish", "publish, 1 connection, window 100", window=100, goals=at_least(3, 5)),
@@ -88,7 +94,7 @@ SCENARIOS: Final = (
         publishers=1000,
         window=1,
         goals=at_least(1, 1.3),
-        servers=_WITH_AMQTT,
+        servers=_WITH_BARE,
     ),
     Scenario(
         "one-to-one",
@@ -97,7 +103,7 @@ SCENARIOS: Final = (
         window=100,
         lag=1000,
         goals=at_least(5, 8),
-        servers=_WITH_AMQTT,
+        servers=_WITH_BARE,
     ),
     Scenario(
         "pairs",
@@ -107,7 +113,7 @@ SCENARIOS: Final = (
         window=10,
         lag=20,
         goals=at_least(3, 5),
-        servers=_WITH_AMQTT,
+        servers=_WITH_BARE,
     ),
     Scenario(
         "fan-out",
@@ -116,7 +122,7 @@ SCENARIOS: Final = (
         window=100,
         lag=200,
         goals=at_least(8, 12),
-        servers=_WITH_AMQTT,
+        servers=_WITH_BARE,
     ),
     Scenario(
         "round-trip",
@@ -142,7 +148,7 @@ SCENARIOS: Final = (
         per_s=5000,
         goals=(at_most("p50 of delivery", "p50_us", 2, 1), at_most("CPU per message", "cpu_us", 2, 1)),
         judged=CACHE,
-        servers=_CACHED,
+        servers=(*_CACHED, BARE_CACHE),
     ),
     Scenario(
         "idle",

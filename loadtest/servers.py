@@ -248,4 +248,38 @@ class Amqtt(Server):
             raise self.broken()
 
 
-SERVERS: Final[tuple[type[Server], ...]] = (Penstock, PenstockCache, Compiled, CompiledCache, Mosquitto, Amqtt)
+class Bare(Server):
+    """No server, only what one must do (``bare_server``): what this machine leaves to reach."""
+
+    name = "bare"
+    level = "fsynced as it came, nothing else"
+    file_level = "disk"
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "loadtest.bare_server", str(self.folder / "file"), self.file_level]
+
+    def wait_until_ready(self) -> None:
+        words = self.first_line().split()
+        if words[:1] != ["ready"]:
+            raise self.broken()
+        self.port = int(words[1])
+
+
+class BareCache(Bare):
+    """The same without waiting for the disk."""
+
+    name = "bare cache"
+    level = "written as it came, nothing else"
+    file_level = "cache"
+
+
+SERVERS: Final[tuple[type[Server], ...]] = (
+    Penstock,
+    PenstockCache,
+    Compiled,
+    CompiledCache,
+    Mosquitto,
+    Amqtt,
+    Bare,
+    BareCache,
+)

@@ -11,6 +11,7 @@ import pytest
 from loadtest import __main__ as command
 from loadtest import bench, generator, herd, servers
 from loadtest.bench import Plan, measure
+from loadtest.goals import BARE, BARE_CACHE
 from loadtest.scenarios import SCENARIOS
 from loadtest.servers import Amqtt, Missing, Mosquitto, Penstock, Server
 
@@ -104,3 +105,12 @@ def test_a_server_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.M
     monkeypatch.setattr(servers.shutil, "which", lambda *_, **__: None)
     with pytest.raises(Missing, match="apt-get install mosquitto"):
         Mosquitto(tmp_path).start()
+
+
+@pytest.mark.parametrize("level", [BARE, BARE_CACHE])
+def test_the_bare_server_acknowledges_and_passes_on_every_message(level: str) -> None:
+    chosen = ("publish", "one-to-one", "fan-out")
+    measured = measure(Plan(rounds=1, warm_s=0.0, measure_s=0.1, servers=(level,), scenarios=chosen), lambda _: None)
+    runs = [run for name in chosen for run in measured.outcomes[name][level]]
+    assert [run.error for run in runs] == ["", "", ""]
+    assert all(run.checked >= run.messages > 0 for run in runs)
