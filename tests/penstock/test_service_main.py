@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from penstock.errors import AddressInUse, InternalError
-from penstock.service_main import expected_error, main, operator_signals, run_until_signal, settle
+from penstock.service_main import COLLECT_AFTER, expected_error, main, operator_signals, run_until_signal, settle
 
 
 def test_a_penstock_error_in_nested_groups_is_expected() -> None:
@@ -70,8 +70,10 @@ def test_a_hangup_is_an_operators_word_only_where_there_is_no_terminal(
 @pytest.fixture
 def thawed() -> Iterator[None]:
     """Nothing is set aside for the other tests."""
+    before = gc.get_threshold()
     yield
     gc.unfreeze()
+    gc.set_threshold(*before)
 
 
 @pytest.mark.usefixtures("thawed")
@@ -81,6 +83,7 @@ def test_what_stands_is_not_looked_at_again_and_freed_all_the_same() -> None:
 
     kept: list[Any] = [Kept() for _ in range(10)]
     settle()
+    assert gc.get_threshold() == COLLECT_AFTER
     assert not [one for one in gc.get_objects() if isinstance(one, Kept)]
     references = [weakref.ref(one) for one in kept]
     kept.clear()
