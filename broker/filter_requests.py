@@ -11,6 +11,7 @@ gateway that its client comes to reads on from there, also where nobody has read
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from broker.folds import filters, shares
@@ -29,6 +30,7 @@ from penstock.requests.filters import (
     OpenedFilter,
     OpenedFilters,
     OpenFilters,
+    RefusedFilter,
     RetainedPage,
 )
 from penstock.requests.request import Done
@@ -55,12 +57,11 @@ class FilterRequests:
         self._leases = {owner: now + settings.owner_lease_s for owner in leased}
 
     def open(self, request: OpenFilters, now: float, now_ms: int) -> Outcome:
-        """Opens light queues for an owner."""
+        """Opens light queues for an owner, or refuses single ones."""
         _check_owner(request.owner)
-        for filter in request.filters:
-            _check_shared_or_plain(filter)
-        self._check_room(request.filters)
-        wanted = [filter for filter in dict.fromkeys(request.filters) if not self._filters.holds(request.owner, filter)]
+        refused = self._refused(request.filters)
+        asked = [filter for filter in request.filters if filter not in refused]
+        wanted = [filter for filter in dict.fromkeys(asked) if not self._filters.holds(request.owner, filter)]
         begin = self._beginnings(wanted)
         self._store_facts(filters.OPEN, request.owner, wanted, now_ms)
         if begin:
@@ -68,25 +69,39 @@ class FilterRequests:
         self._renew(request.owner, now, self._settings.owner_lease_s)
         position = self._store.written
         opened = []
-        for filter in request.filters:
+        for filter in asked:
             queue = filter_queue(plain_filter(filter))
             begun = 0 if filter in wanted else self._filters.begun(request.owner, filter)
             if begun:
                 opened.append(OpenedFilter(filter, queue, self._store.offset_at(queue, begun), begun))
             else:
                 opened.append(OpenedFilter(filter, queue, self._store.next_offset(queue), position))
-        return AfterSync(OpenedFilters(tuple(opened)), position)
+        return AfterSync(OpenedFilters(tuple(opened), tuple(refused.values())), position)
 
-    def _check_room(self, wanted: tuple[str, ...]) -> None:
-        """Raises ``Busy`` where more filters, or filters of more forms, would be open than there may be."""
-        new = {filter: None for filter in wanted if filter not in self._filters}
-        if len(self._filters) + len(new) > self._settings.filters_max:
+    def _refused(self, asked: tuple[str, ...]) -> dict[str, RefusedFilter]:
+        """Those that are no filters, or for which there is no room."""
+        refused: dict[str, RefusedFilter] = {}
+        new: dict[str, None] = {}
+        for filter in asked:
+            if filter in self._filters or filter in new or filter in refused:
+                continue
+            try:
+                _check_shared_or_plain(filter)
+                self._check_room(filter, new)
+            except (Busy, InvalidTopic) as error:
+                refused[filter] = RefusedFilter(filter, error.code, error.message)
+            else:
+                new[filter] = None
+        return refused
+
+    def _check_room(self, filter: str, new: Collection[str]) -> None:
+        """Raises ``Busy`` where, beside ``new`` ones, no filter, or none of this form, may be opened."""
+        if len(self._filters) + len(new) >= self._settings.filters_max:
             raise Busy(f"{len(self._filters)} filters are open: the limit is reached")
-        if len(self._shares) + sum([is_share(filter) for filter in new]) > self._settings.shares_max:
+        if is_share(filter) and len(self._shares) + sum(map(is_share, new)) >= self._settings.shares_max:
             raise Busy(f"there are {len(self._shares)} shared subscriptions: the limit is reached")
-        for filter in map(plain_filter, new):
-            if not self._filters.has_room(filter):
-                raise Busy(f"{filter!r}: filters with too many different places of their wildcards are open")
+        if not self._filters.has_room(plain_filter(filter)):
+            raise Busy(f"{filter!r}: filters with too many different places of their wildcards are open")
 
     def _beginnings(self, wanted: list[str]) -> list[Incoming]:
         """The records with which shared subscriptions begin: at the present end of their queue, or with it."""

@@ -13,7 +13,7 @@ opened in its name, not where its gateway came to know of the broker.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -21,13 +21,11 @@ from gateway.brokers import Broker, Brokers
 from gateway.feed import Feed
 from gateway.session import Cursor, Lasting, Session
 from gateway.subscriptions import Subscription
-from penstock.errors import Busy, InternalError, InvalidTopic, PenstockError
-from penstock.requests.filters import CloseFilters, KeepFilters, OpenedFilters, OpenFilters
+from penstock.errors import InternalError, PenstockError, from_wire
+from penstock.requests.filters import CloseFilters, KeepFilters, OpenedFilter, OpenedFilters, OpenFilters
 from penstock.requests.request import Result
 
 FILTERS_PER_REQUEST: Final = 1000
-REFUSALS: Final = (Busy, InvalidTopic)
-"""What a broker answers because of single filters, to all that were asked for with them."""
 
 OnDone = Callable[["PenstockError | None"], None]
 """Told what kept a broker from opening the filter, nothing if all have."""
@@ -35,9 +33,14 @@ OnOpened = Callable[["PenstockError | None", dict[Cursor, int]], None]
 """Told that, and from which log position it counts for each cursor."""
 
 
-def error_of(result: Result) -> PenstockError:
-    """What kept a broker from opening a filter."""
-    return result if isinstance(result, PenstockError) else InternalError("the broker's answer opens no filter")
+def answers(result: Result, filters: Iterable[str]) -> list[OpenedFilter | PenstockError]:
+    """What became of each filter that a broker was asked to open."""
+    error = result if isinstance(result, PenstockError) else InternalError("the broker's answer does not say it")
+    by_filter: dict[str, OpenedFilter | PenstockError] = {}
+    if isinstance(result, OpenedFilters):
+        by_filter |= {one.filter: one for one in result.opened}
+        by_filter |= {one.filter: from_wire(one.code, one.message) for one in result.refused}
+    return [by_filter.get(filter, error) for filter in filters]
 
 
 class Standing:
@@ -250,79 +253,51 @@ class FilterLeases:
                 one.opened(cursor, 0)
         feeds = list(waiting)
         for at in range(0, len(feeds), FILTERS_PER_REQUEST):
-            self._ask(shelf.broker, {feed: waiting[feed] for feed in feeds[at : at + FILTERS_PER_REQUEST]})
-
-    def _ask(self, broker: Broker, waiting: dict[Feed[Cursor], list[tuple[Cursor, Opening | None]]]) -> None:
-        request = OpenFilters(self._owner, tuple([feed.filter for feed in waiting]))
-        broker.submit(request, partial(self._opened, broker, waiting))
+            some = {feed: waiting[feed] for feed in feeds[at : at + FILTERS_PER_REQUEST]}
+            request = OpenFilters(self._owner, tuple([feed.filter for feed in some]))
+            shelf.broker.submit(request, partial(self._opened, some))
 
     def _hold(self, shelf: _Shelf) -> None:
         """Opens filters in the names of sessions, whose positions in them then outlive this gateway."""
         holding, shelf.holding = shelf.holding, {}
         for lasting, rows in holding.items():
-            self._ask_for(shelf.broker, lasting, rows)
+            request = OpenFilters(lasting.holder(shelf.broker.name), tuple([row.filter for row in rows]))
+            shelf.broker.submit(request, partial(self._held, rows))
 
-    def _ask_for(self, broker: Broker, lasting: Lasting, rows: list[_Hold]) -> None:
-        request = OpenFilters(lasting.holder(broker.name), tuple([row.filter for row in rows]))
-        broker.submit(request, partial(self._held, broker, lasting, rows))
-
-    def _held(self, broker: Broker, lasting: Lasting, rows: list[_Hold], result: Result) -> None:
-        if isinstance(result, REFUSALS) and len(rows) > 1:  # because of one of them
-            for row in rows:
-                if row.filter in lasting.held:
-                    self._ask_for(broker, lasting, [row])
-                elif row.opening is not None:
-                    row.opening.answered(None)
-            self._wake()
-            return
-        opened = result.opened if isinstance(result, OpenedFilters) else None
-        for at, row in enumerate(rows):
+    def _held(self, rows: list[_Hold], result: Result) -> None:
+        for row, answer in zip(rows, answers(result, [row.filter for row in rows]), strict=True):
             cursor = row.cursor
             if row.opening is not None:
-                row.opening.answered(None if opened is not None else error_of(result))
+                row.opening.answered(answer if isinstance(answer, PenstockError) else None)
             elif cursor is None or cursor not in self._awaiting:
                 continue
-            elif opened is None:
+            elif isinstance(answer, PenstockError):
                 self._not_held.append(row)
             else:
                 self._awaiting.remove(cursor)
-                cursor.feed.queue = opened[at].queue
-                self._begun(cursor, opened[at].offset, opened[at].position)
+                cursor.feed.queue = answer.queue
+                self._begun(cursor, answer.offset, answer.position)
 
-    def _opened(
-        self, broker: Broker, waiting: dict[Feed[Cursor], list[tuple[Cursor, Opening | None]]], result: Result
-    ) -> None:
-        if isinstance(result, REFUSALS) and len(waiting) > 1:  # because of one of them: the others are not to suffer
-            for feed, entries in waiting.items():
-                if not feed.is_closed:
-                    self._ask(broker, {feed: entries})
-                    continue
-                for cursor, one in entries:
-                    if one is not None:
-                        one.opened(cursor, 0)
-            self._wake()
-            return
-        if not isinstance(result, OpenedFilters):
-            self._not_opened(waiting, error_of(result))
-            return
-        for opened, (feed, entries) in zip(result.opened, waiting.items(), strict=True):
-            feed.queue = opened.queue
-            feed.begin_at(opened.offset)
+    def _opened(self, waiting: dict[Feed[Cursor], list[tuple[Cursor, Opening | None]]], result: Result) -> None:
+        told = answers(result, [feed.filter for feed in waiting])
+        for answer, (feed, entries) in zip(told, waiting.items(), strict=True):
+            if isinstance(answer, PenstockError):
+                self._not_opened(entries, answer)
+                continue
+            feed.queue = answer.queue
+            feed.begin_at(answer.offset)
             for cursor, opening in entries:
                 if cursor not in self._awaiting:
-                    self._begun(cursor, opened.offset, opened.position)
+                    self._begun(cursor, answer.offset, answer.position)
                 if opening is not None:
-                    opening.opened(cursor, opened.position)
+                    opening.opened(cursor, answer.position)
 
-    def _not_opened(
-        self, waiting: dict[Feed[Cursor], list[tuple[Cursor, Opening | None]]], error: PenstockError
-    ) -> None:
-        for entries in waiting.values():
-            for cursor, opening in entries:
-                if opening is None:
-                    self._failed.append(cursor)
-                else:
-                    opening.answered(error)
+    def _not_opened(self, entries: list[tuple[Cursor, Opening | None]], error: PenstockError) -> None:
+        for cursor, opening in entries:
+            if opening is None:
+                self._failed.append(cursor)
+            else:
+                opening.answered(error)
 
     def tick(self, now: float) -> None:
         """Renews the leases when a third of their time has passed, and opens again what failed."""

@@ -19,14 +19,14 @@ from typing import Final
 from gateway.brokers import Broker, Brokers
 from gateway.delivery import Blob, Variant, blob, is_expired
 from gateway.envelope import Arrival, Origin, arrivals
-from gateway.filters import REFUSALS, OnDone, Standing, error_of
+from gateway.filters import OnDone, Standing, answers
 from gateway.session import Cursor, Lasting, Session
 from gateway.settings import GatewaySettings
 from gateway.share_feed import DONE, NO_ROOM, SENT, TOO_LARGE, Leased, ShareFeed
 from gateway.subscriptions import Subscription
 from penstock.errors import InvalidMessage, PenstockError, QueueNotFound
 from penstock.message import ENTRY
-from penstock.requests.filters import CloseFilters, KeepFilters, OpenedFilters, OpenFilters
+from penstock.requests.filters import CloseFilters, KeepFilters, OpenFilters
 from penstock.requests.messages import Pulled
 from penstock.requests.request import Result
 from penstock.requests.shares import SettleShared, TakeShared
@@ -259,30 +259,17 @@ class SharedSubscriptions:
             feed.broker.submit(request, partial(self._has_settled, feed))
 
     def _opened(self, broker: Broker, owner: str, shares: dict[str, list[Standing]], result: Result) -> None:
-        if isinstance(result, REFUSALS) and len(shares) > 1:  # because of one of them: the others are not to suffer
-            for share, waiting in shares.items():
-                if owner == self._owner and share not in self._shares:  # nobody is a member any more
-                    for standing in waiting:
-                        standing.answered(None)
-                else:
-                    again = {share: waiting}
-                    broker.submit(OpenFilters(owner, (share,)), partial(self._opened, broker, owner, again))
-            self._wake()
-            return
-        is_open = isinstance(result, OpenedFilters)
-        for share, waiting in shares.items():
+        for (share, waiting), answer in zip(shares.items(), answers(result, shares), strict=True):
+            is_ours = owner == self._owner
             feed = self._feeds.get((broker, share))
-            if feed is not None and feed.members and is_open and owner == self._owner:
+            error = answer if isinstance(answer, PenstockError) else None
+            if feed is not None and feed.members and error is None and is_ours:
                 feed.is_open = True
                 self._change(feed)
             for standing in waiting:
-                standing.answered(None if is_open else error_of(result))
-        if isinstance(result, PenstockError) and result.retryable:
-            for share, waiting in shares.items():
-                if (
-                    not waiting and owner == self._owner and share in self._shares
-                ):  # nobody waits for it, so nobody else asks again
-                    self._failed[self._feed(broker, share)] = None
+                standing.answered(error)
+            if error is not None and error.retryable and not waiting and is_ours and share in self._shares:
+                self._failed[self._feed(broker, share)] = None  # nobody waits for it, so nobody else asks again
 
     def _taken(self, feed: ShareFeed, result: Result) -> None:
         if isinstance(result, Pulled):

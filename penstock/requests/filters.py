@@ -17,15 +17,27 @@ class OpenedFilter(NamedTuple):
     position: int
 
 
+class RefusedFilter(NamedTuple):
+    """A filter that was not opened, and the error that stands for why (``errors.from_wire``)."""
+
+    filter: str
+    code: int
+    message: str
+
+
 @dataclass(frozen=True, slots=True)
 class OpenedFilters(Reply):
+    """``opened`` has those that are open, ``refused`` the others, each in the order asked."""
+
     opened: tuple[OpenedFilter, ...]
+    refused: tuple[RefusedFilter, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class OpenFilters(Request):
-    """Opens the light queues of MQTT filters for an owner (a gateway); opening again is fine. Every message appended
-    after the reply's position is in the queue. A filter closes when no owner holds it any more."""
+    """Opens the light queues of MQTT filters for an owner (a gateway); opening again is fine. Each is opened or refused
+    on its own. Every message appended after the reply's position is in the queue. A filter closes when no owner holds
+    it any more."""
 
     code: ClassVar[int] = 60
     reply: ClassVar[type[Reply]] = OpenedFilters

@@ -52,8 +52,8 @@ class Way:
 class House:
     """A home of sessions, another broker with its mirror, and a name server."""
 
-    def __init__(self, names: tuple[str, ...] = ("ns:1",)) -> None:
-        self.home, self.other = Rig(name="home"), Rig(name="other")
+    def __init__(self, names: tuple[str, ...] = ("ns:1",), **settings: object) -> None:
+        self.home, self.other = Rig(name="home"), Rig(name="other", **settings)
         self.rigs = {"home:1": self.home, "other:1": self.other}
         self.routes = [BrokerRoute("home", "home:1", 1)]
         self.away: set[str] = set()
@@ -103,6 +103,13 @@ def test_what_sessions_hold_at_home_is_open_before_the_broker_has_joined() -> No
         f"~session/{second}@home": ["$share/g/u"],
         "~$share/g/u": ["u"],
     }
+
+
+def test_a_filter_for_which_a_broker_has_no_room_takes_no_other_of_its_session_with_it() -> None:
+    house = House(filters_max=2)
+    session = house.session("a", "t/+", "u", "v")
+    house.mirror.tick(0.0)
+    assert house.held() == {f"~session/{session}@home": ["t/+", "u"]}
 
 
 def test_many_sessions_come_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:

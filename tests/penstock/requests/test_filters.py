@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.requests import filters
-from penstock.requests.filters import FetchRetained, OpenedFilter, OpenedFilters, OpenFilters
+from penstock.requests.filters import FetchRetained, OpenedFilter, OpenedFilters, OpenFilters, RefusedFilter
 from tests.penstock.requests.first_frames import answered, asked, codes
 
 
@@ -14,6 +14,11 @@ def test_codes_never_change() -> None:
 def test_an_opened_filter_says_from_where_its_queue_fills() -> None:
     told = answered(OpenFilters, [["a/+", "~filter:a/+", 3, 4096]])
     assert told == OpenedFilters((OpenedFilter("a/+", "~filter:a/+", offset=3, position=4096),))
+
+
+def test_filters_are_refused_one_by_one() -> None:
+    told = answered(OpenFilters, [["a", "~filter:a", 0, 9]], [["b#", 22, "no filter"]])
+    assert told == OpenedFilters((OpenedFilter("a", "~filter:a", 0, 9),), (RefusedFilter("b#", 22, "no filter"),))
 
 
 def test_retained_messages_are_fetched_from_the_first_name_unless_asked() -> None:
