@@ -22,11 +22,11 @@ $(VENV)/.test: $(VENV)/.core
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group test --group check
 	@touch $@
 
-# Tests with mosquitto's clients and with a real file system are skipped where these cannot be installed.
+# Tests with mosquitto's clients, with a real file system and on several hosts are skipped where these cannot be installed.
 $(VENV)/.system: $(BIN)/python
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq mosquitto-clients xfsprogs) \
-	  >/dev/null 2>&1 || echo 'mosquitto-clients and xfsprogs could not be installed; their tests are skipped'; fi
+	  (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq mosquitto-clients xfsprogs iproute2) \
+	  >/dev/null 2>&1 || echo 'mosquitto-clients, xfsprogs and iproute2 could not be installed; their tests are skipped'; fi
 	@touch $@
 
 # MQTT.js is one of the clients, and the codec is compared with npm's mqtt-packet, where there is Node; elsewhere those

@@ -1,0 +1,280 @@
+"""Gateways on several hosts, each with a network of its own, which fails: they are one server all the same.
+
+The hosts are network namespaces of this machine: ``store`` has the name server and the broker, ``east`` and ``west`` a
+gateway each. A gateway's host has two cables, one to the store and one to its devices, so that a host can be cut off
+from the store while its gateway lives and its devices are connected to it.
+
+"Nothing lost" here means: every acknowledged message reaches every client that was subscribed, those with QoS 2 exactly
+once, wherever the client has been meanwhile. "Fenced" means: a gateway that was cut off sends no QoS 2 message of a
+session that another has taken over, and closes the old connection as soon as it hears of it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from gateway.mqtt.packets import Packet, Publish
+from tests.endtoend.test_sessions import Client, SocketLine
+from tests.simulation.gateways import TOPICS, check_deliveries
+
+pytestmark = [
+    pytest.mark.endtoend,
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="network namespaces need root and ip"),
+]
+
+STORE = "10.77.0.1"
+MESSAGES = 120
+"""Of each publisher, per stage."""
+CUT_S = 4.5
+"""Longer than a gateway's lease on its sessions."""
+PATIENCE_S = 1.5
+"""So long a device waits for a server that does not answer."""
+SETTLE_S = 3.0
+DEADLINE_S = 90.0
+
+
+class Hosts:
+    """The machines. Cables to devices end in this process's own network."""
+
+    def __init__(self, data: Path) -> None:
+        self._tag = f"p{os.getpid() % 100_000}"
+        self._data = data
+        self._made: list[str] = []
+        self._services: list[subprocess.Popen[str]] = []
+        self._make("store")
+        self._in("store", "addr", "add", f"{STORE}/32", "dev", "lo")
+
+    def gateway_host(self, name: str, number: int) -> None:
+        """A host with a cable to the store and one to this process."""
+        self._make(name)
+        ours, theirs = f"{self._tag}s{number}", f"{self._tag}d{number}"
+        self._ip(
+            "link",
+            "add",
+            ours,
+            "netns",
+            self._space("store"),
+            "type",
+            "veth",
+            "peer",
+            "store",
+            "netns",
+            self._space(name),
+        )
+        self._in("store", "addr", "add", f"10.77.{number}.1/30", "dev", ours)
+        self._in("store", "link", "set", ours, "up")
+        self._in(name, "addr", "add", f"10.77.{number}.2/30", "dev", "store")
+        self._in(name, "link", "set", "store", "up")
+        self._in(name, "route", "add", STORE, "via", f"10.77.{number}.1")
+        self._ip("link", "add", theirs, "type", "veth", "peer", "devices", "netns", self._space(name))
+        self._ip("addr", "add", f"10.78.{number}.1/30", "dev", theirs)
+        self._ip("link", "set", theirs, "up")
+        self._in(name, "addr", "add", f"10.78.{number}.2/30", "dev", "devices")
+        self._in(name, "link", "set", "devices", "up")
+
+    def start(self, on: str, module: str, **settings: str) -> tuple[str, int]:
+        """Starts a service; returns where it listens."""
+        own = {f"PENSTOCK_{module.upper()}_{key.upper()}": value for key, value in settings.items()}
+        # `ip netns exec` would take a copy of all mounts along, and keep file systems of other tests mounted
+        command = ["nsenter", f"--net=/run/netns/{self._space(on)}", sys.executable, "-m", module]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | own)
+        self._services.append(process)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        ready = re.match(rf"ready {module}=(\S+):(\d+)", line)
+        assert ready, f"no ready line but {line!r}"
+        return ready[1], int(ready[2])
+
+    def cut(self, host: str) -> None:
+        """Pulls the cable between a gateway's host and the store."""
+        self._in(host, "link", "set", "store", "down")
+
+    def mend(self, host: str) -> None:
+        """Puts it back."""
+        self._in(host, "link", "set", "store", "up")
+        self._in(host, "route", "replace", STORE, "via", f"10.77.{NUMBERS[host]}.1")  # it went with the cable
+
+    def end(self) -> None:
+        """Whatever happened: nothing that was started or made is left."""
+        for process in self._services:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+        for name in self._made:
+            subprocess.run(["ip", "netns", "del", self._space(name)], check=False)
+
+    def _make(self, name: str) -> None:
+        self._ip("netns", "add", self._space(name))
+        self._made.append(name)
+        self._in(name, "link", "set", "lo", "up")
+
+    def _space(self, name: str) -> str:
+        return f"{self._tag}-{name}"
+
+    def _in(self, name: str, *words: str) -> None:
+        self._ip("-n", self._space(name), *words)
+
+    @staticmethod
+    def _ip(*words: str) -> None:
+        done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"ip {' '.join(words)}: {done.stderr}"
+
+
+NUMBERS = {"east": 1, "west": 2}
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Hosts]:
+    try:
+        subprocess.run(["ip", "netns", "add", "probe"], check=True, capture_output=True)
+        subprocess.run(["ip", "netns", "del", "probe"], check=True)
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"no network namespaces here: {error.stderr.decode().strip()}")
+    made = Hosts(tmp_path)
+    try:
+        for name, number in NUMBERS.items():
+            made.gateway_host(name, number)
+        yield made
+    finally:
+        made.end()
+
+
+@pytest.fixture
+def places(hosts: Hosts, tmp_path: Path) -> dict[str, tuple[str, int]]:
+    """Where the gateways are, by host."""
+    names = hosts.start("store", "namesrv", host=STORE, port="0")
+    namesrv = f"{names[0]}:{names[1]}"
+    hosts.start(
+        "store", "broker", host=STORE, port="0", name="b", data=str(tmp_path / "b"), namesrv=namesrv, owner_lease_s="6"
+    )
+    leases = {"session_lease_s": "3", "filter_lease_s": "6"}
+    return {
+        name: hosts.start(
+            name,
+            "gateway",
+            host=f"10.78.{number}.2",
+            port="0",
+            name=name,
+            namesrv=namesrv,
+            anonymous="everyone",
+            **leases,
+        )
+        for name, number in NUMBERS.items()
+    }
+
+
+class Roaming:
+    """Clients that go to the other host when theirs does not answer any more."""
+
+    def __init__(self, places: dict[str, tuple[str, int]]) -> None:
+        self._places = places
+        self.ghosts: list[SocketLine] = []  # connections that their clients have left standing
+        made = SimpleNamespace(
+            rng=random.Random(7), topics=TOPICS, has_begun=False, is_aimed=False, note=lambda what: None
+        )
+        self.world = made
+        publishers = [Client(made, f"p{number}", {}, 0) for number in range(2)]
+        filters = ({"t/#": 2}, {"+/0": 1, "#": 2}, {"t/1": 1}, {"t/#": 1})
+        subscribers = [Client(made, f"s{number}", one, 0) for number, one in enumerate(filters)]
+        self.publishers, self.clients = publishers, publishers + subscribers
+        self.at = {client.name: "east" if number % 2 else "west" for number, client in enumerate(self.clients)}
+
+    def publish(self) -> None:
+        """Each publisher has some more to say."""
+        for client in self.publishers:
+            client.to_publish += MESSAGES
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all that the publishers had to say is acknowledged."""
+        return not any(client.to_publish or client.open for client in self.publishers)
+
+    def turn(self) -> None:
+        for client in self.clients:
+            if client.line is None:
+                client.connect(self._places[self.at[client.name]])
+            client.read()
+            client.act()
+
+    def leave(self, host: str) -> None:
+        """All clients at a host give it up, and go to the other without a word."""
+        for client in self.clients:
+            if self.at[client.name] == host:
+                if client.line is not None:
+                    self.ghosts.append(client.line)  # type: ignore[arg-type]
+                client.lose(tells=False)
+                self.at[client.name] = "east" if host == "west" else "west"
+
+    def sent(self) -> dict[bytes, Publish]:
+        return {payload: message for client in self.publishers for payload, message in client.sent.items()}
+
+    def close(self) -> None:
+        for line in [client.line for client in self.clients if client.line is not None] + self.ghosts:
+            line.close()
+
+
+@pytest.fixture
+def roaming(places: dict[str, tuple[str, int]]) -> Iterator[Roaming]:
+    made = Roaming(places)
+    yield made
+    made.close()
+
+
+def test_nothing_is_lost_and_nobody_is_served_twice_while_the_networks_of_the_hosts_fail(
+    hosts: Hosts, roaming: Roaming
+) -> None:
+    until = time.monotonic() + DEADLINE_S
+
+    def go_on(while_: Callable[[], bool], otherwise: str) -> None:
+        while while_():
+            roaming.turn()
+            assert time.monotonic() < until, otherwise
+
+    def pass_time(seconds: float) -> None:
+        then = time.monotonic() + seconds
+        go_on(lambda: time.monotonic() < then, "too slow")
+
+    go_on(lambda: any(client.unsubscribed for client in roaming.clients), "not everybody could subscribe")
+    roaming.world.has_begun = True
+    for host in NUMBERS:
+        roaming.publish()
+        go_on(lambda: not roaming.is_done, "nothing moves")
+        roaming.publish()
+        hosts.cut(host)
+        pass_time(PATIENCE_S)
+        assert not roaming.is_done, "who publishes at a host without a store is acknowledged"
+        roaming.leave(host)
+        go_on(lambda: not roaming.is_done, "the other host does not serve everybody")
+        roaming.publish()
+        pass_time(CUT_S - PATIENCE_S)
+        hosts.mend(host)
+    go_on(lambda: not roaming.is_done, "nothing moves any more")
+    sent = roaming.sent()
+    assert len(sent) == 2 * 3 * 2 * MESSAGES
+    pass_time(SETTLE_S)
+    for client in roaming.clients:
+        assert not client.problems, client.problems
+        check_deliveries(client, sent, Counter(sent.keys()))
+    assert roaming.ghosts
+    late: list[Packet] = []
+    while not all(ghost.is_closed for ghost in roaming.ghosts):
+        assert time.monotonic() < until, "a gateway that was cut off keeps connections of sessions that are another's"
+        for ghost in roaming.ghosts:
+            if not ghost.is_closed:
+                late += ghost.got()
+    assert not [one for one in late if isinstance(one, Publish) and one.qos == 2], "a fenced gateway served them"
