@@ -51,7 +51,7 @@ def allocate(members: Sequence[str], queues: int) -> dict[str, range]:
 
 
 class Groups:
-    """All groups that have members.
+    """All groups that have members. ``changed``: those with a new generation that nobody has taken yet.
 
     Args:
         queue_count: number of queues of a topic, 0 while it does not exist.

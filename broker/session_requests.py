@@ -61,7 +61,7 @@ _NONE: Final = b"\xc0"  # msgpack's nil: no will
 
 
 class SessionRequests:
-    """The sessions whose home is this broker."""
+    """The sessions whose home is this broker. ``changed``: wakers that have stirred and nobody has taken yet."""
 
     def __init__(self, state: BrokerState, store: MessageStore, settings: BrokerSettings, now: float) -> None:
         self._sessions: Sessions = state.sessions

@@ -47,7 +47,7 @@ _KEYS: Final = KEYS.encode()
 
 class ShareRequests:
     """The shared subscriptions of one broker. ``redelivered``: messages that went out again; ``lost``: those that
-    retention or damage took before anybody had them."""
+    retention or damage took before anybody had them; ``changed``: shares that have stirred and nobody has taken yet."""
 
     def __init__(self, state: BrokerState, store: MessageStore, settings: BrokerSettings, now: float) -> None:
         self._shares: Shares = state.shares
