@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: test-compiled test-processes test-simulation test-units compile demo test check unit format bench bench-large bench-store soak clean install install-test
+.PHONY: check-gateway check-others test-compiled test-processes test-simulation test-units compile demo test check unit format bench bench-large bench-store soak clean install install-test
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -59,12 +59,19 @@ format: $(VENV)/.test  ## rewrite the code in the house's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix-only .
 
-check: $(VENV)/.test  ## format, lint, types, import contracts, unit tests (under 60 s)
+check: $(VENV)/.test  ## format, lint, types, import contracts, unit tests (one to two minutes)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -m 'not endtoend and not spark and not slow'
+	@$(MAKE) --no-print-directory -j2 -k --output-sync=target check-gateway check-others
+
+QUICK := -q -p no:cacheprovider -m 'not endtoend and not spark and not slow'
+check-gateway:
+	@$(BIN)/pytest $(QUICK) tests/gateway tests/conformance
+
+check-others:
+	@$(BIN)/pytest $(QUICK) --ignore=tests/gateway --ignore=tests/conformance
 
 test: install-test  ## install what the tests need and run all of them (under 10 minutes)
 	$(BIN)/ruff format --check .
