@@ -67,11 +67,12 @@ check: $(VENV)/.test  ## format, lint, types, import contracts, unit tests (one 
 	@$(MAKE) --no-print-directory -j2 -k --output-sync=target check-gateway check-others
 
 QUICK := -q -p no:cacheprovider -m 'not endtoend and not spark and not slow'
+HALF := tests/gateway tests/conformance
 check-gateway:
-	@$(BIN)/pytest $(QUICK) tests/gateway tests/conformance
+	@$(BIN)/pytest $(QUICK) $(HALF)
 
 check-others:
-	@$(BIN)/pytest $(QUICK) --ignore=tests/gateway --ignore=tests/conformance
+	@$(BIN)/pytest $(QUICK) $(patsubst %,--ignore=%,$(HALF))
 
 test: install-test  ## install what the tests need and run all of them (under 10 minutes)
 	$(BIN)/ruff format --check .

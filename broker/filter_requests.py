@@ -11,7 +11,6 @@ gateway that its client comes to reads on from there, also where nobody has read
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Final
 
 from broker.folds import filters, shares
@@ -81,25 +80,27 @@ class FilterRequests:
     def _refused(self, asked: tuple[str, ...]) -> dict[str, RefusedFilter]:
         """Those that are no filters, or for which there is no room."""
         refused: dict[str, RefusedFilter] = {}
-        new: dict[str, None] = {}
-        for filter in asked:
-            if filter in self._filters or filter in new or filter in refused:
+        count, shares = len(self._filters), len(self._shares)
+        for filter in dict.fromkeys(asked):
+            if filter in self._filters:
                 continue
             try:
                 _check_shared_or_plain(filter)
-                self._check_room(filter, new)
+                self._check_room(filter, count, shares)
             except (Busy, InvalidTopic) as error:
                 refused[filter] = RefusedFilter(filter, error.code, error.message)
             else:
-                new[filter] = None
+                count += 1
+                shares += is_share(filter)
         return refused
 
-    def _check_room(self, filter: str, new: Collection[str]) -> None:
-        """Raises ``Busy`` where, beside ``new`` ones, no filter, or none of this form, may be opened."""
-        if len(self._filters) + len(new) >= self._settings.filters_max:
-            raise Busy(f"{len(self._filters)} filters are open: the limit is reached")
-        if is_share(filter) and len(self._shares) + sum(map(is_share, new)) >= self._settings.shares_max:
-            raise Busy(f"there are {len(self._shares)} shared subscriptions: the limit is reached")
+    def _check_room(self, filter: str, count: int, shares: int) -> None:
+        """Raises ``Busy`` where one more filter, beside so many and so many shared ones, may not be opened, or none of
+        this form."""
+        if count >= self._settings.filters_max:
+            raise Busy(f"{count} filters are open: the limit is reached")
+        if is_share(filter) and shares >= self._settings.shares_max:
+            raise Busy(f"there are {shares} shared subscriptions: the limit is reached")
         if not self._filters.has_room(plain_filter(filter)):
             raise Busy(f"{filter!r}: filters with too many different places of their wildcards are open")
 

@@ -242,7 +242,8 @@ class Device:
             self.hold_reading()
 
     def _is_waiting(self) -> bool:
-        """Whether its CONNECT has no answer yet."""
+        """Whether its CONNECT has no answer yet: a question of its own, because an answer that comes at once changes it
+        within a call, which the compiler does not see."""
         return self._early is not None
 
     def _admitted(self, packet: Connect, asked: Arriving, proof: bytes | None, outcome: Admitted | Reason) -> None:

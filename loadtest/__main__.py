@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs one command; the status is 1 where a run of the benchmark failed."""
     parser = argparse.ArgumentParser(prog="python -m loadtest", description="Load and benchmarks for Penstock.")
     commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("bench", help="side by side with mosquitto and amqtt, interleaved (about 8 minutes)")
+    one = commands.add_parser("bench", help="side by side with mosquitto and amqtt, interleaved (about 10 minutes)")
     one.add_argument("--quick", action="store_true", help="one short round, large runs at 2 %% (about 2 minutes)")
     one.add_argument("--full", action="store_true", help="also large runs in full: 1,000,000 waiting messages")
     one.add_argument("--rounds", type=int, help="how often every server is run")

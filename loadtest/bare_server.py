@@ -1,4 +1,4 @@
-"""The least that a server must do: ``python -m loadtest.bare_server FILE LEVEL``. Prints ``ready PORT``.
+"""The least that a server must do: ``python -m loadtest.bare_server PORT FILE LEVEL``.
 
 It takes QoS 1 PUBLISH packets, writes them to a file as they came, has them synced once per round (``LEVEL`` "disk")
 or not ("cache"), acknowledges them and passes them on, as they came, to whoever subscribed to their topic. There is no
@@ -10,57 +10,50 @@ Its clients are those of ``generator.py``: all packets of a connection have one 
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import sys
+from pathlib import Path
 from typing import Final
 
+from broker.store.disk import RealDisk
+from broker.store.segment import Segment
 from loadtest.packets import CONNACK_OK, PUBLISH_QOS1, SUBACK_QOS1
 
 READ_BYTES: Final = 256 * 1024
 FILE_BYTES: Final = 256 * 1024 * 1024
-AHEAD_BYTES: Final = 256 * 1024
-"""Zeros are written so far ahead: blocks that were written before are quicker to sync, as ``broker/store/segment.py``
-does it."""
 _CONNECT: Final = 0x10
 _SUBSCRIBE: Final = 0x82
 _TOPIC_AT: Final = 2
 
 
 class File:
-    """Where messages are written; begun again from its beginning when it is full."""
+    """Where messages are written, with zeros ahead as in the log; begun again from its beginning when it is full."""
 
-    def __init__(self, path: str, *, syncs: bool) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        os.posix_fallocate(self._descriptor, 0, FILE_BYTES + AHEAD_BYTES)
+    def __init__(self, path: Path, *, syncs: bool) -> None:
+        self._file = RealDisk(path.parent).open(path.name, create=True)
+        self._segment = Segment(0, self._file, FILE_BYTES)
+        self._segment.reserve(FILE_BYTES)
         self._syncs = syncs
         self._at = 0
-        self._written = 0
-        self._zeros = bytes(AHEAD_BYTES + READ_BYTES)
 
     def write(self, pieces: list[bytes]) -> None:
         """Writes them, durably if this file is to."""
         data = b"".join(pieces)
         if self._at + len(data) > FILE_BYTES:
             self._at = 0
-        stop = self._at + len(data)
-        if stop > self._written:
-            self._written = (stop // AHEAD_BYTES + 1) * AHEAD_BYTES
-            os.pwrite(self._descriptor, self._zeros[: self._written - stop], stop)
-        os.pwrite(self._descriptor, data, self._at)
-        self._at = stop
+        self._segment.write(data, self._at)
+        self._at += len(data)
         if self._syncs:
-            os.fdatasync(self._descriptor)
+            self._file.sync()
 
 
 class Server:
     """All connections, in one loop."""
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, port: int, file: File) -> None:
         self._file = file
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
-        self.port = int(self._listener.getsockname()[1])
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=4096)
         self._listener.setblocking(False)
         self._poll = select.epoll()
         self._poll.register(self._listener, select.EPOLLIN)
@@ -127,10 +120,8 @@ class Server:
 
 def main() -> None:
     """Serves until the process ends."""
-    path, level = sys.argv[1:]
-    server = Server(File(path, syncs=level == "disk"))
-    print("ready", server.port, flush=True)
-    server.run()
+    port, path, level = sys.argv[1:]
+    Server(int(port), File(Path(path), syncs=level == "disk")).run()
 
 
 if __name__ == "__main__":

@@ -256,13 +256,9 @@ class Bare(Server):
     file_level = "disk"
 
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "loadtest.bare_server", str(self.folder / "file"), self.file_level]
-
-    def wait_until_ready(self) -> None:
-        words = self.first_line().split()
-        if words[:1] != ["ready"]:
-            raise self.broken()
-        self.port = int(words[1])
+        self.port = free_port()
+        file = str(self.folder / "file")
+        return [sys.executable, "-m", "loadtest.bare_server", str(self.port), file, self.file_level]
 
 
 class BareCache(Bare):

@@ -11,7 +11,9 @@ from broker.service import BrokerService
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
 from broker.store.recovery import open_store
+from penstock.errors import PenstockError, from_wire
 from penstock.message import Message, decode_batch, encode_message
+from penstock.requests.filters import OpenedFilters, OpenFilters
 from penstock.requests.messages import Append, Pull, Pulled
 from penstock.requests.request import Request, Result
 from tests.simulation.disk import SimDisk
@@ -77,6 +79,14 @@ class Rig:
         self.sync()
         assert len(answers) == 1, f"{request} has {len(answers)} answers"
         return answers[0]
+
+    def refused(self, owner: str, *filters: str) -> dict[str, type[PenstockError]]:
+        """Asks for filters to be opened; the errors of those that are refused. The others are open."""
+        answer = self.ask(OpenFilters(owner, filters))
+        assert isinstance(answer, OpenedFilters), answer
+        found = {one.filter: type(from_wire(one.code, one.message)) for one in answer.refused}
+        assert [one.filter for one in answer.opened] == [one for one in filters if one not in found]
+        return found
 
     def restarted(self) -> Rig:
         """The same folder, a second after a kill -9."""

@@ -4,7 +4,7 @@ import pytest
 
 from broker import filter_requests
 from broker.folds.state import BrokerState
-from penstock.errors import Busy, InvalidRequest, InvalidTopic, PenstockError, QueueNotFound, StorageFull, from_wire
+from penstock.errors import Busy, InvalidRequest, InvalidTopic, QueueNotFound, StorageFull
 from penstock.message import Message, decode_batch
 from penstock.requests.filters import CloseFilters, FetchRetained, KeepFilters, OpenedFilters, OpenFilters
 from penstock.requests.messages import QueryBounds
@@ -17,15 +17,6 @@ def made(**settings: object) -> Rig:
     rig = Rig(**settings)
     rig.ask(CreateTopic("t", 1))
     return rig
-
-
-def refused(rig: Rig, owner: str, *filters: str) -> dict[str, type[PenstockError]]:
-    """The errors of those that are refused; the others are open."""
-    answer = rig.ask(OpenFilters(owner, filters))
-    assert isinstance(answer, OpenedFilters), answer
-    found = {one.filter: type(from_wire(one.code, one.message)) for one in answer.refused}
-    assert [one.filter for one in answer.opened] == [one for one in filters if one not in found]
-    return found
 
 
 def opened(rig: Rig, owner: str, *filters: str) -> OpenedFilters:
@@ -151,13 +142,13 @@ def test_an_owner_of_very_many_filters_takes_several_records(monkeypatch: pytest
 def test_more_filters_than_the_limit_are_refused_but_open_ones_may_be_opened_again() -> None:
     rig = made(filters_max=2)
     opened(rig, "g", "a", "b")
-    assert refused(rig, "g", "a", "c") == {"c": Busy}
+    assert rig.refused("g", "a", "c") == {"c": Busy}
     opened(rig, "h", "a", "b")
 
 
 def test_of_several_filters_as_many_are_opened_as_there_is_room_for() -> None:
     rig = made(filters_max=2)
-    assert refused(rig, "g", "a", "b", "c", "b", "d") == {"c": Busy, "d": Busy}
+    assert rig.refused("g", "a", "b", "c", "b", "d") == {"c": Busy, "d": Busy}
     assert [row[0] for row in state(rig)] == ["a", "b"]
 
 
@@ -166,7 +157,7 @@ def test_filters_that_would_make_every_match_slow_are_refused() -> None:
     count = 0
     for number in range(1, 1 << 11):  # every form of wildcards in 11 levels
         levels = ["+" if number >> place & 1 else "x" for place in range(11)]
-        count += len(refused(rig, "g", "/".join(levels)))
+        count += len(rig.refused("g", "/".join(levels)))
     assert count > 1000
     opened(rig, "g", "plain/" * 10 + "x")
 
@@ -174,7 +165,7 @@ def test_filters_that_would_make_every_match_slow_are_refused() -> None:
 @pytest.mark.parametrize("filter", ["", "a/#/b", "a+", "a\0b", "a" * 2000])
 def test_an_illegal_filter_is_refused_and_takes_no_other_with_it(filter: str) -> None:
     rig = made()
-    assert refused(rig, "g", filter, "fine") == {filter: InvalidTopic}
+    assert rig.refused("g", filter, "fine") == {filter: InvalidTopic}
     assert isinstance(rig.ask(FetchRetained(filter)), InvalidTopic)
     assert [row[0] for row in state(rig)] == ["fine"]
 

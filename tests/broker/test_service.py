@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from broker.outcomes import Now
-from penstock.errors import PenstockError, StorageFailed, UnknownRequest
+from penstock.errors import InvalidTopic, PenstockError, StorageFailed, UnknownRequest
 from penstock.message import Message
 from penstock.requests.filters import FetchRetained, OpenFilters
 from penstock.requests.groups import CommitOffsets, JoinGroup, QueueOffset
@@ -131,5 +131,5 @@ def test_a_request_that_is_refused_has_stored_nothing() -> None:
         FetchRetained("a+"),
     ):
         assert isinstance(rig.ask(bad), PenstockError)
-    rig.ask(OpenFilters("g", ("b#",)))
+    assert rig.refused("g", "b#") == {"b#": InvalidTopic}
     assert rig.store.written == before

@@ -26,13 +26,6 @@ def opened(rig: Rig, *shares: str, owner: str = "gw") -> None:
     assert answer.refused == ()
 
 
-def refused(rig: Rig, *shares: str) -> dict[str, int]:
-    """Error codes of those that are refused."""
-    answer = rig.ask(OpenFilters("gw", shares))
-    assert isinstance(answer, OpenedFilters)
-    return {one.filter: one.code for one in answer.refused}
-
-
 def published(rig: Rig, *numbers: int, keys: tuple[str, ...] = ()) -> None:
     messages = [
         Message(topic="a", body=b"%d" % number, mqtt_topic=f"a/{number}", key=keys[at] if keys else "k")
@@ -249,7 +242,7 @@ def test_a_share_goes_with_the_lease_of_the_gateway_that_held_it() -> None:
 def test_no_more_than_the_limit_of_shares_is_open() -> None:
     rig = Rig(shares_max=2)
     opened(rig, "$share/g/a", "$share/h/a")
-    assert refused(rig, "$share/i/a", "b") == {"$share/i/a": Busy.code}
+    assert rig.refused("gw", "$share/i/a", "b") == {"$share/i/a": Busy}
     opened(rig, "$share/g/a", owner="other")
 
 
@@ -276,7 +269,7 @@ def test_what_makes_no_sense_is_refused(request_: Any) -> None:
 
 @pytest.mark.parametrize("share", ["$share/g", "$share//a", "$share/g+/a", "$oshare/g/a#"])
 def test_a_share_needs_a_name_and_a_legal_filter(share: str) -> None:
-    assert refused(Rig(), share) == {share: InvalidTopic.code}
+    assert Rig().refused("gw", share) == {share: InvalidTopic}
 
 
 def test_a_plain_filter_is_no_share() -> None:

@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -90,6 +90,31 @@ class System:
     def _close_pipe(self) -> None:
         if self._process is not None and self._process.stdout is not None:
             self._process.stdout.close()
+
+
+class Service:
+    """One service as a process of its own. ``inside``: the words that run a command where it is to be."""
+
+    def __init__(self, module: str, *, inside: Sequence[str] = (), **settings: str) -> None:
+        own = {f"PENSTOCK_{module.upper()}_{name.upper()}": value for name, value in settings.items()}
+        self._process = subprocess.Popen(
+            [*inside, sys.executable, "-m", module], stdout=subprocess.PIPE, text=True, env=os.environ | own
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        ready = re.match(rf"ready {module}=(\S+):(\d+)", line)
+        if ready is None:
+            self.kill()
+        assert ready, f"no ready line but {line!r}"
+        self.place = (ready[1], int(ready[2]))
+        self.address = f"{ready[1]}:{ready[2]}"
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
 
 def _port(address: str) -> int:

@@ -74,6 +74,18 @@ class Client(Device):
         self.is_admitted = False
         self.line.send(Connect(self.name, clean_start=False, level=4))  # type: ignore[union-attr]
 
+    def turn(self, address: tuple[str, int]) -> None:
+        """Connects if it has to, reads what came and does what it wants to."""
+        if self.line is None:
+            self.connect(address)
+        self.read()
+        self.act()
+
+
+def new_world() -> Any:
+    """What the model knows besides its clients."""
+    return SimpleNamespace(rng=random.Random(7), topics=TOPICS, has_begun=False, is_aimed=False, note=lambda what: None)
+
 
 def clients_of(world: Any) -> list[Client]:
     publishers = [Client(world, f"p{number}", {}, MESSAGES) for number in range(2)]
@@ -83,7 +95,7 @@ def clients_of(world: Any) -> list[Client]:
 
 @pytest.fixture
 def world() -> Iterator[Any]:
-    made = SimpleNamespace(rng=random.Random(7), topics=TOPICS, has_begun=False, is_aimed=False, note=lambda what: None)
+    made = new_world()
     made.clients = clients_of(made)
     yield made
     for client in made.clients:
@@ -92,12 +104,9 @@ def world() -> Iterator[Any]:
 
 
 def turn(world: Any, address: tuple[str, int]) -> None:
-    """Every client connects if it has to, reads what came and does what it wants to."""
+    """Every client has its turn."""
     for client in world.clients:
-        if client.line is None:
-            client.connect(address)
-        client.read()
-        client.act()
+        client.turn(address)
 
 
 @pytest.mark.mqtt("4.1.0-1", "4.4.0-1", "4.3.3-1", old=("4.1.0-1", "4.4.0-1", "4.3.3-1"))

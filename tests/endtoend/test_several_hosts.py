@@ -12,23 +12,19 @@ session that another has taken over, and closes the old connection as soon as it
 from __future__ import annotations
 
 import os
-import random
-import re
 import shutil
-import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from gateway.mqtt.packets import Packet, Publish
-from tests.endtoend.test_sessions import Client, SocketLine
-from tests.simulation.gateways import TOPICS, check_deliveries
+from tests.endtoend.conftest import Service
+from tests.endtoend.test_sessions import Client, SocketLine, new_world
+from tests.simulation.gateways import check_deliveries
 
 pytestmark = [
     pytest.mark.endtoend,
@@ -50,11 +46,10 @@ DEADLINE_S = 90.0
 class Hosts:
     """The machines. Cables to devices end in this process's own network."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self) -> None:
         self._tag = f"p{os.getpid() % 100_000}"
-        self._data = data
         self._made: list[str] = []
-        self._services: list[subprocess.Popen[str]] = []
+        self._services: list[Service] = []
         self._make("store")
         self._in("store", "addr", "add", f"{STORE}/32", "dev", "lo")
 
@@ -62,19 +57,8 @@ class Hosts:
         """A host with a cable to the store and one to this process."""
         self._make(name)
         ours, theirs = f"{self._tag}s{number}", f"{self._tag}d{number}"
-        self._ip(
-            "link",
-            "add",
-            ours,
-            "netns",
-            self._space("store"),
-            "type",
-            "veth",
-            "peer",
-            "store",
-            "netns",
-            self._space(name),
-        )
+        cable = ("type", "veth", "peer", "store", "netns", self._space(name))
+        self._ip("link", "add", ours, "netns", self._space("store"), *cable)
         self._in("store", "addr", "add", f"10.77.{number}.1/30", "dev", ours)
         self._in("store", "link", "set", ours, "up")
         self._in(name, "addr", "add", f"10.77.{number}.2/30", "dev", "store")
@@ -86,18 +70,12 @@ class Hosts:
         self._in(name, "addr", "add", f"10.78.{number}.2/30", "dev", "devices")
         self._in(name, "link", "set", "devices", "up")
 
-    def start(self, on: str, module: str, **settings: str) -> tuple[str, int]:
-        """Starts a service; returns where it listens."""
-        own = {f"PENSTOCK_{module.upper()}_{key.upper()}": value for key, value in settings.items()}
+    def start(self, on: str, module: str, **settings: str) -> Service:
+        """Starts a service on a host."""
         # `ip netns exec` would take a copy of all mounts along, and keep file systems of other tests mounted
-        command = ["nsenter", f"--net=/run/netns/{self._space(on)}", sys.executable, "-m", module]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | own)
-        self._services.append(process)
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        ready = re.match(rf"ready {module}=(\S+):(\d+)", line)
-        assert ready, f"no ready line but {line!r}"
-        return ready[1], int(ready[2])
+        inside = ("nsenter", f"--net=/run/netns/{self._space(on)}")
+        self._services.append(service := Service(module, inside=inside, **settings))
+        return service
 
     def cut(self, host: str) -> None:
         """Pulls the cable between a gateway's host and the store."""
@@ -110,11 +88,8 @@ class Hosts:
 
     def end(self) -> None:
         """Whatever happened: nothing that was started or made is left."""
-        for process in self._services:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
+        for service in self._services:
+            service.kill()
         for name in self._made:
             subprocess.run(["ip", "netns", "del", self._space(name)], check=False)
 
@@ -139,13 +114,13 @@ NUMBERS = {"east": 1, "west": 2}
 
 
 @pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hosts]:
+def hosts() -> Iterator[Hosts]:
     try:
         subprocess.run(["ip", "netns", "add", "probe"], check=True, capture_output=True)
         subprocess.run(["ip", "netns", "del", "probe"], check=True)
     except subprocess.CalledProcessError as error:
         pytest.skip(f"no network namespaces here: {error.stderr.decode().strip()}")
-    made = Hosts(tmp_path)
+    made = Hosts()
     try:
         for name, number in NUMBERS.items():
             made.gateway_host(name, number)
@@ -157,8 +132,7 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
 @pytest.fixture
 def places(hosts: Hosts, tmp_path: Path) -> dict[str, tuple[str, int]]:
     """Where the gateways are, by host."""
-    names = hosts.start("store", "namesrv", host=STORE, port="0")
-    namesrv = f"{names[0]}:{names[1]}"
+    namesrv = hosts.start("store", "namesrv", host=STORE, port="0").address
     hosts.start(
         "store", "broker", host=STORE, port="0", name="b", data=str(tmp_path / "b"), namesrv=namesrv, owner_lease_s="6"
     )
@@ -173,7 +147,7 @@ def places(hosts: Hosts, tmp_path: Path) -> dict[str, tuple[str, int]]:
             namesrv=namesrv,
             anonymous="everyone",
             **leases,
-        )
+        ).place
         for name, number in NUMBERS.items()
     }
 
@@ -184,10 +158,7 @@ class Roaming:
     def __init__(self, places: dict[str, tuple[str, int]]) -> None:
         self._places = places
         self.ghosts: list[SocketLine] = []  # connections that their clients have left standing
-        made = SimpleNamespace(
-            rng=random.Random(7), topics=TOPICS, has_begun=False, is_aimed=False, note=lambda what: None
-        )
-        self.world = made
+        self.world = made = new_world()
         publishers = [Client(made, f"p{number}", {}, 0) for number in range(2)]
         filters = ({"t/#": 2}, {"+/0": 1, "#": 2}, {"t/1": 1}, {"t/#": 1})
         subscribers = [Client(made, f"s{number}", one, 0) for number, one in enumerate(filters)]
@@ -206,10 +177,7 @@ class Roaming:
 
     def turn(self) -> None:
         for client in self.clients:
-            if client.line is None:
-                client.connect(self._places[self.at[client.name]])
-            client.read()
-            client.act()
+            client.turn(self._places[self.at[client.name]])
 
     def leave(self, host: str) -> None:
         """All clients at a host give it up, and go to the other without a word."""

@@ -8,12 +8,7 @@ no broker has a filter of it.
 from __future__ import annotations
 
 import contextlib
-import os
-import re
-import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,33 +26,11 @@ from penstock import Message, Producer
 from penstock.requests.servers import BrokerFigures, ReadFigures
 from penstock.requests.topics import CreateTopic, TopicDetail
 from penstock.wire_link import WireLinks, ask
+from tests.endtoend.conftest import Service
 
 pytestmark = pytest.mark.endtoend
 
 WAIT_S = 60.0
-
-
-class Service:
-    """One service as a process of its own, on a free port."""
-
-    def __init__(self, module: str, **settings: str) -> None:
-        own = {f"PENSTOCK_{module.upper()}_{name.upper()}": value for name, value in settings.items()}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module], stdout=subprocess.PIPE, text=True, env=os.environ | own
-        )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        ready = re.match(rf"ready {module}=(\S+):(\d+)", line)
-        assert ready, f"no ready line but {line!r}"
-        self.place = (ready[1], int(ready[2]))
-        self.address = f"{ready[1]}:{ready[2]}"
-
-    def kill(self) -> None:
-        """kill -9."""
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
 
 
 class Cluster:
