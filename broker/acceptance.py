@@ -164,7 +164,7 @@ class Acceptance:
         begun: set[Exchange] = set()
         repeated, first, size, in_cache = 0, 0, 0, True
         for run in runs:
-            raw, flag, born_ms, bodies = run
+            raw, flag, bodies = run.tail, run.flag, run.bodies
             count = len(bodies)
             body_bytes = len(bodies[0])
             try:
@@ -182,7 +182,9 @@ class Acceptance:
                 if bodies:
                     queue_id = tail.queue_id if tail.queue_id >= 0 else next(self._round_robin) % tail.queues
                     batch.append(
-                        IncomingRun(tail.topic, queue_id, flag, tail.properties, tail.in_cache, raw, born_ms, bodies)
+                        IncomingRun(
+                            tail.topic, queue_id, flag, tail.properties, tail.in_cache, raw, run.born_ms, bodies
+                        )
                     )
                     size += len(bodies) * (BODY_AT + body_bytes + len(raw))
                     in_cache = in_cache and tail.in_cache

@@ -7,6 +7,7 @@ topic asks for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from broker.acceptance import Acceptance
@@ -17,6 +18,7 @@ from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.message import tag_hash
+from penstock.requests.given import GivenRuns
 from penstock.requests.messages import (
     Append,
     Appended,
@@ -31,11 +33,13 @@ from penstock.requests.messages import (
     SeekTime,
 )
 from penstock.requests.request import Result
-from penstock.runs import checksum_of, decode_runs
+from penstock.runs import Run, checksum_of, decode_runs
 
 COUNT_MAX: Final = 65_536
 WAIT_S_MAX: Final = 60.0
 _NOT_STORED: Final = Placed(0, 0, 0)
+_IN_CACHE: Final = Appended("cache")
+_ON_DISK: Final = Appended("disk")
 
 
 _ALL: Final[frozenset[int]] = frozenset()
@@ -91,18 +95,27 @@ class MessageRequests:
         return Now(reply) if in_cache else AfterSync(reply, self._store.written)
 
     def append_runs(self, request: AppendRuns, now_ms: int) -> Outcome:
-        """Stores the good messages of a batch of runs; the bad ones are ``refused`` one by one."""
+        """Stores the good messages of a batch of encoded runs; the bad ones are ``refused`` one by one."""
         body = request.body if type(request.body) is bytes else bytes(request.body)
         if checksum_of(body) != request.checksum:
             raise InvalidRequest(f"the {len(body)} bytes of runs do not match their checksum; nothing was stored")
         runs = decode_runs(body)
         if sum([len(run.bodies) for run in runs]) != request.count:
             raise InvalidRequest(f"the runs do not hold {request.count} messages; nothing was stored")
+        return self._append_runs(runs, now_ms)
+
+    def append_given(self, request: GivenRuns, now_ms: int) -> Outcome:
+        """The same for runs of a gateway in this process."""
+        return self._append_runs(request.runs, now_ms)
+
+    def _append_runs(self, runs: Sequence[Run], now_ms: int) -> Outcome:
         batch, refused, stored, size, in_cache = self._acceptance.take_runs(runs, now_ms)
         if batch:
             self._store.append_runs(batch, now_ms)
         self._figures.appended(stored, size, len(refused))
-        reply = Appended("cache" if in_cache else "disk", (), tuple(refused))
+        reply = _IN_CACHE if in_cache else _ON_DISK
+        if refused:
+            reply = Appended(reply.level, (), tuple(refused))
         return Now(reply) if in_cache else AfterSync(reply, self._store.written)
 
     def pull(self, request: Pull, now: float) -> Outcome:

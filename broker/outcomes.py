@@ -6,25 +6,30 @@ Only ``dispatch`` turns outcomes into replies. Replication will add ``AfterQuoru
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from penstock.requests.request import Result
 
 
-class Now(NamedTuple):
+class Now:
     """The reply may go at once."""
 
-    result: Result
+    __slots__ = ("result",)
+
+    def __init__(self, result: Result) -> None:
+        self.result = result
 
 
-class AfterSync(NamedTuple):
+class AfterSync:
     """The reply may go when the log is durable up to ``point``."""
 
-    result: Result
-    point: int
+    __slots__ = ("point", "result")
+
+    def __init__(self, result: Result, point: int) -> None:
+        self.result = result
+        self.point = point
 
 
-class Parked(NamedTuple):
+class Parked:
     """There is nothing to say yet: ask ``retry`` again when one of ``wakers`` stirs; at ``deadline`` say what it
     then gives.
 
@@ -32,9 +37,12 @@ class Parked(NamedTuple):
     is still nothing; with ``last`` true it must return a result.
     """
 
-    wakers: tuple[str, ...]
-    deadline: float
-    retry: Callable[[bool], Result | None]
+    __slots__ = ("deadline", "retry", "wakers")
+
+    def __init__(self, wakers: tuple[str, ...], deadline: float, retry: Callable[[bool], Result | None]) -> None:
+        self.wakers = wakers
+        self.deadline = deadline
+        self.retry = retry
 
 
 Outcome = Now | AfterSync | Parked

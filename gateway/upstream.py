@@ -26,9 +26,10 @@ from gateway.rounds import Rounds
 from gateway.session_state import Will
 from penstock.errors import Busy, InvalidMessage, PenstockError, StorageFull, Unavailable
 from penstock.message import FLAG_RETAIN, PROPERTIES_BYTES_MAX, record_tail
-from penstock.requests.messages import Appended, AppendRuns
+from penstock.requests.given import GivenRuns
+from penstock.requests.messages import Appended
 from penstock.requests.request import Result
-from penstock.runs import Run, checksum_of, encode_runs, record_bytes
+from penstock.runs import Run, record_bytes
 from topicmap.queues import TopicMap
 
 _NO_ROOM: Final = frozenset({Busy.code, StorageFull.code})
@@ -65,14 +66,17 @@ class Publisher(Protocol):
     def release_reading(self) -> None: ...
 
 
-class Ticket(NamedTuple):
+class Ticket:
     """A device's slice of a batch. ``size`` is what it counts as unstored; ``exact``: there is QoS 2 in it."""
 
-    device: Publisher | None
-    start: int
-    stop: int
-    size: int
-    exact: bool
+    __slots__ = ("device", "exact", "size", "start", "stop")
+
+    def __init__(self, device: Publisher | None, start: int, stop: int, size: int, exact: bool) -> None:
+        self.device = device
+        self.start = start
+        self.stop = stop
+        self.size = size
+        self.exact = exact
 
 
 class Lane:
@@ -205,7 +209,7 @@ class Upstream:
         lane.marks.append(parked.mark)
         last = lane.tickets[-1] if lane.tickets else None
         if last is not None and last.device is device and last.exact == exact:
-            lane.tickets[-1] = Ticket(device, last.start, at + 1, last.size + size, exact)
+            last.stop, last.size = at + 1, last.size + size
         else:
             lane.tickets.append(Ticket(device, at, at + 1, size, exact))
         self.grown(lane, size)
@@ -227,11 +231,9 @@ class Upstream:
     def _append(self, lane: Lane) -> None:
         runs, marks, tickets = lane.runs, lane.marks, lane.tickets
         lane.runs, lane.marks, lane.tickets, lane.size = [], [], [], 0
-        body = encode_runs(runs)
-        request = AppendRuns(len(marks), checksum_of(body), body)
         self.appends += 1
         self.unanswered += 1
-        lane.broker.submit(request, partial(self._appended, lane, runs, marks, tickets))
+        lane.broker.submit(GivenRuns(len(marks), runs), partial(self._appended, lane, runs, marks, tickets))
 
     def _appended(self, lane: Lane, runs: list[Run], marks: list[bytes], tickets: list[Ticket], result: Result) -> None:
         self.unanswered -= 1
@@ -240,9 +242,11 @@ class Upstream:
                 self._partly(lane, runs, marks, tickets, {refused.at: refused.code for refused in result.refused})
                 return
             self.stored += len(marks)
-            for device, start, stop, size, exact in tickets:
-                if device is not None:
-                    device.stored(marks[start:stop], size, exact)
+            for ticket in tickets:
+                if ticket.device is not None:
+                    whole = len(tickets) == 1
+                    some = marks if whole else marks[ticket.start : ticket.stop]
+                    ticket.device.stored(some, ticket.size, ticket.exact)
         elif isinstance(result, PenstockError) and not result.unknown:
             self._partly(lane, runs, marks, tickets, dict.fromkeys(range(len(marks)), result.code))
         else:
@@ -258,16 +262,17 @@ class Upstream:
     ) -> None:
         """Some messages of a batch were refused: each device gets its marks and refusals in the order of its
         sending."""
-        singles = [run._replace(bodies=(body,)) for run in runs for body in run.bodies]
-        for device, start, stop, size, exact in tickets:
+        singles = [run.of((body,)) for run in runs for body in run.bodies]
+        for ticket in tickets:
+            device, places = ticket.device, range(ticket.start, ticket.stop)
             if device is None:
-                self.dropped += sum(at in codes for at in range(start, stop))
+                self.dropped += sum(at in codes for at in places)
                 continue
-            device.stored([], size, False)  # it counts as unstored no more; what is kept for later is added again
-            for at in range(start, stop):
+            device.stored([], ticket.size, False)  # it counts as unstored no more; what is kept is added again
+            for at in places:
                 code = codes.get(at)
                 if code is None:
-                    device.stored([marks[at]], 0, exact)
+                    device.stored([marks[at]], 0, ticket.exact)
                 elif marks[at] and (code == Unavailable.code or (code in _NO_ROOM and not device.is_v5)):
                     self._keep(lane, Parked(device, singles[at], marks[at]))
                 else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import google_crc32c
 
@@ -24,7 +24,7 @@ RECORDS_BYTES_MAX: Final = 16 * 1024 * 1024
 """So many bytes of records a batch of runs may stand for."""
 
 
-class Run(NamedTuple):
+class Run:
     """Messages that have all in common but the bytes of their bodies.
 
     Attributes:
@@ -34,10 +34,17 @@ class Run(NamedTuple):
         bodies: at least one, all of one size.
     """
 
-    tail: bytes
-    flag: int
-    born_ms: int
-    bodies: Sequence[bytes]
+    __slots__ = ("bodies", "born_ms", "flag", "tail")
+
+    def __init__(self, tail: bytes, flag: int, born_ms: int, bodies: Sequence[bytes]) -> None:
+        self.tail = tail
+        self.flag = flag
+        self.born_ms = born_ms
+        self.bodies = bodies
+
+    def of(self, bodies: Sequence[bytes]) -> Run:
+        """The same with other bodies."""
+        return Run(self.tail, self.flag, self.born_ms, bodies)
 
 
 checksum_of: Final[Callable[[bytes], int]] = google_crc32c.value
@@ -53,10 +60,10 @@ def encode_runs(runs: Sequence[Run]) -> bytes:
     """The runs end to end."""
     pack = RUN_HEAD.pack
     parts: list[bytes] = []
-    for tail, flag, born_ms, bodies in runs:
-        parts.append(pack(len(tail), flag, born_ms, len(bodies), len(bodies[0])))
-        parts.append(tail)
-        parts += bodies
+    for run in runs:
+        parts.append(pack(len(run.tail), run.flag, run.born_ms, len(run.bodies), len(run.bodies[0])))
+        parts.append(run.tail)
+        parts += run.bodies
     return b"".join(parts)
 
 

@@ -142,7 +142,8 @@ def _encode(header: list[Any], value: Request | Reply) -> list[Bytes]:
 
 def encode_request(request_id: int, request: Request) -> list[Bytes]:
     """The frame of a request, in parts to be joined or written together. Raises ``TooLarge``."""
-    return _encode([request.code, request_id], request)
+    sent = request.for_wire()
+    return _encode([sent.code, request_id], sent)
 
 
 def encode_reply(request_id: int, reply: Reply) -> list[Bytes]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from penstock.requests.request import Bytes, Done, Reply, Request
+from penstock.requests.request import Bytes, Done, Reply, Request, value
 
 
 class OpenedFilter(NamedTuple):
@@ -25,7 +24,7 @@ class RefusedFilter(NamedTuple):
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OpenedFilters(Reply):
     """``opened`` has those that are open, ``refused`` the others, each in the order asked."""
 
@@ -33,7 +32,7 @@ class OpenedFilters(Reply):
     refused: tuple[RefusedFilter, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OpenFilters(Request):
     """Opens the light queues of MQTT filters for an owner (a gateway); opening again is fine. Each is opened or refused
     on its own. Every message appended after the reply's position is in the queue. A filter closes when no owner holds
@@ -45,7 +44,7 @@ class OpenFilters(Request):
     filters: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CloseFilters(Request):
     code: ClassVar[int] = 61
     reply: ClassVar[type[Reply]] = Done
@@ -53,7 +52,7 @@ class CloseFilters(Request):
     filters: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class KeepFilters(Request):
     """An owner lives: its filters stay open for another ``lease_s`` seconds."""
 
@@ -63,7 +62,7 @@ class KeepFilters(Request):
     lease_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RetainedPage(Reply):
     """``count`` retained messages as in ``Pulled`` (offsets are 0); ``after`` continues, empty at the end."""
 
@@ -72,7 +71,7 @@ class RetainedPage(Reply):
     body: Bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FetchRetained(Request):
     """Retained messages whose topic name matches ``filter``, in order of their names, those after ``after``."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from penstock.requests.request import Done, Reply, Request
+from penstock.requests.request import Done, Reply, Request, value
 
 
 class QueueOffset(NamedTuple):
@@ -30,7 +29,7 @@ class GroupLag(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Assignment(Reply):
     """The queues that a member holds in this generation, with the offsets to start from (-1: never committed)."""
 
@@ -38,7 +37,7 @@ class Assignment(Reply):
     queues: tuple[QueueOffset, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JoinGroup(Request):
     """Enters a group, or changes what is subscribed. The member is dropped ``session_s`` seconds after its last
     word."""
@@ -51,7 +50,7 @@ class JoinGroup(Request):
     session_s: float = 30.0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WatchGroup(Request):
     """Heartbeat and long poll in one: answers at once when the group's generation is not ``generation``, else waits
     up to ``wait_s``."""
@@ -64,7 +63,7 @@ class WatchGroup(Request):
     wait_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeaveGroup(Request):
     code: ClassVar[int] = 72
     reply: ClassVar[type[Reply]] = Done
@@ -72,7 +71,7 @@ class LeaveGroup(Request):
     member: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CommitOffsets(Request):
     """Stores positions of a group, durably. With a member, it must hold those queues in that generation (else
     ``Fenced``); with member "" it is a tool's reset, allowed while the group has no members."""
@@ -85,12 +84,12 @@ class CommitOffsets(Request):
     offsets: tuple[QueueOffset, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupOffsets(Reply):
     offsets: tuple[QueueOffset, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FetchOffsets(Request):
     """Committed positions of a group, in the order asked; -1 where it never committed."""
 
@@ -100,18 +99,18 @@ class FetchOffsets(Request):
     queues: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupNames(Reply):
     groups: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ListGroups(Request):
     code: ClassVar[int] = 75
     reply: ClassVar[type[Reply]] = GroupNames
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupDetail(Reply):
     group: str
     generation: int
@@ -119,7 +118,7 @@ class GroupDetail(Reply):
     lags: tuple[GroupLag, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribeGroup(Request):
     code: ClassVar[int] = 76
     reply: ClassVar[type[Reply]] = GroupDetail

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from penstock.requests.request import Bytes, Reply, Request
+from penstock.requests.request import Bytes, Reply, Request, value
 from penstock.requests.topics import Bounds
 
 
@@ -25,7 +24,7 @@ class Refused(NamedTuple):
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Appended(Reply):
     """``level`` was reached by every record that is not ``refused``. ``placed`` is empty unless ``detail`` was asked
     for; else it has one entry per record, in order (zeros for a refused one)."""
@@ -35,7 +34,7 @@ class Appended(Reply):
     refused: tuple[Refused, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Append(Request):
     """Stores records. ``body`` is whole records end to end, ``count`` of them (``message.encode_record``). Each is
     stored or refused on its own; the reply comes when the topic's level is reached. ``detail`` asks for ``placed``."""
@@ -47,7 +46,7 @@ class Append(Request):
     body: Bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AppendRuns(Request):
     """Stores publications of devices. ``body`` is runs end to end (``runs.encode_runs``) with ``count`` messages in
     all, ``checksum`` its CRC-32C. Each message is stored or refused on its own, as for ``Append``; which queue it goes
@@ -60,7 +59,7 @@ class AppendRuns(Request):
     body: Bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Pulled(Reply):
     """``count`` messages. ``body``: ``count`` entries (``message.ENTRY``), then their log frames, untouched, in that
     order. ``next`` is the offset to pull next: with a tag filter it may pass entries that did not match.
@@ -73,7 +72,7 @@ class Pulled(Reply):
     body: Bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Pull(Request):
     """Messages of a queue from ``offset`` on. Where there is none yet it waits up to ``wait_s`` for one (long poll).
     ``tags``: only these tags; empty for all. Replies with at least one message if there is one, whatever
@@ -89,12 +88,12 @@ class Pull(Request):
     tags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BoundsReply(Reply):
     bounds: tuple[Bounds, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class QueryBounds(Request):
     """Bounds of several queues, in the order asked; an unknown queue is ``QueueNotFound``."""
 
@@ -103,12 +102,12 @@ class QueryBounds(Request):
     queues: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OffsetReply(Reply):
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SeekTime(Request):
     """The first offset of a queue whose store time is at or after ``stored_ms``; the end if there is none."""
 
@@ -118,7 +117,7 @@ class SeekTime(Request):
     stored_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FindByKey(Request):
     """Messages of a topic by key or unique id, newest first: replies with ``count`` entries and frames as a pull
     does."""

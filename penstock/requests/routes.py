@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from penstock.requests.request import Done, Reply, Request
+from penstock.requests.request import Done, Reply, Request, value
 
 
 class TopicRoute(NamedTuple):
@@ -25,7 +24,7 @@ class BrokerRoute(NamedTuple):
     writable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RegisterBroker(Request):
     """A broker tells who it is and what it holds; it repeats this every 30 s. The lease ends ``lease_s`` seconds
     later."""
@@ -39,7 +38,7 @@ class RegisterBroker(Request):
     topics: tuple[TopicRoute, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HeartbeatReply(Reply):
     """``known`` is false where the broker must register again: lease gone, or another version of its topics is on
     file."""
@@ -47,7 +46,7 @@ class HeartbeatReply(Reply):
     known: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BrokerHeartbeat(Request):
     """Renews a broker's lease without repeating its topics."""
 
@@ -59,7 +58,7 @@ class BrokerHeartbeat(Request):
     lease_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class UnregisterBroker(Request):
     code: ClassVar[int] = 12
     reply: ClassVar[type[Reply]] = Done
@@ -67,14 +66,14 @@ class UnregisterBroker(Request):
     address: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Route(Reply):
     """Brokers of a topic, ordered by name; empty when no live broker has it."""
 
     brokers: tuple[BrokerRoute, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class QueryRoute(Request):
     """Who has this topic? With an empty topic: all live brokers (``queues`` is then 0)."""
 
@@ -83,12 +82,12 @@ class QueryRoute(Request):
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicNames(Reply):
     topics: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class QueryTopics(Request):
     """Names of all topics of live brokers, sorted."""
 

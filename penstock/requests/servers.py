@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from penstock.requests.request import Reply, Request
+from penstock.requests.request import Reply, Request, value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ServerInfo(Reply):
     role: str
     name: str
     version: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ping(Request):
     """Is somebody there, and who?"""
 
@@ -23,7 +22,7 @@ class Ping(Request):
     reply: ClassVar[type[Reply]] = ServerInfo
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BrokerFigures(Reply):
     """Counters since start and gauges, by metric name (docs/guide/operator.md lists them)."""
 
@@ -31,7 +30,7 @@ class BrokerFigures(Reply):
     values: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReadFigures(Request):
     code: ClassVar[int] = 90
     reply: ClassVar[type[Reply]] = BrokerFigures

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
-from penstock.requests.request import Done, Reply, Request
+from penstock.requests.request import Done, Reply, Request, value
 
 CONNECTED: Final = 0
 GONE: Final = 1
@@ -45,7 +44,7 @@ class SessionFilters(NamedTuple):
     filters: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OpenedSession(Reply):
     """A session has a new owner and a new epoch. Of a session that was there before: what was saved, and in
     ``state`` whether its client was connected, with nobody left to say how it went. ``present``: it goes on; else it
@@ -63,7 +62,7 @@ class OpenedSession(Reply):
     expiry_s: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OpenSession(Request):
     """Takes an MQTT session over, or makes it; whoever had it is fenced. With another living owner that one is first
     called upon to save and release it; after a short while it is taken all the same. ``claim``: takes it as it is, and
@@ -82,14 +81,14 @@ class OpenSession(Request):
     user: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SavedSessions(Reply):
     """Which of the sessions, by their places, are not the caller's any more; nothing of these was saved."""
 
     fenced: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SaveSessions(Request):
     """Keeps the state of sessions; answered when it is durable."""
 
@@ -99,7 +98,7 @@ class SaveSessions(Request):
     saves: tuple[SessionSave, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EndSession(Request):
     """A session is over; nothing happens where the epoch is not its own any more."""
 
@@ -109,14 +108,14 @@ class EndSession(Request):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionDuties(Reply):
     """Sessions of dead owners with something left to be done, to be opened with ``claim``."""
 
     clients: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class KeepSessions(Request):
     """An owner lives for another ``lease_s`` seconds. ``fresh``: it has just begun, and what was its own before is
     not any more."""
@@ -128,12 +127,12 @@ class KeepSessions(Request):
     fresh: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionCalls(Reply):
     calls: tuple[SessionCall, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WatchSessions(Request):
     """Waits up to ``wait_s`` for others to ask for sessions of this owner."""
 
@@ -143,12 +142,12 @@ class WatchSessions(Request):
     wait_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Exchanges(Reply):
     ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FetchExchanges(Request):
     """The packet ids under which this broker has stored a session's QoS 2 messages and that are not released. From now
     on such messages of earlier epochs, from a gateway that had the session before, are refused (``Fenced``)."""
@@ -160,7 +159,7 @@ class FetchExchanges(Request):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReleaseExchanges(Request):
     """The ids may stand for other messages from now on; none: all ids of the session. Answered when that is
     durable. ``is_over``: the session has ended and nothing late of it is expected: nothing is kept of it. ``epoch``:
@@ -175,7 +174,7 @@ class ReleaseExchanges(Request):
     epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionFiltersPage(Reply):
     """Sessions with the filters that are open for them, oldest first; ``after`` continues, 0 at the end."""
 
@@ -183,7 +182,7 @@ class SessionFiltersPage(Reply):
     after: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ListSessionFilters(Request):
     """What the home of sessions holds open for sessions whose incarnation is beyond ``after``. ``TopicNotFound`` where
     sessions are not at home."""
@@ -194,12 +193,12 @@ class ListSessionFilters(Request):
     count_max: int = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EndedSessions(Reply):
     incarnations: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FindEndedSessions(Request):
     """Which of these sessions are over: an incarnation never comes back. Only their home knows, others say
     ``TopicNotFound``."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from penstock.requests.messages import Pulled
-from penstock.requests.request import Done, Reply, Request
+from penstock.requests.request import Done, Reply, Request, value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TakeShared(Request):
     """Leases messages of a shared subscription to a taker: those that were given back first. Where there is none it
     waits up to ``wait_s``. The tag of an entry is the hash of the message's key if the share is ordered, else 0.
@@ -25,7 +24,7 @@ class TakeShared(Request):
     held: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SettleShared(Request):
     """What became of messages: ``settled`` need not be given to anybody any more (answered when that is durable), those
     ``returned`` are for others. Renews the taker's lease; with an empty ``share`` it does nothing else."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from penstock.requests.request import Reply, Request
+from penstock.requests.request import Reply, Request, value
 
 
 class Bounds(NamedTuple):
@@ -25,7 +24,7 @@ class TopicInfo(NamedTuple):
     level: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicDetail(Reply):
     topic: str
     queues: int
@@ -33,7 +32,7 @@ class TopicDetail(Reply):
     bounds: tuple[Bounds, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CreateTopic(Request):
     """Creates a topic; doing it again with the same configuration is fine. ``queues`` or ``level`` 0/"" take the
     default."""
@@ -45,7 +44,7 @@ class CreateTopic(Request):
     level: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribeTopic(Request):
     """Configuration and bounds of a topic. With ``create``, policy may create it."""
 
@@ -55,12 +54,12 @@ class DescribeTopic(Request):
     create: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicList(Reply):
     topics: tuple[TopicInfo, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ListTopics(Request):
     """The broker's topics, sorted, without the system's own."""
 

@@ -22,6 +22,7 @@ from penstock.message import (
     record_tail,
 )
 from penstock.requests.filters import OpenFilters
+from penstock.requests.given import GivenRuns
 from penstock.requests.messages import Append, Appended, AppendRuns, FindByKey
 from penstock.requests.sessions import OpenSession
 from penstock.requests.topics import CreateTopic
@@ -81,10 +82,11 @@ RUNS = st.lists(
 
 
 @settings(max_examples=60, deadline=None)
-@given(RUNS)
-def test_runs_leave_the_same_log_queues_and_folds_as_their_records(runs: list[Run]) -> None:
+@given(RUNS, st.booleans())
+def test_runs_leave_the_same_log_queues_and_folds_as_their_records(runs: list[Run], is_given: bool) -> None:
     by_runs, by_records = made(), made()
-    first, second = by_runs.ask(request(*runs)), by_records.ask(records(*runs))
+    asked = GivenRuns(sum(len(run.bodies) for run in runs), runs) if is_given else request(*runs)
+    first, second = by_runs.ask(asked), by_records.ask(records(*runs))
     assert isinstance(first, Appended)
     assert isinstance(second, Appended)
     assert (first.level, [(one.at, one.code) for one in first.refused]) == (
@@ -136,7 +138,7 @@ def test_a_message_of_an_exchange_is_stored_once_however_it_comes() -> None:
     exchange = f"{session.incarnation}:{session.epoch}:7"
     once = Run(tail("t", MQTT_CLIENT="c1", MQTT_ID=exchange), 2 | FLAG_ONCE, 0, [b"x"])
     assert rig.ask(request(once, once)) == Appended("disk")
-    assert rig.ask(request(once._replace(bodies=[b"x", b"x"]))) == Appended("disk")
+    assert rig.ask(request(once.of([b"x", b"x"]))) == Appended("disk")
     assert rig.bodies("t:0") == [b"x"]
 
 

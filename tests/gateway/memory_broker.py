@@ -184,6 +184,7 @@ class MemoryBroker:
         return self
 
     def submit(self, request: Request, on_result: OnResult) -> None:
+        request = request.for_wire()
         self.requests.append(request)
         if type(request) in self.silent:
             return
@@ -315,9 +316,7 @@ class MemoryBroker:
         body = bytes(request.body)
         assert request.checksum == checksum_of(body)
         records = [
-            encode_record_of(body, tail, flag, born_ms)
-            for tail, flag, born_ms, bodies in decode_runs(body)
-            for body in bodies
+            encode_record_of(one, run.tail, run.flag, run.born_ms) for run in decode_runs(body) for one in run.bodies
         ]
         assert len(records) == request.count
         refused = []

@@ -27,9 +27,14 @@ RUN = st.integers(0, 40).flatmap(
 )
 
 
+def parts(runs: list[Run]) -> list[tuple[bytes, int, int, list[bytes]]]:
+    """What makes runs the same."""
+    return [(run.tail, run.flag, run.born_ms, list(run.bodies)) for run in runs]
+
+
 @given(st.lists(RUN, max_size=6))
 def test_runs_come_back_as_they_were(runs: list[Run]) -> None:
-    assert decode_runs(encode_runs(runs)) == runs
+    assert parts(decode_runs(encode_runs(runs))) == parts(runs)
 
 
 @given(st.binary(max_size=200))
@@ -47,7 +52,7 @@ def test_a_batch_that_was_cut_is_never_taken_for_more_than_whole_runs(runs: list
     whole = {len(encode_runs(runs[:count])) for count in range(len(runs) + 1)}
     at = data.draw(st.integers(0, len(stream)))
     if at in whole:
-        assert decode_runs(stream[:at]) == runs[: sorted(whole).index(at)]
+        assert parts(decode_runs(stream[:at])) == parts(runs[: sorted(whole).index(at)])
     else:
         with pytest.raises(InvalidRequest, match="nothing was stored"):
             decode_runs(stream[:at])

@@ -69,7 +69,7 @@ class BrokerLink:
         self.session = world.new_session()
 
     def submit(self, request: Request, on_result: OnResult) -> None:
-        self._requests.append((request, on_result))
+        self._requests.append((request.for_wire(), on_result))
 
     def flush(self) -> None:
         if self._requests:

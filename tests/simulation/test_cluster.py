@@ -18,6 +18,7 @@ from broker.flusher import Flusher
 from broker.outcomes import AfterSync, Now, Outcome
 from broker.service import BrokerService
 from penstock.link import OnResult
+from penstock.requests.given import GivenRuns
 from penstock.requests.messages import Append, AppendRuns
 from penstock.requests.request import Request
 from penstock.world import Offload
@@ -93,7 +94,7 @@ def acknowledge_before_the_sync(patch: pytest.MonkeyPatch) -> None:
         outcome = handle(self, request, now, now_ms)
         return (
             Now(outcome.result)
-            if isinstance(request, (Append, AppendRuns)) and isinstance(outcome, AfterSync)
+            if isinstance(request, (Append, AppendRuns, GivenRuns)) and isinstance(outcome, AfterSync)
             else outcome
         )
 
