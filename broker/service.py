@@ -81,6 +81,9 @@ class BrokerService:
         self._groups = GroupRequests(state, store, self.topics, settings.groups_max, now_ms)
         self._sessions = SessionRequests(state, store, settings, now)
         self._shares = ShareRequests(state, store, settings, now)
+        self._group_changes = self._groups.groups.changed  # the same objects for ever: asked after every batch
+        self._session_changes = self._sessions.changed
+        self._share_changes = self._shares.changed
         self._table = self._handlers()
 
     def _handlers(self) -> dict[type[Request], Handler]:
@@ -162,10 +165,9 @@ class BrokerService:
         """Queues with newly readable messages, groups with a new generation and sessions that changed hands, since the
         last call."""
         wakers = self._store.take_readable()
-        groups, sessions, shares = self._groups.groups, self._sessions, self._shares
-        if groups.changed or sessions.changed or shares.changed:
-            wakers += [group_waker(name) for name in groups.take_changed()]
-            wakers += sessions.take_changed() + shares.take_changed()
+        if self._group_changes or self._session_changes or self._share_changes:
+            wakers += [group_waker(name) for name in self._groups.groups.take_changed()]
+            wakers += self._sessions.take_changed() + self._shares.take_changed()
         return wakers
 
     def routes(self) -> tuple[int, tuple[TopicRoute, ...]]:

@@ -314,7 +314,8 @@ class SessionRequests:
 
     def take_changed(self) -> list[str]:
         """Wakers that have stirred since the last call."""
-        changed, self.changed = self.changed, []
+        changed = self.changed.copy()
+        self.changed.clear()
         return changed
 
 

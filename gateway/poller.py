@@ -13,6 +13,8 @@ from typing import Final, Protocol
 
 import trio
 
+from gateway.idling import Idling
+
 READ: Final = select.EPOLLIN
 WRITE: Final = select.EPOLLOUT
 BROKEN: Final = select.EPOLLHUP | select.EPOLLERR
@@ -23,6 +25,11 @@ EVENTS_MAX: Final = 512
 class Poller(Protocol):
     async def wait(self) -> None:
         """Returns when ``poll`` would return something or ``wake`` was called. A checkpoint."""
+        ...
+
+    def wait_here(self) -> bool:
+        """The same without a checkpoint, where nobody else has anything to do; False where that is not so, or is so no
+        longer: then ``wait``."""
         ...
 
     def poll(self) -> list[tuple[int, int]]:
@@ -47,16 +54,26 @@ class Poller(Protocol):
 class EpollPoller:
     """Linux epoll, driven by trio."""
 
-    __slots__ = ("_epoll", "_is_woken", "_wake_descriptor")
+    __slots__ = ("_epoll", "_idling", "_is_woken", "_may_idle", "_wake_descriptor")
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._wake_descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._wake_descriptor, READ)
         self._is_woken = False
+        self._may_idle = True
+        self._idling: Idling | None = None
 
     async def wait(self) -> None:
         await trio.lowlevel.wait_readable(self._epoll.fileno())
+        if self._may_idle and self._idling is None:
+            try:
+                self._idling = Idling(self._epoll.fileno())
+            except (AttributeError, TypeError):
+                self._may_idle = False
+
+    def wait_here(self) -> bool:
+        return self._idling is not None and self._idling.wait()
 
     def poll(self) -> list[tuple[int, int]]:
         ready = self._epoll.poll(0, EVENTS_MAX)
@@ -81,5 +98,7 @@ class EpollPoller:
 
     def close(self) -> None:
         self._is_woken = True
+        if self._idling is not None:
+            self._idling.close()
         self._epoll.close()
         os.close(self._wake_descriptor)

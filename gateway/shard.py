@@ -239,7 +239,8 @@ class Shard:
     async def run(self) -> None:
         """Serves until it is cancelled."""
         while True:
-            await self.poller.wait()
+            if not self.poller.wait_here():
+                await self.poller.wait()
             self.round()
 
     def round(self) -> None:

@@ -57,3 +57,11 @@ async def test_an_answer_that_comes_after_the_end_wakes_nobody_and_hurts_nobody(
         for one in (ours, theirs):
             with pytest.raises(BlockingIOError):
                 one.recv(8)
+
+
+async def test_it_never_waits_in_the_stead_of_a_trio_whose_clock_is_not_the_real_one() -> None:
+    poller = EpollPoller()
+    poller.wake()
+    await poller.wait()
+    assert not poller.wait_here()
+    poller.close()

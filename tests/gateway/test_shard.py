@@ -25,6 +25,9 @@ class HandPoller:
     async def wait(self) -> None:
         raise NotImplementedError
 
+    def wait_here(self) -> bool:
+        return False
+
     def poll(self) -> list[tuple[int, int]]:
         ready, self.ready = self.ready, []
         return ready
