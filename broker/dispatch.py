@@ -29,6 +29,9 @@ class Dispatch:
         self._after_sync: deque[tuple[int, Result, OnResult]] = deque()
         self._parked = ParkedRequests()
         self._waking = False
+        self._is_timed = False  # whether ``_now`` and ``_now_ms`` are of this batch
+        self._now = 0.0
+        self._now_ms = 0
         self._closed: PenstockError | None = None
         self._broken: Exception | None = None
 
@@ -47,8 +50,11 @@ class Dispatch:
         if self._closed is not None:
             on_result(self._closed)
             return
+        if not self._is_timed:
+            self._is_timed = True
+            self._now, self._now_ms = self._clock.monotonic(), self._clock.wall_ms()
         try:
-            outcome = self._service.handle(request, self._clock.monotonic(), self._clock.wall_ms())
+            outcome = self._service.handle(request, self._now, self._now_ms)
         except Exception as error:  # what it has done half nobody knows
             self._broken = error
             self.close("the broker has met an error that nobody has foreseen")
@@ -65,7 +71,8 @@ class Dispatch:
 
     def end_batch(self, is_whole: bool = False) -> None:
         """A session has handed over what it had: the flusher may begin, and who waited for these messages is told.
-        ``is_whole``: all that there is to hand over just now."""
+        ``is_whole``: all that there is to hand over just now. All requests of a batch had one time."""
+        self._is_timed = False
         self._on_unsynced(bool(self._after_sync), is_whole)
         self._wake()
 
