@@ -62,17 +62,29 @@ Exchange = tuple[str, int, int, int]
 """Client, incarnation and epoch of its session, and packet id."""
 
 
-class Tail(NamedTuple):
+class Tail:
     """What the bytes behind a record's body mean. ``queue_id``: of the key, -1 without one. ``name``: as devices see
     it."""
 
-    topic: str
-    properties: bytes
-    name: str
-    queues: int
-    queue_id: int
-    in_cache: bool
-    exchange: Exchange | None = None
+    __slots__ = ("exchange", "in_cache", "name", "properties", "queue_id", "queues", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        properties: bytes,
+        name: str,
+        queues: int,
+        queue_id: int,
+        in_cache: bool,
+        exchange: Exchange | None,
+    ) -> None:
+        self.topic = topic
+        self.properties = properties
+        self.name = name
+        self.queues = queues
+        self.queue_id = queue_id
+        self.in_cache = in_cache
+        self.exchange = exchange
 
 
 class Accepted(NamedTuple):
@@ -85,15 +97,9 @@ class Accepted(NamedTuple):
     size: int
 
 
-class AcceptedRuns(NamedTuple):
-    """What is to be stored of a batch of runs, and what is not. ``stored``: messages in it, ``size``: bytes of their
-    records. ``in_cache``: all is done once it is appended."""
-
-    batch: list[IncomingRun]
-    refused: list[Refused]
-    stored: int
-    size: int
-    in_cache: bool
+AcceptedRuns = tuple[list[IncomingRun], list[Refused], int, int, bool]
+"""What is to be stored of a batch of runs, and what is not; how many messages are stored and the bytes of their
+records; whether all is done once it is appended."""
 
 
 class Acceptance:
@@ -191,7 +197,7 @@ class Acceptance:
             except PenstockError as error:
                 refused += [Refused(at, error.code, error.message) for at in range(first, first + count)]
             first += count
-        return AcceptedRuns(batch, refused, first - len(refused) - repeated, size, in_cache and not repeated)
+        return batch, refused, first - len(refused) - repeated, size, in_cache and not repeated
 
     def _is_repeated(self, tail: Tail, begun: set[Exchange]) -> bool:
         """Whether the message of an exchange is stored, or in this batch, already."""

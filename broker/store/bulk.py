@@ -1,8 +1,9 @@
 """Long reads of neighbours: entries that stand one behind the other in the log go out as the bytes between them.
 
-Work per frame is numpy's. Whether the frames are good is asked of the stretches (``stretches.py``), 64 KiB at a time;
-what is in no stretch is checked frame by frame, once, and is a stretch then. Where anything is not as it should be
-this gives up, and the careful way (``reading.py``) finds out what.
+Work per frame is numpy's. What was just appended comes out of memory (``fresh.py``). Whether other frames are good is
+asked of the stretches (``stretches.py``), 64 KiB at a time; what is in no stretch is checked frame by frame, once, and
+is a stretch then. Where anything is not as it should be this gives up, and the careful way (``reading.py``) finds out
+what.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from broker.store.commit_log import CommitLog
 from broker.store.frames import crc32c, good_frames
 from broker.store.queue_index import ENTRY20, ENTRY_BYTES
 from penstock.errors import Damaged
-from penstock.message import ENTRY
 
 BULK_FROM: Final = 32
 """Fewer neighbours are not worth it."""
@@ -23,7 +23,7 @@ BULK_BYTES_MAX: Final = 4 << 20
 BULK_SHARE: Final = 4
 """A stretch of which less than this fraction is wanted is not read whole."""
 ENTRY_DTYPE: Final = np.dtype([("position", ">u8"), ("size", ">u4"), ("tag", ">i8")])
-_OFFSET_BYTES: Final = ENTRY.size - ENTRY_BYTES
+_ROW_DTYPE: Final = np.dtype([("offset", ">u8"), ("entry", f"V{ENTRY_BYTES}")])
 
 Entries = np.ndarray[Any, Any]
 
@@ -60,10 +60,17 @@ def aligned(log: CommitLog, raw: bytes) -> int:
 def rows(raw: bytes, offset: int) -> bytes:
     """The rows of a pulled batch for entries that begin at a queue's ``offset``."""
     count = len(raw) // ENTRY_BYTES
-    made = np.empty((count, ENTRY.size), "u1")
-    made[:, :_OFFSET_BYTES] = np.arange(offset, offset + count, dtype=">u8").view("u1").reshape(count, _OFFSET_BYTES)
-    made[:, _OFFSET_BYTES:] = np.frombuffer(raw, "u1").reshape(count, ENTRY_BYTES)
+    made = np.empty(count, _ROW_DTYPE)
+    made["offset"] = np.arange(offset, offset + count)
+    made["entry"] = np.frombuffer(raw, _ROW_DTYPE["entry"])
     return made.tobytes()
+
+
+def fresh_frames(log: CommitLog, raw: bytes) -> list[bytes | memoryview] | None:
+    """The frames of neighbours if all of them are among the newest appends."""
+    last, size, _ = ENTRY20.unpack_from(raw, len(raw) - ENTRY_BYTES)
+    found = log.fresh.between(ENTRY20.unpack_from(raw)[0], last + size)
+    return None if found is None else [found]
 
 
 def frames(log: CommitLog, raw: bytes) -> list[bytes | memoryview] | None:

@@ -32,41 +32,41 @@ class Fresh:
         while appends and (self._bytes > self._bytes_max or len(appends) > APPENDS_MAX):
             self._bytes -= len(appends.popleft()[1])
 
+    def between(self, start: int, end: int) -> bytes | None:
+        """The bytes of the log between two positions; ``None`` unless all of them are here."""
+        parts: list[bytes] = []
+        for position, frames in reversed(self._appends):
+            if position < end:
+                if position + len(frames) < end:
+                    return None
+                if position <= start:
+                    parts.append(frames[start - position : end - position])
+                    parts.reverse()
+                    return b"".join(parts)
+                parts.append(frames[: end - position])
+                end = position
+        return None
+
     def batch(self, entries: bytes, offset: int, bytes_max: int) -> tuple[int, bytes] | None:
         """The rows and frames of a pulled batch for the entries of a queue from ``offset`` on, and how many these are:
         as many as ``bytes_max`` bytes hold, at least one. ``None`` unless all of them are here."""
-        appends = self._appends
-        at = len(appends) - 1
-        first = ENTRY20.unpack_from(entries)[0]
-        while at >= 0 and appends[at][0] > first:
-            at -= 1
-        if at < 0:
-            return None
-        base, frames = appends[at]
-        end = base + len(frames)
         rows: list[bytes] = []
         parts: list[bytes] = []
-        start = stop = first  # of neighbours that go out as one piece
-        pack = ENTRY.pack
+        pack, start, stop = ENTRY.pack, -1, -1  # neighbours go out as one piece
         for position, size, tag in ENTRY20.iter_unpack(entries):
             if not size:
                 return None  # a hole
             bytes_max -= size
             if bytes_max < 0 and rows:
                 break
-            if position != stop or position >= end:
-                parts.append(frames[start - base : stop - base])
-                while position >= end:
-                    at += 1
-                    if at == len(appends):
-                        return None
-                    base, frames = appends[at]
-                    end = base + len(frames)
-                if position < base:
+            if position != stop:
+                piece = self.between(start, stop) if rows else b""
+                if piece is None:
                     return None
+                parts.append(piece)
                 start = position
             stop = position + size
             rows.append(pack(offset, position, size, tag))
             offset += 1
-        parts.append(frames[start - base : stop - base])
-        return len(rows), b"".join(rows + parts)
+        last = self.between(start, stop)
+        return None if last is None else (len(rows), b"".join(rows + parts) + last)

@@ -20,6 +20,8 @@ from penstock.message import property_of
 SLICES: Final = 8
 """Sorting all keys of a chunk at once would hold up everybody else."""
 _SLICE_HASHES: Final = np.uint32((1 << 32) // SLICES)
+MANY: Final = 16
+"""For fewer records numpy does not pay."""
 KEY_PROPERTIES: Final = (b"KEYS", b"UNIQ_KEY")
 
 
@@ -60,11 +62,19 @@ class KeyIndex:
             self._hashes.append(one)
             self._positions.append(position)
 
-    def add_run(self, hashes: Iterable[int], positions: Sequence[int]) -> None:
-        """Takes in records that all have the same keys."""
-        for one in hashes:
-            self._hashes.extend([one] * len(positions))
-            self._positions.extend(positions)
+    def add_run(self, hashes: Sequence[int], first: int, step: int, count: int) -> None:
+        """Takes in ``count`` records that all have the same keys, one every ``step`` bytes from position ``first``."""
+        if count == 1:
+            self.add(hashes, first)
+        elif count < MANY:
+            for one in hashes:
+                self._hashes.extend([one] * count)
+                self._positions.extend(range(first, first + step * count, step))
+        else:
+            positions = np.arange(first, first + step * count, step).tobytes()
+            for one in hashes:
+                self._hashes.extend(array("I", (one,)) * count)
+                self._positions.frombytes(positions)
 
     def recent(self, wanted: int) -> list[int]:
         """Positions of unsealed records whose key has this hash, oldest first."""

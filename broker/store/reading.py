@@ -18,7 +18,7 @@ from broker.store.commit_log import CommitLog
 from broker.store.frames import FRAME_BYTES_MIN, good_frames, is_good, queue_offset_of, read_head, stored_ms_of
 from broker.store.index_chunk import ChunkFiles
 from broker.store.key_index import KeyIndex, holds_key, key_hash
-from broker.store.queue_index import ENTRY20, Queue, QueueIndex
+from broker.store.queue_index import ENTRY20, ENTRY_BYTES, Queue, QueueIndex
 from broker.store.records import KEYFRAME_TOPIC
 from penstock.errors import Damaged, OffsetOutOfRange
 from penstock.message import (
@@ -37,7 +37,7 @@ READ_BYTES_MAX: Final = 4 << 20
 NUMPY_FROM: Final = 64
 ENTRIES_MAX: Final = 65_536
 FRESH_MAX: Final = 512
-"""Who is further behind than so many messages is not asked for in memory."""
+"""For who is further behind than so many messages memory is not looked through one by one."""
 _NEVER: Final = 1 << 62
 
 Found = tuple[int, int, int, int]  # offset, position, size, tag hash
@@ -62,16 +62,16 @@ class Reading:
             raise OffsetOutOfRange(f"{key} has offsets {queue.min} to {queue.readable}, not {offset}")
         if offset == queue.readable:
             return Pulled(0, offset, queue.min, offset, b"")
-        if offset >= queue.tail_base and queue.readable - offset <= FRESH_MAX and not tags:
-            raw = self._entries(queue, offset, min(count_max, queue.readable - offset))
-            found = self._log.fresh.batch(raw, offset, bytes_max)
-            if found is not None:
-                return Pulled(found[0], offset + found[0], queue.min, queue.readable, found[1])
         offset = queue.behind_gap(offset)
         if count_max >= bulk.BULK_FROM <= queue.readable - offset and not tags:
             pulled = self._read_neighbours(queue, offset, count_max, bytes_max)
             if pulled is not None:
                 return pulled
+        if offset >= queue.tail_base and queue.readable - offset <= FRESH_MAX and not tags:
+            raw = self._entries(queue, offset, min(count_max, queue.readable - offset))
+            found = self._log.fresh.batch(raw, offset, bytes_max)
+            if found is not None:
+                return Pulled(found[0], offset + found[0], queue.min, queue.readable, found[1])
         wanted, following = self._choose(queue, offset, count_max, bytes_max, tags)
         entries, frames = self._gather(wanted)
         return Pulled(len(entries), following, queue.min, queue.readable, b"".join(entries + frames))
@@ -79,15 +79,21 @@ class Reading:
     def _read_neighbours(self, queue: Queue, offset: int, count_max: int, bytes_max: int) -> Pulled | None:
         """Many entries that stand one behind the other, without work per frame; None where there are few, or not all
         are good."""
-        _, size, _ = ENTRY20.unpack_from(self._entries(queue, offset, 1))
+        some = self._entries(queue, offset, 2)
+        position, size, _ = ENTRY20.unpack_from(some)
+        if len(some) == ENTRY_BYTES or ENTRY20.unpack_from(some, ENTRY_BYTES)[0] != position + size:
+            return None
         likely = bytes_max // max(size, FRAME_BYTES_MIN) + bulk.BULK_FROM
         raw = self._entries(queue, offset, min(count_max, queue.readable - offset, likely, ENTRIES_MAX))
         count = bulk.neighbours(raw, min(bytes_max, bulk.BULK_BYTES_MAX))
         if count < bulk.BULK_FROM:
             return None
-        count = bulk.aligned(self._log, raw[: count * ENTRY20.size])
-        raw = raw[: count * ENTRY20.size]
-        frames = bulk.frames(self._log, raw)
+        raw = raw[: count * ENTRY_BYTES]
+        frames = bulk.fresh_frames(self._log, raw)
+        if frames is None:
+            count = bulk.aligned(self._log, raw)
+            raw = raw[: count * ENTRY_BYTES]
+            frames = bulk.frames(self._log, raw)
         if frames is None:
             return None
         body = b"".join([bulk.rows(raw, offset), *frames])
@@ -111,17 +117,17 @@ class Reading:
                 if size:
                     wanted.append((offset + place, position, size, tag))
                     size_left -= size
-            offset += len(raw) // ENTRY20.size
+            offset += len(raw) // ENTRY_BYTES
         return wanted, offset
 
     def _entries(self, queue: Queue, offset: int, count: int) -> bytes:
         """Up to ``count`` entries from ``offset`` on: at least one, fewer at a piece's end."""
         piece = queue.piece_of(offset)
         if piece is None:
-            start = (offset - queue.tail_base) * ENTRY20.size
-            return bytes(queue.tail[start : start + count * ENTRY20.size])
-        place = piece.place + (offset - piece.base) * ENTRY20.size
-        return self._chunks.entries(piece.chunk, place, min(count, piece.base + piece.entries - offset) * ENTRY20.size)
+            start = (offset - queue.tail_base) * ENTRY_BYTES
+            return bytes(queue.tail[start : start + count * ENTRY_BYTES])
+        place = piece.place + (offset - piece.base) * ENTRY_BYTES
+        return self._chunks.entries(piece.chunk, place, min(count, piece.base + piece.entries - offset) * ENTRY_BYTES)
 
     def _gather(self, wanted: list[Found]) -> tuple[list[bytes], list[bytes]]:
         """Entry rows and frames of what is good of ``wanted``."""
@@ -285,15 +291,15 @@ def _rows(raw: bytes, places: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     """Position, size and tag hash of the entries at some places."""
     if isinstance(places, range):  # all of them
         return ENTRY20.iter_unpack(raw)
-    return (ENTRY20.unpack_from(raw, place * ENTRY20.size) for place in places)
+    return (ENTRY20.unpack_from(raw, place * ENTRY_BYTES) for place in places)
 
 
 def _matching(raw: bytes, tags: frozenset[int]) -> Sequence[int]:
     """Places of the entries whose tag is asked for; all without tags."""
-    count = len(raw) // ENTRY20.size
+    count = len(raw) // ENTRY_BYTES
     if not tags:
         return range(count)
     if count < NUMPY_FROM:
-        return [place for place in range(count) if ENTRY20.unpack_from(raw, place * ENTRY20.size)[2] in tags]
+        return [place for place in range(count) if ENTRY20.unpack_from(raw, place * ENTRY_BYTES)[2] in tags]
     found = np.isin(np.frombuffer(raw, bulk.ENTRY_DTYPE)["tag"], list(tags))
     return [int(place) for place in np.flatnonzero(found)]

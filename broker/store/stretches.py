@@ -38,31 +38,32 @@ class Stretches:
         self._starts = array("Q")
         self._ends = array("Q")
         self._crcs = array("I")
-        self._open = Stretch(0, 0, 0)
+        self._start = self._end = self._crc = 0  # of the one that is being written
 
     def __len__(self) -> int:
         return len(self._starts)
 
     def written(self, position: int, frames: bytes) -> None:
         """These whole frames were written at the log's end, behind all that was written before."""
-        if position != self._open.end:
-            self.close()
-            self._open = Stretch(position, position, 0)
-        start, end = self._open.start, position + len(frames)
+        if position != self._end:
+            self._begin(position)
         if len(frames) > STRETCH_BYTES_MAX:  # whoever reads a little of it must not read all of it
-            self.close()
-            self._open = Stretch(end, end, 0)
+            self._begin(position + len(frames))
             return
-        self._open = Stretch(start, end, extend(self._open.crc, frames))
-        if end - start >= STRETCH_BYTES:
+        self._crc = extend(self._crc, frames)
+        self._end += len(frames)
+        if self._end - self._start >= STRETCH_BYTES:
             self.close()
 
     def close(self) -> None:
         """What comes next begins a new stretch: another segment, for instance."""
-        start, end, crc = self._open
-        if end > start:
-            self._insert(len(self._starts), start, end, crc)
-        self._open = Stretch(end, end, 0)
+        self._begin(self._end)
+
+    def _begin(self, position: int) -> None:
+        if self._end > self._start:
+            self._insert(len(self._starts), self._start, self._end, self._crc)
+        self._start = self._end = position
+        self._crc = 0
 
     def learn(self, start: int, data: bytes) -> None:
         """The frames in these bytes were found good one by one."""
@@ -71,8 +72,7 @@ class Stretches:
         free = (not place or self._ends[place - 1] <= start) and (
             place == len(self._starts) or end <= self._starts[place]
         )
-        open_one = self._open
-        if free and len(data) >= STRETCH_BYTES and (open_one.start == open_one.end or end <= open_one.start):
+        if free and len(data) >= STRETCH_BYTES and (self._start == self._end or end <= self._start):
             self._insert(place, start, end, extend(0, data))
 
     def _insert(self, place: int, start: int, end: int, crc: int) -> None:
@@ -87,8 +87,8 @@ class Stretches:
 
     def at(self, position: int) -> Stretch | None:
         """The stretch that holds a position, None if none does."""
-        if self._open.start <= position < self._open.end:
-            return self._open
+        if self._start <= position < self._end:
+            return Stretch(self._start, self._end, self._crc)
         place = bisect_right(self._starts, position) - 1
         if place < 0 or position >= self._ends[place]:
             return None
@@ -97,7 +97,7 @@ class Stretches:
     def next_start(self, position: int, end: int) -> int:
         """Where the first stretch behind a position begins, at most ``end``."""
         place = bisect_right(self._starts, position)
-        following = self._starts[place] if place < len(self._starts) else self._open.start
+        following = self._starts[place] if place < len(self._starts) else self._start
         return min(following, end) if following > position else end
 
     def forget_before(self, position: int) -> None:

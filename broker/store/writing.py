@@ -78,7 +78,9 @@ class Writing:
 
     def append_runs(self, runs: Sequence[IncomingRun], now_ms: int) -> None:
         """See ``MessageStore.append_runs``."""
-        size = sum([len(run.bodies) * frame_bytes(run) for run in runs])
+        size = 0
+        for run in runs:
+            size += len(run.bodies) * frame_bytes(run)
         if size > self._log.room():
             self._begin_segment(size, False)
         log = self._log
@@ -86,23 +88,21 @@ class Writing:
         now_ms = max(now_ms, self.last_ms)
         stored, position, laid = STORED.pack(now_ms, _NO_HOST), log.end, []
         following: dict[Queue, int] = {}
-        frames: list[bytes] = []
         for run in runs:
             queue = self._topic_queues.get((run.topic, run.queue_id)) or self.topic_queue(run.topic, run.queue_id)
             offset = following.get(queue, -1)
             if offset < 0:
                 offset = queue.next
             facts = self._facts.get((run.topic, run.properties)) or self._learn(run.topic, run.properties)
-            some, entries = lay_out(run, EPOCH, log.durable, stored, offset, position, facts[0])
-            laid.append((run, queue, facts[1], position, entries, some))
+            frames, entries = lay_out(run, EPOCH, log.durable, stored, offset, position, facts[0])
+            laid.append((run, queue, facts[1], position, entries, frames))
             following[queue] = offset + len(run.bodies)
-            position += len(run.bodies) * frame_bytes(run)
-            frames += some
-        log.append(b"".join(frames))
+            position += len(frames)
+        log.append(b"".join([one[5] for one in laid]))
         self.last_ms = now_ms
         self.ends_with_seal = False
-        for run, queue, keys, first, entries, some in laid:
-            self._take_in_run(run, queue, keys, first, entries, some)
+        for run, queue, keys, first, entries, frames in laid:
+            self._take_in_run(run, queue, keys, first, entries, frames)
 
     def seal(self, now_ms: int, padding: int = 0) -> int:
         """Appends a seal: a system record whose frame carries the durable watermark. It is empty, or has as many zeros
@@ -222,19 +222,19 @@ class Writing:
                     self._fold(incoming, position, frame_of(number))
 
     def _take_in_run(
-        self, run: IncomingRun, queue: Queue, keys: tuple[int, ...], first: int, entries: bytes, frames: list[bytes]
+        self, run: IncomingRun, queue: Queue, keys: tuple[int, ...], first: int, entries: bytes, frames: bytes
     ) -> None:
         """Queues and folds take in a run of the log, whose messages have the same place in all of them."""
-        index, step = self._index, frame_bytes(run)
+        index, count, step = self._index, len(run.bodies), frame_bytes(run)
         index.add_run(queue, entries, run.in_cache)
         for key in self._folds.queues_of(run.topic, run.properties):
             index.add_run(index.ensure(key, first), entries, run.in_cache)
         if keys:
-            self._keys.add_run(keys, range(first, first + step * len(run.bodies), step))
+            self._keys.add_run(keys, first, step, count)
         if run.flag & _FOLDED:
             one = Incoming(b"", run.topic, run.queue_id, run.flag, run.properties, run.in_cache)
-            for number in range(len(run.bodies)):
-                self._fold(one, first + number * step, frames[2 * number] + frames[2 * number + 1])
+            for at in range(0, count * step, step):
+                self._fold(one, first + at, frames[at : at + step])
 
     def _learn(self, topic: str, properties: bytes) -> tuple[int, tuple[int, ...]]:
         """Tag hash and key hashes of a record; remembered unless they never come again."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.store.fresh import APPENDS_MAX, Fresh
+from broker.store.message_store import MessageStore
 from broker.store.queue_index import ENTRY20
 from penstock.errors import StorageFull
-from tests.broker.store.store_rig import SMALL, bodies, incoming, opened, stored, sync
+from penstock.message import Message, decode_batch
+from tests.broker.store.store_rig import SMALL, bodies, incoming, messages, opened, stored, sync
 from tests.simulation.disk import SimDisk
 
 KEEPS = dataclasses.replace(SMALL, fresh_bytes=1500)
@@ -52,6 +55,28 @@ def test_what_was_just_stored_is_read_without_the_disk() -> None:
     disk.calls.clear()
     assert bodies(store) == [b"first", b"second"]
     assert "pread" not in disk.calls
+
+
+def test_many_neighbours_of_several_appends_are_read_without_the_disk_and_are_the_same() -> None:
+    disk = SimDisk()
+    keeps = opened(disk, dataclasses.replace(SMALL, segment_bytes=1 << 16, fresh_bytes=1 << 16))
+    careful = opened(SimDisk(), dataclasses.replace(SMALL, segment_bytes=1 << 16))
+    for store in (keeps, careful):
+        for size in (40, 1, 0, 45, 3):
+            batch = [incoming(f"{size} {number}") for number in range(size)]
+            stored(store, *(batch or [incoming("between", queue_id=1)]))
+    disk.calls.clear()
+    for offset in (0, 1, 39, 40, 41, 43, 60):
+        for bytes_max in (1, 4000, 1 << 16):
+            fresh, read = [list(pulled(store, offset, bytes_max)) for store in (keeps, careful)]
+            assert fresh[: len(read)] == read[: len(fresh)]
+    assert list(messages(keeps, "t:0", count_max=100)) == list(messages(careful, "t:0", count_max=100))
+    assert "pread" not in disk.calls
+
+
+def pulled(store: MessageStore, offset: int, bytes_max: int) -> Iterator[tuple[int, Message]]:
+    found = store.read("t:0", offset, 100, bytes_max)
+    return decode_batch(found.count, found.body)
 
 
 def test_a_pull_at_the_end_of_a_queue_touches_nothing() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 
-from broker.store.key_index import SLICES, KeyIndex, holds_key, key_hash, keys_of
+from broker.store.key_index import MANY, SLICES, KeyIndex, holds_key, key_hash, keys_of
 from penstock.message import encode_properties
 
 PROPERTIES = encode_properties({"KEYS": "order-1 red", "UNIQ_KEY": "0A1B"})
@@ -38,6 +39,18 @@ def test_slices_end_to_end_are_sorted_whatever_is_added_between_them() -> None:
         keys.add([1], 2000 + len(found))
     assert found == sorted(wanted)
     assert SLICES > 1
+
+
+@pytest.mark.parametrize("count", [1, 2, MANY - 1, MANY, 3 * MANY])
+def test_a_run_of_records_is_known_as_each_of_them_would_be(count: int) -> None:
+    together, apart = KeyIndex(), KeyIndex()
+    together.add_run((7, (1 << 32) - 1), 1 << 33, 200, count)
+    for number in range(count):
+        apart.add((7, (1 << 32) - 1), (1 << 33) + number * 200)
+    first, second = [np.concatenate(list(keys.sealed_before(1 << 34))) for keys in (together, apart)]
+    assert first.tobytes() == second.tobytes()
+    assert len(first) == 2 * count
+    assert together.recent(7) == apart.recent(7)
 
 
 def test_sealing_takes_what_lies_before_a_position_sorted_by_hash() -> None:

@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.store.frames import pack_frame
 from broker.store.queue_index import ENTRY20
 from broker.store.records import IncomingRun
-from broker.store.run_frames import frame_bytes, lay_out
+from broker.store.run_frames import MANY, frame_bytes, lay_out
 from penstock.message import STORED, encode_record, record_tail
+
+counts = st.sampled_from([1, 2, MANY - 1, MANY, MANY + 1, 3 * MANY])
+alike_bodies = st.tuples(counts, st.integers(0, 300)).flatmap(
+    lambda shape: st.lists(st.binary(min_size=shape[1], max_size=shape[1]), min_size=shape[0], max_size=shape[0])
+)
 
 
 @given(
-    st.integers(0, 300).flatmap(lambda size: st.lists(st.binary(min_size=size, max_size=size), min_size=1, max_size=5)),
+    alike_bodies,
     st.binary(min_size=1, max_size=255),
     st.binary(max_size=300),
     st.integers(0, 15),
+    st.integers(0, 1 << 60),
     st.integers(0, 1 << 40),
+    st.integers(-(1 << 31), (1 << 31) - 1),
 )
+@example([b""] * MANY, b"t", b"", 0, (1 << 32) - 3, (1 << 32) - 500, -9)
 def test_a_run_is_laid_out_as_its_records_would_be(
-    bodies: list[bytes], topic: bytes, properties: bytes, flag: int, position: int
+    bodies: list[bytes], topic: bytes, properties: bytes, flag: int, offset: int, position: int, tag: int
 ) -> None:
     run = IncomingRun("t", 3, flag, properties, False, record_tail(topic, properties), 77, bodies)
     stored = STORED.pack(1234, bytes(8))
-    frames, entries = lay_out(run, 1, position // 2, stored, 50, position, -9)
+    frames, entries = lay_out(run, 1, position // 2, stored, offset, position, tag)
     at, wanted, wanted_entries = position, [], []
     for number, body in enumerate(bodies):
         record = encode_record(topic, body, properties, queue_id=3, flag=flag, born_ms=77)
-        wanted.append(pack_frame(record, 3, 50 + number, at, stored, 1, position // 2))
-        wanted_entries.append(ENTRY20.pack(at, len(wanted[-1]), -9))
+        wanted.append(pack_frame(record, 3, offset + number, at, stored, 1, position // 2))
+        wanted_entries.append(ENTRY20.pack(at, len(wanted[-1]), tag))
         at += len(wanted[-1])
-    assert b"".join(frames) == b"".join(wanted)
+    assert frames == b"".join(wanted)
     assert entries == b"".join(wanted_entries)
     assert [len(frame) for frame in wanted] == [frame_bytes(run)] * len(bodies)
