@@ -12,15 +12,25 @@ from typing import Any, Final
 
 import numpy as np
 
-from gateway.envelope import FRAME, NEVER, WHERE_AT, WHERE_FLAG_AT, Arrival, Heading, Origin, arrivals, read_heading
+from gateway.envelope import (
+    ENTRY_BYTES,
+    FRAME,
+    HEAD_BYTES,
+    NEVER,
+    WHERE_AT,
+    WHERE_FLAG_AT,
+    Arrival,
+    Heading,
+    Origin,
+    arrivals,
+    read_heading,
+)
 from penstock.message import ENTRY
 
 EVEN_FROM: Final = 8
 """Fewer messages are as quickly looked at one by one as compared."""
-_ENTRY_BYTES: Final = ENTRY.size
-_FRAME_HEAD_BYTES: Final = FRAME.size
 _LENGTH_BYTES: Final = 4
-_SIZES: Final = np.dtype({"names": ["size"], "formats": ["V4"], "offsets": [16], "itemsize": _ENTRY_BYTES})
+_SIZES: Final = np.dtype({"names": ["size"], "formats": ["V4"], "offsets": [16], "itemsize": ENTRY_BYTES})
 """Of an entry, the size of its frame."""
 
 
@@ -28,12 +38,12 @@ _SIZES: Final = np.dtype({"names": ["size"], "formats": ["V4"], "offsets": [16],
 def _columns(body_bytes: int, tail_bytes: int) -> np.dtype[Any]:
     """Of a frame: the low byte of its flag, the length of its body, its body, and its tail."""
     sizes = (1, _LENGTH_BYTES, body_bytes, tail_bytes)
-    length_at, tail_at = _FRAME_HEAD_BYTES - _LENGTH_BYTES, _FRAME_HEAD_BYTES + body_bytes
+    length_at, tail_at = HEAD_BYTES - _LENGTH_BYTES, HEAD_BYTES + body_bytes
     return np.dtype(
         {
             "names": ["flag", "length", "body", "tail"],
             "formats": [("V", size) for size in sizes],
-            "offsets": [WHERE_AT + WHERE_FLAG_AT, length_at, _FRAME_HEAD_BYTES, tail_at],
+            "offsets": [WHERE_AT + WHERE_FLAG_AT, length_at, HEAD_BYTES, tail_at],
             "itemsize": tail_at + tail_bytes,
         }
     )
@@ -69,7 +79,7 @@ class Stretch:
         self.flag = flag
         self.heading = heading
         self.body_bytes = body_bytes
-        self.weight = _ENTRY_BYTES + frame_bytes
+        self.weight = ENTRY_BYTES + frame_bytes
         self._frame_bytes = frame_bytes
         self._data = data
         self._origin = origin
@@ -77,25 +87,25 @@ class Stretch:
     def part(self, start: int, stop: int) -> Stretch:
         """The messages from number ``start`` to before ``stop``."""
         size, data = self._frame_bytes, self._data
-        at = self.count * _ENTRY_BYTES
-        some = data[start * _ENTRY_BYTES : stop * _ENTRY_BYTES] + data[at + start * size : at + stop * size]
+        at = self.count * ENTRY_BYTES
+        some = data[start * ENTRY_BYTES : stop * ENTRY_BYTES] + data[at + start * size : at + stop * size]
         first, count = self.first + start, stop - start
         return Stretch(first, count, self.flag, self.heading, self.body_bytes, size, some, self._origin)
 
     def bodies(self) -> np.ndarray[Any, Any]:
         """The body of each."""
-        columns = _columns(self.body_bytes, self._frame_bytes - _FRAME_HEAD_BYTES - self.body_bytes)
-        bodies: np.ndarray[Any, Any] = np.frombuffer(self._data, columns, self.count, self.count * _ENTRY_BYTES)["body"]
+        columns = _columns(self.body_bytes, self._frame_bytes - HEAD_BYTES - self.body_bytes)
+        bodies: np.ndarray[Any, Any] = np.frombuffer(self._data, columns, self.count, self.count * ENTRY_BYTES)["body"]
         return bodies
 
     def arrival(self, number: int) -> Arrival:
         """One of them by itself."""
         data = self._data
-        at = self.count * _ENTRY_BYTES + number * self._frame_bytes
+        at = self.count * ENTRY_BYTES + number * self._frame_bytes
         where, stored_ms, _ = FRAME.unpack_from(data, at)
-        body = at + _FRAME_HEAD_BYTES
+        body = at + HEAD_BYTES
         payload = data[body : body + self.body_bytes]
-        position = ENTRY.unpack_from(data, number * _ENTRY_BYTES)[1]
+        position = ENTRY.unpack_from(data, number * ENTRY_BYTES)[1]
         return Arrival(self.first + number, position, self.flag, payload, self.heading, stored_ms, where, self._origin)
 
 
@@ -118,7 +128,7 @@ class Batch:
                 self.first, self.last = made[0].position, made[-1].position
         else:
             self.first = ENTRY.unpack_from(data)[1]
-            self.last = ENTRY.unpack_from(data, (count - 1) * _ENTRY_BYTES)[1]
+            self.last = ENTRY.unpack_from(data, (count - 1) * ENTRY_BYTES)[1]
 
     def __len__(self) -> int:
         return self.count
@@ -136,16 +146,16 @@ class Batch:
 
 def _even(count: int, data: bytes, origin: Origin | None) -> Stretch | None:
     """The messages of a batch if they are even; one that is too short is none."""
-    at = count * _ENTRY_BYTES
+    at = count * ENTRY_BYTES
     if at > len(data):
         return None
     first, _, size, _ = ENTRY.unpack_from(data)
-    if ENTRY.unpack_from(data, at - _ENTRY_BYTES)[0] - first != count - 1 or len(data) - at != count * size:
+    if ENTRY.unpack_from(data, at - ENTRY_BYTES)[0] - first != count - 1 or len(data) - at != count * size:
         return None
-    if size < _FRAME_HEAD_BYTES + 4:
+    if size < HEAD_BYTES + 4:
         return None
     body_bytes = FRAME.unpack_from(data, at)[2]
-    tail_bytes = size - _FRAME_HEAD_BYTES - body_bytes
+    tail_bytes = size - HEAD_BYTES - body_bytes
     if tail_bytes < 4:
         return None
     rows = np.frombuffer(data, _columns(body_bytes, tail_bytes), count, at)

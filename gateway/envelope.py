@@ -48,11 +48,11 @@ FRAME: Final = struct.Struct(
     f"{BODY_AT - 4 - STORED_AT - 8}xI"
 )
 """Of a frame, up to its body: queue id, flag and queue offset as they stand; store time; body length."""
+HEAD_BYTES: Final = FRAME.size  # up to the body
+ENTRY_BYTES: Final = ENTRY.size
 WHERE_AT: Final = FRAME_HEAD_BYTES + QUEUE_ID_AT  # of these three within the frame
 WHERE_FLAG_AT: Final = 7  # the low byte of the flag within these
 NEVER: Final = -1
-_ENTRY_BYTES: Final = ENTRY.size
-_FRAME_BYTES: Final = FRAME.size  # up to the body
 
 
 def record_properties(
@@ -236,18 +236,18 @@ class Arrival:
 def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None) -> list[Arrival]:
     """The messages of a pulled batch. Raises ``InvalidMessage`` if it is shorter than it says."""
     data = batch if isinstance(batch, bytes) else bytes(batch)
-    at, total = count * _ENTRY_BYTES, len(data)
+    at, total = count * ENTRY_BYTES, len(data)
     if at > total:
         raise InvalidMessage("a pulled batch is shorter than its entries")
     found: list[Arrival] = []
     raw, heading = b"", None
-    for entry_at in range(0, at, _ENTRY_BYTES):
+    for entry_at in range(0, at, ENTRY_BYTES):
         offset, position, size, _tag = ENTRY.unpack_from(data, entry_at)
         end = at + size
-        if end > total or size < _FRAME_BYTES:
+        if end > total or size < HEAD_BYTES:
             raise InvalidMessage("a pulled batch is shorter than its frames")
         where, stored_ms, body_bytes = FRAME.unpack_from(data, at)
-        body = at + _FRAME_BYTES
+        body = at + HEAD_BYTES
         tail = body + body_bytes
         if tail + 4 > end:
             raise InvalidMessage("a pulled batch is shorter than its frames")
