@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from broker.outcomes import Parked
@@ -19,16 +18,20 @@ SPARE_DEADLINES: Final = 1024
 """Deadlines of answered requests are swept out when they outnumber the live ones by more than this."""
 
 
-@dataclass(slots=True, eq=False)
 class Waiting:
     """One parked request; ``answered`` ones are skipped wherever they still stand. An idle device has one of these for
     as long as it is connected, so it holds what it needs and no more."""
 
-    wakers: tuple[str, ...]
-    retry: Callable[[bool], Result | None]
-    on_result: OnResult
-    session: int
-    answered: bool = False
+    __slots__ = ("answered", "on_result", "retry", "session", "wakers")
+
+    def __init__(
+        self, wakers: tuple[str, ...], retry: Callable[[bool], Result | None], on_result: OnResult, session: int
+    ) -> None:
+        self.wakers = wakers
+        self.retry = retry
+        self.on_result = on_result
+        self.session = session
+        self.answered = False
 
 
 class ParkedRequests:
@@ -70,7 +73,7 @@ class ParkedRequests:
 
     def expire(self, now: float) -> None:
         """Answers the requests whose deadline has passed."""
-        while self._deadlines and (self._deadlines[0][0] <= now or self._deadlines[0][2].answered):
+        while self._deadlines and self._deadlines[0][0] <= now:
             _, _, waiting = heapq.heappop(self._deadlines)
             if not waiting.answered:
                 self._try(waiting, last=True)

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from gateway.batch import Batch, Stretch
 from gateway.envelope import NEVER, Arrival
@@ -27,14 +29,24 @@ _SUBSCRIPTION_ID: Final = b"\x0b"
 _USER_PROPERTY: Final = b"\x26"
 
 
-class Variant(NamedTuple):
-    """What the bytes of a delivery depend on besides the message."""
+class Variant:
+    """What the bytes of a delivery depend on besides the message. ``key``: all of it, to be looked up by."""
 
-    is_v5: bool
-    qos: int
-    retain: bool
-    identifiers: tuple[int, ...] = ()
-    shows_place: bool = False
+    __slots__ = ("identifiers", "is_v5", "key", "qos", "retain", "shows_place")
+
+    def __init__(
+        self, is_v5: bool, qos: int, retain: bool, identifiers: tuple[int, ...] = (), shows_place: bool = False
+    ) -> None:
+        self.is_v5 = is_v5
+        self.qos = qos
+        self.retain = retain
+        self.identifiers = identifiers
+        self.shows_place = shows_place
+        self.key = (is_v5, qos, retain, identifiers, shows_place)
+
+    def for_level(self, is_v5: bool) -> Variant:
+        """The same for this protocol level."""
+        return Variant(is_v5, self.qos, self.retain, self.identifiers, self.shows_place)
 
 
 class InFlight:
@@ -108,10 +120,9 @@ _head: Final = lru_cache(maxsize=8192)(publish_head)
 
 
 def _encode(arrival: Arrival, variant: Variant, now_ms: int) -> Blob:
-    is_v5, qos, retain = variant[:3]
-    tail = _properties(arrival, variant, now_ms) + arrival.payload if is_v5 else arrival.payload
-    head = _head(arrival.name_bytes, len(tail), qos, retain)
-    return Blob(arrival, variant, head, tail) if qos else Blob(arrival, variant, head + tail, b"")
+    tail = _properties(arrival, variant, now_ms) + arrival.payload if variant.is_v5 else arrival.payload
+    head = _head(arrival.name_bytes, len(tail), variant.qos, variant.retain)
+    return Blob(arrival, variant, head, tail) if variant.qos else Blob(arrival, variant, head + tail, b"")
 
 
 def blob(arrival: Arrival, variant: Variant, now_ms: int) -> Blob:
@@ -120,9 +131,9 @@ def blob(arrival: Arrival, variant: Variant, now_ms: int) -> Blob:
         return _encode(arrival, variant, now_ms)
     if arrival.blobs is None:
         arrival.blobs = {}
-    made = arrival.blobs.get(variant)
+    made = arrival.blobs.get(variant.key)
     if made is None:
-        made = arrival.blobs[variant] = _encode(arrival, variant, now_ms)
+        made = arrival.blobs[variant.key] = _encode(arrival, variant, now_ms)
     assert isinstance(made, Blob)
     return made
 
@@ -153,8 +164,7 @@ class Several(InFlight):
     __slots__ = ("_first_id", "_head", "_lead", "_stretch", "_variant")
 
     def __init__(self, stretch: Stretch, variant: Variant, first_id: int, head: bytes, lead: bytes) -> None:
-        each = _EACH_BYTES + len(lead) + len(stretch.bodies[0])
-        super().__init__(variant.qos, len(head) + len(stretch.bodies) * each)
+        super().__init__(variant.qos, len(head) + stretch.count * (stretch.weight + len(lead)))
         self._stretch = stretch
         self._variant = variant
         self._first_id = first_id
@@ -164,7 +174,7 @@ class Several(InFlight):
     @property
     def ids(self) -> Sequence[int]:
         """Their packet ids."""
-        return _ids(self._first_id, len(self._stretch.bodies))
+        return _ids(self._first_id, self._stretch.count)
 
     def blob(self, packet_id: int) -> Blob:
         """One of them by itself."""
@@ -174,12 +184,10 @@ class Several(InFlight):
         return Blob(arrival, self._variant, self._head, self._lead + arrival.payload)
 
 
-_ENCODED_IDS: Final = tuple([packet_id.to_bytes(2, "big") for packet_id in range(1, PACKET_ID_MAX + 1)])
-"""Every packet id as it is sent."""
+_ENCODED_IDS: Final = np.array([*range(1, PACKET_ID_MAX + 1)] * 2, ">u2").view("V2")
+"""Every packet id as it is sent; behind the largest comes 1."""
 _TOGETHER_BYTES: Final = 4096
 """Messages that weigh so much in all stand together as one ``Several``."""
-_EACH_BYTES: Final = 100
-"""What one of them weighs besides its payload, roughly."""
 
 
 def _ids(first: int, count: int) -> Sequence[int]:
@@ -190,12 +198,18 @@ def _ids(first: int, count: int) -> Sequence[int]:
     return [*range(first, PACKET_ID_MAX + 1), *range(1, over + 1)]
 
 
-def _encoded_ids(first: int, count: int) -> Sequence[bytes]:
-    """The same, encoded."""
-    over = first + count - 1 - PACKET_ID_MAX
-    if over <= 0:
-        return _ENCODED_IDS[first - 1 : first - 1 + count]
-    return _ENCODED_IDS[first - 1 : PACKET_ID_MAX] + _ENCODED_IDS[:over]
+@lru_cache(maxsize=1024)
+def _gaps(head_bytes: int, id_bytes: int, lead_bytes: int, body_bytes: int) -> np.dtype[Any]:
+    """Of a packet: its id and its payload."""
+    body_at = head_bytes + id_bytes + lead_bytes
+    return np.dtype(
+        {
+            "names": ["id", "body"],
+            "formats": [("V", id_bytes), ("V", body_bytes)],
+            "offsets": [head_bytes, body_at],
+            "itemsize": body_at + body_bytes,
+        }
+    )
 
 
 class Run:
@@ -208,12 +222,16 @@ class Run:
         senders: client ids of the publishers (whoever is among them and wants no local copies needs another way).
         weight: what those in flight hold in memory, roughly.
         largest: bytes of the largest packet, at most two too many.
-        expiring: whether any message expires: then the bytes are good for this moment only.
+        expiring: whether any message expires: then the bytes would be good for a moment only, and none are made.
         aliased: forms with topic aliases, by how many of them a client takes.
     """
 
     __slots__ = (
+        "_as_published",
         "_blobs",
+        "_granted",
+        "_identifier",
+        "_is_v5",
         "_several",
         "aliased",
         "count",
@@ -226,9 +244,11 @@ class Run:
         "weight",
     )
 
-    def __init__(
-        self, batch: Batch, is_v5: bool, granted: int, as_published: bool, identifier: int, now_ms: int
-    ) -> None:
+    def __init__(self, batch: Batch, is_v5: bool, granted: int, as_published: bool, identifier: int) -> None:
+        self._is_v5 = is_v5
+        self._granted = granted
+        self._as_published = as_published
+        self._identifier = identifier
         self.aliased: dict[int, AliasedRun] = {}
         self.in_flight: dict[int, InFlight] = {}
         self.count = len(batch)
@@ -240,12 +260,29 @@ class Run:
         self.senders: set[bytes] = set()
         self._blobs: list[tuple[int, Blob]] | None = None
         self._several: list[Several] = []
-        identifiers = (identifier,) if identifier else ()
         even = batch.even
-        if even is not None and len(even.bodies[0]) <= _TOGETHER_BYTES // 2:
-            self._take_even(even, is_v5, granted, as_published, identifiers)
+        if even is not None and even.weight <= _TOGETHER_BYTES // 2:
+            self._take_even(even)
         else:
-            self._take(batch.arrivals, is_v5, granted, as_published, identifiers, now_ms)
+            arrivals = batch.arrivals
+            self.senders = {arrival.sender for arrival in arrivals}
+            self.expiring = any([arrival.expires_ms != NEVER for arrival in arrivals])
+            if not self.expiring:
+                self._take(arrivals)
+
+    def suits(self, is_v5: bool, granted: int, as_published: bool, identifier: int) -> bool:
+        """Whether it is what this kind of subscriber is sent."""
+        return (
+            self._is_v5 == is_v5
+            and self._granted == granted
+            and self._as_published == as_published
+            and self._identifier == identifier
+        )
+
+    def _variant(self, qos: int, retain: bool) -> Variant:
+        """How a message that was published so is sent."""
+        identifiers = (self._identifier,) if self._identifier else ()
+        return Variant(self._is_v5, min(qos, self._granted), self._as_published and retain, identifiers)
 
     @property
     def blobs(self) -> list[tuple[int, Blob]]:
@@ -255,51 +292,44 @@ class Run:
             made = self._blobs = [(packet_id, one.blob(packet_id)) for one in self._several for packet_id in one.ids]
         return made
 
-    def _take_even(
-        self, even: Stretch, is_v5: bool, granted: int, as_published: bool, identifiers: tuple[int, ...]
-    ) -> None:
-        sample, count, bodies = even.arrival(0), self.count, even.bodies
-        variant = Variant(is_v5, min(sample.qos, granted), as_published and sample.retain, identifiers)
-        lead = _properties(sample, variant, 0) if is_v5 else b""
-        size = len(bodies[0])
+    def _take_even(self, even: Stretch) -> None:
+        sample, count, size = even.arrival(0), even.count, even.body_bytes
+        variant = self._variant(sample.qos, sample.retain)
+        lead = _properties(sample, variant, 0) if variant.is_v5 else b""
         head = _head(sample.name_bytes, len(lead) + size, variant.qos, variant.retain)
-        parts = [head, b"", lead, b""] * count
-        parts[3::4] = bodies
+        id_bytes = 2 if variant.qos else 0
+        data = bytearray((head + bytes(id_bytes) + lead + bytes(size)) * count)
+        packets = np.frombuffer(data, _gaps(len(head), id_bytes, len(lead), size), count)
+        packets["body"] = even.bodies()
+        first_id = even.first % PACKET_ID_MAX
         if variant.qos:
-            parts[1::4] = _encoded_ids(even.first % PACKET_ID_MAX + 1, count)
-        step = max(1, _TOGETHER_BYTES // (_EACH_BYTES + len(lead) + size))
-        for start in range(0, count, step):
-            part = even if count <= step else even.part(start, start + step)
-            several = Several(part, variant, part.first % PACKET_ID_MAX + 1, head, lead)
-            self._several.append(several)
-            if variant.qos:
-                self.in_flight.update(dict.fromkeys(several.ids, several))
-                self.weight += several.weight * len(part.bodies)
-        self.data = b"".join(parts)
+            packets["id"] = _ENCODED_IDS[first_id : first_id + count]
+        self.data = bytes(data)
         self.qos = variant.qos
         self.largest = len(head) + len(lead) + size + 2
         self.senders = {sample.sender}
+        step = max(1, _TOGETHER_BYTES // (even.weight + len(lead)))
+        holders: list[InFlight] = []
+        for start in range(0, count, step):
+            part = even if count <= step else even.part(start, min(count, start + step))
+            several = Several(part, variant, part.first % PACKET_ID_MAX + 1, head, lead)
+            self._several.append(several)
+            holders += [several] * part.count
+        if variant.qos:
+            self.in_flight = dict(zip(_ids(first_id + 1, count), holders, strict=True))
+            self.weight = sum([one.weight * len(one.ids) for one in self._several])
 
-    def _take(
-        self,
-        batch: Sequence[Arrival],
-        is_v5: bool,
-        granted: int,
-        as_published: bool,
-        identifiers: tuple[int, ...],
-        now_ms: int,
-    ) -> None:
+    def _take(self, batch: Sequence[Arrival]) -> None:
         parts: list[bytes] = []
         blobs: list[tuple[int, Blob]] = []
-        variants: dict[tuple[int, bool], Variant] = {}
+        variant: Variant | None = None
+        qos, retain = 0, False
         largest = weight = highest = 0
         for arrival in batch:
-            shape = (arrival.qos, arrival.retain)
-            variant = variants.get(shape)
-            if variant is None:
-                variant = Variant(is_v5, min(arrival.qos, granted), as_published and arrival.retain, identifiers)
-                variants[shape] = variant
-            made = _encode(arrival, variant, now_ms)
+            if variant is None or arrival.qos != qos or arrival.retain != retain:  # mostly it is as the one before
+                qos, retain = arrival.qos, arrival.retain
+                variant = self._variant(qos, retain)
+            made = _encode(arrival, variant, 0)
             packet_id = arrival.offset % PACKET_ID_MAX + 1
             blobs.append((packet_id, made))
             if made.qos:
@@ -316,5 +346,3 @@ class Run:
         self.qos = highest
         self.weight = weight
         self.largest = largest + 2
-        self.senders = {arrival.sender for arrival in batch}
-        self.expiring = any([arrival.expires_ms != NEVER for arrival in batch])

@@ -15,7 +15,7 @@ import struct
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from gateway.brokers import Broker
 from penstock.errors import InvalidMessage
@@ -48,6 +48,9 @@ FRAME: Final = struct.Struct(
     f"{BODY_AT - 4 - STORED_AT - 8}xI"
 )
 """Of a frame, up to its body: queue id, flag and queue offset as they stand; store time; body length."""
+HEAD_BYTES: Final = FRAME.size  # up to the body
+ENTRY_BYTES: Final = ENTRY.size
+WHERE_AT: Final = FRAME_HEAD_BYTES + QUEUE_ID_AT  # of these three within the frame
 WHERE_FLAG_AT: Final = 7  # the low byte of the flag within these
 NEVER: Final = -1
 
@@ -77,16 +80,19 @@ def record_properties(
     return "\x02".join(parts).encode()
 
 
-class Heading(NamedTuple):
+class Heading:
     """What topic and properties of a record say; equal for most messages of one device, and so read only once."""
 
-    name: str
-    name_bytes: bytes
-    sender: bytes
-    expiry_s: int
-    application: bytes
-    topic: bytes
-    user: str
+    __slots__ = ("application", "expiry_s", "name", "name_bytes", "sender", "topic", "user")
+
+    def __init__(self, name: str, sender: bytes, expiry_s: int, application: bytes, topic: bytes, user: str) -> None:
+        self.name = name
+        self.name_bytes = name.encode("utf-8", "replace")
+        self.sender = sender
+        self.expiry_s = expiry_s
+        self.application = application
+        self.topic = topic
+        self.user = user
 
 
 @lru_cache(maxsize=8192)
@@ -98,7 +104,7 @@ def read_heading(tail: bytes) -> Heading:
     name = mqtt_name(topic, properties)
     expiry_s, application = _application(property_of(properties, _MQTT_PROPERTIES))
     sender, user = property_of(properties, _CLIENT_ID), _user(property_of(properties, _MQTT_USER))
-    return Heading(name, name.encode("utf-8", "replace"), sender, expiry_s, application, topic, user)
+    return Heading(name, sender, expiry_s, application, topic, user)
 
 
 def _application(packed: bytes) -> tuple[int, bytes]:
@@ -229,19 +235,19 @@ class Arrival:
 
 def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None) -> list[Arrival]:
     """The messages of a pulled batch. Raises ``InvalidMessage`` if it is shorter than it says."""
-    data = bytes(batch)
-    at = count * ENTRY.size
-    if at > len(data):
+    data = batch if isinstance(batch, bytes) else bytes(batch)
+    at, total = count * ENTRY_BYTES, len(data)
+    if at > total:
         raise InvalidMessage("a pulled batch is shorter than its entries")
     found: list[Arrival] = []
-    unpack, total = FRAME.unpack_from, len(data)
     raw, heading = b"", None
-    for offset, position, size, _tag in ENTRY.iter_unpack(data[:at]):
+    for entry_at in range(0, at, ENTRY_BYTES):
+        offset, position, size, _tag = ENTRY.unpack_from(data, entry_at)
         end = at + size
-        if end > total or size < FRAME.size:
+        if end > total or size < HEAD_BYTES:
             raise InvalidMessage("a pulled batch is shorter than its frames")
-        where, stored_ms, body_bytes = unpack(data, at)
-        body = at + FRAME.size
+        where, stored_ms, body_bytes = FRAME.unpack_from(data, at)
+        body = at + HEAD_BYTES
         tail = body + body_bytes
         if tail + 4 > end:
             raise InvalidMessage("a pulled batch is shorter than its frames")

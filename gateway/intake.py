@@ -10,6 +10,7 @@ both ways give the same outcome is kept by tests/gateway/test_intake.py. Pure.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, Protocol
 
@@ -21,6 +22,8 @@ from penstock.runs import Run, record_bytes
 _QOS0: Final = 0x30
 _QOS1: Final = 0x32
 _PUBACK: Final = 0x4002
+_PUBACKS: Final = struct.pack(f">{(1 << 16) - 1}I", *range(_PUBACK << 16 | 1, _PUBACK + 1 << 16))
+"""The PUBACK of every packet id, in their order."""
 _NO_ID: Final = b"\x00\x00"
 _NONE: Final = b""
 _FIRST_STEP: Final = 16
@@ -163,11 +166,16 @@ def _is_incomplete(rest: bytes) -> bool:
     return 0 < rest[2] < 128 and len(rest) < 3 + rest[1] + ((rest[2] - 1) << 7)
 
 
-def plain_pubacks(chunk: bytes) -> tuple[int, ...] | None:
+def plain_pubacks(chunk: bytes) -> Sequence[int] | None:
     """The ids of a chunk that is nothing but PUBACKs without a reason code and with ids; ``None`` for any other."""
     count = len(chunk) // 4
     if chunk[0] != 0x40 or len(chunk) != 4 * count:
         return None
+    first = chunk[2] << 8 | chunk[3]
+    if count == 1:
+        return (first,) if chunk[1] == 0x02 and first else None
+    if first and _PUBACKS.startswith(chunk, 4 * first - 4):  # mostly they are for messages that were sent together
+        return range(first, first + count)
     words = struct.unpack(f">{2 * count}H", chunk)
     if words[::2].count(_PUBACK) != count:
         return None

@@ -261,6 +261,11 @@ def variant_for(matching: Sequence[Cursor], arrival: Arrival, client_id: bytes, 
     )
 
 
+def _are_all(in_flight: dict[int, InFlight], ids: Sequence[int]) -> bool:
+    """Whether these are the ids of all that is in flight, in its order, and all of it has QoS 1."""
+    return list(in_flight) == list(ids) and all([made.qos == 1 for made in set(in_flight.values())])
+
+
 class Session:
     """The state of one client id."""
 
@@ -337,10 +342,11 @@ class Session:
         if ids:
             if self.in_flight_bytes + run.weight > self.window_bytes:
                 return None
-            if len(ids) > self.room() or not self.releasing.keys().isdisjoint(ids):
+            if len(ids) > self.room():
                 return None
-            if self.in_flight and not self.in_flight.keys().isdisjoint(ids):
-                return None
+            for taken in (self.releasing, self.in_flight):
+                if taken and not taken.keys().isdisjoint(ids):
+                    return None
             self.in_flight.update(ids)
             self.in_flight_bytes += run.weight
         return run.data
@@ -386,7 +392,9 @@ class Session:
                 self.acknowledged(packet_id)
             return
         in_flight, weight = self.in_flight, 0
-        for packet_id in ids:
+        if 1 < len(ids) == len(in_flight) and _are_all(in_flight, ids):
+            in_flight.clear()
+        for packet_id in ids if in_flight else ():
             made = in_flight.get(packet_id)
             if made is not None and made.qos == 1:
                 del in_flight[packet_id]
@@ -411,7 +419,7 @@ class Session:
         again = []
         for packet_id, made in self.sent():
             if made.variant.is_v5 != is_v5:  # it came back with another protocol version
-                made = blob(made.arrival, made.variant._replace(is_v5=is_v5), now_ms)
+                made = blob(made.arrival, made.variant.for_level(is_v5), now_ms)
             again.append(made.packet(packet_id, dup=True))
         again += [_PUBREL + packet_id.to_bytes(2, "big") for packet_id in self.releasing]
         return again

@@ -89,7 +89,7 @@ def test_whatever_a_client_is_sent_means_the_names_that_were_published(data: st.
         way, published = batch
         messages = [arrival(at, name=name, qos=at % 3) for at, name in enumerate(published)]
         if way < 2:
-            run = Run(pulled(*messages), True, 2, False, 0, 0)
+            run = Run(pulled(*messages), True, 2, False, 0)
             got = decoded(aliases.run(run, feeds[way]))
         else:
             packets = [blob(one, Variant(True, one.qos, False), 0).packet(1) for one in messages]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from making import made
 from rig import Client, Gateway
 
+from gateway.delivery import PACKET_ID_MAX
 from gateway.intake import is_partial_publish, plain_pubacks
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Packet, Pingreq, Puback, Publish
@@ -124,8 +126,9 @@ def test_only_the_beginning_of_a_plain_publish_is_kept_back(rest: bytes, is_one:
     assert is_partial_publish(rest) is is_one
 
 
-def test_a_chunk_of_pubacks_is_read_at_once() -> None:
-    assert plain_pubacks(bytes.fromhex("4002000140020002")) == (1, 2)
+@pytest.mark.parametrize("ids", [[1], [1, 2], [2, 1], [3, 5], [PACKET_ID_MAX], [PACKET_ID_MAX, 1]])
+def test_a_chunk_of_pubacks_is_read_at_once(ids: list[int]) -> None:
+    assert list(plain_pubacks(b"".join([struct.pack(">HH", 0x4002, one) for one in ids])) or ()) == ids
 
 
 @pytest.mark.parametrize(
