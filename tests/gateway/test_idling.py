@@ -26,15 +26,23 @@ def pair() -> Iterator[Pair]:
         yield ours, theirs
 
 
-async def test_a_descriptor_that_is_ready_ends_the_wait(pair: Pair) -> None:
+async def made(pair: Pair) -> Idling:
+    """One that has let trio have its first turn."""
     idling = Idling(pair[0].fileno())
+    assert not idling.wait()
+    await trio.lowlevel.checkpoint()
+    return idling
+
+
+async def test_a_descriptor_that_is_ready_ends_the_wait(pair: Pair) -> None:
+    idling = await made(pair)
     pair[1].send(b"x")
     assert idling.wait()
     assert idling.wait()
 
 
 async def test_another_task_that_can_run_has_its_turn_first(pair: Pair) -> None:
-    idling = Idling(pair[0].fileno())
+    idling = await made(pair)
     pair[1].send(b"x")
     ran = trio.Event()
 
@@ -49,7 +57,7 @@ async def test_another_task_that_can_run_has_its_turn_first(pair: Pair) -> None:
 
 
 async def test_a_task_that_a_round_has_woken_has_its_turn(pair: Pair) -> None:
-    idling = Idling(pair[0].fileno())
+    idling = await made(pair)
     pair[1].send(b"x")
     stirred, seen = trio.Event(), trio.Event()
 
@@ -66,8 +74,27 @@ async def test_a_task_that_a_round_has_woken_has_its_turn(pair: Pair) -> None:
         await seen.wait()
 
 
+async def test_a_task_of_the_same_batch_that_has_not_run_yet_has_its_turn(pair: Pair) -> None:
+    idling = await made(pair)
+    pair[1].send(b"x")
+    for _ in range(32):  # trio runs the tasks of a batch in any order
+        stirred, ran = trio.Event(), trio.Event()
+
+        async def other(stirred: trio.Event = stirred, ran: trio.Event = ran) -> None:
+            await stirred.wait()
+            ran.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            await trio.testing.wait_all_tasks_blocked()
+            stirred.set()
+            await trio.lowlevel.checkpoint()
+            assert idling.wait() <= ran.is_set()
+            await ran.wait()
+
+
 async def test_a_deadline_ends_the_wait(pair: Pair) -> None:
-    idling = Idling(pair[0].fileno())
+    idling = await made(pair)
     with trio.move_on_after(0.02) as scope:
         assert not idling.wait()
         await trio.sleep_forever()
@@ -75,7 +102,7 @@ async def test_a_deadline_ends_the_wait(pair: Pair) -> None:
 
 
 async def test_a_socket_of_another_task_ends_the_wait(pair: Pair) -> None:
-    idling = Idling(pair[0].fileno())
+    idling = await made(pair)
     ours, theirs = socket.socketpair()
     seen = trio.Event()
 
@@ -93,7 +120,7 @@ async def test_a_socket_of_another_task_ends_the_wait(pair: Pair) -> None:
 
 
 async def test_what_another_thread_calls_for_ends_the_wait(pair: Pair) -> None:
-    idling = Idling(pair[0].fileno())
+    idling = await made(pair)
     token, called = trio.lowlevel.current_trio_token(), trio.Event()
     thread = threading.Timer(0.02, lambda: token.run_sync_soon(called.set))
     thread.start()
@@ -103,7 +130,7 @@ async def test_what_another_thread_calls_for_ends_the_wait(pair: Pair) -> None:
 
 
 async def test_who_waits_for_everybody_to_be_idle_is_not_kept_waiting(pair: Pair) -> None:
-    idling = Idling(pair[0].fileno())
+    idling = await made(pair)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.testing.wait_all_tasks_blocked)
         await trio.lowlevel.checkpoint()
@@ -111,7 +138,7 @@ async def test_who_waits_for_everybody_to_be_idle_is_not_kept_waiting(pair: Pair
 
 
 async def test_trio_has_a_turn_after_so_many_rounds(pair: Pair) -> None:
-    idling = Idling(pair[0].fileno())
+    idling = await made(pair)
     pair[1].send(b"x")
     assert [idling.wait() for _ in range(ROUNDS_MAX + 2)] == [True] * ROUNDS_MAX + [False, True]
 
