@@ -149,6 +149,8 @@ async def test_the_real_poller_idles_in_the_trio_that_is_installed(pair: Pair) -
     assert not poller.wait_here()  # it has not waited yet, so it knows no loop
     pair[1].send(b"x")
     await poller.wait()
+    assert not poller.wait_here()  # who could run when it began to know it nobody has told it
+    await poller.wait()
     assert poller.wait_here()
     assert poller.poll() == [(pair[0].fileno(), READ)]
     poller.close()
