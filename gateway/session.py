@@ -394,11 +394,12 @@ class Session:
         in_flight, weight = self.in_flight, 0
         if 1 < len(ids) == len(in_flight) and _are_all(in_flight, ids):
             in_flight.clear()
-        for packet_id in ids if in_flight else ():
-            made = in_flight.get(packet_id)
-            if made is not None and made.qos == 1:
-                del in_flight[packet_id]
-                weight += made.weight
+        else:
+            for packet_id in ids:
+                made = in_flight.get(packet_id)
+                if made is not None and made.qos == 1:
+                    del in_flight[packet_id]
+                    weight += made.weight
         self.in_flight_bytes = self.in_flight_bytes - weight if in_flight else 0
 
     def received(self, packet_id: int, refused: bool) -> bool:

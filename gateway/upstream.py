@@ -244,9 +244,7 @@ class Upstream:
             self.stored += len(marks)
             for ticket in tickets:
                 if ticket.device is not None:
-                    whole = len(tickets) == 1
-                    some = marks if whole else marks[ticket.start : ticket.stop]
-                    ticket.device.stored(some, ticket.size, ticket.exact)
+                    ticket.device.stored(marks[ticket.start : ticket.stop], ticket.size, ticket.exact)
         elif isinstance(result, PenstockError) and not result.unknown:
             self._partly(lane, runs, marks, tickets, dict.fromkeys(range(len(marks)), result.code))
         else:
