@@ -14,7 +14,7 @@ _Kind = TypeVar("_Kind")
 @dataclass_transform(frozen_default=True)
 def value(cls: type[_Kind]) -> type[_Kind]:
     """Makes a class a dataclass that nobody changes. The type checker sees to that: at run time it would make each one
-    four times as dear, and there are several for every message."""
+    several times as dear, and there are several for every message."""
     return dataclass(slots=True, unsafe_hash=True)(cls)
 
 
