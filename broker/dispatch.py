@@ -72,7 +72,6 @@ class Dispatch:
     def end_batch(self, is_whole: bool = False) -> None:
         """A session has handed over what it had: the flusher may begin, and who waited for these messages is told.
         ``is_whole``: all that there is to hand over just now. All requests of a batch had one time."""
-        self._is_timed = False
         self._on_unsynced(bool(self._after_sync), is_whole)
         self._wake()
 
@@ -94,6 +93,7 @@ class Dispatch:
                 self._parked.wake(wakers)
         finally:
             self._waking = False
+            self._is_timed = False  # also what a callback has submitted was of the batch that ends here
 
     def tick(self) -> None:
         """Time has passed. Raises the error that a request has ended in: the broker is to end with it, whoever else

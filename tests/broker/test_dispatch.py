@@ -133,3 +133,19 @@ def test_a_closed_broker_refuses_and_says_that_waiting_writes_have_an_unknown_ou
         (Unavailable, True),
         (Unavailable, False),
     ]
+
+
+def test_what_a_callback_submits_does_not_hold_the_time_for_the_next_batch() -> None:
+    rig = made("cache")
+    begun = rig.clock.now
+
+    def again(_: Result) -> None:
+        rig.dispatch.submit(Pull("t:0", 1, wait_s=10.0), lambda _: None, 1)
+
+    rig.dispatch.submit(Pull("t:0", 0, wait_s=10.0), again, 1)
+    rig.submit(append(Message("t", b"1")))  # its batch ends with the pull's answer
+    rig.clock.now = begun + 9
+    late = rig.submit(Pull("t:0", 1, wait_s=10.0))
+    rig.clock.now = begun + 18
+    rig.dispatch.tick()
+    assert (late, rig.dispatch.parked) == ([], 1)
