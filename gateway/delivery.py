@@ -270,15 +270,6 @@ class Run:
             if not self.expiring:
                 self._take(arrivals)
 
-    def suits(self, is_v5: bool, granted: int, as_published: bool, identifier: int) -> bool:
-        """Whether it is what this kind of subscriber is sent."""
-        return (
-            self._is_v5 == is_v5
-            and self._granted == granted
-            and self._as_published == as_published
-            and self._identifier == identifier
-        )
-
     def _variant(self, qos: int, retain: bool) -> Variant:
         """How a message that was published so is sent."""
         identifiers = (self._identifier,) if self._identifier else ()

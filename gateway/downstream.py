@@ -18,7 +18,6 @@ from typing import Final
 
 from gateway.batch import Batch
 from gateway.brokers import Brokers
-from gateway.delivery import Run
 from gateway.feed import Answer, Feed
 from gateway.filters import FilterLeases, OnDone
 from gateway.keeping import Keeping
@@ -27,7 +26,7 @@ from gateway.replay import Replays
 from gateway.replay_options import Start
 from gateway.resuming import find_by_topic
 from gateway.retained import Retained
-from gateway.sending import Sending
+from gateway.sending import Runs, Sending
 from gateway.session import Cursor, Lasting, Session
 from gateway.settings import GatewaySettings
 from gateway.shared import SharedSubscriptions
@@ -307,7 +306,7 @@ class Downstream:
     def _dispatch(self, feed: Feed[Cursor], batch: Batch, head: int) -> None:
         """Everybody at the head gets the batch in its shared form, if that is possible; the others one by one."""
         first, others = feed.head, []
-        runs: list[Run] = []
+        runs: Runs = {}
         for cursor in feed.attached.all():
             if cursor.next == first and not cursor.held and (not batch.count or self.sending.run(cursor, batch, runs)):
                 cursor.next = head

@@ -19,8 +19,10 @@ from gateway.envelope import Arrival
 from gateway.keeping import Keeping
 from gateway.named_positions import NamedPositions
 from gateway.session import Cursor, Session, variant_for
-from gateway.subscriptions import Subscription
 from penstock.world import Clock
+
+Runs = dict[tuple[bool, int, bool, int], Run]
+"""The shared forms of one batch, by kind of subscriber."""
 
 
 class Sending:
@@ -33,7 +35,7 @@ class Sending:
         self.delivered = 0
         self.dropped = 0
 
-    def run(self, cursor: Cursor, batch: Batch, runs: list[Run]) -> bool:
+    def run(self, cursor: Cursor, batch: Batch, runs: Runs) -> bool:
         """Sends a whole batch in its shared form, if nothing is particular about this subscriber. ``runs``: the forms
         that others have been sent."""
         session, one = cursor.session, cursor.subscription
@@ -43,7 +45,10 @@ class Sending:
             return False
         if not one.is_plain:  # what it is sent is like nobody else's
             return False
-        run = _form(batch, runs, device.is_v5, one)
+        kind = (device.is_v5, one.qos, one.as_published, one.identifier)
+        run = runs.get(kind)
+        if run is None:
+            run = runs[kind] = Run(batch, *kind)
         if run.expiring or run.largest > device.accepts_bytes_max:
             return False
         if one.no_local and session.client_id_bytes in run.senders:
@@ -122,13 +127,3 @@ class Sending:
         if qos:
             self._keeping.note(session)
         return False
-
-
-def _form(batch: Batch, runs: list[Run], is_v5: bool, one: Subscription) -> Run:
-    """The shared form of a batch for this kind of subscriber, made when it is first asked for."""
-    for run in runs:
-        if run.suits(is_v5, one.qos, one.as_published, one.identifier):
-            return run
-    made = Run(batch, is_v5, one.qos, one.as_published, one.identifier)
-    runs.append(made)
-    return made
