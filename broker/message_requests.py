@@ -17,8 +17,8 @@ from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests
 from penstock.errors import InvalidRequest, PenstockError
-from penstock.message import tag_hash
-from penstock.requests.given import GivenRuns
+from penstock.message import ENTRY, tag_hash
+from penstock.requests.given import GivenPull, GivenPulled, GivenRuns
 from penstock.requests.messages import (
     Append,
     Appended,
@@ -37,6 +37,8 @@ from penstock.runs import Run, checksum_of, decode_runs
 
 COUNT_MAX: Final = 65_536
 WAIT_S_MAX: Final = 60.0
+_ROW_BYTES: Final = ENTRY.size
+_LIMITS: Final = "count_max and bytes_max are at least 1, wait_s at least 0"
 _NOT_STORED: Final = Placed(0, 0, 0)
 _IN_CACHE: Final = Appended("cache")
 _ON_DISK: Final = Appended("disk")
@@ -62,6 +64,26 @@ class _Again:
         except PenstockError as error:
             return error  # the queue was closed meanwhile
         return found if found.count or last or found.next != self._request.offset else None
+
+
+class _AgainGiven:
+    """The same of a pull in this process."""
+
+    __slots__ = ("_bytes_max", "_count_max", "_messages", "_offset", "_queue")
+
+    def __init__(self, messages: MessageRequests, queue: str, offset: int, count_max: int, bytes_max: int) -> None:
+        self._messages = messages
+        self._queue = queue
+        self._offset = offset
+        self._count_max = count_max
+        self._bytes_max = bytes_max
+
+    def __call__(self, last: bool) -> Result | None:
+        try:
+            found = self._messages.read_given(self._queue, self._offset, self._count_max, self._bytes_max)
+        except PenstockError as error:
+            return error  # the queue was closed meanwhile
+        return GivenPulled(0, self._offset, []) if found is None and last else found
 
 
 class MessageRequests:
@@ -121,7 +143,7 @@ class MessageRequests:
     def pull(self, request: Pull, now: float) -> Outcome:
         """Messages of a queue; parked while there is none and the caller wants to wait."""
         if request.count_max < 1 or request.bytes_max < 1 or request.wait_s < 0:
-            raise InvalidRequest("count_max and bytes_max are at least 1, wait_s at least 0")
+            raise InvalidRequest(_LIMITS)
         tags = frozenset([tag_hash(tag) for tag in request.tags]) if request.tags else _ALL
         pulled = self.read(request, tags)
         if pulled.count or pulled.next != request.offset or not request.wait_s:
@@ -134,6 +156,33 @@ class MessageRequests:
         pulled = self._store.read(request.queue, request.offset, count_max, bytes_max, tags)
         self._figures.pulled(pulled.count, len(pulled.body))
         return pulled
+
+    def pull_given(self, request: GivenPull, now: float) -> Outcome:
+        """The same for a gateway in this process."""
+        offset, count_max, bytes_max, wait_s = request.offset, request.count_max, request.bytes_max, request.wait_s
+        if count_max < 1 or bytes_max < 1 or wait_s < 0:
+            raise InvalidRequest(_LIMITS)
+        count_max, bytes_max = min(count_max, COUNT_MAX), min(bytes_max, self._settings.pull_bytes_max)
+        queue = request.queue
+        found = self.read_given(queue, offset, count_max, bytes_max)
+        if found is not None:
+            return Now(found)
+        if not wait_s:
+            return Now(GivenPulled(0, offset, []))
+        again = _AgainGiven(self, queue, offset, count_max, bytes_max)
+        return Parked((queue,), now + min(wait_s, WAIT_S_MAX), again)
+
+    def read_given(self, queue: str, offset: int, count_max: int, bytes_max: int) -> Pulled | GivenPulled | None:
+        """What such a pull brings now; ``None`` for nothing. Raises as ``read``."""
+        found = self._store.read_given(queue, offset, count_max, bytes_max)
+        if isinstance(found, GivenPulled):
+            size = 0
+            for run in found.runs:
+                size += len(run.bodies) * (_ROW_BYTES + run.step)
+            self._figures.pulled(found.count, size)
+        elif found is not None:
+            self._figures.pulled(found.count, len(found.body))
+        return found
 
     def bounds(self, request: QueryBounds, now: float) -> Outcome:
         """Bounds of several queues."""

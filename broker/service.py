@@ -25,7 +25,7 @@ from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests
 from penstock.errors import PenstockError, StorageFailed, StorageFull, UnknownRequest
 from penstock.requests.filters import CloseFilters, FetchRetained, KeepFilters, OpenFilters
-from penstock.requests.given import GivenRuns
+from penstock.requests.given import GivenPull, GivenRuns
 from penstock.requests.groups import (
     CommitOffsets,
     DescribeGroup,
@@ -93,6 +93,7 @@ class BrokerService:
             Append: lambda request, now, now_ms: messages.append(request, now_ms),
             AppendRuns: lambda request, now, now_ms: messages.append_runs(request, now_ms),
             GivenRuns: lambda request, now, now_ms: messages.append_given(request, now_ms),
+            GivenPull: lambda request, now, now_ms: messages.pull_given(request, now),
             Pull: lambda request, now, now_ms: messages.pull(request, now),
             QueryBounds: lambda request, now, now_ms: messages.bounds(request, now),
             SeekTime: lambda request, now, now_ms: messages.seek_time(request, now),

@@ -1,16 +1,20 @@
 """The newest appends, as they were written: who reads at a queue's end mostly wants what was just stored, and gets it
-without a read of the file and without another look at its checksums.
+without a read of the file and without another look at its checksums. What came in runs is here as runs too, for who
+reads in the same process.
 
-Bounded by a number of appends and of bytes. Whatever is not wholly here is read from the log.
+Bounded by a number of appends and of bytes of frames; the runs beside them keep the bodies once more. Whatever is not
+wholly here is read from the log.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
-from broker.store.queue_index import ENTRY20
+from broker.store.queue_index import ENTRY20, ENTRY_BYTES, Queue
 from penstock.message import ENTRY
+from penstock.runs import StoredRun
 
 APPENDS_MAX: Final = 16
 
@@ -20,22 +24,51 @@ class Fresh:
 
     def __init__(self, bytes_max: int) -> None:
         """``bytes_max``: so much is kept, 0 for nothing."""
-        self._appends: deque[tuple[int, bytes]] = deque()
+        self._appends: deque[tuple[int, bytes, Sequence[StoredRun]]] = deque()
+        self._runs: dict[int, StoredRun] = {}  # by position
         self._bytes_max = bytes_max
         self._bytes = 0
 
-    def written(self, position: int, frames: bytes) -> None:
-        """Whole frames were appended at this position."""
+    def written(self, position: int, frames: bytes, runs: Sequence[StoredRun] = ()) -> None:
+        """Whole frames were appended at this position; ``runs``: all of them, if they are of runs."""
         appends = self._appends
-        appends.append((position, frames))
+        appends.append((position, frames, runs))
+        for run in runs:
+            self._runs[run.position] = run
         self._bytes += len(frames)
         while appends and (self._bytes > self._bytes_max or len(appends) > APPENDS_MAX):
-            self._bytes -= len(appends.popleft()[1])
+            _, oldest, forgotten = appends.popleft()
+            self._bytes -= len(oldest)
+            for run in forgotten:
+                del self._runs[run.position]
+
+    def runs(self, queue: Queue, offset: int, count_max: int, bytes_max: int) -> tuple[int, list[StoredRun]]:
+        """The runs that the readable entries in a queue's tail from ``offset`` on are of, and how many messages these
+        are: whole runs as long as each is here and all fit. None at all if it is not so of the first one."""
+        tail, found = queue.tail, []
+        start = at = (offset - queue.tail_base) * ENTRY_BYTES
+        end = (queue.readable - queue.tail_base) * ENTRY_BYTES
+        while at < end:
+            position, size, _ = ENTRY20.unpack_from(tail, at)
+            run = self._runs.get(position)
+            if run is None or run.step != size:  # a hole has the position of what comes behind it
+                break
+            count = len(run.bodies)
+            behind = at + count * ENTRY_BYTES
+            count_max -= count
+            bytes_max -= count * size
+            if behind > end or count_max < 0 or bytes_max < 0:
+                break
+            if count > 1 and ENTRY20.unpack_from(tail, behind - ENTRY_BYTES)[0] != position + (count - 1) * size:
+                break  # the queue has not all of it
+            found.append(run)
+            at = behind
+        return (at - start) // ENTRY_BYTES, found
 
     def between(self, start: int, end: int) -> bytes | None:
         """The bytes of the log between two positions; ``None`` unless all of them are here."""
         parts: list[bytes] = []
-        for position, frames in reversed(self._appends):
+        for position, frames, _ in reversed(self._appends):
             if position < end:
                 if position + len(frames) < end:
                     return None

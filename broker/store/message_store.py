@@ -26,6 +26,7 @@ from broker.store.state import Keyframe, KeyframeMarks
 from broker.store.writing import Writing
 from penstock.errors import PenstockError, StorageFull
 from penstock.message import BODY_BYTES_MAX
+from penstock.requests.given import GivenPulled
 from penstock.requests.messages import Placed, Pulled
 from penstock.requests.topics import Bounds
 
@@ -198,6 +199,11 @@ class MessageStore:
         """Messages of a queue from ``offset`` on: at least one if there is one. Raises ``QueueNotFound``,
         ``OffsetOutOfRange``."""
         return self._reading.read(queue, offset, count_max, bytes_max, tags)
+
+    def read_given(self, queue: str, offset: int, count_max: int, bytes_max: int) -> Pulled | GivenPulled | None:
+        """The same for a reader in this process: runs as values where they are at hand, ``None`` where ``read`` would
+        give nothing. Raises as ``read``."""
+        return self._reading.read_given(queue, offset, count_max, bytes_max)
 
     def seek_time(self, queue: str, stored_ms: int) -> int:
         """First readable offset stored at or after a time; the end if there is none. Raises ``QueueNotFound``."""

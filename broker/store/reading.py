@@ -29,6 +29,7 @@ from penstock.message import (
     record_properties,
     record_topic,
 )
+from penstock.requests.given import GivenPulled
 from penstock.requests.messages import Pulled
 
 GAP_BYTES_MAX: Final = 64 * 1024
@@ -39,6 +40,7 @@ ENTRIES_MAX: Final = 65_536
 FRESH_MAX: Final = 512
 """For who is further behind than so many messages memory is not looked through one by one."""
 _NEVER: Final = 1 << 62
+_ALL: Final[frozenset[int]] = frozenset()
 
 Found = tuple[int, int, int, int]  # offset, position, size, tag hash
 
@@ -75,6 +77,17 @@ class Reading:
         wanted, following = self._choose(queue, offset, count_max, bytes_max, tags)
         entries, frames = self._gather(wanted)
         return Pulled(len(entries), following, queue.min, queue.readable, b"".join(entries + frames))
+
+    def read_given(self, key: str, offset: int, count_max: int, bytes_max: int) -> Pulled | GivenPulled | None:
+        """See ``MessageStore.read_given``."""
+        queue = self._index.get(key)
+        if offset == queue.readable:
+            return None
+        if queue.tail_base <= offset < queue.readable:
+            count, runs = self._log.fresh.runs(queue, offset, count_max, bytes_max)
+            if count:
+                return GivenPulled(count, offset + count, runs)
+        return self.read(key, offset, count_max, bytes_max, _ALL)
 
     def _read_neighbours(self, queue: Queue, offset: int, count_max: int, bytes_max: int) -> Pulled | None:
         """Many entries that stand one behind the other, without work per frame; None where there are few, or not all

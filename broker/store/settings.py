@@ -17,7 +17,8 @@ class StoreSettings:
         chunk_bytes: stretch of log whose index entries are kept in memory before they are sealed into a file.
         retention_bytes: keep at most this much log; 0 for no limit.
         retention_s: keep segments at most this long after their last record; 0 for ever.
-        fresh_bytes: how much of what was appended last is kept in memory for those who read at the end of a queue.
+        fresh_bytes: how much of what was appended last is kept in memory for those who read at the end of a queue, in
+            bytes of frames; the bodies of what came in runs are kept beside them.
         seal_after_s: silence after which the durable watermark is written down.
     """
 

@@ -32,6 +32,7 @@ from penstock.message import (
     tag_hash,
 )
 from penstock.requests.messages import Placed
+from penstock.runs import StoredRun
 from topicmap.queues import SYSTEM_PREFIX
 
 _NO_HOST: Final = bytes(8)
@@ -88,6 +89,7 @@ class Writing:
         now_ms = max(now_ms, self.last_ms)
         stored, position, laid = STORED.pack(now_ms, _NO_HOST), log.end, []
         following: dict[Queue, int] = {}
+        placed: list[StoredRun] = []
         for run in runs:
             queue = self._topic_queues.get((run.topic, run.queue_id)) or self.topic_queue(run.topic, run.queue_id)
             offset = following.get(queue, -1)
@@ -96,9 +98,12 @@ class Writing:
             facts = self._facts.get((run.topic, run.properties)) or self._learn(run.topic, run.properties)
             frames, entries = lay_out(run, EPOCH, log.durable, stored, offset, position, facts[0])
             laid.append((run, queue, facts[1], position, entries, frames))
-            following[queue] = offset + len(run.bodies)
+            bodies = run.bodies
+            step = len(frames) // len(bodies)
+            placed.append(StoredRun(position, step, bodies, run.tail, run.flag, run.queue_id, offset, now_ms))
+            following[queue] = offset + len(bodies)
             position += len(frames)
-        log.append(b"".join([one[5] for one in laid]))
+        log.append(b"".join([one[5] for one in laid]), placed)
         self.last_ms = now_ms
         self.ends_with_seal = False
         for run, queue, keys, first, entries, frames in laid:

@@ -1,5 +1,6 @@
 """Runs of publications are stored as their records would be: the same log, queues, keys and folds, the same
-refusals; and each message of a batch is stored or refused on its own."""
+refusals; each message of a batch is stored or refused on its own; and who pulls in the same process gets them as they
+are stored."""
 
 from __future__ import annotations
 
@@ -10,24 +11,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import errors
-from penstock.errors import InvalidRequest
+from penstock.errors import InvalidRequest, OffsetOutOfRange, QueueNotFound
 from penstock.message import (
+    ENTRY,
     FLAG_ONCE,
     FLAG_RETAIN,
     KEYS,
     MQTT_TOPIC,
     TAGS,
+    Message,
+    decode_batch,
     encode_properties,
     encode_record,
+    mqtt_name,
     record_tail,
 )
 from penstock.requests.filters import OpenFilters
-from penstock.requests.given import GivenRuns
-from penstock.requests.messages import Append, Appended, AppendRuns, FindByKey
+from penstock.requests.given import GivenPull, GivenPulled, GivenRuns
+from penstock.requests.messages import Append, Appended, AppendRuns, FindByKey, Pull, Pulled, QueryBounds
 from penstock.requests.sessions import OpenSession
 from penstock.requests.topics import CreateTopic
 from penstock.runs import Run, checksum_of, encode_runs
-from tests.broker.broker_rig import Rig, after_sync, bodies, now
+from tests.broker.broker_rig import Rig, after_sync, append, bodies, now, parked
 
 
 def request(*runs: Run) -> AppendRuns:
@@ -155,3 +160,133 @@ def test_messages_without_a_key_keep_their_order_in_one_queue_for_a_run() -> Non
     for _ in range(3):
         rig.ask(request(Run(tail("t"), 1, 0, [b"a", b"b"])))
     assert [rig.bodies(f"t:{queue}") for queue in range(3)] == [[b"a", b"b"]] * 3
+
+
+# ------------------------------------------------------------ pulls in the same process
+
+QUEUES = ("t:0", "t:1", "c:0", "~filter:t/#", "~filter:c", "~filter:+/1")
+Row = tuple[int, int, int, int, int, int, bytes, str]
+
+
+def given_rows(offset: int, pulled: GivenPulled) -> list[Row]:
+    """Offset, position, queue id and offset in the topic's queue, store time, flag, body and name of each message."""
+    rows: list[Row] = []
+    for run in pulled.runs:
+        topic_bytes = int.from_bytes(run.tail[:2], "big")
+        name = mqtt_name(run.tail[2 : 2 + topic_bytes], run.tail[topic_bytes + 4 :])
+        for number, body in enumerate(run.bodies):
+            position, place = run.position + number * run.step, run.offset + number
+            rows.append((offset, position, run.queue_id, place, run.stored_ms, run.flag, body, name))
+            offset += 1
+    return rows
+
+
+def pulled_rows(pulled: Pulled) -> list[Row]:
+    """The same of frames."""
+    return [
+        (offset, one.position, one.queue, one.offset, one.stored_ms, one.qos | one.retain << 2, one.body, one.name)
+        for offset, one in decode_batch(pulled.count, pulled.body)
+    ]
+
+
+STEPS = st.lists(st.one_of(RUNS, st.sampled_from(["record", "sync", "time"])), max_size=30)
+ASKED = st.lists(
+    st.tuples(
+        st.sampled_from(QUEUES),
+        st.integers(0, 40),
+        st.sampled_from([1, 2, 5, 1000]),
+        st.sampled_from([1, 400, 2000, 1 << 20]),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(STEPS, ASKED, st.sampled_from([0, 3000, 1 << 20]))
+def test_a_pull_in_the_same_process_gets_the_runs_whose_frames_it_would_get(
+    steps: list[list[Run] | str], asked: list[tuple[str, int, int, int]], fresh_bytes: int
+) -> None:
+    rig = made(fresh_bytes=fresh_bytes)
+    for step in steps:
+        if step == "sync":
+            rig.sync()
+        elif step == "time":
+            rig.clock.now += 1.5
+        elif isinstance(step, str):
+            rig.submit(append(Message("t", b"native", mqtt_topic="t/1")))
+        elif step:
+            rig.submit(GivenRuns(sum(len(run.bodies) for run in step), step))
+    for queue, back, count_max, bytes_max in asked:
+        bounds = rig.store.bounds(queue)
+        offset = max(bounds.min, bounds.end - back)
+        frames = now(rig.handle(Pull(queue, offset, bytes_max, count_max)))
+        before = rig.service.figures()
+        found = now(rig.handle(GivenPull(queue, offset, bytes_max, count_max, 0.0)))
+        after = rig.service.figures()
+        assert found.next == offset + found.count
+        if isinstance(found, GivenPulled):
+            rows = pulled_rows(frames)[: found.count]
+            assert given_rows(offset, found) == rows
+            assert len(rows) == found.count
+            size = sum(len(run.bodies) * run.step for run in found.runs)
+            assert size <= bytes_max
+            assert fresh_bytes or not found.count
+            size += found.count * ENTRY.size
+        else:
+            assert found == frames
+            size = len(found.body)
+        for figure, more in (("rocketmq_messages_out_total", found.count), ("rocketmq_throughput_out_total", size)):
+            assert after[figure] - before[figure] == more
+
+
+@pytest.mark.parametrize("level", ["cache", "disk"])
+def test_a_pull_in_the_same_process_waits_for_a_run_and_gets_that_very_one(level: str) -> None:
+    rig = made(level, queues=1)
+    answers = rig.submit(GivenPull("t:0", 0, 1 << 20, 100, 10.0))
+    run = Run(tail("t"), 1, 0, [b"a", b"b"])
+    rig.submit(GivenRuns(2, [run]))
+    assert len(answers) == (level == "cache"), "not before it may be read"
+    rig.sync()
+    [pulled] = answers
+    assert isinstance(pulled, GivenPulled)
+    assert (pulled.count, pulled.next) == (2, 2)
+    [stored] = pulled.runs
+    assert stored.bodies is run.bodies
+    assert stored.tail is run.tail
+
+
+def test_a_pull_in_the_same_process_gets_frames_where_a_run_is_larger_than_asked_for_or_begun_or_no_run() -> None:
+    rig = made(queues=1)
+    rig.ask(request(Run(tail("t"), 1, 0, [b"a", b"b", b"c"])))
+    rig.ask(append(Message("t", b"d")))
+    for offset, count_max, bytes_max, got in ((0, 2, 1 << 20, 2), (0, 9, 200, 1), (1, 9, 1 << 20, 3), (3, 9, 9, 1)):
+        pulled = rig.ask(GivenPull("t:0", offset, bytes_max, count_max, 0.0))
+        assert isinstance(pulled, Pulled)
+        assert pulled.count == got
+    pulled = rig.ask(GivenPull("t:0", 0, 1 << 20, 9, 0.0))
+    assert isinstance(pulled, GivenPulled)
+    assert pulled.count == 3, "it ends where something else comes"
+
+
+def test_a_pull_in_the_same_process_that_waits_in_vain_is_answered_empty() -> None:
+    rig = made(queues=1)
+    assert now(rig.handle(GivenPull("t:0", 0, 100, 10, 0.0))) == GivenPulled(0, 0, [])
+    assert parked(rig.handle(GivenPull("t:0", 0, 100, 10, 1e9))).deadline <= 60.0
+    answers = rig.submit(GivenPull("t:0", 0, 100, 10, 10.0))
+    rig.clock.now = 10.0
+    rig.dispatch.tick()
+    assert answers == [GivenPulled(0, 0, [])]
+
+
+def test_a_pull_in_the_same_process_is_refused_as_any_other() -> None:
+    rig = made(queues=1, owner_lease_s=5.0)
+    assert isinstance(rig.ask(GivenPull("t:9", 0, 100, 10, 5.0)), QueueNotFound)
+    assert isinstance(rig.ask(GivenPull("t:0", 1, 100, 10, 5.0)), OffsetOutOfRange)
+    for bytes_max, count_max, wait_s in ((0, 10, 0.0), (100, 0, 0.0), (100, 10, -1.0)):
+        assert isinstance(rig.ask(GivenPull("t:0", 0, bytes_max, count_max, wait_s)), InvalidRequest)
+    [bounds] = rig.ask(QueryBounds(("~filter:c",))).bounds
+    answers = rig.submit(GivenPull("~filter:c", bounds.end, 100, 10, 60.0))
+    rig.clock.now = 5.0
+    rig.dispatch.tick()
+    assert [type(one) for one in answers] == [QueueNotFound]

@@ -8,7 +8,7 @@ from broker.outcomes import Now
 from penstock.errors import InvalidTopic, PenstockError, StorageFailed, UnknownRequest
 from penstock.message import Message
 from penstock.requests.filters import FetchRetained, OpenFilters
-from penstock.requests.given import GivenRuns
+from penstock.requests.given import GivenPull, GivenRuns
 from penstock.requests.groups import CommitOffsets, JoinGroup, QueueOffset
 from penstock.requests.messages import Append, Pull
 from penstock.requests.routes import QueryRoute, TopicRoute
@@ -22,7 +22,7 @@ from tests.broker.broker_rig import Rig, append, now
 
 def test_every_request_of_a_broker_has_its_function_and_no_other_has() -> None:
     served = set(Rig().service._table)
-    assert served == {cls for code, cls in REQUESTS.items() if code >= 30 or cls is Ping} | {GivenRuns}
+    assert served == {cls for code, cls in REQUESTS.items() if code >= 30 or cls is Ping} | {GivenRuns, GivenPull}
 
 
 def test_a_request_for_another_server_is_refused() -> None:

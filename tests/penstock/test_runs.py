@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from penstock.errors import InvalidRequest
 from penstock.message import record_tail
-from penstock.runs import RECORDS_BYTES_MAX, RUN_HEAD, Run, checksum_of, decode_runs, encode_runs, record_bytes
+from penstock.runs import (
+    RECORDS_BYTES_MAX,
+    RUN_HEAD,
+    Run,
+    StoredRun,
+    checksum_of,
+    decode_runs,
+    encode_runs,
+    record_bytes,
+)
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "runs.md").read_text()
 TAIL = record_tail(b"t", b"")
@@ -78,3 +87,10 @@ def test_the_worked_example_and_the_damage_of_the_page_are_right() -> None:
     for case in cases:
         with pytest.raises(InvalidRequest):
             decode_runs(bytes.fromhex(case))
+
+
+def test_a_part_of_a_stored_run_is_where_it_was_and_keeps_nothing_of_the_others() -> None:
+    run = StoredRun(1000, 150, [b"a", b"b", b"c", b"d"], TAIL, 1, 3, 20, 1234)
+    part = run.part(1, 3)
+    assert (part.position, part.step, part.bodies, part.offset) == (1150, 150, [b"b", b"c"], 21)
+    assert (part.tail, part.flag, part.queue_id, part.stored_ms) == (TAIL, 1, 3, 1234)

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from broker.store.fresh import APPENDS_MAX, Fresh
 from broker.store.message_store import MessageStore
-from broker.store.queue_index import ENTRY20
+from broker.store.queue_index import ENTRY20, Queue, QueueIndex, hole
 from penstock.errors import StorageFull
 from penstock.message import Message, decode_batch
+from penstock.runs import StoredRun
 from tests.broker.store.store_rig import SMALL, bodies, incoming, messages, opened, stored, sync
 from tests.simulation.disk import SimDisk
 
@@ -121,3 +122,66 @@ def test_it_keeps_no_more_than_it_may() -> None:
         fresh.written(3000 + number, b"x")
     assert fresh.batch(ENTRY20.pack(3000, 1, 0), 0, 10_000) is None
     assert fresh.batch(ENTRY20.pack(3001, 1, 0), 0, 10_000) is not None
+
+
+def run_at(position: int, count: int) -> StoredRun:
+    return StoredRun(position, 200, [b"x"] * count, b"tail", 1, 0, 0, 1000)
+
+
+def queue_of(*entries: bytes, readable: int) -> Queue:
+    index = QueueIndex()
+    queue = index.ensure("~q", 7)
+    for number, entry in enumerate(entries):
+        index.add(queue, entry, number < readable)
+    return queue
+
+
+def entries(position: int, count: int) -> list[bytes]:
+    return [ENTRY20.pack(position + 200 * number, 200, 0) for number in range(count)]
+
+
+def test_runs_are_given_whole_as_long_as_all_of_each_is_here_and_readable_and_fits() -> None:
+    fresh = Fresh(10_000)
+    first, second, third = run_at(0, 2), run_at(400, 1), run_at(800, 3)
+    fresh.written(0, bytes(600), [first, second])
+    fresh.written(600, bytes(200))  # no run
+    fresh.written(800, bytes(600), [third])
+    queue = queue_of(*entries(0, 3), *entries(800, 3), readable=6)
+    assert fresh.runs(queue, 7, 100, 10_000) == (6, [first, second, third])
+    assert fresh.runs(queue, 10, 100, 10_000) == (3, [third])
+    assert fresh.runs(queue, 7, 5, 10_000) == (3, [first, second])
+    assert fresh.runs(queue, 7, 100, 599) == (2, [first])
+    assert fresh.runs(queue, 7, 1, 10_000) == (0, [])
+    assert fresh.runs(queue, 8, 100, 10_000) == (0, []), "it begins within a run"
+    readable = queue_of(*entries(0, 3), *entries(800, 3), readable=5)
+    assert fresh.runs(readable, 7, 100, 10_000) == (3, [first, second])
+    assert fresh.runs(queue_of(*entries(0, 4), readable=4), 7, 100, 10_000) == (3, [first, second])
+
+
+def test_a_run_of_which_a_queue_has_not_all_is_not_given() -> None:
+    fresh = Fresh(10_000)
+    fresh.written(0, bytes(600), [run_at(0, 3)])
+    for some in (entries(0, 2) + entries(600, 2), [hole(0), *entries(0, 3)]):
+        assert fresh.runs(queue_of(*some, readable=4), 7, 100, 10_000) == (0, [])
+
+
+def test_a_hole_is_no_message_of_the_run_behind_it() -> None:
+    fresh = Fresh(10_000)
+    run = run_at(0, 1)
+    fresh.written(0, bytes(200), [run])
+    queue = queue_of(hole(0), *entries(0, 1), readable=2)
+    assert fresh.runs(queue, 7, 100, 10_000) == (0, [])
+    assert fresh.runs(queue, 8, 100, 10_000) == (1, [run])
+
+
+def test_runs_are_forgotten_with_their_append() -> None:
+    fresh = Fresh(1000)
+    queue = queue_of(*entries(0, 1), *entries(200, 1), readable=2)
+    fresh.written(0, bytes(200), [run_at(0, 1)])
+    fresh.written(200, bytes(200), [run_at(200, 1)])
+    assert fresh.runs(queue, 7, 100, 10_000)[0] == 2
+    fresh.written(400, bytes(800))
+    assert fresh.runs(queue, 7, 100, 10_000)[0] == 0
+    assert fresh.runs(queue, 8, 100, 10_000)[0] == 1
+    fresh.written(1200, bytes(1001), [run_at(1200, 1)])
+    assert not fresh._runs

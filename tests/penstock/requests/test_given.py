@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.requests.given import GivenRuns
-from penstock.requests.messages import AppendRuns
+from penstock.requests.given import GivenPull, GivenRuns
+from penstock.requests.messages import AppendRuns, Pull
 from penstock.runs import Run, checksum_of, decode_runs
 from penstock.wire import encode_request
 
@@ -17,3 +17,9 @@ def test_given_runs_go_over_a_wire_as_encoded_ones() -> None:
     assert [(run.tail, list(run.bodies)) for run in decode_runs(body)] == [(b"t1", [b"a", b"b"]), (b"t2", [b"xyz"])]
     assert encode_request(7, given) == encode_request(7, sent)
     assert sent.for_wire() is sent
+
+
+def test_a_pull_of_runs_goes_over_a_wire_as_one_of_frames() -> None:
+    given = GivenPull("t:0", 7, bytes_max=100, count_max=10, wait_s=5.0)
+    assert given.for_wire() == Pull("t:0", 7, bytes_max=100, count_max=10, wait_s=5.0)
+    assert encode_request(7, given) == encode_request(7, given.for_wire())
