@@ -1,8 +1,8 @@
 """A pulled batch as it came: messages of it are made into ``Arrival`` objects only where somebody looks at one.
 
 Most batches are *even*: consecutive messages of one device, all with the same size, flag and properties, that do not
-expire. That they are is seen by comparing columns of the batch, all messages at once; whoever sends such a batch needs
-nothing else (``gateway/delivery.py``).
+expire. Of frames this is seen by comparing columns of the batch, all messages at once; a run that a broker in the same
+process hands over is even as it is. Whoever sends such a batch needs nothing else (``gateway/delivery.py``).
 """
 
 from __future__ import annotations
@@ -14,39 +14,49 @@ import numpy as np
 
 from gateway.envelope import (
     ENTRY_BYTES,
+    FLAG_AT,
     FRAME,
     HEAD_BYTES,
     NEVER,
-    WHERE_AT,
-    WHERE_FLAG_AT,
     Arrival,
     Heading,
     Origin,
+    arrival_of,
     arrivals,
+    given_arrivals,
     read_heading,
 )
 from penstock.message import ENTRY
+from penstock.runs import StoredRun
 
 EVEN_FROM: Final = 8
 """Fewer messages are as quickly looked at one by one as compared."""
-_LENGTH_BYTES: Final = 4
+_NUMBER_BYTES: Final = 4
+_BODY_BYTES: Final = 56
+"""What a body by itself takes in memory besides its bytes."""
 _SIZES: Final = np.dtype({"names": ["size"], "formats": ["V4"], "offsets": [16], "itemsize": ENTRY_BYTES})
 """Of an entry, the size of its frame."""
 
 
 @lru_cache(maxsize=1024)
 def _columns(body_bytes: int, tail_bytes: int) -> np.dtype[Any]:
-    """Of a frame: the low byte of its flag, the length of its body, its body, and its tail."""
-    sizes = (1, _LENGTH_BYTES, body_bytes, tail_bytes)
-    length_at, tail_at = HEAD_BYTES - _LENGTH_BYTES, HEAD_BYTES + body_bytes
+    """Of a frame: its flag, the length of its body, its body, and its tail."""
+    sizes = (_NUMBER_BYTES, _NUMBER_BYTES, body_bytes, tail_bytes)
+    length_at, tail_at = HEAD_BYTES - _NUMBER_BYTES, HEAD_BYTES + body_bytes
     return np.dtype(
         {
             "names": ["flag", "length", "body", "tail"],
             "formats": [("V", size) for size in sizes],
-            "offsets": [WHERE_AT + WHERE_FLAG_AT, length_at, HEAD_BYTES, tail_at],
+            "offsets": [FLAG_AT, length_at, HEAD_BYTES, tail_at],
             "itemsize": tail_at + tail_bytes,
         }
     )
+
+
+@lru_cache(maxsize=1024)
+def _last_bytes(size: int, of: int) -> np.dtype[Any]:
+    """The last bytes of rows of so many."""
+    return np.dtype({"names": ["body"], "formats": [("V", size)], "offsets": [of - size], "itemsize": of})
 
 
 class Stretch:
@@ -55,58 +65,107 @@ class Stretch:
     Attributes:
         first: offset of the first one in the queue that was pulled; the others follow.
         count: how many there are.
-        flag: application flag of all.
-        heading: what they have in common.
         body_bytes: size of the body of each.
         weight: bytes that each of them keeps in memory.
     """
 
-    __slots__ = ("_data", "_frame_bytes", "_origin", "body_bytes", "count", "first", "flag", "heading", "weight")
+    __slots__ = ("_heading", "_origin", "body_bytes", "count", "first", "weight")
+
+    def __init__(
+        self, first: int, count: int, heading: Heading, body_bytes: int, weight: int, origin: Origin | None
+    ) -> None:
+        self.first = first
+        self.count = count
+        self.body_bytes = body_bytes
+        self.weight = weight
+        self._heading = heading
+        self._origin = origin
+
+    def part(self, start: int, stop: int) -> Stretch:
+        """The messages from number ``start`` to before ``stop``; it keeps nothing of the others."""
+        raise NotImplementedError
+
+    def behind(self, prefix: bytes) -> bytearray:
+        """The body of each behind this prefix, end to end."""
+        raise NotImplementedError
+
+    def position(self, number: int) -> int:
+        """Log position of one of them."""
+        raise NotImplementedError
+
+    def arrival(self, number: int) -> Arrival:
+        """One of them by itself."""
+        raise NotImplementedError
+
+
+class FrameStretch(Stretch):
+    """Even messages as the entries and frames of a pull."""
+
+    __slots__ = ("_data", "_frame_bytes")
 
     def __init__(
         self,
         first: int,
         count: int,
-        flag: int,
         heading: Heading,
         body_bytes: int,
         frame_bytes: int,
         data: bytes,
         origin: Origin | None,
     ) -> None:
-        self.first = first
-        self.count = count
-        self.flag = flag
-        self.heading = heading
-        self.body_bytes = body_bytes
-        self.weight = ENTRY_BYTES + frame_bytes
+        super().__init__(first, count, heading, body_bytes, ENTRY_BYTES + frame_bytes, origin)
         self._frame_bytes = frame_bytes
         self._data = data
-        self._origin = origin
 
     def part(self, start: int, stop: int) -> Stretch:
-        """The messages from number ``start`` to before ``stop``."""
         size, data = self._frame_bytes, self._data
         at = self.count * ENTRY_BYTES
         some = data[start * ENTRY_BYTES : stop * ENTRY_BYTES] + data[at + start * size : at + stop * size]
-        first, count = self.first + start, stop - start
-        return Stretch(first, count, self.flag, self.heading, self.body_bytes, size, some, self._origin)
+        return FrameStretch(self.first + start, stop - start, self._heading, self.body_bytes, size, some, self._origin)
 
-    def bodies(self) -> np.ndarray[Any, Any]:
-        """The body of each."""
-        columns = _columns(self.body_bytes, self._frame_bytes - HEAD_BYTES - self.body_bytes)
-        bodies: np.ndarray[Any, Any] = np.frombuffer(self._data, columns, self.count, self.count * ENTRY_BYTES)["body"]
-        return bodies
+    def behind(self, prefix: bytes) -> bytearray:
+        size, count = self.body_bytes, self.count
+        made = bytearray((prefix + bytes(size)) * count)
+        columns = _columns(size, self._frame_bytes - HEAD_BYTES - size)
+        bodies = np.frombuffer(self._data, columns, count, count * ENTRY_BYTES)["body"]
+        np.frombuffer(made, _last_bytes(size, len(prefix) + size), count)["body"] = bodies
+        return made
+
+    def position(self, number: int) -> int:
+        position: int = ENTRY.unpack_from(self._data, number * ENTRY_BYTES)[1]
+        return position
 
     def arrival(self, number: int) -> Arrival:
-        """One of them by itself."""
         data = self._data
         at = self.count * ENTRY_BYTES + number * self._frame_bytes
-        where, stored_ms, _ = FRAME.unpack_from(data, at)
+        queue_id, flag, queue_offset, stored_ms, _ = FRAME.unpack_from(data, at)
         body = at + HEAD_BYTES
         payload = data[body : body + self.body_bytes]
-        position = ENTRY.unpack_from(data, number * ENTRY_BYTES)[1]
-        return Arrival(self.first + number, position, self.flag, payload, self.heading, stored_ms, where, self._origin)
+        offset, position, heading, origin = self.first + number, self.position(number), self._heading, self._origin
+        return Arrival(offset, position, flag, payload, heading, stored_ms, queue_id, queue_offset, origin)
+
+
+class RunStretch(Stretch):
+    """Even messages as a run that a broker in this process has stored."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, first: int, run: StoredRun, heading: Heading, origin: Origin | None) -> None:
+        body_bytes = len(run.bodies[0])
+        super().__init__(first, len(run.bodies), heading, body_bytes, body_bytes + _BODY_BYTES, origin)
+        self._run = run
+
+    def part(self, start: int, stop: int) -> Stretch:
+        return RunStretch(self.first + start, self._run.part(start, stop), self._heading, self._origin)
+
+    def behind(self, prefix: bytes) -> bytearray:
+        return bytearray(prefix).join([b"", *self._run.bodies])
+
+    def position(self, number: int) -> int:
+        return self._run.position + number * self._run.step
+
+    def arrival(self, number: int) -> Arrival:
+        return arrival_of(self._run, number, self.first + number, self._heading, self._origin)
 
 
 class Batch:
@@ -115,20 +174,16 @@ class Batch:
 
     __slots__ = ("_arrivals", "count", "even", "first", "last")
 
-    def __init__(self, count: int, body: bytes | memoryview, origin: Origin | None = None) -> None:
-        """Raises ``InvalidMessage`` if it is shorter than it says."""
-        data = body if isinstance(body, bytes) else bytes(body)
+    def __init__(self, count: int, even: Stretch | None, made: list[Arrival] | None) -> None:
+        """It is ``even`` or ``made``."""
         self.count = count
+        self.even = even
+        self._arrivals = made
         self.first = self.last = -1
-        self._arrivals: list[Arrival] | None = None
-        self.even = _even(count, data, origin) if count >= EVEN_FROM else None
-        if self.even is None:
-            made = self._arrivals = arrivals(count, data, origin)
-            if made:
-                self.first, self.last = made[0].position, made[-1].position
-        else:
-            self.first = ENTRY.unpack_from(data)[1]
-            self.last = ENTRY.unpack_from(data, (count - 1) * ENTRY_BYTES)[1]
+        if even is not None:
+            self.first, self.last = even.position(0), even.position(count - 1)
+        elif made:
+            self.first, self.last = made[0].position, made[-1].position
 
     def __len__(self) -> int:
         return self.count
@@ -144,6 +199,27 @@ class Batch:
         return made
 
 
+def pulled_batch(count: int, body: bytes | memoryview, origin: Origin | None = None) -> Batch:
+    """The batch of the entries and frames in a pull's reply. Raises ``InvalidMessage`` if it is shorter than it
+    says."""
+    data = body if isinstance(body, bytes) else bytes(body)
+    even = _even(count, data, origin) if count >= EVEN_FROM else None
+    return Batch(count, even, arrivals(count, data, origin) if even is None else None)
+
+
+def given_batch(offset: int, runs: list[StoredRun], origin: Origin | None = None) -> Batch:
+    """The batch of runs that a broker in this process hands over; ``offset`` is that of the first message."""
+    if len(runs) == 1:
+        run = runs[0]
+        count = len(run.bodies)
+        if count >= EVEN_FROM:
+            heading = read_heading(run.tail)
+            if heading.expiry_s == NEVER:
+                return Batch(count, RunStretch(offset, run, heading, origin), None)
+    made = given_arrivals(offset, runs, origin)
+    return Batch(len(made), None, made)
+
+
 def _even(count: int, data: bytes, origin: Origin | None) -> Stretch | None:
     """The messages of a batch if they are even; one that is too short is none."""
     at = count * ENTRY_BYTES
@@ -154,7 +230,7 @@ def _even(count: int, data: bytes, origin: Origin | None) -> Stretch | None:
         return None
     if size < HEAD_BYTES + 4:
         return None
-    body_bytes = FRAME.unpack_from(data, at)[2]
+    body_bytes = FRAME.unpack_from(data, at)[4]
     tail_bytes = size - HEAD_BYTES - body_bytes
     if tail_bytes < 4:
         return None
@@ -165,8 +241,7 @@ def _even(count: int, data: bytes, origin: Origin | None) -> Stretch | None:
     heading = read_heading(data[at + size - tail_bytes : at + size])
     if heading.expiry_s != NEVER:
         return None
-    flag = data[at + WHERE_AT + WHERE_FLAG_AT]
-    return Stretch(first, count, flag, heading, body_bytes, size, data, origin)
+    return FrameStretch(first, count, heading, body_bytes, size, data, origin)
 
 
 def _are_alike(column: np.ndarray[Any, Any]) -> bool:

@@ -199,17 +199,9 @@ def _ids(first: int, count: int) -> Sequence[int]:
 
 
 @lru_cache(maxsize=1024)
-def _gaps(head_bytes: int, id_bytes: int, lead_bytes: int, body_bytes: int) -> np.dtype[Any]:
-    """Of a packet: its id and its payload."""
-    body_at = head_bytes + id_bytes + lead_bytes
-    return np.dtype(
-        {
-            "names": ["id", "body"],
-            "formats": [("V", id_bytes), ("V", body_bytes)],
-            "offsets": [head_bytes, body_at],
-            "itemsize": body_at + body_bytes,
-        }
-    )
+def _id_of(head_bytes: int, packet_bytes: int) -> np.dtype[Any]:
+    """Of a packet: its id."""
+    return np.dtype({"names": ["id"], "formats": ["V2"], "offsets": [head_bytes], "itemsize": packet_bytes})
 
 
 class Run:
@@ -265,8 +257,10 @@ class Run:
             self._take_even(even)
         else:
             arrivals = batch.arrivals
-            self.senders = {arrival.sender for arrival in arrivals}
-            self.expiring = any([arrival.expires_ms != NEVER for arrival in arrivals])
+            for arrival in arrivals:
+                self.senders.add(arrival.heading.sender)
+                if arrival.expires_ms != NEVER:
+                    self.expiring = True
             if not self.expiring:
                 self._take(arrivals)
 
@@ -288,27 +282,24 @@ class Run:
         variant = self._variant(sample.qos, sample.retain)
         lead = _properties(sample, variant, 0) if variant.is_v5 else b""
         head = _head(sample.name_bytes, len(lead) + size, variant.qos, variant.retain)
-        id_bytes = 2 if variant.qos else 0
-        data = bytearray((head + bytes(id_bytes) + lead + bytes(size)) * count)
-        packets = np.frombuffer(data, _gaps(len(head), id_bytes, len(lead), size), count)
-        packets["body"] = even.bodies()
+        prefix = head + bytes(2) + lead if variant.qos else head + lead
+        data = even.behind(prefix)
         first_id = even.first % PACKET_ID_MAX
         if variant.qos:
+            packets = np.frombuffer(data, _id_of(len(head), len(prefix) + size), count)
             packets["id"] = _ENCODED_IDS[first_id : first_id + count]
         self.data = bytes(data)
         self.qos = variant.qos
         self.largest = len(head) + len(lead) + size + 2
         self.senders = {sample.sender}
         step = max(1, _TOGETHER_BYTES // (even.weight + len(lead)))
-        holders: list[InFlight] = []
         for start in range(0, count, step):
             part = even if count <= step else even.part(start, min(count, start + step))
             several = Several(part, variant, part.first % PACKET_ID_MAX + 1, head, lead)
             self._several.append(several)
-            holders += [several] * part.count
-        if variant.qos:
-            self.in_flight = dict(zip(_ids(first_id + 1, count), holders, strict=True))
-            self.weight = sum([one.weight * len(one.ids) for one in self._several])
+            if variant.qos:
+                self.in_flight.update(dict.fromkeys(several.ids, several))
+                self.weight += several.weight * part.count
 
     def _take(self, batch: Sequence[Arrival]) -> None:
         parts: list[bytes] = []

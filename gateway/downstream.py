@@ -1,10 +1,11 @@
 """Broker -> device: one feed per light queue in use, and for every session a cursor that never runs ahead of the
 client.
 
-A feed's one pull brings a batch; it is decoded once and, for the sessions at the head, encoded once per kind of
-subscriber (``Run``). A session whose window or output is full is left where it is: it becomes *lagging*, reads on
-from the feed's window or by a pull of its own when there is room again, and costs nobody memory. A session without
-a connection is only its cursors. A QoS 0 message for a connection whose output is full is dropped and counted.
+A feed's one pull brings a batch, from a broker in this process as the runs that were stored; it is decoded once and,
+for the sessions at the head, encoded once per kind of subscriber (``Run``). A session whose window or output is full is
+left where it is: it becomes *lagging*, reads on from the feed's window or by a pull of its own when there is room
+again, and costs nobody memory. A session without a connection is only its cursors. A QoS 0 message for a connection
+whose output is full is dropped and counted.
 
 Everything that arrives by completion is only noted; the work is done at the round's end in ``flush``, so that one
 round makes one OpenFilters and one CloseFilters per broker, and no reply can nest in another.
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from gateway.batch import Batch
+from gateway.batch import Batch, given_batch, pulled_batch
 from gateway.brokers import Brokers
 from gateway.feed import Answer, Feed
 from gateway.filters import FilterLeases, OnDone
@@ -32,6 +33,7 @@ from gateway.settings import GatewaySettings
 from gateway.shared import SharedSubscriptions
 from gateway.subscriptions import Subscription
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, QueueNotFound
+from penstock.requests.given import GivenPull, GivenPulled
 from penstock.requests.messages import BoundsReply, Pull, Pulled, QueryBounds
 from penstock.requests.request import Result
 from penstock.world import Clock
@@ -264,15 +266,16 @@ class Downstream:
     def _pull(self, feed: Feed[Cursor]) -> None:
         feed.is_pulling = True
         settings = self._settings
-        request = Pull(feed.queue, feed.head, settings.pull_bytes_max, settings.pull_count_max, settings.pull_wait_s)
+        count_max, bytes_max = settings.pull_count_max, settings.pull_bytes_max
+        request = GivenPull(feed.queue, feed.head, bytes_max, count_max, settings.pull_wait_s)
         feed.broker.submit(request, Answer(self._on_pulled, feed))
 
     def _pulled(self, feed: Feed[Cursor], result: Result) -> None:
-        if isinstance(result, Pulled):
-            feed.is_pulling = False
-            if not feed.is_closed:
-                self._dispatch(feed, _batch(result, feed), result.next)
-                self._want(feed)
+        if isinstance(result, GivenPulled):
+            head = result.next
+            self._came(feed, given_batch(head - result.count, result.runs, feed), head)
+        elif isinstance(result, Pulled):
+            self._came(feed, _batch(result, feed), result.next)
         elif isinstance(result, QueueNotFound):
             feed.is_pulling = False
             self._reopen(feed)
@@ -280,6 +283,12 @@ class Downstream:
             feed.broker.submit(QueryBounds((feed.queue,)), partial(self._bounded, feed))
         else:
             self._failed.append(feed)
+
+    def _came(self, feed: Feed[Cursor], batch: Batch, head: int) -> None:
+        feed.is_pulling = False
+        if not feed.is_closed:
+            self._dispatch(feed, batch, head)
+            self._want(feed)
 
     def _bounded(self, feed: Feed[Cursor], result: Result) -> None:
         """The head was outside the queue: go on at its beginning (retention has passed) or its end."""
@@ -398,11 +407,11 @@ class Downstream:
         self.pump_later(cursor.session)
 
 
-_EMPTY: Final = Batch(0, b"")
+_EMPTY: Final = Batch(0, None, [])
 
 
 def _batch(result: Pulled, feed: Feed[Cursor]) -> Batch:
     try:
-        return Batch(result.count, result.body, feed)
+        return pulled_batch(result.count, result.body, feed)
     except InvalidMessage:
         return _EMPTY  # a broker that frames its replies wrongly; nothing of it can be believed

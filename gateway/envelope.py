@@ -6,7 +6,8 @@ also as whom, ``MQTT_USER``, in base64), and the application's MQTT 5 properties
 seconds or nothing, a colon, then the other properties byte for byte as they came, in base64, so that they go out
 unaltered and in order: MQTT-3.3.2-17, -18). A message of a native producer has none of these but a topic.
 
-An ``Arrival`` is one such message taken from a pulled batch, decoded once for all subscribers.
+An ``Arrival`` is one such message taken from a pulled batch, decoded once for all subscribers. Of a run that a broker
+in the same process hands over only the heading is decoded.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import struct
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -37,21 +39,19 @@ from penstock.message import (
     mqtt_name,
     property_of,
 )
+from penstock.runs import StoredRun
 from topicmap.queues import topic_queue
 
 _CLIENT_ID: Final = CLIENT_ID.encode()
 _MQTT_PROPERTIES: Final = MQTT_PROPERTIES.encode()
 _MQTT_USER: Final = MQTT_USER.encode()
-_WHERE_BYTES: Final = OFFSETS_AT + 8 - QUEUE_ID_AT
 FRAME: Final = struct.Struct(
-    f">{FRAME_HEAD_BYTES + QUEUE_ID_AT}x{_WHERE_BYTES}s{STORED_AT - QUEUE_ID_AT - _WHERE_BYTES}xQ"
-    f"{BODY_AT - 4 - STORED_AT - 8}xI"
+    f">{FRAME_HEAD_BYTES + QUEUE_ID_AT}xIIQ{STORED_AT - OFFSETS_AT - 8}xQ{BODY_AT - 4 - STORED_AT - 8}xI"
 )
-"""Of a frame, up to its body: queue id, flag and queue offset as they stand; store time; body length."""
+"""Of a frame, up to its body: queue id, flag and queue offset; store time; body length."""
 HEAD_BYTES: Final = FRAME.size  # up to the body
 ENTRY_BYTES: Final = ENTRY.size
-WHERE_AT: Final = FRAME_HEAD_BYTES + QUEUE_ID_AT  # of these three within the frame
-WHERE_FLAG_AT: Final = 7  # the low byte of the flag within these
+FLAG_AT: Final = FRAME_HEAD_BYTES + QUEUE_ID_AT + 4  # within the frame
 NEVER: Final = -1
 
 
@@ -142,6 +142,7 @@ class Arrival:
         position: its place in the log; the same in every queue that it belongs to.
         qos, retain: as published.
         heading: what it has in common with others of its device.
+        queue_id, queue_offset: its topic queue, and its place in that.
         expires_ms: wall-clock time after which it is not delivered, or ``NEVER``.
         stored_ms: wall-clock time at which it was stored.
         origin: where it was pulled; ``None`` where nobody needs to find it again.
@@ -157,9 +158,10 @@ class Arrival:
         "payload",
         "position",
         "qos",
+        "queue_id",
+        "queue_offset",
         "retain",
         "stored_ms",
-        "where",
     )
 
     def __init__(
@@ -170,7 +172,8 @@ class Arrival:
         payload: bytes,
         heading: Heading,
         stored_ms: int,
-        where: bytes,
+        queue_id: int,
+        queue_offset: int,
         origin: Origin | None = None,
     ) -> None:
         self.offset = offset
@@ -181,7 +184,8 @@ class Arrival:
         self.payload = payload
         self.heading = heading
         self.stored_ms = stored_ms
-        self.where = where  # the record's queue id, flag and queue offset, read when they are asked for
+        self.queue_id = queue_id
+        self.queue_offset = queue_offset
         self.expires_ms = NEVER if heading.expiry_s == NEVER else stored_ms + heading.expiry_s * 1000
         self.blobs: dict[object, object] | None = None
 
@@ -218,19 +222,13 @@ class Arrival:
     @property
     def queue(self) -> str:
         """The topic queue that it is in."""
-        return topic_queue(self.topic.decode("utf-8", "replace"), int.from_bytes(self.where[:4], "big"))
-
-    @property
-    def queue_offset(self) -> int:
-        """Its offset in that queue."""
-        return int.from_bytes(self.where[8:], "big")
+        return topic_queue(self.topic.decode("utf-8", "replace"), self.queue_id)
 
     def in_its_topic(self, origin: Origin) -> Arrival:
         """The same message as a reader of its topic's queue finds it; ``origin`` is that queue."""
-        flag = self.where[WHERE_FLAG_AT]
-        return Arrival(
-            self.queue_offset, self.position, flag, self.payload, self.heading, self.stored_ms, self.where, origin
-        )
+        flag = self.qos | FLAG_RETAIN if self.retain else self.qos
+        queue_id, at = self.queue_id, self.queue_offset
+        return Arrival(at, self.position, flag, self.payload, self.heading, self.stored_ms, queue_id, at, origin)
 
 
 def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None) -> list[Arrival]:
@@ -246,7 +244,7 @@ def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None
         end = at + size
         if end > total or size < HEAD_BYTES:
             raise InvalidMessage("a pulled batch is shorter than its frames")
-        where, stored_ms, body_bytes = FRAME.unpack_from(data, at)
+        queue_id, flag, queue_offset, stored_ms, body_bytes = FRAME.unpack_from(data, at)
         body = at + HEAD_BYTES
         tail = body + body_bytes
         if tail + 4 > end:
@@ -254,8 +252,24 @@ def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None
         if heading is None or data[tail:end] != raw:  # mostly it is the one before
             raw = data[tail:end]
             heading = read_heading(raw)
-        found.append(
-            Arrival(offset, position, where[WHERE_FLAG_AT], data[body:tail], heading, stored_ms, where, origin)
-        )
+        payload = data[body:tail]
+        found.append(Arrival(offset, position, flag, payload, heading, stored_ms, queue_id, queue_offset, origin))
         at = end
+    return found
+
+
+def arrival_of(run: StoredRun, number: int, offset: int, heading: Heading, origin: Origin | None) -> Arrival:
+    """Message ``number`` of a run; ``offset`` is its own in the queue that was pulled, ``heading`` that of all."""
+    position, payload, place = run.position + number * run.step, run.bodies[number], run.offset + number
+    return Arrival(offset, position, run.flag, payload, heading, run.stored_ms, run.queue_id, place, origin)
+
+
+def given_arrivals(offset: int, runs: Sequence[StoredRun], origin: Origin | None = None) -> list[Arrival]:
+    """The messages of runs that stand one behind the other in the queue that was pulled, from ``offset`` on."""
+    found: list[Arrival] = []
+    for run in runs:
+        heading = read_heading(run.tail)
+        for number in range(len(run.bodies)):
+            found.append(arrival_of(run, number, offset, heading, origin))
+            offset += 1
     return found

@@ -48,7 +48,7 @@ class Sending:
         kind = (device.is_v5, one.qos, one.as_published, one.identifier)
         run = runs.get(kind)
         if run is None:
-            run = runs[kind] = Run(batch, *kind)
+            run = runs[kind] = Run(batch, device.is_v5, one.qos, one.as_published, one.identifier)
         if run.expiring or run.largest > device.accepts_bytes_max:
             return False
         if one.no_local and session.client_id_bytes in run.senders:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.batch import Batch
+from gateway.batch import Batch, pulled_batch
 from gateway.brokers import Broker, Brokers
 from gateway.delivery import Blob, Variant, blob
 from gateway.envelope import Arrival, arrivals, record_properties
@@ -70,7 +70,7 @@ def pulled(*messages: Arrival) -> Batch:
         frame = FRAME_HEAD.pack(0, 0, FRAME_HEAD_BYTES + len(record), 0, 0) + record
         entries += ENTRY.pack(one.offset, one.position, len(frame), 0)
         frames += frame
-    return Batch(len(messages), entries + frames)
+    return pulled_batch(len(messages), entries + frames)
 
 
 def made(offset: int = 0, qos: int = 1, is_v5: bool = False) -> Blob:

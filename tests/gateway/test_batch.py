@@ -1,20 +1,43 @@
-"""Pulled batches: what goes out for an even one is what goes out message by message."""
+"""Pulled batches: what goes out for an even one is what goes out message by message, and for runs what goes out for
+their frames."""
 
 from __future__ import annotations
 
-import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
-from making import arrival, batch_of, pulled
+import sys
+from collections.abc import Callable
 
-from gateway.batch import EVEN_FROM, Batch
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from making import BROKER, arrival, batch_of, pulled
+
+from gateway.batch import EVEN_FROM, Batch, FrameStretch, RunStretch, given_batch, pulled_batch
 from gateway.delivery import PACKET_ID_MAX, Run, Variant, blob
-from gateway.envelope import Arrival, arrivals, record_properties
+from gateway.envelope import Arrival, Origin, arrivals, record_properties
 from gateway.session import Session
 from penstock.errors import InvalidMessage
-from penstock.message import ENTRY, encode_record
+from penstock.message import ENTRY, FLAG_RETAIN, encode_record, record_tail
+from penstock.requests.filters import OpenFilters
+from penstock.requests.given import GivenPull, GivenPulled, GivenRuns
+from penstock.requests.messages import Pull, Pulled
+from penstock.requests.topics import CreateTopic
+from penstock.runs import Run as Publications
+from penstock.runs import StoredRun
+from tests.broker.broker_rig import Rig
 
-FIELDS = ("offset", "position", "qos", "retain", "payload", "heading", "stored_ms", "where", "expires_ms", "origin")
+FIELDS = (
+    "offset",
+    "position",
+    "qos",
+    "retain",
+    "payload",
+    "heading",
+    "stored_ms",
+    "queue_id",
+    "queue_offset",
+    "expires_ms",
+    "origin",
+)
 
 
 def fields(one: Arrival) -> list[object]:
@@ -102,7 +125,7 @@ def test_messages_of_an_even_batch_are_those_that_are_read_one_by_one() -> None:
     properties = record_properties("a/b", "", "me")
     records = [encode_record(b"a", bytes([at]), properties, flag=1, queue_id=at) for at in range(9)]
     body = batch_of(*records)
-    batch = Batch(9, body)
+    batch = pulled_batch(9, body)
     assert batch.even is not None
     assert [fields(one) for one in batch.arrivals] == [fields(one) for one in arrivals(9, body)]
 
@@ -118,9 +141,11 @@ def test_whatever_a_batch_says_its_messages_are_those_that_are_read_one_by_one(c
         expected = arrivals(count, bytes(body))
     except InvalidMessage:
         with pytest.raises(InvalidMessage):
-            Batch(count, bytes(body))
+            pulled_batch(count, bytes(body))
         return
-    assert [fields(one)[:5] for one in Batch(count, bytes(body)).arrivals] == [fields(one)[:5] for one in expected]
+    assert [fields(one)[:5] for one in pulled_batch(count, bytes(body)).arrivals] == [
+        fields(one)[:5] for one in expected
+    ]
 
 
 @given(st.integers(0, EVEN_FROM + 1), st.integers(0, 1500))
@@ -128,18 +153,31 @@ def test_a_batch_cut_short_anywhere_is_refused_and_nothing_else_happens(count: i
     record = encode_record(b"a", b"payload", record_properties("a/b", "", "me"), flag=1)
     body = batch_of(*[record] * count)
     if length >= len(body):
-        assert len(Batch(count, body)) == count
+        assert len(pulled_batch(count, body)) == count
     else:
         with pytest.raises(InvalidMessage):
-            Batch(count, body[:length])
+            pulled_batch(count, body[:length])
 
 
-def test_what_a_session_holds_of_an_even_batch_is_bounded_by_what_it_may_hold() -> None:
+def frames_of(first: int, count: int) -> Batch:
+    return pulled(*[arrival(first + at, payload=bytes(64)) for at in range(count)])
+
+
+def run_of(first: int, count: int) -> Batch:
+    tail = record_tail(b"a", record_properties("a/b", "", ""))
+    bodies = [bytes([at]) * 64 for at in range(count)]
+    return given_batch(first, [StoredRun(1000 + 200 * first, 200, bodies, tail, 1, 0, first, 0)])
+
+
+@pytest.mark.parametrize("batch_of_some", [frames_of, run_of])
+def test_what_a_session_holds_of_an_even_batch_is_bounded_by_what_it_may_hold(
+    batch_of_some: Callable[[int, int], Batch],
+) -> None:
     """A client that leaves one message of every batch unacknowledged keeps what stands together with it."""
     session = Session("c", window=1000, window_bytes=300_000)
     first = 0
     while True:
-        run = Run(pulled(*[arrival(first + at, payload=bytes(64)) for at in range(60)]), False, 1, False, 0)
+        run = Run(batch_of_some(first, 60), False, 1, False, 0)
         if session.send_run(run) is None:
             break
         session.acknowledged_all(range(first + 2, first + 61))
@@ -148,3 +186,78 @@ def test_what_a_session_holds_of_an_even_batch_is_bounded_by_what_it_may_hold() 
     assert session.in_flight_bytes == sum(one.weight for one in session.in_flight.values())
     together = len(run._several[0].ids)
     assert together * 64 * len(session.in_flight) <= session.in_flight_bytes <= 300_000
+
+
+def test_a_message_of_a_run_weighs_what_its_body_takes_in_memory() -> None:
+    for size in range(100):
+        even = given_batch(0, [StoredRun(0, 200, [bytes(size)] * 9, b"\0\1a\0\0", 1, 0, 0, 0)]).even
+        assert even is not None
+        allocated = -(-sys.getsizeof(bytes(size)) // 16) * 16
+        assert allocated + 8 <= even.weight <= allocated + 32
+
+
+# ------------------------------------------------------------ runs and their frames
+
+NAMES = st.tuples(st.sampled_from(["a", "a/b"]), st.sampled_from(["", "me"]), st.sampled_from([-1, -1, 5]))
+PUBLISHED = st.lists(
+    st.builds(
+        lambda name, flag, size, count: Publications(
+            record_tail(b"a", record_properties(name[0], name[1], name[1], name[2])),
+            flag,
+            0,
+            [bytes([at]) * size for at in range(count)],
+        ),
+        NAMES,
+        st.sampled_from([0, 1, 2, 3, 1 | FLAG_RETAIN]),
+        st.sampled_from([0, 1, 64, 3000]),
+        st.integers(1, 2 * EVEN_FROM),
+    ),
+    min_size=1,
+    max_size=3,
+)
+KINDS = ((False, 1, False, 0), (True, 2, True, 5), (False, 0, True, 0))
+
+
+@settings(deadline=None)
+@given(PUBLISHED, st.integers(0, 3), st.data())
+def test_a_batch_of_runs_is_that_of_their_frames(runs: list[Publications], before: int, data: st.DataObject) -> None:
+    rig = Rig(segment_bytes=1 << 20)
+    rig.ask(CreateTopic("a", 1, "disk"))
+    for _ in range(before):  # so that the offsets of the two queues differ
+        rig.ask(GivenRuns(1, [Publications(record_tail(b"a", b""), 1, 0, [b"earlier"])]))
+    [opened] = rig.ask(OpenFilters("gw", ("a/#",))).opened
+    rig.ask(GivenRuns(sum(len(run.bodies) for run in runs), runs))
+    origin = Origin(BROKER, "a/#", opened.queue)
+    by_runs = rig.ask(GivenPull(opened.queue, opened.offset, 1 << 20, 1000, 0.0))
+    by_frames = rig.ask(Pull(opened.queue, opened.offset, 1 << 20))
+    assert isinstance(by_runs, GivenPulled)
+    assert isinstance(by_frames, Pulled)
+    first = given_batch(by_runs.next - by_runs.count, by_runs.runs, origin)
+    second = pulled_batch(by_frames.count, by_frames.body, origin)
+    assert (first.count, first.first, first.last) == (second.count, second.first, second.last)
+    if len(runs) == 1:
+        assert (first.even is None) == (second.even is None)
+    kinds = [(Run(first, *kind), Run(second, *kind)) for kind in KINDS]
+    for one, other in kinds:
+        assert one.data == other.data
+        for name in ("qos", "senders", "largest", "expiring", "count"):
+            assert getattr(one, name) == getattr(other, name)
+        sent = [
+            [(packet_id, held.blob(packet_id).packet(packet_id)) for packet_id, held in run.in_flight.items()]
+            for run in (one, other)
+        ]
+        assert sent[0] == sent[1]
+    if first.even is not None:
+        assert isinstance(first.even, RunStretch)
+        assert isinstance(second.even, FrameStretch)
+        start = data.draw(st.integers(0, first.count - 1))
+        stop = data.draw(st.integers(start + 1, first.count))
+        parts = [even.part(start, stop) for even in (first.even, second.even)]
+        assert parts[0].behind(b"ab") == parts[1].behind(b"ab")
+        assert [(part.first, part.count, part.body_bytes) for part in parts] == [
+            (by_runs.next - by_runs.count + start, stop - start, len(runs[0].bodies[0]))
+        ] * 2
+        for number in range(stop - start):
+            assert fields(parts[0].arrival(number)) == fields(parts[1].arrival(number))
+            assert parts[0].position(number) == parts[1].position(number)
+    assert [fields(one) for one in first.arrivals] == [fields(one) for one in second.arrivals]
