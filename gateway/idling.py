@@ -2,9 +2,10 @@
 
 A shard waits for its poller between any two rounds. By ``trio.lowlevel.wait_readable`` that is a turn of trio's loop: a
 task put aside, a registration, a task run again, more work than it is to store a message. Where no task can run, no
-deadline is due and nothing but the poller becomes ready, the turn would find nothing else to do, so the shard may as
-well wait by itself, for its poller and for trio's own descriptor together. Whatever concerns trio (a socket, a thread's
-result, a signal, a deadline, a task that a round has woken) ends that wait, and trio has its turn.
+deadline is due and nothing but the shard's sockets becomes ready, the turn would find nothing else to do, so the shard
+may as well wait by itself, with trio's own descriptor among those that it waits for (``gateway/poller.py``). Whatever
+concerns trio (a socket, a thread's result, a signal, a deadline, a task that a round has woken) ends that wait, and
+trio has its turn.
 
 Which tasks can run an instrument tells. What else this must know of trio's loop, trio does not tell publicly: it is
 read here and nowhere else, never changed, and where a trio has it not (or its clock is not the real one, or it is a
@@ -13,35 +14,30 @@ guest), there is no such wait. Decision 23.
 
 from __future__ import annotations
 
-import select
 from typing import Any, Final
 
 import trio
 from trio._core._run import GLOBAL_RUN_CONTEXT, SystemClock
 
-ROUNDS_MAX: Final = 16
+ROUNDS_MAX: Final = 64
 """After so many rounds trio has its turn anyway."""
 WAIT_S_MAX: Final = 60.0
 
 
 class Idling(trio.abc.Instrument):
-    """Waits for one descriptor in the stead of the trio loop that it was made in."""
+    """What the trio loop that it was made in has to do. ``descriptor``: what that loop itself waits for."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self) -> None:
         """Raises ``AttributeError`` or ``TypeError`` where this trio is not known well enough."""
         runner: Any = GLOBAL_RUN_CONTEXT.runner
         if runner.is_guest or type(runner.clock) is not SystemClock:
             raise TypeError("only a loop of its own, with the real clock, can be waited for")
-        own = runner.io_manager._epoll.fileno()
-        self._clock = runner.clock
-        self._deadlines = runner.deadlines
+        self.descriptor: int = runner.io_manager._epoll.fileno()
+        self._current_time = runner.clock.current_time
+        self._next_deadline = runner.deadlines.next_deadline
         self._idlers = runner.waiting_for_idle
-        self._descriptor = descriptor
         self._runnable: set[trio.lowlevel.Task] = set()
         self._rounds = ROUNDS_MAX  # who can run in this turn nobody knows; who can from the next one on, we are told
-        self._epoll = select.epoll()
-        self._epoll.register(own, select.EPOLLIN)
-        self._epoll.register(descriptor, select.EPOLLIN)
         trio.lowlevel.add_instrument(self)
 
     def task_scheduled(self, task: trio.lowlevel.Task) -> None:
@@ -50,19 +46,21 @@ class Idling(trio.abc.Instrument):
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         self._runnable.discard(task)
 
-    def wait(self) -> bool:
-        """Returns True when the descriptor is ready and trio has nothing to do; False when trio must have its turn."""
+    def left_s(self) -> float:
+        """For so many seconds trio has nothing to do unless its descriptor becomes ready; 0 if it must have its turn
+        now. To be asked once a round."""
         self._rounds += 1
         if self._rounds <= ROUNDS_MAX and not self._runnable and not self._idlers:
-            left_s = self._deadlines.next_deadline() - self._clock.current_time()
+            left_s: float = self._next_deadline() - self._current_time()
             if left_s > 0:
-                ready = self._epoll.poll(min(left_s, WAIT_S_MAX), 2)
-                if len(ready) == 1 and ready[0][0] == self._descriptor:
-                    return True
+                return left_s if left_s < WAIT_S_MAX else WAIT_S_MAX
         self._rounds = 0
-        return False
+        return 0.0
+
+    def is_due(self) -> None:
+        """Trio is to have its turn before the next wait."""
+        self._rounds = ROUNDS_MAX
 
     def close(self) -> None:
-        """Gives its descriptor back."""
-        self._epoll.close()
+        """It is told of tasks no longer."""
         trio.lowlevel.remove_instrument(self)

@@ -52,9 +52,10 @@ class Poller(Protocol):
 
 
 class EpollPoller:
-    """Linux epoll, driven by trio."""
+    """Linux epoll, driven by trio, or waited for in trio's stead. Each of the two epolls may be in the other, but never
+    both at once: which one it is changes with who waits."""
 
-    __slots__ = ("_epoll", "_idling", "_is_woken", "_may_idle", "_wake_descriptor")
+    __slots__ = ("_epoll", "_holds_trio", "_idling", "_is_woken", "_may_idle", "_ready", "_wake_descriptor")
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -63,20 +64,45 @@ class EpollPoller:
         self._is_woken = False
         self._may_idle = True
         self._idling: Idling | None = None
+        self._holds_trio = False
+        self._ready: list[tuple[int, int]] = []  # what the wait has found
 
     async def wait(self) -> None:
+        if self._holds_trio and self._idling is not None:
+            self._holds_trio = False
+            self._epoll.unregister(self._idling.descriptor)
         await trio.lowlevel.wait_readable(self._epoll.fileno())
         if self._may_idle and self._idling is None:
             try:
-                self._idling = Idling(self._epoll.fileno())
+                self._idling = Idling()
             except (AttributeError, TypeError):
                 self._may_idle = False
 
     def wait_here(self) -> bool:
-        return self._idling is not None and self._idling.wait()
+        idling = self._idling
+        if idling is None:
+            return False
+        left_s = idling.left_s()
+        if left_s == 0.0:
+            return False
+        trios: int = idling.descriptor
+        if not self._holds_trio:
+            trio.lowlevel.notify_closing(self._epoll.fileno())  # trio forgets it until it waits for it again
+            self._epoll.register(trios, READ)
+            self._holds_trio = True
+        ready = self._epoll.poll(left_s, EVENTS_MAX)
+        for one in ready:
+            if one[0] == trios:
+                ready.remove(one)
+                idling.is_due()
+                break
+        self._ready = ready
+        return bool(ready)
 
     def poll(self) -> list[tuple[int, int]]:
-        ready = self._epoll.poll(0, EVENTS_MAX)
+        ready, self._ready = self._ready, []
+        if not ready:
+            ready = self._epoll.poll(0, EVENTS_MAX)
         if self._is_woken:
             self._is_woken = False
             os.eventfd_read(self._wake_descriptor)

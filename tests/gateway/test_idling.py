@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.idling import ROUNDS_MAX, Idling
+from gateway.idling import ROUNDS_MAX, WAIT_S_MAX, Idling
 from gateway.poller import READ, EpollPoller
 
 pytestmark = pytest.mark.endtoend  # in real time: with any other clock nobody waits in trio's stead
@@ -26,23 +26,28 @@ def pair() -> Iterator[Pair]:
         yield ours, theirs
 
 
-async def made(pair: Pair) -> Idling:
-    """One that has let trio have its first turn."""
-    idling = Idling(pair[0].fileno())
-    assert not idling.wait()
-    await trio.lowlevel.checkpoint()
-    return idling
+async def made(pair: Pair) -> EpollPoller:
+    """One that has let trio have the turns that it must have before anybody waits in its stead."""
+    poller = EpollPoller()
+    poller.add(pair[0].fileno(), READ)
+    assert not poller.wait_here()  # it has not waited yet, so it knows no loop
+    poller.wake()
+    await poller.wait()
+    assert not poller.wait_here()  # who could run when it began to know it nobody has told it
+    await poller.wait()
+    poller.poll()
+    return poller
 
 
 async def test_a_descriptor_that_is_ready_ends_the_wait(pair: Pair) -> None:
-    idling = await made(pair)
+    poller = await made(pair)
     pair[1].send(b"x")
-    assert idling.wait()
-    assert idling.wait()
+    assert poller.wait_here()
+    assert poller.wait_here()
 
 
 async def test_another_task_that_can_run_has_its_turn_first(pair: Pair) -> None:
-    idling = await made(pair)
+    poller = await made(pair)
     pair[1].send(b"x")
     ran = trio.Event()
 
@@ -51,13 +56,13 @@ async def test_another_task_that_can_run_has_its_turn_first(pair: Pair) -> None:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(other)
-        assert not idling.wait()
+        assert not poller.wait_here()
         await ran.wait()
-        assert idling.wait()
+        assert poller.wait_here()
 
 
 async def test_a_task_that_a_round_has_woken_has_its_turn(pair: Pair) -> None:
-    idling = await made(pair)
+    poller = await made(pair)
     pair[1].send(b"x")
     stirred, seen = trio.Event(), trio.Event()
 
@@ -68,14 +73,14 @@ async def test_a_task_that_a_round_has_woken_has_its_turn(pair: Pair) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(other)
         await trio.testing.wait_all_tasks_blocked()
-        assert idling.wait()
+        assert poller.wait_here()
         stirred.set()
-        assert not idling.wait()
+        assert not poller.wait_here()
         await seen.wait()
 
 
 async def test_a_task_of_the_same_batch_that_has_not_run_yet_has_its_turn(pair: Pair) -> None:
-    idling = await made(pair)
+    poller = await made(pair)
     pair[1].send(b"x")
     for _ in range(32):  # trio runs the tasks of a batch in any order
         stirred, ran = trio.Event(), trio.Event()
@@ -89,20 +94,20 @@ async def test_a_task_of_the_same_batch_that_has_not_run_yet_has_its_turn(pair: 
             await trio.testing.wait_all_tasks_blocked()
             stirred.set()
             await trio.lowlevel.checkpoint()
-            assert idling.wait() <= ran.is_set()
+            assert poller.wait_here() <= ran.is_set()
             await ran.wait()
 
 
 async def test_a_deadline_ends_the_wait(pair: Pair) -> None:
-    idling = await made(pair)
+    poller = await made(pair)
     with trio.move_on_after(0.02) as scope:
-        assert not idling.wait()
+        assert not poller.wait_here()
         await trio.sleep_forever()
     assert scope.cancelled_caught
 
 
 async def test_a_socket_of_another_task_ends_the_wait(pair: Pair) -> None:
-    idling = await made(pair)
+    poller = await made(pair)
     ours, theirs = socket.socketpair()
     seen = trio.Event()
 
@@ -115,42 +120,111 @@ async def test_a_socket_of_another_task_ends_the_wait(pair: Pair) -> None:
             nursery.start_soon(other)
             await trio.testing.wait_all_tasks_blocked()
             theirs.send(b"x")
-            assert not idling.wait()
+            assert not poller.wait_here()
             await seen.wait()
 
 
 async def test_what_another_thread_calls_for_ends_the_wait(pair: Pair) -> None:
-    idling = await made(pair)
+    poller = await made(pair)
     token, called = trio.lowlevel.current_trio_token(), trio.Event()
     thread = threading.Timer(0.02, lambda: token.run_sync_soon(called.set))
     thread.start()
-    assert not idling.wait()
+    assert not poller.wait_here()
     await called.wait()
     thread.join()
 
 
 async def test_who_waits_for_everybody_to_be_idle_is_not_kept_waiting(pair: Pair) -> None:
-    idling = await made(pair)
+    poller = await made(pair)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.testing.wait_all_tasks_blocked)
         await trio.lowlevel.checkpoint()
-        assert not idling.wait()
+        assert not poller.wait_here()
 
 
 async def test_trio_has_a_turn_after_so_many_rounds(pair: Pair) -> None:
-    idling = await made(pair)
+    poller = await made(pair)
     pair[1].send(b"x")
-    assert [idling.wait() for _ in range(ROUNDS_MAX + 2)] == [True] * ROUNDS_MAX + [False, True]
+    waits = [poller.wait_here() for _ in range(2 * ROUNDS_MAX)]
+    assert waits.count(False) == 1
+    assert waits[0]
+    assert waits[-1]
 
 
-async def test_the_real_poller_idles_in_the_trio_that_is_installed(pair: Pair) -> None:
-    poller = EpollPoller()
-    poller.add(pair[0].fileno(), READ)
-    assert not poller.wait_here()  # it has not waited yet, so it knows no loop
+async def test_what_the_wait_has_found_is_what_the_round_is_given(pair: Pair) -> None:
+    poller = await made(pair)
     pair[1].send(b"x")
-    await poller.wait()
-    assert not poller.wait_here()  # who could run when it began to know it nobody has told it
-    await poller.wait()
     assert poller.wait_here()
     assert poller.poll() == [(pair[0].fileno(), READ)]
-    poller.close()
+    poller.wake()
+    assert poller.wait_here()
+    assert len(poller.poll()) == 2
+    assert poller.poll() == [(pair[0].fileno(), READ)]
+
+
+async def test_what_is_ready_beside_trio_has_its_round_and_trio_its_turn_then(pair: Pair) -> None:
+    poller = await made(pair)
+    ours, theirs = socket.socketpair()
+    seen = trio.Event()
+
+    async def other() -> None:
+        await trio.lowlevel.wait_readable(ours)
+        seen.set()
+
+    with ours, theirs:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            await trio.testing.wait_all_tasks_blocked()
+            theirs.send(b"x")
+            pair[1].send(b"x")
+            assert poller.wait_here()
+            assert poller.poll() == [(pair[0].fileno(), READ)]
+            assert not poller.wait_here()
+            await seen.wait()
+
+
+async def test_who_waits_changes_back_and_forth(pair: Pair) -> None:
+    poller = await made(pair)
+    for _ in range(4):
+        pair[1].send(b"x")
+        assert poller.wait_here()
+        pair[0].recv(1)
+        poller.poll()
+        with trio.move_on_after(0.01) as scope:
+            await poller.wait()
+        assert scope.cancelled_caught, "nothing is ready"
+        poller.wake()
+        await poller.wait()
+        poller.poll()
+
+
+async def test_two_pollers_of_one_loop_wait_in_turns(pair: Pair) -> None:
+    first, second = await made(pair), EpollPoller()
+    woken = trio.Event()
+
+    async def other() -> None:
+        await second.wait()
+        assert not second.wait_here()
+        woken.set()
+        second.poll()
+        while not second.wait_here():
+            await second.wait()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(other)
+        await trio.testing.wait_all_tasks_blocked()
+        pair[1].send(b"x")
+        assert first.wait_here()
+        second.wake()
+        assert first.wait_here(), "what is ready here has its round first"
+        assert not first.wait_here()
+        await woken.wait()
+        second.wake()
+
+
+async def test_the_installed_trio_is_known_well_enough() -> None:
+    idling = Idling()
+    assert idling.left_s() == 0.0
+    await trio.lowlevel.checkpoint()
+    assert 0 < idling.left_s() <= WAIT_S_MAX
+    idling.close()
