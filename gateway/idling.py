@@ -37,6 +37,8 @@ class Idling(trio.abc.Instrument):
         self._next_deadline = runner.deadlines.next_deadline
         self._idlers = runner.waiting_for_idle
         self._runnable: set[trio.lowlevel.Task] = set()
+        self._deadline = 0.0
+        self._is_known = False  # deadlines come and go with the steps of tasks; a round sets none
         self._rounds = ROUNDS_MAX  # who can run in this turn nobody knows; who can from the next one on, we are told
         trio.lowlevel.add_instrument(self)
 
@@ -45,13 +47,16 @@ class Idling(trio.abc.Instrument):
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         self._runnable.discard(task)
+        self._is_known = False
 
     def left_s(self) -> float:
         """For so many seconds trio has nothing to do unless its descriptor becomes ready; 0 if it must have its turn
         now. To be asked once a round."""
         self._rounds += 1
         if self._rounds <= ROUNDS_MAX and not self._runnable and not self._idlers:
-            left_s: float = self._next_deadline() - self._current_time()
+            if not self._is_known:
+                self._is_known, self._deadline = True, self._next_deadline()
+            left_s: float = self._deadline - self._current_time()
             if left_s > 0:
                 return left_s if left_s < WAIT_S_MAX else WAIT_S_MAX
         self._rounds = 0
