@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Final, Protocol
 
 from gateway.rates import Pace
@@ -26,7 +25,6 @@ _PUBACKS: Final = struct.pack(f">{(1 << 16) - 1}I", *range(_PUBACK << 16 | 1, _P
 """The PUBACK of every packet id, in their order."""
 _NO_ID: Final = b"\x00\x00"
 _NONE: Final = b""
-_FIRST_STEP: Final = 16
 _HAND_OVER_BYTES: Final = 1 << 20
 """So many bytes of records are handed over at once; then there is room in the batch again."""
 PARTIAL_BYTES_MAX: Final = 4096
@@ -83,60 +81,49 @@ def take_publishes(
             body += 1
         if lane is None or body > stop or packet_id == _NO_ID or acknowledged + len(packet_id) // 2 > most:
             break
-        ids, bodies = [packet_id], [chunk[body:stop]]
-        head = chunk[at:id_at]
-        if chunk.startswith(head, stop):
-            _take_same(chunk, stop, head, is_v5, most - acknowledged if packet_id else len(chunk), ids, bodies)
+        bodies = [chunk[body:stop]]
+        marks.append(b"@\x02" + packet_id if packet_id else _NONE)
+        room = most - acknowledged if packet_id else len(chunk)
+        at = _take_same(chunk, at, stop, id_at, body, is_v5, room, marks, bodies)
         if packet_id:
-            acknowledged += len(ids)
-            ids = [b"@\x02" + one for one in ids]
-        marks += ids
+            acknowledged += len(bodies)
         runs.append(Run(route.tail, (first >> 1) & 1, now_ms, bodies))
         size += record_bytes(runs[-1])
-        at += len(bodies) * (stop - at)
     if lane is not None and runs:
         _hand_over(device, upstream, lane, runs, marks, size)
     return at, acknowledged
 
 
-@lru_cache(maxsize=4096)
-def _cutter(head_bytes: int, id_bytes: int, is_v5: bool, body_bytes: int) -> struct.Struct:
-    """Head, id, length of the properties and body of a plain PUBLISH."""
-    return struct.Struct(f"{head_bytes}s{id_bytes}s{int(is_v5)}s{body_bytes}s")
-
-
 def _take_same(
-    chunk: bytes, at: int, head: bytes, is_v5: bool, most: int, ids: list[bytes], bodies: list[bytes]
-) -> None:
-    """Adds ids and bodies of the plain packets from ``at`` on that have this ``head`` (fixed header and name), and so
-    the size, of the one whose id and body are there; until there are ``most``."""
-    cutter = _cutter(len(head), len(ids[0]), is_v5, len(bodies[0]))
-    size, step = cutter.size, _FIRST_STEP
-    while True:
-        count = min(step, (len(chunk) - at) // size, most - len(bodies))
-        if count <= 0:
-            return
-        heads, some_ids, property_lengths, some = zip(*cutter.iter_unpack(chunk[at : at + count * size]), strict=True)
-        good = min(
-            _leading(heads, head, count),
-            _leading(property_lengths, b"\x00", count) if is_v5 else count,
-            some_ids.index(_NO_ID) if _NO_ID in some_ids else count,
-        )
-        ids += some_ids[:good]
-        bodies += some[:good]
-        if good < count:
-            return
-        at += count * size
-        step *= 4  # a few first, then more: a chunk that changes often is not cut again and again
-
-
-def _leading(values: tuple[bytes, ...], wanted: bytes, count: int) -> int:
-    """How many of ``count`` values are as wanted before the first that is not."""
-    if values.count(wanted) == count:
-        return count
-    at = 0
-    while values[at] == wanted:
-        at += 1
+    chunk: bytes,
+    start: int,
+    at: int,
+    id_at: int,
+    body_at: int,
+    is_v5: bool,
+    room: int,
+    marks: list[bytes],
+    bodies: list[bytes],
+) -> int:
+    """Takes the packets from ``at`` on that have the fixed header and the name, and so the size, of the one from
+    ``start`` to ``at``, whose id and body are at these places; until there are ``room`` bodies. Returns the place after
+    them."""
+    head, head_bytes, step = chunk[start:id_at], id_at - start, at - start
+    has_id = body_at - id_at >= 2
+    id_at, body_at = id_at - start, body_at - start
+    end, packet_id = len(chunk), _NONE
+    while at + step <= end and chunk[at : at + head_bytes] == head and len(bodies) < room:
+        if is_v5 and chunk[at + body_at - 1]:
+            break
+        if has_id:
+            packet_id = chunk[at + id_at : at + id_at + 2]
+            if packet_id == _NO_ID:
+                break
+            marks.append(b"@\x02" + packet_id)
+        else:
+            marks.append(_NONE)
+        bodies.append(chunk[at + body_at : at + step])
+        at += step
     return at
 
 

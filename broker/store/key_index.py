@@ -6,10 +6,9 @@ stretch in memory, older ones sorted by hash in their chunk: a look-up is one bi
 
 from __future__ import annotations
 
+import struct
 import zlib
-from array import array
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -20,9 +19,12 @@ from penstock.message import property_of
 SLICES: Final = 8
 """Sorting all keys of a chunk at once would hold up everybody else."""
 _SLICE_HASHES: Final = np.uint32((1 << 32) // SLICES)
-MANY: Final = 16
-"""For fewer records numpy does not pay."""
 KEY_PROPERTIES: Final = (b"KEYS", b"UNIQ_KEY")
+_ROW: Final = struct.Struct("<IIQI")
+_ROWS: Final = np.dtype([("hash", "<u4"), ("step", "<u4"), ("first", "<u8"), ("count", "<u4")])
+"""One key of so many records: one every ``step`` bytes from position ``first`` on."""
+
+Rows = np.ndarray[Any, Any]
 
 
 def key_hash(topic: str, key: bytes) -> int:
@@ -52,33 +54,39 @@ class KeyIndex:
     """Hashes and positions of the newest stretch, and the chunks that hold the rest."""
 
     def __init__(self) -> None:
-        self._hashes = array("I")
-        self._positions = array("Q")
+        self._rows = bytearray()  # packed, in the order of their positions
         self._chunks: list[tuple[int, int]] = []  # start and end position of each sealed stretch, in order
 
     def add(self, hashes: Iterable[int], position: int) -> None:
         """Takes in the keys of one record."""
         for one in hashes:
-            self._hashes.append(one)
-            self._positions.append(position)
+            self._rows += _ROW.pack(one, 0, position, 1)
 
-    def add_run(self, hashes: Sequence[int], first: int, step: int, count: int) -> None:
+    def add_run(self, hashes: Iterable[int], first: int, step: int, count: int) -> None:
         """Takes in ``count`` records that all have the same keys, one every ``step`` bytes from position ``first``."""
-        if count == 1:
-            self.add(hashes, first)
-        elif count < MANY:
-            for one in hashes:
-                self._hashes.extend([one] * count)
-                self._positions.extend(range(first, first + step * count, step))
-        else:
-            positions = np.arange(first, first + step * count, step).tobytes()
-            for one in hashes:
-                self._hashes.extend(array("I", (one,)) * count)
-                self._positions.frombytes(positions)
+        for one in hashes:
+            self._rows += _ROW.pack(one, step, first, count)
 
     def recent(self, wanted: int) -> list[int]:
         """Positions of unsealed records whose key has this hash, oldest first."""
-        return [position for one, position in zip(self._hashes, self._positions, strict=True) if one == wanted]
+        rows = self._packed()
+        found: list[int] = _records(rows[rows["hash"] == wanted])["position"].tolist()
+        return found
+
+    def _packed(self) -> Rows:
+        return np.frombuffer(bytes(self._rows), _ROWS)  # a copy: nothing else may hold what still grows
+
+    def _parted(self, position: int) -> tuple[Rows, Rows]:
+        """The rows of the records before a position, and of the others."""
+        rows = self._packed()
+        before = rows[: np.searchsorted(rows["first"], position)].copy()
+        after = before[before["first"] + before["step"].astype("u8") * (before["count"] - 1) >= position].copy()
+        if len(after):  # runs that lie on both sides
+            here = (position - after["first"] + after["step"] - 1) // after["step"]
+            before["count"][len(before) - len(after) :] = here
+            after["first"] += here * after["step"]
+            after["count"] -= here.astype("u4")
+        return before, np.concatenate([after, rows[len(before) :]])
 
     @property
     def chunks(self) -> list[tuple[int, int]]:
@@ -88,19 +96,15 @@ class KeyIndex:
     def sealed_before(self, position: int) -> Iterator[np.ndarray[Any, Any]]:
         """The hashes and positions of records before ``position``, sorted by hash and then position: a chunk's key
         part, in slices. What comes between two slices changes nothing."""
-        count = bisect_left(self._positions, position)
-        keys = np.empty(count, KEY_DTYPE)
-        keys["hash"] = np.frombuffer(self._hashes, "u4", count) if count else []
-        keys["position"] = np.frombuffer(self._positions, "u8", count) if count else []
-        places = keys["hash"] // _SLICE_HASHES
+        rows, _ = self._parted(position)
+        places = rows["hash"] // _SLICE_HASHES
         for number in range(SLICES):
-            some = keys[places == number]
+            some = _records(rows[places == number])
             yield some[np.argsort(some["hash"], kind="stable")]  # positions are in order already
 
     def drop_before(self, position: int, chunk: int) -> None:
         """The records before ``position`` are in the chunk that begins at ``chunk`` now."""
-        count = bisect_left(self._positions, position)
-        del self._hashes[:count], self._positions[:count]
+        self._rows = bytearray(self._parted(position)[1].tobytes())
         self.know_chunk(chunk, position)
 
     def know_chunk(self, start: int, end: int) -> None:
@@ -114,3 +118,15 @@ class KeyIndex:
     def forget_chunk(self, start: int) -> None:
         """Retention removed a chunk."""
         self._chunks = [chunk for chunk in self._chunks if chunk[0] != start]
+
+
+def _records(rows: Rows) -> Rows:
+    """A key and its position for each record of the rows."""
+    count = rows["count"]
+    ends = np.cumsum(count, dtype="u8")
+    which = np.repeat(np.arange(len(rows)), count)
+    number = np.arange(len(which), dtype="u8") - (ends - count)[which]
+    records = np.empty(len(which), KEY_DTYPE)
+    records["hash"] = rows["hash"][which]
+    records["position"] = rows["first"][which] + number * rows["step"][which]
+    return records
