@@ -60,6 +60,8 @@ class Row(NamedTuple):
 class NoFolds:
     """Folds that know nothing."""
 
+    changes = 0
+
     def apply(self, record: Stored) -> Change:
         return NO_CHANGE
 

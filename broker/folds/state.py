@@ -56,6 +56,7 @@ class BrokerState:
         self.retained = Retained()
         self.sessions = Sessions()
         self.exchanges = Exchanges()
+        self.changes = 0  # of the open light queues
 
     def apply(self, record: Stored) -> Change:
         """Takes in a system record, or one that decides a retained message or begins an exchange."""
@@ -70,19 +71,22 @@ class BrokerState:
         elif record.topic == offsets.TOPIC:
             self.offsets.apply(_body_of(record), record.stored_ms)
         elif record.topic == filters.TOPIC:
-            return self._with_offsets_gone(self.filters.apply(_body_of(record), record.position))
+            return self._changed(self.filters.apply(_body_of(record), record.position))
         elif record.topic == sessions.TOPIC:
             ended = self.sessions.apply(_body_of(record), record.position, record.stored_ms)
             if ended is not None:
                 self.exchanges.apply(Exchanges.fact(*ended, ()))
-                return self._with_offsets_gone(self.filters.release(sessions.holder(ended[1])))
+                return self._changed(self.filters.release(sessions.holder(ended[1])))
         elif record.topic == shares.TOPIC:
             self.shares.apply(_body_of(record))
         elif record.topic == exchanges.TOPIC:
             self.exchanges.apply(_body_of(record))
         return NO_CHANGE
 
-    def _with_offsets_gone(self, change: Change) -> Change:
+    def _changed(self, change: Change) -> Change:
+        """Light queues have begun or ended; the offsets in those that have ended are of no use any more."""
+        if change.opened or change.ended:
+            self.changes += 1
         for queue in change.ended:
             self.offsets.forget(queue)
         return change
@@ -138,7 +142,9 @@ class BrokerState:
 
         A fold that an older broker did not have begins empty; one that only a newer broker has is passed over.
         """
+        changes = self.changes
         self.__init__()  # type: ignore[misc]
+        self.changes = changes + 1
         parts = msgpack.unpackb(snapshot) if snapshot else {}
         for key, fold in self._folds():
             if key in parts:

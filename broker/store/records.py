@@ -77,7 +77,9 @@ NO_CHANGE: Final = Change()
 
 class Folds(Protocol):
     """Deterministic functions of the log's prefix. The store calls ``apply`` once per record, in order, never
-    skipping one."""
+    skipping one. ``changes`` grows whenever other light queues are open than before."""
+
+    changes: int
 
     def apply(self, record: Stored) -> Change:
         """Takes in a system record or a record with the retain flag."""

@@ -59,6 +59,8 @@ class Writing:
         self._topic_queues: dict[tuple[str, int], Queue] = {}
         # What a topic and its properties mean to the indexes: devices repeat them. Tag hash, key hashes.
         self._facts: dict[tuple[str, bytes], tuple[int, tuple[int, ...]]] = {}
+        self._light: dict[tuple[str, bytes], list[Queue]] = {}
+        self._light_as_of = -1
         self._topics: dict[bytes, str] = {}
         self.ends_with_seal = False
         self.last_ms = 0
@@ -232,14 +234,26 @@ class Writing:
         """Queues and folds take in a run of the log, whose messages have the same place in all of them."""
         index, count, step = self._index, len(run.bodies), frame_bytes(run)
         index.add_run(queue, entries, run.in_cache)
-        for key in self._folds.queues_of(run.topic, run.properties):
-            index.add_run(index.ensure(key, first), entries, run.in_cache)
+        for light in self._light_queues(run, first):
+            index.add_run(light, entries, run.in_cache)
         if keys:
             self._keys.add_run(keys, first, step, count)
         if run.flag & _FOLDED:
             one = Incoming(b"", run.topic, run.queue_id, run.flag, run.properties, run.in_cache)
             for at in range(0, count * step, step):
                 self._fold(one, first + at, frames[at : at + step])
+
+    def _light_queues(self, run: IncomingRun, position: int) -> list[Queue]:
+        """The light queues of a run. Devices repeat themselves, so they are remembered until one begins or ends."""
+        changes = self._folds.changes
+        if changes != self._light_as_of or len(self._light) >= _FACTS_MAX:
+            self._light_as_of = changes
+            self._light.clear()
+        found = self._light.get((run.topic, run.properties))
+        if found is None:
+            ensure, keys = self._index.ensure, self._folds.queues_of(run.topic, run.properties)
+            found = self._light[run.topic, run.properties] = [ensure(key, position) for key in keys]
+        return found
 
     def _learn(self, topic: str, properties: bytes) -> tuple[int, tuple[int, ...]]:
         """Tag hash and key hashes of a record; remembered unless they never come again."""

@@ -44,6 +44,7 @@ class SmallFolds:
         self.open: dict[str, str] = {}
         self.retained: dict[str, bytes] = {}
         self.last = -1
+        self.changes = 0
 
     def apply(self, record: Stored) -> Change:
         self.last = record.position
@@ -54,6 +55,7 @@ class SmallFolds:
             return NO_CHANGE
         sign, words = body[:1], body[1:].decode().split(" ")
         key = "~" + words[0]
+        self.changes += 1
         if sign == b"+":
             self.open[key] = words[1]
             return Change(opened=(key,))

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from broker.store.frames import pack_frame
+from broker.store.records import IncomingRun
 from penstock.errors import StorageFull
-from penstock.message import STORED, tag_hash
+from penstock.message import STORED, record_tail, tag_hash
 from tests.broker.store.store_rig import SMALL, bodies, command, fill, incoming, messages, opened, stored, sync
 from tests.simulation.disk import SimDisk
 
@@ -52,6 +53,29 @@ def test_a_filter_that_opens_within_a_batch_takes_what_follows_it_in_the_batch()
     stored(store, command("+all t"), incoming("4"))
     assert bodies(store) == [b"1", b"2", b"3", b"4"]
     assert bodies(store, "~all") == [b"4"]
+
+
+def test_the_runs_of_a_device_go_to_the_light_queues_that_are_open_when_they_come() -> None:
+    store = opened(SimDisk())
+
+    def store_run(*texts: str) -> None:
+        same = [text.encode() for text in texts]
+        store.append_runs([IncomingRun("t", 0, 0, b"", False, record_tail(b"t", b""), 1, same)], 1000)
+        sync(store)
+
+    store_run("1")
+    stored(store, command("+all t"))
+    store_run("2", "3")
+    stored(store, command("+more t"), command("+other u"))
+    store_run("4")
+    stored(store, command("-all"))
+    store_run("5")
+    stored(store, command("+all t"))
+    store_run("6", "7")
+    assert bodies(store) == [b"1", b"2", b"3", b"4", b"5", b"6", b"7"]
+    assert bodies(store, "~all") == [b"6", b"7"], "a queue that begins anew has nothing of the one before"
+    assert bodies(store, "~more") == [b"4", b"5", b"6", b"7"]
+    assert bodies(store, "~other") == []
 
 
 def test_system_records_are_in_no_queue() -> None:
