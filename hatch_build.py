@@ -7,6 +7,7 @@ it: ``python hatch_build.py FOLDER`` makes ``FOLDER`` anew, with the packages, t
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,8 @@ BESIDE = (
     "CONTRIBUTING.md",
     "Makefile",
 )
+# Nobody outside calls into a compiled module by name, so its own calls need not go by the tables of the linker.
+_FLAGS = "-fvisibility=hidden -fno-semantic-interposition"
 _SETUP = """
 import sys
 from mypyc.build import mypycify
@@ -54,7 +57,10 @@ def compile_in(folder: Path) -> list[Path]:
     if not compiler():
         raise RuntimeError("there is no C compiler")
     command = [sys.executable, "-c", _SETUP, ",".join(hot_modules()), "-q", "build_ext", "--inplace"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    flags = f"{os.environ.get('CFLAGS', '')} {_FLAGS}"
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | {"CFLAGS": flags}, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise RuntimeError(f"mypyc failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
     shutil.rmtree(folder / "build", ignore_errors=True)

@@ -2,8 +2,9 @@
 
 Whatever a core needs of the outside world it gets as an argument that was made here: so the whole system also runs in a
 deterministic simulation, where ``tests/simulation`` hands in its own ``World``. The disk has a seam of its own
-(``broker/store/disk.py``); the network's seam is trio's socket factory. No other module may import ``time``,
-``random``, ``secrets``, ``uuid`` or ``threading`` (ruff's banned-api table in pyproject.toml, kept by ``make check``).
+(``broker/store/disk.py``); the network's seam is trio's socket factory. The clocks are in ``clock.py``, which is
+compiled. No other module may import ``time``, ``random``, ``secrets``, ``uuid`` or ``threading`` (ruff's banned-api
+table in pyproject.toml, kept by ``make check``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from penstock.clock import Clock as Clock
+from penstock.clock import RealClock as RealClock
+
 T = TypeVar("T")
 
 HAND_BACK_S = 0.0005
@@ -28,31 +32,10 @@ Rng = random.Random
 """A source of chance, for annotations: only this module may import ``random``."""
 
 
-class Clock(Protocol):
-    """Where time comes from."""
-
-    def monotonic(self) -> float:
-        """Seconds that never go back; for deadlines, leases and keep-alive."""
-        ...
-
-    def wall_ms(self) -> int:
-        """Milliseconds since 1970; for store times that people read. May jump."""
-        ...
-
-
 class Offload(Protocol):
     """Runs a blocking call without stopping the event loop."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
-
-
-class RealClock:
-    """The operating system's clocks."""
-
-    monotonic = staticmethod(time.monotonic)
-
-    def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

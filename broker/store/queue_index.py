@@ -227,6 +227,8 @@ class QueueIndex:
 
     def take_fresh(self) -> list[str]:
         """Queues that gained readable entries since the last call."""
+        if not self._fresh:
+            return []
         fresh = list(self._fresh)
         self._fresh.clear()
         return fresh
