@@ -42,6 +42,7 @@ _LIMITS: Final = "count_max and bytes_max are at least 1, wait_s at least 0"
 _NOT_STORED: Final = Placed(0, 0, 0)
 _IN_CACHE: Final = Appended("cache")
 _ON_DISK: Final = Appended("disk")
+_DONE_IN_CACHE: Final = Now(_IN_CACHE)
 
 
 _ALL: Final[frozenset[int]] = frozenset()
@@ -135,6 +136,8 @@ class MessageRequests:
         if batch:
             self._store.append_runs(batch, now_ms)
         self._figures.appended(stored, size, len(refused))
+        if in_cache and not refused:
+            return _DONE_IN_CACHE
         reply = _IN_CACHE if in_cache else _ON_DISK
         if refused:
             reply = Appended(reply.level, (), tuple(refused))

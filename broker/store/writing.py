@@ -46,6 +46,21 @@ _NO_TAG: Final = 1 << 40
 EPOCH: Final = 1
 
 
+class Destination:
+    """Where runs with the same tail go: what their topic and properties mean to the indexes. ``light``: the light
+    queues, as of so many changes of the folds. Devices repeat themselves, so it is worked out once."""
+
+    __slots__ = ("keys", "light", "light_as_of", "queue", "queue_id", "tag")
+
+    def __init__(self, tag: int, keys: tuple[int, ...], queue: Queue, queue_id: int) -> None:
+        self.tag = tag
+        self.keys = keys
+        self.queue = queue
+        self.queue_id = queue_id
+        self.light: list[Queue] = []
+        self.light_as_of = -1
+
+
 class Writing:
     """Appends to the log and keeps queues, keys and folds in step with it."""
 
@@ -59,8 +74,7 @@ class Writing:
         self._topic_queues: dict[tuple[str, int], Queue] = {}
         # What a topic and its properties mean to the indexes: devices repeat them. Tag hash, key hashes.
         self._facts: dict[tuple[str, bytes], tuple[int, tuple[int, ...]]] = {}
-        self._light: dict[tuple[str, bytes], list[Queue]] = {}
-        self._light_as_of = -1
+        self._destinations: dict[bytes, Destination] = {}  # the same of the tail of a run, for the same reason
         self._topics: dict[bytes, str] = {}
         self.ends_with_seal = False
         self.last_ms = 0
@@ -93,14 +107,13 @@ class Writing:
         following: dict[Queue, int] = {}
         placed: list[StoredRun] = []
         for run in runs:
-            queue = self._topic_queues.get((run.topic, run.queue_id)) or self.topic_queue(run.topic, run.queue_id)
+            destination = self._destination(run)
+            queue, bodies = destination.queue, run.bodies
             offset = following.get(queue, -1)
             if offset < 0:
                 offset = queue.next
-            facts = self._facts.get((run.topic, run.properties)) or self._learn(run.topic, run.properties)
-            frames, entries = lay_out(run, EPOCH, log.durable, stored, offset, position, facts[0])
-            laid.append((run, queue, facts[1], position, entries, frames))
-            bodies = run.bodies
+            frames, entries = lay_out(run, EPOCH, log.durable, stored, offset, position, destination.tag)
+            laid.append((run, queue, destination, position, entries, frames))
             step = len(frames) // len(bodies)
             placed.append(StoredRun(position, step, bodies, run.tail, run.flag, run.queue_id, offset, now_ms))
             following[queue] = offset + len(bodies)
@@ -108,8 +121,8 @@ class Writing:
         log.append(b"".join([one[5] for one in laid]), placed)
         self.last_ms = now_ms
         self.ends_with_seal = False
-        for run, queue, keys, first, entries, frames in laid:
-            self._take_in_run(run, queue, keys, first, entries, frames)
+        for run, queue, destination, first, entries, frames in laid:
+            self._take_in_run(run, queue, destination, first, entries, frames)
 
     def seal(self, now_ms: int, padding: int = 0) -> int:
         """Appends a seal: a system record whose frame carries the durable watermark. It is empty, or has as many zeros
@@ -229,30 +242,35 @@ class Writing:
                     self._fold(incoming, position, frame_of(number))
 
     def _take_in_run(
-        self, run: IncomingRun, queue: Queue, keys: tuple[int, ...], first: int, entries: bytes, frames: bytes
+        self, run: IncomingRun, queue: Queue, destination: Destination, first: int, entries: bytes, frames: bytes
     ) -> None:
         """Queues and folds take in a run of the log, whose messages have the same place in all of them."""
         index, count, step = self._index, len(run.bodies), frame_bytes(run)
+        if destination.light_as_of != self._folds.changes:
+            destination.light_as_of = self._folds.changes
+            light_queues = self._folds.queues_of(run.topic, run.properties)
+            destination.light = [index.ensure(key, first) for key in light_queues]
         index.add_run(queue, entries, run.in_cache)
-        for light in self._light_queues(run, first):
+        for light in destination.light:
             index.add_run(light, entries, run.in_cache)
-        if keys:
-            self._keys.add_run(keys, first, step, count)
+        if destination.keys:
+            self._keys.add_run(destination.keys, first, step, count)
         if run.flag & _FOLDED:
             one = Incoming(b"", run.topic, run.queue_id, run.flag, run.properties, run.in_cache)
             for at in range(0, count * step, step):
                 self._fold(one, first + at, frames[at : at + step])
 
-    def _light_queues(self, run: IncomingRun, position: int) -> list[Queue]:
-        """The light queues of a run. Devices repeat themselves, so they are remembered until one begins or ends."""
-        changes = self._folds.changes
-        if changes != self._light_as_of or len(self._light) >= _FACTS_MAX:
-            self._light_as_of = changes
-            self._light.clear()
-        found = self._light.get((run.topic, run.properties))
+    def _destination(self, run: IncomingRun) -> Destination:
+        found = self._destinations.get(run.tail)
         if found is None:
-            ensure, keys = self._index.ensure, self._folds.queues_of(run.topic, run.properties)
-            found = self._light[run.topic, run.properties] = [ensure(key, position) for key in keys]
+            tag, keys = self._facts.get((run.topic, run.properties)) or self._learn(run.topic, run.properties)
+            found = Destination(tag, keys, self.topic_queue(run.topic, run.queue_id), run.queue_id)
+            if _comes_again(run.properties):
+                if len(self._destinations) >= _FACTS_MAX:
+                    self._destinations.clear()
+                self._destinations[run.tail] = found
+        elif found.queue_id != run.queue_id:  # without a key they take turns
+            found.queue, found.queue_id = self.topic_queue(run.topic, run.queue_id), run.queue_id
         return found
 
     def _learn(self, topic: str, properties: bytes) -> tuple[int, tuple[int, ...]]:
@@ -261,7 +279,7 @@ class Writing:
         if not topic.startswith(SYSTEM_PREFIX):
             tag = property_of(properties, _TAGS)
             facts = (tag_hash(tag.decode("utf-8", "replace")) if tag else 0, keys_of(topic, properties))
-        if _UNIQUE not in properties and _EXCHANGE not in properties:
+        if _comes_again(properties):
             if len(self._facts) >= _FACTS_MAX:
                 self._facts.clear()
             self._facts[topic, properties] = facts
@@ -306,3 +324,8 @@ class Writing:
     def _add_holes(self, queue: Queue, offset: int, position: int) -> None:
         for _ in range(offset - queue.next):
             self._index.add(queue, hole(position), True)
+
+
+def _comes_again(properties: bytes) -> bool:
+    """Whether there may be another record with these properties."""
+    return _UNIQUE not in properties and _EXCHANGE not in properties
