@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar, dataclass_transform
+from typing import TypeVar, dataclass_transform
 
 from penstock.errors import PenstockError
+from penstock.requests.base import Reply as Reply
+from penstock.requests.base import Request as Request
 
 Bytes = bytes | memoryview
 _Kind = TypeVar("_Kind")
@@ -16,23 +18,6 @@ def value(cls: type[_Kind]) -> type[_Kind]:
     """Makes a class a dataclass that nobody changes. The type checker sees to that: at run time it would make each one
     several times as dear, and there are several for every message."""
     return dataclass(slots=True, unsafe_hash=True)(cls)
-
-
-@value
-class Reply:
-    """Base of all replies."""
-
-
-@value
-class Request:
-    """Base of all requests. ``code`` stands for the type on the wire, ``reply`` is the type of the answer."""
-
-    code: ClassVar[int] = 0
-    reply: ClassVar[type[Reply]]
-
-    def for_wire(self) -> Request:
-        """The request that goes over a wire for it: itself, unless it is one for the same process (``given.py``)."""
-        return self
 
 
 @value

@@ -1,0 +1,28 @@
+"""What all requests and replies are. A module of its own because it is compiled, so that the values that stay in a
+process (``given.py``) can be, while those that travel are dataclasses."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from mypy_extensions import mypyc_attr
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Reply:
+    """Base of all replies."""
+
+    __slots__ = ()
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Request:
+    """Base of all requests. ``code`` stands for the type on the wire, ``reply`` is the type of the answer."""
+
+    __slots__ = ()
+    code: ClassVar[int] = 0
+    reply: ClassVar[type[Reply]]
+
+    def for_wire(self) -> Request:
+        """The request that goes over a wire for it: itself, unless it is one for the same process (``given.py``)."""
+        return self
