@@ -69,24 +69,35 @@ class KeyIndex:
 
     def recent(self, wanted: int) -> list[int]:
         """Positions of unsealed records whose key has this hash, oldest first."""
-        rows = self._packed()
+        rows = np.frombuffer(bytes(self._rows), _ROWS)  # of a copy
         found: list[int] = _records(rows[rows["hash"] == wanted])["position"].tolist()
         return found
 
-    def _packed(self) -> Rows:
-        return np.frombuffer(bytes(self._rows), _ROWS)  # a copy: nothing else may hold what still grows
+    def _begun_before(self, position: int) -> int:
+        """How many rows begin before a position."""
+        low, high = 0, len(self._rows) // _ROW.size
+        while low < high:
+            middle = (low + high) // 2
+            if _ROW.unpack_from(self._rows, middle * _ROW.size)[2] < position:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
-    def _parted(self, position: int) -> tuple[Rows, Rows]:
-        """The rows of the records before a position, and of the others."""
-        rows = self._packed()
-        before = rows[: np.searchsorted(rows["first"], position)].copy()
-        after = before[before["first"] + before["step"].astype("u8") * (before["count"] - 1) >= position].copy()
-        if len(after):  # runs that lie on both sides
-            here = (position - after["first"] + after["step"] - 1) // after["step"]
-            before["count"][len(before) - len(after) :] = here
-            after["first"] += here * after["step"]
-            after["count"] -= here.astype("u4")
-        return before, np.concatenate([after, rows[len(before) :]])
+    def _parted(self, position: int) -> tuple[int, list[bytes], list[bytes]]:
+        """How many bytes the rows of the records before a position have; the rows behind them of a run that lies on
+        both sides, if there is one, in two parts."""
+        count = self._begun_before(position)
+        first, second = [], []
+        while count:
+            key, step, begin, records = _ROW.unpack_from(self._rows, (count - 1) * _ROW.size)
+            if begin + step * (records - 1) < position:
+                break
+            count -= 1
+            here = -(-(position - begin) // step)
+            first.append(_ROW.pack(key, step, begin, here))
+            second.append(_ROW.pack(key, step, begin + here * step, records - here))
+        return count * _ROW.size, first[::-1], second[::-1]
 
     @property
     def chunks(self) -> list[tuple[int, int]]:
@@ -96,15 +107,20 @@ class KeyIndex:
     def sealed_before(self, position: int) -> Iterator[np.ndarray[Any, Any]]:
         """The hashes and positions of records before ``position``, sorted by hash and then position: a chunk's key
         part, in slices. What comes between two slices changes nothing."""
-        rows, _ = self._parted(position)
-        places = rows["hash"] // _SLICE_HASHES
+        whole, parts, _ = self._parted(position)
+        packed = self._rows[:whole]  # a copy: nothing else may hold what still grows
+        for part in parts:
+            packed += part
+        rows = np.frombuffer(packed, _ROWS)
+        places = np.ascontiguousarray(rows["hash"]) // _SLICE_HASHES
         for number in range(SLICES):
             some = _records(rows[places == number])
             yield some[np.argsort(some["hash"], kind="stable")]  # positions are in order already
 
     def drop_before(self, position: int, chunk: int) -> None:
         """The records before ``position`` are in the chunk that begins at ``chunk`` now."""
-        self._rows = bytearray(self._parted(position)[1].tobytes())
+        whole, _, rest = self._parted(position)
+        self._rows[: whole + len(rest) * _ROW.size] = b"".join(rest)
         self.know_chunk(chunk, position)
 
     def know_chunk(self, start: int, end: int) -> None:
@@ -123,6 +139,10 @@ class KeyIndex:
 def _records(rows: Rows) -> Rows:
     """A key and its position for each record of the rows."""
     count = rows["count"]
+    if (count == 1).all():
+        records = np.empty(len(rows), KEY_DTYPE)
+        records["hash"], records["position"] = rows["hash"], rows["first"]
+        return records
     ends = np.cumsum(count, dtype="u8")
     which = np.repeat(np.arange(len(rows)), count)
     number = np.arange(len(which), dtype="u8") - (ends - count)[which]
