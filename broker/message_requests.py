@@ -38,7 +38,6 @@ from penstock.runs import Run, checksum_of, decode_runs
 COUNT_MAX: Final = 65_536
 WAIT_S_MAX: Final = 60.0
 _ROW_BYTES: Final = ENTRY.size
-_LIMITS: Final = "count_max and bytes_max are at least 1, wait_s at least 0"
 _NOT_STORED: Final = Placed(0, 0, 0)
 _IN_CACHE: Final = Appended("cache")
 _ON_DISK: Final = Appended("disk")
@@ -145,8 +144,7 @@ class MessageRequests:
 
     def pull(self, request: Pull, now: float) -> Outcome:
         """Messages of a queue; parked while there is none and the caller wants to wait."""
-        if request.count_max < 1 or request.bytes_max < 1 or request.wait_s < 0:
-            raise InvalidRequest(_LIMITS)
+        _check_limits(request.count_max, request.bytes_max, request.wait_s)
         tags = frozenset([tag_hash(tag) for tag in request.tags]) if request.tags else _ALL
         pulled = self.read(request, tags)
         if pulled.count or pulled.next != request.offset or not request.wait_s:
@@ -163,8 +161,7 @@ class MessageRequests:
     def pull_given(self, request: GivenPull, now: float) -> Outcome:
         """The same for a gateway in this process."""
         offset, count_max, bytes_max, wait_s = request.offset, request.count_max, request.bytes_max, request.wait_s
-        if count_max < 1 or bytes_max < 1 or wait_s < 0:
-            raise InvalidRequest(_LIMITS)
+        _check_limits(count_max, bytes_max, wait_s)
         count_max, bytes_max = min(count_max, COUNT_MAX), min(bytes_max, self._settings.pull_bytes_max)
         queue = request.queue
         found = self.read_given(queue, offset, count_max, bytes_max)
@@ -204,6 +201,12 @@ class MessageRequests:
             request.topic, request.key, request.since_ms, request.until_ms, min(request.count_max, COUNT_MAX)
         )
         return Now(found)
+
+
+def _check_limits(count_max: int, bytes_max: int, wait_s: float) -> None:
+    """Of a pull. Raises ``InvalidRequest``."""
+    if count_max < 1 or bytes_max < 1 or wait_s < 0:
+        raise InvalidRequest("count_max and bytes_max are at least 1, wait_s at least 0")
 
 
 def _with_gaps(placed: list[Placed], missing: list[int]) -> tuple[Placed, ...]:

@@ -34,8 +34,6 @@ EVEN_FROM: Final = 8
 _NUMBER_BYTES: Final = 4
 _BODY_BYTES: Final = 56
 """What a body by itself takes in memory besides its bytes."""
-_SIZES: Final = np.dtype({"names": ["size"], "formats": ["V4"], "offsets": [16], "itemsize": ENTRY_BYTES})
-"""Of an entry, the size of its frame."""
 
 
 @lru_cache(maxsize=1024)
@@ -54,9 +52,13 @@ def _columns(body_bytes: int, tail_bytes: int) -> np.dtype[Any]:
 
 
 @lru_cache(maxsize=1024)
-def _last_bytes(size: int, of: int) -> np.dtype[Any]:
-    """The last bytes of rows of so many."""
-    return np.dtype({"names": ["body"], "formats": [("V", size)], "offsets": [of - size], "itemsize": of})
+def column(at: int, size: int, row_bytes: int) -> np.dtype[Any]:
+    """Of rows of so many bytes, the ``size`` bytes at a place, as the field ``column``."""
+    return np.dtype({"names": ["column"], "formats": [("V", size)], "offsets": [at], "itemsize": row_bytes})
+
+
+_SIZES: Final = column(16, _NUMBER_BYTES, ENTRY_BYTES)
+"""Of an entry, the size of its frame."""
 
 
 class Stretch:
@@ -128,7 +130,7 @@ class FrameStretch(Stretch):
         made = bytearray((prefix + bytes(size)) * count)
         columns = _columns(size, self._frame_bytes - HEAD_BYTES - size)
         bodies = np.frombuffer(self._data, columns, count, count * ENTRY_BYTES)["body"]
-        np.frombuffer(made, _last_bytes(size, len(prefix) + size), count)["body"] = bodies
+        np.frombuffer(made, column(len(prefix), size, len(prefix) + size), count)["column"] = bodies
         return made
 
     def position(self, number: int) -> int:
@@ -235,7 +237,7 @@ def _even(count: int, data: bytes, origin: Origin | None) -> Stretch | None:
     if tail_bytes < 4:
         return None
     rows = np.frombuffer(data, _columns(body_bytes, tail_bytes), count, at)
-    sizes = np.frombuffer(data, _SIZES, count)["size"]
+    sizes = np.frombuffer(data, _SIZES, count)["column"]
     if not (_are_alike(rows["flag"]) and _are_alike(rows["length"]) and _are_alike(rows["tail"]) and _are_alike(sizes)):
         return None
     heading = read_heading(data[at + size - tail_bytes : at + size])

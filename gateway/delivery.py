@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from gateway.batch import Batch, Stretch
+from gateway.batch import Batch, Stretch, column
 from gateway.envelope import NEVER, Arrival
 from gateway.mqtt.codec import publish_head
 from gateway.mqtt.primitives import encode_text, encode_variable_integer
@@ -198,12 +198,6 @@ def _ids(first: int, count: int) -> Sequence[int]:
     return [*range(first, PACKET_ID_MAX + 1), *range(1, over + 1)]
 
 
-@lru_cache(maxsize=1024)
-def _id_of(head_bytes: int, packet_bytes: int) -> np.dtype[Any]:
-    """Of a packet: its id."""
-    return np.dtype({"names": ["id"], "formats": ["V2"], "offsets": [head_bytes], "itemsize": packet_bytes})
-
-
 class Run:
     """A batch as one piece of bytes for every subscriber of one kind.
 
@@ -286,8 +280,8 @@ class Run:
         data = even.behind(prefix)
         first_id = even.first % PACKET_ID_MAX
         if variant.qos:
-            packets = np.frombuffer(data, _id_of(len(head), len(prefix) + size), count)
-            packets["id"] = _ENCODED_IDS[first_id : first_id + count]
+            packets = np.frombuffer(data, column(len(head), 2, len(prefix) + size), count)
+            packets["column"] = _ENCODED_IDS[first_id : first_id + count]
         self.data = bytes(data)
         self.qos = variant.qos
         self.largest = len(head) + len(lead) + size + 2

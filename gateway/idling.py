@@ -62,7 +62,7 @@ class Idling(trio.abc.Instrument):
         self._rounds = 0
         return 0.0
 
-    def is_due(self) -> None:
+    def give_turn(self) -> None:
         """Trio is to have its turn before the next wait."""
         self._rounds = ROUNDS_MAX
 

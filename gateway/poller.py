@@ -94,7 +94,7 @@ class EpollPoller:
         for one in ready:
             if one[0] == trios:
                 ready.remove(one)
-                idling.is_due()
+                idling.give_turn()
                 break
         self._ready = ready
         return bool(ready)

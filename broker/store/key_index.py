@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -54,7 +55,7 @@ class KeyIndex:
     """Hashes and positions of the newest stretch, and the chunks that hold the rest."""
 
     def __init__(self) -> None:
-        self._rows = bytearray()  # packed, in the order of their positions
+        self._rows = bytearray()  # packed, in the order of their positions; numpy is given copies, because it grows
         self._chunks: list[tuple[int, int]] = []  # start and end position of each sealed stretch, in order
 
     def add(self, hashes: Iterable[int], position: int) -> None:
@@ -69,35 +70,32 @@ class KeyIndex:
 
     def recent(self, wanted: int) -> list[int]:
         """Positions of unsealed records whose key has this hash, oldest first."""
-        rows = np.frombuffer(bytes(self._rows), _ROWS)  # of a copy
+        rows = np.frombuffer(bytes(self._rows), _ROWS)
         found: list[int] = _records(rows[rows["hash"] == wanted])["position"].tolist()
         return found
 
-    def _begun_before(self, position: int) -> int:
-        """How many rows begin before a position."""
-        low, high = 0, len(self._rows) // _ROW.size
-        while low < high:
-            middle = (low + high) // 2
-            if _ROW.unpack_from(self._rows, middle * _ROW.size)[2] < position:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    def _parted(self, position: int) -> tuple[int, list[bytes], list[bytes]]:
-        """How many bytes the rows of the records before a position have; the rows behind them of a run that lies on
-        both sides, if there is one, in two parts."""
-        count = self._begun_before(position)
-        first, second = [], []
-        while count:
-            key, step, begin, records = _ROW.unpack_from(self._rows, (count - 1) * _ROW.size)
-            if begin + step * (records - 1) < position:
+    def _divided(self, position: int) -> int:
+        """How many bytes the rows of the records before a position have; a run that lies on both sides of it becomes
+        two."""
+        rows, size = self._rows, _ROW.size
+        end = size * bisect_left(range(len(rows) // size), position, key=self._first_of)
+        begin = end
+        before: list[bytes] = []
+        behind: list[bytes] = []
+        while begin:
+            key, step, first, count = _ROW.unpack_from(rows, begin - size)
+            if first + step * (count - 1) < position:
                 break
-            count -= 1
-            here = -(-(position - begin) // step)
-            first.append(_ROW.pack(key, step, begin, here))
-            second.append(_ROW.pack(key, step, begin + here * step, records - here))
-        return count * _ROW.size, first[::-1], second[::-1]
+            begin -= size
+            here = -(-(position - first) // step)
+            before.insert(0, _ROW.pack(key, step, first, here))
+            behind.insert(0, _ROW.pack(key, step, first + here * step, count - here))
+        rows[begin:end] = b"".join(before + behind)
+        return end
+
+    def _first_of(self, row: int) -> int:
+        first: int = _ROW.unpack_from(self._rows, row * _ROW.size)[2]
+        return first
 
     @property
     def chunks(self) -> list[tuple[int, int]]:
@@ -107,11 +105,7 @@ class KeyIndex:
     def sealed_before(self, position: int) -> Iterator[np.ndarray[Any, Any]]:
         """The hashes and positions of records before ``position``, sorted by hash and then position: a chunk's key
         part, in slices. What comes between two slices changes nothing."""
-        whole, parts, _ = self._parted(position)
-        packed = self._rows[:whole]  # a copy: nothing else may hold what still grows
-        for part in parts:
-            packed += part
-        rows = np.frombuffer(packed, _ROWS)
+        rows = np.frombuffer(self._rows[: self._divided(position)], _ROWS)
         places = np.ascontiguousarray(rows["hash"]) // _SLICE_HASHES
         for number in range(SLICES):
             some = _records(rows[places == number])
@@ -119,8 +113,7 @@ class KeyIndex:
 
     def drop_before(self, position: int, chunk: int) -> None:
         """The records before ``position`` are in the chunk that begins at ``chunk`` now."""
-        whole, _, rest = self._parted(position)
-        self._rows[: whole + len(rest) * _ROW.size] = b"".join(rest)
+        del self._rows[: self._divided(position)]
         self.know_chunk(chunk, position)
 
     def know_chunk(self, start: int, end: int) -> None:

@@ -40,7 +40,6 @@ ENTRIES_MAX: Final = 65_536
 FRESH_MAX: Final = 512
 """For who is further behind than so many messages memory is not looked through one by one."""
 _NEVER: Final = 1 << 62
-_ALL: Final[frozenset[int]] = frozenset()
 
 Found = tuple[int, int, int, int]  # offset, position, size, tag hash
 
@@ -87,7 +86,7 @@ class Reading:
             count, runs = self._log.fresh.runs(queue, offset, count_max, bytes_max)
             if count:
                 return GivenPulled(count, offset + count, runs)
-        return self.read(key, offset, count_max, bytes_max, _ALL)
+        return self.read(key, offset, count_max, bytes_max, frozenset())
 
     def _read_neighbours(self, queue: Queue, offset: int, count_max: int, bytes_max: int) -> Pulled | None:
         """Many entries that stand one behind the other, without work per frame; None where there are few, or not all

@@ -105,7 +105,6 @@ class Writing:
         now_ms = max(now_ms, self.last_ms)
         stored, position, laid = STORED.pack(now_ms, _NO_HOST), log.end, []
         following: dict[Queue, int] = {}
-        placed: list[StoredRun] = []
         for run in runs:
             destination = self._destination(run)
             queue, bodies = destination.queue, run.bodies
@@ -113,16 +112,16 @@ class Writing:
             if offset < 0:
                 offset = queue.next
             frames, entries = lay_out(run, EPOCH, log.durable, stored, offset, position, destination.tag)
-            laid.append((run, queue, destination, position, entries, frames))
             step = len(frames) // len(bodies)
-            placed.append(StoredRun(position, step, bodies, run.tail, run.flag, run.queue_id, offset, now_ms))
+            placed = StoredRun(position, step, bodies, run.tail, run.flag, run.queue_id, offset, now_ms)
+            laid.append((run, queue, destination, placed, entries, frames))
             following[queue] = offset + len(bodies)
             position += len(frames)
-        log.append(b"".join([one[5] for one in laid]), placed)
+        log.append(b"".join([one[5] for one in laid]), [one[3] for one in laid])
         self.last_ms = now_ms
         self.ends_with_seal = False
-        for run, queue, destination, first, entries, frames in laid:
-            self._take_in_run(run, queue, destination, first, entries, frames)
+        for run, queue, destination, placed, entries, frames in laid:
+            self._take_in_run(run, queue, destination, placed, entries, frames)
 
     def seal(self, now_ms: int, padding: int = 0) -> int:
         """Appends a seal: a system record whose frame carries the durable watermark. It is empty, or has as many zeros
@@ -242,10 +241,10 @@ class Writing:
                     self._fold(incoming, position, frame_of(number))
 
     def _take_in_run(
-        self, run: IncomingRun, queue: Queue, destination: Destination, first: int, entries: bytes, frames: bytes
+        self, run: IncomingRun, queue: Queue, destination: Destination, placed: StoredRun, entries: bytes, frames: bytes
     ) -> None:
         """Queues and folds take in a run of the log, whose messages have the same place in all of them."""
-        index, count, step = self._index, len(run.bodies), frame_bytes(run)
+        index, first, step, count = self._index, placed.position, placed.step, len(placed.bodies)
         if destination.light_as_of != self._folds.changes:
             destination.light_as_of = self._folds.changes
             light_queues = self._folds.queues_of(run.topic, run.properties)

@@ -16,7 +16,7 @@ _Kind = TypeVar("_Kind")
 @dataclass_transform(frozen_default=True)
 def value(cls: type[_Kind]) -> type[_Kind]:
     """Makes a class a dataclass that nobody changes. The type checker sees to that: at run time it would make each one
-    several times as dear, and there are several for every message."""
+    several times as dear, and who sends and pulls message by message makes several for each."""
     return dataclass(slots=True, unsafe_hash=True)(cls)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
@@ -37,6 +38,17 @@ async def made(pair: Pair) -> EpollPoller:
     await poller.wait()
     poller.poll()
     return poller
+
+
+@asynccontextmanager
+async def waited_for_by_another() -> AsyncIterator[socket.socket]:
+    """The other end of a socket that another task waits for; ends when that task has seen something come."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.lowlevel.wait_readable, ours)
+            await trio.testing.wait_all_tasks_blocked()
+            yield theirs
 
 
 async def test_a_descriptor_that_is_ready_ends_the_wait(pair: Pair) -> None:
@@ -108,20 +120,9 @@ async def test_a_deadline_ends_the_wait(pair: Pair) -> None:
 
 async def test_a_socket_of_another_task_ends_the_wait(pair: Pair) -> None:
     poller = await made(pair)
-    ours, theirs = socket.socketpair()
-    seen = trio.Event()
-
-    async def other() -> None:
-        await trio.lowlevel.wait_readable(ours)
-        seen.set()
-
-    with ours, theirs:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(other)
-            await trio.testing.wait_all_tasks_blocked()
-            theirs.send(b"x")
-            assert not poller.wait_here()
-            await seen.wait()
+    async with waited_for_by_another() as theirs:
+        theirs.send(b"x")
+        assert not poller.wait_here()
 
 
 async def test_what_another_thread_calls_for_ends_the_wait(pair: Pair) -> None:
@@ -164,23 +165,12 @@ async def test_what_the_wait_has_found_is_what_the_round_is_given(pair: Pair) ->
 
 async def test_what_is_ready_beside_trio_has_its_round_and_trio_its_turn_then(pair: Pair) -> None:
     poller = await made(pair)
-    ours, theirs = socket.socketpair()
-    seen = trio.Event()
-
-    async def other() -> None:
-        await trio.lowlevel.wait_readable(ours)
-        seen.set()
-
-    with ours, theirs:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(other)
-            await trio.testing.wait_all_tasks_blocked()
-            theirs.send(b"x")
-            pair[1].send(b"x")
-            assert poller.wait_here()
-            assert poller.poll() == [(pair[0].fileno(), READ)]
-            assert not poller.wait_here()
-            await seen.wait()
+    async with waited_for_by_another() as theirs:
+        theirs.send(b"x")
+        pair[1].send(b"x")
+        assert poller.wait_here()
+        assert poller.poll() == [(pair[0].fileno(), READ)]
+        assert not poller.wait_here()
 
 
 async def test_who_waits_changes_back_and_forth(pair: Pair) -> None:
