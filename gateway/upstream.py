@@ -174,7 +174,7 @@ class Upstream:
     ) -> None:
         """Takes one publication. ``flag`` is its QoS and RETAIN, ``properties`` replace the route's own."""
         tail = record_tail(route.topic_bytes, properties) if properties else route.tail
-        run = Run(tail, flag, self.rounds.now_ms, (bytes(payload),))
+        run = Run(tail, flag, self.rounds.now_ms, [bytes(payload)])
         if device is not None:
             device.unstored += record_bytes(run)
         lane = route.lane()
@@ -261,7 +261,7 @@ class Upstream:
     ) -> None:
         """Some messages of a batch were refused: each device gets its marks and refusals in the order of its
         sending."""
-        singles = [run.of((body,)) for run in runs for body in run.bodies]
+        singles = [run.of([body]) for run in runs for body in run.bodies]
         for ticket in tickets:
             device, places = ticket.device, range(ticket.start, ticket.stop)
             if device is None:

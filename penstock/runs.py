@@ -36,13 +36,13 @@ class Run:
 
     __slots__ = ("bodies", "born_ms", "flag", "tail")
 
-    def __init__(self, tail: bytes, flag: int, born_ms: int, bodies: Sequence[bytes]) -> None:
+    def __init__(self, tail: bytes, flag: int, born_ms: int, bodies: list[bytes]) -> None:
         self.tail = tail
         self.flag = flag
         self.born_ms = born_ms
         self.bodies = bodies
 
-    def of(self, bodies: Sequence[bytes]) -> Run:
+    def of(self, bodies: list[bytes]) -> Run:
         """The same with other bodies."""
         return Run(self.tail, self.flag, self.born_ms, bodies)
 
@@ -64,7 +64,7 @@ class StoredRun:
         self,
         position: int,
         step: int,
-        bodies: Sequence[bytes],
+        bodies: list[bytes],
         tail: bytes,
         flag: int,
         queue_id: int,

@@ -148,7 +148,7 @@ class CommitLog:
 
     # ------------------------------------------------------------ writing
 
-    def append(self, frames: bytes, runs: Sequence[StoredRun] = ()) -> int:
+    def append(self, frames: bytes, runs: list[StoredRun] | None = None) -> int:
         """Writes whole frames at the end, as one write, and returns their position. Room was reserved; they fit the
         segment. ``runs``: all that they are of, if they are of runs."""
         position, segment = self.end, self.active
@@ -159,7 +159,7 @@ class CommitLog:
             raise self._cut_away(segment, position, error) from None
         self.end = position + len(frames)
         self.stretches.written(position, frames)
-        self.fresh.written(position, frames, runs)
+        self.fresh.written(position, frames, runs or [])
         return position
 
     def _cut_away(self, segment: Segment, position: int, error: OSError) -> PenstockError:

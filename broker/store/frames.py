@@ -31,7 +31,7 @@ from penstock.message import (
     check_record,
 )
 
-crc32c: Callable[[bytes], int] = google_crc32c.value
+crc32c: Final[Callable[[bytes], int]] = google_crc32c.value
 
 
 def crc_of(pieces: Iterable[bytes]) -> int:

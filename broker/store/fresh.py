@@ -8,8 +8,6 @@ wholly here is read from the log.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
 from typing import Final
 
 from broker.store.queue_index import ENTRY20, ENTRY_BYTES, Queue
@@ -19,33 +17,45 @@ from penstock.runs import StoredRun
 APPENDS_MAX: Final = 16
 
 
+class Appended:
+    """Whole frames as they were appended. ``runs``: all of them, if they are of runs."""
+
+    __slots__ = ("frames", "position", "runs")
+
+    def __init__(self, position: int, frames: bytes, runs: list[StoredRun]) -> None:
+        self.position = position
+        self.frames = frames
+        self.runs = runs
+
+
 class Fresh:
     """What was appended last, of one log."""
 
     def __init__(self, bytes_max: int) -> None:
         """``bytes_max``: so much is kept, 0 for nothing."""
-        self._appends: deque[tuple[int, bytes, Sequence[StoredRun]]] = deque()
+        self._appends: list[Appended] = []  # the oldest first
         self._runs: dict[int, StoredRun] = {}  # by position
         self._bytes_max = bytes_max
         self._bytes = 0
 
-    def written(self, position: int, frames: bytes, runs: Sequence[StoredRun] = ()) -> None:
+    def written(self, position: int, frames: bytes, runs: list[StoredRun]) -> None:
         """Whole frames were appended at this position; ``runs``: all of them, if they are of runs."""
         appends = self._appends
-        appends.append((position, frames, runs))
+        appends.append(Appended(position, frames, runs))
         for run in runs:
             self._runs[run.position] = run
         self._bytes += len(frames)
         while appends and (self._bytes > self._bytes_max or len(appends) > APPENDS_MAX):
-            _, oldest, forgotten = appends.popleft()
-            self._bytes -= len(oldest)
-            for run in forgotten:
+            oldest = appends.pop(0)
+            self._bytes -= len(oldest.frames)
+            for run in oldest.runs:
                 del self._runs[run.position]
 
     def runs(self, queue: Queue, offset: int, count_max: int, bytes_max: int) -> tuple[int, list[StoredRun]]:
         """The runs that the readable entries in a queue's tail from ``offset`` on are of, and how many messages these
         are: whole runs as long as each is here and all fit. None at all if it is not so of the first one."""
-        tail, found = queue.tail, []
+        tail = queue.tail
+        found: list[StoredRun] = []
         start = at = (offset - queue.tail_base) * ENTRY_BYTES
         end = (queue.readable - queue.tail_base) * ENTRY_BYTES
         while at < end:
@@ -68,7 +78,8 @@ class Fresh:
     def between(self, start: int, end: int) -> bytes | None:
         """The bytes of the log between two positions; ``None`` unless all of them are here."""
         parts: list[bytes] = []
-        for position, frames, _ in reversed(self._appends):
+        for one in reversed(self._appends):
+            position, frames = one.position, one.frames
             if position < end:
                 if position + len(frames) < end:
                     return None

@@ -63,7 +63,7 @@ class KeyIndex:
         for one in hashes:
             self._rows += _ROW.pack(one, 0, position, 1)
 
-    def add_run(self, hashes: Iterable[int], first: int, step: int, count: int) -> None:
+    def add_run(self, hashes: tuple[int, ...], first: int, step: int, count: int) -> None:
         """Takes in ``count`` records that all have the same keys, one every ``step`` bytes from position ``first``."""
         for one in hashes:
             self._rows += _ROW.pack(one, step, first, count)

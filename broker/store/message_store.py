@@ -102,7 +102,7 @@ class MessageStore:
         self._quiet_since_ms = now_ms
         return self._writing.append(batch, now_ms)
 
-    def append_runs(self, runs: Sequence[IncomingRun], now_ms: int) -> None:
+    def append_runs(self, runs: list[IncomingRun], now_ms: int) -> None:
         """Stores checked runs of messages, in order, all or none. Raises as ``append``."""
         self._quiet_since_ms = now_ms
         self._writing.append_runs(runs, now_ms)

@@ -181,7 +181,7 @@ class QueueIndex:
             queue.tail = bytearray(entry)
         else:
             queue.tail += entry
-        if at_once and queue not in self._waiting:
+        if at_once and not (self._waiting and queue in self._waiting):
             queue.readable += 1
             self._fresh[queue.key] = None
         else:
@@ -193,7 +193,7 @@ class QueueIndex:
             queue.tail = bytearray(entries)
         else:
             queue.tail += entries
-        if at_once and queue not in self._waiting:
+        if at_once and not (self._waiting and queue in self._waiting):
             queue.readable += len(entries) // ENTRY_BYTES
             self._fresh[queue.key] = None
         else:
@@ -229,7 +229,7 @@ class QueueIndex:
         """Queues that gained readable entries since the last call."""
         if not self._fresh:
             return []
-        fresh = list(self._fresh)
+        fresh = list(self._fresh.keys())
         self._fresh.clear()
         return fresh
 

@@ -40,7 +40,7 @@ class IncomingRun:
         in_cache: bool,
         tail: bytes,
         born_ms: int,
-        bodies: Sequence[bytes],
+        bodies: list[bytes],
     ) -> None:
         self.topic = topic
         self.queue_id = queue_id

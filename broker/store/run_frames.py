@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -17,38 +17,92 @@ import numpy as np
 
 from broker.store.bulk import ENTRY_DTYPE
 from broker.store.frames import crc32c
-from broker.store.queue_index import ENTRY20
 from broker.store.records import IncomingRun
 from penstock.message import BODY_AT, FRAME_HEAD_BYTES, FRAME_MAGIC, OFFSETS_AT, QUEUE_ID_AT, RECORD_MAGIC
 
 MANY: Final = 16
 """For fewer messages numpy does not pay."""
+_BEGIN: Final = struct.Struct(">III")
 _PAIR: Final = struct.Struct(">II")
+_ENTRY_END: Final = struct.Struct(">Iq")
 _BODY_SUM_AT: Final = FRAME_HEAD_BYTES + QUEUE_ID_AT - 4
 _OFFSETS_AT: Final = FRAME_HEAD_BYTES + OFFSETS_AT
+_POSITION_AT: Final = _OFFSETS_AT + 8
 _BODY_SUM_MASK: Final = 0x7FFFFFFF
+_body_sum: Final[Callable[[bytes], int]] = zlib.crc32
 
 Column = np.ndarray[Any, Any]
 
 
-@lru_cache(maxsize=4096)
-def _layout(
-    body_bytes: int, tail_bytes: int, queue_id: int, flag: int
-) -> tuple[Callable[..., bytes], bytes, bytes, bytes, bytes]:
-    """What packs all of a frame behind its checksum, and what such frames have in common, packed: magic and length,
-    record size and record magic, queue id and flag, and what stands between store host and body.
+class Layout:
+    """What the frames of runs with the same sizes, queue, flag and tag have in common.
 
-    The layout: magic, length | epoch, watermark | record size, record magic | body checksum | queue id, flag | queue
-    offset, position, system flag 0, born time, no born host | store time and host | 0, body length | body | tail.
+    Behind its checksum a frame has: magic, length, epoch | watermark | record size, record magic | body checksum |
+    queue id, flag | queue offset, position | system flag 0 | born time | no born host | store time | no store host,
+    twelve zeros, body length | body | tail.
     """
-    length = FRAME_HEAD_BYTES + BODY_AT + body_bytes + tail_bytes
-    return (
-        struct.Struct(f">8sIQ8sI8sQQ4xQ8x16s16s{body_bytes}s{tail_bytes}s").pack,
-        _PAIR.pack(FRAME_MAGIC, length),
-        _PAIR.pack(length - FRAME_HEAD_BYTES, RECORD_MAGIC),
-        _PAIR.pack(queue_id, flag),
-        bytes(12) + body_bytes.to_bytes(4, "big"),  # reconsume times, prepared transaction offset
+
+    __slots__ = (
+        "_begin",
+        "_end",
+        "_entry_end",
+        "_pack",
+        "_place",
+        "_record",
+        "body_bytes",
+        "flag",
+        "length",
+        "queue_id",
     )
+
+    def __init__(self, body_bytes: int, tail_bytes: int, queue_id: int, flag: int, epoch: int, tag: int) -> None:
+        self.body_bytes = body_bytes
+        self.queue_id = queue_id
+        self.flag = flag
+        self.length = length = FRAME_HEAD_BYTES + BODY_AT + body_bytes + tail_bytes
+        self._pack: Callable[..., bytes] = struct.Struct(f">12sQ8sI8sQQ4xQ8xQ24s{body_bytes}s{tail_bytes}s").pack
+        self._begin = _BEGIN.pack(FRAME_MAGIC, length, epoch)
+        self._record = _PAIR.pack(length - FRAME_HEAD_BYTES, RECORD_MAGIC)
+        self._place = _PAIR.pack(queue_id, flag)
+        self._end = bytes(20) + body_bytes.to_bytes(4, "big")
+        self._entry_end = _ENTRY_END.pack(length, tag)
+
+    def fits(self, run: IncomingRun) -> bool:
+        """Whether it is that of a run whose tail and tag it has."""
+        return len(run.bodies[0]) == self.body_bytes and run.queue_id == self.queue_id and run.flag == self.flag
+
+    def frame(self, run: IncomingRun, number: int, watermark: int, stored_ms: int, offset: int, position: int) -> bytes:
+        """The frame of message ``number`` of a run."""
+        body = run.bodies[number]
+        checked = self._pack(
+            self._begin,
+            watermark,
+            self._record,
+            _body_sum(body) & _BODY_SUM_MASK,
+            self._place,
+            offset,
+            position,
+            run.born_ms,
+            stored_ms,
+            self._end,
+            body,
+            run.tail,
+        )
+        return crc32c(checked).to_bytes(4, "big") + checked
+
+    def entry(self, frame: bytes) -> bytes:
+        """The queue's entry for a frame."""
+        return frame[_POSITION_AT : _POSITION_AT + 8] + self._entry_end
+
+
+@lru_cache(maxsize=4096)
+def _layout(body_bytes: int, tail_bytes: int, queue_id: int, flag: int, epoch: int, tag: int) -> Layout:
+    return Layout(body_bytes, tail_bytes, queue_id, flag, epoch, tag)
+
+
+def layout_of(run: IncomingRun, epoch: int, tag: int) -> Layout:
+    """The layout of a run's frames."""
+    return _layout(len(run.bodies[0]), len(run.tail), run.queue_id, run.flag, epoch, tag)
 
 
 @lru_cache(maxsize=4096)
@@ -66,48 +120,22 @@ def frame_bytes(run: IncomingRun) -> int:
 
 
 def lay_out(
-    run: IncomingRun, epoch: int, watermark: int, stored: bytes, offset: int, position: int, tag: int
+    run: IncomingRun, layout: Layout, watermark: int, stored_ms: int, offset: int, position: int
 ) -> tuple[bytes, bytes]:
-    """The frames end to end, and the queue's entries for them.
-
-    ``stored``: store time and host, packed. ``offset`` and ``position`` are of the first one.
-    """
-    bodies = run.bodies
-    if len(bodies) < MANY:
-        return _one_by_one(run, bodies, epoch, watermark, stored, offset, position, tag)
-    first, entry = _one_by_one(run, bodies[:1], epoch, watermark, stored, offset, position, tag)
-    places = np.arange(position, position + len(first) * len(bodies), len(first))
-    entries = np.frombuffer(bytearray(entry * len(bodies)), ENTRY_DTYPE)
+    """The frames end to end, and the queue's entries for them. ``offset`` and ``position`` are of the first one."""
+    count, length = len(run.bodies), layout.length
+    first = layout.frame(run, 0, watermark, stored_ms, offset, position)
+    if count == 1:
+        return first, layout.entry(first)
+    if count < MANY:
+        frames = [first]
+        for number in range(1, count):
+            frames.append(layout.frame(run, number, watermark, stored_ms, offset + number, position + number * length))
+        return b"".join(frames), b"".join([layout.entry(frame) for frame in frames])
+    places = np.arange(position, position + length * count, length)
+    entries = np.frombuffer(bytearray(layout.entry(first) * count), ENTRY_DTYPE)
     entries["position"] = places
     return _repeated(first, run, offset, places), entries.tobytes()
-
-
-def _one_by_one(
-    run: IncomingRun,
-    bodies: Sequence[bytes],
-    epoch: int,
-    watermark: int,
-    stored: bytes,
-    offset: int,
-    position: int,
-    tag: int,
-) -> tuple[bytes, bytes]:
-    tail, born_ms, size, length = run.tail, run.born_ms, len(bodies[0]), frame_bytes(run)
-    pack, begin, record, place, end = _layout(size, len(tail), run.queue_id, run.flag)
-    entry, body_sum, frame_sum = ENTRY20.pack, zlib.crc32, crc32c
-    frames: list[bytes] = []
-    entries: list[bytes] = []
-    for body in bodies:
-        checked = body_sum(body) & _BODY_SUM_MASK
-        frame = pack(
-            begin, epoch, watermark, record, checked, place, offset, position, born_ms, stored, end, body, tail
-        )
-        frames.append(frame_sum(frame).to_bytes(4, "big"))
-        frames.append(frame)
-        entries.append(entry(position, length, tag))
-        offset += 1
-        position += length
-    return b"".join(frames), b"".join(entries)
 
 
 def _repeated(first: bytes, run: IncomingRun, offset: int, places: Column) -> bytes:

@@ -39,6 +39,7 @@ class Stretches:
         self._ends = array("Q")
         self._crcs = array("I")
         self._start = self._end = self._crc = 0  # of the one that is being written
+        self._unsummed: list[bytes] = []  # its end, which ``_crc`` does not cover yet
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -50,7 +51,7 @@ class Stretches:
         if len(frames) > STRETCH_BYTES_MAX:  # whoever reads a little of it must not read all of it
             self._begin(position + len(frames))
             return
-        self._crc = extend(self._crc, frames)
+        self._unsummed.append(frames)
         self._end += len(frames)
         if self._end - self._start >= STRETCH_BYTES:
             self.close()
@@ -61,9 +62,16 @@ class Stretches:
 
     def _begin(self, position: int) -> None:
         if self._end > self._start:
-            self._insert(len(self._starts), self._start, self._end, self._crc)
+            self._insert(len(self._starts), self._start, self._end, self._summed())
         self._start = self._end = position
         self._crc = 0
+
+    def _summed(self) -> int:
+        """The checksum of the stretch that is being written: what came in many pieces is gone over in one."""
+        if self._unsummed:
+            self._crc = extend(self._crc, b"".join(self._unsummed))
+            self._unsummed.clear()
+        return self._crc
 
     def learn(self, start: int, data: bytes) -> None:
         """The frames in these bytes were found good one by one."""
@@ -88,7 +96,7 @@ class Stretches:
     def at(self, position: int) -> Stretch | None:
         """The stretch that holds a position, None if none does."""
         if self._start <= position < self._end:
-            return Stretch(self._start, self._end, self._crc)
+            return Stretch(self._start, self._end, self._summed())
         place = bisect_right(self._starts, position) - 1
         if place < 0 or position >= self._ends[place]:
             return None

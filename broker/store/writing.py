@@ -15,7 +15,7 @@ from broker.store.frames import FLAG_AT, PATCHED, SYSTEM_FLAG_AT, UNPATCHED_AT, 
 from broker.store.key_index import KeyIndex, keys_of
 from broker.store.queue_index import ENTRY20, Queue, QueueIndex, hole
 from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC, Folds, Incoming, IncomingRun, Stored
-from broker.store.run_frames import frame_bytes, lay_out
+from broker.store.run_frames import Layout, frame_bytes, lay_out, layout_of
 from broker.store.sealing import Sealing
 from penstock.errors import TooLarge
 from penstock.message import (
@@ -48,9 +48,10 @@ EPOCH: Final = 1
 
 class Destination:
     """Where runs with the same tail go: what their topic and properties mean to the indexes. ``light``: the light
-    queues, as of so many changes of the folds. Devices repeat themselves, so it is worked out once."""
+    queues, as of so many changes of the folds; ``layout``: that of the last run. Devices repeat themselves, so it is
+    worked out once."""
 
-    __slots__ = ("keys", "light", "light_as_of", "queue", "queue_id", "tag")
+    __slots__ = ("keys", "layout", "light", "light_as_of", "queue", "queue_id", "tag")
 
     def __init__(self, tag: int, keys: tuple[int, ...], queue: Queue, queue_id: int) -> None:
         self.tag = tag
@@ -59,6 +60,30 @@ class Destination:
         self.queue_id = queue_id
         self.light: list[Queue] = []
         self.light_as_of = -1
+        self.layout: Layout | None = None
+
+    def layout_of(self, run: IncomingRun) -> Layout:
+        """How a run's frames are laid out."""
+        layout = self.layout
+        if layout is None or not layout.fits(run):
+            layout = self.layout = layout_of(run, EPOCH, self.tag)
+        return layout
+
+
+class Laid:
+    """A run that is laid out and not taken in yet."""
+
+    __slots__ = ("destination", "entries", "frames", "placed", "queue", "run")
+
+    def __init__(
+        self, run: IncomingRun, destination: Destination, queue: Queue, placed: StoredRun, frames: bytes, entries: bytes
+    ) -> None:
+        self.run = run
+        self.destination = destination
+        self.queue = queue
+        self.placed = placed
+        self.frames = frames
+        self.entries = entries
 
 
 class Writing:
@@ -93,7 +118,7 @@ class Writing:
             self._begin_segment(size, urgent)
         return self._append(batch, size, now_ms, urgent)
 
-    def append_runs(self, runs: Sequence[IncomingRun], now_ms: int) -> None:
+    def append_runs(self, runs: list[IncomingRun], now_ms: int) -> None:
         """See ``MessageStore.append_runs``."""
         size = 0
         for run in runs:
@@ -103,25 +128,26 @@ class Writing:
         log = self._log
         log.reserve(size)
         now_ms = max(now_ms, self.last_ms)
-        stored, position, laid = STORED.pack(now_ms, _NO_HOST), log.end, []
+        position = log.end
+        laid: list[Laid] = []
         following: dict[Queue, int] = {}
         for run in runs:
-            destination = self._destination(run)
-            queue, bodies = destination.queue, run.bodies
-            offset = following.get(queue, -1)
+            destination, count = self._destination(run), len(run.bodies)
+            queue, layout = destination.queue, destination.layout_of(run)
+            offset = following.get(queue, -1) if following else -1
             if offset < 0:
                 offset = queue.next
-            frames, entries = lay_out(run, EPOCH, log.durable, stored, offset, position, destination.tag)
-            step = len(frames) // len(bodies)
-            placed = StoredRun(position, step, bodies, run.tail, run.flag, run.queue_id, offset, now_ms)
-            laid.append((run, queue, destination, placed, entries, frames))
-            following[queue] = offset + len(bodies)
-            position += len(frames)
-        log.append(b"".join([one[5] for one in laid]), [one[3] for one in laid])
+            frames, entries = lay_out(run, layout, log.durable, now_ms, offset, position)
+            placed = StoredRun(position, layout.length, run.bodies, run.tail, run.flag, run.queue_id, offset, now_ms)
+            laid.append(Laid(run, destination, queue, placed, frames, entries))
+            if len(runs) > 1:
+                following[queue] = offset + count
+            position += count * layout.length
+        log.append(b"".join([one.frames for one in laid]), [one.placed for one in laid])
         self.last_ms = now_ms
         self.ends_with_seal = False
-        for run, queue, destination, placed, entries, frames in laid:
-            self._take_in_run(run, queue, destination, placed, entries, frames)
+        for one in laid:
+            self._take_in_run(one)
 
     def seal(self, now_ms: int, padding: int = 0) -> int:
         """Appends a seal: a system record whose frame carries the durable watermark. It is empty, or has as many zeros
@@ -240,24 +266,23 @@ class Writing:
                 if flag & _FOLDED:
                     self._fold(incoming, position, frame_of(number))
 
-    def _take_in_run(
-        self, run: IncomingRun, queue: Queue, destination: Destination, placed: StoredRun, entries: bytes, frames: bytes
-    ) -> None:
+    def _take_in_run(self, laid: Laid) -> None:
         """Queues and folds take in a run of the log, whose messages have the same place in all of them."""
-        index, first, step, count = self._index, placed.position, placed.step, len(placed.bodies)
+        index, run, destination = self._index, laid.run, laid.destination
+        first, step, count = laid.placed.position, laid.placed.step, len(run.bodies)
         if destination.light_as_of != self._folds.changes:
             destination.light_as_of = self._folds.changes
             light_queues = self._folds.queues_of(run.topic, run.properties)
             destination.light = [index.ensure(key, first) for key in light_queues]
-        index.add_run(queue, entries, run.in_cache)
+        index.add_run(laid.queue, laid.entries, run.in_cache)
         for light in destination.light:
-            index.add_run(light, entries, run.in_cache)
+            index.add_run(light, laid.entries, run.in_cache)
         if destination.keys:
             self._keys.add_run(destination.keys, first, step, count)
         if run.flag & _FOLDED:
             one = Incoming(b"", run.topic, run.queue_id, run.flag, run.properties, run.in_cache)
             for at in range(0, count * step, step):
-                self._fold(one, first + at, frames[at : at + step])
+                self._fold(one, first + at, laid.frames[at : at + step])
 
     def _destination(self, run: IncomingRun) -> Destination:
         found = self._destinations.get(run.tail)

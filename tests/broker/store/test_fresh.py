@@ -113,13 +113,13 @@ def test_an_append_that_was_refused_is_not_read_where_the_next_one_stands() -> N
 def test_it_keeps_no_more_than_it_may() -> None:
     fresh = Fresh(1000)
     for number in range(3):
-        fresh.written(600 * number, bytes(600))
+        fresh.written(600 * number, bytes(600), [])
     assert fresh.batch(ENTRY20.pack(600, 600, 0), 0, 10_000) is None
     assert fresh.batch(ENTRY20.pack(1200, 600, 0), 0, 10_000) is not None
-    fresh.written(1800, bytes(1001))  # larger than all that may be kept
+    fresh.written(1800, bytes(1001), [])  # larger than all that may be kept
     assert fresh.batch(ENTRY20.pack(1800, 1001, 0), 0, 10_000) is None
     for number in range(APPENDS_MAX + 1):
-        fresh.written(3000 + number, b"x")
+        fresh.written(3000 + number, b"x", [])
     assert fresh.batch(ENTRY20.pack(3000, 1, 0), 0, 10_000) is None
     assert fresh.batch(ENTRY20.pack(3001, 1, 0), 0, 10_000) is not None
 
@@ -144,7 +144,7 @@ def test_runs_are_given_whole_as_long_as_all_of_each_is_here_and_readable_and_fi
     fresh = Fresh(10_000)
     first, second, third = run_at(0, 2), run_at(400, 1), run_at(800, 3)
     fresh.written(0, bytes(600), [first, second])
-    fresh.written(600, bytes(200))  # no run
+    fresh.written(600, bytes(200), [])  # no run
     fresh.written(800, bytes(600), [third])
     queue = queue_of(*entries(0, 3), *entries(800, 3), readable=6)
     assert fresh.runs(queue, 7, 100, 10_000) == (6, [first, second, third])
@@ -180,7 +180,7 @@ def test_runs_are_forgotten_with_their_append() -> None:
     fresh.written(0, bytes(200), [run_at(0, 1)])
     fresh.written(200, bytes(200), [run_at(200, 1)])
     assert fresh.runs(queue, 7, 100, 10_000)[0] == 2
-    fresh.written(400, bytes(800))
+    fresh.written(400, bytes(800), [])
     assert fresh.runs(queue, 7, 100, 10_000)[0] == 0
     assert fresh.runs(queue, 8, 100, 10_000)[0] == 1
     fresh.written(1200, bytes(1001), [run_at(1200, 1)])

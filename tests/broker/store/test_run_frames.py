@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from broker.store.frames import pack_frame
 from broker.store.queue_index import ENTRY20
 from broker.store.records import IncomingRun
-from broker.store.run_frames import MANY, frame_bytes, lay_out
+from broker.store.run_frames import MANY, frame_bytes, lay_out, layout_of
 from penstock.message import STORED, encode_record, record_tail
 
 counts = st.sampled_from([1, 2, MANY - 1, MANY, MANY + 1, 3 * MANY])
@@ -32,7 +32,9 @@ def test_a_run_is_laid_out_as_its_records_would_be(
 ) -> None:
     run = IncomingRun("t", 3, flag, properties, False, record_tail(topic, properties), 77, bodies)
     stored = STORED.pack(1234, bytes(8))
-    frames, entries = lay_out(run, 1, position // 2, stored, offset, position, tag)
+    layout = layout_of(run, 1, tag)
+    frames, entries = lay_out(run, layout, position // 2, 1234, offset, position)
+    assert layout.fits(run)
     at, wanted, wanted_entries = position, [], []
     for number, body in enumerate(bodies):
         record = encode_record(topic, body, properties, queue_id=3, flag=flag, born_ms=77)

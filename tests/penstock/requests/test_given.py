@@ -9,7 +9,7 @@ from penstock.wire import encode_request
 
 
 def test_given_runs_go_over_a_wire_as_encoded_ones() -> None:
-    given = GivenRuns(3, [Run(b"t1", 1, 1000, [b"a", b"b"]), Run(b"t2", 0, 1001, (b"xyz",))])
+    given = GivenRuns(3, [Run(b"t1", 1, 1000, [b"a", b"b"]), Run(b"t2", 0, 1001, [b"xyz"])])
     sent = given.for_wire()
     assert isinstance(sent, AppendRuns)
     body = bytes(sent.body)
