@@ -81,8 +81,9 @@ def _pubrel(device: Guest, reception: Reception, packet: Pubrel) -> None:
 
 
 def _session(device: Guest) -> Session:
-    assert device.session is not None
-    return device.session
+    session = device.session
+    assert session is not None
+    return session
 
 
 EXCHANGES: Final[MappingProxyType[type, Callable[[Guest, Reception, Any], None]]] = MappingProxyType(

@@ -133,10 +133,11 @@ def _hand_over(device: Sender, upstream: Upstream, lane: Lane, runs: list[Run], 
     lane.marks += marks
     lane.tickets.append(Ticket(device, start, start + len(marks), size, False))
     device.unstored += size
-    device.tally.packets_in += len(marks)
-    device.tally.publications_in += len(marks)
-    if device.pace is not None:
-        device.pace.published += len(marks)
+    tally, pace = device.tally, device.pace
+    tally.packets_in += len(marks)
+    tally.publications_in += len(marks)
+    if pace is not None:
+        pace.published += len(marks)
     upstream.grown(lane, size)
 
 

@@ -45,10 +45,11 @@ class Sending:
             return False
         if not one.is_plain:  # what it is sent is like nobody else's
             return False
-        kind = (device.is_v5, one.qos, one.as_published, one.identifier)
+        is_v5 = device.is_v5
+        kind = (is_v5, one.qos, one.as_published, one.identifier)
         run = runs.get(kind)
         if run is None:
-            run = runs[kind] = Run(batch, device.is_v5, one.qos, one.as_published, one.identifier)
+            run = runs[kind] = Run(batch, is_v5, one.qos, one.as_published, one.identifier)
         if run.expiring or run.largest > device.accepts_bytes_max:
             return False
         if one.no_local and session.client_id_bytes in run.senders:

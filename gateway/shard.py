@@ -137,7 +137,7 @@ class Line:
                 if self.codec is not None:
                     data = self._coded(self.codec, data)
                 if data:
-                    self._rest = self._sent(memoryview(data))
+                    self._rest = self._sent(data)
         except OSError:
             return False
         self.is_full = self.unsent > self._shard.output_bytes_max // (2 if self.is_full else 1)
@@ -167,13 +167,14 @@ class Line:
             self._own = None
         return coded
 
-    def _sent(self, data: memoryview) -> memoryview | None:
+    def _sent(self, data: bytes | memoryview) -> memoryview | None:
+        """Sends what the socket takes; what is left."""
         try:
             count = self._socket.send(data)
         except BlockingIOError:
             count = 0
         self.unsent -= count
-        return data[count:] if count < len(data) else None
+        return memoryview(data)[count:] if count < len(data) else None
 
     def _arm(self) -> None:
         mask = (READ if self.is_lingering or (self._reads and not self.is_full) else 0) | (

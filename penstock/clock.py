@@ -6,7 +6,11 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from collections.abc import Callable
+from typing import Final, Protocol
+
+_monotonic: Final[Callable[[], float]] = time.monotonic
+_time_ns: Final[Callable[[], int]] = time.time_ns
 
 
 class Clock(Protocol):
@@ -25,7 +29,7 @@ class RealClock:
     """The operating system's clocks."""
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return _monotonic()
 
     def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return _time_ns() // 1_000_000
