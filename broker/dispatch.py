@@ -131,7 +131,7 @@ class BrokerSession:
         """Carries one request out."""
         self._dispatch.submit(request, on_result, self._number)
 
-    def end_batch(self) -> None:
+    def flush(self) -> None:
         """All requests of one read, or of one round, have been submitted."""
         self._dispatch.end_batch(self._ends_rounds)
 

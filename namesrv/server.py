@@ -54,7 +54,7 @@ class NamesrvSession:
         result = self._registry.answer(request, self._clock.monotonic())
         on_result(result or UnknownRequest(f"a name server does not serve {type(request).__name__}"))
 
-    def end_batch(self) -> None:
+    def flush(self) -> None:
         """Nothing was held back."""
 
     def close(self) -> None:

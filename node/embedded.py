@@ -23,7 +23,7 @@ from gateway.server import RunningGateway
 from gateway.settings import GatewaySettings
 from namesrv.settings import NamesrvSettings
 from node.addresses import Addresses
-from node.local_link import LocalLink, LocalLinks
+from node.local_link import LocalLinks
 from node.settings import SERVICES, Configuration, listeners
 from penstock import config
 from penstock.frame_server import Peer
@@ -63,8 +63,8 @@ async def run(
             store = await middle.start(partial(broker.server.run, settings, world))
             async with lasting_links() as wire, trio.open_nursery() as top:
                 embedded = {
-                    names_at: LocalLink(names.open_session(_LOCAL_PEER)),
-                    f"{store.host}:{store.port}": LocalLink(store.open_session(_LOCAL_PEER, ends_rounds=True)),
+                    names_at: names.open_session(_LOCAL_PEER),
+                    f"{store.host}:{store.port}": store.open_session(_LOCAL_PEER, ends_rounds=True),
                 }
                 links = LocalLinks(embedded, wire)
                 name = configuration.services["gateway"].get("name") or f"{store.host}:{store.port}-0"

@@ -1,28 +1,14 @@
-"""A link to a service in the same process: no hop, no encoding, the same requests and outcomes as over the wire.
+"""Links to services in the same process: no hop, no encoding, the same requests and outcomes as over the wire.
 
-``LocalLinks`` answers for the addresses of embedded services and passes every other address on to the wire.
+The link to such a service is its session. ``LocalLinks`` answers for the addresses of embedded services and passes
+every other address on to the wire.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.frame_server import Session
-from penstock.link import Link, Links, OnResult
-from penstock.requests.request import Request
-
-
-class LocalLink:
-    """A ``Link`` straight into a service's session."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def submit(self, request: Request, on_result: OnResult) -> None:
-        self._session.submit(request, on_result)
-
-    def flush(self) -> None:
-        self._session.end_batch()
+from penstock.link import Link, Links
 
 
 class LocalLinks:

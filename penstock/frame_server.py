@@ -25,8 +25,8 @@ import trio
 from penstock import wire
 from penstock.addresses import cannot_listen
 from penstock.errors import Busy, InternalError, PenstockError, ProtocolError
-from penstock.link import OnResult
-from penstock.requests.request import Bytes, Request, Result
+from penstock.link import Link
+from penstock.requests.request import Bytes, Result
 
 READ_BYTES_MAX: Final = 256 * 1024
 ALONE_FROM_BYTES: Final = 64 * 1024
@@ -42,16 +42,9 @@ class Peer(NamedTuple):
     address: str
 
 
-class Session(Protocol):
-    """What a service keeps for one connection. None of these may wait or raise."""
-
-    def submit(self, request: Request, on_result: OnResult) -> None:
-        """One request; ``on_result`` is called exactly once, now or later."""
-        ...
-
-    def end_batch(self) -> None:
-        """All requests of one read have been submitted."""
-        ...
+class Session(Link, Protocol):
+    """What a service keeps for one connection. For who is in the same process it is the link itself. None of these may
+    wait or raise."""
 
     def close(self) -> None:
         """The connection is gone: replies would reach nobody."""
@@ -191,7 +184,7 @@ class _Connection:
                 self._put(wire.encode_error(0, error))
                 return
             finally:
-                self._session.end_batch()
+                self._session.flush()
 
     async def _receive(self) -> bytes | bytearray:
         limit_s = self._limits.half_frame_s if self._frames.incomplete else math.inf

@@ -81,7 +81,7 @@ def create(running: RunningBroker, topic: str) -> list[Result]:
     answers: list[Result] = []
     session = running.open_session(Peer(0, "here"))
     session.submit(CreateTopic(topic, 2), answers.append)
-    session.end_batch()
+    session.flush()
     return answers
 
 

@@ -57,7 +57,7 @@ def submit(running: RunningBroker, *requests: Any) -> list[Result]:
     session = running.open_session(Peer(0, "here"))
     for request in requests:
         session.submit(request, answers.append)
-    session.end_batch()
+    session.flush()
     return answers
 
 

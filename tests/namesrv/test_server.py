@@ -49,7 +49,7 @@ def answer(running: RunningNamesrv, request: object) -> Result:
     results: list[Result] = []
     session = running.open_session(Peer(0, "here"))
     session.submit(request, results.append)  # type: ignore[arg-type]
-    session.end_batch()
+    session.flush()
     [result] = results
     return result
 

@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from node.local_link import LocalLink
 from penstock.errors import Fenced, GroupNotFound, OffsetOutOfRange, PenstockError, QueueNotFound, TopicNotFound
 from penstock.frame_server import Peer
 from penstock.link import Link, OnResult
@@ -72,7 +71,7 @@ class SmallBroker:
         if result is not None:
             on_result(result)
 
-    def end_batch(self) -> None:
+    def flush(self) -> None:
         pass
 
     def close(self) -> None:
@@ -244,9 +243,9 @@ class SmallCluster:
     def link(self, address: str) -> Link:
         for broker in self.brokers:
             if broker.route.address == address:
-                return LocalLink(broker)
+                return broker
         assert address == self.SERVERS, address
-        return LocalLink(self.brokers[0])
+        return self.brokers[0]
 
     def stored(self, topic: str) -> list[bytes]:
         """Bodies of a topic, in no order."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from node.local_link import LocalLink
 from penstock.discovery import Discovery
 from penstock.errors import NoRoute, TopicNotFound, Unavailable
 from penstock.link import Link
@@ -32,7 +31,7 @@ class TwoNameServers:
 
     def link(self, address: str) -> Link:
         cluster = self._at.get(address)
-        return LocalLink(cluster.brokers[0]) if cluster else self._second.link(address)
+        return cluster.brokers[0] if cluster else self._second.link(address)
 
 
 def gone(broker: SmallBroker) -> None:

@@ -44,7 +44,7 @@ class Room:
         else:
             on_result(ServerInfo("room", "r", "1") if isinstance(request, Ping) else Appended("disk"))
 
-    def end_batch(self) -> None:
+    def flush(self) -> None:
         self.batches.append(self._size)
         self._size = 0
 

@@ -9,7 +9,6 @@ from typing import Any
 import anyio
 import pytest
 
-from node.local_link import LocalLink
 from penstock.errors import InvalidTopic, TimedOut
 from penstock.frame_server import Peer
 from penstock.link import Link, OnResult
@@ -40,7 +39,7 @@ class Service:
         elif isinstance(request, Ping):
             self._ready.append((on_result, ServerInfo("s", "s", "1")))
 
-    def end_batch(self) -> None:
+    def flush(self) -> None:
         self.batches.append(self._batch)
         self._batch = []
         ready, self._ready = self._ready, []
@@ -57,7 +56,7 @@ class Local:
 
     @asynccontextmanager
     async def link(self) -> AsyncIterator[Link]:
-        yield LocalLink(self.service)
+        yield self.service
 
 
 class Wire:

@@ -38,7 +38,7 @@ class Service:
         if isinstance(request, Ping):
             on_result(ServerInfo("s", self._peer.address, "1"))
 
-    def end_batch(self) -> None:
+    def flush(self) -> None:
         pass
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ class Service:
         if isinstance(request, Ping):
             on_result(ServerInfo("s", "s", "1"))
 
-    def end_batch(self) -> None:
+    def flush(self) -> None:
         pass
 
     def close(self) -> None:

@@ -39,7 +39,7 @@ class Answers:
         else:
             on_result(ServerInfo("test", self._peer.address, "1"))
 
-    def end_batch(self) -> None:
+    def flush(self) -> None:
         pass
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ class Names:
             found = [route for topic, route in self._topics.items() if request.topic in ("", topic)]
             on_result(Route(tuple(found)))
 
-    def end_batch(self) -> None:
+    def flush(self) -> None:
         pass
 
     def close(self) -> None:
