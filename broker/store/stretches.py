@@ -19,6 +19,8 @@ from google_crc32c import extend
 
 STRETCH_BYTES: Final = 64 * 1024
 STRETCH_BYTES_MAX: Final = 4 * STRETCH_BYTES
+ALONE_FROM_BYTES: Final = 16 * 1024
+"""Writes of this size are summed one by one: to put them together first would cost more."""
 STRETCHES_MAX: Final = 1 << 18
 """About 16 GiB of log, in 5 MiB of memory."""
 
@@ -53,6 +55,8 @@ class Stretches:
             return
         self._unsummed.append(frames)
         self._end += len(frames)
+        if len(frames) >= ALONE_FROM_BYTES:
+            self._summed()
         if self._end - self._start >= STRETCH_BYTES:
             self.close()
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from broker.store.frames import pack_frame
-from broker.store.records import IncomingRun
+from broker.store.records import Incoming, IncomingRun
 from penstock.errors import StorageFull
-from penstock.message import STORED, record_tail, tag_hash
+from penstock.message import STORED, encode_record, record_tail, tag_hash
 from tests.broker.store.store_rig import SMALL, bodies, command, fill, incoming, messages, opened, stored, sync
 from tests.simulation.disk import SimDisk
 
@@ -76,6 +76,18 @@ def test_the_runs_of_a_device_go_to_the_light_queues_that_are_open_when_they_com
     assert bodies(store, "~all") == [b"6", b"7"], "a queue that begins anew has nothing of the one before"
     assert bodies(store, "~more") == [b"4", b"5", b"6", b"7"]
     assert bodies(store, "~other") == []
+
+
+def test_runs_of_one_device_are_laid_out_as_records_whatever_changes_between_them() -> None:
+    by_runs, by_records = opened(SimDisk()), opened(SimDisk())
+    for queue_id, flag, body in ((0, 0, b"x"), (1, 0, b"y"), (0, 0, b"z"), (0, 1, b"x"), (0, 1, b"long"), (0, 1, b"x")):
+        by_runs.append_runs([IncomingRun("t", queue_id, flag, b"", True, record_tail(b"t", b""), 1, [body])], 1000)
+        record = encode_record(b"t", body, b"", flag=flag, born_ms=1)
+        by_records.append([Incoming(record, "t", queue_id, flag, b"", True)], 1000)
+    for queue in ("t:0", "t:1"):
+        found = by_runs.read(queue, 0, 10, 10_000)
+        assert found == by_records.read(queue, 0, 10, 10_000)
+        assert found.count > 0
 
 
 def test_system_records_are_in_no_queue() -> None:
