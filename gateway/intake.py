@@ -45,12 +45,9 @@ def take_publishes(
 
     Returns the place after them and how many of QoS 1 there were.
     """
-    at, end, size = 0, len(chunk), 0
+    at, end, size, begin, acknowledged = 0, len(chunk), 0, 0, 0
     name, route, lane = _NONE, None, None
-    runs: list[Run] = []
-    marks: list[bytes] = []
     now_ms = upstream.rounds.now_ms
-    acknowledged = 0
     while end - at > 4 and size < _HAND_OVER_BYTES:
         first, length, start = chunk[at], chunk[at + 1], at + 2
         if first != _QOS1 and first != _QOS0:
@@ -66,11 +63,14 @@ def take_publishes(
             break
         body = start + 2 + (chunk[start] << 8) + chunk[start + 1]
         found = chunk[start + 2 : body]
-        if found != name or route is None:
+        if route is None or lane is None or found != name:
             route = routes.get(found)
-            if route is None or (lane is not None and route.lane() is not lane):
+            goes_to = None if route is None else route.lane()
+            if route is None or goes_to is None or (lane is not None and goes_to is not lane):
                 break
-            name, lane = found, route.lane()
+            if lane is None:
+                begin = len(goes_to.marks)
+            name, lane = found, goes_to
         id_at, packet_id = body, _NONE
         if first == _QOS1:
             packet_id = chunk[body : body + 2]
@@ -79,18 +79,19 @@ def take_publishes(
             if body >= stop or chunk[body]:
                 break
             body += 1
-        if lane is None or body > stop or packet_id == _NO_ID or acknowledged + len(packet_id) // 2 > most:
+        if body > stop or packet_id == _NO_ID or acknowledged + len(packet_id) // 2 > most:
             break
         bodies = [chunk[body:stop]]
-        marks.append(b"@\x02" + packet_id if packet_id else _NONE)
-        room = most - acknowledged if packet_id else len(chunk)
-        at = _take_same(chunk, at, stop, id_at, body, is_v5, room, marks, bodies)
+        lane.marks.append(b"@\x02" + packet_id if packet_id else _NONE)
+        room = most - acknowledged if packet_id else end
+        at = stop if stop == end else _take_same(chunk, at, stop, id_at, body, is_v5, room, lane.marks, bodies)
         if packet_id:
             acknowledged += len(bodies)
-        runs.append(Run(route.tail, (first >> 1) & 1, now_ms, bodies))
-        size += record_bytes(runs[-1])
-    if lane is not None and runs:
-        _hand_over(device, upstream, lane, runs, marks, size)
+        run = Run(route.tail, (first >> 1) & 1, now_ms, bodies)
+        lane.runs.append(run)
+        size += record_bytes(run)
+    if lane is not None and at:
+        _hand_over(device, upstream, lane, begin, size)
     return at, acknowledged
 
 
@@ -127,17 +128,17 @@ def _take_same(
     return at
 
 
-def _hand_over(device: Sender, upstream: Upstream, lane: Lane, runs: list[Run], marks: list[bytes], size: int) -> None:
-    start = len(lane.marks)
-    lane.runs += runs
-    lane.marks += marks
-    lane.tickets.append(Ticket(device, start, start + len(marks), size, False))
+def _hand_over(device: Sender, upstream: Upstream, lane: Lane, begin: int, size: int) -> None:
+    """The messages from number ``begin`` on in the lane are this device's, ``size`` bytes of records."""
+    end = len(lane.marks)
+    count = end - begin
+    lane.tickets.append(Ticket(device, begin, end, size, False))
     device.unstored += size
     tally, pace = device.tally, device.pace
-    tally.packets_in += len(marks)
-    tally.publications_in += len(marks)
+    tally.packets_in += count
+    tally.publications_in += count
     if pace is not None:
-        pace.published += len(marks)
+        pace.published += count
     upstream.grown(lane, size)
 
 
