@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -162,12 +161,12 @@ class Acceptance:
             raise InvalidRequest(f"{end - at} bytes behind the last of {records} records; nothing was stored")
         return Accepted(batch, refused, repeated, end)
 
-    def take_runs(self, runs: Sequence[Run], now_ms: int) -> AcceptedRuns:
+    def take_runs(self, runs: list[Run], now_ms: int) -> AcceptedRuns:
         """The messages of a batch of runs, each accepted or refused on its own."""
         batch: list[IncomingRun] = []
         refused: list[Refused] = []
         room: RetainedRoom | None = None
-        begun: set[Exchange] = set()
+        begun: set[Exchange] | None = None
         repeated, first, size, in_cache = 0, 0, 0, True
         for run in runs:
             raw, flag, bodies = run.tail, run.flag, run.bodies
@@ -178,6 +177,7 @@ class Acceptance:
                     raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, not {body_bytes}")
                 tail = self._tails.get(raw) or self._learn(raw, now_ms)
                 if flag & FLAG_ONCE:  # such a message is of one exchange: the others of its run are the same
+                    begun = begun or set()
                     again = count if self._is_repeated(tail, begun) else count - 1
                     repeated += again
                     bodies = bodies[: count - again]

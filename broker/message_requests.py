@@ -7,7 +7,6 @@ topic asks for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from broker.acceptance import Acceptance
@@ -100,7 +99,7 @@ class MessageRequests:
         self._store = store
         self._topics = topics
         self._acceptance = acceptance
-        self._settings = settings
+        self._pull_bytes_max = settings.pull_bytes_max
         self._figures = figures
 
     def append(self, request: Append, now_ms: int) -> Outcome:
@@ -130,7 +129,7 @@ class MessageRequests:
         """The same for runs of a gateway in this process."""
         return self._append_runs(request.runs, now_ms)
 
-    def _append_runs(self, runs: Sequence[Run], now_ms: int) -> Outcome:
+    def _append_runs(self, runs: list[Run], now_ms: int) -> Outcome:
         batch, refused, stored, size, in_cache = self._acceptance.take_runs(runs, now_ms)
         if batch:
             self._store.append_runs(batch, now_ms)
@@ -153,7 +152,7 @@ class MessageRequests:
 
     def read(self, request: Pull, tags: frozenset[int]) -> Pulled:
         """What a pull brings now. Raises ``QueueNotFound`` or ``OffsetOutOfRange``."""
-        count_max, bytes_max = min(request.count_max, COUNT_MAX), min(request.bytes_max, self._settings.pull_bytes_max)
+        count_max, bytes_max = min(request.count_max, COUNT_MAX), min(request.bytes_max, self._pull_bytes_max)
         pulled = self._store.read(request.queue, request.offset, count_max, bytes_max, tags)
         self._figures.pulled(pulled.count, len(pulled.body))
         return pulled
@@ -162,7 +161,7 @@ class MessageRequests:
         """The same for a gateway in this process."""
         offset, count_max, bytes_max, wait_s = request.offset, request.count_max, request.bytes_max, request.wait_s
         _check_limits(count_max, bytes_max, wait_s)
-        count_max, bytes_max = min(count_max, COUNT_MAX), min(bytes_max, self._settings.pull_bytes_max)
+        count_max, bytes_max = min(count_max, COUNT_MAX), min(bytes_max, self._pull_bytes_max)
         queue = request.queue
         found = self.read_given(queue, offset, count_max, bytes_max)
         if found is not None:

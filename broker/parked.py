@@ -6,8 +6,8 @@ A request is found by any of its wakers or by its deadline. Pure: ``now`` is an 
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from broker.outcomes import Parked
@@ -59,22 +59,25 @@ class ParkedRequests:
         self._by_session.setdefault(session, {})[waiting] = None
         self._number += 1
         self._count += 1
-        heapq.heappush(self._deadlines, (outcome.deadline, self._number, waiting))
+        heappush(self._deadlines, (outcome.deadline, self._number, waiting))
         if len(self._deadlines) > 2 * self._count + SPARE_DEADLINES:
             self._deadlines = [one for one in self._deadlines if not one[2].answered]
-            heapq.heapify(self._deadlines)
+            heapify(self._deadlines)
 
-    def wake(self, wakers: Iterable[str]) -> None:
+    def wake(self, wakers: list[str]) -> None:
         """Asks the requests of these wakers again, and answers those that have something to say."""
         for waker in wakers:
-            found = self._by_waker.get(waker, ())
-            for waiting in [found] if isinstance(found, Waiting) else list(found):
-                self._try(waiting, last=False)
+            found = self._by_waker.get(waker)
+            if isinstance(found, Waiting):
+                self._try(found, last=False)
+            elif found is not None:
+                for waiting in list(found):
+                    self._try(waiting, last=False)
 
     def expire(self, now: float) -> None:
         """Answers the requests whose deadline has passed."""
         while self._deadlines and self._deadlines[0][0] <= now:
-            _, _, waiting = heapq.heappop(self._deadlines)
+            _, _, waiting = heappop(self._deadlines)
             if not waiting.answered:
                 self._try(waiting, last=True)
 
@@ -96,10 +99,12 @@ class ParkedRequests:
         self._count -= 1
         for waker in waiting.wakers:
             found = self._by_waker.get(waker)
-            if isinstance(found, dict):
+            if found is waiting:
+                del self._by_waker[waker]
+            elif isinstance(found, dict):
                 found.pop(waiting, None)
-            if found is waiting or not found:
-                self._by_waker.pop(waker, None)
+                if not found:
+                    del self._by_waker[waker]
         of_session = self._by_session[waiting.session]
         del of_session[waiting]
         if not of_session:

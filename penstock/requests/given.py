@@ -6,7 +6,6 @@ a fraction of the time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from penstock.requests.messages import Appended, AppendRuns, Pull, Pulled
@@ -21,7 +20,7 @@ class GivenRuns(Request):
     __slots__ = ("count", "runs")
     reply: ClassVar[type[Reply]] = Appended
 
-    def __init__(self, count: int, runs: Sequence[Run]) -> None:
+    def __init__(self, count: int, runs: list[Run]) -> None:
         self.count = count
         self.runs = runs
 
