@@ -11,6 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 
+from gateway.rounds import Stage
 from penstock.errors import InternalError, NoRoute, PenstockError
 from penstock.link import Link, Links, OnResult
 from penstock.requests.request import Request, Result
@@ -41,7 +42,7 @@ class Broker:
             self._brokers.has_requests(self)
 
 
-class Brokers:
+class Brokers(Stage):
     """The brokers that this gateway knows, in the order in which they appeared."""
 
     def __init__(self, links: Links, namesrv: Sequence[str], wake: Callable[[], None]) -> None:

@@ -27,6 +27,7 @@ from gateway.replay import Replays
 from gateway.replay_options import Start
 from gateway.resuming import find_by_topic
 from gateway.retained import Retained
+from gateway.rounds import Stage
 from gateway.sending import Runs, Sending
 from gateway.session import Cursor, Lasting, Session
 from gateway.settings import GatewaySettings
@@ -45,7 +46,7 @@ _SLICES_MAX: Final = 16  # of one flush; then other work gets its turn
 CLOSED: Final = -2  # ``Cursor.next`` of a cursor that was taken out
 
 
-class Downstream:
+class Downstream(Stage):
     """All deliveries of one gateway."""
 
     def __init__(
@@ -58,7 +59,9 @@ class Downstream:
         wake: Callable[[], None],
     ) -> None:
         self._wake = wake
-        self._settings = settings
+        self._pull_bytes_max = settings.pull_bytes_max
+        self._pull_count_max = settings.pull_count_max
+        self._pull_wait_s = settings.pull_wait_s
         self._to_pump: dict[Session, None] = {}
         self._to_pull: dict[Feed[Cursor], None] = {}
         self._failed: list[Feed[Cursor] | Cursor] = []
@@ -265,9 +268,7 @@ class Downstream:
 
     def _pull(self, feed: Feed[Cursor]) -> None:
         feed.is_pulling = True
-        settings = self._settings
-        count_max, bytes_max = settings.pull_count_max, settings.pull_bytes_max
-        request = GivenPull(feed.queue, feed.head, bytes_max, count_max, settings.pull_wait_s)
+        request = GivenPull(feed.queue, feed.head, self._pull_bytes_max, self._pull_count_max, self._pull_wait_s)
         feed.broker.submit(request, Answer(self._on_pulled, feed))
 
     def _pulled(self, feed: Feed[Cursor], result: Result) -> None:
@@ -327,7 +328,7 @@ class Downstream:
             feed.extend(batch.arrivals, head)
             for cursor in others:
                 self._try(cursor)
-            feed.trim(self._settings.pull_bytes_max)
+            feed.trim(self._pull_bytes_max)
         else:
             feed.head = head
 
@@ -351,7 +352,7 @@ class Downstream:
             if not behind:
                 cursor.session.behind = {}  # an emptied dict stays as large as it was
             feed.lagging -= 1
-            feed.trim(self._settings.pull_bytes_max)
+            feed.trim(self._pull_bytes_max)
         if not lags:
             self._want(feed)
 

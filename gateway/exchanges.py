@@ -14,6 +14,7 @@ from functools import partial
 from gateway.brokers import Brokers
 from gateway.mqtt.answers import PUBCOMP, answer
 from gateway.mqtt.reason_codes import ReasonCode
+from gateway.rounds import Stage
 from gateway.session import Session
 from penstock.errors import PenstockError
 from penstock.requests.request import Result
@@ -22,7 +23,7 @@ from penstock.requests.sessions import Exchanges, FetchExchanges, ReleaseExchang
 OnFetched = Callable[["list[int] | PenstockError"], None]
 
 
-class ExchangeIds:
+class ExchangeIds(Stage):
     """Fetches and releases for all sessions of one gateway."""
 
     def __init__(self, brokers: Brokers, wake: Callable[[], None]) -> None:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from gateway.home import OnSaved, SessionHome
+from gateway.rounds import Stage
 from gateway.session import Session
 from gateway.session_state import FROM_RETAINED, Flow, Owed, Place, Sent, encode_flow, encode_terms
 from penstock.errors import PenstockError
@@ -23,7 +24,7 @@ ENTRIES_PER_TICK: Final = 20_000
 """Sessions and messages on their way that one tick writes down: some 20 ms. The others wait for the next one."""
 
 
-class Keeping:
+class Keeping(Stage):
     """The saves of one gateway's sessions. ``on_fenced`` is told of sessions that are another's by now."""
 
     def __init__(self, home: SessionHome, wake: Callable[[], None]) -> None:

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, Protocol
 
 from gateway.brokers import Broker, Brokers
 from gateway.envelope import NEVER, record_properties
-from gateway.rounds import Rounds
+from gateway.rounds import Rounds, Stage
 from gateway.session_state import Will
 from penstock.errors import Busy, InvalidMessage, PenstockError, StorageFull, Unavailable
 from penstock.message import FLAG_RETAIN, PROPERTIES_BYTES_MAX, record_tail
@@ -133,14 +133,14 @@ class Route:
         return lanes[(self.key_hash >> 16) % len(lanes)] if lanes else None
 
 
-class Upstream:
+class Upstream(Stage):
     """All publications of one gateway on their way to the brokers."""
 
     def __init__(self, brokers: Brokers, topic_map: TopicMap, append_bytes_max: int, rounds: Rounds) -> None:
         self._brokers = brokers
         self._map = topic_map
         self._append_bytes_max = append_bytes_max
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: list[Lane] = []  # one per broker, of which there are few
         self._topics: dict[str, TopicRoute] = {}
         self._retry: list[tuple[Lane, Parked]] = []
         self.rounds = rounds
@@ -224,7 +224,7 @@ class Upstream:
 
     def flush(self) -> None:
         """Sends each broker its batch, as one request."""
-        for lane in self._lanes.values():
+        for lane in self._lanes:
             if lane.runs:
                 self._append(lane)
 
@@ -296,10 +296,7 @@ class Upstream:
             for _route, parked in waiting:
                 self._topic_missing(parked, found)
             return
-        for broker in found:
-            if broker.address not in self._lanes:
-                self._lanes[broker.address] = Lane(broker)
-        topic.lanes = [self._lanes[broker.address] for broker in found]
+        topic.lanes = [self._lane(broker) for broker in found]
         for route, parked in waiting:
             lane = route.lane()
             assert lane is not None
@@ -307,6 +304,13 @@ class Upstream:
                 parked.device.release_reading()
             self._add(lane, parked)
         self.flush()
+
+    def _lane(self, broker: Broker) -> Lane:
+        for lane in self._lanes:
+            if lane.broker is broker:
+                return lane
+        self._lanes.append(Lane(broker))
+        return self._lanes[-1]
 
     def _topic_missing(self, parked: Parked, error: PenstockError) -> None:
         self.dropped += 1

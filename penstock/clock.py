@@ -7,25 +7,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
+
+from mypy_extensions import mypyc_attr
 
 _monotonic: Final[Callable[[], float]] = time.monotonic
 _time_ns: Final[Callable[[], int]] = time.time_ns
 
 
-class Clock(Protocol):
-    """Where time comes from."""
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Clock:
+    """Where time comes from. A base class, not a protocol: compiled, it is called in a fraction of the time."""
 
     def monotonic(self) -> float:
         """Seconds that never go back; for deadlines, leases and keep-alive."""
-        ...
+        raise NotImplementedError
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970; for store times that people read. May jump."""
-        ...
+        raise NotImplementedError
 
 
-class RealClock:
+class RealClock(Clock):
     """The operating system's clocks."""
 
     def monotonic(self) -> float:

@@ -11,6 +11,7 @@ from broker.service import BrokerService
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
 from broker.store.recovery import open_store
+from penstock.clock import Clock
 from penstock.errors import PenstockError, from_wire
 from penstock.message import Message, decode_batch, encode_message
 from penstock.requests.filters import OpenedFilters, OpenFilters
@@ -27,7 +28,7 @@ SMALL: dict[str, Any] = {
 }
 
 
-class HandClock:
+class HandClock(Clock):
     """A clock that a test moves."""
 
     def __init__(self) -> None:

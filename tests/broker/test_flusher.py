@@ -9,6 +9,7 @@ import trio
 
 from broker.dispatch import Dispatch
 from broker.flusher import Flusher
+from penstock.clock import Clock
 from penstock.errors import StorageFailed
 from penstock.message import Message
 from penstock.requests.messages import Appended
@@ -19,7 +20,7 @@ from tests.broker.broker_rig import Rig, append, now
 T = TypeVar("T")
 
 
-class TrioClock:
+class TrioClock(Clock):
     """The time of the test, and what a call that blocks has added to it."""
 
     blocked_s = 0.0

@@ -28,13 +28,14 @@ from gateway.rounds import Rounds
 from gateway.settings import GatewaySettings
 from gateway.upstream import Upstream
 from gateway.wills import Wills
+from penstock.clock import Clock
 from penstock.message import Message, encode_message
 from topicmap.queues import TopicMap
 
 P = TypeVar("P")
 
 
-class HandClock:
+class HandClock(Clock):
     """Time stands still until the test moves it."""
 
     def __init__(self) -> None:

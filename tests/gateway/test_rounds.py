@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gateway.rounds import Rounds
+from gateway.rounds import Rounds, Stage
 from penstock.world import RealClock
 
 
-class Countdown:
+class Countdown(Stage):
     """A stage that has so much to do."""
 
     def __init__(self, turns: int) -> None:

@@ -18,6 +18,7 @@ import trio
 from namesrv import server
 from namesrv.server import RunningNamesrv
 from namesrv.settings import NamesrvSettings
+from penstock.clock import Clock
 from penstock.errors import AddressInUse, UnknownRequest
 from penstock.frame_server import Peer
 from penstock.requests.request import Done, Result
@@ -30,7 +31,7 @@ LOCAL = NamesrvSettings(port=0)
 REGISTRATION = RegisterBroker("a", "127.0.0.1:10911", 1, 120, (TopicRoute("orders", 4),))
 
 
-class TrioClock:
+class TrioClock(Clock):
     """The clock of the event loop that runs the test: virtual time."""
 
     def monotonic(self) -> float:

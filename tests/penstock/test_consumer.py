@@ -9,6 +9,7 @@ import anyio
 import pytest
 import trio
 
+from penstock.clock import Clock
 from penstock.consumer import Consumer
 from penstock.errors import (
     Fenced,
@@ -34,7 +35,7 @@ def consumer(cluster: SmallCluster, **given: Any) -> Consumer:
     return Consumer(given.pop("group", "g"), "orders", servers=SmallCluster.SERVERS, links=cluster, **given)
 
 
-class VirtualClock:
+class VirtualClock(Clock):
     """The test's clock, which jumps."""
 
     def monotonic(self) -> float:

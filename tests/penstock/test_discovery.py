@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.clock import Clock
 from penstock.discovery import Discovery
 from penstock.errors import NoRoute, TopicNotFound, Unavailable
 from penstock.link import Link
@@ -11,7 +12,7 @@ from penstock.requests.routes import QueryRoute
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 
-class HandClock:
+class HandClock(Clock):
     def __init__(self) -> None:
         self.now = 0.0
 

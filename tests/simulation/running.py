@@ -21,6 +21,7 @@ import trio
 import trio._core._run as trio_run
 from trio.testing import MockClock
 
+from penstock.clock import Clock
 from penstock.world import World
 from tests.simulation.network import Network
 
@@ -29,7 +30,7 @@ EPOCH_MS = 1_700_000_000_000
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
-class SimClock:
+class SimClock(Clock):
     """The clock of the run."""
 
     def monotonic(self) -> float:

@@ -12,6 +12,7 @@ from penstock.blocking import BlockingLink
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.member import Member
 from penstock.blocking.pulls import Pulls
+from penstock.clock import Clock
 from penstock.errors import InvalidTopic
 from penstock.holdings import Membership
 from penstock.positions import PullLimits
@@ -19,7 +20,7 @@ from penstock.requests.groups import JoinGroup, WatchGroup
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 
-class HandClock:
+class HandClock(Clock):
     def __init__(self) -> None:
         self.now = 0.0
 
