@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from gateway.batch import Batch, Stretch, column
-from gateway.envelope import NEVER, Arrival
+from gateway.envelope import NEVER, Arrival, Heading
 from gateway.mqtt.codec import publish_head
 from gateway.mqtt.primitives import encode_text, encode_variable_integer
 
@@ -30,9 +30,9 @@ _USER_PROPERTY: Final = b"\x26"
 
 
 class Variant:
-    """What the bytes of a delivery depend on besides the message. ``key``: all of it, to be looked up by."""
+    """What the bytes of a delivery depend on besides the message."""
 
-    __slots__ = ("identifiers", "is_v5", "key", "qos", "retain", "shows_place")
+    __slots__ = ("identifiers", "is_v5", "qos", "retain", "shows_place")
 
     def __init__(
         self, is_v5: bool, qos: int, retain: bool, identifiers: tuple[int, ...] = (), shows_place: bool = False
@@ -42,7 +42,11 @@ class Variant:
         self.retain = retain
         self.identifiers = identifiers
         self.shows_place = shows_place
-        self.key = (is_v5, qos, retain, identifiers, shows_place)
+
+    @property
+    def key(self) -> tuple[bool, int, bool, tuple[int, ...], bool]:
+        """All of it, to be looked up by."""
+        return (self.is_v5, self.qos, self.retain, self.identifiers, self.shows_place)
 
     def for_level(self, is_v5: bool) -> Variant:
         """The same for this protocol level."""
@@ -115,13 +119,21 @@ def _user_property(name: str, value: str) -> bytes:
     return _USER_PROPERTY + encode_text(name) + encode_text(value)
 
 
-# Messages of one topic and size have the same head.
-_head: Final = lru_cache(maxsize=8192)(publish_head)
+_publish_head: Final = lru_cache(maxsize=8192)(publish_head)
+
+
+def _head(heading: Heading, tail_bytes: int, qos: int, retain: bool) -> bytes:
+    """What ``publish_head`` says. Messages of one topic and size have the same, so a heading keeps the last one."""
+    kind = tail_bytes << 3 | qos << 1 | retain
+    if heading.head_kind != kind:
+        heading.head = _publish_head(heading.name_bytes, tail_bytes, qos, retain)
+        heading.head_kind = kind
+    return heading.head
 
 
 def _encode(arrival: Arrival, variant: Variant, now_ms: int) -> Blob:
     tail = _properties(arrival, variant, now_ms) + arrival.payload if variant.is_v5 else arrival.payload
-    head = _head(arrival.name_bytes, len(tail), variant.qos, variant.retain)
+    head = _head(arrival.heading, len(tail), variant.qos, variant.retain)
     return Blob(arrival, variant, head, tail) if variant.qos else Blob(arrival, variant, head + tail, b"")
 
 
@@ -131,9 +143,10 @@ def blob(arrival: Arrival, variant: Variant, now_ms: int) -> Blob:
         return _encode(arrival, variant, now_ms)
     if arrival.blobs is None:
         arrival.blobs = {}
-    made = arrival.blobs.get(variant.key)
+    key = variant.key
+    made = arrival.blobs.get(key)
     if made is None:
-        made = arrival.blobs[variant.key] = _encode(arrival, variant, now_ms)
+        made = arrival.blobs[key] = _encode(arrival, variant, now_ms)
     assert isinstance(made, Blob)
     return made
 
@@ -275,7 +288,7 @@ class Run:
         sample, count, size = even.arrival(0), even.count, even.body_bytes
         variant = self._variant(sample.qos, sample.retain)
         lead = _properties(sample, variant, 0) if variant.is_v5 else b""
-        head = _head(sample.name_bytes, len(lead) + size, variant.qos, variant.retain)
+        head = _head(sample.heading, len(lead) + size, variant.qos, variant.retain)
         prefix = head + bytes(2) + lead if variant.qos else head + lead
         data = even.behind(prefix)
         first_id = even.first % PACKET_ID_MAX

@@ -81,9 +81,10 @@ def record_properties(
 
 
 class Heading:
-    """What topic and properties of a record say; equal for most messages of one device, and so read only once."""
+    """What topic and properties of a record say; equal for most messages of one device, and so read only once.
+    ``head``: how its last PUBLISH began, and ``head_kind`` of which kind that was (``gateway/delivery.py``)."""
 
-    __slots__ = ("application", "expiry_s", "name", "name_bytes", "sender", "topic", "user")
+    __slots__ = ("application", "expiry_s", "head", "head_kind", "name", "name_bytes", "sender", "topic", "user")
 
     def __init__(self, name: str, sender: bytes, expiry_s: int, application: bytes, topic: bytes, user: str) -> None:
         self.name = name
@@ -93,6 +94,8 @@ class Heading:
         self.application = application
         self.topic = topic
         self.user = user
+        self.head = b""
+        self.head_kind = -1
 
 
 @lru_cache(maxsize=8192)

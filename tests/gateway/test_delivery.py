@@ -5,6 +5,7 @@ from __future__ import annotations
 from making import arrival, pulled
 
 from gateway.delivery import Run, Variant, blob, is_expired
+from gateway.mqtt.codec import publish_head
 
 
 def test_a_qos_0_delivery_is_one_piece_without_an_id() -> None:
@@ -33,6 +34,14 @@ def test_mqtt5_has_expiry_left_identifiers_and_the_applications_properties() -> 
 def test_older_versions_get_no_properties() -> None:
     one = blob(arrival(name="t", payload=b"p", expiry_s=10, application=b"\x01\x01"), Variant(False, 0, False), 0)
     assert one.packet(0) == b"\x30\x04\x00\x01tp"
+
+
+def test_messages_of_one_device_each_begin_as_their_own_size_and_form_ask_for() -> None:
+    forms = [(1, 1, False), (2, 1, False), (2, 2, False), (2, 2, True), (2, 0, True), (1, 1, False)]
+    for size, qos, retain in forms:
+        message = arrival(name="a/b", payload=bytes(size), qos=2, sender="me")
+        head = blob(message, Variant(False, qos, retain), 0).head
+        assert head.startswith(publish_head(b"a/b", size, qos, retain))
 
 
 def test_equal_choices_share_one_blob() -> None:
