@@ -1,7 +1,7 @@
 """How a service or client reaches a server: requests out, replies by completion, batch by batch.
 
 ``Link`` is the seam. ``WireLink`` (penstock/wire_link.py) is the wire: one multiplexed connection, many frames per
-write, many per read; ``node/local_link.py`` is the same process. The same tests run over both
+write, many per read; in the same process it is the service's own session. The same tests run over both
 (tests/penstock/test_link.py). This module waits for nothing and loads no event loop, so that cores may name its types.
 """
 
