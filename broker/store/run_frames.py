@@ -28,6 +28,7 @@ _ENTRY_END: Final = struct.Struct(">Iq")
 _BODY_SUM_AT: Final = FRAME_HEAD_BYTES + QUEUE_ID_AT - 4
 _OFFSETS_AT: Final = FRAME_HEAD_BYTES + OFFSETS_AT
 _POSITION_AT: Final = _OFFSETS_AT + 8
+_POSITION_END: Final = _POSITION_AT + 8
 _BODY_SUM_MASK: Final = 0x7FFFFFFF
 _body_sum: Final[Callable[[bytes], int]] = zlib.crc32
 
@@ -71,28 +72,32 @@ class Layout:
         """Whether it is that of a run whose tail and tag it has."""
         return len(run.bodies[0]) == self.body_bytes and run.queue_id == self.queue_id and run.flag == self.flag
 
-    def frame(self, run: IncomingRun, number: int, watermark: int, stored_ms: int, offset: int, position: int) -> bytes:
-        """The frame of message ``number`` of a run."""
-        body = run.bodies[number]
-        checked = self._pack(
-            self._begin,
-            watermark,
-            self._record,
-            _body_sum(body) & _BODY_SUM_MASK,
-            self._place,
-            offset,
-            position,
-            run.born_ms,
-            stored_ms,
-            self._end,
-            body,
-            run.tail,
-        )
-        return crc32c(checked).to_bytes(4, "big") + checked
+    def frames(
+        self, run: IncomingRun, count: int, watermark: int, stored_ms: int, offset: int, position: int
+    ) -> list[bytes]:
+        """The frames of the first ``count`` messages of a run."""
+        pack, begin, record, place, end = self._pack, self._begin, self._record, self._place, self._end
+        bodies, tail, born_ms, length = run.bodies, run.tail, run.born_ms, self.length
+        frames: list[bytes] = []
+        for number in range(count):
+            body = bodies[number]
+            checked = _body_sum(body) & _BODY_SUM_MASK
+            frame = pack(
+                begin, watermark, record, checked, place, offset, position, born_ms, stored_ms, end, body, tail
+            )
+            frames.append(crc32c(frame).to_bytes(4, "big") + frame)
+            offset += 1
+            position += length
+        return frames
 
     def entry(self, frame: bytes) -> bytes:
         """The queue's entry for a frame."""
-        return frame[_POSITION_AT : _POSITION_AT + 8] + self._entry_end
+        return frame[_POSITION_AT:_POSITION_END] + self._entry_end
+
+    def entries(self, frames: list[bytes]) -> bytes:
+        """The queue's entries for frames."""
+        end = self._entry_end
+        return b"".join([frame[_POSITION_AT:_POSITION_END] + end for frame in frames])
 
 
 @lru_cache(maxsize=4096)
@@ -124,14 +129,12 @@ def lay_out(
 ) -> tuple[bytes, bytes]:
     """The frames end to end, and the queue's entries for them. ``offset`` and ``position`` are of the first one."""
     count, length = len(run.bodies), layout.length
-    first = layout.frame(run, 0, watermark, stored_ms, offset, position)
+    frames = layout.frames(run, count if count < MANY else 1, watermark, stored_ms, offset, position)
+    first = frames[0]
     if count == 1:
         return first, layout.entry(first)
     if count < MANY:
-        frames = [first]
-        for number in range(1, count):
-            frames.append(layout.frame(run, number, watermark, stored_ms, offset + number, position + number * length))
-        return b"".join(frames), b"".join([layout.entry(frame) for frame in frames])
+        return b"".join(frames), layout.entries(frames)
     places = np.arange(position, position + length * count, length)
     entries = np.frombuffer(bytearray(layout.entry(first) * count), ENTRY_DTYPE)
     entries["position"] = places
