@@ -43,7 +43,8 @@ class Flusher:
         self._later_bytes = later_bytes
         self._quick_s = quick_s
         self._takes_s = quick_s  # what a sync takes lately, on average; nobody knows yet
-        self._needed = trio.Event()
+        self._is_needed = False
+        self._needed = trio.Event()  # set as often as ``_is_needed`` becomes true, which is not with every message
         self._urgent = trio.Event()
         self._idle: tuple[Dispatch, BrokerService] | None = None  # not while a thread syncs
         self._failed: StorageFailed | None = None
@@ -62,7 +63,9 @@ class Flusher:
         if is_whole and is_waited_for and self._idle is not None and self.is_quick and self._failed is None:
             self._sync_here(*self._idle)
             return
-        self._needed.set()
+        if not self._is_needed:
+            self._is_needed = True
+            self._needed.set()
         if is_waited_for or behind > self._later_bytes:
             self._urgent.set()
 
@@ -72,6 +75,7 @@ class Flusher:
             took_s = self._sync()
         except StorageFailed as error:
             self._failed = error
+            self._is_needed = True
             self._needed.set()
             self._urgent.set()
         else:
@@ -97,6 +101,7 @@ class Flusher:
             if self._later_s and not self._urgent.is_set():
                 with trio.move_on_after(self._later_s):
                     await self._urgent.wait()
+            self._is_needed = False
             self._needed = trio.Event()
             self._urgent = trio.Event()
             if self._failed is None and self._store.written > self._store.durable:  # else another sync covered it

@@ -85,7 +85,7 @@ class EpollPoller:
         left_s = idling.left_s()
         if left_s == 0.0:
             return False
-        trios: int = idling.descriptor
+        trios = idling.descriptor
         if not self._holds_trio:
             trio.lowlevel.notify_closing(self._epoll.fileno())  # trio forgets it until it waits for it again
             self._epoll.register(trios, READ)

@@ -105,6 +105,7 @@ def take_the_sync_point_after_the_sync(patch: pytest.MonkeyPatch) -> None:
     async def late(self: Flusher, dispatch: Dispatch, service: BrokerService, offload: Offload) -> None:
         while True:
             await self._needed.wait()
+            self._is_needed = False
             self._needed = trio.Event()
             self._store.sync_point()
             await offload(self._store.sync)
