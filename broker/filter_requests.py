@@ -66,11 +66,11 @@ class FilterRequests:
         if begin:
             self._store.append(begin, now_ms)
         self._renew(request.owner, now, self._settings.owner_lease_s)
-        position = self._store.written
+        position, new = self._store.written, frozenset(wanted)
         opened = []
         for filter in asked:
             queue = filter_queue(plain_filter(filter))
-            begun = 0 if filter in wanted else self._filters.begun(request.owner, filter)
+            begun = 0 if filter in new else self._filters.begun(request.owner, filter)
             if begun:
                 opened.append(OpenedFilter(filter, queue, self._store.offset_at(queue, begun), begun))
             else:
