@@ -7,8 +7,8 @@ may as well wait by itself, with trio's own descriptor among those that it waits
 concerns trio (a socket, a thread's result, a signal, a deadline, a task that a round has woken) ends that wait, and
 trio has its turn.
 
-Which tasks can run trio tells an instrument. What else this must know of trio's loop, trio does not tell publicly: it is
-read here and nowhere else, never changed, and where a trio has it not (or its clock is not the real one, or it is a
+Which tasks can run, trio tells an instrument. What else this must know of trio's loop, trio does not tell publicly: it
+is read here and nowhere else, never changed, and where a trio has it not (or its clock is not the real one, or it is a
 guest), there is no such wait. Decision 23.
 """
 
