@@ -116,7 +116,7 @@ def test_every_kind_of_scenario_has_its_table() -> None:
     assert "1.50x: no" in text
     assert "2.50 s: yes, aim too" in text
     assert "late by over 200 us for penstock" in text
-    assert "backlog: 10% of the size" in text
+    assert "backlog: 30% of the size" in text
 
 
 def test_servers_that_are_left_out_are_named() -> None:
