@@ -201,15 +201,7 @@ class Bench:
         self.dispatch.submit(CreateTopic(topic, 8, level), lambda result: None, 0)
         record = encode_record(topic.encode(), bytes(APPEND_BODY_BYTES), b"")
         request = Append(batch, False, record * batch)
-        syncs = 0
-        sync = self.store.sync
-
-        def counted() -> None:
-            nonlocal syncs
-            syncs += 1
-            sync()
-
-        self.store.sync = counted  # type: ignore[method-assign]
+        before = self._syncs()
         waiting: list[int] = list(range(producers))
 
         def answer(producer: int, result: Result) -> None:
@@ -226,14 +218,16 @@ class Bench:
                     self.dispatch.submit(request, partial(answer, producer), producer)
                 self.dispatch.end_batch()
                 await trio.lowlevel.checkpoint()
-            elapsed, answered, counted_syncs = time.perf_counter() - began, self.answered, syncs
+            elapsed, answered, syncs = time.perf_counter() - began, self.answered, self._syncs() - before
             while len(waiting) < producers:  # nothing is left for the next run
                 await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
-        self.store.sync = sync  # type: ignore[method-assign]
         if self.error is not None:
             raise self.error
-        return answered / elapsed, counted_syncs / answered
+        return answered / elapsed, syncs / answered
+
+    def _syncs(self) -> float:
+        return self.service.figures()["penstock_syncs_total"]
 
 
 def level_rows(folder: Path) -> list[Row]:
