@@ -93,7 +93,7 @@ test-simulation: $(VENV)/.test
 test-units: $(VENV)/.test
 	@$(BIN)/pytest -p no:cacheprovider $(patsubst %,--ignore=%,$(PROCESSES) tests/simulation)
 
-COMPILED_TESTS := tests/topicmap tests/gateway tests/broker tests/conformance tests/penstock/test_message.py tests/penstock/test_wire.py
+COMPILED_TESTS := tests/topicmap tests/gateway tests/broker tests/conformance tests/penstock/test_message.py tests/penstock/test_wire.py tests/penstock/spark/test_shipping.py
 ifneq ($(shell command -v cc),)
 test-compiled: .compiled/.made  ## the unit tests with the hot modules compiled (about 2 minutes)
 	@cd .compiled && PYTHONPATH=$(CURDIR)/.compiled $(CURDIR)/$(BIN)/pytest -q -p no:cacheprovider -m 'not interpreted' $(COMPILED_TESTS)

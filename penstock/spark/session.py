@@ -112,13 +112,12 @@ def session(
 def register(spark: SparkSession) -> None:
     """Teaches ``format("penstock")`` to a session. On a cluster the source travels to the executors by value, so that
     these need numpy, pyarrow and msgpack, but not Penstock."""
-    from penstock.spark import shipping
+    from penstock.spark.shipping import shipped
     from penstock.spark.source import PenstockSource
 
     master = spark.conf.get("spark.master", "local") or "local"
-    if not master.startswith("local") or master.startswith("local-cluster"):
-        shipping.by_value()
-    spark.dataSource.register(PenstockSource)
+    is_here = master.startswith("local") and not master.startswith("local-cluster")
+    spark.dataSource.register(PenstockSource if is_here else shipped())
 
 
 def submitted(environ: Mapping[str, str]) -> bool:

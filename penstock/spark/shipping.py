@@ -4,6 +4,9 @@ Spark pickles sources with its own cloudpickle, which pickles an installed class
 need the package. ``--py-files`` does not help: Spark's planning process for streams does not see them. Executors need
 numpy, pyarrow, msgpack and orjson. A few values that our modules hold cannot be pickled by value as they are; how to
 make them anew is told here, and told again to each process that they reach, for Spark pickles there once more.
+
+Compiled modules cannot be pickled by value at all: a process of its own loads the sources that lie beside them and
+pickles these.
 """
 
 from __future__ import annotations
@@ -11,16 +14,70 @@ from __future__ import annotations
 import copyreg
 import functools
 import importlib
+import os
+import pickle
 import struct
-from typing import Any, Final
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
 
+from penstock.errors import InvalidConfig
+from penstock.message import IS_COMPILED
+
+if TYPE_CHECKING:
+    from penstock.spark.source import PenstockSource
+
 _PACKAGES: Final = ("penstock", "topicmap")
 _CACHED: Final = type(functools.lru_cache(maxsize=1)(len))
+_FROM_SOURCES: Final = f"""
+import sys
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
+
+class Sources:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] in {_PACKAGES!r}:
+            for folder in path or sys.path:
+                spec = FileFinder(folder, (SourceFileLoader, SOURCE_SUFFIXES)).find_spec(name)
+                if spec is not None and spec.loader is not None:
+                    return spec
+
+sys.meta_path.insert(0, Sources)
+from penstock.message import IS_COMPILED
+if IS_COMPILED:
+    sys.exit("only compiled modules are installed")
+from pyspark import cloudpickle
+from penstock.spark.shipping import shipped
+sys.stdout.buffer.write(cloudpickle.dumps(shipped()))
+"""
 
 
-def by_value() -> None:
+def shipped() -> type[PenstockSource]:
+    """The source as it is to be registered where executors have no Penstock. Takes a second where Penstock is compiled.
+
+    Raises:
+        InvalidConfig: it is compiled and its sources cannot be loaded.
+    """
+    _by_value()
+    if not IS_COMPILED:
+        from penstock.spark.source import PenstockSource
+
+        return PenstockSource
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", _FROM_SOURCES]
+    done = subprocess.run(command, env=environ, capture_output=True, check=False)
+    if done.returncode:
+        told = done.stderr.decode(errors="replace").strip()
+        raise InvalidConfig(
+            f"Penstock cannot be shipped: {told}", hint="install it with its sources, as wheels have them"
+        )
+    source: type[PenstockSource] = pickle.loads(done.stdout)
+    return source
+
+
+def _by_value() -> None:
     """From here on Spark ships Penstock's code by value. Doing it again is fine."""
     from pyspark import cloudpickle
 

@@ -9,11 +9,9 @@ from typing import Any
 DRIVER = """
 import sys
 from pyspark import cloudpickle
-from penstock.spark import shipping
-from penstock.spark.source import PenstockSource
-shipping.by_value()
-shipping.by_value()
-open(sys.argv[1], "wb").write(cloudpickle.dumps(PenstockSource))
+from penstock.spark.shipping import shipped
+shipped()
+open(sys.argv[1], "wb").write(cloudpickle.dumps(shipped()))
 """
 
 WITHOUT = """
