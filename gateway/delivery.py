@@ -13,7 +13,6 @@ for a resend, sets it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -119,14 +118,11 @@ def _user_property(name: str, value: str) -> bytes:
     return _USER_PROPERTY + encode_text(name) + encode_text(value)
 
 
-_publish_head: Final = lru_cache(maxsize=8192)(publish_head)
-
-
 def _head(heading: Heading, tail_bytes: int, qos: int, retain: bool) -> bytes:
     """What ``publish_head`` says. Messages of one topic and size have the same, so a heading keeps the last one."""
     kind = tail_bytes << 3 | qos << 1 | retain
     if heading.head_kind != kind:
-        heading.head = _publish_head(heading.name_bytes, tail_bytes, qos, retain)
+        heading.head = publish_head(heading.name_bytes, tail_bytes, qos, retain)
         heading.head_kind = kind
     return heading.head
 

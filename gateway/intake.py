@@ -82,12 +82,13 @@ def take_publishes(
         if body > stop or packet_id == _NO_ID or acknowledged + len(packet_id) // 2 > most:
             break
         bodies = [chunk[body:stop]]
-        lane.marks.append(b"@\x02" + packet_id if packet_id else _NONE)
+        marks = [b"@\x02" + packet_id if packet_id else _NONE]
         room = most - acknowledged if packet_id else end
-        at = stop if stop == end else _take_same(chunk, at, stop, id_at, body, is_v5, room, lane.marks, bodies)
+        at = stop if stop == end else _take_same(chunk, at, stop, id_at, body, is_v5, room, marks, bodies)
         if packet_id:
             acknowledged += len(bodies)
         run = Run(route.tail, (first >> 1) & 1, now_ms, bodies)
+        lane.marks += marks  # as many as the run has messages, whatever becomes of the rest of the chunk
         lane.runs.append(run)
         size += record_bytes(run)
     if lane is not None and at:

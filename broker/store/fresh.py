@@ -17,7 +17,7 @@ from penstock.runs import StoredRun
 APPENDS_MAX: Final = 16
 
 
-class Appended:
+class Written:
     """Whole frames as they were appended. ``runs``: all of them, if they are of runs."""
 
     __slots__ = ("frames", "position", "runs")
@@ -33,7 +33,7 @@ class Fresh:
 
     def __init__(self, bytes_max: int) -> None:
         """``bytes_max``: so much is kept, 0 for nothing."""
-        self._appends: list[Appended] = []  # the oldest first
+        self._appends: list[Written] = []  # the oldest first
         self._runs: dict[int, StoredRun] = {}  # by position
         self._bytes_max = bytes_max
         self._bytes = 0
@@ -41,7 +41,7 @@ class Fresh:
     def written(self, position: int, frames: bytes, runs: list[StoredRun]) -> None:
         """Whole frames were appended at this position; ``runs``: all of them, if they are of runs."""
         appends = self._appends
-        appends.append(Appended(position, frames, runs))
+        appends.append(Written(position, frames, runs))
         for run in runs:
             self._runs[run.position] = run
         self._bytes += len(frames)

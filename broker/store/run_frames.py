@@ -17,6 +17,7 @@ import numpy as np
 
 from broker.store.bulk import ENTRY_DTYPE
 from broker.store.frames import crc32c
+from broker.store.queue_index import ENTRY20
 from broker.store.records import IncomingRun
 from penstock.message import BODY_AT, FRAME_HEAD_BYTES, FRAME_MAGIC, OFFSETS_AT, QUEUE_ID_AT, RECORD_MAGIC
 
@@ -24,7 +25,6 @@ MANY: Final = 16
 """For fewer messages numpy does not pay."""
 _BEGIN: Final = struct.Struct(">III")
 _PAIR: Final = struct.Struct(">II")
-_ENTRY_END: Final = struct.Struct(">Iq")
 _BODY_SUM_AT: Final = FRAME_HEAD_BYTES + QUEUE_ID_AT - 4
 _OFFSETS_AT: Final = FRAME_HEAD_BYTES + OFFSETS_AT
 _POSITION_AT: Final = _OFFSETS_AT + 8
@@ -60,13 +60,13 @@ class Layout:
         self.body_bytes = body_bytes
         self.queue_id = queue_id
         self.flag = flag
-        self.length = length = FRAME_HEAD_BYTES + BODY_AT + body_bytes + tail_bytes
+        self.length = length = _length(body_bytes, tail_bytes)
         self._pack: Callable[..., bytes] = struct.Struct(f">12sQ8sI8sQQ4xQ8xQ24s{body_bytes}s{tail_bytes}s").pack
         self._begin = _BEGIN.pack(FRAME_MAGIC, length, epoch)
         self._record = _PAIR.pack(length - FRAME_HEAD_BYTES, RECORD_MAGIC)
         self._place = _PAIR.pack(queue_id, flag)
         self._end = bytes(20) + body_bytes.to_bytes(4, "big")
-        self._entry_end = _ENTRY_END.pack(length, tag)
+        self._entry_end = ENTRY20.pack(0, length, tag)[8:]
 
     def fits(self, run: IncomingRun) -> bool:
         """Whether it is that of a run whose tail and tag it has."""
@@ -94,11 +94,6 @@ class Layout:
         """The queue's entry for a frame."""
         return frame[_POSITION_AT:_POSITION_END] + self._entry_end
 
-    def entries(self, frames: list[bytes]) -> bytes:
-        """The queue's entries for frames."""
-        end = self._entry_end
-        return b"".join([frame[_POSITION_AT:_POSITION_END] + end for frame in frames])
-
 
 @lru_cache(maxsize=4096)
 def _layout(body_bytes: int, tail_bytes: int, queue_id: int, flag: int, epoch: int, tag: int) -> Layout:
@@ -121,7 +116,11 @@ def _columns(length: int) -> np.dtype[Any]:
 
 def frame_bytes(run: IncomingRun) -> int:
     """The size of each frame of a run."""
-    return FRAME_HEAD_BYTES + BODY_AT + len(run.bodies[0]) + len(run.tail)
+    return _length(len(run.bodies[0]), len(run.tail))
+
+
+def _length(body_bytes: int, tail_bytes: int) -> int:
+    return FRAME_HEAD_BYTES + BODY_AT + body_bytes + tail_bytes
 
 
 def lay_out(
@@ -130,11 +129,9 @@ def lay_out(
     """The frames end to end, and the queue's entries for them. ``offset`` and ``position`` are of the first one."""
     count, length = len(run.bodies), layout.length
     frames = layout.frames(run, count if count < MANY else 1, watermark, stored_ms, offset, position)
-    first = frames[0]
-    if count == 1:
-        return first, layout.entry(first)
     if count < MANY:
-        return b"".join(frames), layout.entries(frames)
+        return b"".join(frames), b"".join([layout.entry(frame) for frame in frames])
+    first = frames[0]
     places = np.arange(position, position + length * count, length)
     entries = np.frombuffer(bytearray(layout.entry(first) * count), ENTRY_DTYPE)
     entries["position"] = places
