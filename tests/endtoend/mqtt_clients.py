@@ -21,6 +21,7 @@ import pytest
 
 DRIVERS = Path(__file__).parent / "clients"
 WAIT_S = 20
+SIGNALLED_S = 3
 NODE_MODULES = Path(__file__).parents[2] / ".node" / "node_modules"
 
 
@@ -256,11 +257,16 @@ class Mosquitto:
         self._end(name, "kill")
 
     def _end(self, name: str, how: str) -> None:
-        if name in self._subscribed:
-            process, reading = self._subscribed.pop(name)
-            getattr(process, how)()
+        if name not in self._subscribed:
+            return
+        process, reading = self._subscribed.pop(name)
+        getattr(process, how)()
+        try:
+            process.wait(SIGNALLED_S)
+        except subprocess.TimeoutExpired:
+            process.kill()  # amid a log line it waits for itself: eclipse-mosquitto/mosquitto#3175
             process.wait()
-            reading.join()
+        reading.join()
 
     def received(self, name: str, count: int) -> list[Received]:
         return self._inbox.take(name, count)
