@@ -65,6 +65,7 @@ class Downstream(Stage):
         self._to_pump: dict[Session, None] = {}
         self._to_pull: dict[Feed[Cursor], None] = {}
         self._failed: list[Feed[Cursor] | Cursor] = []
+        self._replaces: dict[Subscription, Subscription | None] = {}  # on their way: what stood before each
         self._on_pulled = self._pulled
         self.positions = NamedPositions()
         self.sending = Sending(clock, keeping, self.positions)
@@ -92,6 +93,8 @@ class Downstream(Stage):
     ) -> None:
         """Adds or replaces a subscription (MQTT-3.8.4-3). ``on_done`` is told what kept it from standing, if
         anything did; retained messages follow, or the ``history`` of a topic from some start on."""
+        before = session.subscriptions.get(subscription.filter)
+        self._replaces[subscription] = self._replaces.get(before, before) if before is not None else None
         session.subscriptions[subscription.filter] = subscription
         if session.lasting is not None:
             session.lasting.has_new_terms = True
@@ -99,13 +102,13 @@ class Downstream(Stage):
         if is_share(subscription.filter):
             self._share(session, subscription, on_done)
             return
+        self.replays.coming += history is not None
 
         def opened(error: PenstockError | None, positions: dict[Cursor, int]) -> None:
-            current = session.subscriptions.get(subscription.filter) is subscription
-            if error is not None and current:
-                self.unsubscribe(session, subscription.filter)
+            self.replays.coming -= history is not None
+            stands = self._stands(session, subscription, error)
             on_done(error)
-            if error is None and current and (wants_retained or history) and session.device is not None:
+            if stands and (wants_retained or history) and session.device is not None:
                 for cursor, position in positions.items():
                     if history:
                         self.replays.begin(cursor, *history)
@@ -120,11 +123,36 @@ class Downstream(Stage):
         """It is a member of a shared subscription from now on; what is retained is not sent (MQTT 5, 4.8.2)."""
 
         def opened(error: PenstockError | None) -> None:
-            if error is not None and session.subscriptions.get(subscription.filter) is subscription:
-                self.unsubscribe(session, subscription.filter)
+            self._stands(session, subscription, error)
             on_done(error)
 
         self.shared.subscribe(session, subscription, opened)
+
+    def _stands(self, session: Session, subscription: Subscription, error: PenstockError | None) -> bool:
+        """The brokers have answered: whether it is the session's from now on. After an error that is what stood before,
+        with its place and all that waits for it."""
+        filter, before = subscription.filter, self._replaces.pop(subscription)
+        latest = session.subscriptions.get(filter)
+        if latest is not subscription:
+            if error is None and latest in self._replaces:
+                self._replaces[latest] = subscription
+            return False
+        if error is not None and session.device is not None:  # else it has let go of all
+            if before is None:
+                self.unsubscribe(session, filter)
+            else:
+                self._put_back(session, before)
+        return error is None
+
+    def _put_back(self, session: Session, before: Subscription) -> None:
+        session.subscriptions[before.filter] = before
+        if session.lasting is not None:
+            session.lasting.has_new_terms = True
+        if is_share(before.filter):
+            self.shared.subscribe(session, before, None)
+        for cursor in session.overlap.cursors:
+            if cursor.subscription.filter == before.filter:
+                cursor.subscription = before
 
     def unsubscribe(self, session: Session, filter: str) -> bool:
         """Ends a subscription; exchanges that have begun go on (MQTT-3.10.4-3). False if there was none."""
@@ -358,8 +386,11 @@ class Downstream(Stage):
 
     def _catch_up(self, cursor: Cursor) -> bool:
         """Sends from the backlog and the window. True if the cursor is at the head then."""
-        if cursor.held and not (self.replays if cursor in self.replays else self.retained).pump(cursor):
-            return False
+        if cursor.held:
+            if cursor in self.replays and not self.replays.pump(cursor):
+                return False
+            if cursor in self.retained and not self.retained.pump(cursor):
+                return False
         if cursor.backlog:
             sent = self.sending.some(cursor, cursor.backlog)
             cursor.backlog = cursor.backlog[sent:] or None
@@ -398,10 +429,12 @@ class Downstream(Stage):
             self._failed.append(cursor)
 
     def _bounded_for(self, cursor: Cursor, result: Result) -> None:
-        cursor.pulling = False
-        if isinstance(result, PenstockError) or cursor.next < 0:
+        if not isinstance(result, BoundsReply):
+            self._failed.append(cursor)
             return
-        assert isinstance(result, BoundsReply)
+        cursor.pulling = False
+        if cursor.next < 0:
+            return
         bounds = result.bounds[0]
         self.lost += max(0, bounds.min - cursor.next)
         cursor.next = bounds.min if cursor.next < bounds.min else bounds.end

@@ -21,7 +21,8 @@ class Drain:
     def __init__(self, reception: Reception, per_s: int) -> None:
         self._reception = reception
         self._per_s = per_s
-        self._at = 0.0
+        self._began_at = 0.0
+        self._passed = 0
         self.is_on = False
         self.sent_away = 0
 
@@ -34,16 +35,16 @@ class Drain:
         """From now on nobody is let in, and those who are here go."""
         if not self.is_on:
             self.is_on = True
-            self._at = self._reception.rounds.now
+            self._began_at = self._reception.rounds.now
             self._reception.turns_away = ELSEWHERE
 
     def tick(self, now: float) -> None:
         """Sends away as many as the time since the last call allows; to be called about twice a second."""
         if not self.is_on:
             return
-        count = int((now - self._at) * self._per_s)
+        count = int((now - self._began_at) * self._per_s) - self._passed
         if count:
-            self._at = now
+            self._passed += count
             for device in self._reception.admitted(count):
                 self.sent_away += 1
                 device.fail(ELSEWHERE)

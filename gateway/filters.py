@@ -169,7 +169,7 @@ class FilterLeases:
         feed = cursor.feed
         feed.members.discard(cursor)
         self._awaiting.discard(cursor)
-        if not feed.members:
+        if not feed.members and not feed.is_closed:
             self._shelves[feed.broker].closing[feed] = None
             self._wake()
 

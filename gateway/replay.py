@@ -106,8 +106,8 @@ class Replay:
 
 
 class Replays:
-    """The replays of one gateway. ``ready``: sessions that may go on with what brokers have answered
-    (``take_turns``)."""
+    """The replays of one gateway, those of ``coming`` subscriptions included. ``ready``: sessions that may go on with
+    what brokers have answered (``take_turns``)."""
 
     def __init__(
         self,
@@ -124,10 +124,11 @@ class Replays:
         self.ready: dict[Session, None] = {}
         self._replays: dict[Cursor, Replay] = {}
         self._failed: dict[Session, None] = {}
+        self.coming = 0
         self.replayed = 0
 
     def __len__(self) -> int:
-        return len(self._replays)
+        return len(self._replays) + self.coming
 
     def __contains__(self, cursor: Cursor) -> bool:
         return cursor in self._replays

@@ -60,11 +60,14 @@ class Retained:
         self._failed: list[Session] = []
         self.may_publish: Callable[[Identity, str], bool] = _anybody
 
+    def __contains__(self, cursor: Cursor) -> bool:
+        return cursor in self._fetches
+
     def begin(self, cursor: Cursor, before: int, after: str = "") -> None:
         """Holds a cursor until the retained messages stored before a log position are sent, those with names behind
         ``after``."""
         fetch = self._fetches[cursor] = _Fetch(before, after)
-        cursor.held, cursor.owed = True, fetch.owed
+        cursor.held, cursor.owed = True, cursor.owed or fetch.owed
 
     def resume(self, cursor: Cursor) -> bool:
         """Goes on where an earlier connection of the session ended. False if nothing is owed."""
@@ -80,6 +83,7 @@ class Retained:
     def pump(self, cursor: Cursor) -> bool:
         """Sends what there is room for, and sees that more comes. True when all is sent and the cursor held no more."""
         fetch = self._fetches[cursor]
+        cursor.held, cursor.owed = True, fetch.owed  # a history that went first has let go of the cursor
         if not self._send(cursor, fetch):
             return False
         if fetch.is_last:

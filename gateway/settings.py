@@ -128,7 +128,6 @@ class GatewaySettings:
     filter_lease_s: float = 60.0
     session_lease_s: float = 15.0
     route_refresh_s: float = 5.0
-    retry_wait_s: float = 0.5
 
     def __post_init__(self) -> None:
         if self.anonymous not in ANONYMOUS:

@@ -7,9 +7,9 @@ from rig import Client, Gateway
 
 from gateway.mqtt.packets import Disconnect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, Unsubscribe
 from gateway.mqtt.properties import Properties
-from penstock.errors import Unavailable
+from penstock.errors import OffsetOutOfRange, Unavailable
 from penstock.requests.filters import CloseFilters, OpenFilters
-from penstock.requests.messages import Pull
+from penstock.requests.messages import Pull, QueryBounds
 
 
 def publishes(client: Client) -> list[Publish]:
@@ -277,3 +277,16 @@ def test_unsubscribing_a_primary_that_is_up_to_date_repeats_nothing() -> None:
     assert drain(client) == []
     client.publish("a/b", b"y", 1, packet_id=1)
     assert drain(client) == [b"y"]
+
+
+def test_who_waits_where_retention_has_passed_goes_on_when_the_broker_answers_again() -> None:
+    gateway = Gateway(in_flight_max=1, pull_bytes_max=100)
+    client, publisher = gateway.connect("s"), gateway.connect("p")
+    client.subscribe("t", qos=1)
+    publisher.send(*[Publish("t", bytes([at]) * 200, 1, packet_id=at + 1) for at in range(4)])
+    [first] = publishes(client)
+    gateway.broker.refuses = {Pull: OffsetOutOfRange("passed"), QueryBounds: Unavailable("away")}
+    client.send(Puback(first.packet_id))
+    gateway.broker.refuses = {}
+    gateway.pass_time(1)
+    assert [body[:1] for body in drain(client)] == [b"\1", b"\2", b"\3"]

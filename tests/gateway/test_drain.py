@@ -40,6 +40,17 @@ def test_clients_are_sent_away_a_few_at_a_time() -> None:
     assert drained.sent_away == 10
 
 
+@pytest.mark.parametrize("per_s", [1, 3, 5])
+def test_as_many_are_sent_away_a_second_as_the_operator_says(per_s: int) -> None:
+    gateway = Gateway()
+    for one in range(40):
+        gateway.connect(f"c{one}")
+    drained = Drain(gateway.reception, per_s)
+    drained.begin()
+    drain(gateway, 6, drained)
+    assert drained.sent_away == 6 * per_s
+
+
 @pytest.mark.mqtt("3.2.2-7", "3.2.2-8")
 @pytest.mark.parametrize(
     ("level", "answer"), [(3, Connack(False, 3)), (4, Connack(False, 3)), (5, Connack(False, 0x9C, AWAY))]

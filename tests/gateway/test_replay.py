@@ -13,7 +13,7 @@ from test_reception import OnlyOwnTopics
 
 from gateway import replay
 from gateway.mqtt.codec import encode
-from gateway.mqtt.packets import Connect, Puback, Publish, Pubrec, Suback, Subscribe, Subscription
+from gateway.mqtt.packets import Connect, Puback, Publish, Pubrec, Suback, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import Properties
 from penstock.errors import Busy
 from penstock.requests.filters import FetchRetained
@@ -374,3 +374,41 @@ def test_the_last_n_are_those_of_each_broker_that_has_the_topic() -> None:
     assert [one for one in got if one % 4] == [17, 18, 19]
     assert [one for one in got if not one % 4] == [8, 12, 16]
     assert len(got) == 6
+
+
+def test_so_many_replays_run_at_a_time_also_of_one_subscribe() -> None:
+    gateway, _ = gateway_with(5, in_flight_max=1, replays_max=2)
+    client = gateway.connect("s", level=5)
+    filters = [f"plant/{number}" for number in range(5)]
+    assert client.subscribe(*filters, properties=asking("beginning")).reason_codes == (2, 2, 0x97, 0x97, 0x97)
+    client.send(Unsubscribe(1, tuple(filters)))
+    assert len(gateway.downstream.replays) == 0
+
+
+def test_retained_messages_come_behind_a_history_that_goes_on() -> None:
+    gateway, publisher = gateway_with(5, in_flight_max=1)
+    publisher.publish("plant/kept", b"9", 1, packet_id=99, retain=True)
+    client = gateway.connect("s", level=5)
+    client.send(Subscribe(1, (Subscription("plant/#", 1),), asking("beginning")))
+    client.send(Subscribe(2, (Subscription("plant/#", 1),)))
+    came = []
+    while sent := [packet for packet in client.got() if isinstance(packet, Publish)]:
+        came += [(int(packet.payload), packet.retain) for packet in sent]
+        client.send(*[Puback(packet.packet_id) for packet in sent])
+    assert came == [*[(number, False) for number in range(5)], (9, False), (9, True)]
+
+
+def test_a_history_that_is_cut_off_goes_on_although_retained_messages_were_asked_for_too() -> None:
+    gateway, _ = gateway_with(5, in_flight_max=1)
+    lasting = Properties(session_expiry_interval=60)
+    client = gateway.connect("s", level=5, clean_start=False, properties=lasting)
+    client.send(Subscribe(1, (Subscription("plant/#", 1),), asking("beginning")))
+    client.send(Subscribe(2, (Subscription("plant/#", 1),)))
+    client.cut()
+    client = gateway.open(5)
+    client.send(Connect("s", False, properties=lasting, level=5))
+    came = []
+    while sent := [packet for packet in client.got() if isinstance(packet, Publish)]:
+        came += [int(packet.payload) for packet in sent]
+        client.send(*[Puback(packet.packet_id) for packet in sent])
+    assert came == list(range(5))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from rig import Gateway
+from rig import Client, Gateway
 from test_reception import OnlyOwnTopics
 
 from gateway.mqtt.codec import encode
@@ -12,6 +12,7 @@ from gateway.mqtt.packets import (
     Connect,
     Pingreq,
     Pingresp,
+    Publish,
     Suback,
     Subscribe,
     Subscription,
@@ -21,6 +22,8 @@ from gateway.mqtt.packets import (
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
 from penstock.requests.filters import OpenFilters
+
+LASTING = Properties(session_expiry_interval=600)
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])
@@ -171,3 +174,79 @@ def test_a_connection_that_ends_in_the_round_of_its_subscribe_leaves_no_filter_o
     assert client.is_closed
     gateway.pass_time(20)
     assert gateway.broker.queues == {}
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_client_that_is_gone_before_the_refusal_disturbs_nobody(again: bool) -> None:
+    gateway = Gateway()
+    client, other = gateway.connect("c"), gateway.connect("other")
+    gateway.broker.holds_replies = True
+    gateway.broker.refuses[OpenFilters] = Unavailable("away")
+    client.send(Subscribe(1, (Subscription("a"),)))
+    client.cut()
+    gateway.broker.refuses.clear()
+    if again:
+        other.send(Subscribe(1, (Subscription("a"),)))
+    gateway.broker.holds_replies = False
+    gateway.round()
+    assert not again or other.got() == [Suback(1, (0,))]
+    assert again or other.subscribe("a", qos=0) == Suback(1, (0,))
+    gateway.produce("a", b"x")
+    assert other.payloads() == [b"x"]
+    other.send(Unsubscribe(2, ("a",)))
+    assert gateway.broker.queues == {}
+
+
+def test_a_subscription_that_cannot_be_replaced_stands_as_it_was_with_what_waits_for_it() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", level=5, clean_start=False, properties=LASTING)
+    client.subscribe("a", qos=1)
+    client.cut()
+    for body in (b"1", b"2", b"3"):
+        gateway.produce("a", body, qos=1)
+    client = gateway.open(5)
+    gateway.broker.refuses[OpenFilters] = Unavailable("away")
+    client.send(Connect("c", False, level=5, properties=LASTING), Subscribe(1, (Subscription("a", 0),)))
+    gateway.broker.refuses.clear()
+    gateway.pass_time(1)
+    gateway.produce("a", b"4", qos=1)
+    came = client.got()
+    assert [one.reason_codes for one in came if isinstance(one, Suback)] == [(0x80,)]
+    assert [(one.payload, one.qos) for one in came if isinstance(one, Publish)] == [
+        (body, 1) for body in (b"1", b"2", b"3", b"4")
+    ]
+    assert gateway.broker.state.filters.held_by(f"~session/{incarnation_of(client)}") == ["a"]
+
+
+def test_of_two_that_replace_a_subscription_the_last_that_was_granted_stands() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", level=5)
+    for first, second, granted in ((True, False, [1]), (False, False, []), (False, True, [0])):
+        client.send(Unsubscribe(9, ("a",)))
+        gateway.broker.holds_replies = True
+        for number, good, qos in ((1, first, 1), (2, second, 0)):
+            gateway.broker.refuses = {} if good else {OpenFilters: Unavailable("away")}
+            client.send(Subscribe(number, (Subscription("a", qos),)))
+        gateway.broker.refuses = {}
+        gateway.broker.holds_replies = False
+        gateway.round()
+        assert client.device.session is not None
+        assert [one.qos for one in client.device.session.subscriptions.values()] == granted
+
+
+def test_a_share_that_cannot_be_replaced_has_its_member_still() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", level=5)
+    client.subscribe("$share/g/a", qos=1)
+    gateway.broker.refuses[OpenFilters] = Unavailable("away")
+    assert client.subscribe("$share/g/a", qos=0) == Suback(1, (0x80,))
+    gateway.broker.refuses.clear()
+    gateway.pass_time(1)
+    gateway.produce("a", b"x", qos=1)
+    assert [(one.payload, one.qos) for one in client.got() if isinstance(one, Publish)] == [(b"x", 1)]
+
+
+def incarnation_of(client: Client) -> str:
+    assert client.device.session is not None
+    assert client.device.session.lasting is not None
+    return client.device.session.lasting.incarnation
