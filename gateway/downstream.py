@@ -70,7 +70,7 @@ class Downstream(Stage):
         self.positions = NamedPositions()
         self.sending = Sending(clock, keeping, self.positions)
         self.retained = Retained(clock, self.pump_later, self.sending.waits)
-        self.replays = Replays(clock, self.sending.as_variant, self.pump_later, wake)
+        self.replays = Replays(clock, self.sending.as_variant, self.pump_later, wake, self.positions.begin)
         self.shared = SharedSubscriptions(brokers, owner, settings, clock, self.sending.as_variant, wake)
         self._leases = FilterLeases(brokers, owner, settings.filter_lease_s, self._begun, wake)
         self.lost = 0

@@ -1,15 +1,18 @@
 """Named positions: how far subscriptions have come in the queues of their topic, kept as offsets of a consumer group.
 
 A subscription with a name commits, for the group of that name, the offset after which nothing of it is unacknowledged:
-a message counts with its PUBACK or PUBREC, one of QoS 0 when it is sent. Native consumers of the group begin there, and
-whoever subscribes with the name begins where they ended. While a native consumer is a member of the group its queues
-are its own: commits from here are refused by the broker, counted, and let go.
+first where it begins, in every queue of the topic, then as its client acknowledges. A message counts with its PUBACK or
+PUBREC, one of QoS 0 when it is sent, and only for the subscription that it was sent for. Where several subscriptions
+of this gateway have the same name, the one that has come least far decides. Native consumers of the group begin there,
+and whoever subscribes with the name begins where they ended. While a native consumer is a member of the group its
+queues are its own: commits from here are refused by the broker, counted, and let go.
 
 A commit goes out with the next tick, many offsets in one request; what is lost with a gateway is delivered again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from gateway.brokers import Broker
@@ -20,15 +23,18 @@ from penstock.errors import PenstockError
 from penstock.requests.groups import CommitOffsets, QueueOffset
 from penstock.requests.request import Result
 
+Group = tuple[Broker, str]
+
 
 class Track:
-    """One subscription in one queue: what was sent and not acknowledged, and the offset after all that was sent."""
+    """One subscription in one queue: the offset after all that was sent, and what of it is not acknowledged, with the
+    filter through which it went."""
 
     __slots__ = ("next", "unsettled")
 
-    def __init__(self) -> None:
-        self.unsettled: dict[int, None] = {}
-        self.next = 0
+    def __init__(self, begin: int) -> None:
+        self.unsettled: dict[int, str] = {}
+        self.next = begin
 
     def position(self) -> int:
         """Where to begin if the subscription ended now."""
@@ -39,45 +45,65 @@ class NamedPositions:
     """All of one gateway."""
 
     def __init__(self) -> None:
-        self._tracks: dict[Cursor, dict[str, Track]] = {}
-        self._changed: dict[tuple[Broker, str], dict[str, int]] = {}
+        self._tracks: dict[Group, dict[Cursor, dict[str, Track]]] = {}
+        self._group_of: dict[Cursor, Group] = {}
+        self._changed: dict[Group, dict[str, int]] = {}
         self.commits = 0
         self.refused = 0
 
+    def begin(self, cursor: Cursor, offsets: Mapping[str, int]) -> None:
+        """A subscription begins at these offsets; the whole position is kept from now on, not only where something
+        comes."""
+        tracks = self._tracks_of(cursor)
+        for queue, offset in offsets.items():
+            tracks[queue] = Track(offset)
+            self._note(self._group_of[cursor], queue)
+
     def sent(self, cursor: Cursor, arrival: Arrival, qos: int) -> None:
-        """A message of this cursor's subscription left, with this QoS."""
-        tracks = self._tracks.get(cursor)
-        if tracks is None:
-            tracks = self._tracks[cursor] = {}
+        """A message left for this cursor's subscription, with this QoS."""
+        tracks, queue, offset = self._tracks_of(cursor), arrival.queue, arrival.queue_offset
+        track = tracks.get(queue)
+        if track is None:
+            track = tracks[queue] = Track(offset)
+        track.next = max(track.next, offset + 1)
+        if qos:
+            track.unsettled[offset] = _way(arrival)
+        else:
+            self._note(self._group_of[cursor], queue)
+
+    def _tracks_of(self, cursor: Cursor) -> dict[str, Track]:
+        group = (cursor.feed.broker, cursor.subscription.name)
+        if self._group_of.get(cursor) != group:
+            self.stop(cursor)
+            self._group_of[cursor] = group
+            self._tracks.setdefault(group, {})[cursor] = {}
             session = cursor.session
             if session.settled is None:
                 session.settled = {}
             session.settled[self] = partial(self._settled, session)
-        queue, offset = arrival.queue, arrival.queue_offset
-        track = tracks.get(queue)
-        if track is None:
-            track = tracks[queue] = Track()
-        track.next = max(track.next, offset + 1)
-        if qos:
-            track.unsettled[offset] = None
-        else:
-            self._note(cursor, queue, track)
+        return self._tracks[group][cursor]
 
     def _settled(self, session: Session, made: Blob) -> None:
-        queue, offset = made.arrival.queue, made.arrival.queue_offset
+        arrival = made.arrival
+        queue, offset, way = arrival.queue, arrival.queue_offset, _way(arrival)
         for cursor in session.overlap.cursors:
-            track = self._tracks.get(cursor, {}).get(queue)
-            if track is not None and offset in track.unsettled:
+            group = self._group_of.get(cursor)
+            track = self._tracks[group][cursor].get(queue) if group is not None else None
+            if group is not None and track is not None and track.unsettled.get(offset) == way:
                 del track.unsettled[offset]
-                self._note(cursor, queue, track)
+                self._note(group, queue)
 
-    def _note(self, cursor: Cursor, queue: str, track: Track) -> None:
-        group = (cursor.feed.broker, cursor.subscription.name)
-        self._changed.setdefault(group, {})[queue] = track.position()
+    def _note(self, group: Group, queue: str) -> None:
+        positions = [tracks[queue].position() for tracks in self._tracks[group].values() if queue in tracks]
+        self._changed.setdefault(group, {})[queue] = min(positions)
 
     def stop(self, cursor: Cursor) -> None:
         """The subscription is over, or its connection is."""
-        self._tracks.pop(cursor, None)
+        group = self._group_of.pop(cursor, None)
+        if group is not None:
+            del self._tracks[group][cursor]
+            if not self._tracks[group]:
+                del self._tracks[group]
 
     def commit(self) -> None:
         """Has the brokers keep what has changed; to be called about twice a second, and at the end."""
@@ -93,3 +119,9 @@ class NamedPositions:
                 self._changed[broker, name] = offsets | self._changed.get((broker, name), {})
             else:
                 self.refused += 1
+
+
+def _way(arrival: Arrival) -> str:
+    """The filter through which a message came to its session: a message of several has a copy of its own for each
+    history."""
+    return arrival.origin.filter if arrival.origin is not None else ""

@@ -393,9 +393,11 @@ class Reception:
         done(Admitted(session, identity, found.present, keep_alive_s, not asked.client_id))
 
     def _judge_subscriptions(self, session: Session, identity: Identity) -> None:
-        for one in list(session.subscriptions):
-            if not self.authenticator.may_subscribe(identity, plain_filter(one)):
-                self.downstream.unsubscribe(session, one)
+        may = self.authenticator
+        for one in list(session.subscriptions.values()):
+            is_kept = not one.name or may.may_position(identity, one.name)
+            if not is_kept or not may.may_subscribe(identity, plain_filter(one.filter)):
+                self.downstream.unsubscribe(session, one.filter)
 
     def judge_again(self) -> None:
         """The rules have changed: what a connected client may no longer do ends now."""

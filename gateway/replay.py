@@ -15,7 +15,7 @@ by then is part of the session, like any other message.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from operator import attrgetter
@@ -115,12 +115,15 @@ class Replays:
         send: Callable[[Sequence[Cursor], Arrival, Variant, int], bool],
         pump_later: Callable[[Session], None],
         wake: Callable[[], None],
+        begun: Callable[[Cursor, Mapping[str, int]], None],
     ) -> None:
-        """``send`` sends one message, or says that there is no room now."""
+        """``send`` sends one message, or says that there is no room now. ``begun`` is told from which offsets a
+        subscription with a name begins."""
         self._clock = clock
         self._send = send
         self._pump_later = pump_later
         self._wake = wake
+        self._begun = begun
         self.ready: dict[Session, None] = {}
         self._replays: dict[Cursor, Replay] = {}
         self._failed: dict[Session, None] = {}
@@ -160,6 +163,9 @@ class Replays:
             return False
         if not self._has_begun(replay, replay.sources):
             return False
+        if replay.start.name:
+            self._begun(cursor, {source.queue: source.at for source in replay.sources})
+            replay.start = replay.start._replace(name="")
         while self._refill(replay, replay.sources):
             if not self._send_batch(replay):
                 return False
@@ -247,9 +253,11 @@ class Replays:
         return offsets.get(queue_id, offsets.get(EVERY_QUEUE, source.end))
 
     def _named(self, replay: Replay, reply: GroupOffsets) -> None:
+        """Of a queue without an offset nothing was acknowledged, if there are offsets of others."""
         replay.knows_name = True
+        is_kept = any([kept.offset >= 0 for kept in reply.offsets])
         for source, kept in zip(replay.sources or (), reply.offsets, strict=True):
-            if kept.offset >= 0:
+            if is_kept:
                 source.at = _within(source, kept.offset)
 
     def _sought(self, replay: Replay, reply: OffsetReply, source: Source) -> None:

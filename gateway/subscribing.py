@@ -77,7 +77,11 @@ class Subscribing:
         if self._reception.limits.is_too_deep(plain):
             return ReasonCode.TOPIC_FILTER_INVALID
         assert device.identity is not None
-        if not self._reception.authenticator.may_subscribe(device.identity, plain):
+        may, start = self._reception.authenticator, self._options.start
+        if not may.may_subscribe(device.identity, plain):
+            return ReasonCode.NOT_AUTHORIZED
+        if start is not None and start.name and not may.may_position(device.identity, start.name):
+            self._why = f"the position {start.name} is not this client's to keep"
             return ReasonCode.NOT_AUTHORIZED
         known = self._session.subscriptions
         if filter not in known and len(known) >= self._reception.settings.subscriptions_max:

@@ -256,6 +256,10 @@ class Access:
         """See ``Authenticator``."""
         return self._acl is None or self._acl.subscribe(identity.user_name, identity.client_id, filter).allowed
 
+    def may_position(self, identity: Identity, name: str) -> bool:
+        """See ``Authenticator``."""
+        return self._acl is None or self._acl.position(identity.user_name, identity.client_id, name).allowed
+
 
 class _Counted:
     """An exchange whose end is counted."""

@@ -94,6 +94,10 @@ class Authenticator(Protocol):
 
     def may_subscribe(self, identity: Identity, filter: str) -> bool: ...
 
+    def may_position(self, identity: Identity, name: str) -> bool:
+        """Whether it may begin at the position of this name, which consumers share, and move it."""
+        ...
+
 
 def is_loopback(peer: str) -> bool:
     """Whether an address is this machine's own; what is no address is not."""
@@ -128,4 +132,7 @@ class Anonymous:
         return not name.startswith("$")
 
     def may_subscribe(self, identity: Identity, filter: str) -> bool:
+        return True
+
+    def may_position(self, identity: Identity, name: str) -> bool:
         return True

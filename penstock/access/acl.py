@@ -1,11 +1,12 @@
-"""Access rules: who may publish under which names and subscribe to which filters. docs/formats/access.md is the page.
+"""Access rules: who may publish under which names, subscribe to which filters and keep which positions.
+docs/formats/access.md is the page.
 
-One rule per line: ``allow|deny WHO publish|subscribe|all PATTERN``. WHO is ``all``, ``anonymous``, ``user NAME`` or
-``group NAME``; who is in a group is said by lines ``group NAME USER ...``, anywhere in the file. The first rule that
-applies decides; where none does, the answer is no. A level of a pattern may be ``%c`` (the client id)
-or ``%u`` (the user name): it stands for exactly one level with exactly that text, never for a wildcard, and where the
-text is empty or could be read as anything else (``/``, ``+``, ``#``, a ``$`` at the beginning) for nothing in a rule
-that allows, and for any level in one that denies.
+One rule per line: ``allow|deny WHO publish|subscribe|position|all PATTERN``. WHO is ``all``, ``anonymous``, ``user
+NAME`` or ``group NAME``; who is in a group is said by lines ``group NAME USER ...``, anywhere in the file. The first
+rule that applies decides; where none does, the answer is no. A level of a pattern may be ``%c`` (the client id) or
+``%u`` (the user name): it stands for exactly one level with exactly that text, never for a wildcard, and where the text
+is empty or could be read as anything else (``/``, ``+``, ``#``, a ``$`` at the beginning) for nothing in a rule that
+allows, and for any level in one that denies.
 
 A filter is allowed by a rule that covers it, so that every name it can ever match is allowed; it is denied by a rule
 that it overlaps anywhere. A pattern that begins with a wildcard never speaks of names that begin with ``$``. Pure.
@@ -20,7 +21,7 @@ from typing import Final, NamedTuple
 from penstock.errors import InvalidConfig
 from topicmap.names import InvalidName, check_filter
 
-ACTIONS: Final = ("publish", "subscribe", "all")
+ACTIONS: Final = ("publish", "subscribe", "position", "all")
 _ALL: Final = "all"
 _ANONYMOUS: Final = "anonymous"
 _USER: Final = "user"
@@ -68,8 +69,15 @@ class Acl:
 
     def publish(self, user: str, client: str, name: str) -> Verdict:
         """Whether this client may publish under this name, or have it in its will."""
+        return self._judge("publish", user, client, name)
+
+    def position(self, user: str, client: str, name: str) -> Verdict:
+        """Whether this client may begin at the position of this name, and move it."""
+        return self._judge("position", user, client, name)
+
+    def _judge(self, action: str, user: str, client: str, name: str) -> Verdict:
         levels = name.split("/")
-        for rule in self._rules_for("publish", user):
+        for rule in self._rules_for(action, user):
             if covers(_resolved(rule, user, client), levels):
                 return Verdict(rule.allows, rule.line)
         return Verdict(False, 0)
@@ -132,7 +140,7 @@ def _names(number: int) -> Iterator[None]:
     except (ValueError, InvalidName) as error:
         raise InvalidConfig(
             f"line {number} of the access rules: {error}",
-            hint="a rule is: allow|deny all|anonymous|user NAME|group NAME publish|subscribe|all PATTERN",
+            hint="a rule is: allow|deny all|anonymous|user NAME|group NAME publish|subscribe|position|all PATTERN",
         ) from None
 
 

@@ -43,7 +43,7 @@ def check(file: Path) -> None:
 
 
 @acl.command()
-@click.argument("action", type=click.Choice(["publish", "subscribe"]))
+@click.argument("action", type=click.Choice(["publish", "subscribe", "position"]))
 @click.argument("topic")
 @click.option("--user", default="", help="The user name; left out for an anonymous client.")
 @click.option("--client", default="", help="The client id.")
@@ -59,7 +59,7 @@ def test(action: str, topic: str, user: str, client: str, file: Path, as_json: b
     """
     rules = _read(file)
     try:
-        (check_name if action == "publish" else check_filter)(topic)
+        (check_filter if action == "subscribe" else check_name)(topic)
     except InvalidName as error:
         raise InvalidTopic(f"{topic!r}: {error}") from None
     verdict: Verdict = getattr(rules, action)(user, client, topic)

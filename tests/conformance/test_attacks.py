@@ -404,6 +404,9 @@ class Own:
     def may_subscribe(self, identity: Identity, filter: str) -> bool:
         return identity.client_id not in self.revoked and filter.startswith(identity.client_id + "/")
 
+    def may_position(self, identity: Identity, name: str) -> bool:
+        return not name.startswith("secret")
+
 
 def attack_18_what_is_gone_is_forgotten_however_far_off_it_was_due() -> None:
     siege = Siege()

@@ -149,6 +149,9 @@ class Door:
     def may_subscribe(self, identity: Identity, filter: str) -> bool:
         return not filter.startswith("secret")
 
+    def may_position(self, identity: Identity, name: str) -> bool:
+        return not name.startswith("secret")
+
 
 GOOD: dict[str, Any] = {"user_name": "u", "password": b"right"}
 

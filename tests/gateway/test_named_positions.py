@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from rig import Client, Gateway
+from test_reception import OnlyOwnTopics
 from test_replay import asking, gateway_with, numbers
 
 from gateway.mqtt.packets import Puback, Publish, Pubrec
+from gateway.mqtt.properties import Properties
 from penstock.errors import Fenced, Unavailable
 from penstock.requests.groups import CommitOffsets
 
@@ -51,7 +53,7 @@ def test_what_is_not_acknowledged_stays_before_the_position() -> None:
     client = gateway.connect("s", level=5)
     client.subscribe("plant/#", qos=1, properties=asking("named=billing", "beginning"))
     packets = [one for one in client.got() if isinstance(one, Publish)]
-    assert kept(gateway) == {}
+    assert kept(gateway) == {"plant:0": 0}
     client.send(*[Puback(packets[at].packet_id) for at in (0, 1, 3)])
     assert kept(gateway) == {"plant:0": 2}
     client.send(Puback(packets[2].packet_id))
@@ -82,6 +84,69 @@ def test_messages_of_overlapping_subscriptions_count_for_the_one_with_a_name() -
     publisher.publish("plant/0", b"1", 1, packet_id=1)
     assert take(client) == [1]
     assert kept(gateway) == {"plant:0": 1}
+
+
+def test_what_comes_to_queues_where_nothing_was_acknowledged_is_not_passed_over() -> None:
+    gateway, publisher = gateway_with(3)
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", qos=1, properties=asking("named=billing"))
+    publisher.publish("plant/0", b"3", 1, packet_id=1)
+    assert take(client) == [3]
+    client.cut()
+    for number in range(4, 9):
+        publisher.publish("plant/0", b"%d" % number, 1, packet_id=number)
+    again = gateway.connect("t", level=5)
+    again.subscribe("plant/#", qos=1, properties=asking("named=billing"))
+    assert take(again) == list(range(4, 9))
+
+
+def test_a_queue_of_which_a_position_says_nothing_begins_with_its_oldest_message() -> None:
+    gateway, _ = gateway_with(6)
+    gateway.broker.groups["billing"] = {"plant:0": 1}
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", properties=asking("named=billing", "last=1"))
+    assert take(client) == [1, 2, 3, 4, 5]
+
+
+def test_each_of_two_positions_moves_by_the_acknowledgements_of_its_own_copies() -> None:
+    gateway, _ = gateway_with(3, queues=1)
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", qos=1, properties=asking("named=a", "beginning"))
+    first = [one for one in client.got() if isinstance(one, Publish)]
+    client.subscribe("plant/+", qos=1, properties=asking("named=b", "beginning"))
+    assert take(client, answers=False) == [0, 1, 2]
+    client.send(*[Puback(one.packet_id) for one in first])
+    assert (kept(gateway, "a"), kept(gateway, "b")) == ({"plant:0": 3}, {"plant:0": 0})
+
+
+def test_of_two_subscriptions_with_one_name_the_one_that_has_come_least_far_counts() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = gateway.connect("s", level=5)
+    publisher.publish("plant/0", b"0", 1, packet_id=1)
+    for one in ("plant/1", "plant/2"):
+        client.subscribe(one, qos=1, properties=asking("named=billing", "beginning"))
+    publisher.publish("plant/1", b"1", 1, packet_id=1)
+    publisher.publish("plant/2", b"2", 1, packet_id=1)
+    first, second = [one for one in client.got() if isinstance(one, Publish)]
+    client.send(Puback(second.packet_id))
+    assert kept(gateway) == {"plant:0": 1}
+    client.send(Puback(first.packet_id))
+    assert kept(gateway) == {"plant:0": 2}
+
+
+def test_a_position_is_kept_by_those_who_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    gateway, _ = gateway_with(2, authenticator=OnlyOwnTopics())
+    client = gateway.connect("s", level=5, clean_start=False, properties=Properties(session_expiry_interval=60))
+    suback = client.subscribe("plant/#", qos=1, properties=asking("named=secret"))
+    assert suback.reason_codes == (0x87,)
+    assert suback.properties.reason_string == "the position secret is not this client's to keep"
+    assert client.subscribe("plant/#", qos=1, properties=asking("named=own")).reason_codes == (1,)
+    monkeypatch.setattr(OnlyOwnTopics, "may_position", lambda *_: False)
+    gateway.rounds.begin()
+    gateway.reception.judge_again()
+    gateway.round()
+    assert client.device.session is not None
+    assert client.device.session.subscriptions == {}
 
 
 def test_commits_of_a_tick_are_one_request() -> None:

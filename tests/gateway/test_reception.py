@@ -299,6 +299,9 @@ class OnlyOwnTopics:
     def may_subscribe(self, identity: Identity, filter: str) -> bool:
         return not filter.startswith("secret")
 
+    def may_position(self, identity: Identity, name: str) -> bool:
+        return not name.startswith("secret")
+
 
 def test_a_failed_login_touches_neither_the_connection_nor_the_will_of_its_victim() -> None:
     gateway = Gateway(OnlyOwnTopics())

@@ -12,6 +12,7 @@ from rig import Client, Gateway
 from test_reception import OnlyOwnTopics
 
 from gateway import replay
+from gateway.login.auth import Authenticator
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connect, Puback, Publish, Pubrec, Suback, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import Properties
@@ -36,11 +37,15 @@ def asking(*starts: str, place: str = "", identifier: int = 0) -> Properties:
 
 
 def gateway_with(
-    count: int, queues: int = 3, rng: random.Random | None = None, **settings: int
+    count: int,
+    queues: int = 3,
+    rng: random.Random | None = None,
+    authenticator: Authenticator | None = None,
+    **settings: int,
 ) -> tuple[Gateway, Client]:
     """A gateway whose topic ``plant`` holds so many messages under two names, each stored a second later; they go to
     the queues in turn, or as chance has it."""
-    gateway = Gateway(**settings)
+    gateway = Gateway(authenticator, **settings)
     gateway.broker.queues_per_topic = queues
     if rng is not None:
         gateway.broker.chosen_queue = lambda number: rng.randrange(queues)

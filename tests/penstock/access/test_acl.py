@@ -208,3 +208,25 @@ def test_the_users_whose_rules_are_kept_are_bounded(monkeypatch: pytest.MonkeyPa
             assert rules.publish(f"u{number}", "c", f"t/{number}").line == number + 1
             assert not rules.publish(f"u{number}", "c", "t/9").allowed
     assert len(rules._kept) == 2
+
+
+@pytest.mark.parametrize(
+    ("user", "client", "name", "allowed"),
+    [
+        ("auditor", "x", "audit", True),
+        ("auditor", "x", "billing", False),
+        ("alice", "d1", "d1", True),
+        ("alice", "d1", "d2", False),
+        ("alice", "+", "d2", False),
+        ("root", "x", "billing", True),
+        ("reader", "x", "billing", False),
+    ],
+)
+def test_a_position_needs_a_right_of_its_own(user: str, client: str, name: str, allowed: bool) -> None:
+    rules = """
+allow user auditor position audit
+allow all subscribe #
+allow user alice position %c
+allow user root all #
+"""
+    assert parse_acl(rules).position(user, client, name).allowed is allowed
