@@ -208,8 +208,7 @@ class Device:
                 # what it publishes next must find its own subscription standing
                 self._reception.downstream.flush()
         if received.fault is not None:
-            self._reception.limits.count_fault(received.fault, self.session is not None)
-            self.fail(received.fault)
+            self.fail(self._reception.limits.fault(received.fault, self.session is not None))
 
     def _refuse(self, packet: Packet, reason: Reason) -> None:
         """A packet breaks a limit: a publication is not taken, any other ends the connection."""
@@ -277,8 +276,7 @@ class Device:
     def _on_publish(self, packet: Publish) -> None:
         name = self._connection.name_of(packet, self._reception.settings.topic_alias_max)
         if isinstance(name, int):
-            self._reception.limits.count_fault(name, True)
-            self.fail(name)
+            self.fail(self._reception.limits.fault(name, True))
             return
         self.tally.publications_in += 1
         if self.pace is not None:

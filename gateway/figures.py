@@ -70,7 +70,7 @@ class Figures:
             "gateway_publish_dropped_total": upstream.dropped,
             "gateway_unanswered": upstream.unanswered,
             "gateway_delivered_total": downstream.sending.delivered,
-            "gateway_delivery_dropped_total": downstream.sending.dropped,
+            "gateway_delivery_dropped_total": downstream.sending.dropped + downstream.shared.dropped,
             "gateway_delivery_lost_total": downstream.lost,
             "gateway_shares": len(downstream.shared),
             "gateway_shared_settled_total": downstream.shared.settled,

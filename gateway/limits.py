@@ -58,19 +58,17 @@ class Limits:
         size = sum([len(name) + len(value) for name, value in pairs])
         return self._quotas.refuse("user_properties_bytes_max") if size > self._pairs_bytes else 0
 
-    def is_too_deep(self, name: str) -> bool:
-        """Whether a topic name or filter has too many levels; counted if so."""
-        if name.count("/") < self._levels:
-            return False
-        self._quotas.refuse("topic_levels_max")
-        return True
+    def too_deep(self, name: str) -> Reason:
+        """Why a topic name or filter has too many levels, 0 if it has not."""
+        return self._quotas.refuse("topic_levels_max") if name.count("/") >= self._levels else 0
 
-    def count_fault(self, reason: int, has_begun: bool) -> None:
-        """Counts a fault of the protocol that is a limit. ``has_begun``: after the CONNECT."""
+    def fault(self, reason: int, has_begun: bool) -> Reason:
+        """A fault of the protocol, by the name of the limit if it is one. ``has_begun``: after the CONNECT."""
         if reason == ReasonCode.PACKET_TOO_LARGE:
-            self._quotas.refuse("packet_bytes_max" if has_begun else "connect_packet_bytes_max")
-        elif reason == ReasonCode.TOPIC_ALIAS_INVALID:
-            self._quotas.refuse("topic_alias_max")
+            return self._quotas.refuse("packet_bytes_max" if has_begun else "connect_packet_bytes_max")
+        if reason == ReasonCode.TOPIC_ALIAS_INVALID:
+            return self._quotas.refuse("topic_alias_max")
+        return reason
 
 
 class Stallable(Protocol):

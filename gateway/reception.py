@@ -253,18 +253,19 @@ class Reception:
         """Whether a will may be published: the rules may have changed since its client left it."""
         return not self.unfit_name(Identity(client_id, will.user), will.name)
 
-    def _unfit_will(self, identity: Identity, will: Will | None) -> int:
+    def _unfit_will(self, identity: Identity, will: Will | None) -> Reason:
         return 0 if will is None else self.unfit_name(identity, will.name)
 
-    def unfit_name(self, identity: Identity, name: str) -> int:
+    def unfit_name(self, identity: Identity, name: str) -> Reason:
         """Why a client may not publish under a name, 0 if it may."""
         try:
             check_name(name)
             self.upstream.topic_of(name)  # it must have a topic that can hold it
         except InvalidName:
             return ReasonCode.TOPIC_NAME_INVALID
-        if self.limits.is_too_deep(name):
-            return ReasonCode.TOPIC_NAME_INVALID
+        too_deep = self.limits.too_deep(name)
+        if too_deep:
+            return too_deep
         may = not is_reserved(name) and self.authenticator.may_publish(identity, name)
         return 0 if may else ReasonCode.NOT_AUTHORIZED
 

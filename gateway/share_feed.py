@@ -147,21 +147,27 @@ class ShareFeed:
             else:
                 self.waiting.append(one)
 
-    def deliver(self, send: Send) -> None:
-        """Hands out what waits, as far as there is room."""
+    def deliver(self, send: Send) -> int:
+        """Hands out what waits, as far as there is room; returns how many messages are too large for all members."""
         kept: deque[Leased] = deque()
+        too_large = 0
         blocked: set[int] = set()
         waiting, self.waiting = self.waiting, kept
         while waiting:
             one = waiting.popleft()
             if one.key in blocked:
                 kept.append(one)
-            elif self._give(one, send) == NO_ROOM:
+                continue
+            outcome = self._give(one, send)
+            too_large += outcome == TOO_LARGE
+            if outcome == NO_ROOM:
                 kept.append(one)
-                if not self.is_ordered:
+                if self.is_ordered:
+                    blocked.add(one.key)
+                elif not self.free:
                     kept.extend(waiting)
                     break
-                blocked.add(one.key)
+        return too_large
 
     def _give(self, one: Leased, send: Send) -> int:
         bound = self._keys.get(one.key) if self.is_ordered else None
@@ -169,9 +175,11 @@ class ShareFeed:
             outcome = send(bound[0], one.arrival) if bound[0].session in self.members else NO_ROOM
             if outcome == SENT:
                 self._note(one, bound[0])
+            elif outcome == TOO_LARGE and len(self.members) > 1:
+                outcome = NO_ROOM  # for others when nothing of its key is on its way any more
         else:
             outcome = self._give_anyone(one, send)
-        if outcome in (DONE, TOO_LARGE):  # too large for all who could have it (MQTT-3.1.2-25)
+        if outcome in (DONE, TOO_LARGE):  # too large for every member (MQTT-3.1.2-25)
             self.to_settle[one.arrival.offset] = None
         return outcome
 
@@ -179,22 +187,19 @@ class ShareFeed:
         """The member that has waited longest gets it, and then stands behind the others."""
         passed: list[Cursor] = []
         outcome = NO_ROOM
-        while self.free:
+        while self.free and outcome == NO_ROOM:
             cursor = next(iter(self.free))
             del self.free[cursor]
             tried = send(cursor, one.arrival)
-            if tried == NO_ROOM:
-                continue
-            outcome = tried
             if tried == TOO_LARGE:
                 passed.append(cursor)
-                continue
-            self.free[cursor] = None
-            if tried == SENT:
-                self._note(one, cursor)
-            break
+            elif tried != NO_ROOM:
+                outcome = tried
+                self.free[cursor] = None
+                if tried == SENT:
+                    self._note(one, cursor)
         self.free.update(dict.fromkeys(passed))
-        return outcome
+        return TOO_LARGE if passed and len(passed) == len(self.members) else outcome
 
     def _note(self, one: Leased, cursor: Cursor) -> None:
         self.sent[one.arrival.offset] = (cursor, one.key)

@@ -42,8 +42,8 @@ _Opening = dict[tuple[Broker, str], dict[str, list[Standing]]]
 
 
 class SharedSubscriptions:
-    """All of one gateway. ``settled`` and ``returned`` count messages; ``taker`` is its name for the leases;
-    ``send_as`` sends a message to a session."""
+    """All of one gateway. ``settled``, ``returned`` and ``dropped`` (too large for every member) count messages;
+    ``taker`` is its name for the leases; ``send_as`` sends a message to a session."""
 
     def __init__(
         self,
@@ -73,6 +73,7 @@ class SharedSubscriptions:
         self._kept_at = self._beaten_at = 0.0
         self.settled = 0
         self.returned = 0
+        self.dropped = 0
         brokers.on_new(self._add_broker)
 
     def __len__(self) -> int:
@@ -232,7 +233,7 @@ class SharedSubscriptions:
 
     def _serve(self, feed: ShareFeed) -> None:
         if feed.waiting:
-            feed.deliver(partial(self._send, feed))
+            self.dropped += feed.deliver(partial(self._send, feed))
         self._report(feed)
         count = feed.wanted(self._settings.pull_count_max)
         if count or (feed.is_unsure and not feed.is_taking):

@@ -17,7 +17,7 @@ from typing import Final
 
 from gateway.mqtt.packets import Subscribe
 from gateway.mqtt.packets import Subscription as Asked
-from gateway.mqtt.reason_codes import ReasonCode
+from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
 from gateway.reception import Guest, Reception
 from gateway.replay_options import PLAIN, START, InvalidOption, read_options
 from gateway.subscriptions import Subscription
@@ -74,7 +74,9 @@ class Subscribing:
         except InvalidName:
             return ReasonCode.TOPIC_FILTER_INVALID
         device = self._device
-        if self._reception.limits.is_too_deep(plain):
+        too_deep = self._reception.limits.too_deep(plain)
+        if too_deep:
+            self._says(too_deep)
             return ReasonCode.TOPIC_FILTER_INVALID
         assert device.identity is not None
         may, start = self._reception.authenticator, self._options.start
@@ -85,10 +87,17 @@ class Subscribing:
             return ReasonCode.NOT_AUTHORIZED
         known = self._session.subscriptions
         if filter not in known and len(known) >= self._reception.settings.subscriptions_max:
-            return self._reception.quotas.refuse("subscriptions_max").code
+            return self._says(self._reception.quotas.refuse("subscriptions_max"))
         if is_share(filter):
             return self._unfit_share(filter)
         return self._unfit_start(filter) if self._options.start is not None else 0
+
+    def _says(self, told: Reason) -> int:
+        """The code of a refusal, whose words go into the SUBACK."""
+        if isinstance(told, Told):
+            self._why = told.why
+            return told.code
+        return told
 
     def _unfit_share(self, share: str) -> int:
         reception = self._reception
@@ -97,7 +106,7 @@ class Subscribing:
             return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
         members = reception.downstream.shared.members_of(share)
         if share not in self._session.subscriptions and members >= reception.settings.share_members_max:
-            return reception.quotas.refuse("share_members_max").code
+            return self._says(reception.quotas.refuse("share_members_max"))
         return 0
 
     def _unfit_start(self, filter: str) -> int:
@@ -111,8 +120,7 @@ class Subscribing:
             self._why = f"{filter} has names in more than one topic: {START} needs a filter whose first level is a name"
             return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
         if len(reception.downstream.replays) >= reception.settings.replays_max:
-            self._why = "too many subscriptions are being sent history: try again later"
-            return reception.quotas.refuse("replays_max").code
+            return self._says(reception.quotas.refuse("replays_max"))
         return 0
 
     def _open(self, at: int, asked: Asked, identifier: int) -> None:

@@ -274,7 +274,7 @@ def test_a_topic_alias_stands_for_the_name_it_was_given_with() -> None:
     client.send(Publish("a/b", b"1", properties=alias), Publish("", b"2", properties=alias))
     assert [decode_message(record).name for record in gateway.broker.log] == ["a/b", "a/b"]
     client.publish("", b"3", properties=Properties(topic_alias=65))
-    assert client.got() == [Disconnect(0x94)]
+    assert client.got() == [Disconnect(0x94, Properties(reason_string="the limit topic_alias_max is reached"))]
 
 
 @pytest.mark.mqtt("3.3.2.3.4")

@@ -109,7 +109,8 @@ def test_a_name_or_filter_with_too_many_levels_is_refused() -> None:
     client.publish("a/b/c", b"x", 1, packet_id=1)
     client.publish("a/b/c/d", b"x", 1, packet_id=2)
     client.send(Subscribe(3, (Subscription("a/+/c"), Subscription("a/b/c/#"))))
-    assert client.got() == [Puback(1), Puback(2, 0x90), Suback(3, (0, 0x8F))]
+    why = Properties(reason_string="the limit topic_levels_max is reached")
+    assert client.got() == [Puback(1), Puback(2, 0x90, why), Suback(3, (0, 0x8F), why)]
     assert gateway.quotas.refused["topic_levels_max"] == 2
 
 
@@ -123,8 +124,12 @@ def test_a_name_or_filter_with_too_many_levels_is_refused() -> None:
 )
 def test_faults_that_are_limits_are_counted(limit: str, data: bytes, level: int) -> None:
     gateway = Gateway()
-    gateway.connect(level=level).send_bytes(data)
+    client = gateway.connect(level=level)
+    client.send_bytes(data)
     assert gateway.quotas.refused[limit] == 1
+    assert [one.properties.reason_string for one in client.got() if isinstance(one, Disconnect)] == (
+        [f"the limit {limit} is reached"] if level == 5 else []
+    )
 
 
 def test_a_connect_that_is_too_large_is_counted_by_itself() -> None:

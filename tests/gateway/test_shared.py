@@ -264,6 +264,25 @@ def test_a_message_too_large_for_one_member_goes_to_another_and_for_all_is_dropp
     assert (len(published(wide)) + len(published(narrow))) == 2
     gateway.pass_time(1.0)
     assert gateway.broker.shares.unsettled == 2
+    assert gateway.downstream.shared.dropped == 1
+
+
+@pytest.mark.parametrize("share", [SHARE, ORDERED])
+def test_a_message_too_large_for_who_has_room_waits_for_the_others(share: str) -> None:
+    gateway = Gateway()
+    narrow = gateway.connect("narrow", level=5, properties=Properties(maximum_packet_size=60))
+    wide = gateway.connect("wide", level=5, properties=Properties(receive_maximum=1))
+    wide.subscribe(share)
+    produce(gateway, b"first")
+    [first] = published(wide)
+    narrow.subscribe(share)
+    produce(gateway, b"x" * 500)
+    gateway.pass_time(2.0)
+    assert published(wide) == published(narrow) == []
+    acknowledge(wide, first)
+    gateway.pass_time(2.0)
+    assert [len(one.payload) for one in published(wide)] == [500]
+    assert gateway.downstream.shared.dropped == 0
 
 
 def test_a_gateway_may_have_no_shared_subscriptions() -> None:

@@ -55,7 +55,7 @@ def test_a_session_has_so_many_subscriptions_and_may_replace_them() -> None:
     gateway = Gateway(subscriptions_max=2)
     client = gateway.connect(level=5)
     client.send(Subscribe(1, tuple(Subscription(one) for one in "abc")))
-    assert client.got() == [Suback(1, (0, 0, 0x97))]
+    assert client.got() == [Suback(1, (0, 0, 0x97), Properties(reason_string="the limit subscriptions_max is reached"))]
     assert client.subscribe("a", qos=1) == Suback(1, (1,))
     assert gateway.quotas.refused["subscriptions_max"] == 1
 
