@@ -254,6 +254,7 @@ class Upstream(Stage):
     def _lost(self, marks: list[bytes], tickets: Sequence[Ticket]) -> None:
         for ticket in tickets:
             if ticket.device is not None:
+                ticket.device.stored([], ticket.size, False)  # it counts as unstored no more
                 ticket.device.fate_unknown(marks[ticket.start : ticket.stop])
 
     def _partly(

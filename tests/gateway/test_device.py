@@ -231,6 +231,18 @@ def test_a_client_with_too_much_unstored_is_not_read() -> None:
     assert client.device.unstored == 0
 
 
+def test_a_client_whose_qos_0_messages_were_lost_is_read_again() -> None:
+    gateway = Gateway(unstored_bytes_max=10_000)
+    client = gateway.connect()
+    client.publish("a")
+    lost = Unavailable("the connection broke")
+    lost.unknown = True
+    gateway.broker.refuses[AppendRuns] = lost
+    client.send(*[Publish("a", bytes(1000)) for _ in range(20)])
+    assert client.is_read
+    assert client.device.unstored == 0
+
+
 @pytest.mark.mqtt("3.3.4-7")
 def test_a_client_that_exceeds_our_receive_maximum_is_told_and_closed() -> None:
     gateway = Gateway(receive_max=3)
