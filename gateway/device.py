@@ -58,6 +58,7 @@ class Device:
         unstored: bytes of its records that the brokers have not answered for.
         accepts_bytes_max: the largest packet that it takes.
         is_v5: whether it speaks MQTT 5 and so can be told reasons.
+        is_over: whether the connection is over.
         pace: what it may still send, if that is limited.
         aliases: the topic aliases that it has been sent, if it takes any.
         tally: what goes through its listener.
@@ -69,7 +70,6 @@ class Device:
         "_connection",
         "_early",
         "_holds",
-        "_is_over",
         "_is_stuffed",
         "_line",
         "_partial",
@@ -81,6 +81,7 @@ class Device:
         "full_since",
         "heard_at",
         "identity",
+        "is_over",
         "is_v5",
         "keep_alive_s",
         "pace",
@@ -99,7 +100,7 @@ class Device:
         self._partial = b""
         self._early: list[Received] | None = None  # what came behind a CONNECT that is not answered yet
         self._holds = 0
-        self._is_over = False
+        self.is_over = False
         self._is_stuffed = False  # held because too much of it is unstored
         self._unanswered = 0  # QoS 1 publications that have not been acknowledged
         self.peer = peer
@@ -125,7 +126,7 @@ class Device:
 
     def send(self, data: bytes, count: int = 1) -> None:
         """Sends so many packets."""
-        if data and not self._is_over:
+        if data and not self.is_over:
             self.tally.bytes_out += len(data)
             self.tally.packets_out += count
             self._line.write(data)
@@ -147,12 +148,12 @@ class Device:
             chunk, self._partial = self._partial + chunk, b""
         if self.session is not None and not self._connection.is_inside_packet:
             chunk = self._take_straight(chunk)
-        if chunk and not self._is_over:
+        if chunk and not self.is_over:
             self._take(chunk)
         if self.unstored > self._reception.settings.unstored_bytes_max and not self._is_stuffed:
             self._is_stuffed = True
             self.hold_reading()
-        if self.pace is not None and not self._is_over:
+        if self.pace is not None and not self.is_over:
             too_fast = self._reception.pacing.spend(self, self.pace, size, self.heard_at)
             if too_fast:
                 self.fail(too_fast)
@@ -199,7 +200,7 @@ class Device:
                 exchange(self, self._reception, packet)
             else:
                 _HANDLERS[type(packet)](self, packet)  # type: ignore[operator]
-            if self._is_over:
+            if self.is_over:
                 return
             if self._early is not None:  # the CONNECT waits for its answer, and all that is behind it waits too
                 self._early.append(Received(packets[at + 1 :], received.fault))
@@ -268,7 +269,7 @@ class Device:
             self.send(again)
         self._reception.downstream.attach(session)
         for received in early or ():
-            if not self._is_over:
+            if not self.is_over:
                 self._carry_out(received)
 
     # ------------------------------------------------------------ PUBLISH
@@ -466,12 +467,15 @@ class Device:
     def hold_reading(self) -> None:
         """One more reason not to read from this client."""
         self._holds += 1
-        if self._holds == 1 and not self._is_over:
+        if self._holds == 1 and not self.is_over:
             self._line.set_reading(False)
 
     def release_reading(self) -> None:
         self._holds -= 1
-        if self._holds == 0 and not self._is_over:
+        if self.unstored > self._reception.settings.unstored_bytes_max and not self._is_stuffed:
+            self._is_stuffed = True  # what waited is on its way again, and that is enough
+            self._holds += 1
+        if self._holds == 0 and not self.is_over:
             self._line.set_reading(True)
 
     # ------------------------------------------------------------ the end
@@ -498,15 +502,15 @@ class Device:
 
     def broken(self) -> None:
         """The line is gone."""
-        if not self._is_over:
-            self._is_over = True
+        if not self.is_over:
+            self.is_over = True
             self._reception.left(self, is_normal=False)
 
     def _close(self, farewell: bytes, *, is_normal: bool, ends_session: bool = False, is_taken: bool = False) -> None:
-        if self._is_over:
+        if self.is_over:
             return
         self.send(farewell)
-        self._is_over = True
+        self.is_over = True
         self._line.close()
         self._reception.left(self, is_normal=is_normal, ends_session=ends_session, is_taken=is_taken)
 

@@ -42,10 +42,12 @@ class Publisher(Protocol):
     Attributes:
         unstored: bytes of its records that the brokers have not answered for.
         is_v5: whether it can be told reasons.
+        is_over: whether its connection is over, so that it hears nothing any more.
     """
 
     unstored: int
     is_v5: bool
+    is_over: bool
 
     def stored(self, marks: list[bytes], size: int, exact: bool) -> None:
         """Records are stored: their marks may leave. ``exact``: there are PUBRECs among them."""
@@ -247,7 +249,7 @@ class Upstream(Stage):
                 if ticket.device is not None:
                     ticket.device.stored(marks[ticket.start : ticket.stop], ticket.size, ticket.exact)
         elif isinstance(result, PenstockError) and not result.unknown:
-            self._partly(lane, runs, marks, tickets, dict.fromkeys(range(len(marks)), result.code))
+            self._partly(lane, runs, marks, tickets, dict.fromkeys(range(len(marks)), result.code), True)
         else:
             self._lost(marks, tickets)
 
@@ -258,10 +260,16 @@ class Upstream(Stage):
                 ticket.device.fate_unknown(marks[ticket.start : ticket.stop])
 
     def _partly(
-        self, lane: Lane, runs: list[Run], marks: list[bytes], tickets: list[Ticket], codes: dict[int, int]
+        self,
+        lane: Lane,
+        runs: list[Run],
+        marks: list[bytes],
+        tickets: list[Ticket],
+        codes: dict[int, int],
+        is_whole: bool = False,
     ) -> None:
         """Some messages of a batch were refused: each device gets its marks and refusals in the order of its
-        sending."""
+        sending. ``is_whole``: it was refused as a whole, which may pass; a message is refused by itself for good."""
         singles = [run.of([body]) for run in runs for body in run.bodies]
         for ticket in tickets:
             device, places = ticket.device, range(ticket.start, ticket.stop)
@@ -273,7 +281,7 @@ class Upstream(Stage):
                 code = codes.get(at)
                 if code is None:
                     device.stored([marks[at]], 0, ticket.exact)
-                elif marks[at] and (code == Unavailable.code or (code in _NO_ROOM and not device.is_v5)):
+                elif is_whole and marks[at] and (code == Unavailable.code or (code in _NO_ROOM and not device.is_v5)):
                     self._keep(lane, Parked(device, singles[at], marks[at]))
                 else:
                     self.dropped += 1
@@ -327,10 +335,14 @@ class Upstream(Stage):
         self._retry.append((lane, parked))
 
     def retry(self) -> None:
-        """Tries again what the log had no room for, in order."""
+        """Tries again what the log had no room for, in order. What a closed connection has left here was never
+        acknowledged and is given up."""
         again, self._retry = self._retry, []
         for lane, parked in again:
             assert parked.device is not None
+            if parked.device.is_over:
+                self.dropped += 1
+                continue
             parked.device.release_reading()
             self._add(lane, parked)
         self.flush()

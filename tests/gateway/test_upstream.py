@@ -11,7 +11,7 @@ from gateway.envelope import NEVER, arrivals
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Puback, Publish
 from gateway.session_state import Will
-from penstock.errors import Busy, InvalidMessage
+from penstock.errors import Busy, InvalidMessage, StorageFull, Unavailable
 from penstock.message import PROPERTIES_BYTES_MAX, decode_message
 from penstock.requests.messages import AppendRuns
 from penstock.requests.routes import BrokerRoute, Route
@@ -121,3 +121,63 @@ def test_nothing_is_left_unanswered() -> None:
     gateway.broker.holds_replies = True
     client.publish("a", b"x", 1, packet_id=2)
     assert gateway.upstream.unanswered == 1
+
+
+def test_what_waits_of_a_connection_that_is_over_is_given_up() -> None:
+    gateway = Gateway()
+    stays = gateway.connect("stays")
+    stays.publish("a", b"warm")
+    gateway.broker.refuses[AppendRuns] = Unavailable("no connection")
+    stays.publish("a", b"x", 1, packet_id=1)
+    for _ in range(10):  # none of these was acknowledged: who still wants it sends it again
+        client = gateway.connect("leaves")
+        client.publish("a", bytes(1000), 1, packet_id=1)
+        client.cut()
+        gateway.pass_time(1)
+    del gateway.broker.refuses[AppendRuns]
+    gateway.pass_time(1)
+    assert gateway.broker.bodies() == [b"warm", b"x"]
+    assert stays.got() == [Puback(1)]
+    assert gateway.upstream.dropped == 10
+
+
+def test_a_record_that_is_refused_for_itself_does_not_wait_and_closes_an_older_client() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    client.publish("a", b"warm")
+    gateway.broker.refused_records = {0: Busy("retained_max")}
+    client.publish("a", b"x", 1, packet_id=1, retain=True)
+    assert client.is_closed
+    assert client.got() == []
+
+
+def test_a_batch_that_a_busy_broker_refuses_waits() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    client.publish("a", b"warm")
+    gateway.broker.refuses[AppendRuns] = Busy("requests are waiting")
+    client.publish("a", b"x", 1, packet_id=1)
+    del gateway.broker.refuses[AppendRuns]
+    gateway.pass_time(1)
+    assert client.got() == [Puback(1)]
+
+
+def test_what_a_client_may_have_waiting_is_bounded_however_often_it_is_tried_again() -> None:
+    gateway = Gateway(unstored_bytes_max=10_000)
+    client = gateway.connect()
+    client.publish("a", b"warm")
+    gateway.broker.refuses[AppendRuns] = StorageFull("full")
+    client.send(*[Publish("a", bytes(1000), 1, packet_id=at) for at in range(1, 21)])
+    for at in range(100, 130):
+        gateway.broker.holds_replies = True
+        gateway.pass_time(0.5)
+        if client.is_read:
+            client.send(*[Publish("a", bytes(1000), 1, packet_id=at * 10 + more) for more in range(10)])
+        gateway.broker.holds_replies = False
+        gateway.round()
+    assert sum(request.count for request in gateway.broker.made(AppendRuns)[-1:]) <= 20
+    gateway.broker.refuses.clear()
+    gateway.pass_time(1)
+    assert client.is_read
+    assert client.got() == [Puback(at) for at in range(1, 21)]
+    assert client.device.unstored == 0
