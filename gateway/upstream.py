@@ -8,9 +8,10 @@ device's publications of one round form a *ticket*, a slice of the batch.
 Promises: no mark is sent before the broker has said that the record is stored at its topic's level; a record whose
 fate is unknown (the link broke) is never acknowledged, its device is disconnected and will send it again; what was
 surely not stored, because no broker was there or because the log takes no more and the device is not MQTT 5 and
-cannot be told so, waits here, and the device's socket is not read meanwhile; every wait is bounded by what a device
-may have unstored (``unstored_bytes_max``), for then it is not read either. A publication to a topic that is being
-looked up waits in ``TopicRoute.waiting``. Nothing here waits: the round's end is told by ``flush``.
+cannot be told so, waits in ``Lane.kept``, its device's socket is not read meanwhile, and nothing that overtakes it is
+acknowledged; every wait is bounded by what a device may have unstored (``unstored_bytes_max``), for then it is not
+read either. A publication to a topic that is being looked up waits in ``TopicRoute.waiting``. Nothing here waits: the
+round's end is told by ``flush``.
 """
 
 from __future__ import annotations
@@ -81,22 +82,32 @@ class Ticket:
         self.exact = exact
 
 
+class Kept(NamedTuple):
+    """A publication that its broker surely has not stored. ``number``: of the batch that it was last in."""
+
+    device: Publisher
+    run: Run
+    mark: bytes
+    number: int
+
+
 class Lane:
     """The open batch of one broker. ``marks``: one per message of ``runs``, in order. ``size``: bytes of their
-    records."""
+    records. ``kept``: what is to be tried again."""
 
-    __slots__ = ("broker", "marks", "runs", "size", "tickets")
+    __slots__ = ("broker", "kept", "marks", "runs", "size", "tickets")
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.runs: list[Run] = []
         self.marks: list[bytes] = []
         self.tickets: list[Ticket] = []
+        self.kept: list[Kept] = []
         self.size = 0
 
 
 class Parked(NamedTuple):
-    """A publication that waits for its topic's broker, or for room in the log."""
+    """A publication on its way to its topic's broker, which may not be known yet."""
 
     device: Publisher | None
     run: Run
@@ -144,7 +155,6 @@ class Upstream(Stage):
         self._append_bytes_max = append_bytes_max
         self._lanes: list[Lane] = []  # one per broker, of which there are few
         self._topics: dict[str, TopicRoute] = {}
-        self._retry: list[tuple[Lane, Parked]] = []
         self.rounds = rounds
         self.unanswered = 0
         self.dropped = 0
@@ -235,21 +245,24 @@ class Upstream(Stage):
         lane.runs, lane.marks, lane.tickets, lane.size = [], [], [], 0
         self.appends += 1
         self.unanswered += 1
-        lane.broker.submit(GivenRuns(len(marks), runs), Appending(self, lane, runs, marks, tickets))
+        lane.broker.submit(GivenRuns(len(marks), runs), Appending(self, lane, self.appends, runs, marks, tickets))
 
-    def appended(self, lane: Lane, runs: list[Run], marks: list[bytes], tickets: list[Ticket], result: Result) -> None:
+    def appended(
+        self, lane: Lane, number: int, runs: list[Run], marks: list[bytes], tickets: list[Ticket], result: Result
+    ) -> None:
         """What became of a batch."""
         self.unanswered -= 1
         if isinstance(result, Appended):
-            if result.refused:
-                self._partly(lane, runs, marks, tickets, {refused.at: refused.code for refused in result.refused})
+            if result.refused or lane.kept:
+                codes = {refused.at: refused.code for refused in result.refused}
+                self._partly(lane, number, runs, marks, tickets, codes)
                 return
             self.stored += len(marks)
             for ticket in tickets:
                 if ticket.device is not None:
                     ticket.device.stored(marks[ticket.start : ticket.stop], ticket.size, ticket.exact)
         elif isinstance(result, PenstockError) and not result.unknown:
-            self._partly(lane, runs, marks, tickets, dict.fromkeys(range(len(marks)), result.code), True)
+            self._partly(lane, number, runs, marks, tickets, dict.fromkeys(range(len(marks)), result.code), True)
         else:
             self._lost(marks, tickets)
 
@@ -262,27 +275,35 @@ class Upstream(Stage):
     def _partly(
         self,
         lane: Lane,
+        number: int,
         runs: list[Run],
         marks: list[bytes],
         tickets: list[Ticket],
         codes: dict[int, int],
         is_whole: bool = False,
     ) -> None:
-        """Some messages of a batch were refused: each device gets its marks and refusals in the order of its
-        sending. ``is_whole``: it was refused as a whole, which may pass; a message is refused by itself for good."""
-        singles = [run.of([body]) for run in runs for body in run.bodies]
+        """Some messages of a batch, or of an earlier one, were refused: each device gets its marks and refusals in the
+        order of its sending. ``is_whole``: it was refused as a whole, which may pass; a message is refused by itself
+        for good. What was sent after a message that is kept, and is stored before it, is not acknowledged: its device
+        is disconnected."""
+        self.stored += len(marks) - len(codes)
+        overtaken = {kept.device for kept in lane.kept if kept.number < number}
+        singles = [run.of([body]) for run in runs for body in run.bodies] if is_whole else []
         for ticket in tickets:
             device, places = ticket.device, range(ticket.start, ticket.stop)
             if device is None:
                 self.dropped += sum(at in codes for at in places)
                 continue
-            device.stored([], ticket.size, False)  # it counts as unstored no more; what is kept is added again
+            device.stored([], ticket.size, False)  # it counts as unstored no more
             for at in places:
                 code = codes.get(at)
-                if code is None:
+                if code is None and marks[at] and device in overtaken:
+                    device.fate_unknown([marks[at]])  # its client sends both again, in their order
+                elif code is None:
                     device.stored([marks[at]], 0, ticket.exact)
                 elif is_whole and marks[at] and (code == Unavailable.code or (code in _NO_ROOM and not device.is_v5)):
-                    self._keep(lane, Parked(device, singles[at], marks[at]))
+                    device.hold_reading()
+                    lane.kept.append(Kept(device, singles[at], marks[at], number))
                 else:
                     self.dropped += 1
                     device.refused(marks[at], code)
@@ -328,23 +349,23 @@ class Upstream(Stage):
             parked.device.stored([], record_bytes(parked.run), False)
             parked.device.refused(parked.mark, error.code)
 
-    def _keep(self, lane: Lane, parked: Parked) -> None:
-        assert parked.device is not None
-        parked.device.hold_reading()
-        parked.device.unstored += record_bytes(parked.run)
-        self._retry.append((lane, parked))
-
     def retry(self) -> None:
-        """Tries again what the log had no room for, in order. What a closed connection has left here was never
-        acknowledged and is given up."""
-        again, self._retry = self._retry, []
-        for lane, parked in again:
-            assert parked.device is not None
-            if parked.device.is_over:
-                self.dropped += 1
-                continue
-            parked.device.release_reading()
-            self._add(lane, parked)
+        """Tries again what the log had no room for, in order. A device that has something else out waits until that is
+        answered: it may have overtaken what is kept. What a closed connection has left here was never acknowledged and
+        is given up."""
+        busy = {kept.device for lane in self._lanes for kept in lane.kept if kept.device.unstored}
+        for lane in self._lanes:
+            waiting, lane.kept = lane.kept, []
+            for kept in waiting:
+                device = kept.device
+                if device.is_over:
+                    self.dropped += 1
+                elif device in busy:
+                    lane.kept.append(kept)
+                else:
+                    device.unstored += record_bytes(kept.run)
+                    device.release_reading()
+                    self._add(lane, Parked(device, kept.run, kept.mark))
         self.flush()
 
 
@@ -352,16 +373,17 @@ class Appending:
     """A batch that waits for its answer. A class, because there is one for every batch, and compiled it costs less than
     a partial."""
 
-    __slots__ = ("_lane", "_marks", "_runs", "_tickets", "_upstream")
+    __slots__ = ("_lane", "_marks", "_number", "_runs", "_tickets", "_upstream")
 
     def __init__(
-        self, upstream: Upstream, lane: Lane, runs: list[Run], marks: list[bytes], tickets: list[Ticket]
+        self, upstream: Upstream, lane: Lane, number: int, runs: list[Run], marks: list[bytes], tickets: list[Ticket]
     ) -> None:
         self._upstream = upstream
         self._lane = lane
+        self._number = number
         self._runs = runs
         self._marks = marks
         self._tickets = tickets
 
     def __call__(self, result: Result) -> None:
-        self._upstream.appended(self._lane, self._runs, self._marks, self._tickets, result)
+        self._upstream.appended(self._lane, self._number, self._runs, self._marks, self._tickets, result)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from making import batch_of
 from memory_broker import MemoryBroker
-from rig import Gateway
+from rig import Client, Gateway
 
 from gateway.envelope import NEVER, arrivals
 from gateway.mqtt.codec import encode
@@ -181,3 +181,58 @@ def test_what_a_client_may_have_waiting_is_bounded_however_often_it_is_tried_aga
     assert client.is_read
     assert client.got() == [Puback(at) for at in range(1, 21)]
     assert client.device.unstored == 0
+
+
+def overtaken(gateway: Gateway) -> Client:
+    """A client of which the broker refused one batch and has stored the next; nothing is answered yet."""
+    client = gateway.connect()
+    client.publish("a", b"warm")
+    gateway.broker.holds_replies = True
+    gateway.broker.refuses[AppendRuns] = StorageFull("full")
+    client.publish("a", b"first", 1, packet_id=1)
+    del gateway.broker.refuses[AppendRuns]
+    client.publish("a", b"second", 1, packet_id=2)
+    return client
+
+
+def test_a_client_whose_message_was_overtaken_is_closed_and_sends_both_again() -> None:
+    gateway = Gateway()
+    client = overtaken(gateway)
+    gateway.broker.holds_replies = False
+    gateway.round()
+    gateway.pass_time(1)
+    assert client.is_closed
+    assert client.got() == []
+    assert gateway.broker.bodies() == [b"warm", b"second"]
+
+
+def test_what_was_overtaken_is_not_tried_again_before_that_is_known() -> None:
+    gateway = Gateway()
+    client = overtaken(gateway)
+    [(refused, error), second] = gateway.broker._held
+    gateway.broker._held = [second]
+    refused(error)
+    gateway.pass_time(2)
+    assert gateway.broker.bodies() == [b"warm", b"second"]
+    gateway.broker.holds_replies = False
+    gateway.round()
+    gateway.pass_time(1)
+    assert client.is_closed
+    assert gateway.broker.bodies() == [b"warm", b"second"]
+
+
+def test_an_answer_that_comes_late_to_an_earlier_batch_closes_nobody() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    client.publish("a", b"warm")
+    gateway.broker.holds_replies = True
+    client.publish("a", b"first", 1, packet_id=1)
+    gateway.broker.refuses[AppendRuns] = StorageFull("full")
+    client.publish("a", b"second", 1, packet_id=2)
+    del gateway.broker.refuses[AppendRuns]
+    gateway.broker._held.reverse()  # a refusal waits for no disk
+    gateway.broker.holds_replies = False
+    gateway.round()
+    gateway.pass_time(1)
+    assert client.got() == [Puback(1), Puback(2)]
+    assert gateway.broker.bodies() == [b"warm", b"first", b"second"]
