@@ -389,6 +389,7 @@ class Device:
 
     def refused(self, mark: bytes, code: int) -> None:
         """A broker has refused one record of this device, for good."""
+        self._reception.upstream.dropped += 1
         if not mark:
             return
         assert self.session is not None

@@ -35,10 +35,12 @@ from topicmap.queues import TopicMap
 
 _NO_ROOM: Final = frozenset({Busy.code, StorageFull.code})
 _PUBREC: Final = b"\x50"
+_WILL: Final = b"\x00"
+"""The mark of a will: it is not sent to anybody."""
 
 
 class Publisher(Protocol):
-    """Who has published a record and waits for its fate (``gateway.device.Device``).
+    """Who has published a record and waits for its fate (``gateway.device.Device``, ``gateway.wills.Executor``).
 
     Attributes:
         unstored: bytes of its records that the brokers have not answered for.
@@ -55,7 +57,7 @@ class Publisher(Protocol):
         ...
 
     def refused(self, mark: bytes, code: int) -> None:
-        """A broker has refused one record for good, with this error."""
+        """One record is not stored, for this error, and not tried again; whoever gives it up counts it."""
         ...
 
     def fate_unknown(self, marks: list[bytes]) -> None:
@@ -195,12 +197,14 @@ class Upstream(Stage):
         else:
             self._add(lane, Parked(device, run, mark))
 
-    def publish_will(self, client_id: str, will: Will) -> None:
-        """Publishes what a client left for the case of its sudden end."""
+    def publish_will(self, client_id: str, will: Will, executor: Publisher | None) -> None:
+        """Publishes what a client left for the case of its sudden end. ``executor`` waits for its fate; without one it
+        is published at most once."""
         route = self.route(will.name, client_id)
         user = will.user if will.retain else ""
         properties = record_properties(will.name, route.key, client_id, will.expiry_s, will.application, user=user)
-        self.publish(None, route, will.payload, will.qos | (FLAG_RETAIN if will.retain else 0), b"", properties)
+        flag = will.qos | (FLAG_RETAIN if will.retain else 0)
+        self.publish(executor, route, will.payload, flag, _WILL, properties)
 
     def properties(
         self, route: Route, client_id: str, expiry_s: int, application: bytes, exchange: str = "", user: str = ""
@@ -305,7 +309,6 @@ class Upstream(Stage):
                     device.hold_reading()
                     lane.kept.append(Kept(device, singles[at], marks[at], number))
                 else:
-                    self.dropped += 1
                     device.refused(marks[at], code)
 
     # ------------------------------------------------------------ waiting for a topic or for room
@@ -343,8 +346,9 @@ class Upstream(Stage):
         return self._lanes[-1]
 
     def _topic_missing(self, parked: Parked, error: PenstockError) -> None:
-        self.dropped += 1
-        if parked.device is not None:
+        if parked.device is None:
+            self.dropped += 1
+        else:
             parked.device.release_reading()
             parked.device.stored([], record_bytes(parked.run), False)
             parked.device.refused(parked.mark, error.code)

@@ -5,21 +5,28 @@ is back by then (MQTT-3.1.3-9). Its session stays this gateway's until then. Bef
 confirms that the session is still ours, so that two gateways never publish one; afterwards the session is released, or
 ended where its time is over. A gateway that dies in between leaves the will to the next: it comes at least once.
 Whoever left it must still be allowed to publish it when its time has come.
+
+A published will has an *executor* until it is stored: while its broker is away it is published again, also where nobody
+knows whether it was stored. Executors have ``KEPT_BYTES_MAX`` together; what is beyond is published once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.deadlines import LOOK_S, Deadlines
 from gateway.home import SessionHome
 from gateway.rounds import Rounds
 from gateway.session_state import NO_WILL, Will, decode_will
 from gateway.upstream import Upstream
-from penstock.errors import PenstockError
+from penstock.errors import NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
 from penstock.requests.sessions import GONE, RELEASED, OpenedSession, SessionSave
+
+KEPT_BYTES_MAX: Final = 64 << 20
+_EXECUTOR_BYTES: Final = 1024  # what one takes beside its payload
+_PASSING: Final = frozenset({NoRoute.code, StorageFull.code, TimedOut.code, Unavailable.code})
 
 
 class Pending(NamedTuple):
@@ -33,6 +40,39 @@ class Pending(NamedTuple):
     ends: bool
 
 
+class Executor:
+    """Sees to it that one will is stored (``gateway.upstream.Publisher``)."""
+
+    def __init__(self, wills: Wills, client: str, will: Will) -> None:
+        self._wills = wills
+        self.client = client
+        self.will = will
+        self.size = len(will.payload) + len(will.application) + _EXECUTOR_BYTES
+        self.unstored = 0
+        self.is_v5 = False  # it waits for room in the log
+        self.is_over = False
+
+    def stored(self, marks: list[bytes], size: int, exact: bool) -> None:
+        self.unstored -= size
+        if marks:
+            self._wills.settled(self)
+
+    def refused(self, mark: bytes, code: int) -> None:
+        if code in _PASSING:
+            self._wills.execute_later(self)
+        else:
+            self._wills.settled(self, dropped=1)
+
+    def fate_unknown(self, marks: list[bytes]) -> None:
+        self._wills.execute_later(self)
+
+    def hold_reading(self) -> None:
+        """There is nothing to read."""
+
+    def release_reading(self) -> None:
+        """There is nothing to read."""
+
+
 class Wills:
     """The waiting wills of one gateway. ``is_allowed``: whether a client may publish its will now."""
 
@@ -43,6 +83,8 @@ class Wills:
         self._waiting: dict[str, Pending] = {}
         self._claiming: set[str] = set()
         self._due: Deadlines[Pending] = Deadlines()
+        self._kept_bytes = 0
+        self._again: list[Executor] = []
         self.is_allowed: Callable[[str, Will], bool] = _anybody
 
     def __len__(self) -> int:
@@ -53,8 +95,22 @@ class Wills:
         if not self.is_allowed(client, will):
             self._upstream.dropped += 1
             return
-        self._upstream.publish_will(client, will)
+        executor = Executor(self, client, will)
+        if self._kept_bytes + executor.size <= KEPT_BYTES_MAX:
+            self._kept_bytes += executor.size
+            self._upstream.publish_will(client, will, executor)
+        else:
+            self._upstream.publish_will(client, will, None)
         self._rounds.wake()
+
+    def settled(self, executor: Executor, dropped: int = 0) -> None:
+        """A will is stored, or given up."""
+        self._kept_bytes -= executor.size
+        self._upstream.dropped += dropped
+
+    def execute_later(self, executor: Executor) -> None:
+        """A will may not be stored: it is published again with the next tick."""
+        self._again.append(executor)
 
     def wait(self, client: str, epoch: int, will: Will, expiry_s: int) -> None:
         """Publishes later, unless the client comes back."""
@@ -72,6 +128,9 @@ class Wills:
 
     def tick(self, now: float) -> None:
         """Sees to what is due."""
+        again, self._again = self._again, []
+        for executor in again:
+            self._upstream.publish_will(executor.client, executor.will, executor)
         for pending in self._due.take(now):
             if self._waiting.get(pending.client) is not pending:
                 continue

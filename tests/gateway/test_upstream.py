@@ -87,7 +87,7 @@ def test_a_topic_with_several_brokers_is_spread_by_key_and_each_key_stays() -> N
 
 def test_a_will_is_published_with_its_flags_and_properties() -> None:
     gateway = Gateway()
-    gateway.upstream.publish_will("c", Will("w", b"gone", 2, True, 0, 60, b"\x01\x01"))
+    gateway.upstream.publish_will("c", Will("w", b"gone", 2, True, 0, 60, b"\x01\x01"), None)
     gateway.round()
     [record] = gateway.broker.log
     [arrival] = arrivals(1, batch_of(record))
@@ -96,9 +96,9 @@ def test_a_will_is_published_with_its_flags_and_properties() -> None:
     assert arrival.expires_ms != NEVER
 
 
-def test_a_refused_will_is_counted_and_nobody_is_told() -> None:
+def test_what_nobody_waits_for_is_counted_when_it_is_refused() -> None:
     gateway = Gateway()
-    gateway.upstream.publish_will("c", Will("w", b"", 1, False, 0, NEVER, b""))
+    gateway.upstream.publish_will("c", Will("w", b"", 1, False, 0, NEVER, b""), None)
     gateway.broker.refused_records = {0: InvalidMessage("x")}
     gateway.round()
     assert gateway.upstream.dropped == 1

@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 from rig import Gateway
 
+from gateway.envelope import NEVER
 from gateway.mqtt.packets import Disconnect, Will
 from gateway.mqtt.properties import Properties
-from penstock.errors import Unavailable
+from gateway.session_state import Will as Left
+from gateway.wills import KEPT_BYTES_MAX
+from penstock.errors import InvalidMessage, StorageFull, TimedOut, Unavailable
 from penstock.message import decode_message
+from penstock.requests.messages import AppendRuns
 from penstock.requests.sessions import SaveSessions
 
 LASTING = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=1000)}
@@ -110,3 +114,66 @@ def test_a_will_that_was_published_is_not_published_when_the_gateway_dies_later(
     assert published(one) == [b"gone"]
     other.pass_time(60)
     assert published(other) == [b"gone"]
+
+
+def lost() -> Unavailable:
+    error = Unavailable("the connection broke")
+    error.unknown = True
+    return error
+
+
+@pytest.mark.parametrize("error", [Unavailable("away"), StorageFull("full"), TimedOut("late"), lost()])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_will_is_published_when_its_broker_is_back(error: Exception, is_known: bool) -> None:
+    gateway = Gateway()
+    if is_known:
+        gateway.upstream.publish_will("other", Left("w", b"warm", 0, False, 0, NEVER, b""), None)
+        gateway.round()
+    client = gateway.connect("c", will=Will("w", b"gone", 1))
+    gateway.broker.refuses[AppendRuns] = error  # type: ignore[assignment]
+    client.cut()
+    gateway.pass_time(10)
+    assert b"gone" not in published(gateway)
+    del gateway.broker.refuses[AppendRuns]
+    gateway.pass_time(2)
+    gateway.pass_time(60)
+    assert published(gateway).count(b"gone") == 1
+    assert gateway.upstream.dropped == 0
+
+
+def test_a_will_waits_until_some_broker_can_have_its_topic() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", will=Will("w", b"gone", 1))
+    gateway.broker.has_brokers = False
+    client.cut()
+    gateway.pass_time(10)
+    gateway.broker.has_brokers = True
+    gateway.pass_time(2)
+    assert published(gateway) == [b"gone"]
+    assert gateway.upstream.dropped == 0
+
+
+def test_a_will_that_is_refused_for_good_is_counted_and_not_tried_again() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", will=Will("w", b"gone", 1))
+    gateway.broker.refused_records = {0: InvalidMessage("x")}
+    client.cut()
+    gateway.pass_time(10)
+    assert published(gateway) == []
+    assert gateway.upstream.dropped == 1
+
+
+def test_wills_that_wait_for_a_broker_are_bounded() -> None:
+    gateway = Gateway()
+    gateway.upstream.publish_will("other", Left("w", b"warm", 0, False, 0, NEVER, b""), None)
+    gateway.round()
+    wills, many = gateway.reception.wills, (KEPT_BYTES_MAX >> 22) - 1
+    for _ in range(2):  # what was stored leaves room for others
+        gateway.broker.refuses[AppendRuns] = Unavailable("away")
+        for at in range(many + 3):
+            wills.publish(str(at), Left("w", bytes(1 << 22), 1, False, 0, NEVER, b""))
+        gateway.pass_time(1)
+        del gateway.broker.refuses[AppendRuns]
+        gateway.pass_time(1)
+    assert len(published(gateway)) == 1 + 2 * many
+    assert gateway.upstream.dropped == 6
