@@ -404,10 +404,6 @@ class Device:
 
     def fate_unknown(self, marks: list[bytes]) -> None:
         """Nobody knows whether these records are stored: the client must ask again, on a new connection."""
-        if self.session is not None:
-            for mark in marks:
-                if mark[:1] == b"\x50":
-                    self.session.forget_incoming(int.from_bytes(mark[2:4], "big"))
         if any(marks):
             self.fail(ReasonCode.SERVER_BUSY)
 
