@@ -11,6 +11,7 @@ gateway that its client comes to reads on from there, also where nobody has read
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from broker.folds import filters, shares
@@ -61,10 +62,7 @@ class FilterRequests:
         refused = self._refused(request.filters)
         asked = [filter for filter in request.filters if filter not in refused]
         wanted = [filter for filter in dict.fromkeys(asked) if not self._filters.holds(request.owner, filter)]
-        begin = self._beginnings(wanted)
-        self._store_facts(filters.OPEN, request.owner, wanted, now_ms)
-        if begin:
-            self._store.append(begin, now_ms)
+        self._store_facts(filters.OPEN, request.owner, wanted, now_ms, self._beginnings(asked))
         self._renew(request.owner, now, self._settings.owner_lease_s)
         position, new = self._store.written, frozenset(wanted)
         opened = []
@@ -104,22 +102,27 @@ class FilterRequests:
         if not self._filters.has_room(plain_filter(filter)):
             raise Busy(f"{filter!r}: filters with too many different places of their wildcards are open")
 
-    def _beginnings(self, wanted: list[str]) -> list[Incoming]:
-        """The records with which shared subscriptions begin: at the present end of their queue, or with it."""
+    def _beginnings(self, asked: list[str]) -> list[Incoming]:
+        """The records with which shared subscriptions begin: at the present end of their queue, or with it. A power
+        loss may leave one held and not begun, which nobody was told of: it begins when it is opened again."""
         records = []
-        for share in wanted:
-            if is_share(share) and share not in self._filters:
+        for share in dict.fromkeys(asked):
+            if is_share(share) and self._shares.get(share) is None:
                 plain = plain_filter(share)
                 offset = self._store.next_offset(filter_queue(plain)) if plain in self._filters else 0
                 records.append(fact_record(shares.TOPIC, Shares.beginning(share, offset)))
         return records
 
-    def _store_facts(self, action: str, owner: str, changed: list[str], now_ms: int) -> None:
-        """Records what an owner opens or closes; many filters take several records in one append."""
+    def _store_facts(
+        self, action: str, owner: str, changed: list[str], now_ms: int, more: Sequence[Incoming] = ()
+    ) -> None:
+        """Records what an owner opens or closes, and what comes with it, in one append; many filters take several
+        records."""
         records = [
             fact_record(filters.TOPIC, self._filters.fact(action, owner, changed[at : at + FILTERS_PER_RECORD]))
             for at in range(0, len(changed), FILTERS_PER_RECORD)
         ]
+        records += more
         if records:
             self._store.append(records, now_ms)
 

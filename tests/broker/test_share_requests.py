@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from broker.folds import filters
+from broker.folds.filters import Filters
 from broker.folds.sessions import holder
-from penstock.errors import Busy, InvalidRequest, InvalidTopic, PenstockError, QueueNotFound
+from broker.folds.state import fact_record
+from penstock.errors import Busy, InvalidRequest, InvalidTopic, PenstockError, QueueNotFound, StorageFull
 from penstock.message import ENTRY, Message
 from penstock.requests.filters import CloseFilters, KeepFilters, OpenedFilters, OpenFilters
 from penstock.requests.messages import Pulled
@@ -56,6 +59,47 @@ def test_takers_divide_the_messages_between_them() -> None:
     assert bodies(take(rig, "t", count=2)) == [b"1", b"2"]
     assert bodies(take(rig, "u", count=2)) == [b"3"]
     assert bodies(take(rig, "u")) == []
+
+
+def test_a_share_that_the_full_disk_refused_is_begun_when_it_is_opened_again() -> None:
+    rig = Rig()
+    opened(rig, "a/+", owner="h")
+    used = rig.disk.used()
+    for room in range(0, 400, 20):  # wherever the disk is full: nothing is held that has not begun
+        rig.disk.capacity = used
+        while not isinstance(rig.ask(append(Message(topic="b", body=bytes(room + 1)))), StorageFull):
+            pass
+        share = f"$share/{room}/a/+"
+        rig.ask(OpenFilters("gw", (share,)))
+        assert (share in rig.state.filters) == (rig.state.shares.get(share) is not None)
+        rig.disk.capacity = None
+        opened(rig, share)
+        published(rig, room)
+        assert bodies(take(rig, share=share)) == [b"%d" % room]
+        used = rig.disk.used()
+
+
+def test_a_share_of_which_a_power_loss_left_no_beginning_is_begun_when_it_is_opened_again() -> None:
+    """Nobody was told that it is open, so its session loses nothing by beginning later."""
+    rig = Rig()
+    session = holder(1)
+    opened(rig, "a/+", owner=holder(2))
+    rig.store.append([fact_record(filters.TOPIC, Filters.fact(filters.OPEN, session, [SHARE]))], rig.clock.wall_ms())
+    published(rig, 1)
+    rig = rig.restarted()
+    opened(rig, owner=session)
+    assert bodies(take(rig)) == []
+    published(rig, 2)
+    taken = take(rig)
+    assert bodies(taken) == [b"2"]
+    settle(rig, taken)
+    opened(rig, owner=session)
+    published(rig, 3)
+    rig = rig.restarted()
+    opened(rig, owner=session)
+    rig.clock.now += 5.0
+    rig.dispatch.tick()
+    assert bodies(take(rig)) == [b"3"], "what was settled stays settled"
 
 
 def test_each_group_has_its_own_copy_and_begins_when_it_is_opened() -> None:
