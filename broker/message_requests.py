@@ -196,10 +196,10 @@ class MessageRequests:
         if request.count_max < 1 or not request.key:
             raise InvalidRequest("a key has at least one character, and count_max is at least 1")
         self._topics.get(request.topic)
-        found = self._store.find(
-            request.topic, request.key, request.since_ms, request.until_ms, min(request.count_max, COUNT_MAX)
+        count_max = min(request.count_max, COUNT_MAX)
+        return Now(
+            self._store.find(request.topic, request.key, request.since_ms, request.until_ms, count_max, request.before)
         )
-        return Now(found)
 
 
 def _check_limits(count_max: int, bytes_max: int, wait_s: float) -> None:

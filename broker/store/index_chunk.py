@@ -9,8 +9,9 @@ is missing or damaged is made again from the log.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import msgpack
 import numpy as np
@@ -29,6 +30,7 @@ VERSION: Final = 1
 # number of keys
 HEAD: Final = struct.Struct(">IIIQQIIQI")
 KEY_DTYPE: Final = np.dtype([("hash", ">u4"), ("position", ">u8")])
+HASH_BYTES: Final = 4
 OPEN_FILES_MAX: Final = 64
 REPAIR_HINT: Final = "restart the broker: it makes its index again from the log"
 
@@ -118,10 +120,15 @@ class ChunkFiles:
     def find_key(self, chunk: int, key_hash: int) -> list[int]:
         """Positions of the records whose key has this hash, oldest first. Raises ``Damaged``."""
         file, _, keys_from, count = self._file(chunk)
-        keys = np.frombuffer(self._read(chunk, file, count * KEY_DTYPE.itemsize, keys_from), KEY_DTYPE)
-        hashes = keys["hash"].astype("u4")
-        low, high = np.searchsorted(hashes, key_hash, "left"), np.searchsorted(hashes, key_hash, "right")
-        return sorted(int(position) for position in keys["position"][low:high])
+        size = KEY_DTYPE.itemsize
+
+        def hash_of(number: int) -> int:
+            return int.from_bytes(self._read(chunk, file, HASH_BYTES, keys_from + number * size), "big")
+
+        low = bisect_left(range(count), key_hash, key=hash_of)
+        high = bisect_right(range(count), key_hash, lo=low, key=hash_of)
+        keys = np.frombuffer(self._read(chunk, file, (high - low) * size, keys_from + low * size), KEY_DTYPE)
+        return cast("list[int]", keys["position"].tolist())
 
     @staticmethod
     def _read(chunk: int, file: File, size: int, at: int) -> bytes:

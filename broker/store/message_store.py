@@ -209,9 +209,10 @@ class MessageStore:
         """First readable offset stored at or after a time; the end if there is none. Raises ``QueueNotFound``."""
         return self._reading.seek_time(queue, stored_ms)
 
-    def find(self, topic: str, key: str, since_ms: int, until_ms: int, count_max: int) -> Pulled:
-        """Readable messages of a topic by key or unique id within a time range, newest first."""
-        return self._reading.find(topic, key, since_ms, until_ms, count_max)
+    def find(self, topic: str, key: str, since_ms: int, until_ms: int, count_max: int, before: int = 1 << 62) -> Pulled:
+        """Readable messages of a topic by key or unique id within a time range and before a log position, newest first,
+        as many as bounded work finds. Its ``next``: the ``before`` with which to go on, 0 if there is nothing more."""
+        return self._reading.find(topic, key, since_ms, until_ms, count_max, before)
 
     # ------------------------------------------------------------ upkeep
 

@@ -8,6 +8,7 @@ Nothing is decoded or encoded on the way.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -35,6 +36,8 @@ from penstock.requests.messages import Pulled
 GAP_BYTES_MAX: Final = 64 * 1024
 """Frames that stand less than this apart are read together."""
 READ_BYTES_MAX: Final = 4 << 20
+FIND_MAX: Final = 1_000
+"""One search looks at so many messages and index chunks."""
 NUMPY_FROM: Final = 64
 ENTRIES_MAX: Final = 65_536
 FRESH_MAX: Final = 512
@@ -273,30 +276,56 @@ class Reading:
             return False
         return topic == KEYFRAME_TOPIC and position < self._log.durable
 
-    def find(self, topic: str, key: str, since_ms: int, until_ms: int, count_max: int) -> Pulled:
+    def find(self, topic: str, key: str, since_ms: int, until_ms: int, count_max: int, before: int) -> Pulled:
         """See ``MessageStore.find``."""
         rows: list[bytes] = []
         frames: list[bytes] = []
-        for position in self._candidates(key_hash(topic, key.encode())):
-            if len(rows) >= count_max:
+        size = following = 0
+        for looked_at, (end, position) in enumerate(self._candidates(key_hash(topic, key.encode()), until_ms, before)):
+            if looked_at >= FIND_MAX or size >= READ_BYTES_MAX or len(rows) >= count_max:
+                following = end
                 break
+            if position < 0:
+                continue
             try:
                 frame = self.frame(position)
             except Damaged as error:
                 self._report(position, str(error))
                 continue
+            stored_ms = stored_ms_of(frame)
+            if stored_ms < since_ms:
+                break  # store times never go back: all others are older
+            size += len(frame)
             record = memoryview(frame)[FRAME_HEAD_BYTES:]
             same = record_topic(record).decode() == topic and holds_key(record_properties(record), key.encode())
-            if same and since_ms <= stored_ms_of(frame) < until_ms and position < self._log.durable:
+            if same and stored_ms < until_ms and position < self._log.durable:
                 rows.append(ENTRY.pack(queue_offset_of(frame), position, len(frame), 0))
                 frames.append(frame)
-        return Pulled(len(rows), 0, 0, 0, b"".join(rows + frames))
+        return Pulled(len(rows), following, 0, 0, b"".join(rows + frames))
 
-    def _candidates(self, wanted: int) -> Iterator[int]:
-        """Positions whose key may be meant, newest first."""
-        yield from reversed(self._keys.recent(wanted))
-        for start, _ in reversed(self._keys.chunks):
-            yield from reversed(self._chunks.find_key(start, wanted))
+    def _candidates(self, wanted: int, until_ms: int, before: int) -> Iterator[tuple[int, int]]:
+        """Positions before ``before`` whose key may be meant and whose time is before ``until_ms``, newest first, each
+        with the position before which to go on if it is not looked at. A look into a chunk counts as one, of -1."""
+        chunks = self._keys.chunks
+        if not chunks or before > chunks[-1][1]:
+            yield from self._earlier(self._keys.recent(wanted), until_ms, before)
+        for start, end in reversed(chunks):
+            if start < before:
+                yield end, -1
+                yield from self._earlier(self._chunks.find_key(start, wanted), until_ms, before)
+
+    def _earlier(self, positions: list[int], until_ms: int, before: int) -> Iterator[tuple[int, int]]:
+        count = bisect_left(positions, before)
+        count = bisect_left(positions, until_ms, hi=count, key=self._stored_ms_if_good)
+        for position in reversed(positions[:count]):
+            yield position + 1, position
+
+    def _stored_ms_if_good(self, position: int) -> int:
+        """Store time of the record at a position; that of a damaged one counts as early, so that it hides no other."""
+        try:
+            return stored_ms_of(self.frame(position))
+        except Damaged:
+            return -1
 
 
 def _rows(raw: bytes, places: Sequence[int]) -> Iterator[tuple[int, int, int]]:

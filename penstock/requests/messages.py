@@ -120,7 +120,11 @@ class SeekTime(Request):
 @value
 class FindByKey(Request):
     """Messages of a topic by key or unique id, newest first: replies with ``count`` entries and frames as a pull
-    does."""
+    does. A reply is the outcome of bounded work, so it may hold fewer than there are, or none: its ``next`` is the
+    ``before`` with which to go on, 0 where nothing is left to look at.
+
+    ``before``: only messages that are stored before this log position.
+    """
 
     code: ClassVar[int] = 44
     reply: ClassVar[type[Reply]] = Pulled
@@ -129,3 +133,4 @@ class FindByKey(Request):
     since_ms: int = 0
     until_ms: int = 1 << 62
     count_max: int = 64
+    before: int = 1 << 62

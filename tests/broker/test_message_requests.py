@@ -180,4 +180,8 @@ def test_messages_are_found_by_time_and_by_key() -> None:
     assert rig.ask(SeekTime("t:0", 1_001_000)).offset == 1
     found = rig.ask(FindByKey("t", "k"))
     assert [message.body for _, message in decode_batch(found.count, found.body)] == [b"2", b"1", b"0"]
+    assert found.next == 0, "that was all"
+    page = rig.ask(FindByKey("t", "k", count_max=1))
+    rest = rig.ask(FindByKey("t", "k", before=page.next))
+    assert [message.body for _, message in decode_batch(rest.count, rest.body)] == [b"1", b"0"]
     assert isinstance(rig.ask(FindByKey("nobody", "k")), TopicNotFound)

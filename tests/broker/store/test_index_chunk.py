@@ -7,6 +7,8 @@ import random
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.store.index_chunk import KEY_DTYPE, OPEN_FILES_MAX, ChunkFiles, ChunkParts, chunk_path, decode_chunk
 from broker.store.queue_index import ENTRY20, Queue, QueueIndex
@@ -64,6 +66,17 @@ def test_entries_and_keys_are_read_from_the_file() -> None:
     files = ChunkFiles(disk)
     assert files.entries(100, 40, 20) == ENTRY20.pack(1000, 50, 0)
     assert [files.find_key(100, wanted) for wanted in (5, 9, 7)] == [[110, 120], [130], []]
+    files.close_all()
+
+
+@given(st.lists(st.integers(0, 12), max_size=40))
+def test_a_key_is_found_wherever_it_stands_among_the_others(hashes: list[int]) -> None:
+    keys = np.array(sorted((key, 1000 + number) for number, key in enumerate(hashes)), KEY_DTYPE)
+    disk = SimDisk()
+    disk.put(chunk_path(100), b"".join(ChunkParts().pieces(100, 900, 4711, keys)))
+    files = ChunkFiles(disk)
+    for wanted in range(14):
+        assert files.find_key(100, wanted) == [1000 + number for number, key in enumerate(hashes) if key == wanted]
     files.close_all()
 
 

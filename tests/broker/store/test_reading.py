@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+from itertools import chain
 
 import pytest
 
+from broker.store import reading
 from broker.store.frames import is_good
+from broker.store.message_store import MessageStore
 from broker.store.settings import StoreSettings
-from penstock.message import ENTRY, decode_batch, tag_hash
+from penstock.message import ENTRY, STORED_AT, decode_batch, tag_hash
 from tests.broker.store.store_rig import bodies, fill, incoming, messages, opened, stored
 from tests.simulation.disk import SimDisk
 
@@ -171,6 +174,68 @@ def test_a_find_respects_time_and_count() -> None:
     pulled = store.find("t", "k", 1002, 1008, 3)
     assert [message.body for _, message in decode_batch(pulled.count, pulled.body)] == [b"7", b"6", b"5"]
     assert [offset for offset, _ in decode_batch(pulled.count, pulled.body)] == [7, 6, 5]
+
+
+def test_a_find_in_the_past_does_not_read_what_is_newer() -> None:
+    disk = SimDisk()
+    store = opened(disk, WIDE)
+    for number in range(300):
+        stored(store, incoming(str(number), key="k"), now_ms=1000 + number)
+    disk.calls.clear()
+    pulled = store.find("t", "k", 1002, 1005, 100)
+    assert [message.body for _, message in decode_batch(pulled.count, pulled.body)] == [b"4", b"3", b"2"]
+    assert disk.calls["pread"] < 40
+
+
+def found_in_pages(store: MessageStore, key: str, since_ms: int, until_ms: int, count_max: int) -> list[list[bytes]]:
+    """Each page of a search."""
+    pages, before = [], 1 << 62
+    while before:
+        pulled = store.find("t", key, since_ms, until_ms, count_max, before)
+        pages.append([message.body for _, message in decode_batch(pulled.count, pulled.body)])
+        assert pulled.next < before
+        before = pulled.next
+    return pages
+
+
+@pytest.mark.parametrize("times", [(0, 1 << 62), (1040, 1161), (1000, 1001), (1199, 1 << 62), (0, 5)])
+def test_a_search_is_bounded_and_its_pages_hold_every_message_once(
+    times: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(SimDisk())
+    for number in range(200):
+        stored(store, incoming(str(number), key="k" if number % 3 else "other"), now_ms=1000 + number)
+        store.tick(1000 + number)
+    assert len(store._keys.chunks) > 5, "most of it is in index chunks"
+    wanted = [b"%d" % number for number in reversed(range(200)) if number % 3 and times[0] <= 1000 + number < times[1]]
+    assert found_in_pages(store, "k", *times, 1000) == [wanted]
+    assert all(len(page) <= 7 for page in found_in_pages(store, "k", *times, 7))
+    monkeypatch.setattr(reading, "FIND_MAX", 5)
+    assert all(len(page) <= 5 for page in found_in_pages(store, "k", *times, 1000))
+    assert len(found_in_pages(store, "nobody's", 0, 1 << 62, 1000)) > 1, "chunks without the key count too"
+    for count_max in (1, 2, 7, 1000):
+        assert list(chain.from_iterable(found_in_pages(store, "k", *times, count_max))) == wanted
+
+
+def test_a_page_of_a_search_has_few_bytes_but_at_least_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(SimDisk(), WIDE)
+    stored(store, *[incoming(str(number).ljust(1000), key="k") for number in range(8)])
+    monkeypatch.setattr(reading, "READ_BYTES_MAX", 2500)
+    assert [len(page) for page in found_in_pages(store, "k", 0, 1 << 62, 100)] == [3, 3, 2]
+    monkeypatch.setattr(reading, "READ_BYTES_MAX", 1)
+    assert [len(page) for page in found_in_pages(store, "k", 0, 1 << 62, 100)] == [1] * 8
+
+
+@pytest.mark.parametrize("rotten", range(10))
+def test_a_search_misses_nothing_but_what_is_rotten(rotten: int) -> None:
+    disk = SimDisk()
+    store = opened(disk, WIDE)
+    for number in range(10):
+        stored(store, incoming(str(number), key="k"), now_ms=1000 + number)
+    disk.flip("log/00000000000000000000.log", store.position_of("t:0", rotten) + 30 + STORED_AT)  # its store time
+    for until_ms in range(1000, 1012):
+        wanted = [b"%d" % number for number in reversed(range(10)) if number != rotten and 1000 + number < until_ms]
+        assert found_in_pages(store, "k", 0, until_ms, 100) == [wanted]
 
 
 def test_a_search_by_time_passes_over_holes() -> None:

@@ -33,4 +33,4 @@ def test_a_pull_waits_for_nothing_and_takes_every_tag_unless_asked() -> None:
 
 
 def test_a_search_for_a_key_covers_all_time_unless_asked() -> None:
-    assert asked(44, "t", "k") == FindByKey("t", "k", since_ms=0, until_ms=1 << 62, count_max=64)
+    assert asked(44, "t", "k") == FindByKey("t", "k", since_ms=0, until_ms=1 << 62, count_max=64, before=1 << 62)
