@@ -147,18 +147,6 @@ class GroupRequests:
             with contextlib.suppress(QueueNotFound):  # a light queue that was closed since
                 yield GroupLag(queue, offset, self._store.bounds(queue).end)
 
-    def needed_from(self, now_ms: int, silence_s: float) -> int | None:
-        """Log position from which on groups still have to read; None if none has to. A group that has no member and
-        committed nothing for ``silence_s`` is taken for given up."""
-        positions: list[int] = []
-        for group in self._offsets.groups:
-            if group not in self.groups and now_ms - self._offsets.committed_ms(group) >= silence_s * 1000:
-                continue
-            for queue, offset in self._offsets.of(group).items():
-                with contextlib.suppress(QueueNotFound):  # a light queue that was closed since
-                    positions.append(self._store.position_of(queue, offset))
-        return min(positions, default=None)
-
 
 def _check_names(*names: str) -> None:
     for name in names:

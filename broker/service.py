@@ -7,17 +7,17 @@ arguments.
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from broker.acceptance import Acceptance
 from broker.figures import Figures
 from broker.filter_requests import FilterRequests
 from broker.folds.state import BrokerState
-from broker.group_requests import GroupRequests, group_waker
+from broker.group_requests import SESSION_S_MAX, GroupRequests, group_waker
 from broker.message_requests import MessageRequests
 from broker.outcomes import Now, Outcome
+from broker.readers import Readers
 from broker.session_requests import SessionRequests
 from broker.settings import BrokerSettings
 from broker.share_requests import ShareRequests
@@ -56,9 +56,6 @@ from penstock.version import VERSION
 
 Handler = Callable[[Any, float, int], Outcome]
 
-READERS_EVERY_S: Final = 10.0
-"""How often it is worked out how far the slowest group has read."""
-
 
 class BrokerService:
     """A broker without its network: requests in, outcomes out."""
@@ -71,14 +68,21 @@ class BrokerService:
         self._store = store
         self._figures = Figures()
         self._failed: StorageFailed | None = None
-        self._needed_from: int | None = None
-        self._readers_seen = -math.inf
         self.on_routes_changed: Callable[[], None] = _nobody
         self.topics = TopicRequests(state, store, settings, self._topic_created)
         self._acceptance = Acceptance(self.topics, state, settings)
         self._messages = MessageRequests(store, self.topics, self._acceptance, settings, self._figures)
         self._filters = FilterRequests(state, store, settings, now)
         self._groups = GroupRequests(state, store, self.topics, settings.groups_max, now_ms)
+        self._readers = Readers(
+            state.offsets,
+            self._groups.groups,
+            store,
+            settings.groups_max,
+            settings.reader_silence_s,
+            SESSION_S_MAX,
+            now,
+        )
         self._sessions = SessionRequests(state, store, settings, now)
         self._shares = ShareRequests(state, store, settings, now)
         self._group_changes = self._groups.groups.changed  # the same objects for ever: asked after every batch
@@ -157,10 +161,8 @@ class BrokerService:
             self._filters.expire(now, now_ms)
             self._sessions.expire(now, now_ms)
         self._shares.expire(now)
-        if now >= self._readers_seen + READERS_EVERY_S:
-            self._readers_seen = now
-            self._needed_from = self._groups.needed_from(now_ms, self._settings.reader_silence_s)
-        self._store.tick(now_ms, self._needed_from)
+        self._readers.tick(now, now_ms)
+        self._store.tick(now_ms, self._readers.needed_from)
 
     def take_wakers(self) -> list[str]:
         """Queues with newly readable messages, groups with a new generation and sessions that changed hands, since the

@@ -49,7 +49,8 @@ class BrokerSettings:
         shares_max: shared subscriptions. share_unsettled_max: so many messages of each may be on their way.
         share_lease_s: what a gateway has of them goes to others after this long without a word from it.
         sessions_max: MQTT sessions, of connected clients and of others.
-        groups_max: consumer groups, with members or with committed offsets.
+        groups_max: consumer groups, with members or with committed offsets. Where nine tenths of them are there, those
+            that have been silent for ``reader_silence_s`` are forgotten.
         pull_bytes_max: the most that one pull is answered with.
         lease_s, register_every_s: lease with the name servers and how often it is renewed.
         owner_lease_s: after this long without a word from a gateway, the filters that only it holds are closed.

@@ -54,12 +54,15 @@ class Offsets:
 
     @staticmethod
     def fact(group: str, offsets: Iterable[QueueOffset]) -> list[Any]:
-        """Body of the record that commits offsets."""
+        """Body of the record that commits offsets; none: the group is forgotten."""
         return [group, [list(one) for one in offsets]]
 
     def apply(self, body: list[Any], stored_ms: int) -> None:
         """Takes in a record's body."""
         group, offsets = body[:2]
+        if not offsets:
+            self._forget_group(group)
+            return
         self._groups.setdefault(group, GroupProgress())
         progress = self._groups.own(group, _copied)
         progress.committed_ms = stored_ms
@@ -70,6 +73,12 @@ class Offsets:
     def _note(self, queue: str, group: str) -> None:
         if queue.startswith(LIGHT):
             self._light.setdefault(queue, {})[group] = None
+
+    def _forget_group(self, group: str) -> None:
+        progress = self._groups.pop(group, None)
+        for queue in progress.offsets if progress else ():
+            if queue in self._light:
+                del self._light[queue][group]
 
     def forget(self, queue: str) -> None:
         """A light queue has ended: its offsets mean nothing any more, also if it begins again."""

@@ -178,18 +178,6 @@ def test_a_group_that_read_a_light_queue_is_described_after_that_queue_is_gone()
     assert rig.ask(DescribeGroup("g")).lags == (GroupLag("t:0", 1, 1),)
 
 
-def test_retention_waits_for_the_slowest_group_that_still_reads() -> None:
-    rig = made(messages=4)
-    groups = rig.service._groups
-    assert groups.needed_from(rig.clock.wall_ms(), 100.0) is None
-    rig.ask(CommitOffsets("g", "", 0, (QueueOffset("t:0", 1), QueueOffset("t:1", 2))))
-    assert groups.needed_from(rig.clock.wall_ms(), 100.0) == rig.store.position_of("t:0", 1)
-    rig.clock.now = 100.0
-    assert groups.needed_from(rig.clock.wall_ms(), 100.0) is None, "it is taken for given up"
-    join(rig, "a")
-    assert groups.needed_from(rig.clock.wall_ms(), 100.0) == rig.store.position_of("t:0", 1)
-
-
 def test_groups_have_a_limit_and_those_that_stand_go_on() -> None:
     rig = Rig(groups_max=2)
     rig.ask(CreateTopic("t", 2))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import msgpack
+
 from broker.folds.offsets import Offsets
 from penstock.requests.groups import QueueOffset
 
@@ -40,3 +42,18 @@ def test_what_was_committed_in_a_light_queue_goes_with_it() -> None:
         one.forget("~filter:b")
         assert (dict(one.of("g")), one.groups) == ({"t:0": 1}, ["g"])
     assert offsets.snapshot() == copy.snapshot()
+
+
+def test_a_group_that_was_given_up_is_forgotten_with_all_that_it_committed() -> None:
+    offsets = Offsets()
+    offsets.apply(["g", [["~filter:a/+", 700], ["t:0", 1]]], 10)
+    offsets.apply(["h", [["~filter:a/+", 710]]], 10)
+    frozen = offsets.freeze()
+    before = offsets.snapshot()
+    for _ in range(2):
+        offsets.apply(offsets.fact("g", ()), 20)
+    assert (offsets.groups, dict(offsets.of("g"))) == (["h"], {})
+    offsets.apply(["g", [["t:0", 2]]], 30)
+    offsets.forget("~filter:a/+")
+    assert offsets.snapshot() == [["g", 30, [["t:0", 2]]]]
+    assert msgpack.unpackb(b"".join(frozen)) == before
