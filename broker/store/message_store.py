@@ -63,6 +63,7 @@ class MessageStore:
         self._sealing.keyframes = KeyframeMarks(keyframes)
         self._writing = Writing(folds, log, index, keys, self._sealing)
         self._quiet_since_ms = 0
+        self._removing: Removal | None = None
         self.damage: list[tuple[int, int]] = []
         self.removals: list[Removal] = []
 
@@ -259,13 +260,16 @@ class MessageStore:
         )
         if removal is None:
             return
-        if removal.forced:
+        if removal != self._removing and removal.forced:
             _log.warning("retention removes positions %d to %d, which a reader still needs", removal.start, removal.end)
-        self.removals.append(removal)
         try:
             self._log.drop_before(removal.end)
         except OSError as error:
-            _log.error("a segment of the log cannot be removed: %s", error.strerror)
+            if removal != self._removing:
+                _log.error("a segment of the log cannot be removed: %s", error.strerror)
+        self._removing = removal  # what is tried again and again is told once
+        if self._log.start > removal.start:
+            self.removals.append(removal._replace(end=self._log.start))
         self._sealing.keyframes.forget_before(self._log.start)
         for chunk in self._keys.chunks_before(self._log.start):
             self._forget_chunk(chunk)

@@ -335,6 +335,30 @@ def test_retention_by_size_announces_what_a_reader_still_needed() -> None:
     assert store.removals[-1].end == store.start
 
 
+def test_a_segment_that_cannot_be_removed_is_told_once_and_counts_as_removed_when_it_is_gone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = StoreSettings(
+        segment_bytes=8192, reserve_step_bytes=2048, emergency_bytes=0, chunk_bytes=3000, retention_s=1.0
+    )
+    disk = SimDisk()
+    store = opened(disk, settings)
+    fill(store, 200)
+    for _ in range(5):
+        disk.fail("remove", errno.EACCES)
+        store.tick(1_000_000, needed_from=0)
+        disk.fail("remove", errno.EACCES)
+        store.tick(1_000_000, needed_from=None)
+    assert (store.start, store.removals) == (0, [])
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    disk.fail("remove", errno.EACCES, after=1)
+    store.tick(1_000_000)
+    store.tick(1_000_000)
+    first, second = store.removals
+    assert (first.start, first.end) == (0, 8192)
+    assert (second.start, second.end) == (8192, store.start)
+
+
 def test_retention_never_takes_what_is_not_sealed_yet() -> None:
     settings = StoreSettings(
         segment_bytes=8192, reserve_step_bytes=2048, emergency_bytes=0, chunk_bytes=1 << 20, retention_bytes=10_000
