@@ -73,39 +73,15 @@ class Head(NamedTuple):
     watermark: int
 
 
-def pack_frame(
-    record: bytes, queue_id: int, queue_offset: int, position: int, stored: bytes, epoch: int, watermark: int
-) -> bytes:
-    """The frame of a record. ``stored``: store time and host, packed.
-
-    The broker's four fields are patched on the way; ``writing.Writing`` has this in its loop, without the call.
-    """
-    tail = PATCHED.pack(
-        FRAME_MAGIC,
-        FRAME_HEAD_BYTES + len(record),
-        epoch,
-        watermark,
-        record[:QUEUE_ID_AT],
-        queue_id,
-        record[FLAG_AT:OFFSETS_AT],
-        queue_offset,
-        position,
-        record[SYSTEM_FLAG_AT:STORED_AT],
-        stored,
-    )
-    tail += record[UNPATCHED_AT:]
-    return crc32c(tail).to_bytes(_CRC_BYTES, "big") + tail
-
-
 def blank_frame(length: int, epoch: int, watermark: int) -> bytes:
     """The head of the blank frame that fills ``length`` bytes at the end of a segment."""
     head = FRAME_HEAD.pack(0, BLANK_MAGIC, length, epoch, watermark)[_CRC_BYTES:]
     return crc32c(head).to_bytes(_CRC_BYTES, "big") + head
 
 
-def read_head(data: bytes | memoryview, at: int = 0) -> Head:
-    """The head at ``at``, unchecked."""
-    return Head(*FRAME_HEAD.unpack_from(data, at))
+def read_head(data: bytes | memoryview) -> Head:
+    """The head of a frame, unchecked."""
+    return Head(*FRAME_HEAD.unpack_from(data))
 
 
 def is_blank(data: bytes, room: int) -> bool:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from broker.store import index_chunk, segment, state
+from broker.store.bulk import ENTRY_DTYPE
 from broker.store.disk import Disk
 from broker.store.frames import holds_record, queue_offset_of, read_stored
 from broker.store.index_chunk import Chunk
@@ -30,7 +31,6 @@ from penstock.message import FRAME_HEAD_BYTES, record_body
 
 STEP_BYTES: Final = 4 << 20
 """Progress is told about this often."""
-_ENTRY_DTYPE: Final = np.dtype([("position", ">u8"), ("size", ">u4"), ("tag", ">i8")])
 
 
 class Step(NamedTuple):
@@ -242,7 +242,7 @@ class _EntryCheck:
             chunk = self._chunks.pop(0)
             data = self._disk.read(index_chunk.chunk_path(chunk.start))
             size = sum(row.entries for row in chunk.rows) * ENTRY_BYTES
-            entries = np.frombuffer(data, _ENTRY_DTYPE, size // ENTRY_BYTES, index_chunk.entries_at(data))
+            entries = np.frombuffer(data, ENTRY_DTYPE, size // ENTRY_BYTES, index_chunk.entries_at(data))
             good = np.isin(entries["position"], np.frombuffer(self._seen, "u8")) | (entries["size"] == 0)
             for place in np.flatnonzero(~good).tolist():
                 self._missing(chunk, place, int(entries["position"][place]))

@@ -1,6 +1,6 @@
 """The frames of a run of messages, which differ in their bodies alone. docs/formats/log.md is the page.
 
-Byte for byte what ``frames.pack_frame`` makes of ``message.encode_record``, without making the records first: one
+Byte for byte what ``writing.Writing`` makes of ``message.encode_record``, without making the records first: one
 ``pack`` and two checksums each. Of many messages the first is laid out so and repeated; what changes from one to the
 next is written as columns, and only the checksums are left. Pure.
 """

@@ -53,14 +53,9 @@ class Snapshot:
             pass
         return self._data
 
-    @property
-    def ends(self) -> list[tuple[Queue, int]]:
-        """Queues that had unsealed entries at the position, in the order of their keys, and the offset that each had
-        reached."""
-        return [one for some in self.ends_in_slices(len(self._ended) or 1) for one in some]
-
     def ends_in_slices(self, size: int) -> Iterator[list[tuple[Queue, int]]]:
-        """``ends``, so many at a time."""
+        """Queues that had unsealed entries at the position, in the order of their keys, and the offset that each had
+        reached; so many at a time."""
         self.finish()
         for at in range(0, len(self._ended), size):
             yield list(zip(self._ended[at : at + size], self._end_offsets[at : at + size], strict=True))

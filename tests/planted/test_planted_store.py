@@ -229,7 +229,7 @@ def a_plan_of_what_is_open_later(sealing: Sealing, now_ms: int) -> None:
     if sealing._plans and sealing._plans[0].position <= sealing._log.durable:
         plan = sealing._plans.popleft()
         open_now = list(sealing._index)
-        kept = [one for one in plan.ends if one[0] in open_now]
+        kept = [one for some in plan.ends_in_slices(100) for one in some if one[0] in open_now]
         plan._ended, plan._end_offsets = [queue for queue, _ in kept], array("Q", [end for _, end in kept])
         list(sealing._seal(plan))
 

@@ -6,14 +6,22 @@ from collections.abc import Iterator, Sequence
 
 import msgpack
 
+from broker.store.frames import crc_of
 from broker.store.message_store import MessageStore
 from broker.store.records import NO_CHANGE, Change, Incoming, Stored
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from penstock.message import (
     FLAG_RETAIN,
+    FRAME_HEAD,
     FRAME_HEAD_BYTES,
+    FRAME_MAGIC,
     KEYS,
+    OFFSETS,
+    OFFSETS_AT,
+    QUEUE_ID_AT,
+    STORED,
+    STORED_AT,
     TAGS,
     decode_batch,
     encode_properties,
@@ -94,6 +102,18 @@ def incoming(
     flag = FLAG_RETAIN if retain else 0
     record = encode_record(topic.encode(), raw, properties, queue_id=queue_id, flag=flag)
     return Incoming(record, topic, queue_id, flag, properties, cache)
+
+
+def pack_frame(
+    record: bytes, queue_id: int, queue_offset: int, position: int, stored_ms: int, epoch: int, watermark: int
+) -> bytes:
+    """The frame of a record, made the simple way."""
+    stamped = bytearray(record)
+    stamped[QUEUE_ID_AT : QUEUE_ID_AT + 4] = queue_id.to_bytes(4, "big")
+    OFFSETS.pack_into(stamped, OFFSETS_AT, queue_offset, position)
+    STORED.pack_into(stamped, STORED_AT, stored_ms, bytes(8))
+    head = FRAME_HEAD.pack(0, FRAME_MAGIC, FRAME_HEAD_BYTES + len(record), epoch, watermark)[4:]
+    return crc_of([head, bytes(stamped)]).to_bytes(4, "big") + head + stamped
 
 
 def command(text: str) -> Incoming:

@@ -13,16 +13,16 @@ from broker.store.frames import (
     holds_record,
     is_blank,
     is_good,
-    pack_frame,
     queue_offset_of,
     read_head,
     read_stored,
     stored_ms_of,
 )
-from penstock.message import FRAME_HEAD_BYTES, STORED, decode_message, encode_record
+from penstock.message import FRAME_HEAD_BYTES, decode_message, encode_record
+from tests.broker.store.store_rig import pack_frame
 
 RECORD = encode_record(b"telemetry", b"21.5", b"TAGS\x01hot", queue_id=9, flag=5, born_ms=77)
-FRAME = pack_frame(RECORD, 3, 7, 1000, STORED.pack(123, bytes(8)), 1, 900)
+FRAME = pack_frame(RECORD, 3, 7, 1000, 123, 1, 900)
 
 
 def test_a_frame_gives_back_its_record_with_the_brokers_four_fields() -> None:
@@ -80,7 +80,7 @@ def test_a_blank_frame_fills_exactly_the_rest() -> None:
 
 
 def test_many_frames_are_judged_as_each_one_is() -> None:
-    second = pack_frame(RECORD, 3, 8, 1000 + len(FRAME), STORED.pack(123, bytes(8)), 1, 900)
+    second = pack_frame(RECORD, 3, 8, 1000 + len(FRAME), 123, 1, 900)
     data = FRAME + second
     places = [(0, 1000, len(FRAME), 0), (1, 1000 + len(FRAME), len(second), 0)]
     assert good_frames(data, 1000, places) == places

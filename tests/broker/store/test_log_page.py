@@ -9,9 +9,9 @@ from pathlib import Path
 
 import google_crc32c
 
-from broker.store.frames import blank_frame, pack_frame
-from penstock.message import STORED, encode_record
-from tests.broker.store.store_rig import command, fill, incoming, opened, stored
+from broker.store.frames import blank_frame
+from penstock.message import encode_record
+from tests.broker.store.store_rig import command, fill, incoming, opened, pack_frame, stored
 from tests.simulation.disk import SimDisk
 
 PAGE = Path(__file__).parents[3] / "docs" / "formats" / "log.md"
@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "formats" / "log.md"
 def test_the_pages_frame_is_what_the_store_writes() -> None:
     rows = re.findall(r"^[0-9a-f]{4}  ((?:[0-9a-f]{2} )*[0-9a-f]{2})", PAGE.read_text(), re.MULTILINE)
     record = encode_record(b"telemetry", b"21.5", b"TAGS\x01hot", flag=1, born_ms=1_700_000_000_000)
-    frame = pack_frame(record, 3, 7, 4096, STORED.pack(1_700_000_000_250, bytes(8)), 1, 3900)
+    frame = pack_frame(record, 3, 7, 4096, 1_700_000_000_250, 1, 3900)
     assert bytes.fromhex(" ".join(rows)) == frame
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.store.frames import pack_frame
 from broker.store.queue_index import ENTRY20
 from broker.store.records import IncomingRun
 from broker.store.run_frames import MANY, frame_bytes, lay_out, layout_of
-from penstock.message import STORED, encode_record, record_tail
+from penstock.message import encode_record, record_tail
+from tests.broker.store.store_rig import pack_frame
 
 counts = st.sampled_from([1, 2, MANY - 1, MANY, MANY + 1, 3 * MANY])
 alike_bodies = st.tuples(counts, st.integers(0, 300)).flatmap(
@@ -31,14 +31,13 @@ def test_a_run_is_laid_out_as_its_records_would_be(
     bodies: list[bytes], topic: bytes, properties: bytes, flag: int, offset: int, position: int, tag: int
 ) -> None:
     run = IncomingRun("t", 3, flag, properties, False, record_tail(topic, properties), 77, bodies)
-    stored = STORED.pack(1234, bytes(8))
     layout = layout_of(run, 1, tag)
     frames, entries = lay_out(run, layout, position // 2, 1234, offset, position)
     assert layout.fits(run)
     at, wanted, wanted_entries = position, [], []
     for number, body in enumerate(bodies):
         record = encode_record(topic, body, properties, queue_id=3, flag=flag, born_ms=77)
-        wanted.append(pack_frame(record, 3, offset + number, at, stored, 1, position // 2))
+        wanted.append(pack_frame(record, 3, offset + number, at, 1234, 1, position // 2))
         wanted_entries.append(ENTRY20.pack(at, len(wanted[-1]), tag))
         at += len(wanted[-1])
     assert frames == b"".join(wanted)

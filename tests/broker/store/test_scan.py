@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.store.frames import blank_frame, pack_frame
+from broker.store.frames import blank_frame
 from broker.store.scan import Scan, Window
 from broker.store.segment import Segment, segment_path
 from penstock.errors import DataFolderUnusable
-from penstock.message import STORED, encode_record
+from penstock.message import encode_record
+from tests.broker.store.store_rig import pack_frame
 from tests.simulation.disk import PAGE, SimDisk
 
 SIZE = 4096
@@ -27,7 +28,7 @@ class Log:
 
     def frame(self, watermark: int, size: int = 100) -> tuple[int, int]:
         record = encode_record(b"t", b"x" * size, b"")
-        data = pack_frame(record, 0, 0, self.end, STORED.pack(0, bytes(8)), 1, watermark)
+        data = pack_frame(record, 0, 0, self.end, 0, 1, watermark)
         return self.put(data)
 
     def blank(self) -> None:
@@ -168,9 +169,9 @@ def test_a_frame_that_was_written_to_the_wrong_place_is_damage() -> None:
 
 def test_a_frame_inside_a_payload_is_no_message_of_the_log() -> None:
     log = Log()
-    inner = pack_frame(encode_record(b"t", b"inner", b""), 0, 0, 124, STORED.pack(0, bytes(8)), 1, 1 << 60)
+    inner = pack_frame(encode_record(b"t", b"inner", b""), 0, 0, 124, 0, 1, 1 << 60)
     record = encode_record(b"t", inner, b"")
-    start, end = log.put(pack_frame(record, 0, 0, 0, STORED.pack(0, bytes(8)), 1, 0))
+    start, end = log.put(pack_frame(record, 0, 0, 0, 0, 1, 0))
     assert log.scan() == ([start], end, [])
 
 

@@ -35,7 +35,9 @@ def test_what_comes_while_it_is_made_does_not_show(keys: list[str], at: int, sli
     rows = sorted(QueueRow(queue.key, queue.next, queue.first) for queue in before)
     assert (state.folds, state.queues, state.keyframes) == (b"folds", rows, [Keyframe(0, 1)])
     ends = [(queue.key, queue.next) for queue in sorted(before, key=lambda queue: queue.key) if queue.tail]
-    assert [(queue.key, end) for queue, end in made.ends] == ends
+    slices = list(made.ends_in_slices(slice_queues))
+    assert [(queue.key, end) for some in slices for queue, end in some] == ends
+    assert all(0 < len(some) <= slice_queues for some in slices)
 
 
 def test_no_step_looks_at_more_queues_than_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,21 @@ from dataclasses import replace
 
 import pytest
 
-from broker.store.frames import pack_frame
 from broker.store.records import Incoming, IncomingRun
 from penstock.errors import StorageFull
-from penstock.message import STORED, encode_record, record_tail, tag_hash
-from tests.broker.store.store_rig import SMALL, bodies, command, fill, incoming, messages, opened, stored, sync
+from penstock.message import encode_record, record_tail, tag_hash
+from tests.broker.store.store_rig import (
+    SMALL,
+    bodies,
+    command,
+    fill,
+    incoming,
+    messages,
+    opened,
+    pack_frame,
+    stored,
+    sync,
+)
 from tests.simulation.disk import SimDisk
 
 
@@ -24,7 +34,7 @@ def test_the_batch_layout_is_byte_for_byte_that_of_single_frames() -> None:
     store.append(batch, 4711)
     expected, position = b"", start
     for one, offset in zip(batch, (0, 0, 1), strict=True):
-        frame = pack_frame(bytes(one.record), one.queue_id, offset, position, STORED.pack(4711, bytes(8)), 1, durable)
+        frame = pack_frame(bytes(one.record), one.queue_id, offset, position, 4711, 1, durable)
         expected += frame
         position += len(frame)
     assert disk.read("log/00000000000000000000.log")[start:position] == expected
