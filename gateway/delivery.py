@@ -47,10 +47,6 @@ class Variant:
         """All of it, to be looked up by."""
         return (self.is_v5, self.qos, self.retain, self.identifiers, self.shows_place)
 
-    def for_level(self, is_v5: bool) -> Variant:
-        """The same for this protocol level."""
-        return Variant(is_v5, self.qos, self.retain, self.identifiers, self.shows_place)
-
 
 class InFlight:
     """What a session holds of a message with QoS 1 or 2 that is on its way. ``weight``: bytes that it keeps in memory,

@@ -265,8 +265,6 @@ class Device:
             self.fail(ReasonCode.PACKET_TOO_LARGE)
             return
         self.send(accepted)
-        for again in session.resend(self.is_v5, self._reception.rounds.now_ms):
-            self.send(again)
         self._reception.downstream.attach(session)
         for received in early or ():
             if not self.is_over:

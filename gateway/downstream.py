@@ -213,7 +213,9 @@ class Downstream(Stage):
         self._leases.let_go(lasting, filter)
 
     def attach(self, session: Session) -> None:
-        """The session has a connection: its cursors read from where they are."""
+        """The session has a connection: what it was sent before goes first, then its cursors read from where they
+        are."""
+        self.sending.resume(session)
         for cursor in session.overlap.cursors:
             if cursor.next >= 0 and cursor.feed.queue:
                 self._attach(cursor)
@@ -246,7 +248,10 @@ class Downstream(Stage):
     # ------------------------------------------------------------ rounds
 
     def pump_later(self, session: Session) -> None:
-        """There may be room again for a session that lags."""
+        """There may be room again for a session that lags. What is to be sent again goes at once: before anything new
+        can take the room."""
+        if session.to_resend:
+            self.sending.resend(session)
         if session.behind:
             self._to_pump[session] = None
             self._wake()

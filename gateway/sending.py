@@ -4,7 +4,8 @@ whether it must wait for the session to be durable.
 A batch that a feed has pulled goes to everybody of one kind as the same bytes (``Run``), where nothing is particular
 about the subscriber; else its messages go one by one. A QoS 0 message for a connection whose output is full is dropped
 and counted, as is one that is larger than the client takes (MQTT-3.1.2-25). A QoS 2 message, and all that comes behind
-it, leaves when the session with it in it is durable (``gateway/keeping.py``).
+it, leaves when the session with it in it is durable (``gateway/keeping.py``). What a client had been sent before it
+came back goes again at once, as far as it has room, for the session that was read names it.
 
 Which messages a cursor comes to, and when, is decided in ``gateway/downstream.py``.
 """
@@ -34,6 +35,26 @@ class Sending:
         self._positions = positions
         self.delivered = 0
         self.dropped = 0
+
+    def resume(self, session: Session) -> None:
+        """The client is back: what it has not acknowledged goes again, as far as it takes it (MQTT-4.4.0-1)."""
+        device = session.device
+        assert device is not None
+        larger = session.come_back(device.accepts_bytes_max)
+        self.dropped += larger
+        self.resend(session)
+        pubrels = session.pubrels()
+        if larger:  # whose message may be sent nevermore, wherever the session goes on (MQTT-4.3.3-6)
+            self._keeping.before(session, b"".join(pubrels))
+        else:
+            device.send(b"".join(pubrels), len(pubrels))
+
+    def resend(self, session: Session) -> None:
+        """Sends what is to be sent again and has room now."""
+        device = session.device
+        if device is not None:
+            again = session.resend(self._clock.wall_ms())
+            device.send(b"".join(again), len(again))
 
     def run(self, cursor: Cursor, batch: Batch, runs: Runs) -> bool:
         """Sends a whole batch in its shared form, if nothing is particular about this subscriber. ``runs``: the forms

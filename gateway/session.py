@@ -18,7 +18,8 @@ ids on their way in.
 
 Rules kept here: an id is in use until its exchange ends (MQTT-2.2.1-4, 4.3.2-2, 4.3.3-6); nothing beyond the
 window is sent (MQTT-3.3.4-9, 4.9.0-2); a resend keeps ids and order and sets DUP (MQTT-4.4.0-1, 4.6.0-1); after PUBREC
-the message itself is never sent again (MQTT-4.3.3-6). Pure: time is an argument.
+the message itself is never sent again (MQTT-4.3.3-6). What is still to be resent counts as in flight, so there is room
+for a new message only when nothing of that is left. Pure: time is an argument.
 """
 
 from __future__ import annotations
@@ -286,6 +287,7 @@ class Session:
         "releasing",
         "settled",
         "subscriptions",
+        "to_resend",
         "will",
         "window",
         "window_bytes",
@@ -305,6 +307,7 @@ class Session:
         self.window_bytes = window_bytes
         self.in_flight: dict[int, InFlight] = {}
         self.in_flight_bytes = 0
+        self.to_resend: list[int] | None = None  # ids in flight that this connection has not been sent yet
         self.releasing: dict[int, None] = {}
         self.incoming: dict[int, int] = {}
         self.is_sharing = False  # it is a member of a shared subscription
@@ -354,7 +357,7 @@ class Session:
     @property
     def is_waiting(self) -> bool:
         """Whether room that it gains may be of use at once."""
-        return bool(self.behind) or self.is_sharing
+        return bool(self.behind) or self.is_sharing or bool(self.to_resend)
 
     def sent(self) -> list[tuple[int, Blob]]:
         """Packet id and packet of each message in flight, in their order."""
@@ -415,15 +418,35 @@ class Session:
         """PUBCOMP. False if the id is unknown."""
         return self.releasing.pop(packet_id, 0) is None
 
-    def resend(self, is_v5: bool, now_ms: int) -> list[bytes]:
-        """All that a client which came back must be sent first: what is in flight, then the PUBRELs, in their order."""
+    # ------------------------------------------------------------ out, once more
+
+    def come_back(self, bytes_max: int) -> int:
+        """All in flight is to be sent again. What is larger than the client takes by now is as if it had been sent
+        (MQTT-3.1.2-25): of QoS 2 the PUBREL is left, for the client may hold the id. How many that were."""
+        larger = [(packet_id, made.qos) for packet_id, made in self.sent() if made.size > bytes_max]
+        for packet_id, qos in larger:
+            if qos == 1:
+                self.acknowledged(packet_id)
+            else:
+                self.received(packet_id, refused=False)
+        self.to_resend = list(self.in_flight) or None
+        return len(larger)
+
+    def resend(self, now_ms: int) -> list[bytes]:
+        """What is to be sent again and has room now, in its order. Whatever its age: a message expires only until its
+        delivery has begun (MQTT-3.3.2-5, 4.3.3-7)."""
+        waiting = [packet_id for packet_id in self.to_resend or () if packet_id in self.in_flight]
+        room = max(0, self.room() + len(waiting))
+        self.to_resend = waiting[room:] or None
         again = []
-        for packet_id, made in self.sent():
-            if made.variant.is_v5 != is_v5:  # it came back with another protocol version
-                made = blob(made.arrival, made.variant.for_level(is_v5), now_ms)
-            again.append(made.packet(packet_id, dup=True))
-        again += [_PUBREL + packet_id.to_bytes(2, "big") for packet_id in self.releasing]
+        for packet_id in waiting[:room]:
+            made = self.in_flight[packet_id].blob(packet_id)
+            again.append(blob(made.arrival, made.variant, now_ms).packet(packet_id, dup=True))
         return again
+
+    def pubrels(self) -> list[bytes]:
+        """The PUBRELs of all exchanges that wait for PUBCOMP, in their order."""
+        return [_PUBREL + packet_id.to_bytes(2, "big") for packet_id in self.releasing]
 
     # ------------------------------------------------------------ in: client -> gateway, QoS 2
 

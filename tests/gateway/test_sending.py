@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from rig import Gateway
+from rig import Client, Gateway
 from test_downstream import drain, publishes
 
+from gateway.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from gateway.mqtt.properties import Properties
 from penstock.requests.messages import Pull
+from penstock.requests.sessions import SaveSessions
 
 
 @pytest.mark.parametrize("published", [0, 1, 2])
@@ -115,3 +117,121 @@ def test_a_message_larger_than_the_client_takes_is_passed_over() -> None:
     for at, size in enumerate((10, 200, 20)):
         publisher.publish("t", bytes(size), 1, packet_id=at + 1)
     assert [len(packet.payload) for packet in publishes(client)] == [10, 20]
+
+
+def durable(gateway: Gateway, **limits: int) -> Client:
+    properties = Properties(session_expiry_interval=1000, **limits)
+    return gateway.connect("s", level=5, clean_start=False, properties=properties)
+
+
+def cut_off_with(gateway: Gateway, count: int, qos: int = 1, expiry_s: int | None = None) -> list[int]:
+    """A durable session is cut off with so many messages on their way; their packet ids."""
+    client = durable(gateway)
+    client.subscribe("t", qos=qos)
+    properties = Properties(message_expiry_interval=expiry_s)
+    sent = [Publish("t", bytes([at]) * 100, qos, packet_id=at + 1, properties=properties) for at in range(count)]
+    gateway.connect("p", level=5).send(*sent)
+    ids = [packet.packet_id for packet in publishes(client)]
+    assert len(ids) == count
+    client.cut()
+    return ids
+
+
+def bodies(packets: list[Publish]) -> list[tuple[int, int, bool]]:
+    """First byte, packet id, DUP."""
+    return [(packet.payload[0], packet.packet_id, packet.dup) for packet in packets]
+
+
+@pytest.mark.mqtt("3.3.4-9", "4.9.0-1", "4.9.0-2", "4.4.0-1", "4.6.0-1")
+def test_what_is_sent_again_keeps_to_the_receive_maximum_and_goes_before_anything_new() -> None:
+    gateway = Gateway()
+    ids = cut_off_with(gateway, 5)
+    client = durable(gateway, receive_maximum=2)
+    gateway.produce("t", b"\x05", qos=1)
+    assert bodies(publishes(client)) == [(0, ids[0], True), (1, ids[1], True)]
+    client.send(Puback(ids[1]))
+    assert bodies(publishes(client)) == [(2, ids[2], True)]
+    client.send(Puback(ids[0]))
+    assert bodies(publishes(client)) == [(3, ids[3], True)]
+    client.send(Puback(ids[2]), Puback(ids[3]))
+    last, new = bodies(publishes(client))
+    assert (last, new[0], new[2]) == ((4, ids[4], True), 5, False)
+
+
+@pytest.mark.mqtt("3.3.4-9", "4.9.0-2")
+def test_an_exchange_that_waits_for_pubcomp_takes_room_from_what_is_sent_again() -> None:
+    gateway = Gateway()
+    client = durable(gateway)
+    client.subscribe("t", qos=2)
+    for at in range(3):
+        gateway.produce("t", bytes([at]), qos=2)
+    first = publishes(client)
+    client.send(Pubrec(first[0].packet_id))
+    client.cut()
+    again = durable(gateway, receive_maximum=1)
+    assert again.got() == [Pubrel(first[0].packet_id)]
+    again.send(Pubcomp(first[0].packet_id))
+    assert bodies(publishes(again)) == [(1, first[1].packet_id, True)]
+    again.send(Pubrec(first[1].packet_id))
+    assert again.got() == [Pubrel(first[1].packet_id)]
+    again.send(Pubcomp(first[1].packet_id))
+    assert bodies(publishes(again)) == [(2, first[2].packet_id, True)]
+
+
+def test_what_still_waits_to_be_sent_again_is_saved_with_the_session() -> None:
+    gateway = Gateway()
+    ids = cut_off_with(gateway, 4)
+    client = durable(gateway, receive_maximum=1)
+    assert bodies(publishes(client)) == [(0, ids[0], True)]
+    client.send(Puback(ids[0]))
+    gateway.pass_time(1)
+    other = Gateway(beside=gateway, name="other")
+    gateway.broker.leave_alone("gw")
+    assert bodies(publishes(durable(other))) == [(at, ids[at], True) for at in (1, 2, 3)]
+
+
+@pytest.mark.mqtt("3.1.2-24", "3.1.2-25")
+def test_what_the_client_does_not_take_any_more_is_as_if_it_had_been_sent() -> None:
+    gateway = Gateway()
+    cut_off_with(gateway, 3)
+    gateway.produce("t", b"\x05", qos=1)
+    client = durable(gateway, maximum_packet_size=50)
+    assert [(packet.payload, packet.dup) for packet in publishes(client)] == [(b"\x05", False)]
+    assert gateway.downstream.sending.dropped == 3
+    client.cut()
+    assert [(packet.payload, packet.dup) for packet in publishes(durable(gateway))] == [(b"\x05", True)]
+
+
+@pytest.mark.mqtt("3.1.2-25", "4.3.3-6")
+def test_of_a_qos_2_message_that_is_not_taken_any_more_the_pubrel_goes_once_that_is_durable() -> None:
+    gateway = Gateway()
+    ids = cut_off_with(gateway, 2, qos=2)
+    gateway.broker.holds = (SaveSessions,)
+    client = durable(gateway, maximum_packet_size=50)
+    assert client.got() == []
+    gateway.broker.let_go()
+    gateway.round()
+    assert client.got() == [Pubrel(ids[0]), Pubrel(ids[1])]
+    client.send(Pubcomp(ids[0], 0x92), Pubcomp(ids[1]))
+    client.cut()
+    assert durable(gateway).got() == []
+
+
+@pytest.mark.mqtt("4.3.3-7", "4.4.0-1", "3.3.2-6")
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_message_does_not_expire_once_it_has_been_sent(qos: int) -> None:
+    gateway = Gateway()
+    ids = cut_off_with(gateway, 2, qos, expiry_s=10)
+    client = durable(gateway, receive_maximum=1)
+    gateway.pass_time(4)
+    [first] = publishes(client)
+    assert (first.packet_id, first.properties.message_expiry_interval) == (ids[0], 10)
+    client.send(Puback(ids[0]) if qos == 1 else Pubrec(ids[0]))
+    if qos == 2:
+        client.send(Pubcomp(ids[0]))
+    [second] = publishes(client)
+    assert (second.packet_id, second.properties.message_expiry_interval) == (ids[1], 6)
+    client.cut()
+    gateway.pass_time(60)
+    [second] = publishes(durable(gateway))
+    assert (second.packet_id, second.dup, second.properties.message_expiry_interval) == (ids[1], True, 0)

@@ -14,8 +14,14 @@ from gateway.session import STORED, STORING, Cursor, Session, variant_for
 FILTERS = ["a/b", "a/+", "+/b", "a/#", "#", "c/d"]
 
 
-def packet_ids(packets: list[bytes]) -> list[int]:
-    return [int.from_bytes(packet[7:9], "big") for packet in packets]  # after the five bytes of the name a/b
+def packet_ids(packets: list[bytes], at: int = 7) -> list[int]:
+    return [int.from_bytes(packet[at : at + 2], "big") for packet in packets]  # after the five bytes of the name a/b
+
+
+def resent(session: Session, bytes_max: int = 1 << 20) -> list[bytes]:
+    """What goes first when the client is back and takes packets of this size."""
+    session.come_back(bytes_max)
+    return session.resend(0) + session.pubrels()
 
 
 @pytest.mark.mqtt("4.9.0-2")
@@ -52,7 +58,7 @@ def test_after_pubrec_only_the_pubrel_is_sent_again() -> None:
     session.send(made(qos=2))
     session.send(made(qos=1))
     assert session.received(1, refused=False)
-    again = session.resend(False, 0)
+    again = resent(session)
     assert again[0][0] == 0x3A  # QoS 1 with DUP
     assert again[1] == b"\x62\x02\x00\x01"
     assert session.completed(1)
@@ -72,16 +78,38 @@ def test_a_resend_keeps_order_and_ids() -> None:
     session = Session("c", window=10)
     sent = [session.send(made(offset)) for offset in range(5)]
     session.acknowledged(2)
-    again = session.resend(False, 0)
+    again = resent(session)
     assert packet_ids(again) == [1, 3, 4, 5]
     assert [packet[1:] for packet in again] == [packet[1:] for at, packet in enumerate(sent) if packet and at != 1]
 
 
-def test_a_client_that_comes_back_with_another_version_is_sent_that_versions_bytes() -> None:
+def test_a_resend_waits_for_room_and_nothing_new_overtakes_it() -> None:
     session = Session("c", window=10)
-    session.send(made(qos=1, is_v5=False))
-    [again] = session.resend(True, 0)
-    assert again == b"\x3a\x09\x00\x03a/b\x00\x01\x00x"
+    for at in range(6):
+        session.send(made(at))
+    session.window = 2
+    assert packet_ids(resent(session)) == [1, 2]
+    session.acknowledged_all([5, 1])  # it had 5 before, on the connection that broke
+    assert session.send(made()) is None
+    assert packet_ids(session.resend(0)) == [3]
+    session.acknowledged_all([2, 3])
+    assert packet_ids(session.resend(0)) == [4, 6]
+    assert not session.is_waiting
+    assert session.send(made()) is None
+    session.acknowledged_all([4, 6])
+    assert session.send(made()) is not None
+
+
+@pytest.mark.mqtt("3.1.2-25")
+def test_what_is_larger_than_the_client_takes_by_now_is_as_if_it_had_been_sent() -> None:
+    session = Session("c", window=10)
+    session.send(made(qos=1))
+    session.send(made(qos=2))
+    session.send(made(qos=1))
+    assert session.come_back(made().size - 1) == 3
+    assert session.resend(0) == []
+    assert session.pubrels() == [b"\x62\x02\x00\x02"]
+    assert (session.in_flight, session.in_flight_bytes, session.room()) == ({}, 0, 9)
 
 
 def test_a_run_enters_all_its_ids() -> None:
@@ -129,17 +157,18 @@ def test_an_inbound_qos_2_id_goes_from_storing_to_stored_to_free() -> None:
 
 
 class Exchanges(RuleBasedStateMachine):
-    """Any order of deliveries and acknowledgements keeps ids unique and the window."""
+    """Any order of deliveries, acknowledgements and new connections keeps ids unique, their order and the window."""
 
     def __init__(self) -> None:
         super().__init__()
         self.session = Session("c", window=7)
         self.open: dict[int, int] = {}
+        self.wanting: list[int] = []  # what the connection has not been sent again yet
 
     @rule(qos=st.sampled_from([1, 2]))
     def send(self, qos: int) -> None:
         packet = self.session.send(made(qos=qos))
-        assert (packet is None) == (len(self.open) == 7)
+        assert (packet is None) == (len(self.open) >= self.session.window)
         if packet is not None:
             packet_id = packet_ids([packet])[0]
             assert packet_id not in self.open
@@ -165,10 +194,23 @@ class Exchanges(RuleBasedStateMachine):
         if self.open.get(packet_id) == 3:
             del self.open[packet_id]
 
+    @rule(window=st.integers(1, 7))
+    def new_connection(self, window: int) -> None:
+        self.session.window = window
+        self.session.come_back(1 << 20)
+        self.wanting = [packet_id for packet_id, state in self.open.items() if state != 3]
+        assert sorted(packet_ids(self.session.pubrels(), at=2)) == sorted(set(self.open) - set(self.wanting))
+
+    @invariant()
+    def what_is_resent_goes_in_order_as_far_as_there_is_room(self) -> None:
+        self.wanting = [packet_id for packet_id in self.wanting if self.open.get(packet_id, 3) != 3]
+        free = max(0, self.session.window - (len(self.open) - len(self.wanting)))
+        assert packet_ids(self.session.resend(0)) == self.wanting[:free]
+        del self.wanting[:free]
+
     @invariant()
     def the_window_counts_every_open_exchange(self) -> None:
-        assert self.session.room() == 7 - len(self.open)
-        assert len(self.session.resend(False, 0)) == len(self.open)
+        assert self.session.room() == self.session.window - len(self.open)
 
 
 TestExchanges = Exchanges.TestCase

@@ -157,8 +157,8 @@ def save_for_whoever_asks(patch: pytest.MonkeyPatch) -> None:
 
 
 def let_packets_overtake_each_other(patch: pytest.MonkeyPatch) -> None:
-    def shuffled(self: Session, is_v5: bool, now_ms: int) -> Sequence[bytes]:
-        return resend(self, is_v5, now_ms)[::-1]
+    def shuffled(self: Session, now_ms: int) -> Sequence[bytes]:
+        return resend(self, now_ms)[::-1]
 
     resend = Session.resend
     patch.setattr(Session, "resend", shuffled)
