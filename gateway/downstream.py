@@ -164,10 +164,8 @@ class Downstream(Stage):
                 session.lasting.has_new_terms = True
                 self._let_go(session.lasting, filter)
         for cursor in [one for one in session.overlap.cursors if one.subscription.filter == filter]:
-            self._detach(cursor)
+            self._end(cursor)
             session.overlap.remove(cursor)
-            cursor.next = CLOSED
-            self._leases.release(cursor)
             if session.lasting is not None:
                 session.lasting.has_new_terms = True
                 session.lasting.forget(filter)
@@ -191,13 +189,12 @@ class Downstream(Stage):
                 self.shared.resume(session, subscription)
             else:
                 self._leases.resume(session, subscription)
+        self.positions.resume(session)
 
     def leave(self, session: Session, *, ends: bool) -> None:
         """The connection is gone: the session has no place here any more, and if it ends, none anywhere."""
         for cursor in session.overlap.cursors:
-            self._detach(cursor)
-            cursor.next = CLOSED
-            self._leases.release(cursor)
+            self._end(cursor)
         self._to_pump.pop(session, None)
         self.positions.commit()
         if ends and session.lasting is not None:
@@ -243,7 +240,13 @@ class Downstream(Stage):
             cursor.backlog = None
             self.retained.stop(cursor)
             self.replays.stop(cursor)
-            self.positions.stop(cursor)
+
+    def _end(self, cursor: Cursor) -> None:
+        """The subscription is over, or its connection is."""
+        self._detach(cursor)
+        self.positions.stop(cursor)
+        cursor.next = CLOSED
+        self._leases.release(cursor)
 
     # ------------------------------------------------------------ rounds
 

@@ -19,9 +19,11 @@ from gateway.brokers import Broker
 from gateway.delivery import Blob
 from gateway.envelope import Arrival
 from gateway.session import Cursor, Session
+from gateway.session_state import FROM_RETAINED
 from penstock.errors import PenstockError
 from penstock.requests.groups import CommitOffsets, QueueOffset
 from penstock.requests.request import Result
+from topicmap.names import matches
 
 Group = tuple[Broker, str]
 
@@ -58,6 +60,14 @@ class NamedPositions:
         for queue, offset in offsets.items():
             tracks[queue] = Track(offset)
             self._note(self._group_of[cursor], queue)
+
+    def resume(self, session: Session) -> None:
+        """What an earlier connection of the session was sent, and is not acknowledged, stays before its positions."""
+        named = [cursor for cursor in session.overlap.cursors if cursor.subscription.name]
+        for _, made in session.sent() if named else ():
+            for cursor in named:
+                if _counts(cursor, made.arrival):
+                    self.sent(cursor, made.arrival, made.qos)
 
     def sent(self, cursor: Cursor, arrival: Arrival, qos: int) -> None:
         """A message left for this cursor's subscription, with this QoS."""
@@ -125,3 +135,12 @@ def _way(arrival: Arrival) -> str:
     """The filter through which a message came to its session: a message of several has a copy of its own for each
     history."""
     return arrival.origin.filter if arrival.origin is not None else ""
+
+
+def _counts(cursor: Cursor, arrival: Arrival) -> bool:
+    """Whether a message on its way is of this cursor's subscription, too: it may have come through another one."""
+    origin, filter = arrival.origin, cursor.subscription.filter
+    if origin is None or origin.broker is not cursor.feed.broker or arrival.offset == FROM_RETAINED:
+        return False
+    has_begun = cursor.next >= 0 and arrival.position >= cursor.start
+    return origin.filter == filter or (has_begun and matches(filter, arrival.name))

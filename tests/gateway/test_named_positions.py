@@ -9,7 +9,9 @@ from test_replay import asking, gateway_with, numbers
 
 from gateway.mqtt.packets import Puback, Publish, Pubrec
 from gateway.mqtt.properties import Properties
+from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.errors import Fenced, Unavailable
+from penstock.requests.filters import OpenFilters
 from penstock.requests.groups import CommitOffsets
 
 
@@ -58,6 +60,102 @@ def test_what_is_not_acknowledged_stays_before_the_position() -> None:
     assert kept(gateway) == {"plant:0": 2}
     client.send(Puback(packets[2].packet_id))
     assert kept(gateway) == {"plant:0": 4}
+
+
+def named(gateway: Gateway, *filters: str) -> Client:
+    """A durable session that subscribes, if it is new; the last filter has the name."""
+    client = gateway.connect("s", level=5, clean_start=False, properties=Properties(session_expiry_interval=1000))
+    for one in filters:
+        client.subscribe(one, qos=1, properties=asking("named=billing") if one == filters[-1] else NO_PROPERTIES)
+    return client
+
+
+def packet_ids(client: Client) -> list[int]:
+    return [one.packet_id for one in client.got() if isinstance(one, Publish)]
+
+
+@pytest.mark.parametrize("filters", [("plant/#",), ("plant/#", "plant/+")])
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_what_is_sent_again_and_not_acknowledged_stays_before_the_position(
+    filters: tuple[str, ...], is_lost: bool
+) -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = named(gateway, *filters)
+    for number in (0, 1):
+        publisher.publish("plant/0", b"%d" % number, 1, packet_id=1)
+    assert numbers(client) == [0, 1]
+    gateway.pass_time(1)
+    if is_lost:
+        gateway = Gateway(beside=gateway, name="other")
+        gateway.broker.leave_alone("gw")
+        publisher = gateway.connect("p")
+    else:
+        client.cut()
+    again = named(gateway)
+    publisher.publish("plant/0", b"2", 1, packet_id=1)
+    first, second, third = packet_ids(again)
+    again.send(Puback(third))
+    assert kept(gateway).get("plant:0", 0) == 0
+    again.send(Puback(first))
+    assert kept(gateway) == {"plant:0": 1}
+    again.send(Puback(second))
+    assert kept(gateway) == {"plant:0": 3}
+
+
+def test_what_is_sent_again_and_acknowledged_moves_the_position_by_itself() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = named(gateway, "plant/#")
+    publisher.publish("plant/0", b"0", 1, packet_id=1)
+    client.cut()
+    again = named(gateway)
+    again.send(*[Puback(one) for one in packet_ids(again)])
+    assert kept(gateway) == {"plant:0": 1}
+
+
+def test_messages_from_before_a_subscription_and_retained_ones_do_not_count_for_its_name() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = named(gateway, "plant/#")
+    publisher.publish("plant/0", b"0", 1, packet_id=1, retain=True)
+    assert take(client) == [0]
+    client.subscribe("plant/+/#", qos=1)
+    publisher.publish("plant/0", b"1", 1, packet_id=1)
+    assert numbers(client) == [0, 1]  # 0 as the retained one
+    client.subscribe("plant/+", qos=1, properties=asking("named=later"))
+    client.cut()
+    again = named(gateway)
+    publisher.publish("plant/0", b"2", 1, packet_id=1)
+    _, first, second = packet_ids(again)
+    again.send(Puback(second))
+    assert (kept(gateway), kept(gateway, "later")) == ({"plant:0": 1}, {"plant:0": 3})
+    again.send(Puback(first))
+    assert kept(gateway) == {"plant:0": 3}
+
+
+def test_a_filter_that_the_broker_opens_anew_leaves_the_position_before_what_is_not_acknowledged() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", qos=1, properties=asking("named=billing"))
+    publisher.publish("plant/0", b"0", 1, packet_id=1)
+    [first] = packet_ids(client)
+    del gateway.broker.queues["~filter:plant/#"]
+    gateway.broker.release()
+    gateway.round()
+    publisher.publish("plant/0", b"1", 1, packet_id=1)
+    [second] = packet_ids(client)
+    client.send(Puback(second))
+    assert kept(gateway).get("plant:0", 0) == 0
+    client.send(Puback(first))
+    assert kept(gateway) == {"plant:0": 2}
+
+
+def test_of_a_connection_that_ends_before_its_filter_stands_nothing_is_left() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = named(gateway, "plant/#")
+    publisher.publish("plant/0", b"0", 1, packet_id=1)
+    client.cut()
+    gateway.broker.holds = (OpenFilters,)
+    named(gateway).cut()
+    assert gateway.downstream.positions._tracks == {}
 
 
 def test_a_name_that_nobody_has_used_begins_now() -> None:
