@@ -25,7 +25,6 @@ from gateway.keeping import Keeping
 from gateway.named_positions import NamedPositions
 from gateway.replay import Replays
 from gateway.replay_options import Start
-from gateway.resuming import find_by_topic
 from gateway.retained import Retained
 from gateway.rounds import Stage
 from gateway.sending import Runs, Sending
@@ -169,7 +168,7 @@ class Downstream(Stage):
             if session.lasting is not None:
                 session.lasting.has_new_terms = True
                 session.lasting.forget(filter)
-                find_by_topic(session, cursor.feed)
+                session.lasting.closed.append(cursor.feed)
                 self._let_go(session.lasting, filter)
             for other in session.overlap.cursors:
                 if other.take_back(cursor):

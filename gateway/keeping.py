@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from gateway.home import OnSaved, SessionHome
+from gateway.resuming import find_by_topic
 from gateway.rounds import Stage
 from gateway.session import Session
 from gateway.session_state import FROM_RETAINED, Flow, Owed, Place, Sent, encode_flow, encode_terms
@@ -92,10 +93,14 @@ class Keeping(Stage):
     def _save(self, session: Session, state: int, will: bytes, on_saved: OnSaved) -> None:
         self.saves += 1
         terms = flow = b""
-        if session.lasting is not None:
-            flow = encode_flow(flow_of(session, session.lasting.places))
-            if session.lasting.has_new_terms:
-                session.lasting.has_new_terms = False
+        lasting = session.lasting
+        if lasting is not None:
+            if lasting.closed:
+                find_by_topic(session, lasting.closed)
+                lasting.closed = []
+            flow = encode_flow(flow_of(session, lasting.places))
+            if lasting.has_new_terms:
+                lasting.has_new_terms = False
                 terms = encode_terms(session.subscriptions.values())
         self._home.save(
             SessionSave(session.client_id, session.epoch, state, session.expiry_s, will, terms, flow), on_saved

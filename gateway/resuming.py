@@ -7,7 +7,7 @@ ids and in the same order (MQTT-4.4.0-1, 4.6.0-1). One that is not there any mor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from gateway.brokers import Brokers
@@ -125,15 +125,15 @@ class Resuming:
         self._on_resumed(self._error)
 
 
-def find_by_topic(session: Session, closing: Origin) -> None:
-    """A filter of the session closes: what came through it and is on its way is from now on found in its topic's
+def find_by_topic(session: Session, closed: Iterable[Origin]) -> None:
+    """Filters of the session close: what came through them and is on its way is from now on found in its topic's
     queue, so that the exchange can be completed on a later connection (MQTT-3.10.4-3)."""
+    places = {(one.broker, one.filter) for one in closed}
     for packet_id, made in session.sent():
         arrival, origin = made.arrival, made.arrival.origin
         if (
             origin is not None
-            and origin.filter == closing.filter
-            and origin.broker is closing.broker
+            and (origin.broker, origin.filter) in places
             and origin.queue.startswith("~")
             and arrival.offset != FROM_RETAINED
         ):

@@ -93,9 +93,21 @@ class Lasting:
         places: where it was in queues that it has not come back to yet.
         owed: what subscriptions are owed whose queues it has not come back to yet.
         held: filters that are open in its own name at all brokers.
+        closed: feeds of subscriptions that have ended since the last save.
     """
 
-    __slots__ = ("has_new_terms", "held", "home", "incarnation", "is_saving", "owed", "places", "unsaved", "when_saved")
+    __slots__ = (
+        "closed",
+        "has_new_terms",
+        "held",
+        "home",
+        "incarnation",
+        "is_saving",
+        "owed",
+        "places",
+        "unsaved",
+        "when_saved",
+    )
 
     def __init__(self, incarnation: int, home: str = "") -> None:
         self.incarnation = incarnation
@@ -107,6 +119,7 @@ class Lasting:
         self.places: dict[tuple[str, str], Place] = {}
         self.owed: dict[tuple[str, str], Owed] = {}
         self.held: dict[str, None] = {}
+        self.closed: list[Feed[Cursor]] = []
 
     def forget(self, filter: str) -> None:
         """Nothing is owed to a subscription any more."""

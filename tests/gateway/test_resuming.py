@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 from rig import Client, Gateway
 
-from gateway.mqtt.packets import Connack, Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from gateway.mqtt.packets import (
+    Connack,
+    Connect,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
+from gateway.mqtt.packets import Subscription as Asked
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
+from penstock.requests.filters import CloseFilters
 from penstock.requests.messages import Pull
 
 
@@ -88,8 +104,6 @@ def test_an_unsubscribed_filter_stays_unsubscribed() -> None:
     one = Gateway(name="one")
     client = one.connect("c", clean_start=False)
     client.subscribe("t", "u", qos=1)
-    from gateway.mqtt.packets import Unsuback, Unsubscribe
-
     client.send(Unsubscribe(2, ("t",)))
     assert client.got() == [Unsuback(2)]
     other = lost(one)
@@ -97,6 +111,49 @@ def test_an_unsubscribed_filter_stays_unsubscribed() -> None:
     one.produce("u", b"for it", qos=1)
     again = other.connect("c", clean_start=False)
     assert [payload for payload, _, _ in sent_to(again)] == [b"for it"]
+
+
+def in_flight(count: int, *filters: str) -> tuple[Gateway, Client]:
+    """A durable session with these subscriptions and so many messages ``t/0``, ``t/1``, ... on their way."""
+    gateway = Gateway(name="one")
+    client = gateway.connect("c", clean_start=False)
+    client.subscribe(*filters, qos=1)
+    gateway.connect("p").send(*[Publish(f"t/{at}", b"%d" % at, 1, packet_id=at + 1) for at in range(count)])
+    return gateway, client
+
+
+@pytest.mark.mqtt("3.10.4-3", old=("3.10.4-3",))
+@pytest.mark.parametrize("is_back", [False, True])
+def test_what_is_on_its_way_outlives_its_filter_also_where_that_is_opened_again_at_once(is_back: bool) -> None:
+    one, client = in_flight(2, "t/#", "u/#")
+    before = sent_to(client)
+    one.produce("u", b"other", qos=1)
+    client.send(Unsubscribe(2, ("t/#",)), Subscribe(3, (Asked("t/#" if is_back else "t/2", 1),)))
+    one.connect("p").publish("t/2", b"2", 1, packet_id=1)
+    before += sent_to(client)
+    assert [payload for payload, _, _ in before] == [b"0", b"1", b"other", b"2"]
+    again = lost(one).connect("c", clean_start=False)
+    assert sent_to(again) == [(payload, packet_id, True) for payload, packet_id, _ in before]
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("packets", [1, 100])
+def test_filters_that_end_together_are_one_pass_over_what_is_on_its_way(packets: int) -> None:
+    gateway, client = in_flight(200, "t/#", *[f"x/{at}" for at in range(100)])
+    ended = [Unsubscribe(5, tuple(f"x/{at}" for at in range(first, 100, packets))) for first in range(packets)]
+    looked_at = 0
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal looked_at
+        looked_at += event == "call" and frame.f_code.co_name == "blob"
+
+    sys.setprofile(note)
+    try:
+        client.send(*ended)
+    finally:
+        sys.setprofile(None)
+    assert gateway.broker.made(CloseFilters)
+    assert 200 <= looked_at <= 400  # once to find them by topic, once to save them
 
 
 def test_qos_0_is_not_kept_for_a_client_that_is_away() -> None:
