@@ -8,14 +8,14 @@ tick; what is lost of it with a gateway is only sent again. Nothing here waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from gateway.home import OnSaved, SessionHome
 from gateway.resuming import find_by_topic
 from gateway.rounds import Stage
-from gateway.session import Session
+from gateway.session import Lasting, Session
 from gateway.session_state import FROM_RETAINED, Flow, Owed, Place, Sent, encode_flow, encode_terms
 from penstock.errors import PenstockError
 from penstock.requests.sessions import CONNECTED, SessionSave
@@ -98,7 +98,7 @@ class Keeping(Stage):
             if lasting.closed:
                 find_by_topic(session, lasting.closed)
                 lasting.closed = []
-            flow = encode_flow(flow_of(session, lasting.places))
+            flow = encode_flow(flow_of(session))
             if lasting.has_new_terms:
                 lasting.has_new_terms = False
                 terms = encode_terms(session.subscriptions.values())
@@ -129,8 +129,10 @@ class Keeping(Stage):
             self._noted[session] = None
 
 
-def flow_of(session: Session, unused: Mapping[tuple[str, str], Place]) -> Flow:
-    """Places and open exchanges of a session as they are. ``unused``: places in queues that it has not come to yet."""
+def flow_of(session: Session) -> Flow:
+    """Places and open exchanges, as they are, of a session that outlives its connection."""
+    lasting = session.lasting
+    assert lasting is not None
     places = {
         (cursor.subscription.filter, cursor.feed.broker.address): Place(
             cursor.next, cursor.start, cursor.seen, tuple(cursor.redos or ())
@@ -138,7 +140,7 @@ def flow_of(session: Session, unused: Mapping[tuple[str, str], Place]) -> Flow:
         for cursor in session.overlap.cursors
         if cursor.next >= 0 and cursor.subscription.qos
     }
-    places.update(unused)
+    places.update(lasting.places)
     sent = []
     for packet_id, made in session.sent():
         arrival, origin, form = made.arrival, made.arrival.origin, made.variant
@@ -157,11 +159,11 @@ def flow_of(session: Session, unused: Mapping[tuple[str, str], Place]) -> Flow:
                     form.shows_place,
                 )
             )
-    return Flow(places, sent, list(session.releasing), session.next_id, _owed_to(session))
+    return Flow(places, sent, list(session.releasing), session.next_id, _owed_to(session, lasting))
 
 
-def _owed_to(session: Session) -> dict[tuple[str, str], Owed]:
-    owed = dict(session.lasting.owed) if session.lasting is not None else {}
+def _owed_to(session: Session, lasting: Lasting) -> dict[tuple[str, str], Owed]:
+    owed = dict(lasting.owed)
     for cursor in session.overlap.cursors:
         if cursor.owed is not None and cursor.subscription.qos:
             one = cursor.owed()

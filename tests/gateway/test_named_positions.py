@@ -8,7 +8,6 @@ from test_reception import OnlyOwnTopics
 from test_replay import asking, gateway_with, numbers
 
 from gateway.mqtt.packets import Puback, Publish, Pubrec
-from gateway.mqtt.properties import Properties
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.errors import Fenced, Unavailable
 from penstock.requests.filters import OpenFilters

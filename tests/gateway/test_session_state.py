@@ -68,8 +68,10 @@ def test_places_and_exchanges_are_named_by_queue_and_offset() -> None:
     sent = [packet for packet in client.got() if isinstance(packet, Publish)]
     session = client.device.session
     assert session is not None
+    assert session.lasting is not None
     unused = {("u", "elsewhere:1"): Place(5, 4, 3, (Redo(9, 8, "x"),))}
-    flow = flow_of(session, unused)
+    session.lasting.places.update(unused)
+    flow = flow_of(session)
     assert decode_flow(encode_flow(flow)) == flow
     [cursor] = session.overlap.cursors
     address = gateway.broker.address
