@@ -1,8 +1,8 @@
 """The way to the broker where the cluster's sessions are at home, and the duties that come with having some.
 
-All sessions live at the broker that holds the topic ``HOME_TOPIC``. What is asked before that
-broker is known waits; what it cannot be asked ends in the link's error. Saves of a round leave as one request. This
-gateway's lease on its sessions is renewed at a third of its time; a watch that is always open brings the calls of other
+All sessions live at the broker that holds the topic ``HOME_TOPIC``. What is asked before that broker is known, and has
+heard that this gateway begins anew, waits: else it would take what it has just given for what an earlier life has left.
+What it cannot be asked ends in the link's error. Saves of a round leave as one request. This gateway's lease on its sessions is renewed at a third of its time; a watch that is always open brings the calls of other
 gateways that want a session; each renewal tells of sessions that a dead gateway left with something to be done.
 """
 
@@ -54,6 +54,7 @@ class SessionHome:
         self._saves: list[tuple[SessionSave, OnSaved]] = []
         self._kept_at = float("-inf")
         self._is_fresh = True
+        self._is_keeping = False
         self._is_watching = False
         self.unanswered = 0
         self.on_call: Callable[[SessionCall], None] = _nobody
@@ -98,7 +99,7 @@ class SessionHome:
         self._submit(EndSession(client, epoch), _ignore)
 
     def _submit(self, request: Request, on_result: OnResult) -> None:
-        if self._broker is not None:
+        if self._broker is not None and not self._is_fresh:
             self._broker.submit(request, on_result)
         else:
             self._waiting.append((request, on_result))
@@ -127,9 +128,9 @@ class SessionHome:
         self._look()
         if self._broker is None:
             return
-        if now - self._kept_at >= self._lease_s / 3:
+        if not self._is_keeping and (self._is_fresh or now - self._kept_at >= self._lease_s / 3):
             self._kept_at = now
-            self._broker.submit(KeepSessions(self._owner, self._lease_s, self._is_fresh), self._kept)
+            self._keep(self._broker)
         if not self._is_watching:
             self._is_watching = True
             self._broker.submit(WatchSessions(self._owner, WATCH_S), self._called)
@@ -143,16 +144,21 @@ class SessionHome:
         self._is_looking = False
         if isinstance(found, PenstockError):
             return
-        broker = self._broker = found[0]
-        broker.submit(KeepSessions(self._owner, self._lease_s, self._is_fresh), self._kept)
-        waiting, self._waiting = self._waiting, []
-        for request, on_result in waiting:
-            broker.submit(request, on_result)
+        self._broker = found[0]
+        self._keep(found[0])
         self._wake()
 
+    def _keep(self, broker: Broker) -> None:
+        self._is_keeping = True
+        broker.submit(KeepSessions(self._owner, self._lease_s, self._is_fresh), self._kept)
+
     def _kept(self, result: Result) -> None:
+        self._is_keeping = False
         if isinstance(result, SessionDuties):
             self._is_fresh = False
+            waiting, self._waiting = self._waiting, []
+            for request, on_result in waiting:
+                self._submit(request, on_result)
             for client in result.clients:
                 self.on_duty(client)
             self._wake()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rig import Gateway
 
-from gateway.mqtt.packets import Connack, Connect, Disconnect
+from gateway.mqtt.packets import Connack, Connect, Disconnect, Will
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
 from penstock.requests.sessions import HOME_TOPIC, KeepSessions, OpenSession, SaveSessions
@@ -76,7 +76,7 @@ def test_the_lease_is_renewed_in_time_and_tells_of_a_fresh_start_once() -> None:
     gateway.pass_time(10)
     kept = gateway.broker.made(KeepSessions)
     assert kept[0].fresh
-    assert not any(request.fresh for request in kept[2:])
+    assert not any(request.fresh for request in kept[1:])
     assert 3 <= len(kept) <= 6
 
 
@@ -108,3 +108,53 @@ def test_a_client_whose_session_is_not_to_be_had_in_time_is_told_so() -> None:
     gateway.pass_time(5)
     assert client.got_one(Connack).reason_code == 0x88
     assert gateway.reception.half_open == 0
+
+
+# ---------------------------------------------------------------- a beginning that goes wrong
+
+
+def test_no_session_is_asked_for_before_the_home_has_heard_of_the_fresh_start() -> None:
+    gateway = Gateway()
+    gateway.broker.refuses[KeepSessions] = Unavailable("away")
+    gateway.pass_time(1)
+    early = gateway.open(5)
+    early.send(Connect("c", will=Will("w", b"dead", 1), **LASTING))
+    gateway.pass_time(1)
+    assert (early.got(), gateway.broker.made(OpenSession)) == ([], [])
+    del gateway.broker.refuses[KeepSessions]
+    gateway.pass_time(12)
+    assert early.got_one(Connack).reason_code == 0
+    early.subscribe("t", qos=1)  # its session is its own still
+    assert gateway.broker.bodies() == []
+
+
+def test_a_fresh_start_is_told_again_only_after_the_answer() -> None:
+    gateway = Gateway()
+    gateway.broker.holds = (KeepSessions,)
+    gateway.pass_time(3)
+    assert [kept.fresh for kept in gateway.broker.made(KeepSessions)] == [True]
+    gateway.broker.let_go()
+    gateway.connect("c", will=Will("w", b"dead", 1))
+    gateway.pass_time(20)
+    assert not any(kept.fresh for kept in gateway.broker.made(KeepSessions)[1:])
+    assert gateway.broker.bodies() == []
+
+
+def test_what_waits_for_the_home_is_one_opening_for_each_connection_that_is_there() -> None:
+    gateway = Gateway(has_brokers=False)
+    for number in range(20):
+        gone = gateway.open()
+        gone.send(Connect(f"gone {number}"))
+        gone.cut()
+    earlier, later, late = [gateway.open(5) for _ in range(3)]
+    late.send(Connect("late", level=5))
+    gateway.pass_time(8)
+    for client in (earlier, later):
+        client.send(Connect("c", level=5))
+    assert earlier.got_one(Connack).reason_code == 0x88
+    gateway.pass_time(4)
+    assert late.got_one(Connack).reason_code == 0x88
+    gateway.broker.has_brokers = True
+    gateway.pass_time(1)
+    assert later.got_one(Connack).reason_code == 0
+    assert [asked.client for asked in gateway.broker.made(OpenSession)] == ["c"]
