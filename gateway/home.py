@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from gateway.brokers import Broker, Brokers
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Unavailable
 from penstock.link import OnResult
 from penstock.requests.request import Request, Result
 from penstock.requests.sessions import (
@@ -50,7 +50,7 @@ class SessionHome:
         self._wake = wake
         self._broker: Broker | None = None
         self._is_looking = False
-        self._waiting: list[tuple[Request, OnResult]] = []
+        self._waiting: dict[str, tuple[OpenSession, OnOpened]] = {}  # client -> what is asked once the home is there
         self._saves: list[tuple[SessionSave, OnSaved]] = []
         self._kept_at = float("-inf")
         self._is_fresh = True
@@ -69,7 +69,19 @@ class SessionHome:
 
     def open(self, client: str, user: str, clean: bool, expiry_s: int, will: bytes, on_opened: OnOpened) -> None:
         """Takes a session over from whoever has it."""
-        self._open(OpenSession(self._owner, client, clean, expiry_s, will, user=user), on_opened)
+        request = OpenSession(self._owner, client, clean, expiry_s, will, user=user)
+        if not self._is_fresh:
+            self._open(request, on_opened)
+            return
+        earlier = self._waiting.pop(client, None)
+        self._waiting[client] = request, on_opened
+        if earlier is not None:
+            earlier[1](Unavailable("the same client is there on another connection"))
+        self._look()
+
+    def withdraw(self, client: str) -> bool:
+        """Nobody waits for this session any more: whether it had not been asked for yet, and never will be."""
+        return self._waiting.pop(client, None) is not None
 
     def claim(self, client: str, on_opened: OnOpened) -> None:
         """Takes a dead gateway's session to do what is left to be done."""
@@ -99,11 +111,8 @@ class SessionHome:
         self._submit(EndSession(client, epoch), _ignore)
 
     def _submit(self, request: Request, on_result: OnResult) -> None:
-        if self._broker is not None and not self._is_fresh:
-            self._broker.submit(request, on_result)
-        else:
-            self._waiting.append((request, on_result))
-            self._look()
+        assert self._broker is not None, "nobody has a session before its home is known"
+        self._broker.submit(request, on_result)
 
     # ------------------------------------------------------------ rounds and time
 
@@ -156,9 +165,9 @@ class SessionHome:
         self._is_keeping = False
         if isinstance(result, SessionDuties):
             self._is_fresh = False
-            waiting, self._waiting = self._waiting, []
-            for request, on_result in waiting:
-                self._submit(request, on_result)
+            waiting, self._waiting = self._waiting, {}
+            for request, on_opened in waiting.values():
+                self._open(request, on_opened)
             for client in result.clients:
                 self.on_duty(client)
             self._wake()

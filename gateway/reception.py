@@ -424,6 +424,7 @@ class Reception:
         session = device.session
         if session is None:
             self.half_open -= 1
+            self._withdraw(device)
             return
         ends = ends_session or session.expiry_s == 0
         will, session.will = session.will, None
@@ -436,6 +437,12 @@ class Reception:
         if waits and will is not None and not is_taken:
             self.wills.wait(session.client_id, session.epoch, will, session.expiry_s)
         self.rounds.wake()
+
+    def _withdraw(self, device: Guest) -> None:
+        """A connection is over that had no session yet: if its home was not asked for one, it need not be."""
+        client_id = device.identity.client_id if device.identity is not None else ""
+        if self._opening.get(client_id) is device and self.home.withdraw(client_id):
+            del self._opening[client_id]
 
     def _put_away(self, session: Session, state: int, *, ends: bool) -> None:
         """Nothing of the session stays here."""

@@ -146,9 +146,10 @@ def test_what_waits_for_the_home_is_one_opening_for_each_connection_that_is_ther
         gone = gateway.open()
         gone.send(Connect(f"gone {number}"))
         gone.cut()
-    earlier, later, late = [gateway.open(5) for _ in range(3)]
+    late = gateway.open(5)
     late.send(Connect("late", level=5))
     gateway.pass_time(8)
+    earlier, later = gateway.open(5), gateway.open(5)
     for client in (earlier, later):
         client.send(Connect("c", level=5))
     assert earlier.got_one(Connack).reason_code == 0x88
