@@ -57,6 +57,8 @@ DUTIES_MAX: Final = 1000
 SESSIONS_PER_PAGE_MAX: Final = 1000
 CLIENT_BYTES_MAX: Final = 65_535
 OWNER_BYTES_MAX: Final = 255
+SPARE_ENDS: Final = 1024
+"""Ends of sessions whose clients came back are swept out when they outnumber the sessions by more than this."""
 _NONE: Final = b"\xc0"  # msgpack's nil: no will
 
 
@@ -75,8 +77,8 @@ class SessionRequests:
         self._calls: dict[str, dict[str, SessionCall]] = {}  # owner -> client -> what is asked of it
         self._ownerless: dict[str, int] = {}  # client -> epoch that a dead owner had
         self._duties: dict[str, int] = {}  # those among them that somebody must see to
-        self._ends = self._sessions.waiting()
-        heapq.heapify(self._ends)
+        self._ends: list[tuple[float, str]] = []
+        self._sweep_ends()
         self.changed: list[str] = []
 
     # ------------------------------------------------------------ taking one over
@@ -166,10 +168,7 @@ class SessionRequests:
             self._store.append([fact_record(sessions.TOPIC, Sessions.saving(saves))], now_ms)
         for save in saves:
             if save.state == RELEASED:
-                self._settle(save.client)
-                entry = self._sessions.get(save.client)
-                if entry is not None and entry.expiry_s != NEVER_ENDS:
-                    heapq.heappush(self._ends, (entry.ends_ms, save.client))
+                self._released(save.client)
         return AfterSync(SavedSessions(tuple(fenced)), self._store.written)
 
     def _is_own(self, owner: str, save: SessionSave) -> bool:
@@ -307,10 +306,20 @@ class SessionRequests:
         if released:
             self._store.append([fact_record(sessions.TOPIC, Sessions.saving(released))], now_ms)
         for save in released:
-            self._settle(save.client)
-            entry = self._sessions.get(save.client)
-            if entry is not None and entry.expiry_s != NEVER_ENDS:
-                heapq.heappush(self._ends, (entry.ends_ms, save.client))
+            self._released(save.client)
+
+    def _released(self, client: str) -> None:
+        """Nobody has the session any more: it ends when its time has passed."""
+        self._settle(client)
+        entry = self._sessions.get(client)
+        if entry is not None and entry.expiry_s != NEVER_ENDS:
+            heapq.heappush(self._ends, (entry.ends_ms, client))
+            if len(self._ends) > 2 * len(self._sessions) + SPARE_ENDS:
+                self._sweep_ends()
+
+    def _sweep_ends(self) -> None:
+        self._ends = self._sessions.waiting()
+        heapq.heapify(self._ends)
 
     def take_changed(self) -> list[str]:
         """Wakers that have stirred since the last call."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from broker.session_requests import HANDOVER_S
+from broker.session_requests import HANDOVER_S, SPARE_ENDS
 from penstock.errors import Busy, Fenced, InvalidRequest, TopicNotFound
 from penstock.message import CLIENT_ID, FLAG_ONCE, MQTT_ID, MQTT_TOPIC, encode_record
 from penstock.requests.filters import OpenFilters
@@ -154,6 +154,18 @@ def test_a_session_whose_client_stays_away_ends_by_itself() -> None:
         for _ in range(3):  # an owner that has it still, and is dead, is given its time
             pass_time(rig, rig.settings.owner_lease_s)
         assert rig.state.sessions.get("c") is None
+
+
+def test_a_client_that_comes_and_goes_leaves_nothing_behind() -> None:
+    rig = Rig()
+    opened = open_session(rig)
+    for _ in range(2 * SPARE_ENDS):
+        save(rig, opened.epoch, RELEASED)
+        opened = open_session(rig)
+    save(rig, opened.epoch, RELEASED)
+    assert len(rig.service._sessions._ends) <= SPARE_ENDS + 2
+    pass_time(rig, 61)
+    assert rig.state.sessions.get("c") is None
 
 
 def test_a_session_that_never_ends_stays() -> None:
