@@ -24,6 +24,7 @@ from broker.store.message_store import MessageStore
 from penstock.errors import Busy, Fenced, InvalidRequest, TopicNotFound
 from penstock.requests.request import Done, Result
 from penstock.requests.sessions import (
+    ANY_EPOCH,
     CONNECTED,
     GONE,
     HOME_TOPIC,
@@ -160,8 +161,13 @@ class SessionRequests:
     def save(self, request: SaveSessions, now: float, now_ms: int) -> Outcome:
         """Keeps the state of sessions."""
         _check_owner(request.owner)
-        fenced = [at for at, save in enumerate(request.saves) if not self._is_own(request.owner, save)]
-        saves = [save for at, save in enumerate(request.saves) if at not in fenced] if fenced else list(request.saves)
+        saves, fenced = list[SessionSave](), list[int]()
+        for at, save in enumerate(request.saves):
+            epoch = self._epoch_of(request.owner, save)
+            if not epoch:
+                fenced.append(at)
+            else:
+                saves.append(save if save.epoch == epoch else save._replace(epoch=epoch))
         if any(save.state not in (CONNECTED, GONE, RELEASED) for save in saves):
             raise InvalidRequest(f"a session's state is {CONNECTED}, {GONE} or {RELEASED}")
         if saves:
@@ -171,9 +177,13 @@ class SessionRequests:
                 self._released(save.client)
         return AfterSync(SavedSessions(tuple(fenced)), self._store.written)
 
-    def _is_own(self, owner: str, save: SessionSave) -> bool:
+    def _epoch_of(self, owner: str, save: SessionSave) -> int:
+        """The epoch in which a save counts, 0 if the session is not its owner's."""
         entry = self._sessions.get(save.client)
-        return entry is not None and entry.owner == owner and entry.epoch == save.epoch
+        if entry is None or entry.owner != owner:
+            return 0
+        is_meant = entry.epoch == save.epoch or (save.epoch == ANY_EPOCH and entry.state == CONNECTED)
+        return entry.epoch if is_meant else 0
 
     def end(self, request: EndSession, now: float, now_ms: int) -> Outcome:
         """A session is over."""

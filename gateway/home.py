@@ -2,8 +2,13 @@
 
 All sessions live at the broker that holds the topic ``HOME_TOPIC``. What is asked before that broker is known, and has
 heard that this gateway begins anew, waits: else it would take what it has just given for what an earlier life has left.
-What it cannot be asked ends in the link's error. Saves of a round leave as one request. This gateway's lease on its sessions is renewed at a third of its time; a watch that is always open brings the calls of other
-gateways that want a session; each renewal tells of sessions that a dead gateway left with something to be done.
+What it cannot be asked ends in the link's error. Saves of a round leave as one request. This gateway's lease on its
+sessions is renewed at a third of its time; a watch that is always open brings the calls of other gateways that want a
+session; each renewal tells of sessions that a dead gateway left with something to be done.
+
+The last word about a session whose client has gone is said again until the home has heard it, and its client is let in
+here only after that: a session that nobody has released would stay this gateway's, connected, for as long as the
+gateway lives. An opening whose answer was lost is given back in the same way.
 """
 
 from __future__ import annotations
@@ -11,14 +16,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from gateway.brokers import Broker, Brokers
+from gateway.session_state import NO_WILL
 from penstock.errors import PenstockError, Unavailable
 from penstock.link import OnResult
 from penstock.requests.request import Request, Result
 from penstock.requests.sessions import (
+    ANY_EPOCH,
     HOME_TOPIC,
+    RELEASED,
     EndSession,
     KeepSessions,
     OpenedSession,
@@ -34,6 +43,8 @@ from penstock.requests.sessions import (
 
 WATCH_S: Final = 30.0
 SAVES_PER_REQUEST: Final = 1000
+LOST_OPENINGS_MAX: Final = 100_000
+"""So many clients' openings are given back when their answers are lost; what is beyond waits for its client."""
 
 OnSaved = Callable[["bool | PenstockError"], None]
 """Told True when the save is durable, False when the session is another's by now, or the link's error."""
@@ -52,6 +63,8 @@ class SessionHome:
         self._is_looking = False
         self._waiting: dict[str, tuple[OpenSession, OnOpened]] = {}  # client -> what is asked once the home is there
         self._saves: list[tuple[SessionSave, OnSaved]] = []
+        self._unheard: dict[str, list[SessionSave]] = {}  # client -> last words about its session, in their order
+        self._is_repeating = False
         self._kept_at = float("-inf")
         self._is_fresh = True
         self._is_keeping = False
@@ -88,15 +101,39 @@ class SessionHome:
         self._open(OpenSession(self._owner, client, False, 0, b"", claim=True), on_opened)
 
     def _open(self, request: OpenSession, on_opened: OnOpened) -> None:
-        self.flush()  # what was saved before is part of what is opened
+        """Asks when the home has heard all that was said of the client's session before: that is part of what is
+        opened."""
+        self.flush()
+        words = self._unheard.get(request.client)
+        if words is None:
+            self._ask(request, on_opened)
+            return
+        word = words[0]
+
+        def heard(outcome: bool | PenstockError) -> None:
+            self._heard(word, outcome)
+            if isinstance(outcome, PenstockError):
+                on_opened(outcome)
+            else:
+                self._open(request, on_opened)
+
+        self.save(word, heard)
+        self.flush()
+
+    def _ask(self, request: OpenSession, on_opened: OnOpened) -> None:
+        client = request.client
 
         def answered(result: Result) -> None:
             if isinstance(result, OpenedSession) and not result.epoch:
                 self._submit(replace(request, force=True), answered)
                 self._wake()
-            else:
-                assert isinstance(result, OpenedSession | PenstockError)
-                on_opened(result)
+                return
+            assert isinstance(result, OpenedSession | PenstockError)
+            if isinstance(result, OpenedSession):
+                self._unheard.pop(client, None)  # all that was about what there was before
+            elif result.unknown and not request.claim and len(self._unheard) < LOST_OPENINGS_MAX:
+                self._note_unheard(SessionSave(client, ANY_EPOCH, RELEASED, request.expiry_s, NO_WILL))
+            on_opened(result)
 
         self._submit(request, answered)
 
@@ -105,14 +142,57 @@ class SessionHome:
         self._saves.append((save, on_saved))
         self.unanswered += 1
 
+    def let_go(self, save: SessionSave) -> None:
+        """The last word about a session: said again until the home has heard it."""
+        if save.client in self._unheard:
+            self._note_unheard(save)
+        else:
+            self.save(save, partial(self._told, save))
+
     def end(self, client: str, epoch: int) -> None:
         """A session is over."""
         self.flush()
-        self._submit(EndSession(client, epoch), _ignore)
+        self._submit(EndSession(client, epoch), partial(self._ended, SessionSave(client, epoch, RELEASED, 0)))
 
     def _submit(self, request: Request, on_result: OnResult) -> None:
         assert self._broker is not None, "nobody has a session before its home is known"
         self._broker.submit(request, on_result)
+
+    # ------------------------------------------------------------ what the home did not hear
+
+    def _ended(self, word: SessionSave, result: Result) -> None:
+        if isinstance(result, PenstockError):
+            self._told(word, result)
+
+    def _told(self, word: SessionSave, outcome: bool | PenstockError) -> None:
+        if _is_missed(outcome):
+            self._note_unheard(word)
+
+    def _note_unheard(self, word: SessionSave) -> None:
+        words = self._unheard.setdefault(word.client, [])
+        if word not in words:
+            words.append(word)
+
+    def _heard(self, word: SessionSave, outcome: bool | PenstockError) -> None:
+        """What became of a word that was said again. One that was missed stands where it stood."""
+        words = self._unheard.get(word.client)
+        if words is not None and words[0] == word and not _is_missed(outcome):
+            del words[0]
+            if not words:
+                del self._unheard[word.client]
+
+    def _repeat(self) -> None:
+        """Says again what was not heard: the first word about each of some sessions, one request at a time."""
+        if not self._unheard or self._is_repeating:
+            return
+        self._is_repeating = True
+        some = [words[0] for words in islice(self._unheard.values(), SAVES_PER_REQUEST)]
+        self._submit(SaveSessions(self._owner, tuple(some)), partial(self._repeated, some))
+
+    def _repeated(self, some: list[SessionSave], result: Result) -> None:
+        self._is_repeating = False
+        for at, word in enumerate(some):
+            self._heard(word, at not in result.fenced if isinstance(result, SavedSessions) else _error(result))
 
     # ------------------------------------------------------------ rounds and time
 
@@ -133,7 +213,7 @@ class SessionHome:
         self._wake()
 
     def tick(self, now: float) -> None:
-        """Looks for the home, renews the lease, keeps the watch open."""
+        """Looks for the home, renews the lease, keeps the watch open, says again what was not heard."""
         self._look()
         if self._broker is None:
             return
@@ -143,6 +223,7 @@ class SessionHome:
         if not self._is_watching:
             self._is_watching = True
             self._broker.submit(WatchSessions(self._owner, WATCH_S), self._called)
+        self._repeat()
 
     def _look(self) -> None:
         if self._broker is None and not self._is_looking:
@@ -188,8 +269,8 @@ def _error(result: Result) -> PenstockError:
     return result
 
 
-def _ignore(result: Result) -> None:
-    """A session that was not ended has its owner's epoch still, and goes with the owner's lease."""
+def _is_missed(outcome: bool | PenstockError) -> bool:
+    return isinstance(outcome, PenstockError) and outcome.retryable
 
 
 def _nobody(_: object) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from gateway.home import OnSaved, SessionHome
+from gateway.home import SessionHome
 from gateway.resuming import find_by_topic
 from gateway.rounds import Stage
 from gateway.session import Lasting, Session
@@ -51,11 +51,12 @@ class Keeping(Stage):
             self._urgent[session] = None
             self._wake()
 
-    def leave(self, session: Session, state: int, will: bytes, on_saved: OnSaved) -> None:
+    def leave(self, session: Session, state: int, will: bytes) -> None:
         """The last save of a session whose connection is over. ``will``: empty leaves it as it is."""
         self._urgent.pop(session, None)
         self._noted.pop(session, None)
-        self._save(session, state, will, on_saved)
+        self.saves += 1
+        self._home.let_go(_state_of(session, state, will))
 
     # ------------------------------------------------------------ rounds and time
 
@@ -88,23 +89,8 @@ class Keeping(Stage):
         packets, lasting.unsaved = lasting.unsaved, []
         told, lasting.when_saved = lasting.when_saved, []
         lasting.is_saving = bool(packets)
-        self._save(session, CONNECTED, b"", partial(self._saved, session, packets, told))
-
-    def _save(self, session: Session, state: int, will: bytes, on_saved: OnSaved) -> None:
         self.saves += 1
-        terms = flow = b""
-        lasting = session.lasting
-        if lasting is not None:
-            if lasting.closed:
-                find_by_topic(session, lasting.closed)
-                lasting.closed = []
-            flow = encode_flow(flow_of(session))
-            if lasting.has_new_terms:
-                lasting.has_new_terms = False
-                terms = encode_terms(session.subscriptions.values())
-        self._home.save(
-            SessionSave(session.client_id, session.epoch, state, session.expiry_s, will, terms, flow), on_saved
-        )
+        self._home.save(_state_of(session, CONNECTED, b""), partial(self._saved, session, packets, told))
 
     def _saved(
         self, session: Session, packets: list[bytes], told: list[Callable[[], None]], outcome: bool | PenstockError
@@ -127,6 +113,20 @@ class Keeping(Stage):
             lasting.unsaved[:0] = packets
             lasting.when_saved[:0] = told
             self._noted[session] = None
+
+
+def _state_of(session: Session, state: int, will: bytes) -> SessionSave:
+    terms = flow = b""
+    lasting = session.lasting
+    if lasting is not None:
+        if lasting.closed:
+            find_by_topic(session, lasting.closed)
+            lasting.closed = []
+        flow = encode_flow(flow_of(session))
+        if lasting.has_new_terms:
+            lasting.has_new_terms = False
+            terms = encode_terms(session.subscriptions.values())
+    return SessionSave(session.client_id, session.epoch, state, session.expiry_s, will, terms, flow)
 
 
 def flow_of(session: Session) -> Flow:

@@ -358,7 +358,7 @@ class Reception:
     def _release(self, client_id: str, epoch: int, expiry_s: int) -> None:
         """A session that was handed over to a client that has gone meanwhile."""
         if expiry_s:
-            self.home.save(SessionSave(client_id, epoch, RELEASED, expiry_s, NO_WILL), _ignore)
+            self.home.let_go(SessionSave(client_id, epoch, RELEASED, expiry_s, NO_WILL))
         else:
             self.home.end(client_id, epoch)
 
@@ -455,7 +455,7 @@ class Reception:
             self.downstream.leave(session, ends=True)
             self.home.end(session.client_id, session.epoch)
         else:
-            self.keeping.leave(session, state, b"" if state == GONE else NO_WILL, _ignore)
+            self.keeping.leave(session, state, b"" if state == GONE else NO_WILL)
             self.downstream.leave(session, ends=False)
 
     # ------------------------------------------------------------ what the home says
@@ -472,7 +472,7 @@ class Reception:
         if pending is not None:
             if call.clean:
                 self.wills.publish(call.client, pending.will)
-            self.home.save(SessionSave(call.client, call.epoch, RELEASED, pending.expiry_s, NO_WILL), _ignore)
+            self.home.let_go(SessionSave(call.client, call.epoch, RELEASED, pending.expiry_s, NO_WILL))
 
     def _fenced(self, session: Session) -> None:
         """The session is somebody else's: its client here is told, and nothing of it is touched any more."""
@@ -525,7 +525,3 @@ class Reception:
         """The gateway stops: every client is told, every will without a delay is published."""
         for device in list(self._devices):
             device.fail(ReasonCode.SERVER_SHUTTING_DOWN)
-
-
-def _ignore(outcome: bool | PenstockError) -> None:
-    """What could not be saved is as it was saved before."""

@@ -154,7 +154,7 @@ class Wills:
         if pending.ends:
             self._home.end(pending.client, pending.epoch)
         else:
-            self._home.save(SessionSave(pending.client, pending.epoch, RELEASED, pending.expiry_s, NO_WILL), _ignore)
+            self._home.let_go(SessionSave(pending.client, pending.epoch, RELEASED, pending.expiry_s, NO_WILL))
 
     # ------------------------------------------------------------ wills of dead gateways
 

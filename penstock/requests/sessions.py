@@ -9,6 +9,8 @@ from penstock.requests.request import Done, Reply, Request, value
 CONNECTED: Final = 0
 GONE: Final = 1
 RELEASED: Final = 2
+ANY_EPOCH: Final = 0
+"""In a save: that of a session which its owner has, connected, without having been told so."""
 NEVER_ENDS: Final = 0xFFFF_FFFF
 """An expiry interval that never passes."""
 HOME_TOPIC: Final = "mqtt|sessions"

@@ -11,6 +11,7 @@ from penstock.requests.filters import OpenFilters
 from penstock.requests.messages import Append, Appended, QueryBounds
 from penstock.requests.request import Done
 from penstock.requests.sessions import (
+    ANY_EPOCH,
     CONNECTED,
     GONE,
     HOME_TOPIC,
@@ -277,6 +278,23 @@ def test_sessions_have_a_limit_and_those_that_stand_go_on() -> None:
     open_session(rig)
     assert rig.ask(OpenSession("g", "d", False, 60, b"")).code == Busy.code
     assert open_session(rig).present
+
+
+def test_an_owner_gives_back_what_it_was_never_told_it_has() -> None:
+    rig = Rig()
+    open_session(rig)
+    assert save(rig, ANY_EPOCH, RELEASED, "h") == (0,), "another's"
+    assert save(rig, ANY_EPOCH, RELEASED) == ()
+    assert save(rig, ANY_EPOCH, RELEASED) == (0,)
+    assert open_session(rig.restarted(), "h").state == RELEASED
+
+
+def test_a_session_whose_owner_has_something_to_do_is_given_back_by_its_epoch_alone() -> None:
+    rig = Rig()
+    held = open_session(rig, will=b"will")
+    save(rig, held.epoch, GONE)
+    assert save(rig, ANY_EPOCH, RELEASED, will=b"none") == (0,)
+    assert open_session(rig).will == b"will"
 
 
 @pytest.mark.parametrize(

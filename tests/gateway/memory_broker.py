@@ -252,6 +252,11 @@ class MemoryBroker:
         self._held += self._kept_back
         self._kept_back = []
 
+    def lose_kept_back(self, error: PenstockError) -> None:
+        """The link breaks: what was asked has been done, but its replies never come."""
+        self._kept_back = [(on_result, error) for on_result, _ in self._kept_back]
+        self.let_go()
+
     def leave_alone(self, owner: str) -> None:
         """An owner is as good as dead: its sessions are anybody's."""
         self.sessions.keep(KeepSessions(owner, 1e-9), self.now_ms / 1000 - 1, self.now_ms)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from rig import Gateway
 
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Will
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
-from penstock.requests.sessions import HOME_TOPIC, KeepSessions, OpenSession, SaveSessions
+from penstock.requests.request import Request
+from penstock.requests.sessions import CONNECTED, HOME_TOPIC, EndSession, KeepSessions, OpenSession, SaveSessions
 from topicmap.queues import TopicMap, check_topic
 
 LASTING = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}
@@ -159,3 +162,137 @@ def test_what_waits_for_the_home_is_one_opening_for_each_connection_that_is_ther
     gateway.pass_time(1)
     assert later.got_one(Connack).reason_code == 0
     assert [asked.client for asked in gateway.broker.made(OpenSession)] == ["c"]
+
+
+# ---------------------------------------------------------------- what the home did not hear
+
+WILL = Will("w", b"dead", 1)
+PASSING = {"level": 5}
+
+
+def away(unknown: bool = False) -> Unavailable:
+    error = Unavailable("away")
+    error.unknown = unknown
+    return error
+
+
+def lose(gateway: Gateway, *kinds: type[Request]) -> None:
+    """The home is away for requests of these kinds."""
+    gateway.broker.refuses = dict.fromkeys(kinds, away())
+
+
+def state_of(gateway: Gateway) -> int:
+    entry = gateway.broker.state.sessions.get("c")
+    assert entry is not None
+    return entry.state
+
+
+def lose_opening(gateway: Gateway, **asked: Any) -> None:
+    """A client's session is opened, but the link breaks before anybody hears of it."""
+    gateway.broker.holds = (OpenSession,)
+    client = gateway.open(5)
+    client.send(Connect("c", will=WILL, **asked))
+    gateway.broker.lose_kept_back(away(unknown=True))
+    gateway.round()
+    assert client.got_one(Connack).reason_code == 0x88
+
+
+@pytest.mark.mqtt("3.1.2-10", old=("3.1.2-10",))
+@pytest.mark.parametrize("returns_after_s", [0, 400])
+@pytest.mark.parametrize(("asked", "kept"), [(LASTING, 1), (PASSING, 0)])
+def test_a_client_that_takes_leave_while_the_home_is_away_has_left(
+    asked: dict[str, Any], kept: int, returns_after_s: int
+) -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", will=WILL, **{**asked, "properties": Properties(session_expiry_interval=1000 * kept)})
+    lose(gateway, SaveSessions, EndSession)
+    client.send(Disconnect(0))
+    gateway.pass_time(2)
+    lose(gateway)
+    gateway.pass_time(returns_after_s)
+    if returns_after_s:
+        assert len(gateway.broker.state.sessions) == kept
+        assert gateway.broker.state.sessions.owners == []
+    back = gateway.open(5)
+    back.send(Connect("c", level=5, clean_start=False))
+    assert back.got_one(Connack).session_present is bool(kept)
+    assert gateway.broker.bodies() == []
+
+
+def test_a_client_is_not_let_in_before_the_home_has_heard_that_it_left() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", will=WILL, **LASTING)
+    lose(gateway, SaveSessions)
+    client.send(Disconnect(0))
+    early = gateway.open(5)
+    early.send(Connect("c", **LASTING))
+    assert early.got_one(Connack).reason_code == 0x88
+    lose(gateway)
+    gateway.connect("c", **LASTING)
+    gateway.pass_time(5)
+    assert state_of(gateway) == CONNECTED
+    assert gateway.broker.bodies() == []
+
+
+def test_what_was_not_heard_of_a_session_is_void_when_another_gateway_has_it() -> None:
+    one, other = two()
+    client = one.connect("c", **LASTING)
+    lose(one, SaveSessions)
+    client.send(Disconnect(0))
+    lose(one)
+    one.broker.leave_alone("one")
+    second = other.connect("c", **LASTING)
+    one.pass_time(5)
+    second.subscribe("t", qos=1)
+    assert second.got() == []
+    saves = len(one.broker.made(SaveSessions))
+    one.pass_time(5)
+    assert len(one.broker.made(SaveSessions)) == saves
+
+
+@pytest.mark.mqtt("3.1.2-8", old=("3.1.2-8",))
+@pytest.mark.parametrize("returns_after_s", [0, 400])
+@pytest.mark.parametrize("asked", [LASTING, PASSING])
+def test_a_session_that_was_opened_without_anybodys_knowing_is_released(
+    asked: dict[str, Any], returns_after_s: int
+) -> None:
+    gateway = Gateway()
+    lose_opening(gateway, **asked)
+    gateway.pass_time(returns_after_s)
+    if returns_after_s:
+        assert len(gateway.broker.state.sessions) == 0
+    back = gateway.connect("c", **asked)
+    gateway.pass_time(5)
+    assert not back.is_closed
+    assert state_of(gateway) == CONNECTED
+    assert gateway.broker.bodies() == []
+
+
+def test_an_opening_that_was_lost_on_its_way_does_not_take_the_will_of_the_session_with_it() -> None:
+    gateway = Gateway()
+    delayed = Will("w", b"gone", 1, properties=Properties(will_delay_interval=10))
+    client = gateway.connect("c", will=delayed, **LASTING)
+    lose(gateway, SaveSessions)
+    client.cut()
+    gateway.broker.refuses[OpenSession] = away(unknown=True)
+    del gateway.broker.refuses[SaveSessions]
+    gateway.open(5).send(Connect("c", **LASTING))
+    lose(gateway)
+    gateway.pass_time(20)
+    assert gateway.broker.bodies() == [b"gone"]
+
+
+def test_what_was_not_heard_is_said_again_in_one_request_at_a_time() -> None:
+    gateway = Gateway()
+    clients = [gateway.connect(f"c{number}", **LASTING) for number in range(5)]
+    lose(gateway, SaveSessions)
+    for client in clients:
+        client.send(Disconnect(0))
+    lose(gateway)
+    gateway.broker.holds = (SaveSessions,)
+    before = len(gateway.broker.made(SaveSessions))
+    gateway.pass_time(5)
+    assert [len(made.saves) for made in gateway.broker.made(SaveSessions)[before:]] == [5]
+    gateway.broker.let_go()
+    gateway.pass_time(5)
+    assert len(gateway.broker.made(SaveSessions)) == before + 1

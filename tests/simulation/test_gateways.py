@@ -153,7 +153,12 @@ def save_for_whoever_asks(patch: pytest.MonkeyPatch) -> None:
         save(self, one if entry is None else one._replace(epoch=entry.epoch), stored_ms)  # type: ignore[attr-defined]
 
     patch.setattr(Sessions, "_save", careless)
-    patch.setattr(SessionRequests, "_is_own", lambda self, owner, one: self._sessions.get(one.client) is not None)
+
+    def epoch_of(self: SessionRequests, owner: str, one: object) -> int:
+        entry = self._sessions.get(one.client)  # type: ignore[attr-defined]
+        return entry.epoch if entry is not None else 0
+
+    patch.setattr(SessionRequests, "_epoch_of", epoch_of)
 
 
 def let_packets_overtake_each_other(patch: pytest.MonkeyPatch) -> None:
