@@ -1,9 +1,10 @@
 """Where the brokers are and which of them has a topic, as the name servers tell.
 
 ``refresh`` asks for all live brokers; each new one is announced once, and never withdrawn: its link fails by itself
-while it is away. ``find`` asks for one topic and, where nobody has it yet, has it made at the broker that every
-gateway would choose. Name servers are asked in turn until one answers. Nothing here waits: answers come by
-completion.
+while it is away. A broker is known by its name: one that comes back at another address is the same ``Broker``, and
+whoever holds it goes on there; what was out at the old address has ended by then. ``find`` asks for one topic and,
+where nobody has it yet, has it made at the broker that every gateway would choose. Name servers are asked in turn until
+one answers. Nothing here waits: answers come by completion.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import zlib
 from collections.abc import Callable, Sequence
 
 from gateway.rounds import Stage
-from penstock.errors import InternalError, NoRoute, PenstockError
+from penstock.errors import InternalError, NoRoute, PenstockError, Unavailable
 from penstock.link import Link, Links, OnResult
 from penstock.requests.request import Request, Result
 from penstock.requests.routes import BrokerRoute, QueryRoute, Route
@@ -22,8 +23,18 @@ from topicmap.queues import SYS_TOPIC
 OnFound = Callable[["list[Broker] | PenstockError"], None]
 
 
+class Nowhere:
+    """The way to a broker at whose address another one listens now: what the one is asked must not reach the other."""
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        on_result(Unavailable("the broker is away"))
+
+    def flush(self) -> None:
+        """Nothing was handed over."""
+
+
 class Broker:
-    """One broker: its name, its address and the way to it. What is submitted leaves at the round's end
+    """One broker: its name, its address just now and the way to it. What is submitted leaves at the round's end
     (``Brokers.flush``)."""
 
     __slots__ = ("_brokers", "address", "is_idle", "link", "name")
@@ -85,7 +96,7 @@ class Brokers(Stage):
             self._ask(QueryRoute(""), self._refreshed)
 
     def find(self, topic: str, on_found: OnFound) -> None:
-        """The brokers to write a topic to, ordered by address; ``NoRoute`` or what a broker said if there is none."""
+        """The brokers to write a topic to, ordered by name; ``NoRoute`` or what a broker said if there is none."""
         self._ask(QueryRoute(topic), lambda result: self._found(topic, result, on_found))
 
     # ------------------------------------------------------------ name servers
@@ -107,14 +118,29 @@ class Brokers(Stage):
     def _learn(self, routes: Sequence[BrokerRoute]) -> list[Broker]:
         learned = []
         for route in routes:
-            broker = self._known.get(route.address)
+            broker = self._known.get(route.broker)
             if broker is None:
+                self._vacate(route.address)
                 link = self._links.link(route.address)
-                broker = self._known[route.address] = Broker(route.address, link, self, route.broker)
+                broker = self._known[route.broker] = Broker(route.address, link, self, route.broker)
                 for tell in self._on_new:
                     tell(broker)
+            elif broker.address != route.address:
+                self._vacate(route.address)
+                self._move(broker, route.address, self._links.link(route.address))
             learned.append(broker)
-        return sorted(learned, key=lambda broker: broker.address)
+        return sorted(learned, key=lambda broker: broker.name)
+
+    def _vacate(self, address: str) -> None:
+        """Whoever was at this address is there no more, and away until it is told of elsewhere."""
+        for broker in self._known.values():
+            if broker.address == address:
+                self._move(broker, "", Nowhere())
+
+    def _move(self, broker: Broker, address: str, link: Link) -> None:
+        left, broker.address, broker.link = broker.address, address, link
+        if left:  # what is out ends before anything goes the new way: one publisher's messages keep their order
+            self._links.give_up(left)
 
     # ------------------------------------------------------------ topics
 

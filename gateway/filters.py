@@ -211,7 +211,7 @@ class FilterLeases:
         cursor = Cursor(session, subscription, feed)
         lasting, filter = session.lasting, subscription.filter
         if lasting is not None and filter in lasting.held:
-            place = lasting.places.pop((filter, shelf.broker.address), None)
+            place = lasting.places.pop((filter, shelf.broker.name), None)
             if place is None:  # a broker that was not there when it subscribed
                 self._awaiting.add(cursor)
                 shelf.holding.setdefault(lasting, []).append(_Hold(filter, None, cursor))

@@ -134,7 +134,7 @@ def flow_of(session: Session) -> Flow:
     lasting = session.lasting
     assert lasting is not None
     places = {
-        (cursor.subscription.filter, cursor.feed.broker.address): Place(
+        (cursor.subscription.filter, cursor.feed.broker.name): Place(
             cursor.next, cursor.start, cursor.seen, tuple(cursor.redos or ())
         )
         for cursor in session.overlap.cursors
@@ -150,7 +150,7 @@ def flow_of(session: Session) -> Flow:
                 Sent(
                     packet_id,
                     origin.filter,
-                    origin.broker.address,
+                    origin.broker.name,
                     arrival.offset,
                     arrival.name if arrival.offset == FROM_RETAINED else history,
                     made.qos,
@@ -168,7 +168,7 @@ def _owed_to(session: Session, lasting: Lasting) -> dict[tuple[str, str], Owed]:
         if cursor.owed is not None and cursor.subscription.qos:
             one = cursor.owed()
             if one is not None:
-                owed[cursor.subscription.filter, cursor.feed.broker.address] = one
+                owed[cursor.subscription.filter, cursor.feed.broker.name] = one
     return owed
 
 

@@ -35,7 +35,7 @@ class Resuming:
     def __init__(self, session: Session, flow: Flow, brokers: Brokers, is_v5: bool, now_ms: int) -> None:
         self._session = session
         self._flow = flow
-        self._brokers = {broker.address: broker for broker in brokers.known}
+        self._brokers = {broker.name: broker for broker in brokers.known}
         self._is_v5 = is_v5
         self._now_ms = now_ms
         self._found: dict[int, Arrival] = {}
@@ -54,9 +54,9 @@ class Resuming:
             if sent.offset == FROM_RETAINED:
                 self._fetch_retained(sent)
             else:
-                queues.setdefault((sent.filter, sent.name, sent.address), []).append(sent)
-        for (filter, queue, address), rows in queues.items():
-            broker = self._brokers.get(address)
+                queues.setdefault((sent.filter, sent.name, sent.broker), []).append(sent)
+        for (filter, queue, name), rows in queues.items():
+            broker = self._brokers.get(name)
             if broker is not None:
                 self._left += 1
                 origin = Origin(broker, filter, queue or filter_queue(plain_filter(filter)))
@@ -93,7 +93,7 @@ class Resuming:
             self._answered()
 
     def _fetch_retained(self, sent: Sent) -> None:
-        broker = self._brokers.get(sent.address)
+        broker = self._brokers.get(sent.broker)
         if broker is not None:
             self._left += 1
             origin = Origin(broker, sent.filter)

@@ -178,7 +178,7 @@ class Cursor:
     def take_owed(self, *, is_history: bool) -> Owed | None:
         """What an earlier connection of the session has left owed here, if it is of this kind."""
         lasting = self.session.lasting
-        place = self.subscription.filter, self.feed.broker.address
+        place = self.subscription.filter, self.feed.broker.name
         owed = lasting.owed.get(place) if lasting is not None else None
         if lasting is None or owed is None or (owed.start is not None) != is_history:
             return None

@@ -51,7 +51,7 @@ class Sent(NamedTuple):
 
     packet_id: int
     filter: str
-    address: str
+    broker: str
     offset: int
     name: str
     qos: int
@@ -141,8 +141,8 @@ def decode_terms(data: bytes) -> list[Subscription]:
 
 def encode_flow(flow: Flow) -> bytes:
     """The bytes of a session's places and open exchanges."""
-    places = [[filter, address, *place] for (filter, address), place in flow.places.items()]
-    owed = [[filter, address, *one] for (filter, address), one in flow.owed.items()]
+    places = [[filter, broker, *place] for (filter, broker), place in flow.places.items()]
+    owed = [[filter, broker, *one] for (filter, broker), one in flow.owed.items()]
     return _pack([places, flow.sent, flow.releasing, flow.next_id, owed])
 
 
@@ -152,20 +152,20 @@ def decode_flow(data: bytes) -> Flow:
     if not isinstance(parts, list) or len(parts) < 4:
         return NO_FLOW
     places = {
-        (filter, address): Place(at, start, seen, tuple([Redo(*redo) for redo in redos]))
-        for filter, address, at, start, seen, redos, *_ in parts[0]
+        (filter, broker): Place(at, start, seen, tuple([Redo(*redo) for redo in redos]))
+        for filter, broker, at, start, seen, redos, *_ in parts[0]
     }
     sent = [
-        Sent(packet_id, filter, address, offset, name, qos, retain, tuple(identifiers), shows_place)
-        for packet_id, filter, address, offset, name, qos, retain, identifiers, shows_place, *_ in parts[1]
+        Sent(packet_id, filter, broker, offset, name, qos, retain, tuple(identifiers), shows_place)
+        for packet_id, filter, broker, offset, name, qos, retain, identifiers, shows_place, *_ in parts[1]
     ]
     return Flow(places, sent, parts[2], parts[3], _owed(parts[4] if len(parts) > 4 else None))
 
 
 def _owed(rows: Any) -> dict[tuple[str, str], Owed]:
     return {
-        (filter, address): Owed(before, after, None if start is None else _start(*start[:4]), topic)
-        for filter, address, before, after, start, topic, *_ in (rows if isinstance(rows, list) else ())
+        (filter, broker): Owed(before, after, None if start is None else _start(*start[:4]), topic)
+        for filter, broker, before, after, start, topic, *_ in (rows if isinstance(rows, list) else ())
     }
 
 

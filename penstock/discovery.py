@@ -105,7 +105,7 @@ class Discovery:
         return (await self._ask_any(QueryTopics(), TopicNames)).topics
 
     async def _create(self, topic: str) -> tuple[BrokerRoute, ...]:
-        live = sorted(await self.all_brokers(), key=lambda broker: broker.address)
+        live = sorted(await self.all_brokers(), key=lambda route: route.broker)
         chosen = live[zlib.crc32(topic.encode()) % len(live)]
         detail = await ask(self.link(chosen.address), DescribeTopic(topic, create=True), TopicDetail)
         return (BrokerRoute(chosen.broker, chosen.address, detail.queues),)

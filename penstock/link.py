@@ -40,3 +40,8 @@ class Links(Protocol):
     def link(self, address: str) -> Link:
         """The link to a server. Never waits: connecting, and connecting again, happen in the link's own task."""
         ...
+
+    def give_up(self, address: str) -> None:
+        """Whoever was asked there is there no more: what waits ends at once as if the connection were lost, without
+        waiting for the network to say so. The link goes on for whoever comes there."""
+        ...

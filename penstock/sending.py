@@ -92,7 +92,7 @@ def prepare(message: Message, unique_id: str, topic_map: TopicMap, born_ms: int)
 def choose(key: str, brokers: Sequence[BrokerRoute], turn: int, avoid: Collection[str] = ()) -> BrokerRoute:
     """The broker to send to. One key stays with one broker, whatever happens to it, for its order; messages without a
     key take turns and go round the brokers at the addresses to ``avoid``. Raises ``NoRoute``."""
-    writable = sorted((one for one in brokers if one.writable), key=lambda one: one.address)
+    writable = sorted((one for one in brokers if one.writable), key=lambda one: one.broker)
     if not writable:
         raise NoRoute("no broker takes messages for this topic just now")
     if key:

@@ -67,6 +67,7 @@ class WireLink:
         self._left_id = 0  # requests up to this id have left or are leaving
         self._work = anyio.Event()
         self._down: PenstockError | None = None  # why requests fail at once, just now
+        self._attempt: anyio.CancelScope | None = None
 
     # -- Link
 
@@ -94,6 +95,12 @@ class WireLink:
             return Busy(f"{len(self._pending)} requests to {self.address} are waiting, {self._unsent} bytes unsent")
         return None
 
+    def give_up(self) -> None:
+        """Ends what waits, and the connection: whoever was there is there no more."""
+        self._fail_all(Unavailable(f"nobody is at {self.address} any more"))
+        if self._attempt is not None:
+            self._attempt.cancel()
+
     # -- the connection
 
     async def run(self) -> None:
@@ -107,6 +114,7 @@ class WireLink:
                 attempt = 1 if self._clock.monotonic() - connected_at >= STEADY_S else attempt + 1
                 self._down = Unavailable(error.message, hint=error.hint)
                 self._fail_all(error)
+                self._work = anyio.Event()
                 await anyio.sleep(self._back_off.wait_s(attempt, self._rng) if attempt > 1 else 0)
                 self._down = None
         finally:
@@ -115,16 +123,18 @@ class WireLink:
 
     async def _connect_and_serve(self) -> PenstockError:
         """One connection from beginning to end; why it ended."""
-        try:
-            with anyio.fail_after(CONNECT_S):
-                stream = await anyio.connect_tcp(self._host, self._port)
-        except TimeoutError:
-            return Unavailable(f"no connection to {self.address} within {CONNECT_S:g} s")
-        except OSError as error:
-            return no_server(self.address, error)
-        _notice_dead_hosts(stream.extra(SocketAttribute.raw_socket))
-        async with stream:
-            return await self._serve(stream)
+        with anyio.CancelScope() as self._attempt:
+            try:
+                with anyio.fail_after(CONNECT_S):
+                    stream = await anyio.connect_tcp(self._host, self._port)
+            except TimeoutError:
+                return Unavailable(f"no connection to {self.address} within {CONNECT_S:g} s")
+            except OSError as error:
+                return no_server(self.address, error)
+            _notice_dead_hosts(stream.extra(SocketAttribute.raw_socket))
+            async with stream:
+                return await self._serve(stream)
+        return lost(self.address, "it was given up")
 
     async def _serve(self, stream: ByteStream) -> PenstockError:
         ended: list[PenstockError] = []
@@ -171,7 +181,6 @@ class WireLink:
         waiting, self._pending = self._pending, {}
         self._outbox.clear()
         self._unsent = 0
-        self._work = anyio.Event()
         unsent = Unavailable(error.message, hint=error.hint)
         left = error if error.unknown else lost(self.address, error.message)
         for request_id, (_asked, on_result) in waiting.items():
@@ -216,6 +225,12 @@ class WireLinks:
             link = self._links[address] = WireLink(address, clock=self._clock, rng=self._rng)
             self._tasks.start_soon(link.run)
         return link
+
+    def give_up(self, address: str) -> None:
+        """Ends what waits at an address, at once."""
+        link = self._links.get(address)
+        if link is not None:
+            link.give_up()
 
 
 async def call(link: Link, request: Request, timeout_s: float | None = None) -> Reply:

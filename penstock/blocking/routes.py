@@ -61,7 +61,7 @@ class Routes:
         try:
             return self.topic(topic)
         except NoRoute:
-            live = sorted(self.brokers(), key=lambda broker: broker.address)
+            live = sorted(self.brokers(), key=lambda route: route.broker)
             chosen = live[zlib.crc32(topic.encode()) % len(live)]
             detail = self.link(chosen.address).ask(DescribeTopic(topic, create=True), TopicDetail)
             return (BrokerRoute(chosen.broker, chosen.address, detail.queues),)

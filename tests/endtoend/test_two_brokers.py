@@ -1,7 +1,8 @@
 """Two broker processes, gateways that are killed, and clients that are away: nothing missed, nothing left open.
 
 "Nothing lost" here means: every message acknowledged at the second broker, from its first one on, reaches the durable
-subscriber that was away while that broker joined. "Nothing left open" means: once a session is over, however it ended,
+subscriber that was away while that broker joined, and every one acknowledged around a move of both brokers reaches
+whom it is for, with QoS 2 once. "Nothing left open" means: once a session is over, however it ended,
 no broker has a filter of it.
 """
 
@@ -46,8 +47,8 @@ class Cluster:
         self._services.append(service := Service(module, **settings))
         return service
 
-    def broker(self, name: str) -> Service:
-        return self._start("broker", port="0", name=name, data=str(self._data / name), **self._common())
+    def broker(self, name: str, **settings: str) -> Service:
+        return self._start("broker", port="0", name=name, data=str(self._data / name), **settings, **self._common())
 
     def gateway(self) -> Service:
         own = {"anonymous": "everyone", "session_lease_s": "3", "filter_lease_s": "6"}
@@ -96,20 +97,22 @@ class Client:
         self.got: list[bytes] = []
         self.present: list[bool] = []
         self.subscribed: list[int] = []
+        self.acknowledged: list[int] = []
         self.paho = paho.Client(paho.CallbackAPIVersion.VERSION2, name, protocol=paho.MQTTv5)
         properties = Properties(PacketTypes.CONNECT)
         properties.SessionExpiryInterval = expiry_s
         self.paho.on_message = lambda _client, _data, message: self.got.append(message.payload)
         self.paho.on_connect = lambda _c, _d, flags, *_: self.present.append(flags.session_present)
+        self.paho.on_publish = lambda _c, _d, mid, *_: self.acknowledged.append(mid)
         self.paho.on_subscribe = lambda _c, _d, mid, *_: self.subscribed.append(mid)
         self.paho.connect(*gateway.place, clean_start=False, properties=properties)
         self.paho.loop_start()
         wait(lambda: bool(self.present), "no CONNACK")
 
-    def subscribe(self, *filters: str) -> None:
+    def subscribe(self, *filters: str, qos: int = 1) -> None:
         for one in filters:
             before = len(self.subscribed)
-            self.paho.subscribe(one, 1)
+            self.paho.subscribe(one, qos)
             wait(lambda before=before: len(self.subscribed) > before, "no SUBACK")  # type: ignore[misc]
 
     def leave(self) -> None:
@@ -178,3 +181,40 @@ def test_nothing_is_left_open_of_sessions_that_end_with_nobody_there(cluster: Cl
     wait(is_closed, "filters of sessions that are over are still open")
     keeper.paho.publish("kept/x", b"1", qos=1)
     wait(lambda: keeper.got == [b"1"], "the session that lives has lost its filter")
+
+
+@pytest.mark.slow
+def test_devices_go_on_when_their_brokers_are_killed_and_come_back_at_other_addresses(cluster: Cluster) -> None:
+    leases = {"lease_s": "2", "register_every_s": "0.5"}
+    home, second = cluster.broker("home", **leases), cluster.broker("second", **leases)
+    cluster.create(home, "near")
+    cluster.create(second, "far")
+    gateway = cluster.gateway()
+    stays, away, sends = [cluster.client(name, gateway) for name in ("stays", "away", "sends")]
+    stays.subscribe("near/#", "far/#", qos=2)
+    away.subscribe("near/#", "far/#", qos=2)
+
+    def send(number: int) -> None:
+        sends.paho.publish(("near/x", "far/x")[number % 2], str(number).encode(), qos=2)
+
+    for number in range(40):
+        send(number)
+    wait(lambda: len(away.got) == len(stays.got) == 40, "a message is missing before anything has happened")
+    away.leave()
+    for number in range(40, 60):
+        send(number)
+    cluster.kill(home)
+    cluster.kill(second)
+    for number in range(60, 80):
+        send(number)
+    again = [cluster.broker(name, **leases).address for name in ("home", "second")]
+    assert not set(again) & {home.address, second.address}
+    for number in range(80, 100):
+        send(number)
+    wait(lambda: len(sends.acknowledged) == 100, "a publication is not acknowledged")
+    wait(lambda: len(stays.got) >= 100, "a message does not reach who is there")
+    back = cluster.client("away", gateway)
+    wait(lambda: len(back.got) >= 60, "a message that waited is missing")
+    assert back.present == [True]
+    assert sorted(map(int, stays.got)) == list(range(100)), "QoS 2 is once"
+    assert sorted(map(int, away.got + back.got)) == list(range(100))

@@ -7,8 +7,8 @@ from memory_broker import MemoryBroker
 from gateway.brokers import Broker, Brokers
 from penstock.errors import NoRoute, PenstockError, Unavailable
 from penstock.link import Link, OnResult
-from penstock.requests.request import Request
-from penstock.requests.routes import QueryRoute
+from penstock.requests.request import Request, Result
+from penstock.requests.routes import BrokerRoute, QueryRoute
 from penstock.requests.topics import DescribeTopic
 
 
@@ -17,6 +17,33 @@ class Silent:
 
     def submit(self, request: Request, on_result: OnResult) -> None:
         on_result(Unavailable("nobody there"))
+
+    def flush(self) -> None:
+        pass
+
+
+class Places:
+    """Links by address, each with what was asked there and has no answer."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, list[OnResult]] = {}
+
+    def link(self, address: str) -> Link:
+        return Place(self.asked.setdefault(address, []))
+
+    def give_up(self, address: str) -> None:
+        waiting = self.asked[address].copy()
+        self.asked[address].clear()
+        for on_result in waiting:
+            on_result(Unavailable("given up"))
+
+
+class Place:
+    def __init__(self, asked: list[OnResult]) -> None:
+        self._asked = asked
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        self._asked.append(on_result)
 
     def flush(self) -> None:
         pass
@@ -101,3 +128,61 @@ def test_what_is_submitted_calls_for_a_round_once() -> None:
     brokers.refresh()
     brokers.find("t", lambda found: None)
     assert calls == [1]
+
+
+def learned(brokers: Brokers, **addresses: str) -> list[Broker]:
+    return brokers._learn([BrokerRoute(name, address, 1) for name, address in addresses.items()])
+
+
+def test_a_broker_that_comes_back_at_another_address_is_the_same_one_and_is_asked_there() -> None:
+    places = Places()
+    brokers = Brokers(places, [], lambda: None)
+    announced: list[Broker] = []
+    brokers.on_new(announced.append)
+    [broker] = learned(brokers, b="h:1")
+    results: list[Result] = []
+    broker.submit(DescribeTopic("t"), results.append)
+    assert learned(brokers, b="h:2") == [broker] == announced == brokers.known
+    assert [type(result) for result in results] == [Unavailable], "what was out at the old address ends"
+    broker.submit(DescribeTopic("t"), results.append)
+    assert {address: len(asked) for address, asked in places.asked.items()} == {"h:1": 0, "h:2": 1}
+
+
+def test_what_is_asked_as_the_old_address_is_given_up_goes_to_the_new_one() -> None:
+    places = Places()
+    brokers = Brokers(places, [], lambda: None)
+    [broker] = learned(brokers, b="h:1")
+    results: list[Result] = []
+    broker.submit(DescribeTopic("t"), lambda _: broker.submit(DescribeTopic("t"), results.append))
+    learned(brokers, b="h:2")
+    assert not results
+    assert {address: len(asked) for address, asked in places.asked.items()} == {"h:1": 0, "h:2": 1}
+
+
+def test_nothing_that_is_asked_of_one_broker_reaches_another_that_has_its_address_now() -> None:
+    places = Places()
+    brokers = Brokers(places, [], lambda: None)
+    [one] = learned(brokers, a="h:1")
+    [other] = learned(brokers, b="h:1")
+    assert one is not other
+    results: list[Result] = []
+    one.submit(DescribeTopic("t"), results.append)
+    assert [type(result) for result in results] == [Unavailable]
+    learned(brokers, a="h:1", b="h:2")
+    one.submit(DescribeTopic("t"), results.append)
+    assert {address: len(asked) for address, asked in places.asked.items()} == {"h:1": 1, "h:2": 0}
+
+
+def test_brokers_that_change_places_are_told_apart() -> None:
+    places = Places()
+    brokers = Brokers(places, [], lambda: None)
+    one, other = learned(brokers, a="h:1", b="h:2")
+    assert learned(brokers, a="h:2", b="h:1") == [one, other]
+    one.submit(DescribeTopic("t"), lambda _: None)
+    assert {address: len(asked) for address, asked in places.asked.items()} == {"h:1": 0, "h:2": 1}
+
+
+def test_keys_keep_their_brokers_wherever_these_listen() -> None:
+    brokers = Brokers(Places(), [], lambda: None)
+    before = learned(brokers, a="h:1", b="h:2", c="h:3")
+    assert learned(brokers, c="h:0", b="h:2", a="h:9") == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from moving import gateway_at_moving_broker, move, tell
 from rig import Client, Gateway
 
 from gateway.mqtt.packets import Disconnect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, Unsubscribe
@@ -290,3 +291,16 @@ def test_who_waits_where_retention_has_passed_goes_on_when_the_broker_answers_ag
     gateway.broker.refuses = {}
     gateway.pass_time(1)
     assert [body[:1] for body in drain(client)] == [b"\1", b"\2", b"\3"]
+
+
+def test_subscribers_read_on_at_the_address_where_their_broker_comes_back() -> None:
+    gateway = gateway_at_moving_broker()
+    client = gateway.connect()
+    client.subscribe("t", "$share/g/s", qos=1)
+    gateway.produce("t", b"1", qos=1)
+    move(gateway)
+    gateway.produce("t", b"2", qos=1)
+    gateway.produce("s", b"3", qos=1)
+    tell(gateway)
+    gateway.pass_time(2.0)
+    assert sorted(client.payloads()) == [b"1", b"2", b"3"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from moving import gateway_at_moving_broker, move, tell
 from rig import Gateway
 
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Will
@@ -296,3 +297,25 @@ def test_what_was_not_heard_is_said_again_in_one_request_at_a_time() -> None:
     gateway.broker.let_go()
     gateway.pass_time(5)
     assert len(gateway.broker.made(SaveSessions)) == before + 1
+
+
+def test_a_home_that_comes_back_at_another_address_opens_and_keeps_sessions_there() -> None:
+    gateway = gateway_at_moving_broker()
+    client = gateway.connect("c", **LASTING)
+    client.subscribe("t", qos=2)
+    client.cut()
+    move(gateway)
+    gateway.pass_time(1.0)
+    waits = gateway.open(5)
+    waits.send(Connect("d", **LASTING))
+    tell(gateway)
+    assert waits.got_one(Connack).reason_code == 0x88
+    again = gateway.open(5)
+    again.send(Connect("c", **LASTING))
+    assert again.got_one(Connack).session_present
+    gateway.produce("t", b"x", qos=2)
+    gateway.pass_time(1.0)
+    assert again.payloads() == [b"x"], "a QoS 2 message leaves when its session is saved"
+    saved = len(gateway.broker.made(KeepSessions))
+    gateway.pass_time(gateway.settings.session_lease_s)
+    assert len(gateway.broker.made(KeepSessions)) > saved

@@ -365,7 +365,7 @@ def test_the_last_n_are_those_of_each_broker_that_has_the_topic() -> None:
     second.address = "broker:2"
     second.state, second.sessions = first.state, first.sessions  # the home of sessions is not what is tested here
     gateway.broker.link = lambda address: second if address == second.address else first  # type: ignore[method-assign]
-    routes = Route((BrokerRoute("a", first.address, 1), BrokerRoute("b", second.address, 1)))
+    routes = Route((BrokerRoute("b", first.address, 1), BrokerRoute("c", second.address, 1)))
     gateway.broker._QueryRoute = lambda request: routes  # type: ignore[method-assign]
     gateway.brokers.refresh()
     gateway.round()

@@ -6,8 +6,10 @@ import sys
 from types import FrameType
 
 import pytest
+from moving import gateway_at_moving_broker, move
 from rig import Client, Gateway
 
+from gateway.keeping import flow_of
 from gateway.mqtt.packets import (
     Connack,
     Connect,
@@ -22,9 +24,11 @@ from gateway.mqtt.packets import (
 )
 from gateway.mqtt.packets import Subscription as Asked
 from gateway.mqtt.properties import Properties
+from gateway.session_state import encode_flow
 from penstock.errors import Unavailable
 from penstock.requests.filters import CloseFilters
 from penstock.requests.messages import Pull
+from penstock.requests.sessions import CONNECTED, SessionSave
 
 
 def sent_to(client: Client) -> list[tuple[bytes, int, bool]]:
@@ -208,3 +212,40 @@ def test_the_session_comes_back_at_another_protocol_level() -> None:
     again = lost(one).connect("c", level=5, clean_start=False, properties=Properties(session_expiry_interval=9))
     [message] = [packet for packet in again.got() if isinstance(packet, Publish)]
     assert (message.payload, message.dup) == (b"x", True)
+
+
+def test_a_session_finds_its_places_again_when_its_broker_has_moved() -> None:
+    """Nothing lost, nothing twice: not what was on its way, not what it has, not what came while it was away."""
+    one = gateway_at_moving_broker(name="one")
+    client = one.connect("c", clean_start=False)
+    client.subscribe("t", qos=2)
+    for at in range(3):
+        one.produce("t", bytes([at]), qos=1)
+    first = sent_to(client)
+    client.send(Puback(first[0][1]))
+    client.cut()
+    one.produce("t", b"offline", qos=1)
+    move(one)
+    again = lost(one).connect("c", clean_start=False)
+    assert [(payload, dup) for payload, _, dup in sent_to(again)] == [(b"\1", True), (b"\2", True), (b"offline", False)]
+
+
+def test_a_place_at_a_broker_that_nobody_knows_loses_nothing_of_those_that_live() -> None:
+    """Its session begins where its filter was opened in its name, as at a broker that joined."""
+    one = Gateway(name="one")
+    client = one.connect("c", clean_start=False)
+    client.subscribe("t", qos=1)
+    one.produce("t", b"1", qos=1)
+    session = client.device.session
+    assert session is not None
+    saved = flow_of(session)
+    places = {(filter, "elsewhere:1"): place for (filter, _), place in saved.places.items()}
+    one.keeping.flush()
+    flow = encode_flow(saved._replace(places=places, sent=[]))
+    one.home.save(SessionSave("c", session.epoch, CONNECTED, session.expiry_s, b"", b"", flow), lambda _: None)
+    one.home.flush()
+    one.round()
+    other = Gateway(beside=one, name="other")
+    one.broker.leave_alone("one")
+    again = other.connect("c", clean_start=False)
+    assert [payload for payload, _, _ in sent_to(again)] == [b"1"]

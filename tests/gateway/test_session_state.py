@@ -69,19 +69,19 @@ def test_places_and_exchanges_are_named_by_queue_and_offset() -> None:
     session = client.device.session
     assert session is not None
     assert session.lasting is not None
-    unused = {("u", "elsewhere:1"): Place(5, 4, 3, (Redo(9, 8, "x"),))}
+    unused = {("u", "elsewhere"): Place(5, 4, 3, (Redo(9, 8, "x"),))}
     session.lasting.places.update(unused)
     flow = flow_of(session)
     assert decode_flow(encode_flow(flow)) == flow
     [cursor] = session.overlap.cursors
-    address = gateway.broker.address
+    broker = cursor.feed.broker.name
     assert flow.places == {
-        ("t/+", address): Place(cursor.next, cursor.start, cursor.seen, ()),
+        ("t/+", broker): Place(cursor.next, cursor.start, cursor.seen, ()),
         **unused,
     }
     assert flow.sent == [
-        Sent(sent[0].packet_id, "t/+", address, -1, "t/1", 1, True, (7,), False),
-        Sent(sent[1].packet_id, "t/+", address, cursor.next - 1, "", 1, False, (7,), False),
+        Sent(sent[0].packet_id, "t/+", broker, -1, "t/1", 1, True, (7,), False),
+        Sent(sent[1].packet_id, "t/+", broker, cursor.next - 1, "", 1, False, (7,), False),
     ]
     assert (flow.releasing, flow.next_id) == ([], session.next_id)
 

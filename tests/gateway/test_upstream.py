@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from making import batch_of
 from memory_broker import MemoryBroker
-from rig import Client, Gateway
+from moving import gateway_at_moving_broker, move, tell
+from rig import Client, Gateway, HandClock
 
 from gateway.envelope import NEVER, arrivals
 from gateway.mqtt.codec import encode
-from gateway.mqtt.packets import Puback, Publish
+from gateway.mqtt.packets import Puback, Publish, Pubrec
 from gateway.session_state import Will
 from penstock.errors import Busy, InvalidMessage, StorageFull, Unavailable
 from penstock.message import PROPERTIES_BYTES_MAX, decode_message
@@ -71,8 +74,7 @@ class TwoBrokers(MemoryBroker):
 
 
 def test_a_topic_with_several_brokers_is_spread_by_key_and_each_key_stays() -> None:
-    gateway = Gateway()
-    gateway.broker.__class__ = TwoBrokers
+    gateway = Gateway(beside=SimpleNamespace(clock=HandClock(), broker=TwoBrokers()))  # type: ignore[arg-type]
     lanes: dict[str, set[str]] = {}
     for at in range(20):
         client = gateway.connect(f"dev-{at}")
@@ -236,3 +238,21 @@ def test_an_answer_that_comes_late_to_an_earlier_batch_closes_nobody() -> None:
     gateway.pass_time(1)
     assert client.got() == [Puback(1), Puback(2)]
     assert gateway.broker.bodies() == [b"warm", b"first", b"second"]
+
+
+def test_publications_go_on_in_their_order_when_the_broker_comes_back_at_another_address() -> None:
+    """The network never says that nobody is at the old one: what waits there must not be overtaken."""
+    gateway = gateway_at_moving_broker()
+    client = gateway.connect()
+    client.publish("a", b"1", 1, packet_id=1)
+    move(gateway)
+    client.publish("a", b"2", 1, packet_id=2)
+    client.publish("a", b"3", 2, packet_id=3)
+    assert client.got() == [Puback(1)]
+    tell(gateway)
+    assert not client.is_read
+    gateway.pass_time(1.0)
+    assert client.is_read
+    client.publish("a", b"4", 1, packet_id=4)
+    assert gateway.broker.bodies() == [b"1", b"2", b"3", b"4"]
+    assert client.got() == [Puback(2), Pubrec(3), Puback(4)]

@@ -18,10 +18,14 @@ class Elsewhere:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.given_up: list[str] = []
 
     def link(self, address: str) -> Link:
         self.asked.append(address)
         return Silent()
+
+    def give_up(self, address: str) -> None:
+        self.given_up.append(address)
 
 
 def test_embedded_addresses_are_answered_here_and_others_on_the_wire() -> None:
@@ -30,3 +34,11 @@ def test_embedded_addresses_are_answered_here_and_others_on_the_wire() -> None:
     assert links.link("127.0.0.1:1") is here
     assert links.link("127.0.0.1:2") is not here
     assert elsewhere.asked == ["127.0.0.1:2"]
+
+
+def test_only_addresses_on_the_wire_are_given_up() -> None:
+    elsewhere = Elsewhere()
+    links = LocalLinks({"127.0.0.1:1": Silent()}, elsewhere)
+    links.give_up("127.0.0.1:1")
+    links.give_up("127.0.0.1:2")
+    assert elsewhere.given_up == ["127.0.0.1:2"]

@@ -61,6 +61,12 @@ def test_a_key_stays_with_its_broker_even_if_that_failed() -> None:
         assert first == choose(key, BROKERS[::-1], 7, [first.address])
 
 
+def test_a_key_stays_with_its_broker_even_if_that_listens_elsewhere() -> None:
+    for key in map(str, range(50)):
+        moved = [BrokerRoute(one.broker, f"0.0.0.{9 - at}:1", one.queues) for at, one in enumerate(BROKERS)]
+        assert choose(key, moved, 0).broker == choose(key, BROKERS, 0).broker
+
+
 def test_keys_use_all_brokers_and_on_each_of_them_all_queues() -> None:
     import zlib
 

@@ -17,7 +17,7 @@ import pytest
 from penstock import wire
 from penstock.errors import InvalidConfig, ProtocolError, TooLarge, Unavailable
 from penstock.frame_server import Peer
-from penstock.link import OnResult
+from penstock.link import Link, OnResult
 from penstock.requests.messages import Append, Pull
 from penstock.requests.request import Request, Result
 from penstock.requests.servers import Ping, ServerInfo
@@ -84,7 +84,7 @@ def answer(connection: socket.socket) -> None:
     connection.recv(1)
 
 
-async def until_answered(link: WireLink) -> ServerInfo:
+async def until_answered(link: Link) -> ServerInfo:
     with anyio.fail_after(10):
         while True:
             try:
@@ -244,5 +244,38 @@ def test_many_callers_at_once_share_the_connection(run: Run, serve: Callable[...
         async with running(serve(Service).address) as link, anyio.create_task_group() as callers:
             for _ in range(200):
                 callers.start_soon(call, link, Ping())
+
+    run(test)
+
+
+def test_an_address_that_is_given_up_ends_what_waits_at_once_and_serves_again(
+    run: Run, serve: Callable[..., Any]
+) -> None:
+    async def test() -> None:
+        async with anyio.create_task_group() as tasks:
+            links = WireLinks(tasks)
+            links.give_up("127.0.0.1:1")  # nobody was asked there
+            address = serve(Service).address
+            link = links.link(address)
+            results: list[Result] = []
+            link.submit(Pull("a:0", 0, wait_s=60), results.append)
+            first = await call(link, Ping())
+            link.submit(Append(1, False, b"x"), results.append)  # it has not left
+            links.give_up(address)
+            assert [isinstance(result, Unavailable) and result.unknown for result in results] == [True, False]
+            assert await until_answered(links.link(address)) != first, "over a new connection"
+            tasks.cancel_scope.cancel()
+
+    run(test)
+
+
+def test_a_link_that_nobody_uses_may_be_given_up(run: Run, serve: Callable[..., Any]) -> None:
+    async def test() -> None:
+        async with running(serve(Service).address) as link:
+            link.give_up()
+            await until_answered(link)
+            link.give_up()
+            link.give_up()
+            await until_answered(link)
 
     run(test)

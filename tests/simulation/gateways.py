@@ -86,6 +86,9 @@ class BrokerLink:
     def carry(self) -> bool:
         """The oldest batch arrives at the broker, or replies at the gateway. True if there was anything."""
         rng = self._world.rng
+        if not self._world.is_at(self.address):
+            self.give_up()
+            return True
         if self._sent and (not self._replies or rng.random() < 0.5):
             for request, on_result in self._sent.popleft():
                 self._number += 1
@@ -121,6 +124,16 @@ class BrokerLink:
             error.unknown = True
             on_result(error)
 
+    def give_up(self) -> None:
+        """Nobody is there any more: nothing that waits was carried out."""
+        waiting = [*self._open.values(), *[one for batch in [*self._sent, self._requests] for _, one in batch]]
+        self._requests = []
+        self._open.clear()
+        self._sent.clear()
+        self._replies.clear()
+        for on_result in waiting:
+            on_result(Unavailable(f"nobody is at {self.address}"))
+
 
 class NameServer:
     """Who has which topic, answered at once."""
@@ -137,19 +150,45 @@ class NameServer:
 
 
 class Links:
-    """What a gateway of the rig takes for its brokers."""
+    """What a gateway of the rig takes for its brokers. ``broker``: its link to the address that it heard of last."""
 
     def __init__(self, world: World) -> None:
+        self._world = world
         self.names = NameServer(world)
-        self.broker = BrokerLink(world)
+        self.broker = BrokerLink(world, world.address)
+        self._brokers = {world.address: self.broker}
         self.now_ms = 0
         self.has_brokers = True
 
     def link(self, address: str) -> Link:
-        return self.broker if address == BROKER else self.names
+        if address == NAMESRV:
+            return self.names
+        if address not in self._brokers:
+            self.broker = self._brokers[address] = BrokerLink(self._world, address)
+        return self.broker
+
+    def give_up(self, address: str) -> None:
+        self._brokers.pop(address).give_up()
 
     def flush(self) -> None:
         pass
+
+
+class PatientLine(Line):
+    """A line whose bytes wait as long as the gateway does not read them."""
+
+    _unread = b""
+
+    def send_bytes(self, data: bytes) -> None:
+        self._unread += data
+        if self.is_read:
+            data, self._unread = self._unread, b""
+            super().send_bytes(data)
+
+    def got(self) -> list[Any]:
+        if self._unread:
+            self.send_bytes(b"")
+        return super().got()
 
 
 class Device:
@@ -179,7 +218,7 @@ class Device:
 
     def connect(self, gateway: Gateway) -> None:
         """Opens a connection; an earlier one it simply forgets, or leaves standing."""
-        self.line = Line(gateway, 4, "127.0.0.1")
+        self.line = self.world.line(gateway, 4, "127.0.0.1")
         self.is_admitted = False
         self.world.note(f"{self.name} connects to {gateway.settings.name}")
         self.line.send(Connect(self.name, clean_start=False, level=4))
@@ -301,12 +340,17 @@ class World:
     """All of one run."""
 
     kind: type[Device] = Device
+    line: type[Line] = Line
+    moves = False
+    """The broker is at another address each time it is started."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.log: list[str] = []
         self._sessions = 0
         self.clock = HandClock()
+        self.address = BROKER
+        self._starts = 1
         self._disk = SimDisk()
         self._disk.rng = random.Random(seed + 1)
         self.broker = Rig(self._disk, segment_bytes=1 << 16)
@@ -330,10 +374,14 @@ class World:
         """The broker at an address."""
         return self.broker
 
+    def is_at(self, address: str) -> bool:
+        """Whether a broker listens there."""
+        return not self.moves or address == self.address
+
     def routes(self, topic: str) -> list[BrokerRoute]:
         """What the name server says."""
         has_it = not topic or self.broker.state.topics.get(topic) is not None
-        return [BrokerRoute("b", BROKER, 4)] if has_it else []
+        return [BrokerRoute("b", self.address, 4)] if has_it else []
 
     def new_session(self) -> int:
         self._sessions += 1
@@ -449,6 +497,9 @@ class World:
         self._disk.kill()
         old.dispatch.close("killed")
         self.broker = Rig(self._disk, self.clock.now_s - 1000.0, **settings)
+        self._starts += 1
+        if self.moves:
+            self.address = f"broker:{self._starts}"
         for gateway in self.gateways:
             gateway.rounds.begin()
             self.links[gateway].broker.breaks()
@@ -516,6 +567,13 @@ class World:
     def digest(self) -> str:
         seen = [(device.name, device.order) for device in self.devices]
         return hashlib.sha256(repr((self.log, seen, self.stored())).encode()).hexdigest()
+
+
+class Moving(World):
+    """A world in which the broker never comes back where it was."""
+
+    line = PatientLine
+    moves = True
 
 
 def check(world: World) -> None:

@@ -24,7 +24,7 @@ from gateway.mqtt.packets import Pubrec
 from gateway.resuming import Resuming
 from gateway.sending import Sending
 from gateway.session import Session
-from tests.simulation.gateways import World, check
+from tests.simulation.gateways import Moving, World, check
 
 CATCH_WITHIN = 700
 """A planted bug must be caught by one of so many seeds."""
@@ -39,14 +39,14 @@ def few_packet_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.delivery.PACKET_ID_MAX", 16)
 
 
-def run(seed: int) -> World:
+def run(seed: int, kind: type[World] = World) -> World:
     """Runs a seed and checks it; a failure says how to run it again, and what happened."""
-    world = World(seed)
+    world = kind(seed)
     try:
         world.run()
         check(world)
     except BaseException as error:
-        again = f"PENSTOCK_SEED={seed} .venv/bin/pytest tests/simulation/test_gateways.py -k sessions"
+        again = f"PENSTOCK_SEED={seed} .venv/bin/pytest tests/simulation/test_gateways.py -k hold"
         error.add_note("\n".join(["again:  " + again, *world.log[-60:]]))
         raise
     return world
@@ -55,6 +55,11 @@ def run(seed: int) -> World:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_sessions_order_qos_2_and_retained_messages_hold(seed: int) -> None:
     run(seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS[: (len(SEEDS) + 1) // 2])
+def test_all_of_it_holds_where_a_broker_comes_back_at_another_address(seed: int) -> None:
+    run(seed, Moving)
 
 
 def test_a_seed_gives_the_same_run_every_time() -> None:
