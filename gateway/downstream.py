@@ -236,6 +236,7 @@ class Downstream(Stage):
         if cursor.feed.attached.discard(cursor):
             if cursor.session.behind.pop(cursor, 0) is None:
                 cursor.feed.lagging -= 1
+                cursor.feed.trim(self._pull_bytes_max)  # a window that nobody needs is not extended
             cursor.backlog = None
             self.retained.stop(cursor)
             self.replays.stop(cursor)

@@ -304,3 +304,20 @@ def test_subscribers_read_on_at_the_address_where_their_broker_comes_back() -> N
     tell(gateway)
     gateway.pass_time(2.0)
     assert sorted(client.payloads()) == [b"1", b"2", b"3"]
+
+
+def test_who_left_behind_others_and_comes_back_gets_what_came_meanwhile() -> None:
+    """Nothing lost: not what the others had read together before, nor what they read alone."""
+    gateway = Gateway(in_flight_max=1)
+    gateway.connect("quick").subscribe("t", qos=0)
+    slow = gateway.connect("slow", clean_start=False)
+    slow.subscribe("t", qos=1)
+    for number in range(3):
+        gateway.produce("t", b"%d" % number, qos=1)
+    assert slow.payloads() == [b"0"]
+    slow.cut()
+    for number in range(3, 5):
+        gateway.produce("t", b"%d" % number, qos=1)
+    again = gateway.connect("slow", clean_start=False)
+    gateway.produce("t", b"5", qos=1)
+    assert drain(again) == [b"0", b"1", b"2", b"3", b"4", b"5"]
