@@ -16,7 +16,7 @@ from gateway.home import SessionHome
 from gateway.resuming import find_by_topic
 from gateway.rounds import Stage
 from gateway.session import Lasting, Session
-from gateway.session_state import FROM_RETAINED, Flow, Owed, Place, Sent, encode_flow, encode_terms
+from gateway.session_state import Flow, Owed, Place, Sent, encode_flow, encode_terms
 from penstock.errors import PenstockError
 from penstock.requests.sessions import CONNECTED, SessionSave
 from topicmap.names import is_share
@@ -145,18 +145,19 @@ def flow_of(session: Session) -> Flow:
     for packet_id, made in session.sent():
         arrival, origin, form = made.arrival, made.arrival.origin, made.variant
         if origin is not None and not (made.qos == 1 and is_share(origin.filter)):  # those go to other members
-            history = "" if origin.queue.startswith("~") else origin.queue
+            is_topics = not origin.queue.startswith("~")
             sent.append(
                 Sent(
                     packet_id,
                     origin.filter,
                     origin.broker.name,
                     arrival.offset,
-                    arrival.name if arrival.offset == FROM_RETAINED else history,
+                    origin.queue if is_topics else "",
                     made.qos,
                     form.retain,
                     form.identifiers,
                     form.shows_place,
+                    arrival.name if is_topics else "",
                 )
             )
     return Flow(places, sent, list(session.releasing), session.next_id, _owed_to(session, lasting))

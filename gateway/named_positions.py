@@ -19,7 +19,6 @@ from gateway.brokers import Broker
 from gateway.delivery import Blob
 from gateway.envelope import Arrival
 from gateway.session import Cursor, Session
-from gateway.session_state import FROM_RETAINED
 from penstock.errors import PenstockError
 from penstock.requests.groups import CommitOffsets, QueueOffset
 from penstock.requests.request import Result
@@ -138,9 +137,10 @@ def _way(arrival: Arrival) -> str:
 
 
 def _counts(cursor: Cursor, arrival: Arrival) -> bool:
-    """Whether a message on its way is of this cursor's subscription, too: it may have come through another one."""
+    """Whether a message on its way is of this cursor's subscription, too: one that came live through another one may
+    be."""
     origin, filter = arrival.origin, cursor.subscription.filter
-    if origin is None or origin.broker is not cursor.feed.broker or arrival.offset == FROM_RETAINED:
+    if origin is None or origin.broker is not cursor.feed.broker:
         return False
-    has_begun = cursor.next >= 0 and arrival.position >= cursor.start
+    has_begun = cursor.next >= 0 and arrival.position >= cursor.start and origin.queue.startswith("~")
     return origin.filter == filter or (has_begun and matches(filter, arrival.name))

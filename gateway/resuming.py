@@ -2,7 +2,8 @@
 
 Inbound QoS 2 ids come from the brokers that stored the messages. Messages on their way to the client are read again
 from the log, by the offsets that were saved with their packet ids, so that they can be sent once more under the same
-ids and in the same order (MQTT-4.4.0-1, 4.6.0-1). One that is not there any more (retention has passed it) is given up.
+ids and in the same order (MQTT-4.4.0-1, 4.6.0-1). One that retention has passed goes again if it is still the retained
+message of its topic, else it is given up.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from gateway.delivery import Blob, Variant, blob
 from gateway.envelope import Arrival, Origin, arrivals
 from gateway.exchanges import ExchangeIds
 from gateway.session import STORED, Session
-from gateway.session_state import FROM_RETAINED, Flow, Sent
-from penstock.errors import InvalidMessage, PenstockError
+from gateway.session_state import Flow, Sent
+from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError
 from penstock.requests.filters import FetchRetained, RetainedPage
-from penstock.requests.messages import Pull, Pulled
+from penstock.requests.messages import BoundsReply, Pull, Pulled, QueryBounds
 from penstock.requests.request import Result
 from topicmap.names import plain_filter
 from topicmap.queues import filter_queue
@@ -51,10 +52,7 @@ class Resuming:
         exchanges.fetch(session.client_id, session.lasting.incarnation, session.epoch, self._has_ids)
         queues: dict[tuple[str, str, str], list[Sent]] = {}
         for sent in self._flow.sent:
-            if sent.offset == FROM_RETAINED:
-                self._fetch_retained(sent)
-            else:
-                queues.setdefault((sent.filter, sent.name, sent.broker), []).append(sent)
+            queues.setdefault((sent.filter, sent.queue, sent.broker), []).append(sent)
         for (filter, queue, name), rows in queues.items():
             broker = self._brokers.get(name)
             if broker is not None:
@@ -77,32 +75,46 @@ class Resuming:
         origin.broker.submit(request, partial(self._pulled, origin, rows))
 
     def _pulled(self, origin: Origin, rows: Sequence[Sent], result: Result) -> None:
+        if isinstance(result, OffsetOutOfRange):  # retention has passed the first of them
+            origin.broker.submit(QueryBounds((origin.queue,)), partial(self._bounded, origin, rows))
+            return
         got = _decoded(result, origin)
         by_offset = {arrival.offset: arrival for arrival in got}
+        last = got[-1].offset if got else rows[-1].offset
         for sent in rows:
             arrival = by_offset.get(sent.offset)
             if arrival is not None:
                 self._found[sent.packet_id] = arrival
-        last = got[-1].offset if got else rows[-1].offset
-        rows = [sent for sent in rows if sent.offset > last]
+            elif sent.offset <= last and not isinstance(result, PenstockError):
+                self._look_among_retained(origin, sent)
+        self._go_on(origin, [sent for sent in rows if sent.offset > last], result)
+
+    def _bounded(self, origin: Origin, rows: Sequence[Sent], result: Result) -> None:
+        first = result.bounds[0].min if isinstance(result, BoundsReply) else rows[-1].offset + 1
+        for sent in rows:
+            if sent.offset < first:
+                self._look_among_retained(origin, sent)
+        self._go_on(origin, [sent for sent in rows if sent.offset >= first], result)
+
+    def _go_on(self, origin: Origin, rows: Sequence[Sent], result: Result) -> None:
         if rows:
             self._pull(origin, rows)
         else:
-            if isinstance(result, PenstockError) and result.retryable:
-                self._error = result
-            self._answered()
+            self._has(result)
 
-    def _fetch_retained(self, sent: Sent) -> None:
-        broker = self._brokers.get(sent.broker)
-        if broker is not None:
+    def _look_among_retained(self, origin: Origin, sent: Sent) -> None:
+        if sent.topic:
             self._left += 1
-            origin = Origin(broker, sent.filter)
-            broker.submit(FetchRetained(sent.name, "", 1), partial(self._has_retained, sent, origin))
+            origin.broker.submit(FetchRetained(sent.topic, "", 1), partial(self._has_retained, origin, sent))
 
-    def _has_retained(self, sent: Sent, origin: Origin, result: Result) -> None:
+    def _has_retained(self, origin: Origin, sent: Sent, result: Result) -> None:
         for arrival in _decoded(result, origin):
-            arrival.offset = FROM_RETAINED
-            self._found[sent.packet_id] = arrival
+            found = arrival.in_its_topic(origin)
+            if found.offset == sent.offset and arrival.queue == sent.queue:
+                self._found[sent.packet_id] = found
+        self._has(result)
+
+    def _has(self, result: Result) -> None:
         if isinstance(result, PenstockError) and result.retryable:
             self._error = result
         self._answered()
@@ -131,12 +143,7 @@ def find_by_topic(session: Session, closed: Iterable[Origin]) -> None:
     places = {(one.broker, one.filter) for one in closed}
     for packet_id, made in session.sent():
         arrival, origin = made.arrival, made.arrival.origin
-        if (
-            origin is not None
-            and (origin.broker, origin.filter) in places
-            and origin.queue.startswith("~")
-            and arrival.offset != FROM_RETAINED
-        ):
+        if origin is not None and (origin.broker, origin.filter) in places and origin.queue.startswith("~"):
             found = arrival.in_its_topic(Origin(origin.broker, origin.filter, arrival.queue))
             session.relocate(packet_id, Blob(found, made.variant, made.head, made.tail))
 

@@ -15,10 +15,10 @@ from functools import partial
 from typing import Final
 
 from gateway.delivery import Variant, blob, is_expired
-from gateway.envelope import Arrival, arrivals
+from gateway.envelope import Arrival, Origin, arrivals
 from gateway.login.auth import Identity
 from gateway.session import Cursor, Session
-from gateway.session_state import FROM_RETAINED, Owed
+from gateway.session_state import Owed
 from penstock.errors import InvalidMessage, PenstockError
 from penstock.requests.filters import FetchRetained, RetainedPage
 from penstock.requests.request import Result
@@ -134,9 +134,12 @@ class Retained:
             page = arrivals(result.count, result.body, cursor.feed)
         except InvalidMessage:
             page = []
-        fetch.page = [arrival for arrival in page if arrival.position < fetch.before]
-        for arrival in fetch.page:
-            arrival.offset = FROM_RETAINED
+        broker, filter = cursor.feed.broker, cursor.subscription.filter
+        fetch.page = [
+            arrival.in_its_topic(Origin(broker, filter, arrival.queue))
+            for arrival in page
+            if arrival.position < fetch.before
+        ]
         fetch.after = result.after
         fetch.is_last = not result.after
         self._pump_later(cursor.session)

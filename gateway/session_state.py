@@ -19,8 +19,6 @@ from gateway.replay_options import Start
 from gateway.subscriptions import Redo, Subscription
 
 NO_WILL: Final = b"\xc0"
-FROM_RETAINED: Final = -1
-"""Offset of a message that was sent because it was retained."""
 
 
 class Will(NamedTuple):
@@ -46,18 +44,19 @@ class Place(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A message on its way: in which form it went, and where it is found again. ``name``: of a retained message, or of
-    the topic queue that a message of history came from; empty for one of the filter's light queue."""
+    """A message on its way: in which form it went, and where it is found again. ``queue``: the topic queue that a
+    retained message or one of history is in, and ``topic`` its name; both empty for one of the filter's light queue."""
 
     packet_id: int
     filter: str
     broker: str
     offset: int
-    name: str
+    queue: str
     qos: int
     retain: bool
     identifiers: tuple[int, ...]
     shows_place: bool
+    topic: str = ""
 
 
 class Owed(NamedTuple):
@@ -156,8 +155,8 @@ def decode_flow(data: bytes) -> Flow:
         for filter, broker, at, start, seen, redos, *_ in parts[0]
     }
     sent = [
-        Sent(packet_id, filter, broker, offset, name, qos, retain, tuple(identifiers), shows_place)
-        for packet_id, filter, broker, offset, name, qos, retain, identifiers, shows_place, *_ in parts[1]
+        Sent(packet_id, filter, broker, offset, queue, qos, retain, tuple(identifiers), shows_place, *topic[:1])
+        for packet_id, filter, broker, offset, queue, qos, retain, identifiers, shows_place, *topic in parts[1]
     ]
     return Flow(places, sent, parts[2], parts[3], _owed(parts[4] if len(parts) > 4 else None))
 

@@ -113,6 +113,11 @@ class _Queue:
     def end(self) -> int:
         return self.base + len(self.frames)
 
+    def forget_first(self) -> None:
+        """Retention passes its first message."""
+        del self.frames[0]
+        self.base += 1
+
 
 class _Facts:
     """The store as the requests about sessions see it."""

@@ -83,6 +83,38 @@ def test_a_retained_message_on_its_way_goes_again_as_retained() -> None:
     assert (second.payload, second.retain, second.dup, second.packet_id) == (b"kept", True, True, first.packet_id)
 
 
+@pytest.mark.mqtt("4.4.0-1", old=("4.4.0-1",))
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("later", [b"newer", b""])
+def test_a_retained_message_on_its_way_goes_again_as_it_was_whatever_is_retained_by_then(
+    qos: int, later: bytes
+) -> None:
+    one = Gateway(name="one")
+    publisher = one.connect("p")
+    publisher.publish("t/1", b"kept", 2, packet_id=1, retain=True)
+    client = one.connect("c", clean_start=False)
+    client.subscribe("t/+", qos=qos)
+    [(_, packet_id, _)] = sent_to(client)
+    publisher.publish("t/1", later, 1, packet_id=2, retain=True)
+    again = lost(one).connect("c", clean_start=False)
+    assert sent_to(again)[0] == (b"kept", packet_id, True)
+
+
+def test_what_retention_has_passed_is_found_as_the_retained_message_and_takes_nothing_else_with_it() -> None:
+    one = Gateway(name="one")
+    publisher = one.connect("p")
+    for name in ("t/1", "t/2"):
+        publisher.publish(name, name.encode(), 1, packet_id=1, retain=True)
+    client = one.connect("c", clean_start=False)
+    client.subscribe("t/+", qos=1)
+    first = sent_to(client)
+    one.pass_time(1)
+    one.broker.topic_queues["t:0"].forget_first()
+    again = lost(one).connect("c", clean_start=False)
+    assert sent_to(again) == [(payload, packet_id, True) for payload, packet_id, _ in first]
+    assert [payload for payload, _, _ in first] == [b"t/1", b"t/2"]
+
+
 def test_subscriptions_come_back_with_their_options_and_retained_messages_do_not_come_again() -> None:
     one = Gateway(name="one")
     one.connect("p").publish("t", b"kept", 1, packet_id=1, retain=True)

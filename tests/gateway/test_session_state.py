@@ -80,7 +80,7 @@ def test_places_and_exchanges_are_named_by_queue_and_offset() -> None:
         **unused,
     }
     assert flow.sent == [
-        Sent(sent[0].packet_id, "t/+", broker, -1, "t/1", 1, True, (7,), False),
+        Sent(sent[0].packet_id, "t/+", broker, 0, "t:0", 1, True, (7,), False, "t/1"),
         Sent(sent[1].packet_id, "t/+", broker, cursor.next - 1, "", 1, False, (7,), False),
     ]
     assert (flow.releasing, flow.next_id) == ([], session.next_id)
