@@ -451,7 +451,7 @@ class Device:
                 self.fail(ReasonCode.PROTOCOL_ERROR)
                 return
             self.session.expiry_s = min(expiry_s, self._reception.settings.session_expiry_s_max)
-        self._close(b"", is_normal=packet.reason_code != ReasonCode.DISCONNECT_WITH_WILL)
+        self._close(b"", is_normal=packet.reason_code == ReasonCode.SUCCESS)
 
     # ------------------------------------------------------------ not reading
 

@@ -203,9 +203,11 @@ def test_a_will_is_not_published_after_a_normal_disconnect() -> None:
     assert published(gateway) == []
 
 
-def test_a_client_may_ask_for_its_will_when_it_leaves() -> None:
+@pytest.mark.parametrize("reason", [0x04, *range(0x80, 0x84), 0x90, 0x93, 0x95, 0x97, 0x98, 0x99])
+@pytest.mark.mqtt("3.1.2-8", "3.14.4-3")
+def test_a_client_that_leaves_with_a_reason_other_than_0_leaves_its_will(reason: int) -> None:
     gateway = Gateway()
-    gateway.connect(level=5, will=WILL).send(Disconnect(4))
+    gateway.connect(level=5, will=WILL).send(Disconnect(reason))
     assert published(gateway) == [("will/topic", b"gone")]
 
 
