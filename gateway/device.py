@@ -214,7 +214,7 @@ class Device:
     def _refuse(self, packet: Packet, reason: Reason) -> None:
         """A packet breaks a limit: a publication is not taken, any other ends the connection."""
         if isinstance(packet, Publish):
-            self._decline(packet, reason)
+            self._on_publish(packet, reason)
         else:
             self.fail(reason)
 
@@ -272,7 +272,8 @@ class Device:
 
     # ------------------------------------------------------------ PUBLISH
 
-    def _on_publish(self, packet: Publish) -> None:
+    def _on_publish(self, packet: Publish, broken: Reason = 0) -> None:
+        """``broken``: a limit that it breaks. Then it is not taken, but its alias and its open exchange stand."""
         name = self._connection.name_of(packet, self._reception.settings.topic_alias_max)
         if isinstance(name, int):
             self.fail(self._reception.limits.fault(name, True))
@@ -284,7 +285,7 @@ class Device:
             return
         assert self.session is not None
         assert self.identity is not None
-        reason = self._reception.unfit_name(self.identity, name)
+        reason = broken or self._reception.unfit_name(self.identity, name)
         if reason:
             self._decline(packet, reason)
             return

@@ -18,6 +18,7 @@ from gateway.mqtt.packets import (
     Pubcomp,
     Publish,
     Pubrec,
+    Pubrel,
     Suback,
     Subscribe,
     Subscription,
@@ -27,6 +28,7 @@ from gateway.mqtt.packets import (
 from gateway.mqtt.properties import Properties
 from gateway.quotas import REASONS
 from penstock.errors import TopicNotFound
+from penstock.message import decode_message
 from penstock.requests.topics import DescribeTopic
 
 
@@ -83,6 +85,30 @@ def test_a_publication_with_too_many_is_not_taken(qos: int, answer: list[Packet]
     assert gateway.quotas.refused["user_properties_max"] == 1
     client.publish("a", b"x", qos, packet_id=7 if qos else 0, properties=pairs(4))
     assert len(gateway.broker.log) == 1
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.mqtt("3.3.2-12")
+def test_a_publication_that_is_not_taken_still_gives_its_alias_a_name(qos: int) -> None:
+    gateway = Gateway(user_properties_max=4)
+    client = gateway.connect(level=5)
+    named = Properties(topic_alias=1, user_properties=(("k", "v"),) * 5)
+    client.publish("a/b", b"1", qos, packet_id=7 if qos else 0, properties=named)
+    client.got()
+    client.publish("", b"2", 1, packet_id=8, properties=Properties(topic_alias=1))
+    assert client.got() == [Puback(8)]
+    assert [decode_message(record).name for record in gateway.broker.log] == ["a/b"]
+
+
+@pytest.mark.mqtt("4.3.3-10")
+def test_an_open_exchange_outlives_a_resend_that_breaks_a_limit() -> None:
+    gateway = Gateway(user_properties_max=4)
+    client = gateway.connect(level=5)
+    client.publish("a", b"x", 2, packet_id=7)
+    client.publish("a", b"x", 2, packet_id=7, dup=True, properties=pairs(5))
+    client.send(Pubrel(7))
+    assert client.got() == [Pubrec(7), Pubrec(7), Pubcomp(7)]
+    assert gateway.broker.bodies() == [b"x"]
 
 
 def test_the_work_for_a_flood_of_properties_is_refused_before_it_is_done() -> None:
