@@ -26,7 +26,7 @@ from gateway.login.auth import Identity, Peer
 from gateway.mqtt.answers import PINGRESP, mark, refusal
 from gateway.mqtt.connection import Connection, Received
 from gateway.mqtt.packets import Auth, Connect, Disconnect, Packet, Pingreq, Publish, Subscribe, Unsubscribe
-from gateway.mqtt.reason_codes import Reason, ReasonCode, code_of
+from gateway.mqtt.reason_codes import Reason, ReasonCode, Told, code_of
 from gateway.reception import Admitted, Arriving, OnAdmitted, Reception
 from gateway.session import STORED, Session
 from gateway.subscribing import Subscribing
@@ -194,8 +194,10 @@ class Device:
         for at, packet in enumerate(packets):
             exchange = EXCHANGES.get(type(packet))
             broken = self._reception.limits.broken_by(packet)
-            if broken:
-                self._refuse(packet, broken)
+            if isinstance(packet, Publish):
+                self._on_publish(packet, broken)
+            elif broken:
+                self.fail(broken)
             elif exchange is not None:
                 exchange(self, self._reception, packet)
             else:
@@ -210,13 +212,6 @@ class Device:
                 self._reception.downstream.flush()
         if received.fault is not None:
             self.fail(self._reception.limits.fault(received.fault, self.session is not None))
-
-    def _refuse(self, packet: Packet, reason: Reason) -> None:
-        """A packet breaks a limit: a publication is not taken, any other ends the connection."""
-        if isinstance(packet, Publish):
-            self._on_publish(packet, reason)
-        else:
-            self.fail(reason)
 
     # ------------------------------------------------------------ CONNECT
 
@@ -272,7 +267,7 @@ class Device:
 
     # ------------------------------------------------------------ PUBLISH
 
-    def _on_publish(self, packet: Publish, broken: Reason = 0) -> None:
+    def _on_publish(self, packet: Publish, broken: Reason) -> None:
         """``broken``: a limit that it breaks. Then it is not taken, but its alias and its open exchange stand."""
         name = self._connection.name_of(packet, self._reception.settings.topic_alias_max)
         if isinstance(name, int):
@@ -318,15 +313,21 @@ class Device:
             self.fail(self._reception.quotas.refuse("receive_max"))
             return False
         if packet.qos == 2:
+            if self.is_v5 and len(session.incoming) >= 2 * self._reception.settings.receive_max:
+                why = self._reception.quotas.refuse("receive_max").why  # with what earlier connections have left open
+                self._decline(packet, Told(ReasonCode.QUOTA_EXCEEDED, why))
+                return False
             session.begin_incoming(packet.packet_id)
         return True
 
     def _room_for_publications(self) -> int:
-        """How many more QoS 1 and 2 publications it may have open. Before MQTT 5 no limit is told; bytes bound it."""
+        """How many more QoS 1 and 2 publications it may have open on this connection (MQTT 5, 4.9). Before MQTT 5 no
+        limit is told; bytes bound it."""
         if not self.is_v5:
             return PACKET_ID_MAX
-        assert self.session is not None
-        return self._reception.settings.receive_max - self._unanswered - len(self.session.incoming)
+        session = self.session
+        assert session is not None
+        return self._reception.settings.receive_max - self._unanswered - len(session.incoming) + session.inherited
 
     def forget_routes(self) -> None:
         """Whether it may publish to a name is to be asked again."""
@@ -513,7 +514,6 @@ class Device:
 
 _HANDLERS: Final = {
     Connect: Device._on_connect,
-    Publish: Device._on_publish,
     Subscribe: Device._on_subscribe,
     Unsubscribe: Device._on_unsubscribe,
     Pingreq: Device._on_pingreq,

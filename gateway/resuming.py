@@ -15,7 +15,7 @@ from gateway.brokers import Brokers
 from gateway.delivery import Blob, Variant, blob
 from gateway.envelope import Arrival, Origin, arrivals
 from gateway.exchanges import ExchangeIds
-from gateway.session import STORED, Session
+from gateway.session import Session
 from gateway.session_state import Flow, Sent
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError
 from penstock.requests.filters import FetchRetained, RetainedPage
@@ -65,7 +65,7 @@ class Resuming:
         if isinstance(ids, PenstockError):
             self._error = ids
         else:
-            self._session.incoming = dict.fromkeys(ids, STORED)
+            self._session.inherit_incoming(ids)
         self._answered()
 
     # ------------------------------------------------------------ messages on their way

@@ -14,7 +14,7 @@ else (``Redo``).
 Offline messages are not here: they are in the log, and a session is only a cursor per queue. One that outlives its
 connection (``Lasting``) is saved at its home and goes from here with the connection. What a session does hold is
 bounded: at most ``window`` messages and ``window_bytes`` on their way out (shared blobs), at most ``receive_max`` QoS 2
-ids on their way in.
+ids on their way in of this connection, and as many again of earlier ones.
 
 Rules kept here: an id is in use until its exchange ends (MQTT-2.2.1-4, 4.3.2-2, 4.3.3-6); nothing beyond the
 window is sent (MQTT-3.3.4-9, 4.9.0-2); a resend keeps ids and order and sets DUP (MQTT-4.4.0-1, 4.6.0-1); after PUBREC
@@ -44,6 +44,8 @@ _PUBREL: Final = b"\x62\x02"
 # States of an inbound QoS 2 id, from PUBLISH to PUBREL.
 STORING: Final = 0
 STORED: Final = 1
+INHERITED: Final = 2
+"""Stored, on an earlier connection."""
 
 
 class Client(Protocol):
@@ -293,6 +295,7 @@ class Session:
         "in_flight",
         "in_flight_bytes",
         "incoming",
+        "inherited",
         "is_sharing",
         "lasting",
         "next_id",
@@ -323,6 +326,7 @@ class Session:
         self.to_resend: list[int] | None = None  # ids in flight that this connection has not been sent yet
         self.releasing: dict[int, None] = {}
         self.incoming: dict[int, int] = {}
+        self.inherited = 0  # ids of ``incoming`` that were not sent on this connection: its quota began anew (5, 4.9)
         self.is_sharing = False  # it is a member of a shared subscription
         self.settled: dict[object, Callable[[Blob], None]] | None = None  # who wants to know what the client has
         self.next_id = 1
@@ -463,11 +467,20 @@ class Session:
 
     # ------------------------------------------------------------ in: client -> gateway, QoS 2
 
+    def inherit_incoming(self, ids: Sequence[int]) -> None:
+        """Earlier connections have left these open."""
+        self.incoming = dict.fromkeys(ids, INHERITED)
+        self.inherited = len(self.incoming)
+
     def begin_incoming(self, packet_id: int) -> int | None:
-        """PUBLISH of QoS 2. ``None`` for a new id; for one that is known already its state (MQTT-4.3.3-10)."""
+        """PUBLISH of QoS 2. ``None`` for a new id; for one that is known already whether it is ``STORED``
+        (MQTT-4.3.3-10)."""
         state = self.incoming.get(packet_id)
         if state is None:
             self.incoming[packet_id] = STORING
+        elif state == INHERITED:
+            self.incoming[packet_id] = state = STORED
+            self.inherited -= 1
         return state
 
     def stored_incoming(self, packet_id: int) -> None:
@@ -481,4 +494,7 @@ class Session:
 
     def forget_incoming(self, packet_id: int) -> bool:
         """PUBREL, or the message could not be stored: the id is free again (MQTT-4.3.3-12). False if it was unknown."""
-        return self.incoming.pop(packet_id, None) is not None
+        state = self.incoming.pop(packet_id, None)
+        if state == INHERITED:
+            self.inherited -= 1
+        return state is not None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from rig import Gateway
+from rig import Client, Gateway
 
-from gateway.mqtt.packets import Connack, Connect, Pubcomp, Publish, Pubrec, Pubrel
+from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
 from penstock.requests.sessions import FetchExchanges, ReleaseExchanges
 
@@ -54,6 +55,61 @@ def test_a_pubrel_that_cannot_be_made_durable_ends_the_connection_and_is_answere
     again = gateway.connect("c", clean_start=False)
     again.send(Pubrel(1))
     assert again.got() == [Pubcomp(1)]
+
+
+def back(gateway: Gateway) -> Client:
+    """A client whose session goes on."""
+    return gateway.connect("c", level=5, clean_start=False, properties=Properties(session_expiry_interval=100))
+
+
+def exchanges(*ids: int, dup: bool = False) -> list[Publish]:
+    return [Publish("t", b"x", 2, packet_id=packet_id, dup=dup) for packet_id in ids]
+
+
+@pytest.mark.mqtt("3.3.4-7", "4.4.0-1")
+def test_exchanges_that_an_earlier_connection_left_open_do_not_count_against_the_receive_maximum() -> None:
+    gateway = Gateway(receive_max=3)
+    client = back(gateway)
+    client.send(*exchanges(1, 2, 3))
+    client.cut()
+    again = back(gateway)
+    again.send(Pubrel(1), Pubrel(2), Pubrel(3), Publish("t", b"y", 1, packet_id=9), *exchanges(4, 5))
+    assert {*again.got()} == {Pubcomp(1), Pubcomp(2), Pubcomp(3), Puback(9), Pubrec(4), Pubrec(5)}
+    assert gateway.broker.bodies().count(b"x") == 5
+
+
+@pytest.mark.mqtt("3.3.4-7")
+def test_an_exchange_that_is_sent_again_counts_on_the_connection_that_it_is_sent_on() -> None:
+    gateway = Gateway(receive_max=3)
+    client = back(gateway)
+    client.send(*exchanges(1, 2, 3))
+    client.cut()
+    again = back(gateway)
+    again.send(*exchanges(1, 2, 3, dup=True))
+    assert again.got() == [Pubrec(1), Pubrec(2), Pubrec(3)]
+    again.send(Pubrel(1))
+    again.send(*exchanges(4))
+    assert again.got() == [Pubcomp(1), Pubrec(4)]
+    again.send(*exchanges(5))
+    assert again.got_one(Disconnect).reason_code == 0x93
+    assert gateway.broker.bodies() == [b"x"] * 4
+
+
+def test_a_client_that_never_completes_its_exchanges_cannot_have_more_with_every_connection() -> None:
+    gateway = Gateway(receive_max=3)
+    for first in (1, 4):
+        client = back(gateway)
+        client.send(*exchanges(first, first + 1, first + 2))
+        assert len(client.got()) == 3
+        client.cut()
+    client = back(gateway)
+    client.send(*exchanges(7))
+    refusal = client.got_one(Pubrec)
+    assert (refusal.packet_id, refusal.reason_code) == (7, 0x97)
+    client.send(Pubrel(1))
+    client.send(*exchanges(7))
+    assert client.got() == [Pubcomp(1), Pubrec(7)]
+    assert len(gateway.broker.log) == 7
 
 
 def test_a_client_is_not_admitted_while_its_open_exchanges_are_unknown() -> None:
