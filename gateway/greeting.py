@@ -12,7 +12,7 @@ from gateway.aliases import SentAliases
 from gateway.delivery import PACKET_ID_MAX
 from gateway.envelope import NEVER
 from gateway.mqtt.connection import V5, Terms
-from gateway.mqtt.packets import Connect, Publish
+from gateway.mqtt.packets import LEVEL_3_1, Connect, Publish
 from gateway.mqtt.properties import NO_PROPERTIES, Properties, application_properties, encode_properties
 from gateway.reception import Admitted, Arriving
 from gateway.session_state import Will
@@ -42,6 +42,7 @@ def arriving(packet: Connect) -> Arriving:
         properties.request_response_information == 1,
         properties.authentication_method,
         properties.authentication_data,
+        is_v5 or (packet.clean_start and packet.level > LEVEL_3_1),
     )
 
 

@@ -94,7 +94,7 @@ class Proving(Protocol):
 
 
 class Arriving(NamedTuple):
-    """What a CONNECT asks for, whatever its version."""
+    """What a CONNECT asks for, whatever its version. ``takes_id``: it may leave the client id to the server."""
 
     client_id: str
     user_name: str | None
@@ -108,6 +108,7 @@ class Arriving(NamedTuple):
     wants_response_information: bool = False
     authentication_method: str | None = None
     authentication_data: bytes | None = None
+    takes_id: bool = True
 
 
 class Admitted(NamedTuple):
@@ -243,8 +244,8 @@ class Reception:
         return f"auto-{self._rng.getrandbits(64):016x}"
 
     def _unfit(self, asked: Arriving) -> Reason:
-        if not asked.client_id:  # (MQTT-3.1.3-7, -8) of 3.1.1
-            return 0 if asked.is_v5 or asked.clean_start else ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
+        if not asked.client_id:  # (MQTT-3.1.3-7, -8) of 3.1.1; 3.1 has no empty ids
+            return 0 if asked.takes_id else ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
         if len(asked.client_id.encode()) > self.settings.client_id_bytes_max:
             return self.quotas.refuse("client_id_bytes_max")
         return 0 if asked.client_id.isprintable() else ReasonCode.CLIENT_IDENTIFIER_NOT_VALID

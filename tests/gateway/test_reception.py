@@ -62,6 +62,13 @@ def test_an_empty_id_needs_a_clean_session_before_mqtt5() -> None:
     assert gateway.connect("", clean_start=True).device.session is not None
 
 
+@pytest.mark.mqtt("3.1 client id")
+def test_mqtt_3_1_has_no_empty_ids_but_may_have_long_ones() -> None:
+    gateway = Gateway()
+    assert refused(gateway, Connect("", clean_start=True, level=3))[1] == Connack(False, 2)
+    assert gateway.connect("x" * 24, level=3).device.session is not None
+
+
 @pytest.mark.parametrize("client_id", ["x" * 257, "a\x7fb"])
 @pytest.mark.mqtt("3.1.3-8", old=("3.1.3-9",))
 def test_an_unfit_id_is_refused(client_id: str) -> None:
