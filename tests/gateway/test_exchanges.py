@@ -66,7 +66,7 @@ def exchanges(*ids: int, dup: bool = False) -> list[Publish]:
     return [Publish("t", b"x", 2, packet_id=packet_id, dup=dup) for packet_id in ids]
 
 
-@pytest.mark.mqtt("3.3.4-7", "4.4.0-1")
+@pytest.mark.mqtt("3.3.4-7", "4.4.0-1", "4.9")
 def test_exchanges_that_an_earlier_connection_left_open_do_not_count_against_the_receive_maximum() -> None:
     gateway = Gateway(receive_max=3)
     client = back(gateway)
@@ -78,7 +78,7 @@ def test_exchanges_that_an_earlier_connection_left_open_do_not_count_against_the
     assert gateway.broker.bodies().count(b"x") == 5
 
 
-@pytest.mark.mqtt("3.3.4-7")
+@pytest.mark.mqtt("3.3.4-7", "4.9")
 def test_an_exchange_that_is_sent_again_counts_on_the_connection_that_it_is_sent_on() -> None:
     gateway = Gateway(receive_max=3)
     client = back(gateway)
