@@ -291,8 +291,8 @@ class Device:
             exchange = self.session.exchange(packet.packet_id, packet.qos)
             user = self.identity.user_name if packet.retain else ""
             properties = upstream.properties(route, self.session.client_id, expiry_s, application, exchange, user)
-        except InvalidMessage:
-            self._decline(packet, ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR)
+        except InvalidMessage as error:
+            self._decline(packet, Told(ReasonCode.QUOTA_EXCEEDED, error.message))
             return
         if packet.qos == 1:
             self._unanswered += 1

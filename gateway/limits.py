@@ -68,6 +68,8 @@ class Limits:
             return self._quotas.refuse("packet_bytes_max" if has_begun else "connect_packet_bytes_max")
         if reason == ReasonCode.TOPIC_ALIAS_INVALID:
             return self._quotas.refuse("topic_alias_max")
+        if reason == ReasonCode.QUOTA_EXCEEDED:  # a property block that is too long to be looked at
+            return self._quotas.refuse("user_properties_bytes_max")
         return reason
 
 

@@ -40,7 +40,7 @@ from gateway.settings import GatewaySettings
 from gateway.tallies import Tallies
 from gateway.upstream import Upstream
 from gateway.wills import Wills
-from penstock.errors import Busy, Fenced, PenstockError
+from penstock.errors import Busy, Fenced, InvalidMessage, PenstockError
 from penstock.requests.sessions import CONNECTED, GONE, RELEASED, OpenedSession, SessionCall, SessionSave
 from penstock.world import Rng
 from topicmap.names import InvalidName, check_name, is_reserved, plain_filter
@@ -252,10 +252,16 @@ class Reception:
 
     def _may_leave(self, client_id: str, will: Will) -> bool:
         """Whether a will may be published: the rules may have changed since its client left it."""
-        return not self.unfit_name(Identity(client_id, will.user), will.name)
+        return not self._unfit_will(Identity(client_id, will.user), will)
 
-    def _unfit_will(self, identity: Identity, will: Will | None) -> Reason:
-        return 0 if will is None else self.unfit_name(identity, will.name)
+    def _unfit_will(self, identity: Identity, will: Will) -> Reason:
+        unfit = self.unfit_name(identity, will.name)
+        if not unfit:
+            try:
+                self.upstream.will_properties(identity.client_id, will)
+            except InvalidMessage as error:
+                return Told(ReasonCode.QUOTA_EXCEEDED, error.message)
+        return unfit
 
     def unfit_name(self, identity: Identity, name: str) -> Reason:
         """Why a client may not publish under a name, 0 if it may."""
@@ -275,12 +281,13 @@ class Reception:
         if not isinstance(identity, Identity):
             done(identity)
             return
-        refusal = self._unfit_will(identity, asked.will)
-        if refusal:
-            done(refusal)
-            return
         if asked.will is not None:
-            asked = asked._replace(will=asked.will._replace(user=identity.user_name))
+            will = asked.will._replace(user=identity.user_name)
+            unfit = self._unfit_will(identity, will)
+            if unfit:
+                done(unfit)
+                return
+            asked = asked._replace(will=will)
         client_id = identity.client_id
         known = self.sessions.get(client_id)
         others = (self._opening.get(client_id), known.device if known is not None else None)
@@ -300,8 +307,8 @@ class Reception:
         self._opening[client_id] = device
         expiry_s = min(asked.expiry_s, self.settings.session_expiry_s_max)
         opened = partial(self._opened, device, asked, identity, done)
-        will = encode_will(asked.will)
-        self.home.open(client_id, identity.user_name, asked.clean_start, expiry_s, will, opened)
+        kept = encode_will(asked.will)
+        self.home.open(client_id, identity.user_name, asked.clean_start, expiry_s, kept, opened)
 
     def _opened(
         self,

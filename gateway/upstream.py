@@ -199,12 +199,15 @@ class Upstream(Stage):
 
     def publish_will(self, client_id: str, will: Will, executor: Publisher | None) -> None:
         """Publishes what a client left for the case of its sudden end. ``executor`` waits for its fate; without one it
-        is published at most once."""
-        route = self.route(will.name, client_id)
-        user = will.user if will.retain else ""
-        properties = record_properties(will.name, route.key, client_id, will.expiry_s, will.application, user=user)
+        is published at most once. Raises as ``will_properties``."""
+        properties = self.will_properties(client_id, will)
         flag = will.qos | (FLAG_RETAIN if will.retain else 0)
-        self.publish(executor, route, will.payload, flag, _WILL, properties)
+        self.publish(executor, self.route(will.name, client_id), will.payload, flag, _WILL, properties)
+
+    def will_properties(self, client_id: str, will: Will) -> bytes:
+        """The property string of a will. Raises ``InvalidMessage`` if it is too long, ``InvalidName`` for its name."""
+        key, user = self._map.place(will.name, client_id).key, will.user if will.retain else ""
+        return _fitting(record_properties(will.name, key, client_id, will.expiry_s, will.application, user=user))
 
     def properties(
         self, route: Route, client_id: str, expiry_s: int, application: bytes, exchange: str = "", user: str = ""
@@ -213,10 +216,7 @@ class Upstream(Stage):
         what a ``user`` has retained; empty for the route's own. Raises ``InvalidMessage`` if it is too long."""
         if expiry_s == NEVER and not application and not exchange and not user:
             return b""
-        packed = record_properties(route.name, route.key, client_id, expiry_s, application, exchange, user)
-        if len(packed) > PROPERTIES_BYTES_MAX:
-            raise InvalidMessage(f"properties have at most {PROPERTIES_BYTES_MAX} bytes once stored, not {len(packed)}")
-        return packed
+        return _fitting(record_properties(route.name, route.key, client_id, expiry_s, application, exchange, user))
 
     def _add(self, lane: Lane, parked: Parked) -> None:
         device, at, size = parked.device, len(lane.marks), record_bytes(parked.run)
@@ -391,3 +391,9 @@ class Appending:
 
     def __call__(self, result: Result) -> None:
         self._upstream.appended(self._lane, self._number, self._runs, self._marks, self._tickets, result)
+
+
+def _fitting(properties: bytes) -> bytes:
+    if len(properties) > PROPERTIES_BYTES_MAX:
+        raise InvalidMessage(f"properties have at most {PROPERTIES_BYTES_MAX} bytes once stored, not {len(properties)}")
+    return properties

@@ -192,14 +192,14 @@ _PER_HOP: Final = frozenset({_TOPIC_ALIAS, _MESSAGE_EXPIRY, _SUBSCRIPTION_IDENTI
 def read_properties(cursor: Cursor, packet: int) -> Properties:
     """The property block at the cursor, with its length before it, as ``packet`` may carry it.
 
-    Raises ``MalformedPacket`` (0x81) or ``ProtocolViolation`` (0x82).
+    Raises ``MalformedPacket`` (0x81) or ``ProtocolViolation`` (0x82; 0x97 for a block that is too long).
     """
     size = cursor.variable_integer()
     if not size:
         return NO_PROPERTIES
     if size > BLOCK_BYTES_MAX:
         raise ProtocolViolation(
-            f"{size} bytes of properties; the limit is {BLOCK_BYTES_MAX}", ReasonCode.PACKET_TOO_LARGE
+            f"{size} bytes of properties; the limit is {BLOCK_BYTES_MAX}", ReasonCode.QUOTA_EXCEEDED
         )
     outer_end, cursor.end = cursor.end, cursor.at + size
     if cursor.end > outer_end:

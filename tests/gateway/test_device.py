@@ -358,13 +358,22 @@ def test_a_subscriber_gets_what_it_publishes_in_the_same_breath_but_not_what_it_
     assert client.payloads() == [b"after"]
 
 
-def test_a_message_expiry_beyond_what_properties_can_hold_is_refused_cleanly() -> None:
+def test_properties_that_cannot_be_stored_are_refused_with_the_reason_and_counted() -> None:
     gateway = Gateway()
     client = gateway.connect(level=5)
-    huge = Properties(user_properties=(("k", "v" * 60_000),))
-    client.publish("a", b"", 1, packet_id=1, properties=huge)
-    assert [type(packet) for packet in client.got()] == [Puback]
+    for qos in (0, 1, 2):
+        long = Properties(correlation_data=bytes(24_600))
+        client.publish("a", b"", qos, packet_id=qos, properties=long)
+    refusals = client.got()
+    assert [(type(one), one.packet_id, one.reason_code) for one in refusals] == [  # type: ignore[union-attr]
+        (Puback, 1, 0x97),
+        (Pubrec, 2, 0x97),
+    ]
+    assert all("at most 32767 bytes" in one.properties.reason_string for one in refusals)  # type: ignore[operator]
     assert gateway.broker.log == []
+    assert gateway.upstream.dropped == 3
+    client.publish("a", b"", 2, packet_id=2, properties=Properties(correlation_data=bytes(24_000)))
+    assert client.got() == [Pubrec(2)]
 
 
 @pytest.mark.mqtt("3.14.2-2")

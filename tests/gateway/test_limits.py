@@ -115,8 +115,8 @@ def test_the_work_for_a_flood_of_properties_is_refused_before_it_is_done() -> No
     gateway = Gateway()
     client = gateway.connect(level=5)
     client.publish("a", b"", properties=pairs(30_000))
-    assert code_of(client) == (Disconnect, 0x95)
-    assert gateway.quotas.refused["packet_bytes_max"] == 1
+    assert code_of(client) == (Disconnect, 0x97)
+    assert gateway.quotas.refused["user_properties_bytes_max"] == 1
 
 
 @pytest.mark.parametrize("level", [4, 5])

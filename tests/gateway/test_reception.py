@@ -334,6 +334,18 @@ def test_a_will_with_a_name_beyond_our_limits_is_refused_at_connect() -> None:
     assert refused(gateway, Connect("c", level=5, will=too_deep))[1] == Connack(False, 0x90)
 
 
+@pytest.mark.mqtt("3.1.2-7", "3.1.2-8")
+def test_a_will_that_could_not_be_published_is_refused_at_connect() -> None:
+    gateway = Gateway()
+    long = Will("w", b"x", properties=Properties(correlation_data=bytes(24_600)))
+    told = refused(gateway, Connect("c", level=5, will=long))[1]
+    assert told.reason_code == 0x97
+    assert "at most 32767 bytes" in str(told.properties.reason_string)
+    fits = Will("w", b"x", properties=Properties(correlation_data=bytes(24_000)))
+    gateway.connect("c", level=5, will=fits).cut()
+    assert published(gateway) == [("w", b"x")]
+
+
 # ---------------------------------------------------------------- keep-alive
 
 

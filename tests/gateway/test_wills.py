@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from rig import Gateway
 
+from gateway import session_state
 from gateway.envelope import NEVER
 from gateway.mqtt.packets import Disconnect, Will
 from gateway.mqtt.properties import Properties
@@ -177,3 +178,8 @@ def test_wills_that_wait_for_a_broker_are_bounded() -> None:
         gateway.pass_time(1)
     assert len(published(gateway)) == 1 + 2 * many
     assert gateway.upstream.dropped == 6
+def test_a_kept_will_that_cannot_be_published_is_counted_and_harms_nobody() -> None:
+    gateway = Gateway()
+    gateway.reception.wills.publish("c", session_state.Will("w", b"", 1, False, 0, NEVER, bytes(60_000)))
+    gateway.round()
+    assert (gateway.upstream.dropped, gateway.broker.log) == (1, [])
