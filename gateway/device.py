@@ -25,7 +25,7 @@ from gateway.intake import is_partial_publish, plain_pubacks, take_publishes
 from gateway.login.auth import Identity, Peer
 from gateway.mqtt.answers import PINGRESP, mark, refusal
 from gateway.mqtt.connection import Connection, Received
-from gateway.mqtt.packets import Auth, Connect, Disconnect, Packet, Pingreq, Publish, Subscribe, Unsubscribe
+from gateway.mqtt.packets import Auth, Connect, Disconnect, Pingreq, Publish, Subscribe, Unsubscribe
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told, code_of
 from gateway.reception import Admitted, Arriving, OnAdmitted, Reception
 from gateway.session import STORED, Session
@@ -35,6 +35,9 @@ from penstock.errors import InvalidMessage
 from penstock.message import FLAG_ONCE, FLAG_RETAIN
 
 _ROUTES_MAX: Final = 256
+_PROGRESS_BYTES: Final = 1024
+"""A client that has sent so much more of a packet is as alive as one that has sent a whole one (MQTT-3.1.2-22): it
+cannot ping within a packet, and a long one takes its time on a slow line. Fewer bytes than these keep nobody alive."""
 
 
 class Output(Protocol):
@@ -54,7 +57,7 @@ class Device:
 
     Attributes:
         peer: where the connection comes from.
-        heard_at: monotonic time of the last bytes from it.
+        heard_at: monotonic time of the last packet from it, or of the last KiB of one that is not complete.
         unstored: bytes of its records that the brokers have not answered for.
         accepts_bytes_max: the largest packet that it takes.
         is_v5: whether it speaks MQTT 5 and so can be told reasons.
@@ -92,10 +95,9 @@ class Device:
     )
 
     def __init__(self, line: Output, peer: Peer, reception: Reception) -> None:
-        settings = reception.settings
         self._line = line
         self._reception = reception
-        self._connection = Connection(settings.connect_packet_bytes_max, settings.packet_bytes_max)
+        self._connection = Connection(reception.settings.connect_packet_bytes_max, reception.settings.packet_bytes_max)
         self._routes: dict[bytes, Route] | None = None
         self._partial = b""
         self._early: list[Received] | None = None  # what came behind a CONNECT that is not answered yet
@@ -141,20 +143,23 @@ class Device:
 
     def receive(self, chunk: bytes) -> None:
         """Carries out all packets that this chunk completes."""
-        self.heard_at = self._reception.rounds.now
-        size = len(chunk)
+        now, size = self._reception.rounds.now, len(chunk)
         self.tally.bytes_in += size
         if self._partial:
             chunk, self._partial = self._partial + chunk, b""
-        if self.session is not None and not self._connection.is_inside_packet:
+        if self.session is not None and not self._connection.unfinished_bytes:
             chunk = self._take_straight(chunk)
+        unfinished = len(self._partial)
         if chunk and not self.is_over:
             self._take(chunk)
+            unfinished = self._connection.unfinished_bytes
+        if unfinished < size or unfinished // _PROGRESS_BYTES != (unfinished - size) // _PROGRESS_BYTES:
+            self.heard_at = now
         if self.unstored > self._reception.settings.unstored_bytes_max and not self._is_stuffed:
             self._is_stuffed = True
             self.hold_reading()
         if self.pace is not None and not self.is_over:
-            too_fast = self._reception.pacing.spend(self, self.pace, size, self.heard_at)
+            too_fast = self._reception.pacing.spend(self, self.pace, size, now)
             if too_fast:
                 self.fail(too_fast)
 
@@ -296,9 +301,7 @@ class Device:
             return
         if packet.qos == 1:
             self._unanswered += 1
-        flag = packet.qos | (FLAG_RETAIN if packet.retain else 0)
-        if packet.qos == 2 and self.session.lasting is not None:
-            flag |= FLAG_ONCE
+        flag = packet.qos | (FLAG_RETAIN if packet.retain else 0) | (FLAG_ONCE if exchange else 0)
         upstream.publish(self, route, packet.payload, flag, mark(packet.qos, packet.packet_id), properties)
 
     def _may_begin(self, packet: Publish) -> bool:
@@ -308,17 +311,16 @@ class Device:
         if packet.qos == 2 and packet.packet_id in session.incoming:
             if session.begin_incoming(packet.packet_id) == STORED:
                 self.send(mark(2, packet.packet_id))
-            return False
-        if packet.qos and self._room_for_publications() <= 0:
+        elif packet.qos and self._room_for_publications() <= 0:
             self.fail(self._reception.quotas.refuse("receive_max"))
-            return False
-        if packet.qos == 2:
-            if self.is_v5 and len(session.incoming) >= 2 * self._reception.settings.receive_max:
-                why = self._reception.quotas.refuse("receive_max").why  # with what earlier connections have left open
-                self._decline(packet, Told(ReasonCode.QUOTA_EXCEEDED, why))
-                return False
-            session.begin_incoming(packet.packet_id)
-        return True
+        elif packet.qos == 2 and self.is_v5 and len(session.incoming) >= 2 * self._reception.settings.receive_max:
+            # earlier connections have left too many open
+            self._decline(packet, Told(ReasonCode.QUOTA_EXCEEDED, self._reception.quotas.refuse("receive_max").why))
+        else:
+            if packet.qos == 2:
+                session.begin_incoming(packet.packet_id)
+            return True
+        return False
 
     def _room_for_publications(self) -> int:
         """How many more QoS 1 and 2 publications it may have open on this connection (MQTT 5, 4.9). Before MQTT 5 no
@@ -373,19 +375,15 @@ class Device:
             self._is_stuffed = False
             self.release_reading()
         if exact:
-            marks = [mark for mark in marks if self._is_due(mark)]
+            assert self.session is not None
+            for one in marks:
+                if one[:1] == b"\x50":
+                    self.session.stored_incoming(int.from_bytes(one[2:4], "big"))
+                else:
+                    self._unanswered -= bool(one)
         else:
             self._unanswered -= len(marks) - marks.count(b"")
         self.send(b"".join(marks), len(marks))
-
-    def _is_due(self, mark: bytes) -> bool:
-        """Notes a stored QoS 2 message."""
-        if mark[:1] != b"\x50":
-            self._unanswered -= bool(mark)
-            return True
-        assert self.session is not None
-        self.session.stored_incoming(int.from_bytes(mark[2:4], "big"))
-        return True
 
     def refused(self, mark: bytes, code: int) -> None:
         """A broker has refused one record of this device, for good."""

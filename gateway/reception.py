@@ -53,7 +53,7 @@ class Guest(Client, Protocol):
         peer: where it comes from.
         session: its session, once it is admitted.
         keep_alive_s: how often it wants to be heard; 0: never.
-        heard_at: monotonic time of the last bytes from it.
+        heard_at: monotonic time of the last packet from it, or of the last KiB of one that is not complete.
         full_since: when its output was found full, -1 while it takes something.
     """
 

@@ -105,9 +105,10 @@ class Connection:
         self.level = 0
 
     @property
-    def is_inside_packet(self) -> bool:
-        """Whether the bytes so far end within a packet, so that the next ones must go through ``receive``."""
-        return self._reader.pending > 0
+    def unfinished_bytes(self) -> int:
+        """How many bytes of a packet have come that is not complete, so that the next ones must go through
+        ``receive``."""
+        return self._reader.pending
 
     # ------------------------------------------------------------ in
 

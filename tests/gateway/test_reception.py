@@ -7,6 +7,7 @@ from rig import Client, Gateway, HandClock
 
 from gateway.login.access import Access
 from gateway.login.auth import Anonymous, Credentials, Identity, OnIdentity
+from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Puback, Publish, Will
 from gateway.mqtt.properties import Properties
 from gateway.mqtt.reason_codes import ReasonCode
@@ -359,6 +360,34 @@ def test_a_silent_client_is_closed_after_one_and_a_half_times_its_keep_alive(lev
     gateway.pass_time(3)
     assert client.is_closed
     assert client.got() == ([Disconnect(0x8D)] if level == 5 else [])
+
+
+@pytest.mark.parametrize("begin", [b"\x30\xe8\x07\x00\x01a", b"\x32\xe8\x07\x00\x01a", b"\x82\xe8\x07\x00\x01"])
+@pytest.mark.parametrize("level", [4, 5])
+@pytest.mark.mqtt("3.1.2-22", old=("3.1.2-24",))
+def test_bytes_of_a_packet_that_does_not_end_keep_no_client_alive(level: int, begin: bytes) -> None:
+    gateway = Gateway()
+    client = gateway.connect(level=level, keep_alive_s=10)
+    client.publish("a", b"warm", 1, packet_id=1)
+    client.send_bytes(begin)
+    for _ in range(14):
+        gateway.pass_time(1)
+        client.send_bytes(b"\0")
+    assert not client.is_closed
+    gateway.pass_time(2)
+    assert client.is_closed
+
+
+def test_a_client_that_sends_a_long_packet_over_a_slow_line_is_kept() -> None:
+    gateway = Gateway()
+    client = gateway.connect(keep_alive_s=10)
+    packet = encode(Publish("a", bytes(20_000), 1, packet_id=1), 4)
+    for at in range(0, len(packet), 500):
+        gateway.pass_time(4)
+        client.send_bytes(packet[at : at + 500])
+    assert client.got() == [Puback(1)]
+    gateway.pass_time(14)
+    assert not client.is_closed
 
 
 def test_a_client_that_speaks_is_kept() -> None:

@@ -84,12 +84,11 @@ def test_a_connect_has_a_limit_of_its_own() -> None:
     assert Connection(10_000, 500).receive(data).fault is None
 
 
-def test_it_says_whether_it_is_inside_a_packet() -> None:
+def test_it_says_how_much_of_an_unfinished_packet_it_has() -> None:
     connection = connected()
-    connection.receive(b"\xc0")
-    assert connection.is_inside_packet
-    connection.receive(b"\x00")
-    assert not connection.is_inside_packet
+    for data, unfinished in ((b"\xc0", 1), (b"\x00", 0), (b"\xc0\x00\x30\x09\x00", 3), (b"\x01", 4)):
+        connection.receive(data)
+        assert connection.unfinished_bytes == unfinished
 
 
 @pytest.mark.mqtt("3.3.2-7", "3.3.2-8", "3.3.2-12")
