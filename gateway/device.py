@@ -285,7 +285,7 @@ class Device:
             return
         assert self.session is not None
         assert self.identity is not None
-        reason = broken or self._reception.unfit_name(self.identity, name)
+        reason = broken or self._reception.judge.unfit_name(self.identity, name)
         if reason:
             self._decline(packet, reason)
             return

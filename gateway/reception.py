@@ -26,6 +26,7 @@ from gateway.deadlines import LOOK_S, Deadlines
 from gateway.downstream import Downstream
 from gateway.exchanges import ExchangeIds
 from gateway.home import SessionHome
+from gateway.judging import Judge
 from gateway.keeping import Keeping
 from gateway.limits import Limits, Stalls
 from gateway.login.auth import Authenticator, Credentials, Identity, Peer
@@ -40,10 +41,10 @@ from gateway.settings import GatewaySettings
 from gateway.tallies import Tallies
 from gateway.upstream import Upstream
 from gateway.wills import Wills
-from penstock.errors import Busy, Fenced, InvalidMessage, PenstockError
+from penstock.errors import Busy, Fenced, PenstockError
 from penstock.requests.sessions import CONNECTED, GONE, RELEASED, OpenedSession, SessionCall, SessionSave
 from penstock.world import Rng
-from topicmap.names import InvalidName, check_name, is_reserved, plain_filter
+from topicmap.names import plain_filter
 
 
 class Guest(Client, Protocol):
@@ -184,7 +185,8 @@ class Reception:
         self.home.on_call = self._called
         self.home.on_duty = self.wills.claim
         self.keeping.on_fenced = self._fenced
-        self.wills.is_allowed = self._may_leave
+        self.judge = Judge(authenticator, upstream, self.limits)
+        self.wills.is_allowed = self.judge.may_leave
         self.downstream.retained.may_publish = authenticator.may_publish
 
     @property
@@ -250,32 +252,6 @@ class Reception:
             return self.quotas.refuse("client_id_bytes_max")
         return 0 if asked.client_id.isprintable() else ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
 
-    def _may_leave(self, client_id: str, will: Will) -> bool:
-        """Whether a will may be published: the rules may have changed since its client left it."""
-        return not self._unfit_will(Identity(client_id, will.user), will)
-
-    def _unfit_will(self, identity: Identity, will: Will) -> Reason:
-        unfit = self.unfit_name(identity, will.name)
-        if not unfit:
-            try:
-                self.upstream.will_properties(identity.client_id, will)
-            except InvalidMessage as error:
-                return Told(ReasonCode.QUOTA_EXCEEDED, error.message)
-        return unfit
-
-    def unfit_name(self, identity: Identity, name: str) -> Reason:
-        """Why a client may not publish under a name, 0 if it may."""
-        try:
-            check_name(name)
-            self.upstream.topic_of(name)  # it must have a topic that can hold it
-        except InvalidName:
-            return ReasonCode.TOPIC_NAME_INVALID
-        too_deep = self.limits.too_deep(name)
-        if too_deep:
-            return too_deep
-        may = not is_reserved(name) and self.authenticator.may_publish(identity, name)
-        return 0 if may else ReasonCode.NOT_AUTHORIZED
-
     def _open(self, device: Guest, asked: Arriving, identity: Identity | Reason, done: OnAdmitted) -> None:
         """Has the session handed over; whoever has it here lets go of it first."""
         if not isinstance(identity, Identity):
@@ -283,7 +259,7 @@ class Reception:
             return
         if asked.will is not None:
             will = asked.will._replace(user=identity.user_name)
-            unfit = self._unfit_will(identity, will)
+            unfit = self.judge.unfit_will(identity, will)
             if unfit:
                 done(unfit)
                 return

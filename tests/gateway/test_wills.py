@@ -178,6 +178,8 @@ def test_wills_that_wait_for_a_broker_are_bounded() -> None:
         gateway.pass_time(1)
     assert len(published(gateway)) == 1 + 2 * many
     assert gateway.upstream.dropped == 6
+
+
 def test_a_kept_will_that_cannot_be_published_is_counted_and_harms_nobody() -> None:
     gateway = Gateway()
     gateway.reception.wills.publish("c", session_state.Will("w", b"", 1, False, 0, NEVER, bytes(60_000)))
