@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from penstock.errors import Fenced
-from penstock.positions import UNSET, Position, Start
+from penstock.positions import UNSET, Position, Start, check_start, place_offset
 from penstock.requests.groups import Assignment, QueueOffset
 from penstock.requests.topics import Bounds
 
@@ -32,6 +32,9 @@ class Membership:
     member: str
     start: Start
     session_s: float
+
+    def __post_init__(self) -> None:
+        check_start(self.start)
 
     @property
     def watch_s(self) -> float:
@@ -105,7 +108,7 @@ class Holdings(Generic[P]):
 def begin_unset(positions: Iterable[Position], bounds: Iterable[Bounds], start: Start) -> None:
     """Where to begin in queues of which the group never committed an offset."""
     for position, bound in zip(positions, bounds, strict=True):
-        position.begin(bound.min if start == "earliest" else bound.end)
+        position.begin(place_offset(bound, start))
 
 
 def fenced_if_lost(group: str, lost: Iterable[str]) -> None:

@@ -128,6 +128,12 @@ class Batch(NamedTuple):
         return self.messages
 
 
+def check_start(start: object) -> None:
+    """Raises ``InvalidRequest`` unless reading can begin there."""
+    if start not in ("earliest", "latest"):
+        raise InvalidRequest(f"start is 'earliest' or 'latest', not {start!r}", hint="`seek` goes to an offset")
+
+
 def place_offset(bounds: Bounds, place: int | Start) -> int:
     """The offset that a person means: a number, the first or the end. Raises ``OffsetOutOfRange``."""
     if place == "earliest":

@@ -11,7 +11,7 @@ from penstock.discovery import Discovery
 from penstock.errors import InvalidRequest, QueueNotFound
 from penstock.link import Link, Links
 from penstock.message import Message
-from penstock.positions import UNSET, PullLimits, QueueAt, Start
+from penstock.positions import UNSET, PullLimits, QueueAt, Start, check_start, place_offset
 from penstock.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
 from penstock.requests.topics import Bounds
 from penstock.retry import SERVERS, TIMEOUT_S
@@ -51,6 +51,7 @@ class Reader:
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
+        check_start(start)
         self.topic = topic
         self._queues = None if queues is None else sorted(set(queues))
         self._servers = servers
@@ -147,5 +148,5 @@ class Reader:
         if self._since_ms is not None:
             held.begin(await offset_since(link, at.queue, self._since_ms))
         else:
-            held.begin(bound.min if self._start == "earliest" else bound.end)
+            held.begin(place_offset(bound, self._start))
         return held

@@ -10,7 +10,7 @@ from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of
 from penstock.blocking.routes import Routes
 from penstock.errors import QueueNotFound
 from penstock.message import Message
-from penstock.positions import UNSET, Position, PullLimits, QueueAt, Start, place_offset
+from penstock.positions import UNSET, Position, PullLimits, QueueAt, Start, check_start, place_offset
 from penstock.requests.messages import OffsetReply, SeekTime
 from penstock.retry import SERVERS, TIMEOUT_S
 from penstock.world import Clock, RealClock, Rng, new_rng
@@ -36,6 +36,7 @@ class Reader:
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
+        check_start(start)
         self.topic = topic
         self._queues = None if queues is None else sorted(set(queues))
         self._start: Start = start

@@ -472,3 +472,9 @@ def test_wrong_use_says_what_is_right(run: Run) -> None:
     run(test)
     with pytest.raises(InvalidRequest, match="one topic or more"):
         Consumer("g", [])
+
+
+@pytest.mark.parametrize("start", ["Latest", "begin", 0, None])
+def test_a_start_that_is_none_is_refused_before_anything_is_read(start: Any) -> None:
+    with pytest.raises(InvalidRequest, match="start is 'earliest' or 'latest', not "):
+        consumer(SmallCluster(), start=start)

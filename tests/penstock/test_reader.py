@@ -102,3 +102,9 @@ def test_what_is_not_there_is_said_on_entering(run: Run) -> None:
             await anext(reader(SmallCluster()))
 
     run(test)
+
+
+@pytest.mark.parametrize("start", ["Earliest", "begin", 0, None])
+def test_a_start_that_is_none_is_refused_before_anything_is_read(start: Any) -> None:
+    with pytest.raises(InvalidRequest, match="start is 'earliest' or 'latest', not "):
+        reader(SmallCluster(), start=start)

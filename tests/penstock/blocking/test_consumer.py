@@ -177,3 +177,9 @@ def test_what_cannot_be_mended_is_raised(cluster: SmallCluster) -> None:
         c.poll(5)
     with pytest.raises(InvalidRequest):
         Consumer("g", [])
+
+
+@pytest.mark.parametrize("start", ["Latest", "begin", 0, None])
+def test_a_start_that_is_none_is_refused_before_anything_is_read(start: Any) -> None:
+    with pytest.raises(InvalidRequest, match="start is 'earliest' or 'latest', not "):
+        Consumer("g", "orders", start=start)

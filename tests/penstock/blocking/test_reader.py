@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.blocking import Reader
-from penstock.errors import NoRoute, QueueNotFound
+from penstock.errors import InvalidRequest, NoRoute, QueueNotFound
 from penstock.message import Message, encode_message
 from penstock.positions import QueueAt
 from penstock.requests.messages import Append
@@ -62,3 +62,9 @@ def test_what_is_not_there_is_said_on_entering(cluster: SmallCluster) -> None:
         pass
     with pytest.raises(QueueNotFound), reader(cluster, queues=[9]):
         pass
+
+
+@pytest.mark.parametrize("start", ["Earliest", "begin", 0, None])
+def test_a_start_that_is_none_is_refused_before_anything_is_read(start: Any) -> None:
+    with pytest.raises(InvalidRequest, match="start is 'earliest' or 'latest', not "):
+        Reader("orders", start=start)
