@@ -19,7 +19,7 @@ from penstock.holdings import SESSION_S, Membership, fenced_if_lost
 from penstock.link import Links
 from penstock.membership import Member
 from penstock.message import Message
-from penstock.positions import PullLimits, QueueAt, Start
+from penstock.positions import PullLimits, QueueAt, Start, chosen_tags
 from penstock.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
 from penstock.retry import SERVERS, TIMEOUT_S, BackOff, worth_another_try
 from penstock.task_scope import TaskScope
@@ -40,7 +40,7 @@ class Consumer:
         topics: what to read; all members should name the same.
         servers: name servers, ``"host:port,host:port"`` or a list.
         start: where to begin in queues of which the group never committed an offset.
-        tags: only messages with one of these tags.
+        tags: only messages with one of these tags, or with this one.
         session_s: how long a member that falls silent keeps its queues.
         batch_max: messages per batch at most.
         prefetch_bytes: what is read ahead, over all queues.
@@ -55,7 +55,7 @@ class Consumer:
         *,
         servers: str | Sequence[str] = SERVERS,
         start: Start = "latest",
-        tags: Iterable[str] = (),
+        tags: str | Iterable[str] = (),
         session_s: float = SESSION_S,
         batch_max: int = 500,
         prefetch_bytes: int = 4 * 1024 * 1024,
@@ -71,7 +71,7 @@ class Consumer:
         self._links = links
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()
-        self._limits = PullLimits(batch_max, prefetch_bytes, tuple(tags))
+        self._limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags))
         self._timeout_s = timeout_s
         self._back_off = BackOff()
         self._who = Membership(group, f"member-{self._rng.getrandbits(64):016x}", start, session_s)

@@ -6,6 +6,7 @@ Invariants: a batch that was pulled before a ``begin``, or of a position that is
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -126,6 +127,11 @@ class Batch(NamedTuple):
         """All messages at once."""
         self.position.handed_out = self.after
         return self.messages
+
+
+def chosen_tags(tags: str | Iterable[str]) -> tuple[str, ...]:
+    """The tags to choose messages by; a text is one tag."""
+    return tuple(tags) if not isinstance(tags, str) else (tags,) if tags else ()
 
 
 def check_start(start: object) -> None:

@@ -11,7 +11,7 @@ from penstock.discovery import Discovery
 from penstock.errors import InvalidRequest, QueueNotFound
 from penstock.link import Link, Links
 from penstock.message import Message
-from penstock.positions import UNSET, PullLimits, QueueAt, Start, check_start, place_offset
+from penstock.positions import UNSET, PullLimits, QueueAt, Start, check_start, chosen_tags, place_offset
 from penstock.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
 from penstock.requests.topics import Bounds
 from penstock.retry import SERVERS, TIMEOUT_S
@@ -43,7 +43,7 @@ class Reader:
         start: Start = "earliest",
         until_end: bool = False,
         since_ms: int | None = None,
-        tags: Iterable[str] = (),
+        tags: str | Iterable[str] = (),
         batch_max: int = 500,
         prefetch_bytes: int = 4 * 1024 * 1024,
         timeout_s: float = TIMEOUT_S,
@@ -58,7 +58,7 @@ class Reader:
         self._start: Start = start
         self._until_end = until_end
         self._since_ms = since_ms
-        self._limits = PullLimits(batch_max, prefetch_bytes, tuple(tags))
+        self._limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags))
         self._timeout_s = timeout_s
         self._links = links
         self._clock = clock or RealClock()

@@ -17,7 +17,7 @@ from penstock.blocking.routes import Routes
 from penstock.errors import InvalidRequest, PenstockError, QueueNotFound
 from penstock.holdings import SESSION_S, Membership, fenced_if_lost
 from penstock.message import Message
-from penstock.positions import PullLimits, QueueAt, Start, place_offset
+from penstock.positions import PullLimits, QueueAt, Start, chosen_tags, place_offset
 from penstock.retry import SERVERS, TIMEOUT_S, BackOff, worth_another_try
 from penstock.world import Clock, RealClock, Rng, new_rng, pause
 
@@ -34,7 +34,7 @@ class Consumer:
         *,
         servers: str | Sequence[str] = SERVERS,
         start: Start = "latest",
-        tags: Iterable[str] = (),
+        tags: str | Iterable[str] = (),
         session_s: float = SESSION_S,
         batch_max: int = 500,
         prefetch_bytes: int = 4 * 1024 * 1024,
@@ -51,7 +51,7 @@ class Consumer:
         self._back_off = BackOff()
         self._routes = Routes(servers, timeout_s)
         self._exchange = Exchange()
-        limits = PullLimits(batch_max, prefetch_bytes, tuple(tags))
+        limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags))
         self._pulls = Pulls(self._exchange, limits, self._clock, self._rng)
         self._who = Membership(group, f"member-{self._rng.getrandbits(64):016x}", start, session_s)
         self._members: dict[str, Member] = {}

@@ -10,7 +10,7 @@ from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of
 from penstock.blocking.routes import Routes
 from penstock.errors import QueueNotFound
 from penstock.message import Message
-from penstock.positions import UNSET, Position, PullLimits, QueueAt, Start, check_start, place_offset
+from penstock.positions import UNSET, Position, PullLimits, QueueAt, Start, check_start, chosen_tags, place_offset
 from penstock.requests.messages import OffsetReply, SeekTime
 from penstock.retry import SERVERS, TIMEOUT_S
 from penstock.world import Clock, RealClock, Rng, new_rng
@@ -29,7 +29,7 @@ class Reader:
         start: Start = "earliest",
         until_end: bool = False,
         since_ms: int | None = None,
-        tags: Iterable[str] = (),
+        tags: str | Iterable[str] = (),
         batch_max: int = 500,
         prefetch_bytes: int = 4 * 1024 * 1024,
         timeout_s: float = TIMEOUT_S,
@@ -43,7 +43,7 @@ class Reader:
         self._until_end = until_end
         self._since_ms = since_ms
         self._routes = Routes(servers, timeout_s)
-        limits = PullLimits(batch_max, prefetch_bytes, tuple(tags))
+        limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags))
         self._pulls = Pulls(Exchange(), limits, clock or RealClock(), rng or new_rng())
         self._positions: dict[Position, str] = {}  # and the address of its broker
 

@@ -478,3 +478,14 @@ def test_wrong_use_says_what_is_right(run: Run) -> None:
 def test_a_start_that_is_none_is_refused_before_anything_is_read(start: Any) -> None:
     with pytest.raises(InvalidRequest, match="start is 'earliest' or 'latest', not "):
         consumer(SmallCluster(), start=start)
+
+
+def test_a_text_is_one_tag(run: Run) -> None:
+    async def test() -> None:
+        cluster = SmallCluster(topics=["orders"])
+        put(cluster.brokers[0], b"yes", tag="paid")
+        put(cluster.brokers[0], b"no", tag="p")
+        async with consumer(cluster, tags="paid") as c:
+            assert await bodies(c, 1) == [b"yes"]
+
+    run(test)

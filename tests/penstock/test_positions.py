@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import InvalidRequest, OffsetOutOfRange
 from penstock.message import ENTRY, FRAME_HEAD_BYTES, Message, encode_message
-from penstock.positions import PULL_WAIT_S, Position, PullLimits, QueueAt, place_offset
+from penstock.positions import PULL_WAIT_S, Position, PullLimits, QueueAt, chosen_tags, place_offset
 from penstock.requests.messages import Pulled
 from penstock.requests.topics import Bounds
 
@@ -92,3 +92,9 @@ def test_other_places_are_refused() -> None:
             place_offset(Bounds("t:0", 2, 9), place)
     with pytest.raises(InvalidRequest):
         place_offset(Bounds("t:0", 2, 9), "middle")  # type: ignore[arg-type]
+
+
+def test_a_text_is_one_tag() -> None:
+    assert chosen_tags("paid") == chosen_tags(["paid"]) == ("paid",)
+    assert chosen_tags(("a", "b")) == ("a", "b")
+    assert chosen_tags("") == chosen_tags([]) == ()

@@ -108,3 +108,15 @@ def test_what_is_not_there_is_said_on_entering(run: Run) -> None:
 def test_a_start_that_is_none_is_refused_before_anything_is_read(start: Any) -> None:
     with pytest.raises(InvalidRequest, match="start is 'earliest' or 'latest', not "):
         reader(SmallCluster(), start=start)
+
+
+def test_a_text_is_one_tag(run: Run) -> None:
+    async def test() -> None:
+        cluster = SmallCluster(topics=["orders"])
+        for tag in ("p", "paid"):
+            record = encode_message(Message("orders", tag.encode(), tag=tag), queue_id=0)
+            cluster.brokers[0].submit(Append(1, False, record), lambda result: None)
+        async with reader(cluster, tags="paid", until_end=True) as r:
+            assert [message.body async for message in r.messages()] == [b"paid"]
+
+    run(test)

@@ -183,3 +183,10 @@ def test_what_cannot_be_mended_is_raised(cluster: SmallCluster) -> None:
 def test_a_start_that_is_none_is_refused_before_anything_is_read(start: Any) -> None:
     with pytest.raises(InvalidRequest, match="start is 'earliest' or 'latest', not "):
         Consumer("g", "orders", start=start)
+
+
+def test_a_text_is_one_tag(cluster: SmallCluster) -> None:
+    put(cluster.brokers[0], b"no")
+    with consumer(cluster, tags="paid") as c:
+        assert c.poll(0.05) == []
+    assert {request.tags for request in cluster.brokers[0].asked if isinstance(request, Pull)} == {("paid",)}

@@ -11,7 +11,7 @@ from penstock.blocking import Reader
 from penstock.errors import InvalidRequest, NoRoute, QueueNotFound
 from penstock.message import Message, encode_message
 from penstock.positions import QueueAt
-from penstock.requests.messages import Append
+from penstock.requests.messages import Append, Pull
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 
@@ -68,3 +68,9 @@ def test_what_is_not_there_is_said_on_entering(cluster: SmallCluster) -> None:
 def test_a_start_that_is_none_is_refused_before_anything_is_read(start: Any) -> None:
     with pytest.raises(InvalidRequest, match="start is 'earliest' or 'latest', not "):
         Reader("orders", start=start)
+
+
+def test_a_text_is_one_tag(cluster: SmallCluster) -> None:
+    with reader(cluster, tags="paid", until_end=True) as r:
+        assert list(r) == []
+    assert {request.tags for request in cluster.brokers[0].asked if isinstance(request, Pull)} == {("paid",)}
