@@ -133,7 +133,7 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
         if "\x01" in name or "\x02" in name or "\x01" in value or "\x02" in value:
             raise InvalidMessage(f"property {name!r} holds the separator U+0001 or U+0002")
     try:
-        return "\x02".join([f"{name}\x01{value}" for name, value in properties.items()]).encode()
+        return "\x02".join(["\x01".join(pair) for pair in properties.items()]).encode()
     except UnicodeEncodeError as error:
         raise InvalidMessage(f"properties are not valid Unicode: {error}") from None
 

@@ -163,12 +163,10 @@ class Producer:
         """Stores one message and returns when its topic's level is reached.
 
         Raises:
-            TooLarge, InvalidMessage: it was not sent.
+            TooLarge, InvalidMessage, InvalidRequest: it was not sent.
             PenstockError: it was not stored, unless the error's ``unknown`` is true: then it may have been.
         """
-        if isinstance(message, str):
-            message = Message(message, body, key=key, tag=tag, properties=properties or {}, mqtt_topic=mqtt_topic)
-        outgoing = [self._prepare(message)]
+        outgoing = [self._prepare(sending.as_message(message, body, key, tag, properties, mqtt_topic))]
         await self._send_all(outgoing, self.timeout_s if timeout_s is None else timeout_s)
         receipt = outgoing[0].receipt
         if receipt is None:

@@ -8,12 +8,12 @@ receipt or an error; the error says ``unknown`` if *any* attempt may have stored
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from penstock import errors
-from penstock.errors import InternalError, NoRoute, PenstockError, SendManyError
+from penstock.errors import InternalError, InvalidMessage, InvalidRequest, NoRoute, PenstockError, SendManyError
 from penstock.message import Message, encode_message
 from penstock.requests.messages import Append, Appended
 from penstock.requests.request import Result
@@ -69,24 +69,69 @@ class Outgoing:
         self.unknown = self.unknown or error.unknown
 
 
+def as_message(
+    message: Message | str, body: bytes, key: str, tag: str, properties: Mapping[str, str] | None, mqtt_topic: str
+) -> Message:
+    """The message that the arguments of a ``send`` stand for. Raises ``InvalidRequest`` where they say things twice and
+    ``InvalidMessage`` where one is of a wrong type."""
+    if isinstance(message, Message):
+        if body or key or tag or properties or mqtt_topic:
+            hint = "give a Message alone, or a topic and a body and what else there is"
+            raise InvalidRequest("a Message has its body, key, tag and properties in itself", hint=hint)
+        return message
+    try:
+        return Message(message, body, key, tag, properties or {}, mqtt_topic)
+    except TypeError as error:  # where messages are compiled
+        raise _misfit(error, message, body, key, tag, properties or {}, mqtt_topic) from None
+
+
 def prepare(message: Message, unique_id: str, topic_map: TopicMap, born_ms: int) -> Outgoing:
     """Makes a message's record. Without a topic the topic map places its MQTT name. Raises as ``encode_message``."""
-    topic, key = message.topic, message.key
-    if message.mqtt_topic and not topic:
-        topic, placed_key = topic_map.place(message.mqtt_topic)
-        key = key or placed_key
-    complete = Message(
-        topic,
-        message.body,
-        key,
-        message.tag,
-        message.properties,
-        message.mqtt_topic,
-        message.qos,
-        message.retain,
-        id=message.id or unique_id,
-    )
-    return Outgoing(complete.id, topic, key, encode_message(complete, born_ms=message.born_ms or born_ms))
+    try:
+        topic, key = message.topic, message.key
+        if message.mqtt_topic and not topic:
+            topic, placed_key = topic_map.place(message.mqtt_topic)
+            key = key or placed_key
+        complete = Message(
+            topic,
+            message.body,
+            key,
+            message.tag,
+            message.properties,
+            message.mqtt_topic,
+            message.qos,
+            message.retain,
+            id=message.id or unique_id,
+        )
+        return Outgoing(complete.id, topic, key, encode_message(complete, born_ms=message.born_ms or born_ms))
+    except (TypeError, AttributeError) as error:
+        if not isinstance(message, Message):
+            raise InvalidMessage(f"a message must be a Message, not {_kind(message)}") from None
+        raise _misfit(
+            error, message.topic, message.body, message.key, message.tag, message.properties, message.mqtt_topic
+        ) from None
+
+
+def _misfit(
+    error: Exception, topic: object, body: object, key: object, tag: object, properties: object, mqtt_topic: object
+) -> InvalidMessage:
+    """Which field of a message is of a wrong type, after nothing could be made of it."""
+    texts = [("topic", topic), ("key", key), ("tag", tag), ("mqtt_topic", mqtt_topic)]
+    if isinstance(properties, Mapping):
+        texts += [("a property's name", name) for name in properties]
+        texts += [(f"property {name!r}", value) for name, value in properties.items()]
+    for name, value in texts:
+        if not isinstance(value, str):
+            return InvalidMessage(f"{name} must be str, not {_kind(value)}")
+    if not isinstance(body, bytes | bytearray | memoryview):
+        return InvalidMessage(f"body must be bytes, not {_kind(body)}")
+    if not isinstance(properties, Mapping):
+        return InvalidMessage(f"properties must be a mapping, not {_kind(properties)}")
+    return InvalidMessage(f"a field is of a wrong type: {error}")
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
 
 
 def choose(key: str, brokers: Sequence[BrokerRoute], turn: int, avoid: Collection[str] = ()) -> BrokerRoute:

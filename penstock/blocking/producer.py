@@ -83,9 +83,7 @@ class Producer:
         timeout_s: float | None = None,
     ) -> Receipt:
         """Stores one message and returns when its topic's level is reached. Raises as ``penstock.Producer.send``."""
-        if isinstance(message, str):
-            message = Message(message, body, key=key, tag=tag, properties=properties or {}, mqtt_topic=mqtt_topic)
-        outgoing = [self._prepare(message)]
+        outgoing = [self._prepare(sending.as_message(message, body, key, tag, properties, mqtt_topic))]
         self._send_all(outgoing, timeout_s)
         receipt = outgoing[0].receipt
         if receipt is None:

@@ -10,7 +10,16 @@ import anyio
 import pytest
 import trio
 
-from penstock.errors import Busy, InvalidRequest, PenstockError, SendManyError, TimedOut, TooLarge, Unavailable
+from penstock.errors import (
+    Busy,
+    InvalidMessage,
+    InvalidRequest,
+    PenstockError,
+    SendManyError,
+    TimedOut,
+    TooLarge,
+    Unavailable,
+)
 from penstock.message import Message, decode_message
 from penstock.producer import Producer
 from penstock.requests.messages import Append
@@ -300,3 +309,18 @@ def test_over_tcp_a_broker_that_restarts_is_found_again(run: Run, serve: Callabl
 
     run(test)
     assert sorted(cluster.stored("orders")) == [b"before", b"while it is away"]
+
+
+def test_a_message_is_sent_alone_and_a_wrong_type_is_named(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    wrong: Any = b"k"
+
+    async def test() -> None:
+        async with producer(cluster) as p:
+            with pytest.raises(InvalidRequest, match="a Message has its body"):
+                await p.send(Message("orders", b"x"), key="k")  # type: ignore[call-overload]
+            with pytest.raises(InvalidMessage, match="key must be str, not bytes"):
+                await p.send("orders", b"x", key=wrong)
+
+    run(test)
+    assert cluster.stored("orders") == []

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from penstock.errors import Busy, InternalError, InvalidTopic, NoRoute, SendManyError, TimedOut, TooLarge, Unavailable
+from penstock.errors import (
+    Busy,
+    InternalError,
+    InvalidMessage,
+    InvalidRequest,
+    InvalidTopic,
+    NoRoute,
+    SendManyError,
+    TimedOut,
+    TooLarge,
+    Unavailable,
+)
 from penstock.message import Message, decode_message
 from penstock.requests.messages import Appended, Placed, Refused
 from penstock.requests.request import Done
@@ -15,6 +28,7 @@ from penstock.sending import (
     Receipt,
     UniqueIds,
     append_of,
+    as_message,
     batches,
     choose,
     final_error,
@@ -159,3 +173,49 @@ def test_a_partial_failure_says_which_and_why() -> None:
 def test_ids_differ_between_producers_and_messages() -> None:
     first, second = UniqueIds(1), UniqueIds(2)
     assert len({first.next(), first.next(), second.next(), second.next()}) == 4
+
+
+def text(value: Any) -> str:
+    """A value of a wrong type, as a program without types gives it."""
+    return value  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"key": b"k"}, "key must be str, not bytes"),
+        ({"key": 7}, "key must be str, not int"),
+        ({"key": ["a"]}, "key must be str, not list"),
+        ({"tag": ["a"]}, "tag must be str, not list"),
+        ({"mqtt_topic": b"a/b"}, "mqtt_topic must be str, not bytes"),
+        ({"properties": {"a": 1}}, "property 'a' must be str, not int"),
+        ({"properties": {"a": ["b"]}}, "property 'a' must be str, not list"),
+        ({"properties": {1: "a"}}, "a property's name must be str, not int"),
+        ({"properties": 5}, "properties must be a mapping, not int"),
+        ({"body": 5}, "body must be bytes, not int"),
+        ({"body": "text"}, "body must be bytes, not str"),
+    ],
+)
+def test_a_field_of_a_wrong_type_is_named_and_nothing_is_made_of_it(given: dict[str, Any], said: str) -> None:
+    fields = {"body": b"x", "key": "", "tag": "", "properties": None, "mqtt_topic": ""} | given
+    with pytest.raises(InvalidMessage) as caught:
+        prepare(as_message("t", **fields), "i", TopicMap(), 0)
+    assert caught.value.message == said
+
+
+def test_what_is_neither_a_message_nor_a_topic_is_refused() -> None:
+    for other in (b"orders", 5, None):
+        with pytest.raises(InvalidMessage, match="topic must be str, not "):
+            prepare(as_message(text(other), b"x", "", "", None, ""), "i", TopicMap(), 0)
+    with pytest.raises(InvalidMessage, match="a message must be a Message, not tuple"):
+        prepare(("orders", b"x"), "i", TopicMap(), 0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [(b"y", "", "", None, ""), (b"", "k", "", None, ""), (b"", "", "t", None, ""), (b"", "", "", {"a": "b"}, "")],
+)
+def test_a_message_is_given_alone(more: tuple[bytes, str, str, dict[str, str] | None, str]) -> None:
+    with pytest.raises(InvalidRequest, match="a Message has its body"):
+        as_message(Message("t", b"x"), *more)
+    assert as_message(Message("t", b"x"), b"", "", "", None, "") == Message("t", b"x")

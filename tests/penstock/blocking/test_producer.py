@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.blocking import Producer
-from penstock.errors import Busy, SendManyError, TimedOut, TooLarge
+from penstock.errors import Busy, InvalidMessage, InvalidRequest, SendManyError, TimedOut, TooLarge
 from penstock.message import Message, decode_message
 from penstock.requests.messages import Append
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
@@ -73,3 +73,13 @@ def test_no_answer_until_the_deadline_is_unknown(cluster: SmallCluster) -> None:
     with producer(cluster) as p, pytest.raises(TimedOut) as caught:
         p.send("orders", b"x", timeout_s=0.05)
     assert caught.value.unknown
+
+
+def test_a_message_is_sent_alone_and_a_wrong_type_is_named(cluster: SmallCluster) -> None:
+    wrong: Any = b"k"
+    with producer(cluster) as p:
+        with pytest.raises(InvalidRequest, match="a Message has its body"):
+            p.send(Message("orders", b"x"), b"y")  # type: ignore[call-overload]
+        with pytest.raises(InvalidMessage, match="key must be str, not bytes"):
+            p.send("orders", b"x", key=wrong)
+    assert cluster.stored("orders") == []
