@@ -21,7 +21,7 @@ from penstock.membership import Member
 from penstock.message import Message
 from penstock.positions import PullLimits, QueueAt, Start, chosen_tags
 from penstock.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
-from penstock.retry import SERVERS, TIMEOUT_S, BackOff, worth_another_try
+from penstock.retry import SERVERS, TIMEOUT_S, BackOff, check_seconds, worth_another_try
 from penstock.task_scope import TaskScope
 from penstock.wire_link import WireLinks
 from penstock.world import Clock, RealClock, Rng, new_rng
@@ -72,6 +72,7 @@ class Consumer:
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()
         self._limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags))
+        check_seconds("timeout_s", timeout_s)
         self._timeout_s = timeout_s
         self._back_off = BackOff()
         self._who = Membership(group, f"member-{self._rng.getrandbits(64):016x}", start, session_s)

@@ -15,6 +15,7 @@ from penstock.errors import Fenced
 from penstock.positions import UNSET, Position, Start, check_start, place_offset
 from penstock.requests.groups import Assignment, QueueOffset
 from penstock.requests.topics import Bounds
+from penstock.retry import check_seconds
 
 SESSION_S: Final = 30.0
 """How long a member that falls silent keeps its queues."""
@@ -35,6 +36,7 @@ class Membership:
 
     def __post_init__(self) -> None:
         check_start(self.start)
+        check_seconds("session_s", self.session_s)
 
     @property
     def watch_s(self) -> float:

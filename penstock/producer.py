@@ -21,7 +21,7 @@ from penstock.link import Links
 from penstock.message import Message
 from penstock.requests.request import Result
 from penstock.requests.routes import BrokerRoute
-from penstock.retry import SERVERS, TIMEOUT_S, BackOff
+from penstock.retry import SERVERS, TIMEOUT_S, BackOff, check_seconds
 from penstock.sending import AVOID_S, Outgoing, Receipt, UniqueIds
 from penstock.task_scope import TaskScope
 from penstock.wire_link import WireLinks
@@ -99,6 +99,7 @@ class Producer:
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
+        check_seconds("timeout_s", timeout_s)
         self.timeout_s = timeout_s
         self._servers = servers
         self._links = links

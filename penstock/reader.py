@@ -14,7 +14,7 @@ from penstock.message import Message
 from penstock.positions import UNSET, PullLimits, QueueAt, Start, check_start, chosen_tags, place_offset
 from penstock.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
 from penstock.requests.topics import Bounds
-from penstock.retry import SERVERS, TIMEOUT_S
+from penstock.retry import SERVERS, TIMEOUT_S, check_seconds
 from penstock.task_scope import TaskScope
 from penstock.wire_link import WireLinks
 from penstock.world import Clock, RealClock, Rng, new_rng
@@ -52,6 +52,7 @@ class Reader:
         rng: Rng | None = None,
     ) -> None:
         check_start(start)
+        check_seconds("timeout_s", timeout_s)
         self.topic = topic
         self._queues = None if queues is None else sorted(set(queues))
         self._servers = servers

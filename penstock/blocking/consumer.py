@@ -18,7 +18,7 @@ from penstock.errors import InvalidRequest, PenstockError, QueueNotFound
 from penstock.holdings import SESSION_S, Membership, fenced_if_lost
 from penstock.message import Message
 from penstock.positions import PullLimits, QueueAt, Start, chosen_tags, place_offset
-from penstock.retry import SERVERS, TIMEOUT_S, BackOff, worth_another_try
+from penstock.retry import SERVERS, TIMEOUT_S, BackOff, check_seconds, worth_another_try
 from penstock.world import Clock, RealClock, Rng, new_rng, pause
 
 REFRESH_S: Final = 15.0
@@ -47,6 +47,7 @@ class Consumer:
             raise InvalidRequest("a consumer reads one topic or more")
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()
+        check_seconds("timeout_s", timeout_s)
         self._timeout_s = timeout_s
         self._back_off = BackOff()
         self._routes = Routes(servers, timeout_s)

@@ -15,7 +15,7 @@ from penstock.errors import PenstockError, TimedOut, Unavailable
 from penstock.message import Message
 from penstock.requests.request import Result
 from penstock.requests.routes import BrokerRoute
-from penstock.retry import SERVERS, TIMEOUT_S, BackOff
+from penstock.retry import SERVERS, TIMEOUT_S, BackOff, check_seconds
 from penstock.sending import AVOID_S, ROUTE_FRESH_S, Outgoing, Receipt, UniqueIds
 from penstock.world import Clock, RealClock, Rng, new_rng, pause
 from topicmap.queues import TopicMap
@@ -33,6 +33,7 @@ class Producer:
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
+        check_seconds("timeout_s", timeout_s)
         self.timeout_s = timeout_s
         self._routes = Routes(servers, timeout_s)
         self._topic_map = topic_map or TopicMap()

@@ -12,7 +12,7 @@ from penstock.errors import QueueNotFound
 from penstock.message import Message
 from penstock.positions import UNSET, Position, PullLimits, QueueAt, Start, check_start, chosen_tags, place_offset
 from penstock.requests.messages import OffsetReply, SeekTime
-from penstock.retry import SERVERS, TIMEOUT_S
+from penstock.retry import SERVERS, TIMEOUT_S, check_seconds
 from penstock.world import Clock, RealClock, Rng, new_rng
 from topicmap.queues import topic_queue
 
@@ -37,6 +37,7 @@ class Reader:
         rng: Rng | None = None,
     ) -> None:
         check_start(start)
+        check_seconds("timeout_s", timeout_s)
         self.topic = topic
         self._queues = None if queues is None else sorted(set(queues))
         self._start: Start = start

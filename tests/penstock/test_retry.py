@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
-from penstock.errors import Busy, InvalidTopic
+import pytest
+
+import penstock
+from penstock import blocking
+
+from penstock.errors import Busy, InvalidRequest, InvalidTopic
+from penstock.reader import Reader
 from penstock.requests.messages import Pull
 from penstock.requests.servers import Ping
 from penstock.retry import BackOff, patience_s, worth_another_try
@@ -41,3 +48,21 @@ def test_only_what_can_help_is_tried_again_and_only_in_time() -> None:
     assert worth_another_try(Busy(""), 1.0, 2.0)
     assert not worth_another_try(Busy(""), 2.0, 2.0)
     assert not worth_another_try(InvalidTopic(""), 1.0, 2.0)
+
+
+@pytest.mark.parametrize("given", ["5", None, [5], b"5"])
+def test_what_is_no_number_of_seconds_is_refused_by_its_name(given: Any) -> None:
+    def refused(name: str) -> Any:
+        return pytest.raises(InvalidRequest, match=f"{name} is a number of seconds, not ")
+
+    for client in (penstock.Producer, blocking.Producer):
+        with refused("timeout_s"):
+            client(timeout_s=given)
+    for reader in (Reader, blocking.Reader):
+        with refused("timeout_s"):
+            reader("orders", timeout_s=given)
+    for consumer in (penstock.Consumer, blocking.Consumer):
+        with refused("timeout_s"):
+            consumer("g", "orders", timeout_s=given)
+        with refused("session_s"):
+            consumer("g", "orders", session_s=given)
