@@ -42,6 +42,7 @@ from penstock.message import (
 )
 from penstock.requests.messages import Refused
 from penstock.requests.request import Bytes
+from penstock.requests.sessions import HOME_TOPIC
 from penstock.runs import Run
 from topicmap.names import InvalidName, check_name, is_reserved
 from topicmap.queues import SYS_TOPIC, queue_for_key
@@ -227,8 +228,8 @@ class Acceptance:
             raise InvalidMessage("the topic is not UTF-8") from None
         given = decode_properties(properties)
         name = _name_of(topic, given)
-        if (topic == SYS_TOPIC or is_reserved(name)) and not given.get(CLIENT_ID):  # as no native producer can say
-            raise InvalidTopic(f"only gateways publish under {name!r}")
+        if (topic in (SYS_TOPIC, HOME_TOPIC) or is_reserved(name)) and not given.get(CLIENT_ID):
+            raise InvalidTopic(f"only gateways publish under {name!r}")  # no native producer can say a CLIENT_ID
         config = self._topics.for_append(topic, now_ms)
         key = given.get(KEYS)
         queue_id = queue_for_key(key, config.queues) if key else _ROUND_ROBIN

@@ -19,7 +19,7 @@ from penstock.link import Link, Links
 from penstock.requests.request import Reply, Request
 from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
 from penstock.requests.topics import DescribeTopic, TopicDetail
-from penstock.sending import ROUTE_FRESH_S
+from penstock.sending import ROUTE_FRESH_S, check_makeable
 from penstock.wire_link import ask
 from penstock.world import Clock, RealClock
 
@@ -105,6 +105,7 @@ class Discovery:
         return (await self._ask_any(QueryTopics(), TopicNames)).topics
 
     async def _create(self, topic: str) -> tuple[BrokerRoute, ...]:
+        check_makeable(topic)
         live = sorted(await self.all_brokers(), key=lambda route: route.broker)
         chosen = live[zlib.crc32(topic.encode()) % len(live)]
         detail = await ask(self.link(chosen.address), DescribeTopic(topic, create=True), TopicDetail)

@@ -13,12 +13,21 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from penstock import errors
-from penstock.errors import InternalError, InvalidMessage, InvalidRequest, NoRoute, PenstockError, SendManyError
+from penstock.errors import (
+    InternalError,
+    InvalidMessage,
+    InvalidRequest,
+    InvalidTopic,
+    NoRoute,
+    PenstockError,
+    SendManyError,
+)
 from penstock.message import Message, encode_message
 from penstock.requests.messages import Append, Appended
 from penstock.requests.request import Result
 from penstock.requests.routes import BrokerRoute
-from topicmap.queues import TopicMap
+from penstock.requests.sessions import HOME_TOPIC
+from topicmap.queues import SYS_TOPIC, TopicMap
 
 BATCH_BYTES_MAX: Final = 1024 * 1024
 BATCH_COUNT_MAX: Final = 4096
@@ -132,6 +141,12 @@ def _misfit(
 
 def _kind(value: object) -> str:
     return type(value).__name__
+
+
+def check_makeable(topic: str) -> None:
+    """Raises ``InvalidTopic`` for a topic that no producer may have made: what it sends there is refused."""
+    if topic in (SYS_TOPIC, HOME_TOPIC):
+        raise InvalidTopic(f"only gateways publish under {topic!r}")
 
 
 def choose(key: str, brokers: Sequence[BrokerRoute], turn: int, avoid: Collection[str] = ()) -> BrokerRoute:

@@ -18,6 +18,7 @@ from penstock.requests.request import Reply, Request
 from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
 from penstock.requests.topics import DescribeTopic, TopicDetail
 from penstock.retry import TIMEOUT_S
+from penstock.sending import check_makeable
 
 _R = TypeVar("_R", bound=Reply)
 
@@ -61,6 +62,7 @@ class Routes:
         try:
             return self.topic(topic)
         except NoRoute:
+            check_makeable(topic)
             live = sorted(self.brokers(), key=lambda route: route.broker)
             chosen = live[zlib.crc32(topic.encode()) % len(live)]
             detail = self.link(chosen.address).ask(DescribeTopic(topic, create=True), TopicDetail)

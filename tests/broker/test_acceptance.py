@@ -151,6 +151,8 @@ def test_replacing_a_retained_message_by_a_larger_one_counts_its_bytes() -> None
         Message("%24SYS", b"x"),
         Message("%24SYS", b"x", mqtt_topic="a/b"),
         Message("t", b"x", mqtt_topic="$SYS"),
+        Message("mqtt|sessions", b"x"),
+        Message("mqtt|sessions", b"x", mqtt_topic="a/b"),
     ],
 )
 def test_a_native_producer_never_tells_what_only_gateways_tell(message: Message) -> None:

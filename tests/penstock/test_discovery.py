@@ -6,7 +6,7 @@ import pytest
 
 from penstock.clock import Clock
 from penstock.discovery import Discovery
-from penstock.errors import NoRoute, TopicNotFound, Unavailable
+from penstock.errors import InvalidTopic, NoRoute, TopicNotFound, Unavailable
 from penstock.link import Link
 from penstock.requests.routes import QueryRoute
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
@@ -120,3 +120,11 @@ async def test_without_brokers_there_is_no_route() -> None:
 
 async def test_topics_are_listed() -> None:
     assert await Discovery(SmallCluster.SERVERS, SmallCluster(topics=["b", "a"])).topics() == ("a", "b")
+
+
+@pytest.mark.parametrize("topic", ["%24SYS", "mqtt|sessions"])
+async def test_a_topic_that_is_the_gateways_own_is_not_made_for_a_producer(topic: str) -> None:
+    cluster = SmallCluster()
+    with pytest.raises(InvalidTopic, match="only gateways publish under"):
+        await Discovery(SmallCluster.SERVERS, cluster).brokers(topic, create=True)
+    assert cluster.brokers[0].topics() == set()

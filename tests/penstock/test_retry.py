@@ -9,7 +9,6 @@ import pytest
 
 import penstock
 from penstock import blocking
-
 from penstock.errors import Busy, InvalidRequest, InvalidTopic
 from penstock.reader import Reader
 from penstock.requests.messages import Pull

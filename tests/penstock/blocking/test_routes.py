@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.blocking import Routes, bootstrap
-from penstock.errors import NoRoute, Unavailable
+from penstock.errors import InvalidTopic, NoRoute, Unavailable
 from penstock.frame_server import Peer
 from penstock.link import OnResult
 from penstock.requests.request import Request
@@ -77,3 +77,12 @@ def test_a_topic_nobody_knows_is_no_route(serve: Callable[..., Any]) -> None:
             routes.topic("orders")
         with pytest.raises(NoRoute):
             routes.brokers()
+
+
+@pytest.mark.parametrize("topic", ["%24SYS", "mqtt|sessions"])
+def test_a_topic_that_is_the_gateways_own_is_not_made_for_a_producer(serve: Callable[..., Any], topic: str) -> None:
+    with (
+        Routes(serve(Names({"orders": ORDERS})).address) as routes,
+        pytest.raises(InvalidTopic, match="only gateways publish under"),
+    ):
+        routes.find_or_create(topic)
