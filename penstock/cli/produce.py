@@ -47,6 +47,8 @@ def produce(
       penstock produce orders --lines < orders.ndjson
       penstock produce plant 22.5 --mqtt-topic plant/d7/setpoint
     """
+    if lines and bodies:
+        raise click.UsageError("--lines reads standard input; give no BODY")
     properties = dict(_pair(pair) for pair in pairs)
     with Producer(server) as producer:
         for batch in _batches(bodies, lines, sys.stdin.buffer):

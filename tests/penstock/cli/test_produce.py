@@ -51,3 +51,10 @@ def test_an_illegal_topic_is_refused(penstock: Penstock) -> None:
     result = penstock("produce", "a/b", "x")
     assert result.exit_code == 1
     assert "error: " in result.stderr
+
+
+def test_lines_come_from_standard_input_and_not_from_a_file_that_is_named(penstock: Penstock, rows: Rows) -> None:
+    result = penstock("produce", "orders", "--lines", "orders.ndjson")
+    assert result.exit_code == 2
+    assert "--lines reads standard input; give no BODY" in result.stderr
+    assert rows("topic", "list") == []
