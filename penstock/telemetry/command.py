@@ -10,8 +10,10 @@ from typing import Any
 
 import click
 
+from penstock.blocking.routes import Routes
 from penstock.cli.display import json_option, print_json, print_rows
 from penstock.cli.root import ReportingGroup
+from penstock.errors import TimedOut, TopicNotFound, Unavailable
 from penstock.retry import SERVERS
 from penstock.telemetry.job import Batch, JobOptions, OnBatch
 from penstock.telemetry.windows import WATERMARK, WINDOW
@@ -55,7 +57,24 @@ def run(context: click.Context, /, server: str | None, as_json: bool, accept_dat
 
     servers = server or context.obj or SERVERS
     options = JobOptions(servers=servers, fail_on_data_loss=not accept_data_loss, **given)
+    look_for_topics(options)
     run_job(options, session(app="penstock-telemetry"), printer(as_json))
+
+
+def look_for_topics(options: JobOptions) -> None:
+    """Says which topics are not there, before Spark takes its time to start. Raises ``TopicNotFound`` where a job that
+    ends would read nothing."""
+    wanted = [topic.strip() for topic in options.topic.split(",") if topic.strip()]
+    try:
+        with Routes(options.servers) as routes:
+            known = routes.topics()
+    except (Unavailable, TimedOut):
+        return  # the job has more patience
+    missing = [topic for topic in wanted if topic not in known]
+    if options.once and missing == wanted:
+        raise TopicNotFound(f"there is no topic {', '.join(missing)}", hint="`penstock topic list` shows all")
+    if missing:
+        click.echo(f"{'there is no' if options.once else 'waiting for'} topic {', '.join(missing)}", err=True)
 
 
 def run_job(options: JobOptions, spark: Any, on_batch: OnBatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import penstock.spark
+from penstock.blocking import Producer
 from penstock.cli.root import root
 from penstock.errors import OffsetOutOfRange
 from penstock.telemetry import command, job
@@ -103,3 +104,20 @@ def test_the_help_loads_neither_spark_nor_arrow() -> None:
     program = "import sys, penstock.telemetry.command; print([m for m in ('pyspark', 'pyarrow') if m in sys.modules])"
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert said.stdout == "[]\n"
+
+
+def test_topics_that_are_not_there_are_said_before_spark_starts(started: list[JobOptions], real_cluster: Any) -> None:
+    def run(*arguments: str) -> Any:
+        return CliRunner().invoke(command.program, ["run", "--server", real_cluster.servers, *arguments])
+
+    result = run("--topic", "nix", "--once")
+    assert (result.exit_code, started) == (3, [])
+    assert result.stderr.startswith("error: there is no topic nix\n")
+    result = run("--topic", "nix,nox")
+    assert (result.exit_code, result.stderr) == (0, "waiting for topic nix, nox\n")
+    with Producer(real_cluster.servers) as producer:
+        producer.send("some", b"1")
+    result = run("--topic", "some, nix", "--once")
+    assert (result.exit_code, result.stderr) == (0, "there is no topic nix\n")
+    result = run("--topic", "some", "--once")
+    assert (result.exit_code, result.stderr, len(started)) == (0, "", 3)
