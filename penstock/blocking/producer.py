@@ -5,9 +5,10 @@ It keeps the routes of the topics that it sent to and, for a while, which broker
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import overload
+from typing import Final, overload
 
 from penstock import sending
 from penstock.blocking.routes import Routes
@@ -19,6 +20,11 @@ from penstock.retry import SERVERS, TIMEOUT_S, BackOff, check_seconds
 from penstock.sending import AVOID_S, ROUTE_FRESH_S, Outgoing, Receipt, UniqueIds
 from penstock.world import Clock, RealClock, Rng, new_rng, pause
 from topicmap.queues import TopicMap
+
+SAY_AFTER_S: Final = 1.0
+"""Who waits longer than this for a message to be stored is told why."""
+
+_log = logging.getLogger(__name__)
 
 
 class Producer:
@@ -103,15 +109,22 @@ class Producer:
     # -- attempts
 
     def _send_all(self, outgoing: list[Outgoing], timeout_s: float | None) -> None:
-        deadline = self._clock.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
-        waiting, repetition = outgoing, 0
+        began = self._clock.monotonic()
+        deadline = began + (self.timeout_s if timeout_s is None else timeout_s)
+        waiting, repetition, said = outgoing, 0, False
         while waiting:
             self._try(waiting, deadline)
             waiting, repetition = sending.once_more(waiting), repetition + 1
             wait_s = self._back_off.wait_s(repetition, self._rng)
-            if self._clock.monotonic() + wait_s >= deadline:
+            goes_on = self._clock.monotonic() + wait_s
+            if goes_on >= deadline:
                 return
             if waiting:
+                if not said and goes_on >= began + SAY_AFTER_S:
+                    said = True
+                    _log.warning(
+                        "%s; trying for another %.0f s", sending.final_error(waiting[0]).message, deadline - goes_on
+                    )
                 pause(wait_s)
 
     def _try(self, waiting: list[Outgoing], deadline: float) -> None:

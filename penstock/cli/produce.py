@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
@@ -50,12 +51,15 @@ def produce(
     if lines and bodies:
         raise click.UsageError("--lines reads standard input; give no BODY")
     properties = dict(_pair(pair) for pair in pairs)
+    if as_json:  # then stderr is for the error
+        logging.getLogger(Producer.__module__).setLevel(logging.ERROR)
     with Producer(server) as producer:
         for batch in _batches(bodies, lines, sys.stdin.buffer):
             messages = [
                 Message(topic, body, key=key, tag=tag, properties=properties, mqtt_topic=mqtt_topic) for body in batch
             ]
-            for receipt in producer.send_many(messages):
+            receipts = producer.send_many(messages) if len(messages) != 1 else [producer.send(messages[0])]
+            for receipt in receipts:
                 _show(receipt, as_json)
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+import random
+import socket
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from penstock.blocking import Producer
-from penstock.errors import Busy, InvalidMessage, InvalidRequest, SendManyError, TimedOut, TooLarge
+from penstock.clock import Clock
+from penstock.errors import Busy, InvalidMessage, InvalidRequest, SendManyError, TimedOut, TooLarge, Unavailable
 from penstock.message import Message, decode_message
 from penstock.requests.messages import Append
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
@@ -83,3 +87,46 @@ def test_a_message_is_sent_alone_and_a_wrong_type_is_named(cluster: SmallCluster
         with pytest.raises(InvalidMessage, match="key must be str, not bytes"):
             p.send("orders", b"x", key=wrong)
     assert cluster.stored("orders") == []
+
+
+class QuickClock(Clock):
+    """A third of a second passes with every look at it."""
+
+    def __init__(self) -> None:
+        self._looks = 0
+
+    def monotonic(self) -> float:
+        self._looks += 1
+        return self._looks / 3
+
+    def wall_ms(self) -> int:
+        return 0
+
+
+class NoWait(random.Random):
+    def random(self) -> float:
+        return 0.0
+
+
+def test_who_waits_for_a_server_is_told_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        nobody = f"127.0.0.1:{listener.getsockname()[1]}"
+    with (
+        caplog.at_level(logging.WARNING, "penstock.blocking.producer"),
+        Producer(nobody, clock=QuickClock(), rng=NoWait()) as p,
+        pytest.raises(Unavailable),
+    ):
+        p.send("orders", b"x")
+    (said,) = caplog.messages
+    assert said.startswith(f"no name server answers: no server at {nobody}: connection refused; trying for another ")
+
+
+def test_a_message_that_another_attempt_stores_soon_is_not_talked_about(
+    cluster: SmallCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = iter([Busy("full")])
+    for broker in cluster.brokers:
+        broker.refuse_record = lambda body: next(failures, None)
+    with caplog.at_level(logging.WARNING, "penstock.blocking.producer"), producer(cluster, rng=NoWait()) as p:
+        p.send("orders", b"x")
+    assert caplog.messages == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -58,3 +59,11 @@ def test_lines_come_from_standard_input_and_not_from_a_file_that_is_named(pensto
     assert result.exit_code == 2
     assert "--lines reads standard input; give no BODY" in result.stderr
     assert rows("topic", "list") == []
+
+
+def test_one_message_that_is_not_stored_is_reported_with_its_own_error(penstock: Penstock) -> None:
+    error = json.loads(penstock("produce", "a/b", "x", "--json").stderr)
+    assert (error["error"], error["code"]) == ("InvalidTopic", 22)
+    error = json.loads(penstock("produce", "a/b", "x", "y", "--json").stderr)
+    assert error["error"] == "SendManyError"
+    assert "2 of 2 messages have no receipt" in error["message"]
