@@ -14,6 +14,10 @@ from penstock.errors import AddressInUse, InvalidConfig, PenstockError, Unavaila
 
 def split_address(address: str) -> tuple[str, int]:
     """Host and port of ``host:port`` or ``[v6]:port``. Raises ``InvalidConfig``."""
+    scheme, slashes, _ = address.partition("://")
+    if slashes:
+        hint = f"write host:port without {scheme.strip()}://, for example 127.0.0.1:9876"
+        raise InvalidConfig(f"{address!r} is no server address", hint=hint)
     host, colon, port = address.strip().rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -41,6 +45,21 @@ def no_server(address: str, error: OSError) -> Unavailable:
     refused = cause.errno == errno.ECONNREFUSED
     reason = "connection refused" if refused else cause.strerror or str(cause) or type(cause).__name__
     return Unavailable(f"no server at {address}: {reason}", hint="is it running? `penstock up` starts one")
+
+
+def no_name_server(address: str) -> InvalidConfig:
+    """The error for an address where somebody else answers."""
+    hint = "give the address of a name server, not that of a broker, a gateway or a health page"
+    return InvalidConfig(f"{address} is no Penstock name server (usual port 9876)", hint=hint)
+
+
+def nobody_answers(failures: Sequence[PenstockError]) -> PenstockError:
+    """The error when no name server answers: what each failed with, or that none of them is one."""
+    if all(isinstance(error, InvalidConfig) for error in failures):
+        return failures[0]
+    reasons = "; ".join(error.message for error in failures)
+    hint = "is a name server running? `penstock up` starts everything"
+    return Unavailable(f"no name server answers: {reasons}", hint=hint)
 
 
 def lost(address: str, reason: str) -> Unavailable:

@@ -13,8 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from penstock.addresses import parse_servers
-from penstock.errors import NoRoute, TimedOut, Unavailable
+from penstock.addresses import no_name_server, nobody_answers, parse_servers
+from penstock.errors import (
+    InvalidConfig,
+    NoRoute,
+    PenstockError,
+    ProtocolError,
+    TimedOut,
+    Unavailable,
+    UnknownRequest,
+)
 from penstock.link import Link, Links
 from penstock.requests.request import Reply, Request
 from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
@@ -72,7 +80,7 @@ class Discovery:
 
         Raises:
             NoRoute: no live broker has it.
-            Unavailable: no name server answers and nothing is known.
+            Unavailable, InvalidConfig: no name server answers and nothing is known.
             PenstockError: what the broker said that was asked to create it.
         """
         known = self.known(topic)
@@ -80,7 +88,7 @@ class Discovery:
             return known
         try:
             found = await self._find(QueryRoute(topic))
-        except Unavailable:
+        except (Unavailable, InvalidConfig):
             stale = self._answers.get(topic)
             if stale is None:
                 raise
@@ -113,36 +121,39 @@ class Discovery:
 
     async def _find(self, request: QueryRoute) -> tuple[BrokerRoute, ...]:
         """The first answer that names a broker; an empty one only if no name server knows more."""
-        silent = 0
+        failures: list[PenstockError] = []
         for address in tuple(self._servers):
-            try:
-                route = await ask(self.link(address), request, Route, NAMESRV_S)
-            except (Unavailable, TimedOut) as error:
-                silent, reason = silent + 1, error.message
-                continue
-            if route.brokers:
+            route = await self._answer(address, request, Route)
+            if isinstance(route, PenstockError):
+                failures.append(route)
+            elif route.brokers:
                 self._prefer(address)
                 return route.brokers
-        if silent == len(self._servers):
-            raise self._nobody(reason)
+        if len(failures) == len(self._servers):
+            raise nobody_answers(failures)
         return ()
 
     async def _ask_any(self, request: Request, kind: type[_R]) -> _R:
-        reason = ""
+        failures: list[PenstockError] = []
         for address in tuple(self._servers):
-            try:
-                reply = await ask(self.link(address), request, kind, NAMESRV_S)
-            except (Unavailable, TimedOut) as error:
-                reason = error.message
-            else:
+            reply = await self._answer(address, request, kind)
+            if not isinstance(reply, PenstockError):
                 self._prefer(address)
                 return reply
-        raise self._nobody(reason)
+            failures.append(reply)
+        raise nobody_answers(failures)
+
+    async def _answer(self, address: str, request: Request, kind: type[_R]) -> _R | PenstockError:
+        """What a name server answers, or why it does not."""
+        try:
+            return await ask(self.link(address), request, kind, NAMESRV_S)
+        except TimedOut:
+            return Unavailable(f"{address} did not answer in time")
+        except Unavailable as error:
+            return no_name_server(address) if isinstance(error.__cause__, ProtocolError) else error
+        except (ProtocolError, UnknownRequest):
+            return no_name_server(address)
 
     def _prefer(self, address: str) -> None:
         self._servers.remove(address)
         self._servers.insert(0, address)
-
-    def _nobody(self, reason: str) -> Unavailable:
-        hint = "is it running? `penstock up` starts everything"
-        return Unavailable(f"no name server answers at {', '.join(self._servers)}: {reason}", hint=hint)

@@ -148,6 +148,7 @@ class WireLink:
                     ended.append(lost(self.address, broken))
                 except PenstockError as error:
                     ended.append(lost(self.address, error.message))
+                    ended[-1].__cause__ = error
                 tasks.cancel_scope.cancel()
 
             tasks.start_soon(until_it_ends, self._read)

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TypeVar
 
-from penstock.addresses import parse_servers
+from penstock.addresses import no_name_server, nobody_answers, parse_servers
 from penstock.blocking.link import BlockingLink
-from penstock.errors import NoRoute, TimedOut, Unavailable
+from penstock.errors import NoRoute, PenstockError, ProtocolError, TimedOut, Unavailable, UnknownRequest
 from penstock.requests.request import Reply, Request
 from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
 from penstock.requests.topics import DescribeTopic, TopicDetail
@@ -80,18 +80,20 @@ class Routes:
         return tuple(sorted({name for found in self._answers(QueryTopics(), TopicNames) for name in found.topics}))
 
     def _answers(self, request: Request, kind: type[_R]) -> Iterator[_R]:
-        """The answer of each name server that is there; ``Unavailable`` when none is."""
-        failures: list[str] = []
+        """The answer of each name server that is there; ``Unavailable`` or ``InvalidConfig`` when none is."""
+        failures: list[PenstockError] = []
         for address in self.servers:
             try:
                 reply = self.link(address).ask(request, kind)
             except (Unavailable, TimedOut) as error:
-                failures.append(error.message)
+                failures.append(error)
+                continue
+            except (ProtocolError, UnknownRequest):
+                failures.append(no_name_server(address))
                 continue
             yield reply
         if len(failures) == len(self.servers):
-            hint = "is a name server running? `penstock up` starts everything"
-            raise Unavailable("no name server answers: " + "; ".join(failures), hint=hint)
+            raise nobody_answers(failures)
 
 
 def bootstrap(servers: str | Sequence[str], timeout_s: float = TIMEOUT_S) -> Routes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.addresses import parse_servers, split_address
-from penstock.errors import InvalidConfig
+from penstock.addresses import no_name_server, nobody_answers, parse_servers, split_address
+from penstock.errors import InvalidConfig, Unavailable
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,17 @@ def test_servers_may_be_one_text_or_a_list_and_each_counts_once() -> None:
 def test_no_server_at_all_is_refused(servers: str | list[str]) -> None:
     with pytest.raises(InvalidConfig, match="no server address"):
         parse_servers(servers)
+
+
+def test_a_url_is_no_address_and_the_hint_says_what_is_too_much() -> None:
+    with pytest.raises(InvalidConfig, match=r"'http://localhost:9876' is no server address \(.* without http://"):
+        parse_servers("http://localhost:9876")
+
+
+def test_that_nobody_answers_names_all_or_says_that_these_are_no_name_servers() -> None:
+    wrong, gone = no_name_server("a:1"), Unavailable("no server at b:1")
+    assert "a:1 is no Penstock name server (usual port 9876)" in str(nobody_answers([wrong, no_name_server("b:1")]))
+    assert not nobody_answers([wrong]).retryable
+    both = nobody_answers([wrong, gone])
+    assert both.message == f"no name server answers: {wrong.message}; no server at b:1"
+    assert both.retryable, "one of them may come back"

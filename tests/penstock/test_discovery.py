@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import anyio
+import anyio.abc
 import pytest
 
 from penstock.clock import Clock
 from penstock.discovery import Discovery
-from penstock.errors import InvalidTopic, NoRoute, TopicNotFound, Unavailable
+from penstock.errors import InvalidConfig, InvalidTopic, NoRoute, TopicNotFound, Unavailable, UnknownRequest
 from penstock.link import Link
 from penstock.requests.routes import QueryRoute
+from penstock.wire_link import WireLinks
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 
@@ -72,7 +75,7 @@ async def test_no_name_server_at_all_says_what_was_tried() -> None:
     gone(first.brokers[0])
     gone(second.brokers[0])
     discovery = Discovery("ns1:1,ns2:1", TwoNameServers(first, second))
-    with pytest.raises(Unavailable, match=r"ns1:1, ns2:1: gone .*penstock up"):
+    with pytest.raises(Unavailable, match=r"^no name server answers: gone; gone .*penstock up"):
         await discovery.brokers("orders")
     with pytest.raises(Unavailable):
         await discovery.topics()
@@ -128,3 +131,37 @@ async def test_a_topic_that_is_the_gateways_own_is_not_made_for_a_producer(topic
     with pytest.raises(InvalidTopic, match="only gateways publish under"):
         await Discovery(SmallCluster.SERVERS, cluster).brokers(topic, create=True)
     assert cluster.brokers[0].topics() == set()
+
+
+async def test_a_silent_name_server_is_named_once() -> None:
+    cluster = SmallCluster()
+    cluster.brokers[0].silent = lambda request: True
+    with pytest.raises(Unavailable) as caught:
+        await Discovery(SmallCluster.SERVERS, cluster).brokers("orders")
+    assert caught.value.message == "no name server answers: 127.0.0.1:9876 did not answer in time"
+
+
+async def test_a_broker_is_no_name_server_and_passed_over_where_there_is_one() -> None:
+    first, second = SmallCluster(), SmallCluster(topics=["orders"])
+    first.brokers[0].refuse = lambda request: UnknownRequest("a broker does not serve QueryRoute")
+    with pytest.raises(InvalidConfig, match=r"127.0.0.1:9876 is no Penstock name server \(usual port 9876\)"):
+        await Discovery(SmallCluster.SERVERS, first).brokers("orders")
+    with pytest.raises(InvalidConfig, match="is no Penstock name server"):
+        await Discovery(SmallCluster.SERVERS, first).topics()
+    discovery = Discovery("ns1:1,ns2:1", TwoNameServers(first, second))
+    assert await discovery.brokers("orders") == (second.brokers[0].route,)
+
+
+async def test_a_web_server_is_no_name_server() -> None:
+    async def answer(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            await stream.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        tasks.start_soon(listener.serve, answer)
+        discovery = Discovery(f"127.0.0.1:{port}", WireLinks(tasks))
+        with pytest.raises(InvalidConfig, match=f"127.0.0.1:{port} is no Penstock name server"):
+            await discovery.brokers("orders")
+        tasks.cancel_scope.cancel()

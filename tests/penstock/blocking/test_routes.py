@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from penstock.blocking import Routes, bootstrap
-from penstock.errors import InvalidTopic, NoRoute, Unavailable
+from penstock.errors import InvalidConfig, InvalidTopic, NoRoute, Unavailable, UnknownRequest
 from penstock.frame_server import Peer
 from penstock.link import OnResult
 from penstock.requests.request import Request
 from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
+from tests.penstock.small_cluster import SmallCluster
 
 ORDERS = BrokerRoute("a", "127.0.0.1:1", 4)
 
@@ -86,3 +88,24 @@ def test_a_topic_that_is_the_gateways_own_is_not_made_for_a_producer(serve: Call
         pytest.raises(InvalidTopic, match="only gateways publish under"),
     ):
         routes.find_or_create(topic)
+
+
+def test_a_web_server_and_a_broker_are_no_name_servers(serve: Callable[..., Any]) -> None:
+    def answer() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1000)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        web = f"127.0.0.1:{listener.getsockname()[1]}"
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(InvalidConfig, match=rf"{web} is no Penstock name server \(usual port 9876\)"):
+            bootstrap(web)
+    broker = SmallCluster().brokers[0]
+    broker.refuse = lambda request: UnknownRequest("a broker does not serve QueryTopics")
+    address = serve(broker).address
+    with pytest.raises(InvalidConfig, match=f"{address} is no Penstock name server"):
+        bootstrap(address)
+    with Routes([address, serve(Names({"orders": ORDERS})).address]) as routes:
+        assert routes.topic("orders") == (ORDERS,), "it is passed over where there is one"
