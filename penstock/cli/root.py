@@ -7,6 +7,7 @@ command uses the blocking client, so that ``--help`` and short commands load no 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from typing import Any, Final
@@ -47,12 +48,22 @@ def report(error: PenstockError, *, as_json: bool) -> None:
         click.echo(f"       {error.hint}", err=True)
 
 
+def _failed_to_write(error: OSError) -> PenstockError:
+    """What to say of output that goes nowhere. It is closed, or the interpreter would complain of it once more."""
+    with contextlib.suppress(OSError):
+        sys.stdout.close()
+    reason = error.strerror or str(error)
+    return PenstockError(f"{error.filename}: {reason}" if error.filename else f"input or output failed: {reason}")
+
+
 class ReportingGroup(click.Group):
     """A group whose commands end with one clear report instead of a traceback."""
 
     def invoke(self, context: click.Context) -> Any:
         try:
-            return super().invoke(context)
+            result = super().invoke(context)
+            sys.stdout.flush()
+            return result
         except PenstockError as error:
             report(error, as_json=context.meta.get(JSON_WANTED, False))
             context.exit(status_of(error))
@@ -61,6 +72,9 @@ class ReportingGroup(click.Group):
         except BrokenPipeError:  # `penstock consume ... | head`: whoever read has enough
             sys.stderr.close()
             context.exit(0)
+        except OSError as error:
+            report(_failed_to_write(error), as_json=context.meta.get(JSON_WANTED, False))
+            context.exit(STATUS_FAILED)
 
 
 @click.group(cls=ReportingGroup, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})

@@ -100,3 +100,35 @@ def test_help_loads_no_event_loop_and_no_table_library() -> None:
 
 def test_the_version_is_told(penstock: Callable[..., Result]) -> None:
     assert "0.1.0" in penstock("--version").stdout
+
+
+@pytest.mark.parametrize("talk", ["click.echo('x')", "sys.stdout.buffer.write(b'x')"], ids=["at once", "at the end"])
+def test_output_that_cannot_be_written_is_one_error(talk: str) -> None:
+    code = (
+        "import click, sys\n"
+        "from penstock.cli.root import root\n"
+        "@root.command('talk')\n"
+        f"def talk(): {talk}\n"
+        "root(['talk'])"
+    )
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (result.returncode, result.stderr) == (1, "error: input or output failed: No space left on device\n")
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    code = (
+        "import click\n"
+        "from penstock.cli.root import root\n"
+        "@root.command('talk')\n"
+        "def talk():\n"
+        "    while True: click.echo('x' * 10_000)\n"
+        "root(['talk'])"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as talking:
+        assert talking.stdout is not None
+        assert talking.stderr is not None
+        talking.stdout.read(1)
+        talking.stdout.close()
+        said = talking.stderr.read()
+    assert (talking.returncode, said) == (0, b"")
