@@ -124,7 +124,10 @@ def check_not_lost(key: QueueKey, start: int, end: int, extent: Extent | None) -
     )
     where = f"queue {key.queue} of topic {key.topic!r} at broker {key.broker!r}"
     if extent is None:
-        raise OffsetOutOfRange(f"{where} is gone, and offsets {start} to {end} were to be read from it", hint=hint)
+        if start == end:
+            return
+        unread = f"offsets {start} to {end} were to be read from it"
+        raise OffsetOutOfRange(f"{where} is no longer subscribed, or gone, and {unread}", hint=hint)
     if start < extent.min and start < end:
         raise OffsetOutOfRange(f"{where} begins at {extent.min} now; offset {start} is wanted", hint=hint)
     if end > extent.end or start > end:

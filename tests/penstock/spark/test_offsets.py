@@ -119,7 +119,7 @@ def test_batches_under_a_limit_reach_every_end_without_passing_it(bounds: list[t
         (2, 9, extent(3, 9), "begins at 3 now; offset 2 is wanted"),
         (2, 9, extent(0, 8), "ends at 8 now"),
         (9, 8, extent(0, 9), "offsets 9 to 8"),
-        (2, 9, None, "is gone"),
+        (2, 9, None, "is no longer subscribed, or gone"),
     ],
 )
 def test_lost_offsets_are_named_with_queue_and_remedy(start: int, end: int, now: Extent | None, complaint: str) -> None:
@@ -131,3 +131,7 @@ def test_lost_offsets_are_named_with_queue_and_remedy(start: int, end: int, now:
 
 def test_an_empty_range_before_the_first_offset_lost_nothing() -> None:
     check_not_lost(A0, 2, 2, extent(3, 9))
+
+
+def test_a_queue_that_is_not_subscribed_any_more_lost_nothing_where_nothing_was_to_be_read() -> None:
+    check_not_lost(A0, 9, 9, None)

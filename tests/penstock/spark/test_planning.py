@@ -45,9 +45,15 @@ def test_with_loss_accepted_what_is_still_there_is_read(
 
 
 def test_a_queue_that_is_gone_is_data_loss_or_passed_over() -> None:
-    with pytest.raises(OffsetOutOfRange, match="is gone"):
+    with pytest.raises(OffsetOutOfRange, match="or gone"):
         ranges_between({A0: 4}, {A0: 9}, {}, fail_on_data_loss=True)
     assert ranges_between({A0: 4}, {A0: 9}, {}, fail_on_data_loss=False) == []
+
+
+def test_a_stream_goes_on_with_another_subscription_where_all_of_the_old_one_was_read() -> None:
+    other = QueueKey("u", "a", 0)
+    found = ranges_between({A0: 4}, {A0: 4, other: 2}, {other: extent(0, 9)}, fail_on_data_loss=True)
+    assert found == [Range("127.0.0.1:1", "u", "a", 0, 0, 2)]
 
 
 def test_a_queue_that_ends_before_the_start_is_data_loss_or_goes_on_at_its_end() -> None:
