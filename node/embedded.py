@@ -24,7 +24,7 @@ from gateway.settings import GatewaySettings
 from namesrv.settings import NamesrvSettings
 from node.addresses import Addresses
 from node.local_link import LocalLinks
-from node.settings import SERVICES, Configuration, listeners
+from node.settings import SERVICES, Configuration, gateway_name, listeners, place
 from penstock import config
 from penstock.frame_server import Peer
 from penstock.lasting_links import lasting_links
@@ -54,11 +54,11 @@ async def run(
     gateway."""
     node = configuration.node
     async with trio.open_nursery() as bottom:
-        settings = service_settings(configuration, "namesrv", host=node.host, port=node.namesrv_port)
+        settings = service_settings(configuration, "namesrv", **place(configuration, "namesrv", os.environ))
         names = await bottom.start(partial(namesrv.server.run, settings, world))
         names_at = f"{names.host}:{names.port}"
         async with trio.open_nursery() as middle:
-            given = {"host": node.host, "port": node.broker_port, "data": node.data, "namesrv": (names_at,)}
+            given = place(configuration, "broker", os.environ) | {"data": node.data, "namesrv": (names_at,)}
             settings = service_settings(configuration, "broker", **given)
             store = await middle.start(partial(broker.server.run, settings, world))
             async with lasting_links() as wire, trio.open_nursery() as top:
@@ -67,9 +67,9 @@ async def run(
                     f"{store.host}:{store.port}": store.open_session(_LOCAL_PEER, ends_rounds=True),
                 }
                 links = LocalLinks(embedded, wire)
-                name = configuration.services["gateway"].get("name") or f"{store.host}:{store.port}-0"
-                given = {"host": node.host, "port": node.mqtt_port, "namesrv": (names_at,), "name": name}
-                given |= listeners(configuration, os.environ)
+                name = gateway_name(configuration, os.environ) or f"{store.host}:{store.port}-0"
+                given = place(configuration, "gateway", os.environ) | listeners(configuration, os.environ)
+                given |= {"namesrv": (names_at,), "name": name}
                 settings = service_settings(configuration, "gateway", **given)
                 front = await top.start(partial(gateway.server.run, settings, world, links))
                 if signals is not None:

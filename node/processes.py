@@ -20,7 +20,7 @@ import trio
 
 from node import gateway_status
 from node.addresses import Addresses
-from node.settings import Configuration, for_child, listeners, with_ports
+from node.settings import Configuration, for_child, gateway_name, listeners, place, with_ports
 from penstock.errors import PenstockError, Unavailable
 from penstock.lasting_links import lasting_links
 from penstock.link import Links
@@ -160,23 +160,20 @@ async def run(
     are the operator's, for each gateway."""
     node, environ = configuration.node, os.environ
     async with trio.open_nursery() as bottom:
-        given = {"host": node.host, "port": node.namesrv_port}
+        given = place(configuration, "namesrv", environ)
         names = await bottom.start(Child("namesrv", for_child(configuration, "namesrv", environ, given), world).run)
         async with trio.open_nursery() as middle:
-            given = {"host": node.host, "port": node.broker_port, "data": node.data, "namesrv": (names,)}
+            given = place(configuration, "broker", environ) | {"data": node.data, "namesrv": (names,)}
             store = await middle.start(Child("broker", for_child(configuration, "broker", environ, given), world).run)
             async with lasting_links() as wire, trio.open_nursery() as top:
-                told: dict[str, Any] = {"host": node.host, "port": node.mqtt_port}
+                told = place(configuration, "gateway", environ) | listeners(configuration, environ)
                 told |= {"namesrv": (names,), "status_port": 0}
-                told |= listeners(configuration, environ)
                 if node.gateways > 1:
                     told["share_port"] = True
                 gateways = []
                 for number in range(node.gateways):
-                    name = f"{configuration.services['gateway'].get('name') or store}-{number}"
-                    child = Child(
-                        "gateway", for_child(configuration, "gateway", environ, {**told, "name": name}), world
-                    )
+                    told["name"] = f"{gateway_name(configuration, environ) or store}-{number}"
+                    child = Child("gateway", for_child(configuration, "gateway", environ, told), world)
                     told["port"] = int((await top.start(child.run)).rpartition(":")[2])
                     if "listeners" in told:
                         told["listeners"] = with_ports(told["listeners"], child.listeners)

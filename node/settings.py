@@ -5,11 +5,14 @@ A configuration file has the fields of ``NodeSettings`` at its top and a table p
     mqtt_port = 1883
     [broker]
     default_queues = 8
+
+Where a service listens is said at the top for all of them, or by the service's own ``host`` and ``port``, which are
+stronger. What the node decides itself (``DECIDED``) cannot be said for a service.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +22,15 @@ from penstock import config
 from penstock.errors import InvalidConfig
 
 SERVICES: Final = ("namesrv", "broker", "gateway")
+PORTS: Final[Mapping[str, str]] = {"namesrv": "namesrv_port", "broker": "broker_port", "gateway": "mqtt_port"}
+"""The node's setting for the ``port`` of each service."""
+
+DECIDED: Final[Mapping[str, Sequence[str]]] = {
+    "namesrv": (),
+    "broker": ("data", "namesrv"),
+    "gateway": ("namesrv", "share_port", "status_host", "status_port"),
+}
+"""Settings of the services that the node decides: where its own parts are, and what they share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +39,8 @@ class NodeSettings:
 
     Attributes:
         data: folder of all durable state; made when missing.
-        host: address on which every server listens.
-        mqtt_port, broker_port, namesrv_port, http_port: where to listen.
+        host: address on which every server listens that has none of its own in its section.
+        mqtt_port, broker_port, namesrv_port, http_port: where to listen, likewise.
         listen: further listeners of the gateway, after those in its own section.
         processes: run the services as child processes instead of in one.
         gateways: how many gateway processes share the MQTT port; more than one means ``processes``.
@@ -53,22 +65,52 @@ class NodeSettings:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Node settings and, per service, the table of settings that a file gives it."""
+    """Node settings, the names of those that a flag gave, and, per service, the table of settings that a file gives
+    it."""
 
     node: NodeSettings
     services: Mapping[str, Mapping[str, Any]]
+    flags: Collection[str] = ()
 
 
 def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Configuration:
     """File, then environment (``PENSTOCK_DATA`` ...), then flags, in order of increasing weight. Raises
-    ``InvalidConfig``."""
+    ``InvalidConfig``, also for a setting of a service that the node decides."""
     table = config.read_file(file)
     services: dict[str, Mapping[str, Any]] = {name: table.pop(name, {}) for name in SERVICES}
     for name, section in services.items():
         if not isinstance(section, dict):
             raise InvalidConfig(f"{file}: [{name}] must be a table")
+        for setting in DECIDED[name]:
+            if setting in section or _variable(name, setting) in environ:
+                raise InvalidConfig(
+                    f"[{name}] {setting} cannot be set here: `penstock up` decides it",
+                    hint=f"it counts for `python -m {name}` alone",
+                )
     node = config.load_table(NodeSettings, table, environ, "PENSTOCK", flags, source=str(file))
-    return Configuration(node, services)
+    return Configuration(node, services, tuple(flags))
+
+
+def _variable(service: str, setting: str) -> str:
+    return f"PENSTOCK_{service}_{setting}".upper()
+
+
+def place(configuration: Configuration, service: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """``host`` and ``port`` of a service as far as the node decides them: the port that a flag gives, else what neither
+    the service's section nor its environment says. For the port, the node's environment is stronger than a file."""
+    own, node, port = configuration.services[service], configuration.node, PORTS[service]
+    given: dict[str, Any] = {}
+    if "host" not in own and _variable(service, "host") not in environ:
+        given["host"] = node.host
+    is_in_file = "port" in own and f"PENSTOCK_{port.upper()}" not in environ
+    if port in configuration.flags or not (is_in_file or _variable(service, "port") in environ):
+        given["port"] = getattr(node, port)
+    return given
+
+
+def gateway_name(configuration: Configuration, environ: Mapping[str, str]) -> str:
+    """The name that the operator gives the gateway, empty for none."""
+    return environ.get(_variable("gateway", "name")) or configuration.services["gateway"].get("name", "")
 
 
 def listeners(configuration: Configuration, environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

@@ -9,7 +9,7 @@ import trio
 
 from node import embedded, settings
 from node.addresses import Addresses
-from penstock.errors import DataFolderLocked, PenstockError
+from penstock.errors import DataFolderLocked, InvalidConfig, PenstockError
 from penstock.lasting_links import lasting_links
 from penstock.requests.routes import QueryRoute, Route
 from penstock.requests.servers import Ping, ServerInfo
@@ -42,6 +42,31 @@ async def test_all_services_answer_and_the_broker_is_registered(tmp_path: Path) 
     assert live[0] == metrics[0] == 200
     assert "gateway_connections 0" in metrics[1]
     assert "rocketmq_messages_in_total 0" in metrics[1]
+
+
+async def test_a_service_listens_where_its_own_section_says_and_the_others_stay_on_loopback(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text('[gateway]\nhost = "0.0.0.0"\n[broker]\nhost = "127.0.0.2"\n')
+    chosen = settings.load(file, {}, {**ANY_PORTS, "data": tmp_path / "data"})
+    stop = trio.Event()
+    async with trio.open_nursery() as nursery:
+        addresses: Addresses = await nursery.start(partial(embedded.run, chosen, real_world(), stop))
+        stop.set()
+    at = (addresses.mqtt, addresses.broker, addresses.namesrv, addresses.http)
+    assert [one.rpartition(":")[0] for one in at] == ["0.0.0.0", "127.0.0.2", "127.0.0.1", "127.0.0.1"]
+
+
+@pytest.mark.parametrize("service", ["gateway", "broker", "namesrv"])
+async def test_a_host_of_a_section_that_is_not_ours_is_an_error(tmp_path: Path, service: str) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text(f'[{service}]\nhost = "203.0.113.1"\n')
+    chosen = settings.load(file, {}, {**ANY_PORTS, "data": tmp_path / "data"})
+    error: PenstockError | None = None
+    try:
+        await embedded.run(chosen, real_world(), trio.Event())
+    except BaseExceptionGroup as group:
+        error = expected_error(group)
+    assert isinstance(error, InvalidConfig)
 
 
 async def test_a_second_system_on_the_same_folder_is_refused_and_the_first_stays(tmp_path: Path) -> None:

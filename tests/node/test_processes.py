@@ -100,10 +100,28 @@ async def test_a_gateway_in_its_own_process_tells_its_figures_and_health_and_can
         stop.set()
 
 
-def listening(port: int) -> set[str]:
-    """The inodes of the sockets that listen on a port of 127.0.0.1."""
+async def test_gateways_in_processes_of_their_own_listen_where_their_section_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text('[gateway]\nhost = "127.0.0.2"\nport = 0\n[namesrv]\nhost = "127.0.0.2"\n')
+    flags = {"data": tmp_path / "data", "gateways": 2, "broker_port": 0, "namesrv_port": 0, "http_port": 0}
+    monkeypatch.setenv("PENSTOCK_NAMESRV_HOST", "127.0.0.3")
+    stop = trio.Event()
+    async with trio.open_nursery() as nursery:
+        chosen = settings.load(file, {}, flags)
+        addresses = await nursery.start(partial(processes.run, chosen, real_world(), stop))
+        sockets = listening(int(addresses.mqtt.rpartition(":")[2]), "0200007F")
+        stop.set()
+    at = (addresses.mqtt, addresses.broker, addresses.namesrv, addresses.http)
+    assert [one.rpartition(":")[0] for one in at] == ["127.0.0.2", "127.0.0.1", "127.0.0.3", "127.0.0.1"]
+    assert len(sockets) == 2
+
+
+def listening(port: int, host: str = "0100007F") -> set[str]:
+    """The inodes of the sockets that listen on a port of a host, 127.0.0.1 if not said."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return {row[9] for row in rows if row[1] == f"0100007F:{port:04X}" and row[3] == "0A"}
+    return {row[9] for row in rows if row[1] == f"{host}:{port:04X}" and row[3] == "0A"}
 
 
 async def test_several_gateways_share_every_listener_also_one_on_any_free_port(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from node.settings import for_child, listeners, load, with_ports
+from node.settings import Configuration, for_child, gateway_name, listeners, load, place, with_ports
 from penstock.errors import InvalidConfig
 
 
@@ -60,3 +60,46 @@ def test_the_environment_is_stronger_than_the_file_in_a_process_of_its_own_too(t
     file.write_text("[broker]\ndefault_queues = 8\ndefault_level = 'cache'\nport = 1\n")
     told = for_child(load(file, {}, {}), "broker", {"PENSTOCK_BROKER_DEFAULT_QUEUES": "3"}, {"port": 0})
     assert told == {"default_level": "cache", "port": 0}
+
+
+def written(tmp_path: Path, text: str, environ: dict[str, str] | None = None, **flags: object) -> Configuration:
+    file = tmp_path / "penstock.toml"
+    file.write_text(text)
+    return load(file, environ or {}, flags)
+
+
+def test_where_a_service_listens_is_said_by_itself_before_it_is_said_for_all(tmp_path: Path) -> None:
+    chosen = written(tmp_path, 'host = "::1"\nmqtt_port = 1\nbroker_port = 2\n[gateway]\nhost = "0.0.0.0"\nport = 3\n')
+    assert place(chosen, "gateway", {}) == {}
+    assert place(chosen, "broker", {}) == {"host": "::1", "port": 2}
+    assert place(chosen, "broker", {"PENSTOCK_BROKER_HOST": "0.0.0.0"}) == {"port": 2}
+    assert place(chosen, "namesrv", {}) == {"host": "::1", "port": 9876}
+    assert place(written(tmp_path, ""), "gateway", {}) == {"host": "127.0.0.1", "port": 1883}
+
+
+def test_a_port_is_taken_from_a_flag_then_from_the_environment_then_from_the_file(tmp_path: Path) -> None:
+    environ, own = {"PENSTOCK_MQTT_PORT": "5"}, {"PENSTOCK_GATEWAY_PORT": "6"}
+    flagged = written(tmp_path, "[gateway]\nport = 3\n", environ | own, mqtt_port=7)
+    assert place(flagged, "gateway", environ | own)["port"] == 7
+    chosen = written(tmp_path, "[gateway]\nport = 3\n", environ)
+    assert "port" not in place(chosen, "gateway", environ | own)
+    assert place(chosen, "gateway", environ)["port"] == 5
+    assert "port" not in place(chosen, "gateway", {})
+
+
+@pytest.mark.parametrize(
+    ("service", "setting"),
+    [("broker", "data"), ("broker", "namesrv"), ("gateway", "namesrv"), ("gateway", "share_port")],
+)
+def test_what_the_node_decides_cannot_be_said_for_a_service(tmp_path: Path, service: str, setting: str) -> None:
+    with pytest.raises(InvalidConfig, match=rf"\[{service}\] {setting} cannot be set here"):
+        written(tmp_path, f"[{service}]\n{setting} = 'x'\n")
+    with pytest.raises(InvalidConfig, match=rf"\[{service}\] {setting} cannot be set here"):
+        load(None, {f"PENSTOCK_{service}_{setting}".upper(): "x"}, {})
+
+
+def test_the_gateways_name_is_said_by_its_environment_or_its_section(tmp_path: Path) -> None:
+    chosen = written(tmp_path, "[gateway]\nname = 'a'\n")
+    assert gateway_name(chosen, {}) == "a"
+    assert gateway_name(chosen, {"PENSTOCK_GATEWAY_NAME": "b"}) == "b"
+    assert gateway_name(load(None, {}, {}), {}) == ""
