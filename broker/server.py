@@ -22,6 +22,7 @@ from broker.settings import BrokerSettings
 from broker.store.disk import Disk, RealDisk
 from broker.store.message_store import MessageStore
 from broker.store.recovery import open_store
+from penstock.addresses import join_address
 from penstock.frame_server import Peer, Session, listening_address, open_listeners, serve_frames
 from penstock.lasting_links import lasting_links
 from penstock.link import Links
@@ -101,7 +102,7 @@ async def _serve(
         lasting_links(clock, world.rng) as links,
         trio.open_nursery() as nursery,
     ):
-        registration = Registration(settings, settings.advertise or f"{host}:{port}", service, links)
+        registration = Registration(settings, settings.advertise or join_address(host, port), service, links)
         service.on_routes_changed = registration.topics_changed
         nursery.start_soon(flusher.run, dispatch, service, offload)
         nursery.start_soon(_tick, dispatch)

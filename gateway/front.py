@@ -27,7 +27,7 @@ from gateway.transports.listening import DEFAULT_NAME, Listening, is_among, pars
 from gateway.transports.proxy import ProxyCodec
 from gateway.transports.tls import TlsCodec
 from gateway.transports.websocket import WebSocketCodec
-from penstock.addresses import cannot_listen
+from penstock.addresses import cannot_listen, join_address
 from penstock.errors import InvalidConfig
 
 ACCEPTS_PER_ROUND: Final = 256
@@ -197,7 +197,7 @@ class Front:
     @property
     def listeners(self) -> dict[str, str]:
         """The further entrances: name -> ``host:port``."""
-        return {one.listening.name: f"{one.host}:{one.port}" for one in self._entrances[1:]}
+        return {one.listening.name: join_address(one.host, one.port) for one in self._entrances[1:]}
 
     async def run(self) -> None:
         """Accepts until cancelled."""

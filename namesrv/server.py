@@ -15,6 +15,7 @@ import trio
 
 from namesrv.registry import Registry
 from namesrv.settings import NamesrvSettings
+from penstock.addresses import join_address
 from penstock.errors import UnknownRequest
 from penstock.frame_server import Peer, Session, listening_address, open_listeners, serve_frames
 from penstock.link import OnResult
@@ -68,7 +69,7 @@ async def run(
     registry = Registry(settings.lease_s_max, settings.brokers_max, settings.topics_max)
     listeners = await open_listeners(settings.host, settings.port)
     host, port = listening_address(listeners)
-    about = ServerInfo("namesrv", f"{host}:{port}", VERSION)
+    about = ServerInfo("namesrv", join_address(host, port), VERSION)
 
     def open_session(_peer: Peer) -> NamesrvSession:
         return NamesrvSession(registry, world.clock, about)

@@ -17,6 +17,7 @@ from gateway.mqtt import codec
 from gateway.mqtt.packets import Connect, Packet, Pingreq, Puback, Publish, Subscribe, Subscription
 from gateway.mqtt.reader import PacketReader
 from node.demo_view import Stage
+from penstock.addresses import split_address
 from penstock.world import Clock, Rng
 
 LEVEL: Final = 4
@@ -39,8 +40,7 @@ class DemoDevice:
     def __init__(self, number: int, address: str, clock: Clock, rng: Rng, published: Stage) -> None:
         self.name = f"dev-{number:02d}"
         self._number, self._clock, self._rng, self._published = number, clock, rng, published
-        self._host, _, port = address.rpartition(":")
-        self._port = int(port)
+        self._host, self._port = split_address(address)
         self._in_flight = 0
         self._packet_id = 0
 
@@ -86,8 +86,8 @@ class DemoDevice:
 
 async def watch(address: str, name_filter: str, delivered: Stage) -> None:
     """A device that subscribes and counts what it receives; ends when the connection does."""
-    host, _, port = address.rpartition(":")
-    async with await trio.open_tcp_stream(host, int(port)) as stream, trio.open_nursery() as nursery:
+    host, port = split_address(address)
+    async with await trio.open_tcp_stream(host, port) as stream, trio.open_nursery() as nursery:
         await stream.send_all(codec.encode(Connect(client_id="demo-watcher", keep_alive_s=KEEP_ALIVE_S), LEVEL))
         subscribe = Subscribe(packet_id=1, subscriptions=(Subscription(name_filter, qos=0),))
         await stream.send_all(codec.encode(subscribe, LEVEL))

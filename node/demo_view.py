@@ -15,6 +15,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from penstock.addresses import split_address
+
 _BARS = "▁▂▃▄▅▆▇█"
 HISTORY_LENGTH = 30
 AGGREGATE_ROWS_MAX = 12
@@ -139,7 +141,7 @@ def _aggregates(figures: DemoFigures) -> RenderableType:
 
 
 def _hints(figures: DemoFigures) -> RenderableType:
-    host, _, port = figures.mqtt.rpartition(":")
+    host, port = split_address(figures.mqtt)
     server = "" if figures.namesrv == "127.0.0.1:9876" else f" --server {figures.namesrv}"
     return Text.assemble(
         ("try  ", "dim"),

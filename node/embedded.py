@@ -26,6 +26,7 @@ from node.addresses import Addresses
 from node.local_link import LocalLinks
 from node.settings import SERVICES, Configuration, gateway_name, listeners, place
 from penstock import config
+from penstock.addresses import join_address
 from penstock.frame_server import Peer
 from penstock.lasting_links import lasting_links
 from penstock.status import serve_status
@@ -56,18 +57,19 @@ async def run(
     async with trio.open_nursery() as bottom:
         settings = service_settings(configuration, "namesrv", **place(configuration, "namesrv", os.environ))
         names = await bottom.start(partial(namesrv.server.run, settings, world))
-        names_at = f"{names.host}:{names.port}"
+        names_at = join_address(names.host, names.port)
         async with trio.open_nursery() as middle:
             given = place(configuration, "broker", os.environ) | {"data": node.data, "namesrv": (names_at,)}
             settings = service_settings(configuration, "broker", **given)
             store = await middle.start(partial(broker.server.run, settings, world))
+            store_at = join_address(store.host, store.port)
             async with lasting_links() as wire, trio.open_nursery() as top:
                 embedded = {
                     names_at: names.open_session(_LOCAL_PEER),
-                    f"{store.host}:{store.port}": store.open_session(_LOCAL_PEER, ends_rounds=True),
+                    store_at: store.open_session(_LOCAL_PEER, ends_rounds=True),
                 }
                 links = LocalLinks(embedded, wire)
-                name = gateway_name(configuration, os.environ) or f"{store.host}:{store.port}-0"
+                name = gateway_name(configuration, os.environ) or f"{store_at}-0"
                 given = place(configuration, "gateway", os.environ) | listeners(configuration, os.environ)
                 given |= {"namesrv": (names_at,), "name": name}
                 settings = service_settings(configuration, "gateway", **given)
@@ -77,7 +79,7 @@ async def run(
                 http = await top.start(
                     partial(serve_status, node.host, node.http_port, _figures(store, front), _reasons(front))
                 )
-                mqtt_at, store_at = f"{front.host}:{front.port}", f"{store.host}:{store.port}"
+                mqtt_at = join_address(front.host, front.port)
                 task_status.started(Addresses(mqtt_at, store_at, names_at, http, node.data, front.listeners))
                 await stop.wait()
                 top.cancel_scope.cancel()

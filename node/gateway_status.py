@@ -11,16 +11,18 @@ from typing import Final
 
 import trio
 
+from penstock.addresses import split_address
+
 READ_S: Final = 2.0
 PAGE_BYTES_MAX: Final = 1 << 20
 
 
 async def fetch(address: str, path: str) -> tuple[int, str]:
     """Status and body of a page. Raises ``OSError`` or ``trio.TooSlowError``."""
-    host, _, port = address.rpartition(":")
+    host, port = split_address(address)
     got = b""
     with trio.fail_after(READ_S):
-        async with await trio.open_tcp_stream(host, int(port)) as stream:
+        async with await trio.open_tcp_stream(host, port) as stream:
             await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())
             async for chunk in stream:
                 got += chunk

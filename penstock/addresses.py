@@ -28,6 +28,11 @@ def split_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def join_address(host: str, port: int) -> str:
+    """The address of a host and port, as ``split_address`` reads it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def parse_servers(servers: str | Sequence[str]) -> tuple[str, ...]:
     """Addresses of ``"a:1,b:2"`` or of a list of them, checked, each once, in order. Raises ``InvalidConfig``."""
     given = servers.split(",") if isinstance(servers, str) else servers
@@ -75,5 +80,5 @@ def cannot_listen(host: str, port: int, error: OSError) -> PenstockError:
     causes = {error.errno, *(getattr(one, "errno", None) for one in getattr(error.__cause__, "exceptions", ()))}
     if errno.EADDRINUSE in causes:
         hint = "end the server that holds it or choose another port"
-        return AddressInUse(f"{host}:{port} is already in use", hint=hint)
-    return InvalidConfig(f"cannot listen on {host}:{port}: {error.strerror or error}")
+        return AddressInUse(f"{join_address(host, port)} is already in use", hint=hint)
+    return InvalidConfig(f"cannot listen on {join_address(host, port)}: {error.strerror or error}")

@@ -22,6 +22,7 @@ from typing import Final, Protocol, TypeVar, cast
 import trio
 
 from penstock import config
+from penstock.addresses import join_address
 from penstock.errors import InternalError, PenstockError
 from penstock.world import real_world
 
@@ -84,7 +85,7 @@ def main(role: str, settings_class: type[Settings], run: Run, arguments: list[st
             also = f" status={status}" if status else ""
             also += "".join([f" mqtt-{name}={at}" for name, at in getattr(running, "listeners", {}).items()])
             settle()
-            print(f"ready {role}={running.host}:{running.port}{also}", flush=True)
+            print(f"ready {role}={join_address(running.host, running.port)}{also}", flush=True)
             await stop.wait()
             nursery.cancel_scope.cancel()
 

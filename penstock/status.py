@@ -22,7 +22,7 @@ from hypercorn.config import Config
 from hypercorn.trio import serve
 
 from penstock import metrics
-from penstock.addresses import cannot_listen
+from penstock.addresses import cannot_listen, join_address
 from penstock.errors import PenstockError
 
 ANSWER_S: Final = 5.0
@@ -150,7 +150,7 @@ async def serve_status(
         InvalidConfig: the host is no address of this machine, or the port needs rights that we do not have.
     """
     listening = open_socket(host, port)
-    address = "{}:{}".format(*listening.getsockname()[:2])
+    address = join_address(*listening.getsockname()[:2])
     config = Config()
     config.bind = [f"fd://{listening.detach()}"]  # hypercorn owns and closes it from here on
     config.accesslog = None

@@ -56,6 +56,19 @@ async def test_a_service_listens_where_its_own_section_says_and_the_others_stay_
     assert [one.rpartition(":")[0] for one in at] == ["0.0.0.0", "127.0.0.2", "127.0.0.1", "127.0.0.1"]
 
 
+async def test_every_service_may_listen_on_ipv6_and_is_found_there(tmp_path: Path) -> None:
+    chosen = settings.load(None, {}, {**ANY_PORTS, "data": tmp_path / "data", "host": "::1"})
+    stop = trio.Event()
+    async with trio.open_nursery() as nursery:
+        addresses: Addresses = await nursery.start(partial(embedded.run, chosen, real_world(), stop))
+        async with lasting_links() as links:
+            route = await ask(links.link(addresses.namesrv), QueryRoute(""), Route)
+            about = await ask(links.link(route.brokers[0].address), Ping(), ServerInfo)
+        live = await trio.to_thread.run_sync(_get, f"http://{addresses.http}/livez")
+        stop.set()
+    assert (about.role, live[0]) == ("broker", 200)
+
+
 @pytest.mark.parametrize("service", ["gateway", "broker", "namesrv"])
 async def test_a_host_of_a_section_that_is_not_ours_is_an_error(tmp_path: Path, service: str) -> None:
     file = tmp_path / "penstock.toml"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.addresses import no_name_server, nobody_answers, parse_servers, split_address
+from penstock.addresses import join_address, no_name_server, nobody_answers, parse_servers, split_address
 from penstock.errors import InvalidConfig, Unavailable
 
 
@@ -14,6 +14,7 @@ from penstock.errors import InvalidConfig, Unavailable
 )
 def test_an_address_is_split_into_host_and_port(address: str, split: tuple[str, int]) -> None:
     assert split_address(address) == split
+    assert join_address(*split) == address.strip()
 
 
 @pytest.mark.parametrize(
