@@ -1,19 +1,25 @@
 """``penstock user``: the users of a password file.
 
 Passwords are asked for at the prompt or read from standard input, never from the command line, where every process
-could see them. The file is replaced in one step and readable by its owner only; a gateway that uses it takes the
-change within seconds.
+could see them. Commands that change the file do it one after the other, each under its lock. The file is replaced in
+one step and keeps its owner and mode; a new one is readable by its owner only. A gateway that uses it takes the change
+within seconds.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import stat
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
 
 from penstock.access.passwords import (
+    PASSWORD_BYTES_MAX,
     SALT_BYTES,
     SECRET_BYTES,
     Hashed,
@@ -72,11 +78,12 @@ def add(name: str, file: Path, scram: bool, iterations: int) -> None:
       penstock user add sensor --iterations 4096 --file /etc/penstock/passwords
     """
     check_user_name(name)
-    users = _read(file)
-    if name in users.by_name:
-        raise InvalidConfig(f"there is a user {name}", hint="`penstock user passwd` changes the password")
-    users.by_name[name] = _new_hash(iterations if scram else 0)
-    _write(file, users)
+    if file.exists():
+        _expect(file, _read(file), name, is_new=True)  # before anybody types a password
+    hashed = _new_hash(iterations if scram else 0)
+    with _changing(file) as users:
+        _expect(file, users, name, is_new=True)
+        users.by_name[name] = hashed
     click.echo(f"{name} added to {file}")
 
 
@@ -92,9 +99,11 @@ def passwd(name: str, file: Path, scram: bool, iterations: int) -> None:
     Examples:
       penstock user passwd alice --file /etc/penstock/passwords
     """
-    users = _known(file, name)
-    users.by_name[name] = _new_hash(iterations if scram else 0)
-    _write(file, users)
+    _expect(file, _read(file), name)
+    hashed = _new_hash(iterations if scram else 0)
+    with _changing(file) as users:
+        _expect(file, users, name)
+        users.by_name[name] = hashed
     click.echo(f"{name} has a new password")
 
 
@@ -108,9 +117,10 @@ def remove(name: str, file: Path) -> None:
     Examples:
       penstock user remove alice --file /etc/penstock/passwords
     """
-    users = _known(file, name)
-    del users.by_name[name]
-    _write(file, users)
+    _expect(file, _read(file), name)
+    with _changing(file) as users:
+        _expect(file, users, name)
+        del users.by_name[name]
     click.echo(f"{name} removed")
 
 
@@ -131,11 +141,11 @@ def list_users(file: Path, as_json: bool) -> None:
             click.echo(name)
 
 
-def _known(file: Path, name: str) -> Users:
-    users = _read(file)
-    if name not in users.by_name:
+def _expect(file: Path, users: Users, name: str, *, is_new: bool = False) -> None:
+    if is_new and name in users.by_name:
+        raise InvalidConfig(f"there is a user {name}", hint="`penstock user passwd` changes the password")
+    if not is_new and name not in users.by_name:
         raise InvalidConfig(f"there is no user {name} in {file}")
-    return users
 
 
 def _new_hash(iterations: int) -> Hashed:
@@ -143,9 +153,11 @@ def _new_hash(iterations: int) -> Hashed:
     if sys.stdin.isatty():
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     else:
-        password = sys.stdin.readline().rstrip("\n")
+        password = sys.stdin.readline().removesuffix("\n").removesuffix("\r")
     if not password:
         raise InvalidConfig("a password has at least one character")
+    if len(password.encode()) > PASSWORD_BYTES_MAX:
+        raise InvalidConfig(f"a password has at most {PASSWORD_BYTES_MAX:,} bytes", hint="no login carries more")
     hashed = hash_password(password.encode(), new_secret()[:SALT_BYTES])
     if not iterations:
         return hashed
@@ -155,13 +167,42 @@ def _new_hash(iterations: int) -> Hashed:
 def _read(file: Path) -> Users:
     try:
         return parse_passwords(file.read_text())
-    except FileNotFoundError:
-        return Users({})
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidConfig(f"{file}: {getattr(error, 'strerror', None) or 'not text'}") from None
+    except InvalidConfig as error:
+        raise InvalidConfig(f"{file}: {error.message}", hint=error.hint) from None
 
 
-def _write(file: Path, users: Users) -> None:
+@contextmanager
+def _changing(file: Path) -> Iterator[Users]:
+    """The users, to be changed by nobody else meanwhile; written at the end."""
+    target = file.resolve()  # a link stays one
+    try:
+        descriptor = _lock(target)
+    except OSError as error:
+        raise InvalidConfig(f"{file} cannot be written: {error.strerror}") from None
+    try:
+        users = _read(target)
+        yield users
+        _replace(target, users, os.fstat(descriptor))
+    finally:
+        os.close(descriptor)
+
+
+def _lock(file: Path) -> int:
+    """Waits for the lock of the file, which is made where there is none. Who had the lock has replaced the file: then
+    the lock is that of a file which is gone."""
+    while True:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), file.stat()):
+                return descriptor
+        os.close(descriptor)
+
+
+def _replace(file: Path, users: Users, old: os.stat_result) -> None:
+    """Puts a new file in the place of the ``old``, with its owner and mode."""
     users.secret = users.secret or new_secret()[:SECRET_BYTES]
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
@@ -169,6 +210,10 @@ def _write(file: Path, users: Users) -> None:
         with open(descriptor, "w") as stream:
             stream.write(format_passwords(users))
             stream.flush()
+            made = os.fstat(descriptor)
+            if (made.st_uid, made.st_gid) != (old.st_uid, old.st_gid):
+                os.fchown(descriptor, old.st_uid, old.st_gid)
+            os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
             os.fsync(descriptor)
         beside.replace(file)
     except OSError as error:

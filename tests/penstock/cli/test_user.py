@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +34,61 @@ def test_a_user_is_added_listed_changed_and_removed(tmp_path: Path) -> None:
     assert run("remove", "alice", "--file", str(file)).exit_code == 0
     assert list(parse_passwords(file.read_text()).by_name) == ["bob"]
     assert [one.name for one in tmp_path.iterdir()] == ["passwords"], "nothing is left beside it"
+
+
+def adding(file: Path, name: str) -> subprocess.Popen[bytes]:
+    """The command as a process, which waits for the password."""
+    words = ["-c", "from penstock.cli.root import root; root()", "user", "add", name, "--file", str(file)]
+    return subprocess.Popen([sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+
+
+def test_users_who_are_added_at_the_same_time_are_all_there(tmp_path: Path) -> None:
+    file, names = tmp_path / "passwords", [f"u{number}" for number in range(5)]
+    running = [adding(file, name) for name in names]
+    for one in running:
+        one.communicate(b"secret\n", timeout=60)
+    assert [one.returncode for one in running] == [0] * len(names)
+    assert sorted(parse_passwords(file.read_text()).by_name) == names
+    assert [one.name for one in tmp_path.iterdir()] == ["passwords"]
+
+
+def test_a_link_stays_one_and_the_file_keeps_its_mode(tmp_path: Path) -> None:
+    file, link = tmp_path / "passwords", tmp_path / "link"
+    run("add", "alice", "--file", str(file), password="x")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    assert run("add", "bob", "--file", str(link), password="x").exit_code == 0
+    assert link.is_symlink()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert sorted(parse_passwords(file.read_text()).by_name) == ["alice", "bob"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_the_file_keeps_its_owner(tmp_path: Path) -> None:
+    file = tmp_path / "passwords"
+    run("add", "alice", "--file", str(file), password="x")
+    os.chown(file, 65534, 65533)
+    run("remove", "alice", "--file", str(file))
+    assert (file.stat().st_uid, file.stat().st_gid) == (65534, 65533)
+
+
+def test_a_password_has_no_more_bytes_than_a_login_carries(tmp_path: Path) -> None:
+    file = tmp_path / "passwords"
+    assert isinstance(run("add", "long", "--file", str(file), password="x" * 65_536).exception, InvalidConfig)
+    assert not file.exists()
+    assert run("add", "long", "--file", str(file), password="x" * 65_535).exit_code == 0
+
+
+def test_the_end_of_a_line_from_windows_is_no_part_of_the_password(tmp_path: Path) -> None:
+    file = tmp_path / "passwords"
+    adding(file, "alice").communicate(b"one\r\n", timeout=60)
+    assert verify(parse_passwords(file.read_text()).by_name["alice"], b"one")
+
+
+def test_a_file_that_is_not_there_has_no_list_of_users(tmp_path: Path) -> None:
+    result = run("list", "--file", str(tmp_path / "nothing"))
+    assert isinstance(result.exception, InvalidConfig)
+    assert "nothing: No such file" in str(result.exception)
 
 
 @pytest.mark.parametrize(
