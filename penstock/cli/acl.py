@@ -7,13 +7,15 @@ from pathlib import Path
 
 import click
 
-from penstock.access.acl import Acl, Verdict, parse_acl
-from penstock.cli.display import json_option, print_json
+from penstock.access.acl import Acl, Rule, Verdict, parse_acl
+from penstock.cli.display import ERROR_STATUS, json_option, print_json
 from penstock.errors import InvalidConfig, InvalidTopic
-from topicmap.names import InvalidName, check_filter, check_name
+from topicmap.names import InvalidName, check_filter, check_name, is_share, plain_filter
 
 REFUSED: int = 1
 """Exit status of ``penstock acl test`` where the answer is no."""
+UNANSWERED: int = 2
+"""And where there is no answer."""
 
 file_option = click.option(
     "--file",
@@ -33,13 +35,18 @@ def acl() -> None:
 @acl.command()
 @file_option
 def check(file: Path) -> None:
-    """Read the rules as a gateway would.
+    """Read the rules as a gateway would, and warn of those that mean something else than they seem to.
 
     \b
     Examples:
       penstock acl check --file /etc/penstock/acl
     """
-    click.echo(f"{file}: {len(_read(file).rules)} rules")
+    rules = _read(file).rules
+    for rule in rules:
+        doubt = _doubt(rule)
+        if doubt:
+            click.echo(f"warning: line {rule.line}: {doubt}", err=True)
+    click.echo(f"{file}: {len(rules)} rules")
 
 
 @acl.command()
@@ -49,24 +56,33 @@ def check(file: Path) -> None:
 @click.option("--client", default="", help="The client id.")
 @file_option
 @json_option
-def test(action: str, topic: str, user: str, client: str, file: Path, as_json: bool) -> None:
-    """Say whether a client may, and which line decides; the exit status is 1 where it may not.
+@click.pass_context
+def test(context: click.Context, action: str, topic: str, user: str, client: str, file: Path, as_json: bool) -> None:
+    """Say whether a client may, and which line decides; the exit status is 1 where it may not, 2 for an error.
 
     \b
     Examples:
       penstock acl test publish devices/d1/state --user alice --client d1 --file /etc/penstock/acl
       penstock acl test subscribe 'devices/#' --user alice --file /etc/penstock/acl
     """
+    context.meta[ERROR_STATUS] = UNANSWERED
     rules = _read(file)
+    why = ""
     try:
-        (check_filter if action == "subscribe" else check_name)(topic)
+        if action == "subscribe":
+            topic = plain_filter(topic)  # a shared subscription is judged by what it is about
+            check_filter(topic)
+        else:
+            check_name(topic)
     except InvalidName as error:
         raise InvalidTopic(f"{topic!r}: {error}") from None
     verdict: Verdict = getattr(rules, action)(user, client, topic)
+    if action == "publish" and topic.startswith("$"):
+        verdict, why = Verdict(False, 0), "no client publishes under $"
     if as_json:
         print_json({"allowed": verdict.allowed, "line": verdict.line})
     else:
-        why = f"line {verdict.line}" if verdict.line else "no rule applies"
+        why = why or (f"line {verdict.line}" if verdict.line else "no rule applies")
         click.echo(f"{'allowed' if verdict.allowed else 'refused'}: {why}")
     sys.exit(0 if verdict.allowed else REFUSED)
 
@@ -76,3 +92,15 @@ def _read(file: Path) -> Acl:
         return parse_acl(file.read_text())
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidConfig(f"{file}: {getattr(error, 'strerror', None) or 'not text'}") from None
+    except InvalidConfig as error:
+        raise InvalidConfig(f"{file}: {error.message}", hint=error.hint) from None
+
+
+def _doubt(rule: Rule) -> str:
+    """Why a rule can hardly be what its author means, empty if it can."""
+    if is_share("/".join(rule.levels)):
+        return "a shared subscription is judged by its filter: leave $share/GROUP/ out"
+    if rule.allows and rule.action == "publish" and rule.levels[0].startswith("$"):
+        return "no client publishes under $, whatever a rule says"
+    meant = {"%C": "the client id is %c", "%U": "the user name is %u"}
+    return next((f"{level} stands for itself; {meant[level]}" for level in rule.levels if level in meant), "")

@@ -17,6 +17,9 @@ Row = Mapping[str, Any]
 JSON_WANTED: Final = "penstock.json"
 """Key in a click context's ``meta``: the command was told ``--json``, so that errors are JSON too."""
 
+ERROR_STATUS: Final = "penstock.error_status"
+"""Key in a click context's ``meta``: the exit status of errors, in a command whose own answer has that of a failure."""
+
 
 def _note_json(context: click.Context, _parameter: click.Parameter, wanted: bool) -> bool:
     context.meta[JSON_WANTED] = wanted

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from penstock.cli.display import JSON_WANTED
+from penstock.cli.display import ERROR_STATUS, JSON_WANTED
 from penstock.errors import GroupNotFound, NoRoute, PenstockError, QueueNotFound, TimedOut, TopicNotFound
 from penstock.message import IS_COMPILED
 from penstock.retry import SERVERS
@@ -66,7 +66,7 @@ class ReportingGroup(click.Group):
             return result
         except PenstockError as error:
             report(error, as_json=context.meta.get(JSON_WANTED, False))
-            context.exit(status_of(error))
+            context.exit(context.meta.get(ERROR_STATUS, status_of(error)))
         except (KeyboardInterrupt, click.Abort):
             context.exit(STATUS_INTERRUPTED)
         except BrokenPipeError:  # `penstock consume ... | head`: whoever read has enough

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.acl import acl
+from penstock.cli.root import root
 from penstock.errors import InvalidConfig, InvalidTopic
 
 
@@ -26,7 +27,7 @@ def test_rules_are_counted_and_bad_ones_named(rules: str) -> None:
     Path(rules).write_text("allow nothing\n")
     result = run("check", "--file", rules)
     assert isinstance(result.exception, InvalidConfig)
-    assert "line 1" in str(result.exception)
+    assert f"{rules}: line 1" in str(result.exception)
     assert isinstance(run("check", "--file", rules + "x").exception, InvalidConfig)
 
 
@@ -41,3 +42,43 @@ def test_a_verdict_is_said_with_its_line_and_as_the_exit_status(rules: str) -> N
 
 def test_what_is_no_name_is_an_error(rules: str) -> None:
     assert isinstance(run("test", "publish", "a/#", "--file", rules).exception, InvalidTopic)
+
+
+def test_nobody_publishes_under_a_dollar_whatever_a_rule_says(rules: str) -> None:
+    Path(rules).write_text("allow all all $SYS/#\nallow all all #\n")
+    asked = run("test", "publish", "$SYS/x", "--file", rules)
+    assert (asked.output, asked.exit_code) == ("refused: no client publishes under $\n", 1)
+    assert run("test", "publish", "$SYS/x", "--json", "--file", rules).output == '{"allowed":false,"line":0}\n'
+    assert run("test", "subscribe", "$SYS/x", "--file", rules).output == "allowed: line 1\n"
+
+
+def test_a_shared_subscription_is_judged_by_its_filter_as_in_the_gateway(rules: str) -> None:
+    Path(rules).write_text("deny all subscribe b/#\nallow all all #\n")
+    for filter, answer in (("$share/g/a/x", "allowed: line 2\n"), ("$oshare/g/b/+", "refused: line 1\n")):
+        assert run("test", "subscribe", filter, "--file", rules).output == answer
+    for wrong in ("$share/g", "$share/g/", "$share/+/a", "$share/g/a#"):
+        assert isinstance(run("test", "subscribe", wrong, "--file", rules).exception, InvalidTopic)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["allow all subscribe $share/g/x", "allow all publish $SYS/x", "allow all publish dev/%C", "deny all all %U/#"],
+)
+def test_a_rule_that_can_hardly_be_meant_is_warned_of_by_its_line(rules: str, rule: str) -> None:
+    Path(rules).write_text(f"allow all all a/%c/$SYS\n{rule}\n")
+    checked = run("check", "--file", rules)
+    assert checked.stderr.startswith("warning: line 2: ")
+    assert checked.stderr.count("\n") == 1
+    assert checked.stdout == f"{rules}: 2 rules\n"
+    assert checked.exit_code == 0
+
+
+def test_no_answer_has_another_status_than_no(rules: str) -> None:
+    def status(*words: str) -> int:
+        return CliRunner().invoke(root, ["acl", "test", *words]).exit_code
+
+    assert status("publish", "devices/d1/a", "--file", rules) == 1
+    assert status("publish", "a/#", "--file", rules) == 2
+    assert status("publish", "a", "--file", rules + "x") == 2
+    Path(rules).write_text("allow nothing\n")
+    assert status("publish", "a", "--json", "--file", rules) == 2
