@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from functools import partial
@@ -46,7 +45,6 @@ def up(file: Path | None, as_demo: bool, as_json: bool, **flags: Any) -> None:
       penstock up --listen 'tls 0.0.0.0:8883 certificate=server.pem' --listen 'ws 0.0.0.0:8083'
       penstock up --demo                           see it work
     """
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     given = {name: value for name, value in flags.items() if value not in (None, ())}
     try:
         configuration = settings.load(file, os.environ, given)

@@ -1,5 +1,5 @@
-"""How a service process begins and ends, the same for all: settings, ready line, signals, one line for an expected
-error.
+"""How a service process begins and ends, the same for all: log, settings, ready line, signals, one line for an
+expected error.
 
 ``python -m broker --config FILE`` and its siblings are calls of ``main``. A service that accepts prints
 ``ready ROLE=HOST:PORT`` on standard output, with ``status=HOST:PORT`` behind it where it has status pages of its own
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import logging
 import os
 import signal
 import sys
@@ -27,6 +28,7 @@ from penstock.errors import InternalError, PenstockError
 from penstock.world import real_world
 
 STATUS_EXPECTED_ERROR: Final = 2
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 STOP_S: Final = 4.0
 """After this long a stop is forced, so that a stop never takes longer than 5 seconds."""
 
@@ -94,9 +96,11 @@ def main(role: str, settings_class: type[Settings], run: Run, arguments: list[st
 
 def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]]) -> int:
     """Runs ``serve`` until it returns; SIGTERM or SIGINT sets the event that it is given, and it then stops in order.
+    Warnings and errors are logged on standard error.
 
     Returns the exit status, having told of an expected error.
     """
+    logging.basicConfig(format=LOG_FORMAT, level=logging.WARNING)
 
     async def watched() -> None:
         stop = trio.Event()

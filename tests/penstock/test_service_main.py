@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gc
 import io
+import logging
+import re
 import signal
 import sys
 import weakref
@@ -36,6 +38,18 @@ def test_an_expected_error_is_one_line_and_status_2(capsys: pytest.CaptureFixtur
 
     assert run_until_signal(serve) == 2
     assert capsys.readouterr().err == "error: 127.0.0.1:1 is already in use (choose another port)\n"
+
+
+def test_a_service_logs_with_time_level_and_logger(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def serve(_stop: trio.Event) -> None:
+        logging.getLogger("gateway.door").warning("shut")
+        await trio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    assert run_until_signal(serve) == 0
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d [\d:,]+ WARNING gateway.door: shut\n", capsys.readouterr().err)
 
 
 def test_a_service_that_returns_ends_with_status_0() -> None:
