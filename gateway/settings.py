@@ -18,6 +18,8 @@ from topicmap.queues import Rule, TopicMap
 
 ANONYMOUS: Final = ("nobody", "loopback", "everyone")
 OVER_RATE: Final = ("wait", "close")
+STRING_BYTES_MAX: Final = 65_535
+"""Of a string in a packet (MQTT 5, 1.5.4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +138,13 @@ class GatewaySettings:
             raise InvalidConfig(f"over_rate is {self.over_rate!r}", hint=f"it is one of {', '.join(OVER_RATE)}")
         if not self.sys_prefix.startswith("$SYS/"):
             raise InvalidConfig(f"sys_prefix is {self.sys_prefix!r}", hint="it begins with $SYS/")
+        if self.name:
+            _check_levels("name", self.name, "gateway-a")
+        _check_levels("sys_prefix", self.sys_prefix.replace("{name}", self.name), "$SYS/brokers/{name}")
         if self.response_prefix:
-            check_prefix(self.response_prefix)
+            _check_levels("response_prefix", self.response_prefix, "replies")
+        if len(self.redirect_to.encode()) > STRING_BYTES_MAX:
+            raise InvalidConfig(f"redirect_to has more than {STRING_BYTES_MAX} bytes", hint="no packet holds it")
         if not self.namesrv:
             raise InvalidConfig("namesrv names no name server", hint='for example namesrv = ["127.0.0.1:9876"]')
         check_algorithms(self.jwt_algorithms)
@@ -169,6 +176,27 @@ _RANGES: Final = (
     ("keep_alive_s_max", 0, 65_535),
     ("packet_bytes_max", 1024, 4 * 1024 * 1024),
     ("connect_packet_bytes_max", 1024, 4 * 1024 * 1024),
+    ("connect_wait_s", 0.1, 3600),
+    ("connections_max", 1, 1 << 30),
+    ("half_open_max", 1, 1 << 30),
+    ("address_connections_max", 0, 1 << 30),
+    ("accept_backlog", 1, 65_535),
+    ("checks_max", 1, 1 << 30),
+    ("credentials_cached_s", 0, 1 << 30),
+    ("client_id_bytes_max", 1, STRING_BYTES_MAX),
+    ("session_expiry_s_max", 0, (1 << 32) - 1),
+    ("subscriptions_max", 0, 1 << 30),
+    ("replays_max", 0, 1 << 30),
+    ("share_members_max", 0, 1 << 30),
+    ("unstored_bytes_max", 1, 1 << 40),
+    ("append_bytes_max", 1, 1 << 30),
+    ("pull_wait_s", 0.1, 3600),
+    ("pull_bytes_max", 1, 1 << 30),
+    ("pull_count_max", 1, 1 << 20),
+    ("sys_every_s", 0, 1 << 30),
+    ("filter_lease_s", 1, 1 << 20),
+    ("session_lease_s", 1, 1 << 20),
+    ("route_refresh_s", 0.1, 3600),
     ("output_bytes_max", 16 * 1024, 1 << 30),
     ("messages_per_s_max", 0, 1 << 30),
     ("drain_per_s", 1, 1 << 30),
@@ -192,12 +220,12 @@ def token_rules(settings: GatewaySettings) -> TokenRules:
     )
 
 
-def check_prefix(prefix: str) -> None:
-    """Raises ``InvalidConfig`` unless topic names may begin like this."""
+def _check_levels(setting: str, value: str, example: str) -> None:
+    """Raises ``InvalidConfig`` unless this may be levels of a topic name."""
     try:
-        check_name(prefix)
+        check_name(value)
     except InvalidName as error:
-        raise InvalidConfig(f"response_prefix: {error}", hint="for example replies") from None
+        raise InvalidConfig(f"{setting}: {error}", hint=f"for example {example}") from None
 
 
 def parse_rules(lines: Sequence[str]) -> list[Rule]:
@@ -206,11 +234,11 @@ def parse_rules(lines: Sequence[str]) -> list[Rule]:
     for line in lines:
         words = line.split()
         try:
+            if len(words) not in (2, 3):
+                raise ValueError(f"it has two or three words, not {len(words)}")
             rule = Rule(words[0], words[1], int(words[2]) if len(words) == 3 else None)
-            if len(words) > 3:
-                raise ValueError("too many words")
             TopicMap([rule])
-        except (IndexError, ValueError, InvalidName) as error:
+        except (ValueError, InvalidName) as error:
             raise InvalidConfig(f"topic rule {line!r}: {error}", hint="it is: PATTERN TOPIC [KEY LEVEL]") from None
         rules.append(rule)
     return rules

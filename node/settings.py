@@ -45,7 +45,7 @@ class NodeSettings:
         processes: run the services as child processes instead of in one.
         gateways: how many gateway processes share the MQTT port; more than one means ``processes``.
 
-    Raises ``InvalidConfig`` for fewer than one gateway or more than 64.
+    Raises ``InvalidConfig`` for fewer than one gateway or more than 64, and for a port that is none.
     """
 
     data: Path = Path("penstock-data")
@@ -61,6 +61,9 @@ class NodeSettings:
     def __post_init__(self) -> None:
         if not 1 <= self.gateways <= 64:
             raise InvalidConfig(f"gateways is {self.gateways}", hint="it is from 1 to 64")
+        for name in (*PORTS.values(), "http_port"):
+            if not 0 <= getattr(self, name) <= 65_535:
+                raise InvalidConfig(f"{name} is {getattr(self, name)}", hint="it is from 0 to 65535")
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,11 +63,25 @@ def read_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        return tomllib.loads(path.read_bytes().decode())
+        table = tomllib.loads(path.read_bytes().decode())
     except OSError as error:
         raise InvalidConfig(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidConfig(f"{path}: {error}") from None
+    _refuse_nul(table, str(path))
+    return table
+
+
+def _refuse_nul(value: object, where: str) -> None:
+    """What holds a NUL is no path and no name, and no process can be told it."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            _refuse_nul(one, f"{where}: {name}")
+    elif isinstance(value, list):
+        for one in value:
+            _refuse_nul(one, where)
+    elif isinstance(value, str) and "\0" in value:
+        raise InvalidConfig(f"{where} holds a NUL")
 
 
 def load_table(

@@ -13,6 +13,7 @@ from broker.store.settings import StoreSettings
     [
         {"name": ""},
         {"name": "a b"},
+        {"port": 70_000},
         {"default_level": "quorum"},
         {"default_queues": 0},
         {"default_queues": 5, "queues_max": 4},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from gateway.login.tokens import TokenRules
@@ -29,6 +31,17 @@ def test_the_defaults_are_valid_and_listen_on_loopback() -> None:
         {"jwt_claim": ""},
         {"jwt_leeway_s": -1},
         {"topic_rules": ("a",)},
+        {"pull_count_max": 0},
+        {"connections_max": 0},
+        {"connections_max": -1},
+        {"connect_wait_s": -1},
+        {"client_id_bytes_max": 0},
+        {"credentials_cached_s": -5},
+        {"pull_wait_s": 0},
+        {"sys_prefix": "$SYS/+/x"},
+        {"sys_prefix": "$SYS/" + "x" * 1024},
+        {"name": "a/b#+"},
+        {"redirect_to": "x" * 65_536},
     ],
 )
 def test_a_setting_outside_its_limits_is_refused_by_name(wrong: dict[str, object]) -> None:
@@ -38,6 +51,19 @@ def test_a_setting_outside_its_limits_is_refused_by_name(wrong: dict[str, object
 
 def test_a_topic_rule_is_a_pattern_a_topic_and_perhaps_a_level() -> None:
     assert parse_rules(("a/+/b telemetry 1", "c/# plain")) == [Rule("a/+/b", "telemetry", 1), Rule("c/#", "plain")]
+
+
+def test_a_topic_rule_with_too_few_words_says_so() -> None:
+    with pytest.raises(InvalidConfig, match="topic rule 'foo': it has two or three words, not 1"):
+        parse_rules(("foo",))
+
+
+def test_every_number_has_its_limits() -> None:
+    numbers = [one.name for one in fields(GatewaySettings) if isinstance(one.default, int | float)]
+    free = {one.name for one in fields(GatewaySettings) if isinstance(one.default, bool)}
+    for name in set(numbers) - free:
+        with pytest.raises(InvalidConfig, match=name):
+            GatewaySettings(**{name: -2})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("line", ["", "a", "a b c", "a b 1 2", "a/#/b t", "a %sys%x"])

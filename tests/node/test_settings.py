@@ -23,6 +23,13 @@ def test_a_table_of_the_file_is_kept_for_its_service(tmp_path: Path) -> None:
     assert services == {"broker": {"default_queues": 8}, "gateway": {}, "namesrv": {}}
 
 
+@pytest.mark.parametrize("name", ["mqtt_port", "broker_port", "namesrv_port", "http_port"])
+def test_a_port_that_is_none_is_refused(name: str) -> None:
+    for port in (-1, 65_536):
+        with pytest.raises(InvalidConfig, match=f"{name} is {port}"):
+            load(None, {}, {name: port})
+
+
 def test_an_unknown_setting_is_refused_and_the_nearest_one_named(tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text("mqtt_prot = 1\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config import load, load_table
+from penstock.config import load, load_table, read_file
 from penstock.errors import InvalidConfig
 
 
@@ -166,3 +166,9 @@ def test_a_file_that_is_not_there_or_no_toml_is_refused_by_its_name(tmp_path: Pa
     binary.write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidConfig, match=r"binary\.toml"):
         load(Settings, binary, {}, "PENSTOCK_BROKER")
+
+
+@pytest.mark.parametrize("line", ['data = "\\u0000"', 'namesrv = ["a:1", "b\\u0000:2"]', 'gateway.data = "a\\u0000"'])
+def test_a_nul_is_refused_by_the_name_of_the_setting(tmp_path: Path, line: str) -> None:
+    with pytest.raises(InvalidConfig, match=r": (data|namesrv) holds a NUL"):
+        read_file(written(tmp_path, line))
