@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ IDLE_S: Final = 5.0
 Figures = Callable[[], Awaitable[Mapping[str, float]]]
 Healthy = Callable[[], Awaitable[Sequence[str]]]
 
+_ZERO: Final = re.compile(rb"q=0(\.0*)?")
 _TEXT: Final = "text/plain; charset=utf-8"
 _JSON: Final = "application/json"
 _INDEX: Final = "/livez\n/readyz\n/healthz\n/metrics\n"
@@ -94,7 +96,7 @@ class StatusPages:
                 figures = await self._figures()
         except (PenstockError, trio.TooSlowError) as error:
             return _Page(503, _TEXT, f"the figures cannot be read: {_reason(error)}\n")
-        openmetrics = b"application/openmetrics-text" in accept
+        openmetrics = _takes(accept, b"application/openmetrics-text")
         kind = metrics.OPENMETRICS if openmetrics else metrics.PROMETHEUS
         return _Page(200, kind, metrics.expose(figures, openmetrics=openmetrics))
 
@@ -107,6 +109,15 @@ class StatusPages:
         except (PenstockError, trio.TooSlowError) as error:
             return (_reason(error),)
         return ()
+
+
+def _takes(accept: bytes, kind: bytes) -> bool:
+    """Whether a request's Accept names this kind and does not refuse it (RFC 9110, 12.4.2)."""
+    for one in accept.lower().split(b","):
+        name, *options = [part.strip() for part in one.split(b";")]
+        if name == kind:
+            return not any(_ZERO.fullmatch(option) for option in options)
+    return False
 
 
 def _reason(error: Exception) -> str:

@@ -69,6 +69,11 @@ async def test_a_scraper_that_asks_for_openmetrics_gets_it() -> None:
         )
         assert headers["content-type"].startswith("application/openmetrics-text")
         assert body == "# TYPE messages counter\nmessages_total 7\n# EOF\n"
+        for refused in (
+            "application/openmetrics-text;version=1.0.0;q=0, text/plain",
+            "application/openmetrics-text; q=0.0",
+        ):
+            assert (await fetch(address, "/metrics", accept=refused))[1]["content-type"].startswith("text/plain")
 
 
 async def test_a_system_that_cannot_be_read_is_alive_but_not_ready() -> None:
