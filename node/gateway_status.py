@@ -54,29 +54,39 @@ def labelled(figures: dict[str, float], gateway: int) -> dict[str, float]:
     return found
 
 
+async def _fetch_all(addresses: Sequence[str], path: str) -> list[tuple[int, str] | Exception]:
+    """What each gateway answers, or why it does not; all are asked at the same time."""
+    found: list[tuple[int, str] | Exception] = [OSError("not asked")] * len(addresses)
+
+    async def read(number: int) -> None:
+        try:
+            found[number] = await fetch(addresses[number], path)
+        except (OSError, trio.TooSlowError) as error:
+            found[number] = error
+
+    async with trio.open_nursery() as nursery:
+        for number in range(len(addresses)):
+            nursery.start_soon(read, number)
+    return found
+
+
 async def read_figures(addresses: Sequence[str]) -> dict[str, float]:
     """Figures of all gateways that answer: plain where there is one, with a label where there are several."""
     found: dict[str, float] = {}
-    for number, address in enumerate(addresses):
-        try:
-            _, page = await fetch(address, "/metrics")
-        except (OSError, trio.TooSlowError):
-            continue
-        figures = read_page(page)
-        found |= labelled(figures, number) if len(addresses) > 1 else figures
+    for number, answer in enumerate(await _fetch_all(addresses, "/metrics")):
+        if not isinstance(answer, Exception):
+            figures = read_page(answer[1])
+            found |= labelled(figures, number) if len(addresses) > 1 else figures
     return found
 
 
 async def read_reasons(addresses: Sequence[str]) -> list[str]:
     """Why gateways are not ready, of all of them."""
     reasons = []
-    for number, address in enumerate(addresses):
+    for number, answer in enumerate(await _fetch_all(addresses, "/readyz")):
         who = f"gateway {number}" if len(addresses) > 1 else "gateway"
-        try:
-            status, page = await fetch(address, "/readyz")
-        except (OSError, trio.TooSlowError) as error:
-            reasons.append(f"{who}: does not answer: {error}")
-            continue
-        if status != 200:
-            reasons += [f"{who}: {line}" for line in page.splitlines()]
+        if isinstance(answer, Exception):
+            reasons.append(f"{who}: does not answer: {str(answer) or f'nothing within {READ_S:g} s'}")
+        elif answer[0] != 200:
+            reasons += [f"{who}: {line}" for line in answer[1].splitlines()]
     return reasons

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -200,15 +201,30 @@ async def _pass_on(signals: AsyncIterable[int], gateways: Sequence[Child]) -> No
 
 
 async def _read_figures(links: Links, broker: str, gateways: Sequence[Child]) -> Mapping[str, float]:
-    reply = await ask(links.link(broker), ReadFigures(), BrokerFigures, FIGURES_S)
-    figures = await gateway_status.read_figures([gateway.status for gateway in gateways])
-    return dict(zip(reply.names, reply.values, strict=True)) | figures
+    """The figures of all parts that answer in time; `/readyz` says which do not."""
+    of_broker: dict[str, float] = {}
+
+    async def ask_broker() -> None:
+        with suppress(PenstockError):
+            reply = await ask(links.link(broker), ReadFigures(), BrokerFigures, FIGURES_S)
+            of_broker.update(zip(reply.names, reply.values, strict=True))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask_broker)
+        of_gateways = await gateway_status.read_figures([gateway.status for gateway in gateways])
+    return of_broker | of_gateways
 
 
 async def _read_reasons(links: Links, broker: str, gateways: Sequence[Child]) -> Sequence[str]:
-    reasons = await gateway_status.read_reasons([gateway.status for gateway in gateways])
-    try:
-        await ask(links.link(broker), Ping(), ServerInfo, FIGURES_S)
-    except PenstockError as error:
-        reasons.append(f"broker: {error}")
-    return reasons
+    of_broker: list[str] = []
+
+    async def ask_broker() -> None:
+        try:
+            await ask(links.link(broker), Ping(), ServerInfo, FIGURES_S)
+        except PenstockError as error:
+            of_broker.append(f"broker: {error}")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask_broker)
+        of_gateways = await gateway_status.read_reasons([gateway.status for gateway in gateways])
+    return [*of_gateways, *of_broker]

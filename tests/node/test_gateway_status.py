@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 import pytest
@@ -12,7 +12,7 @@ import trio
 
 from node.gateway_status import fetch, labelled, read_figures, read_page, read_reasons
 from penstock.metrics import expose
-from penstock.status import serve_status
+from penstock.status import ANSWER_S, serve_status
 
 FIGURES = {"a_total": 3.0, 'b{listener="tcp"}': 1.5}
 
@@ -38,6 +38,18 @@ def socket_that_is_not_served() -> Iterator[str]:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{bound.getsockname()[1]}"
+
+
+@pytest.mark.endtoend
+async def test_gateways_that_do_not_answer_cost_the_time_of_one() -> None:
+    with ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(4)]
+        addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in silent]
+        with trio.fail_after(ANSWER_S):  # what the page of all of them has
+            assert await read_figures(addresses) == {}
+            assert [one.partition(":")[0] for one in await read_reasons(addresses)] == [
+                f"gateway {n}" for n in range(4)
+            ]
 
 
 @pytest.mark.endtoend

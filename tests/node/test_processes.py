@@ -12,6 +12,7 @@ import trio
 from node import processes, settings
 from node.gateway_status import fetch, read_page
 from node.processes import Child
+from penstock.addresses import split_address
 from penstock.errors import Unavailable
 from penstock.lasting_links import lasting_links
 from penstock.requests.servers import Ping, ServerInfo
@@ -98,6 +99,38 @@ async def test_a_gateway_in_its_own_process_tells_its_figures_and_health_and_can
                 status, page = await fetch(addresses.http, "/readyz")
         assert (status, page) == (503, "gateway: this gateway is being drained\n")
         stop.set()
+
+
+async def test_while_the_broker_does_not_answer_the_figures_of_the_gateways_are_still_told(tmp_path: Path) -> None:
+    ports = {"mqtt_port": 0, "broker_port": 0, "namesrv_port": 0, "http_port": 0}
+    configuration = settings.load(None, {}, {"data": tmp_path / "data", "gateways": 2, **ports})
+    stop = trio.Event()
+    async with trio.open_nursery() as nursery:
+        addresses = await nursery.start(partial(processes.run, configuration, real_world(), stop))
+        [broker] = children("broker")
+        os.kill(broker, signal.SIGSTOP)
+        try:
+            status, page = await fetch_slowly(addresses.http, "/metrics")
+            reasons = (await fetch_slowly(addresses.http, "/readyz"))[1]
+        finally:
+            os.kill(broker, signal.SIGCONT)
+        figures = read_page(page)
+        assert status == 200
+        assert [figures[f'gateway_connections{{gateway="{number}"}}'] for number in range(2)] == [0, 0]
+        assert not [name for name in figures if name.startswith("rocketmq_")]
+        assert "broker: " in reasons
+        stop.set()
+
+
+async def fetch_slowly(address: str, path: str) -> tuple[int, str]:
+    """A page that has longer than a gateway's own."""
+    host, port = split_address(address)
+    with trio.fail_after(20):
+        async with await trio.open_tcp_stream(host, port) as stream:
+            await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())
+            said = b"".join([part async for part in stream])
+    head, _, body = said.decode().partition("\r\n\r\n")
+    return int(head.split()[1]), body
 
 
 async def test_gateways_in_processes_of_their_own_listen_where_their_section_says(
