@@ -15,7 +15,7 @@ from broker.outcomes import AfterSync, Now, Outcome, Parked
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests
-from penstock.errors import InvalidRequest, PenstockError
+from penstock.errors import InvalidRequest, PenstockError, StorageFull
 from penstock.message import ENTRY, tag_hash
 from penstock.requests.given import GivenPull, GivenPulled, GivenRuns
 from penstock.requests.messages import (
@@ -105,7 +105,11 @@ class MessageRequests:
     def append(self, request: Append, now_ms: int) -> Outcome:
         """Stores the good records of a batch; the bad ones are ``refused`` one by one."""
         batch, refused, repeated, size = self._acceptance.take(request.body, request.count, now_ms)
-        placed = self._store.append(batch, now_ms) if batch else []
+        try:
+            placed = self._store.append(batch, now_ms) if batch else []
+        except StorageFull:
+            self._figures.appended(0, 0, request.count)
+            raise
         self._figures.appended(len(batch), size, len(refused))
         in_cache = not repeated and all([incoming.in_cache for incoming in batch])
         reply = Appended(
@@ -131,8 +135,12 @@ class MessageRequests:
 
     def _append_runs(self, runs: list[Run], now_ms: int) -> Outcome:
         batch, refused, stored, size, in_cache = self._acceptance.take_runs(runs, now_ms)
-        if batch:
-            self._store.append_runs(batch, now_ms)
+        try:
+            if batch:
+                self._store.append_runs(batch, now_ms)
+        except StorageFull:
+            self._figures.appended(0, 0, stored + len(refused))
+            raise
         self._figures.appended(stored, size, len(refused))
         if in_cache and not refused:
             return _DONE_IN_CACHE

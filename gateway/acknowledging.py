@@ -7,21 +7,21 @@ of a device and its reception; no state of their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 from gateway.mqtt.answers import PUBCOMP, PUBREL, answer
 from gateway.mqtt.packets import Puback, Pubcomp, Pubrec, Pubrel
-from gateway.mqtt.reason_codes import ReasonCode
+from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
 from gateway.reception import Guest, Reception
 from gateway.session import Session
 from penstock.errors import InvalidMessage, InvalidTopic, StorageFull, TopicNotFound
 
 # Broker error -> reason code of PUBACK and PUBREC.
-REASONS: Final = MappingProxyType(
+REASONS: Final[Mapping[int, Reason]] = MappingProxyType(
     {
-        StorageFull.code: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+        StorageFull.code: Told(ReasonCode.QUOTA_EXCEEDED, "the disk is full"),
         InvalidTopic.code: ReasonCode.TOPIC_NAME_INVALID,
         TopicNotFound.code: ReasonCode.TOPIC_NAME_INVALID,
         InvalidMessage.code: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,

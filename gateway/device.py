@@ -23,7 +23,7 @@ from gateway.delivery import PACKET_ID_MAX
 from gateway.greeting import accepts_bytes_max, arriving, publish_properties, sent_aliases, terms
 from gateway.intake import is_partial_publish, plain_pubacks, take_publishes
 from gateway.login.auth import Identity, Peer
-from gateway.mqtt.answers import PINGRESP, mark, refusal
+from gateway.mqtt.answers import PINGRESP, mark
 from gateway.mqtt.connection import Connection, Received
 from gateway.mqtt.packets import Auth, Connect, Disconnect, Pingreq, Publish, Subscribe, Unsubscribe
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told, code_of
@@ -396,7 +396,7 @@ class Device:
         else:
             self._unanswered -= 1
         if self.is_v5:
-            self.send(refusal(mark, REASONS.get(code, ReasonCode.QUOTA_EXCEEDED)))
+            self.send(self._connection.refusal(mark, REASONS.get(code, ReasonCode.QUOTA_EXCEEDED)))
         else:
             self.fail(ReasonCode.UNSPECIFIED_ERROR)
 

@@ -64,6 +64,8 @@ def pub(
       penstock mqtt pub plant/d7/state on --retain
       sensor-log | penstock mqtt pub plant/d7/log --lines
     """
+    if lines and bodies:
+        raise click.UsageError("--lines reads standard input; give no BODY")
     with MqttClient(gateway, **who) as client:
         given = [body.encode() for body in bodies]
         if not bodies:

@@ -5,11 +5,13 @@ between requests. What it shows comes from two functions of its caller, each wit
 hangs: ``figures`` (a mapping of numbers) and ``healthy`` (reasons why the system cannot serve, none if it can).
 
 ``/livez`` says that the event loop turns, ``/readyz`` is 503 while there is a reason not to send traffic here, and
-``/healthz`` always answers 200 with the reasons as JSON, because degraded is not down.
+``/healthz`` always answers 200 with the reasons as JSON, because degraded is not down: there a figure may be a reason
+too, where much is still served.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import re
@@ -37,6 +39,8 @@ Healthy = Callable[[], Awaitable[Sequence[str]]]
 _ZERO: Final = re.compile(rb"q=0(\.0*)?")
 _TEXT: Final = "text/plain; charset=utf-8"
 _JSON: Final = "application/json"
+_DEGRADED: Final = {"penstock_disk_full": "broker: the disk is full; messages are refused until there is room"}
+"""Figure -> what it means that it is not 0."""
 _INDEX: Final = "/livez\n/readyz\n/healthz\n/metrics\n"
 _log = logging.getLogger(__name__)
 
@@ -83,8 +87,8 @@ class StatusPages:
                 reasons = await self._reasons()
                 return _Page(503 if reasons else 200, _TEXT, "\n".join(reasons or ("ok",)) + "\n")
             case "/healthz":
-                reasons = await self._reasons()
-                state = {"status": "degraded" if reasons else "ok", "reasons": list(reasons)}
+                reasons = [*await self._reasons(), *await self._troubles()]
+                state = {"status": "degraded" if reasons else "ok", "reasons": reasons}
                 return _Page(200, _JSON, json.dumps(state) + "\n")
             case "/metrics":
                 return await self._metrics(dict(scope["headers"]).get(b"accept", b""))
@@ -99,6 +103,12 @@ class StatusPages:
         openmetrics = _takes(accept, b"application/openmetrics-text")
         kind = metrics.OPENMETRICS if openmetrics else metrics.PROMETHEUS
         return _Page(200, kind, metrics.expose(figures, openmetrics=openmetrics))
+
+    async def _troubles(self) -> Sequence[str]:
+        with trio.move_on_after(ANSWER_S), contextlib.suppress(PenstockError):
+            figures = await self._figures()
+            return [meaning for name, meaning in _DEGRADED.items() if figures.get(name)]
+        return ()
 
     async def _reasons(self) -> Sequence[str]:
         try:

@@ -13,6 +13,7 @@ covers it.
 from __future__ import annotations
 
 import contextlib
+import logging
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
@@ -27,6 +28,7 @@ from penstock.errors import Damaged, PenstockError, StorageFailed, StorageFull
 from penstock.runs import StoredRun
 
 RESERVE_FILE: Final = "reserve"
+_log = logging.getLogger(__name__)
 __all__ = ["FOLDER", "RESERVE_FILE", "SUFFIX", "CommitLog", "Segment", "segment_path"]
 
 
@@ -50,6 +52,7 @@ class CommitLog:
         self.end = end
         self.durable = end
         self.failed: PenstockError | None = None
+        self.is_full = False
         self.stretches = Stretches()
         self.fresh = Fresh(settings.fresh_bytes)
         self._emergency_room = False
@@ -110,6 +113,10 @@ class CommitLog:
                 raise
             self._give_up_emergency_room()
             self._grow(segment, min(wanted, segment.size))
+        else:
+            if self.is_full:
+                self.is_full = False
+                _log.warning("the disk has room again: messages are stored")
 
     def _grow(self, segment: Segment, target: int) -> None:
         try:
@@ -120,6 +127,9 @@ class CommitLog:
     def _latched(self, error: StorageFull | StorageFailed) -> PenstockError:
         if isinstance(error, StorageFailed):
             self.failed = error
+        elif not self.is_full:
+            self.is_full = True
+            _log.error("%s: messages are refused until there is room; what is stored can be read", error.message)
         return error
 
     def _give_up_emergency_room(self) -> None:

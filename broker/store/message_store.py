@@ -90,6 +90,11 @@ class MessageStore:
         return self._reading.damaged
 
     @property
+    def is_full(self) -> bool:
+        """Whether the disk had no room for the last append that wanted more of it."""
+        return self._log.is_full
+
+    @property
     def durable(self) -> int:
         """Position up to which everything is fsynced."""
         return self._log.durable

@@ -4,8 +4,9 @@ import pytest
 
 from broker.outcomes import AfterSync, Now
 from penstock.errors import InvalidRequest, OffsetOutOfRange, QueueNotFound, StorageFull, TopicNotFound
-from penstock.message import Message, decode_batch, encode_message
+from penstock.message import Message, decode_batch, encode_message, record_tail
 from penstock.requests.filters import OpenFilters
+from penstock.requests.given import GivenRuns
 from penstock.requests.messages import (
     Append,
     Appended,
@@ -18,6 +19,7 @@ from penstock.requests.messages import (
     SeekTime,
 )
 from penstock.requests.topics import CreateTopic
+from penstock.runs import Run
 from tests.broker.broker_rig import Rig, after_sync, append, bodies, now, parked
 
 
@@ -78,9 +80,14 @@ def test_a_full_disk_refuses_a_batch_whole_and_takes_it_when_there_is_room_again
     while not isinstance(result := rig.ask(append(Message("t", bytes(1000)))), StorageFull):
         assert isinstance(result, Appended)
     stored = len(rig.bodies("t:0"))
+    run = Run(record_tail(b"t", b""), 0, 1000, [bytes(1000)] * 3)
+    assert isinstance(rig.ask(GivenRuns(3, [run])), StorageFull)
+    figures = rig.service.figures()
+    assert (figures["penstock_disk_full"], figures["penstock_messages_refused_total"]) == (1, 4)
     rig.disk.capacity = None
     assert isinstance(rig.ask(append(Message("t", b"again"))), Appended)
     assert len(rig.bodies("t:0")) == stored + 1
+    assert rig.service.figures()["penstock_disk_full"] == 0
 
 
 def test_a_topic_is_created_by_its_first_message() -> None:

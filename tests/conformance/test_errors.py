@@ -247,7 +247,7 @@ def test_each_filter_of_a_subscribe_has_its_own_code_in_order() -> None:
         ("a" * 256, None, 0x90, True),  # no topic holds a first level like that
         ("ü" * 43 + "/x", None, 0x90, True),
         ("t", InvalidTopic("x"), 0x90, True),
-        ("t", StorageFull("x"), 0x83, None),
+        ("t", StorageFull("x"), 0x97, None),
         ("t", Busy("x"), 0x97, None),
     ],
 )

@@ -23,7 +23,7 @@ from gateway.mqtt.packets import (
     Subscribe,
     Subscription,
 )
-from gateway.mqtt.properties import Properties
+from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.errors import Busy, InvalidTopic, StorageFull, Unavailable
 from penstock.message import decode_message
 from penstock.requests.messages import AppendRuns
@@ -147,7 +147,7 @@ def test_the_route_of_a_topic_is_looked_up_again_after_a_failure() -> None:
     assert client.got() == [Puback(1, 0x97), Puback(2)]
 
 
-@pytest.mark.parametrize(("error", "reason"), [(Busy("x"), 0x97), (StorageFull("x"), 0x83), (InvalidTopic("x"), 0x90)])
+@pytest.mark.parametrize(("error", "reason"), [(Busy("x"), 0x97), (StorageFull("x"), 0x97), (InvalidTopic("x"), 0x90)])
 @pytest.mark.mqtt("3.4.2-1", "3.5.2-1", "4.3.3-9")
 def test_mqtt5_is_told_why_a_record_was_not_stored(error: Exception, reason: int) -> None:
     gateway = Gateway()
@@ -156,7 +156,8 @@ def test_mqtt5_is_told_why_a_record_was_not_stored(error: Exception, reason: int
     gateway.broker.refused_records = {1: error}  # type: ignore[dict-item]
     client.got()
     client.send(*[Publish("a", b"x", qos, packet_id=at) for at, qos in ((2, 1), (3, 2), (4, 1))])
-    expected = Pubrec(3, reason)
+    why = {StorageFull.code: Properties(reason_string="the disk is full")}
+    expected = Pubrec(3, reason, why.get(error.code, NO_PROPERTIES))  # type: ignore[attr-defined]
     assert client.got() == [Puback(2), expected, Puback(4)]
     client.publish("a", b"again", 2, packet_id=3)
     assert client.got() == [Pubrec(3)]

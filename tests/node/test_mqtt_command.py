@@ -38,6 +38,13 @@ def test_a_retained_message_is_published_and_read_back(mqtt: Mqtt) -> None:
 
 
 @pytest.mark.endtoend
+def test_lines_come_from_standard_input_alone(mqtt: Mqtt) -> None:
+    refused = mqtt("pub", "plant/log", "--lines", "file.txt")
+    assert refused.exit_code == 2
+    assert "--lines reads standard input; give no BODY" in refused.stderr
+
+
+@pytest.mark.endtoend
 def test_lines_of_standard_input_are_messages(mqtt: Mqtt) -> None:
     assert "3 published to plant/log, acknowledged" in mqtt("pub", "plant/log", "--lines", stdin=b"a\nb\nc\n").stderr
     assert mqtt("pub", "plant/log", "-q", "0", stdin=b"whole\ninput").exit_code == 0

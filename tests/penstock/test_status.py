@@ -85,6 +85,17 @@ async def test_a_system_that_cannot_be_read_is_alive_but_not_ready() -> None:
         assert (status, json.loads(body)) == (200, {"status": "degraded", "reasons": ["the broker is starting"]})
 
 
+async def test_a_full_disk_is_degraded_and_still_ready() -> None:
+    async def full() -> dict[str, float]:
+        return {"penstock_disk_full": 1}
+
+    async with served(full) as address:
+        assert (await fetch(address, "/readyz"))[0] == 200
+        state = json.loads((await fetch(address, "/healthz"))[2])
+        assert state["status"] == "degraded"
+        assert "the disk is full" in state["reasons"][0]
+
+
 async def test_reasons_of_the_caller_count() -> None:
     async def healthy() -> list[str]:
         return ["the disk is full"]

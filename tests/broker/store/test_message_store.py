@@ -149,7 +149,9 @@ def test_a_batch_larger_than_a_segment_is_refused_whole() -> None:
     assert bodies(store) == [b"a"]
 
 
-def test_a_full_disk_refuses_the_batch_whole_and_writing_resumes_when_there_is_room() -> None:
+def test_a_full_disk_refuses_the_batch_whole_and_writing_resumes_when_there_is_room(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     disk = SimDisk()
     store = opened(disk)
     sent = fill(store, 3)
@@ -160,11 +162,17 @@ def test_a_full_disk_refuses_the_batch_whole_and_writing_resumes_when_there_is_r
             stored(store, incoming("fits"))
             sent.append(b"fits")
     assert store.written > written
-    with pytest.raises(StorageFull):
-        store.append([incoming("refused")], 1000)
+    for _ in range(3):
+        with pytest.raises(StorageFull):
+            store.append([incoming("refused")], 1000)
+    assert store.is_full
     disk.capacity = None
     stored(store, incoming("more"))
     assert bodies(store) == [*sent, b"more"]
+    assert not store.is_full
+    begins, ends = [record.message for record in caplog.records]
+    assert "messages are refused until there is room" in begins
+    assert "room again" in ends
 
 
 def test_a_refused_batch_never_turns_up_even_if_the_disk_wrote_half_of_it() -> None:

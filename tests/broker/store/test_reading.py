@@ -198,6 +198,7 @@ def found_in_pages(store: MessageStore, key: str, since_ms: int, until_ms: int, 
     return pages
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("times", [(0, 1 << 62), (1040, 1161), (1000, 1001), (1199, 1 << 62), (0, 5)])
 def test_a_search_is_bounded_and_its_pages_hold_every_message_once(
     times: tuple[int, int], monkeypatch: pytest.MonkeyPatch
@@ -217,6 +218,7 @@ def test_a_search_is_bounded_and_its_pages_hold_every_message_once(
         assert list(chain.from_iterable(found_in_pages(store, "k", *times, count_max))) == wanted
 
 
+@pytest.mark.interpreted
 def test_a_page_of_a_search_has_few_bytes_but_at_least_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     store = opened(SimDisk(), WIDE)
     stored(store, *[incoming(str(number).ljust(1000), key="k") for number in range(8)])
