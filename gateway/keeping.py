@@ -160,6 +160,7 @@ def flow_of(session: Session) -> Flow:
                     arrival.name if is_topics else "",
                 )
             )
+    sent += lasting.absent.values()
     return Flow(places, sent, list(session.releasing), session.next_id, _owed_to(session, lasting))
 
 

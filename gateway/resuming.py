@@ -3,7 +3,8 @@
 Inbound QoS 2 ids come from the brokers that stored the messages. Messages on their way to the client are read again
 from the log, by the offsets that were saved with their packet ids, so that they can be sent once more under the same
 ids and in the same order (MQTT-4.4.0-1, 4.6.0-1). One that retention has passed goes again if it is still the retained
-message of its topic, else it is given up.
+message of its topic, else it is given up. One at a broker that is not known here, because it is away, waits for a later
+connection.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class Resuming:
             queues.setdefault((sent.filter, sent.queue, sent.broker), []).append(sent)
         for (filter, queue, name), rows in queues.items():
             broker = self._brokers.get(name)
-            if broker is not None:
+            if broker is None:
+                session.lasting.absent.update({sent.packet_id: sent for sent in rows})
+            else:
                 self._left += 1
                 origin = Origin(broker, filter, queue or filter_queue(plain_filter(filter)))
                 self._pull(origin, sorted(rows, key=lambda sent: sent.offset))

@@ -33,7 +33,7 @@ from gateway.envelope import Arrival
 from gateway.feed import Feed
 from gateway.login.auth import Identity
 from gateway.mqtt.reason_codes import Reason
-from gateway.session_state import Owed, Place, Will
+from gateway.session_state import Owed, Place, Sent, Will
 from gateway.subscriptions import Redo, Subscription
 from gateway.tallies import Tally
 from topicmap.names import matches
@@ -96,9 +96,11 @@ class Lasting:
         owed: what subscriptions are owed whose queues it has not come back to yet.
         held: filters that are open in its own name at all brokers.
         closed: feeds of subscriptions that have ended since the last save.
+        absent: by packet id, messages on their way whose broker is not known here; they go again on a later connection.
     """
 
     __slots__ = (
+        "absent",
         "closed",
         "has_new_terms",
         "held",
@@ -122,6 +124,7 @@ class Lasting:
         self.owed: dict[tuple[str, str], Owed] = {}
         self.held: dict[str, None] = {}
         self.closed: list[Feed[Cursor]] = []
+        self.absent: dict[int, Sent] = {}
 
     def forget(self, filter: str) -> None:
         """Nothing is owed to a subscription any more."""
@@ -340,7 +343,8 @@ class Session:
 
     def _free_id(self) -> int:
         packet_id = self.next_id
-        while packet_id in self.in_flight or packet_id in self.releasing:
+        absent = self.lasting.absent if self.lasting is not None else {}
+        while packet_id in self.in_flight or packet_id in self.releasing or packet_id in absent:
             packet_id = packet_id + 1 if packet_id < PACKET_ID_MAX else 1
         self.next_id = packet_id + 1 if packet_id < PACKET_ID_MAX else 1
         return packet_id
@@ -367,6 +371,8 @@ class Session:
             for taken in (self.releasing, self.in_flight):
                 if taken and not taken.keys().isdisjoint(ids):
                     return None
+            if self.lasting is not None and self.lasting.absent and not self.lasting.absent.keys().isdisjoint(ids):
+                return None
             self.in_flight.update(ids)
             self.in_flight_bytes += run.weight
         return run.data

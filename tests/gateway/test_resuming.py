@@ -9,6 +9,7 @@ import pytest
 from moving import gateway_at_moving_broker, move
 from rig import Client, Gateway
 
+from gateway.brokers import Brokers
 from gateway.keeping import flow_of
 from gateway.mqtt.packets import (
     Connack,
@@ -281,3 +282,33 @@ def test_a_place_at_a_broker_that_nobody_knows_loses_nothing_of_those_that_live(
     one.broker.leave_alone("one")
     again = other.connect("c", clean_start=False)
     assert [payload for payload, _, _ in sent_to(again)] == [b"1"]
+
+
+@pytest.mark.mqtt("4.4.0-1", old=("4.4.0-1",))
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.interpreted
+def test_what_is_on_its_way_from_a_broker_that_is_not_known_waits_for_a_later_connection(
+    qos: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing lost: it goes again, under its ids, when the broker is known; nobody else has these ids meanwhile."""
+    one = Gateway(name="one")
+    client = one.connect("c", clean_start=False)
+    client.subscribe("t", qos=qos)
+    for body in (b"1", b"2"):
+        one.produce("t", body, qos=qos)
+    one.pass_time(1)
+    first = sent_to(client)
+    other = lost(one)
+    other.connect("warm")
+    with monkeypatch.context() as patch:
+        patch.setattr(Brokers, "known", [])
+        again = other.connect("c", clean_start=False)
+    assert sent_to(again) == []
+    other.produce("t", b"3", qos=qos)
+    other.pass_time(1)
+    [third] = sent_to(again)
+    assert (third[0], third[1] in {packet_id for _, packet_id, _ in first}) == (b"3", False)
+    again.cut()
+    later = other.connect("c", clean_start=False)
+    other.pass_time(1)
+    assert sorted(sent_to(later)) == [(payload, packet_id, True) for payload, packet_id, _ in [*first, third]]
