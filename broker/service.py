@@ -193,7 +193,7 @@ class BrokerService:
             penstock_shared_redelivered_total=self._shares.redelivered,
             penstock_shared_lost_total=self._shares.lost,
             penstock_damaged_frames_total=store.damaged,
-            penstock_disk_full=store.is_full,
+            penstock_disk_full=int(store.is_full),
         )
 
     def synced(self) -> None:
