@@ -106,6 +106,9 @@ class Downstream(Stage):
         def opened(error: PenstockError | None, positions: dict[Cursor, int]) -> None:
             self.replays.coming -= history is not None
             stands = self._stands(session, subscription, error)
+            if stands:
+                for cursor in positions:
+                    self.positions.replaced(cursor)
             on_done(error)
             if stands and (wants_retained or history) and session.device is not None:
                 for cursor, position in positions.items():
@@ -133,7 +136,7 @@ class Downstream(Stage):
         filter, before = subscription.filter, self._replaces.pop(subscription)
         latest = session.subscriptions.get(filter)
         if latest is not subscription:
-            if error is None and latest in self._replaces:
+            if error is None and before is not subscription and latest in self._replaces:
                 self._replaces[latest] = subscription
             return False
         if error is not None and session.device is not None:  # else it has let go of all
@@ -155,8 +158,11 @@ class Downstream(Stage):
 
     def unsubscribe(self, session: Session, filter: str) -> bool:
         """Ends a subscription; exchanges that have begun go on (MQTT-3.10.4-3). False if there was none."""
-        if session.subscriptions.pop(filter, None) is None:
+        subscription = session.subscriptions.pop(filter, None)
+        if subscription is None:
             return False
+        if subscription in self._replaces:
+            self._replaces[subscription] = subscription  # it comes too late to stand
         if is_share(filter):
             self.shared.unsubscribe(session, filter)
             if session.lasting is not None:

@@ -189,15 +189,17 @@ class FilterLeases:
         self._wake()
 
     def _place(self, opening: Opening) -> None:
-        opening.left = len(self._shelves)
+        """At every broker that is somewhere; the others are asked when they are back."""
+        live = [shelf for shelf in self._shelves.values() if shelf.broker.address] or list(self._shelves.values())
+        opening.left = len(live)
         for shelf in self._shelves.values():
             cursor = self._cursor(shelf, opening.session, opening.subscription)
-            shelf.opening.append((cursor, opening))
+            shelf.opening.append((cursor, opening if shelf in live else None))
         lasting, subscription = opening.session.lasting, opening.subscription
         if lasting is not None and subscription.qos and subscription.filter not in lasting.held:
             lasting.held[subscription.filter] = None
             opening.left *= 2
-            for shelf in self._shelves.values():
+            for shelf in live:
                 shelf.holding.setdefault(lasting, []).append(_Hold(subscription.filter, opening, None))
 
     def _cursor(self, shelf: _Shelf, session: Session, subscription: Subscription) -> Cursor:

@@ -226,7 +226,8 @@ class SessionHome:
         self._repeat()
 
     def _look(self) -> None:
-        if self._broker is None and not self._is_looking:
+        is_known = self._broker is not None and self._broker.address  # it is empty where another broker has taken it
+        if not is_known and not self._is_looking:
             self._is_looking = True
             self._brokers.find(HOME_TOPIC, self._found)
 

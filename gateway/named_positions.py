@@ -48,6 +48,7 @@ class NamedPositions:
     def __init__(self) -> None:
         self._tracks: dict[Group, dict[Cursor, dict[str, Track]]] = {}
         self._group_of: dict[Cursor, Group] = {}
+        self._stirred: dict[Group, dict[str, None]] = {}  # queues whose position has to be worked out again
         self._changed: dict[Group, dict[str, int]] = {}
         self.commits = 0
         self.refused = 0
@@ -103,19 +104,33 @@ class NamedPositions:
                 self._note(group, queue)
 
     def _note(self, group: Group, queue: str) -> None:
-        positions = [tracks[queue].position() for tracks in self._tracks[group].values() if queue in tracks]
-        self._changed.setdefault(group, {})[queue] = min(positions)
+        self._stirred.setdefault(group, {})[queue] = None
+
+    def _work_out(self, group: Group) -> None:
+        """How far the subscription of a name that has come least far has come, where anything has changed."""
+        tracks = self._tracks[group].values()
+        for queue in self._stirred.pop(group, ()):
+            positions = [track[queue].position() for track in tracks if queue in track]
+            self._changed.setdefault(group, {})[queue] = min(positions)
+
+    def replaced(self, cursor: Cursor) -> None:
+        """The subscription has other options: the position that it had moves by it no more, if it has another name."""
+        if self._group_of.get(cursor) != (cursor.feed.broker, cursor.subscription.name):
+            self.stop(cursor)
 
     def stop(self, cursor: Cursor) -> None:
         """The subscription is over, or its connection is."""
         group = self._group_of.pop(cursor, None)
         if group is not None:
+            self._work_out(group)
             del self._tracks[group][cursor]
             if not self._tracks[group]:
                 del self._tracks[group]
 
     def commit(self) -> None:
         """Has the brokers keep what has changed; to be called about twice a second, and at the end."""
+        for group in list(self._stirred):
+            self._work_out(group)
         changed, self._changed = self._changed, {}
         for (broker, name), offsets in changed.items():
             self.commits += 1

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Final
 
 from gateway.brokers import Brokers
 from gateway.delivery import Blob, Variant, blob
@@ -27,6 +28,9 @@ from topicmap.queues import filter_queue
 
 _PULL_BYTES: int = 1 << 20
 _PULL_COUNT: int = 1024
+
+ABSENT_MAX: Final = 16_384
+"""So many packet ids of a session at the most are kept for messages of brokers that are not known."""
 
 OnResumed = Callable[["PenstockError | None"], None]
 
@@ -57,7 +61,8 @@ class Resuming:
         for (filter, queue, name), rows in queues.items():
             broker = self._brokers.get(name)
             if broker is None:
-                session.lasting.absent.update({sent.packet_id: sent for sent in rows})
+                room = ABSENT_MAX - len(session.lasting.absent)
+                session.lasting.absent.update({sent.packet_id: sent for sent in rows[:room]})
             else:
                 self._left += 1
                 origin = Origin(broker, filter, queue or filter_queue(plain_filter(filter)))

@@ -343,11 +343,13 @@ class Session:
 
     def _free_id(self) -> int:
         packet_id = self.next_id
-        absent = self.lasting.absent if self.lasting is not None else {}
-        while packet_id in self.in_flight or packet_id in self.releasing or packet_id in absent:
+        while packet_id in self.in_flight or packet_id in self.releasing or self._is_absent(packet_id):
             packet_id = packet_id + 1 if packet_id < PACKET_ID_MAX else 1
         self.next_id = packet_id + 1 if packet_id < PACKET_ID_MAX else 1
         return packet_id
+
+    def _is_absent(self, packet_id: int) -> bool:
+        return self.lasting is not None and packet_id in self.lasting.absent
 
     def send(self, made: Blob) -> bytes | None:
         """The packet of a new delivery, entered as in flight; ``None`` when the window is full."""

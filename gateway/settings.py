@@ -170,7 +170,7 @@ _RANGES: Final = (
     ("shards", 1, 64),
     ("jwt_leeway_s", 0, 300),
     ("receive_max", 1, 65_535),
-    ("in_flight_max", 1, 65_535),
+    ("in_flight_max", 1, 32_767),
     ("topic_alias_max", 0, 65_535),
     ("topic_alias_sent_max", 0, 65_535),
     ("keep_alive_s_max", 0, 65_535),

@@ -27,6 +27,7 @@ PER_MEMBER_MAX: Final = 32
 """So many messages are asked for at a time for each member, so that no gateway takes what others could have."""
 
 WAITING_MAX: Final = 1024
+ASIDE_MAX: Final = 64
 """So many messages of an ordered share may wait for their members while others go on."""
 
 SENT: Final = 0  # it is on its way
@@ -60,6 +61,7 @@ class ShareFeed:
 
     __slots__ = (
         "_keys",
+        "aside",
         "broker",
         "free",
         "is_open",
@@ -88,6 +90,7 @@ class ShareFeed:
         self.members: dict[Session, Cursor] = {}
         self.free: dict[Cursor, None] = {}
         self.waiting: deque[Leased] = deque()
+        self.aside: deque[Leased] = deque()  # too large for the members with room; nobody waits behind them
         self.sent: dict[int, tuple[Cursor, int]] = {}
         self._keys: dict[int, tuple[Cursor, int]] = {}  # key -> who has messages of it, and how many
         self.to_settle: dict[int, None] = {}
@@ -153,6 +156,9 @@ class ShareFeed:
         too_large = 0
         blocked: set[int] = set()
         waiting, self.waiting = self.waiting, kept
+        if self.free and self.aside:
+            waiting.extendleft(reversed(self.aside))
+            self.aside.clear()
         while waiting:
             one = waiting.popleft()
             if one.key in blocked:
@@ -160,13 +166,17 @@ class ShareFeed:
                 continue
             outcome = self._give(one, send)
             too_large += outcome == TOO_LARGE
-            if outcome == NO_ROOM:
-                kept.append(one)
-                if self.is_ordered:
-                    blocked.add(one.key)
-                elif not self.free:
-                    kept.extend(waiting)
-                    break
+            if outcome != NO_ROOM:
+                continue
+            if not self.is_ordered and self.free and len(self.aside) < ASIDE_MAX:
+                self.aside.append(one)
+                continue
+            kept.append(one)
+            if self.is_ordered:
+                blocked.add(one.key)
+            elif not self.free:
+                kept.extend(waiting)
+                break
         return too_large
 
     def _give(self, one: Leased, send: Send) -> int:
@@ -226,6 +236,9 @@ class ShareFeed:
 
     def give_up_waiting(self) -> None:
         """Nobody here has had room for these."""
+        if not self.members:
+            self.waiting.extend(self.aside)
+            self.aside.clear()
         self.to_return.update({one.arrival.offset: one.key for one in self.waiting})
         self.waiting.clear()
 
@@ -248,7 +261,7 @@ class ShareFeed:
         """All that is ours as far as we know, for the broker to hear; what is not, it takes back by that."""
         self.must_resume = self.is_unsure = False
         self.to_return.clear()
-        waiting = [one.arrival.offset for one in self.waiting]
+        waiting = [one.arrival.offset for one in (*self.waiting, *self.aside)]
         return (*self.sent, *waiting, *self.to_settle, *self.settling)
 
     def lost(self) -> None:
@@ -258,12 +271,14 @@ class ShareFeed:
         for table in (self.sent, self._keys, self.to_settle, self.to_return):
             table.clear()
         self.waiting.clear()
+        self.aside.clear()
 
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to do and nothing to wait for."""
-        has_some = self.sent or self.waiting or self.to_settle or self.settling or self.to_return or self.returning
-        return not (self.members or self.is_taking or self.is_open or self.is_unsure or has_some)
+        has_some = self.sent or self.waiting or self.aside or self.to_settle or self.settling
+        is_returning = self.to_return or self.returning
+        return not (self.members or self.is_taking or self.is_open or self.is_unsure or has_some or is_returning)
 
 
 def _room(cursor: Cursor) -> int:

@@ -232,7 +232,7 @@ class SharedSubscriptions:
         return bool(self._changed)
 
     def _serve(self, feed: ShareFeed) -> None:
-        if feed.waiting:
+        if feed.waiting or feed.aside:
             self.dropped += feed.deliver(partial(self._send, feed))
         self._report(feed)
         count = feed.wanted(self._settings.pull_count_max)

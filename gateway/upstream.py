@@ -302,7 +302,7 @@ class Upstream(Stage):
             for at in places:
                 code = codes.get(at)
                 if code is None and marks[at] and device in overtaken:
-                    device.fate_unknown([marks[at]])  # its client sends both again, in their order
+                    device.fate_unknown([marks[at]])  # its client sends both again; what QoS 2 has stored stays there
                 elif code is None:
                     device.stored([marks[at]], 0, ticket.exact)
                 elif is_whole and marks[at] and (code == Unavailable.code or (code in _NO_ROOM and not device.is_v5)):

@@ -6,6 +6,7 @@ server do not come back together.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from numbers import Real
 from typing import Final
@@ -43,7 +44,7 @@ def patience_s(request: Request, timeout_s: float | None, default_s: float = TIM
 
 def check_seconds(name: str, given: object) -> None:
     """Raises ``InvalidRequest`` unless a program gave a number."""
-    if not isinstance(given, Real):
+    if not isinstance(given, Real) or math.isnan(given):
         raise InvalidRequest(f"{name} is a number of seconds, not {given!r}")
 
 

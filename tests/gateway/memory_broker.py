@@ -154,6 +154,7 @@ class MemoryBroker:
     answers_at_once = False
 
     address = "broker:1"
+    name = "b"
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -290,7 +291,7 @@ class MemoryBroker:
 
     def _QueryRoute(self, request: QueryRoute) -> Result:
         here = self.has_brokers and (not request.topic or request.topic in self.topics)
-        return Route((BrokerRoute("b", self.address, 4),) if here else ())
+        return Route((BrokerRoute(self.name, self.address, 4),) if here else ())
 
     def _DescribeTopic(self, request: DescribeTopic) -> Result:
         if request.create:

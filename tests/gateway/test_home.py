@@ -319,3 +319,16 @@ def test_a_home_that_comes_back_at_another_address_opens_and_keeps_sessions_ther
     saved = len(gateway.broker.made(KeepSessions))
     gateway.pass_time(gateway.settings.session_lease_s)
     assert len(gateway.broker.made(KeepSessions)) > saved
+
+
+def test_a_home_that_has_another_name_at_the_same_address_is_found() -> None:
+    gateway = gateway_at_moving_broker()
+    client = gateway.connect("c", **LASTING)
+    gateway.broker.name = "renamed"
+    tell(gateway)
+    gateway.pass_time(5)
+    gateway.connect("d", **LASTING)
+    assert client.subscribe("t", qos=1).reason_codes == (1,)
+    gateway.produce("t", b"x", qos=1)
+    gateway.pass_time(1)
+    assert client.payloads() == [b"x"]

@@ -270,3 +270,18 @@ def test_a_commit_that_got_lost_is_made_again_and_one_that_is_refused_is_not() -
     gateway.broker.refuses.clear()
     assert kept(gateway) == {"plant:0": 1}
     assert gateway.downstream.positions.refused == 1
+
+
+@pytest.mark.parametrize("later", [(), ("named=other",)])
+def test_a_subscription_that_gives_its_name_up_holds_the_position_back_no_more(later: tuple[str, ...]) -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    publisher.publish("plant/0", b"0", 1, packet_id=1)
+    clients = [gateway.connect(name, level=5) for name in ("s", "t")]
+    for client in clients:
+        client.subscribe("plant/#", qos=1, properties=asking("named=billing"))
+    clients[0].subscribe("plant/#", qos=1, properties=asking(*later))
+    for number in range(1, 4):
+        publisher.publish("plant/0", b"%d" % number, 1, packet_id=number)
+    for client in clients:
+        assert take(client) == [1, 2, 3]
+    assert kept(gateway) == {"plant:0": 4}

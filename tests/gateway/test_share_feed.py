@@ -113,7 +113,7 @@ class Handing(RuleBasedStateMachine):
     @invariant()
     def every_message_is_in_exactly_one_place(self) -> None:
         feed = self.feed
-        waiting = [one.arrival.offset for one in feed.waiting]
+        waiting = [one.arrival.offset for one in (*feed.waiting, *feed.aside)]
         held = [*feed.sent, *waiting, *feed.to_settle, *feed.settling, *feed.to_return, *feed.returning]
         assert sorted(held) == sorted(self.keys)
         assert set(self.feed.sent) == set(self.mine)

@@ -352,3 +352,27 @@ def test_what_a_lost_reply_leased_goes_back_though_its_members_have_left_meanwhi
     other.pass_time(1.0)
     gateway.round()
     assert client.payloads() == [b"1"]
+
+
+def test_a_member_that_never_acknowledges_holds_up_nobody_with_messages_too_large_for_the_others() -> None:
+    gateway = Gateway()
+    narrow = gateway.connect("narrow", level=5, properties=Properties(maximum_packet_size=100))
+    stuck = gateway.connect("stuck", level=5, properties=Properties(receive_maximum=1))
+    stuck.subscribe(SHARE)
+    produce(gateway, b"first")
+    assert len(published(stuck)) == 1
+    narrow.subscribe(SHARE)
+    got: list[bytes] = []
+    for number in range(40):
+        produce(gateway, b"x" * 500 if number % 4 == 0 else b"%d" % number)
+        came = published(narrow)
+        got += [one.payload for one in came]
+        if came:
+            acknowledge(narrow, *came)
+    assert got == [b"%d" % number for number in range(40) if number % 4]
+    returned = gateway.downstream.shared.returned
+    gateway.pass_time(5)
+    assert gateway.downstream.shared.returned == returned
+    stuck.cut()
+    gateway.pass_time(1)
+    assert gateway.downstream.shared.dropped == 10

@@ -250,3 +250,19 @@ def incarnation_of(client: Client) -> str:
     assert client.device.session is not None
     assert client.device.session.lasting is not None
     return client.device.session.lasting.incarnation
+
+
+def test_what_was_unsubscribed_on_its_way_does_not_come_back_when_the_next_one_is_refused() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", level=5)
+    gateway.broker.holds_replies = True
+    client.send(Subscribe(1, (Subscription("a", 1),)))
+    client.send(Unsubscribe(2, ("a",)))
+    gateway.broker.refuses = {OpenFilters: Unavailable("away")}
+    client.send(Subscribe(3, (Subscription("a", 1),)))
+    gateway.broker.refuses = {}
+    gateway.broker.holds_replies = False
+    gateway.round()
+    assert [one.reason_codes for one in client.got() if isinstance(one, Suback) and one.packet_id == 3] == [(0x80,)]
+    gateway.produce("a", b"x", qos=1)
+    assert client.payloads() == []

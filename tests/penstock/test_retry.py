@@ -49,7 +49,7 @@ def test_only_what_can_help_is_tried_again_and_only_in_time() -> None:
     assert not worth_another_try(InvalidTopic(""), 1.0, 2.0)
 
 
-@pytest.mark.parametrize("given", ["5", None, [5], b"5"])
+@pytest.mark.parametrize("given", ["5", None, [5], b"5", float("nan")])
 def test_what_is_no_number_of_seconds_is_refused_by_its_name(given: Any) -> None:
     def refused(name: str) -> Any:
         return pytest.raises(InvalidRequest, match=f"{name} is a number of seconds, not ")
