@@ -42,10 +42,10 @@ from penstock.message import (
 )
 from penstock.requests.messages import Refused
 from penstock.requests.request import Bytes
-from penstock.requests.sessions import HOME_TOPIC
+from penstock.requests.sessions import GATEWAYS_TOPICS
 from penstock.runs import Run
 from topicmap.names import InvalidName, check_name, is_reserved
-from topicmap.queues import SYS_TOPIC, queue_for_key
+from topicmap.queues import queue_for_key
 
 REMEMBERED_MAX: Final = 8192
 REMEMBERED_BYTES_MAX: Final = 1024
@@ -228,7 +228,7 @@ class Acceptance:
             raise InvalidMessage("the topic is not UTF-8") from None
         given = decode_properties(properties)
         name = _name_of(topic, given)
-        if (topic in (SYS_TOPIC, HOME_TOPIC) or is_reserved(name)) and not given.get(CLIENT_ID):
+        if (topic in GATEWAYS_TOPICS or is_reserved(name)) and not given.get(CLIENT_ID):
             raise InvalidTopic(f"only gateways publish under {name!r}")  # no native producer can say a CLIENT_ID
         config = self._topics.for_append(topic, now_ms)
         key = given.get(KEYS)

@@ -136,6 +136,11 @@ class Origin:
         self.filter = filter
         self.queue = queue
 
+    @property
+    def is_light(self) -> bool:
+        """Whether it is the light queue of the filter; else it is a queue of the topic."""
+        return self.queue.startswith("~")
+
 
 class Arrival:
     """A stored message on its way to subscribers.

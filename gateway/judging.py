@@ -1,5 +1,5 @@
-"""Why a client may not publish under a name, or leave a will: the name itself, the limits, the rules, and what a broker
-would not store."""
+"""Why a client may not publish under a name, leave a will, or subscribe: the name itself, the limits, the rules, and
+what a broker would not store."""
 
 from __future__ import annotations
 
@@ -32,6 +32,14 @@ class Judge:
             return too_deep
         may = not is_reserved(name) and self._authenticator.may_publish(identity, name)
         return 0 if may else ReasonCode.NOT_AUTHORIZED
+
+    def unfit_subscription(self, identity: Identity, filter: str, position: str) -> Reason:
+        """Why the rules keep a client from a filter, or from the named position with it, 0 if they do not."""
+        if not self._authenticator.may_subscribe(identity, filter):
+            return ReasonCode.NOT_AUTHORIZED
+        if position and not self._authenticator.may_position(identity, position):
+            return Told(ReasonCode.NOT_AUTHORIZED, f"the position {position} is not this client's to keep")
+        return 0
 
     def unfit_will(self, identity: Identity, will: Will) -> Reason:
         """Why a client may not leave this will, 0 if it may: what is taken must be publishable later."""

@@ -145,19 +145,18 @@ def flow_of(session: Session) -> Flow:
     for packet_id, made in session.sent():
         arrival, origin, form = made.arrival, made.arrival.origin, made.variant
         if origin is not None and not (made.qos == 1 and is_share(origin.filter)):  # those go to other members
-            is_topics = not origin.queue.startswith("~")
             sent.append(
                 Sent(
                     packet_id,
                     origin.filter,
                     origin.broker.name,
                     arrival.offset,
-                    origin.queue if is_topics else "",
+                    "" if origin.is_light else origin.queue,
                     made.qos,
                     form.retain,
                     form.identifiers,
                     form.shows_place,
-                    arrival.name if is_topics else "",
+                    "" if origin.is_light else arrival.name,
                 )
             )
     sent += lasting.absent.values()

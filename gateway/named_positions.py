@@ -87,10 +87,7 @@ class NamedPositions:
             self.stop(cursor)
             self._group_of[cursor] = group
             self._tracks.setdefault(group, {})[cursor] = {}
-            session = cursor.session
-            if session.settled is None:
-                session.settled = {}
-            session.settled[self] = partial(self._settled, session)
+            cursor.session.tell_settled(self, partial(self._settled, cursor.session))
         return self._tracks[group][cursor]
 
     def _settled(self, session: Session, made: Blob) -> None:
@@ -157,5 +154,5 @@ def _counts(cursor: Cursor, arrival: Arrival) -> bool:
     origin, filter = arrival.origin, cursor.subscription.filter
     if origin is None or origin.broker is not cursor.feed.broker:
         return False
-    has_begun = cursor.next >= 0 and arrival.position >= cursor.start and origin.queue.startswith("~")
+    has_begun = cursor.next >= 0 and arrival.position >= cursor.start and origin.is_light
     return origin.filter == filter or (has_begun and matches(filter, arrival.name))

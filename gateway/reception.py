@@ -378,10 +378,8 @@ class Reception:
         done(Admitted(session, identity, found.present, keep_alive_s, not asked.client_id))
 
     def _judge_subscriptions(self, session: Session, identity: Identity) -> None:
-        may = self.authenticator
         for one in list(session.subscriptions.values()):
-            is_kept = not one.name or may.may_position(identity, one.name)
-            if not is_kept or not may.may_subscribe(identity, plain_filter(one.filter)):
+            if self.judge.unfit_subscription(identity, plain_filter(one.filter), one.name):
                 self.downstream.unsubscribe(session, one.filter)
 
     def judge_again(self) -> None:

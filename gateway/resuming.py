@@ -151,7 +151,7 @@ def find_by_topic(session: Session, closed: Iterable[Origin]) -> None:
     places = {(one.broker, one.filter) for one in closed}
     for packet_id, made in session.sent():
         arrival, origin = made.arrival, made.arrival.origin
-        if origin is not None and (origin.broker, origin.filter) in places and origin.queue.startswith("~"):
+        if origin is not None and (origin.broker, origin.filter) in places and origin.is_light:
             found = arrival.in_its_topic(Origin(origin.broker, origin.filter, arrival.queue))
             session.relocate(packet_id, Blob(found, made.variant, made.head, made.tail))
 

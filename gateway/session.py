@@ -401,6 +401,12 @@ class Session:
         """PUBACK. False if nothing of QoS 1 is in flight under this id."""
         return self._settle(packet_id, 1)
 
+    def tell_settled(self, who: object, tell: Callable[[Blob], None]) -> None:
+        """From now on ``tell`` is told of each message that the client has; one of each ``who``."""
+        if self.settled is None:
+            self.settled = {}
+        self.settled[who] = tell
+
     def _settle(self, packet_id: int, qos: int) -> bool:
         """The client has the message of this id. False if none of this QoS is in flight under it."""
         made = self.in_flight.get(packet_id)

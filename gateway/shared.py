@@ -92,9 +92,7 @@ class SharedSubscriptions:
         self._shares.setdefault(share, {})[session] = subscription
         self._of.setdefault(session, {})[share] = None
         session.is_sharing = True
-        if session.settled is None:
-            session.settled = {}
-        session.settled[self] = self._acknowledged
+        session.tell_settled(self, self._acknowledged)
         lasting = session.lasting
         if lasting is not None and subscription.qos:
             lasting.held[share] = None

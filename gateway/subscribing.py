@@ -79,12 +79,12 @@ class Subscribing:
             self._says(too_deep)
             return ReasonCode.TOPIC_FILTER_INVALID
         assert device.identity is not None
-        may, start = self._reception.authenticator, self._options.start
-        if not may.may_subscribe(device.identity, plain):
-            return ReasonCode.NOT_AUTHORIZED
-        if start is not None and start.name and not may.may_position(device.identity, start.name):
-            self._why = f"the position {start.name} is not this client's to keep"
-            return ReasonCode.NOT_AUTHORIZED
+        start = self._options.start
+        unfit = self._reception.judge.unfit_subscription(
+            device.identity, plain, start.name if start is not None else ""
+        )
+        if unfit:
+            return self._says(unfit)
         known = self._session.subscriptions
         if filter not in known and len(known) >= self._reception.settings.subscriptions_max:
             return self._says(self._reception.quotas.refuse("subscriptions_max"))

@@ -26,8 +26,8 @@ from penstock.message import Message, encode_message
 from penstock.requests.messages import Append, Appended
 from penstock.requests.request import Result
 from penstock.requests.routes import BrokerRoute
-from penstock.requests.sessions import HOME_TOPIC
-from topicmap.queues import SYS_TOPIC, TopicMap
+from penstock.requests.sessions import GATEWAYS_TOPICS
+from topicmap.queues import TopicMap
 
 BATCH_BYTES_MAX: Final = 1024 * 1024
 BATCH_COUNT_MAX: Final = 4096
@@ -145,7 +145,7 @@ def _kind(value: object) -> str:
 
 def check_makeable(topic: str) -> None:
     """Raises ``InvalidTopic`` for a topic that no producer may have made: what it sends there is refused."""
-    if topic in (SYS_TOPIC, HOME_TOPIC):
+    if topic in GATEWAYS_TOPICS:
         raise InvalidTopic(f"only gateways publish under {topic!r}")
 
 

@@ -87,7 +87,11 @@ class StatusPages:
                 reasons = await self._reasons()
                 return _Page(503 if reasons else 200, _TEXT, "\n".join(reasons or ("ok",)) + "\n")
             case "/healthz":
-                reasons = [*await self._reasons(), *await self._troubles()]
+                troubles: list[str] = []
+                async with trio.open_nursery() as nursery:  # so that both have one deadline, not two
+                    nursery.start_soon(self._look_for_troubles, troubles)
+                    reasons = [*await self._reasons()]
+                reasons += troubles
                 state = {"status": "degraded" if reasons else "ok", "reasons": reasons}
                 return _Page(200, _JSON, json.dumps(state) + "\n")
             case "/metrics":
@@ -104,11 +108,10 @@ class StatusPages:
         kind = metrics.OPENMETRICS if openmetrics else metrics.PROMETHEUS
         return _Page(200, kind, metrics.expose(figures, openmetrics=openmetrics))
 
-    async def _troubles(self) -> Sequence[str]:
+    async def _look_for_troubles(self, found: list[str]) -> None:
         with trio.move_on_after(ANSWER_S), contextlib.suppress(PenstockError):
             figures = await self._figures()
-            return [meaning for name, meaning in _DEGRADED.items() if figures.get(name)]
-        return ()
+            found += [meaning for name, meaning in _DEGRADED.items() if figures.get(name)]
 
     async def _reasons(self) -> Sequence[str]:
         try:

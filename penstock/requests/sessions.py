@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Final, NamedTuple
 
 from penstock.requests.request import Done, Reply, Request, value
+from topicmap.queues import SYS_TOPIC
 
 CONNECTED: Final = 0
 GONE: Final = 1
@@ -15,6 +16,8 @@ NEVER_ENDS: Final = 0xFFFF_FFFF
 """An expiry interval that never passes."""
 HOME_TOPIC: Final = "mqtt|sessions"
 """The broker that holds this topic is the home of all MQTT sessions; no device can name it."""
+GATEWAYS_TOPICS: Final = (SYS_TOPIC, HOME_TOPIC)
+"""Only gateways publish to these."""
 
 
 class SessionSave(NamedTuple):

@@ -47,3 +47,12 @@ def test_a_will_is_judged_again_by_who_left_it() -> None:
     judge = Gateway(OnlyOwnTopics()).reception.judge
     assert judge.may_leave("me", Will("me/a", b"", 1, False, 0, 0, b"", "anybody"))
     assert not judge.may_leave("other", Will("me/a", b"", 1, False, 0, 0, b""))
+
+
+def test_a_subscription_with_a_position_needs_both_rights() -> None:
+    judge = Gateway(OnlyOwnTopics()).reception.judge
+    assert judge.unfit_subscription(ME, "a/#", "") == judge.unfit_subscription(ME, "a/#", "own") == 0
+    assert judge.unfit_subscription(ME, "secret/#", "own") == 0x87
+    assert judge.unfit_subscription(ME, "a/#", "secret") == Told(
+        0x87, "the position secret is not this client's to keep"
+    )
