@@ -2,7 +2,9 @@
 
 A reply that comes between rounds only notes what it means and calls ``wake``; the next round then does the work.
 Within a round one time counts for everybody. ``finish`` goes on while replies that come at once (a broker in the
-same process) ask for more, a bounded number of times, then leaves the rest to the next round.
+same process) ask for more, a bounded number of times, then leaves the rest to the next round. What everybody waits
+for, acknowledgements above all, may leave before the rest of the end is done (``send``): the devices work on it
+meanwhile.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ class Rounds:
         self._stages: list[Stage] = []
         self._call: Callable[[], None] | None = None
         self._is_due = False
+        self._output: list[Stage] = []
+        self._is_ending = False
         self.in_round = False
         self.now = clock.monotonic()
         self.now_ms = clock.wall_ms()
@@ -42,6 +46,17 @@ class Rounds:
     def ends_with(self, *stages: Stage) -> None:
         """The stages of every round's end, in their order."""
         self._stages += stages
+
+    def sent_by(self, output: Stage) -> None:
+        """One more stage that writes out what its lines have to say: ``send`` calls it."""
+        self._output.append(output)
+
+    def send(self) -> None:
+        """Writes out what there is so far, if this is a round's end. While devices are read their output is
+        gathered."""
+        if self._is_ending:
+            for output in self._output:
+                output.flush()
 
     def called_by(self, call: Callable[[], None]) -> None:
         """How a round is called for from outside of one."""
@@ -66,6 +81,7 @@ class Rounds:
 
     def finish(self) -> None:
         """The round's end: every stage in turn, until none has more to do."""
+        self._is_ending = True
         for _ in range(_TURNS_MAX):
             self._is_due = False
             more = False
@@ -73,7 +89,7 @@ class Rounds:
                 more = bool(stage.flush()) or more
             if not more and not self._is_due:
                 break
-        self.in_round = False
+        self.in_round = self._is_ending = False
         if (more or self._is_due) and self._call is not None:
             self._is_due = True
             self._call()

@@ -1,7 +1,8 @@
 """One task that drives all sockets of its shard: each wake-up is one round over everything that is ready.
 
 A round reads at most 64 KiB from each ready socket, hands each piece to its device, ends the round for all of them
-together (one Append per broker) and then makes one write per socket that has output. Never a task, a wake-up, a
+together (one Append per broker) and then makes one write per socket that has output; one more where the broker answers
+within the round, for acknowledgements leave before deliveries are made (``Rounds.send``). Never a task, a wake-up, a
 system call or a request per packet.
 
 A ``Line`` is one socket with its output. Output that the socket does not take stays there and is sent when the
@@ -26,7 +27,7 @@ from typing import Final, Protocol
 
 from gateway.deadlines import Deadlines
 from gateway.poller import BROKEN, READ, WRITE, Poller
-from gateway.rounds import Rounds
+from gateway.rounds import Rounds, Stage
 from gateway.transports.codec import Codec
 
 CHUNK_BYTES: Final = 64 * 1024
@@ -205,7 +206,7 @@ class Line:
             self._socket.close()
 
 
-class Shard:
+class Shard(Stage):
     """The lines of one task. ``failures`` counts connections that an unforeseen error has ended."""
 
     def __init__(self, poller: Poller, rounds: Rounds, output_bytes_max: int) -> None:
@@ -217,6 +218,7 @@ class Shard:
         self._listed: list[Line] = []
         self._is_in_round = False
         self._lingering: Deadlines[Line] = Deadlines()
+        rounds.sent_by(self)
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -313,6 +315,11 @@ class Shard:
         line.shut()
         if occupant is not None:
             occupant.broken()
+
+    def flush(self) -> None:
+        """Writes out in the middle of this shard's own round; the others' lines are not its to write."""
+        if self._is_in_round:
+            self.write_out()
 
     def write_out(self) -> None:
         """One write per line with output; then the lines that asked for it close."""

@@ -265,6 +265,8 @@ class Upstream(Stage):
             for ticket in tickets:
                 if ticket.device is not None:
                     ticket.device.stored(marks[ticket.start : ticket.stop], ticket.size, ticket.exact)
+            if not self.unanswered:
+                self.rounds.send()  # before what waits for the same records is told of them
         elif isinstance(result, PenstockError) and not result.unknown:
             self._partly(lane, number, runs, marks, tickets, dict.fromkeys(range(len(marks)), result.code), True)
         else:

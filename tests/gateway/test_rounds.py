@@ -44,6 +44,25 @@ def test_a_wake_within_a_round_is_served_by_that_round() -> None:
     assert stage.flushed == 1
 
 
+def test_what_there_is_to_say_is_sent_at_a_rounds_end_alone() -> None:
+    class Sending(Countdown):
+        def flush(self) -> bool:
+            rounds.send()
+            return super().flush()
+
+    output = Countdown(1)
+    rounds, _ = rounds_with(Sending(2))
+    rounds.sent_by(output)
+    rounds.send()
+    rounds.begin()
+    rounds.send()
+    assert output.flushed == 0
+    rounds.finish()
+    assert output.flushed == 2
+    rounds.send()
+    assert output.flushed == 2
+
+
 def test_a_round_goes_on_while_a_stage_has_more_to_do() -> None:
     stage = Countdown(3)
     rounds, calls = rounds_with(stage)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.poller import BROKEN, READ, WRITE
-from gateway.rounds import Rounds
+from gateway.rounds import Rounds, Stage
 from gateway.shard import LINGER_S, Line, Shard
 from gateway.transports.codec import Codec
 from penstock.world import RealClock
@@ -73,7 +73,8 @@ class House:
 
     def __init__(self, codec: Codec | None = None) -> None:
         self.poller = HandPoller()
-        self.shard = Shard(self.poller, Rounds(RealClock()), output_bytes_max=100_000)
+        self.rounds = Rounds(RealClock())
+        self.shard = Shard(self.poller, self.rounds, output_bytes_max=100_000)
         ours, self.client = socket.socketpair()
         ours.setblocking(False)
         self.client.setblocking(False)
@@ -152,6 +153,43 @@ def test_output_of_a_round_leaves_together(house: House) -> None:
         house.client.recv(10)
     house.round()
     assert house.client.recv(10) == b"ab"
+
+
+class Answering(Stage):
+    """Has something to say at a round's end, and something more after it asked for that to be sent."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.early = b""
+
+    def flush(self) -> None:
+        self.house.line.write(b"first")
+        self.house.rounds.send()
+        self.early = received(self.house.client)
+        self.house.line.write(b"then")
+
+
+def received(client: socket.socket) -> bytes:
+    try:
+        return client.recv(100)
+    except BlockingIOError:
+        return b""
+
+
+def test_what_everybody_waits_for_leaves_before_the_round_is_over(house: House) -> None:
+    answering = Answering(house)
+    house.rounds.ends_with(answering)
+    house.round()
+    assert (answering.early, received(house.client)) == (b"first", b"then")
+
+
+def test_a_shard_that_is_in_no_round_writes_at_its_own(house: House) -> None:
+    other = Shard(HandPoller(), house.rounds, output_bytes_max=100_000)
+    house.rounds.ends_with(Answering(house))
+    other.round()
+    assert received(house.client) == b""
+    assert house.poller.wakes == 1
+    other.close()
 
 
 def test_output_between_rounds_calls_for_a_round_once(house: House) -> None:

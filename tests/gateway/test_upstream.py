@@ -12,7 +12,8 @@ from rig import Client, Gateway, HandClock
 
 from gateway.envelope import NEVER, arrivals
 from gateway.mqtt.codec import encode
-from gateway.mqtt.packets import Puback, Publish, Pubrec
+from gateway.mqtt.packets import Packet, Puback, Publish, Pubrec
+from gateway.rounds import Stage
 from gateway.session_state import Will
 from penstock.errors import Busy, InvalidMessage, StorageFull, Unavailable
 from penstock.message import PROPERTIES_BYTES_MAX, decode_message
@@ -32,6 +33,33 @@ def test_a_round_of_many_devices_is_one_append() -> None:
     gateway.round()
     assert [request.count for request in gateway.broker.made(AppendRuns)[before:]] == [5]
     assert [client.got() for client in clients] == [[Puback(1)]] * 5
+
+
+def test_publishers_are_acknowledged_before_what_they_have_sent_is_delivered() -> None:
+    gateway = Gateway()
+    publisher, subscriber = gateway.connect("p"), gateway.connect("s")
+    subscriber.subscribe("a")
+    publisher.publish("a", b"warm", 1, packet_id=6)
+    publisher.got(), subscriber.got()
+    sent: list[tuple[list[Packet], list[Packet]]] = []
+
+    class AtOnce(Stage):
+        """A broker in this process answers within the round."""
+
+        def flush(self) -> None:
+            gateway.broker.flush()
+
+    class Output(Stage):
+        def flush(self) -> None:
+            sent.append((publisher.got(), subscriber.got()))
+
+    gateway.rounds.ends_with(AtOnce())
+    gateway.rounds.sent_by(Output())
+    gateway.rounds.begin()
+    publisher.device.receive(encode(Publish("a", b"one", 1, packet_id=7), 4))
+    gateway.rounds.finish()
+    assert sent == [([Puback(7)], [])]
+    assert subscriber.payloads() == [b"one"]
 
 
 def test_a_batch_that_grows_too_large_leaves_within_the_round() -> None:
