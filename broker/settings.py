@@ -94,6 +94,7 @@ class BrokerSettings:
     reader_silence_s: float = 7 * 24 * 3600.0
     segment_bytes: int = 1 << 30
     reserve_step_bytes: int = 16 << 20
+    ahead_bytes: int = 64 << 20
     emergency_bytes: int = 4 << 20
     chunk_bytes: int = 64 << 20
     retention_bytes: int = 0
@@ -114,8 +115,8 @@ class BrokerSettings:
             raise ValueError(f"segment_bytes is at least {SEGMENT_BYTES_MIN}, not {self.segment_bytes}")
         if not 0 < self.register_every_s < self.lease_s:
             raise ValueError("register_every_s is more than 0 and less than lease_s")
-        if min(self.flush_after_s, self.flush_bytes, self.quick_sync_s, self.fresh_bytes) < 0:
-            raise ValueError("flush_after_s, flush_bytes, quick_sync_s and fresh_bytes are at least 0")
+        if min(self.flush_after_s, self.flush_bytes, self.quick_sync_s, self.ahead_bytes, self.fresh_bytes) < 0:
+            raise ValueError("flush_after_s, flush_bytes, quick_sync_s, ahead_bytes and fresh_bytes are at least 0")
         for setting in _POSITIVE:
             if getattr(self, setting) <= 0:
                 raise ValueError(f"{setting} is more than 0, not {getattr(self, setting)}")
@@ -125,6 +126,7 @@ class BrokerSettings:
         return StoreSettings(
             segment_bytes=self.segment_bytes,
             reserve_step_bytes=self.reserve_step_bytes,
+            ahead_bytes=self.ahead_bytes,
             emergency_bytes=self.emergency_bytes,
             chunk_bytes=self.chunk_bytes,
             retention_bytes=self.retention_bytes,

@@ -28,6 +28,8 @@ from penstock.errors import Damaged, PenstockError, StorageFailed, StorageFull
 from penstock.runs import StoredRun
 
 RESERVE_FILE: Final = "reserve"
+PREPARE_BYTES: Final = 1 << 20
+"""So much room is prepared at a time: a millisecond or two of a disk's."""
 _log = logging.getLogger(__name__)
 __all__ = ["FOLDER", "RESERVE_FILE", "SUFFIX", "CommitLog", "Segment", "segment_path"]
 
@@ -56,6 +58,7 @@ class CommitLog:
         self.stretches = Stretches()
         self.fresh = Fresh(settings.fresh_bytes)
         self._emergency_room = False
+        self._prepares = True
         self._unsynced: list[Segment] = [segments[-1]]
         self._syncing: list[Segment] = []
 
@@ -156,6 +159,22 @@ class CommitLog:
             finally:
                 file.close()
 
+    def prepare(self) -> None:
+        """For when nobody writes: fills a little more of the room behind the end with zeros, up to ``ahead_bytes`` of
+        it and to the segment's end, so that later syncs cost less. What the disk refuses here is told to the append
+        that needs it."""
+        segment, ahead, step = self.active, self._settings.ahead_bytes, self._settings.reserve_step_bytes
+        at = self.end - segment.base
+        start = max(at, segment.written)
+        stop = min(start + min(PREPARE_BYTES, ahead // 2), segment.size)
+        if not self._prepares or self.is_full or stop > at + ahead or stop <= start:
+            return
+        try:
+            segment.reserve(min(-(-stop // step) * step, segment.size))
+            segment.fill(start, stop)
+        except OSError:
+            self._prepares = False
+
     # ------------------------------------------------------------ writing
 
     def append(self, frames: bytes, runs: list[StoredRun] | None = None) -> int:
@@ -198,6 +217,7 @@ class CommitLog:
         self._segments.append(fresh)
         self._bases.append(fresh.base)
         self._unsynced.append(fresh)
+        self._prepares = True
         self.stretches.close()
         self.end = fresh.base
 

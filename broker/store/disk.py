@@ -36,6 +36,11 @@ class File(Protocol):
         """Returns when everything written before the call is on the medium."""
         ...
 
+    def write_back(self, size: int, at: int) -> None:
+        """Begins to bring to the medium what was written there, so that a later sync finds little to do; promises
+        nothing and does not wait."""
+        ...
+
     def reserve(self, size: int) -> None:
         """Gives the file room for ``size`` bytes on the disk, as zeros; raises ENOSPC if there is none."""
         ...
@@ -97,6 +102,9 @@ class RealFile:
 
     def sync(self) -> None:
         os.fdatasync(self._descriptor)
+
+    def write_back(self, size: int, at: int) -> None:
+        os.posix_fadvise(self._descriptor, at, size, os.POSIX_FADV_DONTNEED)  # Linux keeps what it is writing
 
     def reserve(self, size: int) -> None:
         os.posix_fallocate(self._descriptor, 0, size)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from broker.store import index_chunk
 from broker.store.commit_log import CommitLog
@@ -30,6 +31,8 @@ from penstock.requests.given import GivenPulled
 from penstock.requests.messages import Placed, Pulled
 from penstock.requests.topics import Bounds
 
+QUIET_MS: Final = 50
+"""After so long without an append nobody is about to write."""
 _log = logging.getLogger(__name__)
 
 
@@ -223,8 +226,8 @@ class MessageStore:
     # ------------------------------------------------------------ upkeep
 
     def tick(self, now_ms: int, needed_from: int | None = None) -> None:
-        """Upkeep, a bounded piece per call: writes the durable watermark down, seals index chunks, applies
-        retention.
+        """Upkeep, a bounded piece per call: writes the durable watermark down, seals index chunks, prepares room,
+        applies retention.
 
         ``needed_from``: the position up to which all named readers have read; None without readers.
         """
@@ -235,6 +238,8 @@ class MessageStore:
             self._seal_silence(now_ms)
             self._sealing.plan_if_due(self._log.end)
             self._sealing.step(now_ms)
+            if now_ms - self._quiet_since_ms >= QUIET_MS:
+                self._log.prepare()
         except StorageFull:
             pass  # goes on by itself when there is room again; until then retention is what makes room
         self._retain(now_ms, needed_from)

@@ -2,7 +2,9 @@
 
 A segment covers the positions ``base`` to ``base + size``; its file is named by ``base``. ``reserved`` bytes of it have
 room on the disk: behind the log's end they read as zeros, the first of them because zeros were written (up to
-``written``), the others because nothing was. The segment knows nothing of frames.
+``written``), the others because nothing was. A sync that comes to blocks that were never written costs a change of the
+file system's own, so zeros go before what is written: while nobody writes (``fill``), or else with the write. The
+segment knows nothing of frames.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from broker.store.disk import File
 from penstock.errors import StorageFailed, StorageFull
 
 ZEROS_BYTES: Final = 256 * 1024
-"""Zeros are written up to a multiple of this."""
+"""Where a write comes to what was never written, zeros go ahead up to a multiple of this."""
 _ZEROS: Final = bytes(ZEROS_BYTES)
 FOLDER: Final = "log"
 SUFFIX: Final = ".log"
@@ -57,8 +59,8 @@ class Segment:
             self.reserved = target
 
     def write(self, data: bytes, at: int) -> None:
-        """Writes within what is reserved; a little more of that is filled with zeros whenever it comes to blocks that
-        were never written: only such blocks cost a sync a change of the file system's own. Raises ``OSError``."""
+        """Writes within what is reserved, with zeros behind it where it comes to blocks that were never written. Raises
+        ``OSError``."""
         stop = at + len(data)
         if stop > self.written:
             ahead = min((stop // ZEROS_BYTES + 1) * ZEROS_BYTES, self.reserved)
@@ -66,6 +68,14 @@ class Segment:
                 self.file.pwrite(_ZEROS[: ahead - stop], stop)
             self.written = ahead
         self.file.pwrite(data, at)
+
+    def fill(self, start: int, stop: int) -> None:
+        """Writes zeros there, within what is reserved and behind all that was written, and has them brought to the
+        medium meanwhile. Raises ``OSError``."""
+        for at in range(start, stop, ZEROS_BYTES):
+            self.file.pwrite(_ZEROS[: stop - at], at)
+        self.file.write_back(stop - start, start)
+        self.written = stop
 
     def cut(self, position: int) -> None:
         """Takes away everything from a position on, durably. Raises ``OSError``."""

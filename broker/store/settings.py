@@ -13,6 +13,8 @@ class StoreSettings:
         segment_bytes: size of a log segment. A record never spans two, so it must hold the largest record.
         reserve_step_bytes: how much of a segment is reserved on the disk at a time, so that a full disk refuses a
         record whole.
+        ahead_bytes: so much of the log's room is filled with zeros while nobody writes, within a segment, so that the
+            syncs of what comes next cost less; 0: none.
         emergency_bytes: kept aside so that offset commits and deletes still work on a full disk; 0 for none.
         chunk_bytes: stretch of log whose index entries are kept in memory before they are sealed into a file.
         retention_bytes: keep at most this much log; 0 for no limit.
@@ -24,6 +26,7 @@ class StoreSettings:
 
     segment_bytes: int = 1 << 30
     reserve_step_bytes: int = 16 << 20
+    ahead_bytes: int = 64 << 20
     emergency_bytes: int = 4 << 20
     chunk_bytes: int = 64 << 20
     retention_bytes: int = 0

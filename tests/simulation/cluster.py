@@ -155,6 +155,7 @@ class Cluster:
             segment_bytes=self.options.segment_bytes,
             chunk_bytes=self.options.chunk_bytes,
             reserve_step_bytes=1 << 12,
+            ahead_bytes=1 << 13,
             emergency_bytes=0,
             register_every_s=3.0,
             lease_s=10.0,

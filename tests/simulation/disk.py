@@ -117,6 +117,10 @@ class SimFile:
         if not self._disk.sync_lies:
             self._content.synced()
 
+    def write_back(self, size: int, at: int) -> None:
+        self._check()
+        self._disk.call("write_back")
+
     def reserve(self, size: int) -> None:
         self._check()
         self._disk.call("reserve")

@@ -82,6 +82,10 @@ class MortalFile:
         self._disk.alive()
         self._file.sync()
 
+    def write_back(self, size: int, at: int) -> None:
+        self._disk.alive()
+        self._file.write_back(size, at)
+
     def reserve(self, size: int) -> None:
         self._disk.alive()
         self._file.reserve(size)

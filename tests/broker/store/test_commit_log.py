@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.store.commit_log import RESERVE_FILE, CommitLog
 from broker.store.frames import is_blank
@@ -174,3 +177,101 @@ def test_dropped_segments_are_gone_from_the_disk() -> None:
     assert log.drop_before(2000) == [0, 1000]
     assert (log.start, disk.names("log")) == (2000, ["00000000000000002000.log", "00000000000000003000.log"])
     assert log.segment_end(2500) == 3000
+
+
+# ------------------------------------------------------------ room that is prepared while nobody writes
+
+
+def prepared_log(disk: SimDisk, **changed: int) -> CommitLog:
+    settings = replace(SETTINGS, **{"segment_bytes": 10_000, "ahead_bytes": 2000, **changed})
+    return CommitLog(disk, settings, [Segment(0, disk.open(segment_path(0), create=True), settings.segment_bytes)], 0)
+
+
+def test_room_is_prepared_piece_by_piece_as_far_as_is_wanted() -> None:
+    disk = SimDisk()
+    log = prepared_log(disk)
+    seen = []
+    for _ in range(4):
+        log.prepare()
+        seen.append((log.active.written, log.active.reserved))
+    assert seen == [(1000, 1024), (2000, 2048), (2000, 2048), (2000, 2048)]
+    assert (log.end, log.durable, disk.read(segment_path(0))) == (0, 0, bytes(2048))
+
+
+def test_an_append_to_prepared_room_is_one_write_and_what_it_used_up_is_prepared_again() -> None:
+    disk = SimDisk()
+    log = prepared_log(disk)
+    log.prepare(), log.prepare()
+    before = disk.calls["pwrite"]
+    put(log, b"x" * 999)
+    assert disk.calls["pwrite"] - before == 1
+    log.prepare()
+    assert log.active.written == 2000, "not for every little piece"
+    put(log, b"y")
+    log.prepare()
+    assert log.active.written == 3000
+    assert disk.read(segment_path(0)) == b"x" * 999 + b"y" + bytes(3072 - 1000)
+
+
+def test_room_is_prepared_up_to_the_segments_end_and_goes_on_in_the_next() -> None:
+    disk = SimDisk()
+    log = prepared_log(disk, segment_bytes=2500)
+    put(log, b"x" * 1900)
+    log.prepare(), log.prepare()
+    assert log.active.written == log.active.reserved == 2500
+    log.roll(1)
+    log.prepare()
+    assert (log.active.base, log.active.written) == (2500, 1000)
+    assert disk.read(segment_path(0))[:1900] == b"x" * 1900
+
+
+def test_a_log_that_was_there_is_prepared_behind_its_end() -> None:
+    disk = SimDisk()
+    log = prepared_log(disk)
+    put(log, b"x" * 700)
+    again = CommitLog(disk, replace(SETTINGS, ahead_bytes=2000), [Segment(0, disk.open(segment_path(0)), 10_000)], 700)
+    again.prepare()
+    assert again.active.written == 1700
+    assert disk.read(segment_path(0)) == b"x" * 700 + bytes(1792 - 700)
+
+
+@pytest.mark.parametrize("kind", ["reserve", "pwrite", "write_back"])
+def test_what_the_disk_refuses_is_told_to_the_append_that_needs_it(kind: str) -> None:
+    disk = SimDisk()
+    log = prepared_log(disk)
+    put(log, b"x" * 100)
+    disk.fail(kind, errno.ENOSPC)
+    log.prepare()
+    calls = dict(disk.calls)
+    log.prepare()
+    assert disk.calls == calls, "it is not tried again"
+    assert (log.failed, log.is_full) == (None, False)
+    assert put(log, b"y" * 3000) == 100
+    assert disk.read(segment_path(0))[:3100] == b"x" * 100 + b"y" * 3000
+
+
+def test_nothing_is_prepared_where_that_is_not_wanted_or_the_disk_is_full() -> None:
+    disk = SimDisk()
+    log = prepared_log(disk, ahead_bytes=0)
+    log.prepare()
+    assert log.active.written == 0
+    full = prepared_log(SimDisk())
+    full.is_full = True
+    full.prepare()
+    assert full.active.written == 0
+
+
+@given(st.lists(st.integers(0, 1500), max_size=40), st.integers(0, 3000))
+def test_zeros_are_never_prepared_over_what_is_stored(sizes: list[int], ahead: int) -> None:
+    disk = SimDisk()
+    log = prepared_log(disk, ahead_bytes=ahead, segment_bytes=70_000)
+    stream = b""
+    for number, size in enumerate(sizes):
+        if size:
+            put(log, bytes([1 + number]) * size)
+            stream += bytes([1 + number]) * size
+        else:
+            log.prepare()
+        assert log.active.written <= log.active.reserved
+    shown = disk.read(segment_path(0))
+    assert shown == stream + bytes(len(shown) - len(stream))

@@ -25,6 +25,14 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     file.close()
 
 
+def test_what_is_on_its_way_to_the_medium_is_still_there(tmp_path: Path) -> None:
+    file = RealDisk(tmp_path).open("one", create=True)
+    file.pwrite(b"x" * 10_000, 0)
+    file.write_back(5000, 2500)
+    assert file.pread(20_000, 0) == b"x" * 10_000
+    file.close()
+
+
 def test_a_short_write_is_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: whole(fd, bytes(data)[:3], at))

@@ -7,6 +7,7 @@ import errno
 
 import pytest
 
+from broker.store.message_store import QUIET_MS
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from penstock.errors import OffsetOutOfRange, QueueNotFound, StorageFailed, StorageFull, TooLarge
@@ -269,6 +270,19 @@ def test_after_silence_a_seal_carries_the_watermark_once() -> None:
     sync(store)
     store.tick(1200)
     assert store.written == sealed
+
+
+def test_room_is_prepared_while_nobody_writes() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    stored(store, incoming("a"), now_ms=1000)
+    store.tick(1000 + QUIET_MS - 1)
+    assert "write_back" not in disk.calls
+    store.tick(1000 + QUIET_MS)
+    assert disk.calls["write_back"] == 1
+    stored(store, incoming("b"), now_ms=2000)
+    store.tick(2000)
+    assert disk.calls["write_back"] == 1
 
 
 @pytest.mark.parametrize("end", ["close", "kill"])

@@ -52,6 +52,20 @@ def test_zeros_are_written_ahead_of_what_comes_and_never_over_what_is_there(size
     assert len(shown) == sum(sizes) + room, "never beyond what is reserved"
 
 
+def test_what_is_filled_is_zeros_on_their_way_to_the_disk_and_is_not_filled_again() -> None:
+    disk = SimDisk()
+    segment = Segment(0, disk.open("one", create=True), 1 << 20)
+    segment.reserve(700_000)
+    segment.write(b"x" * 10, 0)
+    written = segment.written
+    segment.fill(written, 600_001)
+    assert disk.read("one") == b"x" * 10 + bytes(700_000 - 10)
+    assert (segment.written, segment.reserved, disk.calls["write_back"]) == (600_001, 700_000, 1)
+    before = disk.calls["pwrite"]
+    segment.write(b"y" * 600_001, 0)
+    assert disk.calls["pwrite"] - before == 1
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_no_room_is_a_full_disk(number: int) -> None:
     assert isinstance(storage_error(OSError(number, "x")), StorageFull)
