@@ -11,7 +11,6 @@ It stores nothing. Pure but for ``for_append``, which may create a topic.
 from __future__ import annotations
 
 import struct
-import zlib
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -19,6 +18,7 @@ from broker.folds.exchanges import exchange_of
 from broker.folds.retained import Retained
 from broker.folds.state import BrokerState
 from broker.settings import BrokerSettings
+from broker.store.frames import crc32
 from broker.store.records import Incoming, IncomingRun
 from broker.topic_requests import TopicRequests
 from penstock.errors import Busy, Fenced, InvalidMessage, InvalidRequest, InvalidTopic, PenstockError, TooLarge
@@ -128,7 +128,7 @@ class Acceptance:
         room: RetainedRoom | None = None
         begun: set[Exchange] = set()
         repeated: list[int] = []
-        tails, lead, crc32, end, at = self._tails, _LEAD.unpack_from, zlib.crc32, len(data), 0
+        tails, lead, end, at = self._tails, _LEAD.unpack_from, len(data), 0
         for number in range(records):
             if at + RECORD_BYTES_MIN > end:
                 raise InvalidRequest(f"{end} bytes are not {records} records; nothing was stored")

@@ -8,7 +8,6 @@ next is written as columns, and only the checksums are left. Pure.
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
@@ -16,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from broker.store.bulk import ENTRY_DTYPE
-from broker.store.frames import crc32c
+from broker.store.frames import crc32, crc32c
 from broker.store.queue_index import ENTRY20
 from broker.store.records import IncomingRun
 from penstock.message import BODY_AT, FRAME_HEAD_BYTES, FRAME_MAGIC, OFFSETS_AT, QUEUE_ID_AT, RECORD_MAGIC
@@ -30,7 +29,6 @@ _OFFSETS_AT: Final = FRAME_HEAD_BYTES + OFFSETS_AT
 _POSITION_AT: Final = _OFFSETS_AT + 8
 _POSITION_END: Final = _POSITION_AT + 8
 _BODY_SUM_MASK: Final = 0x7FFFFFFF
-_body_sum: Final[Callable[[bytes], int]] = zlib.crc32
 
 Column = np.ndarray[Any, Any]
 
@@ -81,7 +79,7 @@ class Layout:
         frames: list[bytes] = []
         for number in range(count):
             body = bodies[number]
-            checked = _body_sum(body) & _BODY_SUM_MASK
+            checked = crc32(body) & _BODY_SUM_MASK
             frame = pack(
                 begin, watermark, record, checked, place, offset, position, born_ms, stored_ms, end, body, tail
             )
@@ -144,7 +142,7 @@ def _repeated(first: bytes, run: IncomingRun, offset: int, places: Column) -> by
     between = bytearray(tail + first[: len(first) - len(tail) - len(bodies[0])])
     frames = between.join([b"", *bodies, b""])
     rows = np.frombuffer(frames, _columns(len(first)), count, len(tail))
-    rows["body_sum"] = np.fromiter(map(zlib.crc32, bodies), "u4", count) & _BODY_SUM_MASK
+    rows["body_sum"] = np.fromiter(map(crc32, bodies), "u4", count) & _BODY_SUM_MASK
     rows["offset"] = np.arange(offset, offset + count)
     rows["position"] = places
     rows["sum"] = np.fromiter(map(crc32c, rows["checked"].tolist()), "u4", count)

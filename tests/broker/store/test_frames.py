@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import random
+import zlib
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.store.frames import (
     BLANK_BYTES_MIN,
     blank_frame,
+    crc32,
     frame_length,
     good_frames,
     good_within,
@@ -92,3 +97,8 @@ def test_many_frames_are_judged_as_each_one_is() -> None:
         assert good_frames(bytes(rotten), 1000, places) == [places[at < len(FRAME)]]
     for wrong in ((0, 1000, len(FRAME) - 1, 0), (0, 1000, 30, 0), (0, 5000, 200, 0), (0, 1000, 0, 0)):
         assert good_frames(data, 1000, [wrong]) == []
+
+
+@given(st.binary(max_size=2000))
+def test_the_checksum_of_a_body_is_zlibs(body: bytes) -> None:
+    assert crc32(body) == zlib.crc32(body)
