@@ -120,10 +120,10 @@ class Queue:
         if self.pieces and self._piece(0).chunk == chunk:
             self.pieces = self.pieces[_PIECE.size :]
 
-    def entries_before(self, position: int) -> int:
-        """How many entries of the tail are for frames before a log position."""
+    def entries_before(self, position: int, low: int = 0) -> int:
+        """How many entries of the tail are for frames before a log position; the first ``low`` are not looked at."""
         tail = self.tail
-        low, high = 0, len(tail) // ENTRY_BYTES
+        high = len(tail) // ENTRY_BYTES
         if not high or ENTRY20.unpack_from(tail, (high - 1) * ENTRY_BYTES)[0] < position:
             return high
         while low < high:
@@ -213,7 +213,7 @@ class QueueIndex:
         """Makes the entries of frames before ``point`` readable."""
         done = []
         for queue in self._waiting:
-            readable = queue.tail_base + queue.entries_before(point)
+            readable = queue.tail_base + queue.entries_before(point, max(0, queue.readable - queue.tail_base))
             if readable > queue.readable:
                 queue.readable = readable
                 self._fresh[queue.key] = None

@@ -20,21 +20,22 @@ from broker.store.queue_index import ENTRY20
 from broker.store.records import IncomingRun
 from penstock.message import BODY_AT, FRAME_HEAD_BYTES, FRAME_MAGIC, OFFSETS_AT, QUEUE_ID_AT, RECORD_MAGIC
 
-MANY: Final = 16
+MANY: Final = 32
 """For fewer messages numpy does not pay."""
 _BEGIN: Final = struct.Struct(">III")
 _PAIR: Final = struct.Struct(">II")
+_TIMES: Final = struct.Struct(">4xQ8xQ")
+_WATERMARK: Final = struct.Struct(">Q")
 _BODY_SUM_AT: Final = FRAME_HEAD_BYTES + QUEUE_ID_AT - 4
 _OFFSETS_AT: Final = FRAME_HEAD_BYTES + OFFSETS_AT
-_POSITION_AT: Final = _OFFSETS_AT + 8
-_POSITION_END: Final = _POSITION_AT + 8
 _BODY_SUM_MASK: Final = 0x7FFFFFFF
 
 Column = np.ndarray[Any, Any]
 
 
 class Layout:
-    """What the frames of runs with the same sizes, queue, flag and tag have in common.
+    """What the frames of runs with the same sizes, queue, flag and tag have in common. The runs of one append mostly
+    have watermark and times in common too, so what these make is kept from run to run.
 
     Behind its checksum a frame has: magic, length, epoch | watermark | record size, record magic | body checksum |
     queue id, flag | queue offset, position | system flag 0 | born time | no born host | store time | no store host,
@@ -43,11 +44,16 @@ class Layout:
 
     __slots__ = (
         "_begin",
+        "_born_ms",
         "_end",
         "_entry_end",
+        "_lead",
         "_pack",
         "_place",
         "_record",
+        "_rest",
+        "_stored_ms",
+        "_watermark",
         "body_bytes",
         "flag",
         "length",
@@ -59,12 +65,14 @@ class Layout:
         self.queue_id = queue_id
         self.flag = flag
         self.length = length = _length(body_bytes, tail_bytes)
-        self._pack: Callable[..., bytes] = struct.Struct(f">12sQ8sI8sQQ4xQ8xQ24s{body_bytes}s{tail_bytes}s").pack
+        self._pack: Callable[..., bytes] = struct.Struct(f">28sI8sQQ52s{body_bytes}s{tail_bytes}s").pack
         self._begin = _BEGIN.pack(FRAME_MAGIC, length, epoch)
         self._record = _PAIR.pack(length - FRAME_HEAD_BYTES, RECORD_MAGIC)
         self._place = _PAIR.pack(queue_id, flag)
         self._end = bytes(20) + body_bytes.to_bytes(4, "big")
         self._entry_end = ENTRY20.pack(0, length, tag)[8:]
+        self._watermark = self._born_ms = self._stored_ms = -1
+        self._lead = self._rest = b""
 
     def fits(self, run: IncomingRun) -> bool:
         """Whether it is that of a run whose tail and tag it has."""
@@ -72,25 +80,27 @@ class Layout:
 
     def frames(
         self, run: IncomingRun, count: int, watermark: int, stored_ms: int, offset: int, position: int
-    ) -> list[bytes]:
-        """The frames of the first ``count`` messages of a run."""
-        pack, begin, record, place, end = self._pack, self._begin, self._record, self._place, self._end
-        bodies, tail, born_ms, length = run.bodies, run.tail, run.born_ms, self.length
-        frames: list[bytes] = []
+    ) -> tuple[list[bytes], bytes]:
+        """Checksum and rest of each frame, in turn, of the first ``count`` messages of a run, and the queue's entries
+        for them."""
+        pack, place, entry_end, length = self._pack, self._place, self._entry_end, self.length
+        bodies, tail = run.bodies, run.tail
+        if watermark != self._watermark or run.born_ms != self._born_ms or stored_ms != self._stored_ms:
+            self._watermark, self._born_ms, self._stored_ms = watermark, run.born_ms, stored_ms
+            self._lead = self._begin + _WATERMARK.pack(watermark) + self._record
+            self._rest = _TIMES.pack(run.born_ms, stored_ms) + self._end
+        lead, rest = self._lead, self._rest
+        pieces: list[bytes] = []
+        entries: list[bytes] = []
         for number in range(count):
             body = bodies[number]
-            checked = crc32(body) & _BODY_SUM_MASK
-            frame = pack(
-                begin, watermark, record, checked, place, offset, position, born_ms, stored_ms, end, body, tail
-            )
-            frames.append(crc32c(frame).to_bytes(4, "big") + frame)
+            frame = pack(lead, crc32(body) & _BODY_SUM_MASK, place, offset, position, rest, body, tail)
+            pieces.append(crc32c(frame).to_bytes(4, "big"))
+            pieces.append(frame)
+            entries.append(position.to_bytes(8, "big"))
             offset += 1
             position += length
-        return frames
-
-    def entry(self, frame: bytes) -> bytes:
-        """The queue's entry for a frame."""
-        return frame[_POSITION_AT:_POSITION_END] + self._entry_end
+        return pieces, entry_end.join(entries) + entry_end
 
 
 @lru_cache(maxsize=4096)
@@ -126,14 +136,14 @@ def lay_out(
 ) -> tuple[bytes, bytes]:
     """The frames end to end, and the queue's entries for them. ``offset`` and ``position`` are of the first one."""
     count, length = len(run.bodies), layout.length
-    frames = layout.frames(run, count if count < MANY else 1, watermark, stored_ms, offset, position)
+    pieces, entries = layout.frames(run, count if count < MANY else 1, watermark, stored_ms, offset, position)
+    frames = b"".join(pieces)
     if count < MANY:
-        return b"".join(frames), b"".join([layout.entry(frame) for frame in frames])
-    first = frames[0]
+        return frames, entries
     places = np.arange(position, position + length * count, length)
-    entries = np.frombuffer(bytearray(layout.entry(first) * count), ENTRY_DTYPE)
-    entries["position"] = places
-    return _repeated(first, run, offset, places), entries.tobytes()
+    rows = np.frombuffer(bytearray(entries * count), ENTRY_DTYPE)
+    rows["position"] = places
+    return _repeated(frames, run, offset, places), rows.tobytes()
 
 
 def _repeated(first: bytes, run: IncomingRun, offset: int, places: Column) -> bytes:
