@@ -28,6 +28,7 @@ from penstock.requests.sessions import (
     CONNECTED,
     GONE,
     HOME_TOPIC,
+    LOST,
     NEVER_ENDS,
     RELEASED,
     EndedSessions,
@@ -143,7 +144,7 @@ class SessionRequests:
             self.changed.append(owner_waker(before[0]))
         given = self._sessions.get(client)
         assert given is not None
-        reply = replace(found, epoch=given.epoch, incarnation=given.incarnation)
+        reply = replace(found, epoch=given.epoch, incarnation=given.incarnation, doubtful_ms=given.doubtful_ms)
         if entry is None and expiry_s == 0:
             return Now(reply)  # nothing that has to outlive anything
         return AfterSync(reply, self._store.written)
@@ -312,7 +313,7 @@ class SessionRequests:
                 del self._ownerless[client]
                 self._duties[client] = epoch
             else:
-                released.append(SessionSave(client, epoch, RELEASED, entry.expiry_s))
+                released.append(SessionSave(client, epoch, LOST, entry.expiry_s))
         if released:
             self._store.append([fact_record(sessions.TOPIC, Sessions.saving(released))], now_ms)
         for save in released:

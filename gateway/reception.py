@@ -313,6 +313,7 @@ class Reception:
             self._admit(device, asked, identity, result, session, done, None)
             return
         flow = decode_flow(result.flow)
+        session.lasting.doubtful_ms = result.doubtful_ms
         session.lasting.places = dict(flow.places)
         session.lasting.owed = dict(flow.owed)
         resumed = partial(self._admit, device, asked, identity, result, session, done)

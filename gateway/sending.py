@@ -73,6 +73,8 @@ class Sending:
             run = runs[kind] = Run(batch, is_v5, one.qos, one.as_published, one.identifier)
         if run.expiring or run.largest > device.accepts_bytes_max:
             return False
+        if session.lasting is not None and session.lasting.doubtful_ms and session.is_doubtful(batch.arrivals[0]):
+            return False
         if one.no_local and session.client_id_bytes in run.senders:
             return False
         packets = session.send_run(run)

@@ -17,9 +17,10 @@ bounded: at most ``window`` messages and ``window_bytes`` on their way out (shar
 ids on their way in of this connection, and as many again of earlier ones.
 
 Rules kept here: an id is in use until its exchange ends (MQTT-2.2.1-4, 4.3.2-2, 4.3.3-6); nothing beyond the
-window is sent (MQTT-3.3.4-9, 4.9.0-2); a resend keeps ids and order and sets DUP (MQTT-4.4.0-1, 4.6.0-1); after PUBREC
-the message itself is never sent again (MQTT-4.3.3-6). What is still to be resent counts as in flight, so there is room
-for a new message only when nothing of that is left. Pure: time is an argument.
+window is sent (MQTT-3.3.4-9, 4.9.0-2); a resend keeps ids and order and sets DUP (MQTT-4.4.0-1, 4.6.0-1), and what a
+lost gateway may have sent has it too (MQTT-3.3.1-1); after PUBREC the message itself is never sent again
+(MQTT-4.3.3-6). What is still to be resent counts as in flight, so there is room for a new message only when nothing of
+that is left. Pure: time is an argument.
 """
 
 from __future__ import annotations
@@ -88,6 +89,7 @@ class Lasting:
 
     Attributes:
         incarnation: tells it from earlier sessions of the same client.
+        doubtful_ms: what was stored until this wall-clock time may have been sent already, by a gateway that was lost.
         home: name of the broker where it is at home.
         has_new_terms: subscriptions have changed since the last save.
         unsaved: packets that leave when the next save is durable, and ``when_saved``: who wants to know it.
@@ -102,6 +104,7 @@ class Lasting:
     __slots__ = (
         "absent",
         "closed",
+        "doubtful_ms",
         "has_new_terms",
         "held",
         "home",
@@ -116,6 +119,7 @@ class Lasting:
     def __init__(self, incarnation: int, home: str = "") -> None:
         self.incarnation = incarnation
         self.home = home
+        self.doubtful_ms = 0
         self.has_new_terms = False
         self.is_saving = False
         self.unsaved: list[bytes] = []
@@ -351,8 +355,13 @@ class Session:
     def _is_absent(self, packet_id: int) -> bool:
         return self.lasting is not None and packet_id in self.lasting.absent
 
+    def is_doubtful(self, arrival: Arrival) -> bool:
+        """Whether a gateway that was lost may have sent a message."""
+        return self.lasting is not None and arrival.stored_ms <= self.lasting.doubtful_ms
+
     def send(self, made: Blob) -> bytes | None:
-        """The packet of a new delivery, entered as in flight; ``None`` when the window is full."""
+        """The packet of a delivery, entered as in flight; ``None`` when the window is full. It has DUP if it may have
+        been sent before: with QoS 1, for of QoS 2 nothing is sent that nobody knows of."""
         if not made.qos:
             return made.head
         if self.room() <= 0 or (self.in_flight and self.in_flight_bytes + made.weight > self.window_bytes):
@@ -360,7 +369,7 @@ class Session:
         self.in_flight_bytes += made.weight
         packet_id = self._free_id()
         self.in_flight[packet_id] = made
-        return made.packet(packet_id)
+        return made.packet(packet_id, dup=made.qos == 1 and self.is_doubtful(made.arrival))
 
     def send_run(self, run: Run) -> bytes | None:
         """All packets of a run, entered as in flight; ``None`` where the window has no room or an id is in use."""

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from broker.folds.filters import LASTING
 from broker.folds.frozen import Table
-from penstock.requests.sessions import CONNECTED, NEVER_ENDS, RELEASED, SessionSave
+from penstock.requests.sessions import CONNECTED, LOST, NEVER_ENDS, RELEASED, SessionSave
 
 KEY: Final = "sessions"
 TOPIC: Final = "%sys%sessions"
@@ -26,13 +26,40 @@ OPEN: Final = "open"
 SAVE: Final = "save"
 END: Final = "end"
 _HOLDER: Final = re.compile(LASTING + r"session/([0-9]{1,19})(?:@(.+))?")
+_FIELDS: Final = (
+    "epoch",
+    "expiry_s",
+    "flow",
+    "gone_ms",
+    "incarnation",
+    "owner",
+    "state",
+    "terms",
+    "user",
+    "will",
+    "doubtful_ms",
+)
+"""Of an entry's row in a snapshot; new ones come last."""
 _NOBODY: Final[Mapping[str, None]] = MappingProxyType({})
 
 
 class Entry:
-    """One client's session. ``gone_ms``: when its connection ended, 0 while it has one. ``user``: whose it is."""
+    """One client's session. ``gone_ms``: when its connection ended, 0 while it has one. ``user``: whose it is.
+    ``doubtful_ms``: when an owner was last known to have lost it without a word, 0: none has."""
 
-    __slots__ = ("epoch", "expiry_s", "flow", "gone_ms", "incarnation", "owner", "state", "terms", "user", "will")
+    __slots__ = (
+        "doubtful_ms",
+        "epoch",
+        "expiry_s",
+        "flow",
+        "gone_ms",
+        "incarnation",
+        "owner",
+        "state",
+        "terms",
+        "user",
+        "will",
+    )
 
     def __init__(self, owner: str, epoch: int, incarnation: int, expiry_s: int, will: bytes, user: str = "") -> None:
         self.owner = owner
@@ -45,6 +72,7 @@ class Entry:
         self.terms = b""
         self.user = user
         self.flow = b""
+        self.doubtful_ms = 0
 
     @property
     def ends_ms(self) -> float:
@@ -115,7 +143,7 @@ class Sessions:
     def apply(self, body: list[Any], position: int, stored_ms: int) -> tuple[str, int] | None:
         """Takes in a record's body; gives client and incarnation of a session that ended with it."""
         if body[0] == OPEN:
-            return self._open(position + 1, body[1:7])
+            return self._open(position + 1, body[1:7], stored_ms)
         if body[0] == SAVE:
             for row in body[1]:
                 self._save(SessionSave(*row[:7]), stored_ms)
@@ -128,12 +156,14 @@ class Sessions:
                 return body[1], entry.incarnation
         return None
 
-    def _open(self, epoch: int, fields: list[Any]) -> tuple[str, int] | None:
+    def _open(self, epoch: int, fields: list[Any], stored_ms: int) -> tuple[str, int] | None:
         owner, client, is_new, expiry_s, will, user = fields
         owner = sys.intern(owner)  # few owners have all sessions
         known = self._entries.own(client, copy) if client in self._entries else None
         if known is not None and not is_new:
             self._move(client, known, owner)
+            if known.state == CONNECTED:
+                known.doubtful_ms = stored_ms
             known.epoch, known.state, known.gone_ms = epoch, CONNECTED, 0
             known.expiry_s, known.will, known.user = expiry_s, will, user or known.user
             return None
@@ -152,9 +182,11 @@ class Sessions:
         entry = self._entries.own(save.client, copy)
         if save.state != CONNECTED and not entry.gone_ms:
             entry.gone_ms = max(stored_ms, 1)
-        if save.state == RELEASED:
+        if save.state == LOST:
+            entry.doubtful_ms = stored_ms
+        entry.state, entry.expiry_s = RELEASED if save.state == LOST else save.state, save.expiry_s
+        if entry.state == RELEASED:
             self._move(save.client, entry, "")
-        entry.state, entry.expiry_s = save.state, save.expiry_s
         entry.will = save.will or entry.will
         entry.terms = save.terms or entry.terms
         entry.flow = save.flow or entry.flow
@@ -184,7 +216,7 @@ class Sessions:
         self._entries, self._of = Table(), {}
         for client, *values in snapshot:
             entry = self._entries[client] = Entry("", 0, 0, 0, b"")
-            for name, value in zip(Entry.__slots__, values, strict=False):
+            for name, value in zip(_FIELDS, values, strict=False):
                 setattr(entry, name, value)
             if entry.owner:
                 self._of.setdefault(entry.owner, {})[client] = None
@@ -192,7 +224,7 @@ class Sessions:
 
 
 def _row(client: str, entry: Entry) -> list[Any]:
-    return [client, *[getattr(entry, name) for name in Entry.__slots__]]
+    return [client, *[getattr(entry, name) for name in _FIELDS]]
 
 
 def holder(incarnation: int, home: str = "") -> str:

@@ -10,6 +10,7 @@ from topicmap.queues import SYS_TOPIC
 CONNECTED: Final = 0
 GONE: Final = 1
 RELEASED: Final = 2
+LOST: Final = 3
 ANY_EPOCH: Final = 0
 """In a save: that of a session which its owner has, connected, without having been told so."""
 NEVER_ENDS: Final = 0xFFFF_FFFF
@@ -23,7 +24,8 @@ GATEWAYS_TOPICS: Final = (SYS_TOPIC, HOME_TOPIC)
 class SessionSave(NamedTuple):
     """What its owner keeps of an MQTT session. ``will``, ``terms`` (subscriptions) and ``flow`` (places and open
     exchanges) are the gateway's own bytes; empty ones stay as they were. ``state``: ``CONNECTED``, ``GONE``: the
-    client is gone, the owner still has something to do, ``RELEASED``: whoever opens it next has it."""
+    client is gone, the owner still has something to do, ``RELEASED``: whoever opens it next has it. ``LOST`` is said by
+    its home alone: the same, of one whose owner died."""
 
     client: str
     epoch: int
@@ -54,7 +56,8 @@ class OpenedSession(Reply):
     """A session has a new owner and a new epoch. Of a session that was there before: what was saved, and in
     ``state`` whether its client was connected, with nobody left to say how it went. ``present``: it goes on; else it
     is new, ``incarnation`` is its epoch, and what is told of the old one (``ended``: its incarnation) has ended.
-    ``epoch`` 0: the owner was called upon, now ask with ``force``."""
+    ``epoch`` 0: the owner was called upon, now ask with ``force``. ``doubtful_ms``: what was stored until this
+    wall-clock time may have been sent to the client by an owner that could not say so any more; 0: by none."""
 
     epoch: int
     incarnation: int
@@ -65,6 +68,7 @@ class OpenedSession(Reply):
     terms: bytes = b""
     flow: bytes = b""
     expiry_s: int = 0
+    doubtful_ms: int = 0
 
 
 @value

@@ -15,6 +15,7 @@ from penstock.requests.sessions import (
     CONNECTED,
     GONE,
     HOME_TOPIC,
+    LOST,
     NEVER_ENDS,
     RELEASED,
     EndedSessions,
@@ -186,6 +187,30 @@ def test_a_client_that_comes_back_too_late_finds_a_new_session() -> None:
     assert (late.present, late.ended) == (False, held.incarnation)
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_next_owner_is_told_until_when_a_dead_one_may_have_done_what_nobody_knows(restarts: bool) -> None:
+    rig = Rig()
+    alive(rig, "g", "h")
+    held = open_session(rig)
+    save(rig, held.epoch, CONNECTED, flow=b"flow")
+    pass_time(rig, 31)
+    alive(rig, "h")
+    dead_by = rig.clock.wall_ms()
+    pass_time(rig, 10)
+    rig = rig.restarted() if restarts else rig
+    found = open_session(rig, "h")
+    assert (found.state, found.flow, held.doubtful_ms) == (RELEASED, b"flow", 0)
+    assert dead_by - 1000 <= found.doubtful_ms <= dead_by
+
+
+def test_an_owner_that_lets_go_leaves_no_doubt_and_one_that_is_passed_over_does() -> None:
+    rig = Rig()
+    first = open_session(rig)
+    save(rig, first.epoch, RELEASED)
+    assert open_session(rig, "h").doubtful_ms == 0
+    assert open_session(rig, "i", force=True).doubtful_ms == rig.clock.wall_ms()
+
+
 def test_the_wills_of_a_dead_owner_are_offered_to_the_living_until_one_has_claimed_them() -> None:
     rig = Rig()
     alive(rig, "g", "h")
@@ -317,10 +342,11 @@ def test_requests_that_make_no_sense_are_refused_and_change_nothing(request_: An
     assert rig.store.written == before
 
 
-def test_a_save_with_no_such_state_is_refused() -> None:
+@pytest.mark.parametrize("state", [9, LOST])
+def test_a_save_with_a_state_that_no_owner_can_say_is_refused(state: int) -> None:
     rig = Rig()
     held = open_session(rig)
-    assert isinstance(rig.ask(SaveSessions("g", (SessionSave("c", held.epoch, 9, 0),))), InvalidRequest)
+    assert isinstance(rig.ask(SaveSessions("g", (SessionSave("c", held.epoch, state, 0),))), InvalidRequest)
 
 
 def test_a_message_that_an_earlier_owner_sent_is_refused_when_it_arrives_late() -> None:

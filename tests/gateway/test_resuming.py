@@ -64,13 +64,69 @@ def test_what_was_on_its_way_goes_again_with_its_ids_in_its_order_and_then_the_r
         (Publish, first[2][1], True),
         (Publish, first[3][1], True),
         (Pubrel, first[1][1], None),
-        (Publish, got[-1].packet_id, False),  # type: ignore[union-attr]
+        (Publish, got[-1].packet_id, True),  # type: ignore[union-attr]
     ]
     assert [one.payload for one in got if isinstance(one, Publish)] == [b"\2", b"\3", b"offline"]
     again.send(Pubcomp(first[1][1]))
     other.pass_time(1)
     third = lost(other, "third").connect("c", clean_start=False)
     assert [payload for payload, _, _ in sent_to(third)] == [b"\2", b"\3", b"offline"]
+
+
+def lost_at_once(gateway: Gateway, name: str) -> Gateway:
+    """The gateway dies before it has saved what it has just sent."""
+    gateway.broker.leave_alone(gateway.settings.name)
+    return Gateway(beside=gateway, name=name)
+
+
+@pytest.mark.mqtt("3.3.1-1", "3.3.1-2", "3.3.1-3", old=("3.3.1-1", "3.3.1-2"))
+def test_what_a_lost_gateway_may_have_sent_goes_with_dup_and_what_comes_later_without() -> None:
+    one = Gateway(name="one")
+    client = one.connect("c", clean_start=False)
+    client.subscribe("t", qos=2)
+    one.pass_time(1)
+    one.produce("t", b"a", qos=1)
+    one.produce("t", b"b", qos=1)
+    one.round()
+    assert [(payload, dup) for payload, _, dup in sent_to(client)] == [(b"a", False), (b"b", False)]
+    other = lost_at_once(one, "other")
+    other.produce("t", b"once", qos=2)
+    other.produce("t", b"fleeting", qos=0)
+    again = other.connect("c", clean_start=False)
+    other.pass_time(1)
+    other.produce("t", b"later", qos=1)
+    other.round()
+    assert [(payload, dup) for payload, _, dup in sent_to(again)] == [
+        (b"a", True),
+        (b"b", True),
+        (b"once", False),
+        (b"fleeting", False),
+        (b"later", False),
+    ]
+
+
+def test_what_comes_after_a_connection_that_ended_before_its_gateway_goes_without_dup() -> None:
+    one = Gateway(name="one")
+    client = one.connect("c", clean_start=False)
+    client.subscribe("t", qos=1)
+    client.cut()
+    one.pass_time(1)
+    other = lost_at_once(one, "other")
+    other.produce("t", b"offline", qos=1)
+    again = other.connect("c", clean_start=False)
+    assert [(payload, dup) for payload, _, dup in sent_to(again)] == [(b"offline", False)]
+
+
+def test_retained_messages_that_a_lost_gateway_may_have_sent_go_with_dup() -> None:
+    one = Gateway(name="one")
+    for at in range(3):
+        one.produce(f"t/{at}", bytes([at]), qos=1, retain=True)
+    client = one.connect("c", clean_start=False)
+    client.subscribe("t/+", qos=1)
+    sent = sent_to(client)
+    assert [(payload, dup) for payload, _, dup in sent] == [(b"\0", False), (b"\1", False), (b"\2", False)]
+    again = lost_at_once(one, "other").connect("c", clean_start=False)
+    assert sorted({dup for _, _, dup in sent_to(again)}) == [True]
 
 
 def test_a_retained_message_on_its_way_goes_again_as_retained() -> None:

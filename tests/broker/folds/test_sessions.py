@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.folds.sessions import Sessions, holder
-from penstock.requests.sessions import CONNECTED, GONE, NEVER_ENDS, RELEASED, SessionSave
+from penstock.requests.sessions import CONNECTED, GONE, LOST, NEVER_ENDS, RELEASED, SessionSave
 
 
 def opened(sessions: Sessions, position: int, owner: str = "g", *, is_new: bool = True, expiry_s: int = 60) -> Any:
@@ -55,6 +55,44 @@ def test_what_a_save_leaves_empty_stays_and_its_time_counts_from_the_end_of_the_
     assert sessions.waiting() == [(62_000, "c")]
 
 
+def doubtful_ms(sessions: Sessions) -> int:
+    entry = sessions.get("c")
+    assert entry is not None
+    return entry.doubtful_ms
+
+
+def test_what_an_owner_may_have_done_is_in_doubt_when_it_goes_without_a_word() -> None:
+    sessions = Sessions()
+    opened(sessions, 0)
+    sessions.apply(Sessions.saving([SessionSave("c", 1, RELEASED, 60)]), 10, 1000)
+    sessions.apply(Sessions.opening("h", "c", False, 60, b""), 20, 2000)
+    assert doubtful_ms(sessions) == 0, "its owner let it go"
+    sessions.apply(Sessions.opening("i", "c", False, 60, b""), 30, 3000)
+    assert doubtful_ms(sessions) == 3000, "its owner was passed over"
+    sessions.apply(Sessions.saving([SessionSave("c", 31, LOST, 60)]), 40, 4000)
+    entry = sessions.get("c")
+    assert entry is not None
+    assert (entry.state, entry.owner, entry.gone_ms, entry.doubtful_ms) == (RELEASED, "", 4000, 4000)
+    sessions.apply(Sessions.opening("j", "c", False, 60, b""), 50, 5000)
+    sessions.apply(Sessions.saving([SessionSave("c", 51, RELEASED, 60)]), 60, 6000)
+    assert doubtful_ms(sessions) == 4000, "what was in doubt before is so for ever"
+    sessions.apply(Sessions.opening("j", "c", True, 60, b""), 70, 7000)
+    assert doubtful_ms(sessions) == 0, "a new session has been sent nothing"
+
+
+def test_a_snapshot_from_before_there_was_doubt_has_none() -> None:
+    sessions = Sessions()
+    opened(sessions, 0)
+    opened(sessions, 10, is_new=False)
+    assert doubtful_ms(sessions) == 5
+    again = Sessions()
+    again.restore([row[:-1] for row in sessions.snapshot()])
+    assert doubtful_ms(again) == 0
+    entry = again.get("c")
+    assert entry is not None
+    assert (entry.owner, entry.epoch, entry.incarnation, entry.will) == ("g", 11, 1, b"will")
+
+
 def test_a_session_without_an_end_waits_for_ever() -> None:
     sessions = Sessions()
     opened(sessions, 0, expiry_s=NEVER_ENDS)
@@ -73,7 +111,7 @@ clients, owners = st.sampled_from("cd"), st.sampled_from("gh")
 bodies = st.one_of(
     st.builds(Sessions.opening, owners, clients, st.booleans(), st.integers(0, 9), st.binary(max_size=2)),
     st.builds(
-        SessionSave, clients, st.integers(1, 30), st.sampled_from([CONNECTED, GONE, RELEASED]), st.integers(0, 9)
+        SessionSave, clients, st.integers(1, 30), st.sampled_from([CONNECTED, GONE, RELEASED, LOST]), st.integers(0, 9)
     ).map(lambda save: Sessions.saving([save])),
     st.builds(Sessions.ending, clients, st.integers(1, 30)),
 )

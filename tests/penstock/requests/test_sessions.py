@@ -37,7 +37,7 @@ def test_a_session_is_opened_without_claim_or_force_for_nobody_in_particular_unl
 
 
 def test_a_session_that_was_not_there_before_has_nothing_saved() -> None:
-    told = OpenedSession(5, 5, False, state=RELEASED, ended=0, will=b"", terms=b"", flow=b"", expiry_s=0)
+    told = OpenedSession(5, 5, False, state=RELEASED, ended=0, will=b"", terms=b"", flow=b"", expiry_s=0, doubtful_ms=0)
     assert answered(OpenSession, 5, 5, False) == told
 
 
