@@ -213,6 +213,7 @@ class FilterLeases:
         cursor = Cursor(session, subscription, feed)
         lasting, filter = session.lasting, subscription.filter
         if lasting is not None and filter in lasting.held:
+            cursor.doubtful_ms = lasting.doubtful_ms
             place = lasting.places.pop((filter, shelf.broker.name), None)
             if place is None:  # a broker that was not there when it subscribed
                 self._awaiting.add(cursor)

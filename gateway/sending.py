@@ -66,14 +66,16 @@ class Sending:
             return False
         if not one.is_plain:  # what it is sent is like nobody else's
             return False
+        if cursor.doubtful_ms:
+            if batch.arrivals[0].stored_ms <= cursor.doubtful_ms:
+                return False
+            cursor.doubtful_ms = 0
         is_v5 = device.is_v5
         kind = (is_v5, one.qos, one.as_published, one.identifier)
         run = runs.get(kind)
         if run is None:
             run = runs[kind] = Run(batch, is_v5, one.qos, one.as_published, one.identifier)
         if run.expiring or run.largest > device.accepts_bytes_max:
-            return False
-        if session.lasting is not None and session.lasting.doubtful_ms and session.is_doubtful(batch.arrivals[0]):
             return False
         if one.no_local and session.client_id_bytes in run.senders:
             return False
@@ -128,7 +130,7 @@ class Sending:
         if made.size > device.accepts_bytes_max:  # as if it had been sent (MQTT-3.1.2-25)
             self.dropped += 1
             return True
-        packet = session.send(made)
+        packet = session.send(made, max([cursor.doubtful_ms for cursor in matching]))
         if packet is None:
             return False
         if not self.waits(session, made.qos, packet):

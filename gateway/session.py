@@ -146,6 +146,7 @@ class Cursor:
     Attributes:
         next: offset of the next message to look at; -1 while the queue is being opened.
         start: log position from which the subscription counts; messages stored before it do not.
+        doubtful_ms: that of its session (``Lasting``), until it has come to a message that was stored later.
         held: waits for retained messages or history to go first.
         owed: what of these is not sent yet, where it is held.
         backlog: messages of its own pull, for a session that has fallen behind the shared window.
@@ -157,6 +158,7 @@ class Cursor:
 
     __slots__ = (
         "backlog",
+        "doubtful_ms",
         "feed",
         "held",
         "next",
@@ -176,6 +178,7 @@ class Cursor:
         self.feed = feed
         self.next = -1
         self.start = 0
+        self.doubtful_ms = 0
         self.held = False
         self.owed: Callable[[], Owed | None] | None = None
         self.pulling = False
@@ -355,13 +358,10 @@ class Session:
     def _is_absent(self, packet_id: int) -> bool:
         return self.lasting is not None and packet_id in self.lasting.absent
 
-    def is_doubtful(self, arrival: Arrival) -> bool:
-        """Whether a gateway that was lost may have sent a message."""
-        return self.lasting is not None and arrival.stored_ms <= self.lasting.doubtful_ms
-
-    def send(self, made: Blob) -> bytes | None:
+    def send(self, made: Blob, doubtful_ms: int = 0) -> bytes | None:
         """The packet of a delivery, entered as in flight; ``None`` when the window is full. It has DUP if it may have
-        been sent before: with QoS 1, for of QoS 2 nothing is sent that nobody knows of."""
+        been sent before, as what was stored until ``doubtful_ms`` may: with QoS 1, for of QoS 2 nothing is sent that
+        nobody knows of."""
         if not made.qos:
             return made.head
         if self.room() <= 0 or (self.in_flight and self.in_flight_bytes + made.weight > self.window_bytes):
@@ -369,7 +369,7 @@ class Session:
         self.in_flight_bytes += made.weight
         packet_id = self._free_id()
         self.in_flight[packet_id] = made
-        return made.packet(packet_id, dup=made.qos == 1 and self.is_doubtful(made.arrival))
+        return made.packet(packet_id, dup=made.qos == 1 and made.arrival.stored_ms <= doubtful_ms)
 
     def send_run(self, run: Run) -> bytes | None:
         """All packets of a run, entered as in flight; ``None`` where the window has no room or an id is in use."""

@@ -55,6 +55,23 @@ def test_a_client_that_goes_to_another_gateway_is_told_at_the_first_and_finds_it
     assert (len(one.reception.sessions), len(other.reception.sessions)) == (0, 1)
 
 
+def doubtful_ms(gateway: Gateway) -> int:
+    entry = gateway.broker.state.sessions.get("c")
+    assert entry is not None
+    return entry.doubtful_ms
+
+
+def test_a_session_that_is_handed_over_leaves_no_doubt_of_what_was_sent() -> None:
+    one, other = two()
+    for gateway in (one, one, other):
+        client = gateway.open(5)
+        client.send(Connect("c", **LASTING))
+        settle(one, other)
+        client.got_one(Connack)
+        client.subscribe("t", qos=1)
+        assert doubtful_ms(one) == 0
+
+
 def test_a_session_without_expiry_is_taken_over_too() -> None:
     one, other = two()
     first = one.connect("c", level=5)
@@ -73,6 +90,7 @@ def test_a_gateway_that_does_not_answer_loses_the_session_after_a_second() -> No
     assert second.got() == []  # the first gateway hangs: it has no rounds
     other.pass_time(1.5)
     assert second.got_one(Connack).session_present
+    assert doubtful_ms(other) > 0
 
 
 def test_the_lease_is_renewed_in_time_and_tells_of_a_fresh_start_once() -> None:

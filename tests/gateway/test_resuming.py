@@ -127,6 +127,8 @@ def test_retained_messages_that_a_lost_gateway_may_have_sent_go_with_dup() -> No
     assert [(payload, dup) for payload, _, dup in sent] == [(b"\0", False), (b"\1", False), (b"\2", False)]
     again = lost_at_once(one, "other").connect("c", clean_start=False)
     assert sorted({dup for _, _, dup in sent_to(again)}) == [True]
+    again.subscribe("t/1", qos=1)
+    assert [(payload, dup) for payload, _, dup in sent_to(again)] == [(b"\1", False)], "what is asked for anew"
 
 
 def test_a_retained_message_on_its_way_goes_again_as_retained() -> None:
