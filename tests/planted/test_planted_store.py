@@ -271,7 +271,7 @@ def a_table_that_is_not_frozen(table: Table[Any], row: Callable[[str, Any], list
     return packed_table(table, len(table), lambda key: row(key, table[key]), 2000)
 
 
-def a_queue_as_it_is_later(queue: Queue, position: int) -> int:
+def a_queue_as_it_is_later(queue: Queue, position: int, low: int = 0) -> int:
     return len(queue.tail) // ENTRY20.size
 
 
