@@ -39,7 +39,7 @@ _FIELDS: Final = (
     "will",
     "doubtful_ms",
 )
-"""Of an entry's row in a snapshot; new ones come last."""
+"""What an entry has, in the order of its row in a snapshot: new ones come last."""
 _NOBODY: Final[Mapping[str, None]] = MappingProxyType({})
 
 
@@ -47,19 +47,7 @@ class Entry:
     """One client's session. ``gone_ms``: when its connection ended, 0 while it has one. ``user``: whose it is.
     ``doubtful_ms``: when an owner was last known to have lost it without a word, 0: none has."""
 
-    __slots__ = (
-        "doubtful_ms",
-        "epoch",
-        "expiry_s",
-        "flow",
-        "gone_ms",
-        "incarnation",
-        "owner",
-        "state",
-        "terms",
-        "user",
-        "will",
-    )
+    __slots__ = _FIELDS
 
     def __init__(self, owner: str, epoch: int, incarnation: int, expiry_s: int, will: bytes, user: str = "") -> None:
         self.owner = owner

@@ -107,10 +107,8 @@ class CommitLog:
         wanted = self.end - segment.base + size
         if wanted <= segment.reserved:
             return
-        step = self._settings.reserve_step_bytes
-        target = min(-(-wanted // step) * step, segment.size)
         try:
-            self._grow(segment, target)
+            self._grow(segment, self._in_steps(wanted))
         except StorageFull:
             if not urgent:
                 raise
@@ -120,6 +118,11 @@ class CommitLog:
             if self.is_full:
                 self.is_full = False
                 _log.warning("the disk has room again: messages are stored")
+
+    def _in_steps(self, wanted: int) -> int:
+        """How much of the active segment is reserved so that it has ``wanted`` bytes."""
+        step = self._settings.reserve_step_bytes
+        return min(-(-wanted // step) * step, self.active.size)
 
     def _grow(self, segment: Segment, target: int) -> None:
         try:
@@ -163,14 +166,14 @@ class CommitLog:
         """For when nobody writes: fills a little more of the room behind the end with zeros, up to ``ahead_bytes`` of
         it and to the segment's end, so that later syncs cost less. What the disk refuses here is told to the append
         that needs it."""
-        segment, ahead, step = self.active, self._settings.ahead_bytes, self._settings.reserve_step_bytes
+        segment, ahead = self.active, self._settings.ahead_bytes
         at = self.end - segment.base
         start = max(at, segment.written)
         stop = min(start + min(PREPARE_BYTES, ahead // 2), segment.size)
         if not self._prepares or self.is_full or stop > at + ahead or stop <= start:
             return
         try:
-            segment.reserve(min(-(-stop // step) * step, segment.size))
+            segment.reserve(self._in_steps(stop))
             segment.fill(start, stop)
         except OSError:
             self._prepares = False

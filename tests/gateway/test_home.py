@@ -8,6 +8,7 @@ import pytest
 from moving import gateway_at_moving_broker, move, tell
 from rig import Gateway
 
+from broker.folds.sessions import Entry
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Will
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
@@ -55,10 +56,10 @@ def test_a_client_that_goes_to_another_gateway_is_told_at_the_first_and_finds_it
     assert (len(one.reception.sessions), len(other.reception.sessions)) == (0, 1)
 
 
-def doubtful_ms(gateway: Gateway) -> int:
+def entry_of(gateway: Gateway) -> Entry:
     entry = gateway.broker.state.sessions.get("c")
     assert entry is not None
-    return entry.doubtful_ms
+    return entry
 
 
 def test_a_session_that_is_handed_over_leaves_no_doubt_of_what_was_sent() -> None:
@@ -69,7 +70,7 @@ def test_a_session_that_is_handed_over_leaves_no_doubt_of_what_was_sent() -> Non
         settle(one, other)
         client.got_one(Connack)
         client.subscribe("t", qos=1)
-        assert doubtful_ms(one) == 0
+        assert entry_of(one).doubtful_ms == 0
 
 
 def test_a_session_without_expiry_is_taken_over_too() -> None:
@@ -90,7 +91,7 @@ def test_a_gateway_that_does_not_answer_loses_the_session_after_a_second() -> No
     assert second.got() == []  # the first gateway hangs: it has no rounds
     other.pass_time(1.5)
     assert second.got_one(Connack).session_present
-    assert doubtful_ms(other) > 0
+    assert entry_of(other).doubtful_ms > 0
 
 
 def test_the_lease_is_renewed_in_time_and_tells_of_a_fresh_start_once() -> None:
@@ -200,12 +201,6 @@ def lose(gateway: Gateway, *kinds: type[Request]) -> None:
     gateway.broker.refuses = dict.fromkeys(kinds, away())
 
 
-def state_of(gateway: Gateway) -> int:
-    entry = gateway.broker.state.sessions.get("c")
-    assert entry is not None
-    return entry.state
-
-
 def lose_opening(gateway: Gateway, **asked: Any) -> None:
     """A client's session is opened, but the link breaks before anybody hears of it."""
     gateway.broker.holds = (OpenSession,)
@@ -249,7 +244,7 @@ def test_a_client_is_not_let_in_before_the_home_has_heard_that_it_left() -> None
     lose(gateway)
     gateway.connect("c", **LASTING)
     gateway.pass_time(5)
-    assert state_of(gateway) == CONNECTED
+    assert entry_of(gateway).state == CONNECTED
     assert gateway.broker.bodies() == []
 
 
@@ -283,7 +278,7 @@ def test_a_session_that_was_opened_without_anybodys_knowing_is_released(
     back = gateway.connect("c", **asked)
     gateway.pass_time(5)
     assert not back.is_closed
-    assert state_of(gateway) == CONNECTED
+    assert entry_of(gateway).state == CONNECTED
     assert gateway.broker.bodies() == []
 
 

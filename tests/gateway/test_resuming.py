@@ -36,12 +36,16 @@ def sent_to(client: Client) -> list[tuple[bytes, int, bool]]:
     return [(one.payload, one.packet_id, one.dup) for one in client.got() if isinstance(one, Publish)]
 
 
+def lost_at_once(gateway: Gateway, name: str) -> Gateway:
+    """The gateway dies before it has saved what it has just sent."""
+    gateway.broker.leave_alone(gateway.settings.name)
+    return Gateway(beside=gateway, name=name)
+
+
 def lost(gateway: Gateway, name: str = "other") -> Gateway:
     """The gateway dies without a word, a second after its last save; another takes its place."""
     gateway.pass_time(1)
-    other = Gateway(beside=gateway, name=name)
-    gateway.broker.leave_alone(gateway.settings.name)
-    return other
+    return lost_at_once(gateway, name)
 
 
 @pytest.mark.mqtt("4.4.0-1", "4.6.0-1", "3.3.1-1", old=("4.4.0-1", "4.6.0-1"))
@@ -71,12 +75,6 @@ def test_what_was_on_its_way_goes_again_with_its_ids_in_its_order_and_then_the_r
     other.pass_time(1)
     third = lost(other, "third").connect("c", clean_start=False)
     assert [payload for payload, _, _ in sent_to(third)] == [b"\2", b"\3", b"offline"]
-
-
-def lost_at_once(gateway: Gateway, name: str) -> Gateway:
-    """The gateway dies before it has saved what it has just sent."""
-    gateway.broker.leave_alone(gateway.settings.name)
-    return Gateway(beside=gateway, name=name)
 
 
 @pytest.mark.mqtt("3.3.1-1", "3.3.1-2", "3.3.1-3", old=("3.3.1-1", "3.3.1-2"))
