@@ -53,6 +53,8 @@ class CommitLog:
         self._bases = [segment.base for segment in segments]
         self.end = end
         self.durable = end
+        self.last_ms = 0
+        """Store time of the last record; store times never go back, whatever the wall clock does."""
         self.failed: PenstockError | None = None
         self.is_full = False
         self.stretches = Stretches()

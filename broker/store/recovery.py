@@ -109,6 +109,7 @@ def _restore(
             if queue is not None:  # a light queue that ended later is not there any more
                 queue.precede(Piece(row.base, row.entries, chunk.start, row.place))
     log = CommitLog(disk, settings, segments, segments[-1].base)
+    log.last_ms = start.state.last_ms
     return MessageStore(disk, settings, folds, log, index, keys, start.position, start.state.keyframes), log
 
 

@@ -79,7 +79,8 @@ class Sealing:
         if position > self.planned:
             if self._plans:
                 self._plans[-1].finish_folds()  # they are frozen once at a time
-            self._plans.append(Snapshot(position, self._folds.freeze(), self._index, self.keyframes))
+            frozen = self._folds.freeze()
+            self._plans.append(Snapshot(position, self._log.last_ms, frozen, self._index, self.keyframes))
 
     @property
     def planned(self) -> int:

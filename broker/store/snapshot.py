@@ -29,9 +29,15 @@ class Snapshot:
     """State of folds and queues at ``position``; see the module."""
 
     def __init__(
-        self, position: int, folds: Iterator[bytes], queues: Iterable[Queue], keyframes: Iterable[state.Keyframe]
+        self,
+        position: int,
+        last_ms: int,
+        folds: Iterator[bytes],
+        queues: Iterable[Queue],
+        keyframes: Iterable[state.Keyframe],
     ) -> None:
         self.position = position
+        self._last_ms = last_ms
         self._queues = list(queues)
         self._keyframes = list(keyframes)
         self._data = b""
@@ -86,7 +92,7 @@ class Snapshot:
             if rows:
                 yield
             rows.append(packed_rows([self._row(by_key[key]) for key in keys]))
-        self._data = state.join_state(b"".join(self._parts), len(by_key), rows, self._keyframes)
+        self._data = state.join_state(b"".join(self._parts), len(by_key), rows, self._keyframes, self._last_ms)
         self._queues, self._parts = [], []
 
     def _row(self, queue: Queue) -> tuple[str, int, int]:

@@ -44,25 +44,28 @@ class Keyframe(NamedTuple):
 
 
 class State(NamedTuple):
-    """Folds, queues and keyframes at a position of the log."""
+    """Folds, queues and keyframes at a position of the log, and the store time (ms) of the last record before it, 0 if
+    it is not known."""
 
     folds: bytes
     queues: list[QueueRow]
     keyframes: list[Keyframe]
+    last_ms: int = 0
 
 
-def join_state(folds: bytes, count: int, rows: Iterable[bytes], keyframes: Iterable[Keyframe]) -> bytes:
+def join_state(folds: bytes, count: int, rows: Iterable[bytes], keyframes: Iterable[Keyframe], last_ms: int) -> bytes:
     """The state as bytes. ``rows``: of ``count`` queues in the order of their keys."""
     marks = msgpack.packb(sorted(keyframes))
-    return b"".join((array_head(3), msgpack.packb(folds), array_head(count), *rows, marks))
+    return b"".join((array_head(4), msgpack.packb(folds), array_head(count), *rows, marks, msgpack.packb(last_ms)))
 
 
 def decode_state(data: Bytes) -> State:
     """The state in bytes that were checked before. ``b""`` is the state before the first record."""
     if not data:
         return State(b"", [], [])
-    folds, queues, keyframes = msgpack.unpackb(data)
-    return State(folds, [QueueRow(*row) for row in queues], [Keyframe(*row) for row in keyframes])
+    folds, queues, keyframes, *later = msgpack.unpackb(data)
+    last_ms = later[0] if later else 0  # older states have three items
+    return State(folds, [QueueRow(*row) for row in queues], [Keyframe(*row) for row in keyframes], last_ms)
 
 
 def checkpoint_path(position: int) -> str:

@@ -102,8 +102,6 @@ class Writing:
         self._destinations: dict[bytes, Destination] = {}  # the same of the tail of a run, for the same reason
         self._topics: dict[bytes, str] = {}
         self.ends_with_seal = False
-        self.last_ms = 0
-        """Store time of the last record; store times never go back, whatever the wall clock does."""
 
     def append(self, batch: Sequence[Incoming], now_ms: int) -> list[Placed]:
         """See ``MessageStore.append``."""
@@ -127,7 +125,7 @@ class Writing:
             self._begin_segment(size, False)
         log = self._log
         log.reserve(size)
-        now_ms = max(now_ms, self.last_ms)
+        now_ms = max(now_ms, log.last_ms)
         position = log.end
         laid: list[Laid] = []
         following: dict[Queue, int] = {}
@@ -144,7 +142,7 @@ class Writing:
                 following[queue] = offset + count
             position += count * layout.length
         log.append(b"".join([one.frames for one in laid]), [one.placed for one in laid])
-        self.last_ms = now_ms
+        log.last_ms = now_ms
         self.ends_with_seal = False
         for one in laid:
             self._take_in_run(one)
@@ -170,10 +168,10 @@ class Writing:
     def _append(self, batch: Sequence[Incoming], size: int, now_ms: int, urgent: bool) -> list[Placed]:
         log = self._log
         log.reserve(size, urgent=urgent)
-        now_ms = max(now_ms, self.last_ms)
+        now_ms = max(now_ms, log.last_ms)
         frames, placed = self._lay_out(batch, log.end, now_ms)
         log.append(b"".join(frames))
-        self.last_ms = now_ms
+        log.last_ms = now_ms
         self.ends_with_seal = False
         positions, lengths = [place[2] for place in placed], [len(tail) + 4 for tail in frames[1::2]]
         self._take_in(batch, positions, lengths, lambda number: frames[2 * number] + frames[2 * number + 1])
@@ -327,8 +325,8 @@ class Writing:
         for number, frame in enumerate(frames):
             _, queue_id, flag, offset, stored_ms, raw_topic, properties = unpack_frame(frame)
             topic = topics.get(raw_topic) or topics.setdefault(raw_topic, raw_topic.decode("utf-8", "replace"))
-            if stored_ms > self.last_ms:
-                self.last_ms = stored_ms
+            if stored_ms > self._log.last_ms:
+                self._log.last_ms = stored_ms
             if not topic.startswith(SYSTEM_PREFIX):
                 key = (topic, queue_id)
                 wanted = following.get(key)

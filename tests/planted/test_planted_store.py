@@ -235,7 +235,8 @@ def a_plan_of_what_is_open_later(sealing: Sealing, now_ms: int) -> None:
 
 
 def a_state_of_later(sealing: Sealing, plan: Snapshot) -> Iterator[None]:
-    later = Snapshot(sealing._log.end, sealing._folds.freeze(), sealing._index, sealing.keyframes)
+    log = sealing._log
+    later = Snapshot(log.end, log.last_ms, sealing._folds.freeze(), sealing._index, sealing.keyframes)
     plan._data = later.finish()
     return sound_seal(sealing, plan)
 
@@ -251,7 +252,7 @@ def a_plan_before_it_is_durable(sealing: Sealing, now_ms: int) -> None:
 def times_as_the_clock_says(
     write: Writing, batch: Sequence[Incoming], size: int, now_ms: int, urgent: bool
 ) -> list[Placed]:
-    write.last_ms = 0
+    write._log.last_ms = 0
     return sound_write_append(write, batch, size, now_ms, urgent)
 
 

@@ -209,6 +209,24 @@ def test_only_the_unsealed_part_is_replayed() -> None:
     assert disk.calls["pread"] < 60
 
 
+@pytest.mark.parametrize(
+    "harm", [lambda disk: None, lambda disk: [disk.remove(path) for path in derived(disk)]], ids=["whole", "log alone"]
+)
+def test_store_times_never_go_back_over_a_clean_restart(harm: Callable[[SimDisk], object]) -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    stored(store, incoming("a"), now_ms=9000)
+    store.close(9000)
+    harm(disk)
+    for _ in range(2):  # the second time nothing with a store time of its own lies between
+        store = opened(disk, now_ms=4000)
+        store.close(4000)
+    store = opened(disk, now_ms=4000)
+    stored(store, incoming("b"), now_ms=4000)
+    stored(store, incoming("c"), now_ms=9500)
+    assert [store.seek_time("t:0", at) for at in (9000, 9001, 9500)] == [0, 2, 2]
+
+
 def test_every_segment_has_a_keyframe() -> None:
     disk = SimDisk()
     fill(opened(disk), 300)

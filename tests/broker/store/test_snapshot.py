@@ -24,7 +24,7 @@ def test_what_comes_while_it_is_made_does_not_show(keys: list[str], at: int, sli
         for number, key in enumerate(keys[:at]):
             add(index, f"~{key}", number)
             add(before, f"~{key}", number)
-        made = Snapshot(at, iter([b"fo", b"lds"]), index, [Keyframe(0, 1)])
+        made = Snapshot(at, 77, iter([b"fo", b"lds"]), index, [Keyframe(0, 1)])
         rest = iter(list(enumerate(keys))[at:])
         while not made.step():
             for number, key in rest:
@@ -33,7 +33,7 @@ def test_what_comes_while_it_is_made_does_not_show(keys: list[str], at: int, sli
                 break
         state = decode_state(made.finish())
     rows = sorted(QueueRow(queue.key, queue.next, queue.first) for queue in before)
-    assert (state.folds, state.queues, state.keyframes) == (b"folds", rows, [Keyframe(0, 1)])
+    assert state == (b"folds", rows, [Keyframe(0, 1)], 77)
     ends = [(queue.key, queue.next) for queue in sorted(before, key=lambda queue: queue.key) if queue.tail]
     slices = list(made.ends_in_slices(slice_queues))
     assert [(queue.key, end) for some in slices for queue, end in some] == ends
@@ -45,7 +45,7 @@ def test_no_step_looks_at_more_queues_than_a_slice(monkeypatch: pytest.MonkeyPat
     index = QueueIndex()
     for number in range(95):
         add(index, f"q{number}", number)
-    made = Snapshot(95, iter([b"folds"]), index, [])
+    made = Snapshot(95, 0, iter([b"folds"]), index, [])
     steps = 1
     while not made.step():
         steps += 1

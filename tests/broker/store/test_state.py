@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgpack
 import pytest
 
 from broker.store.records import KEYFRAME_TOPIC
@@ -28,9 +29,14 @@ from tests.simulation.disk import SimDisk
 def test_a_state_gives_back_what_was_put_in() -> None:
     rows = [QueueRow("a:0", 5, 0), QueueRow("~f", 710, 700)]
     marks = [Keyframe(8192, 9000), Keyframe(0, 100)]
-    data = join_state(b"folds", 2, [packed_rows(rows[:1]), packed_rows(rows[1:])], marks)
-    assert decode_state(data) == State(b"folds", rows, sorted(marks))
+    data = join_state(b"folds", 2, [packed_rows(rows[:1]), packed_rows(rows[1:])], marks, 1234)
+    assert decode_state(data) == State(b"folds", rows, sorted(marks), 1234)
     assert decode_state(b"") == State(b"", [], [])
+
+
+def test_a_state_without_a_store_time_is_read() -> None:
+    data = msgpack.packb([b"folds", [["a:0", 5, 0]], [[0, 100]]])
+    assert decode_state(data) == State(b"folds", [QueueRow("a:0", 5, 0)], [Keyframe(0, 100)], 0)
 
 
 def test_damage_anywhere_makes_a_checkpoint_worthless() -> None:
