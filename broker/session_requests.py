@@ -160,17 +160,21 @@ class SessionRequests:
     # ------------------------------------------------------------ what its owner says
 
     def save(self, request: SaveSessions, now: float, now_ms: int) -> Outcome:
-        """Keeps the state of sessions."""
+        """Keeps the state of sessions. One that its owner calls lost is as if the owner were dead."""
         _check_owner(request.owner)
         saves, fenced = list[SessionSave](), list[int]()
         for at, save in enumerate(request.saves):
+            if save.state not in (CONNECTED, GONE, RELEASED) and (save.state, save.epoch) != (LOST, ANY_EPOCH):
+                raise InvalidRequest(
+                    f"a session's state is {CONNECTED}, {GONE}, {RELEASED}, without an epoch also {LOST}"
+                )
             epoch = self._epoch_of(request.owner, save)
             if not epoch:
                 fenced.append(at)
+            elif save.state == LOST:
+                self._ownerless[save.client] = epoch
             else:
                 saves.append(save if save.epoch == epoch else save._replace(epoch=epoch))
-        if any(save.state not in (CONNECTED, GONE, RELEASED) for save in saves):
-            raise InvalidRequest(f"a session's state is {CONNECTED}, {GONE} or {RELEASED}")
         if saves:
             self._store.append([fact_record(sessions.TOPIC, Sessions.saving(saves))], now_ms)
         for save in saves:
@@ -187,11 +191,12 @@ class SessionRequests:
         return entry.epoch if is_meant else 0
 
     def end(self, request: EndSession, now: float, now_ms: int) -> Outcome:
-        """A session is over."""
+        """A session is over, for good where it could have come back."""
         entry = self._sessions.get(request.client)
+        may_return = entry is None or entry.expiry_s > 0
         if entry is not None and entry.epoch == request.epoch:
             self._end(request.client, entry, now_ms)
-        return Now(Done())
+        return AfterSync(Done(), self._store.written) if may_return else Now(Done())
 
     def _end(self, client: str, entry: Entry, now_ms: int) -> None:
         self._store.append([fact_record(sessions.TOPIC, Sessions.ending(client, entry.epoch))], now_ms)

@@ -8,7 +8,7 @@ session; each renewal tells of sessions that a dead gateway left with something 
 
 The last word about a session whose client has gone is said again until the home has heard it, and its client is let in
 here only after that: a session that nobody has released would stay this gateway's, connected, for as long as the
-gateway lives. An opening whose answer was lost is given back in the same way.
+gateway lives. An opening whose answer was lost is given back in the same way, and so is a claim: it is offered again.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from penstock.requests.request import Request, Result
 from penstock.requests.sessions import (
     ANY_EPOCH,
     HOME_TOPIC,
+    LOST,
     RELEASED,
     EndSession,
     KeepSessions,
@@ -131,8 +132,9 @@ class SessionHome:
             assert isinstance(result, OpenedSession | PenstockError)
             if isinstance(result, OpenedSession):
                 self._unheard.pop(client, None)  # all that was about what there was before
-            elif result.unknown and not request.claim and len(self._unheard) < LOST_OPENINGS_MAX:
-                self._note_unheard(SessionSave(client, ANY_EPOCH, RELEASED, request.expiry_s, NO_WILL))
+            elif result.unknown and len(self._unheard) < LOST_OPENINGS_MAX:
+                state, will = (LOST, b"") if request.claim else (RELEASED, NO_WILL)
+                self._note_unheard(SessionSave(client, ANY_EPOCH, state, request.expiry_s, will))
             on_opened(result)
 
         self._submit(request, answered)

@@ -330,8 +330,9 @@ class Reception:
     def _settle_old(self, client_id: str, found: OpenedSession) -> None:
         """What an earlier session, or an earlier connection of this one, has left to be done."""
         self.wills.cancel(client_id)
+        is_published = self.wills.yielded(client_id) is not None
         will = decode_will(found.will)
-        was_lost = found.state == CONNECTED or (found.state == GONE and found.ended)
+        was_lost = not is_published and (found.state == CONNECTED or (found.state == GONE and found.ended))
         if will is not None and was_lost and (found.ended or not will.delay_s):
             self.wills.publish(client_id, will)
         if found.ended:
@@ -414,11 +415,19 @@ class Reception:
         if is_normal:
             will = None
         waits = will is not None and will.delay_s > 0 and not ends
-        if will is not None and not waits:
-            self.wills.publish(session.client_id, will)
-        self._put_away(session, GONE if waits and not is_taken else RELEASED, ends=ends)
-        if waits and will is not None and not is_taken:
-            self.wills.wait(session.client_id, session.epoch, will, session.expiry_s)
+        last_word = self.wills.last_word(session.client_id, session.epoch, session.expiry_s, ends=ends)
+        if will is None or is_taken:
+            if will is not None and not waits:
+                self.wills.publish(session.client_id, will)
+            self._put_away(session, RELEASED, ends=ends)
+            if ends:
+                last_word()
+        else:  # the home keeps it until it is stored
+            self._put_away(session, GONE, ends=ends)
+            if waits:
+                self.wills.wait(session.client_id, session.epoch, will, session.expiry_s)
+            else:
+                self.wills.publish(session.client_id, will, last_word)
         self.rounds.wake()
 
     def _withdraw(self, device: Guest) -> None:
@@ -436,7 +445,6 @@ class Reception:
             if session.lasting is not None:
                 self.exchanges.forget(session.client_id, session.lasting.incarnation)
             self.downstream.leave(session, ends=True)
-            self.home.end(session.client_id, session.epoch)
         else:
             self.keeping.leave(session, state, b"" if state == GONE else NO_WILL)
             self.downstream.leave(session, ends=False)
@@ -456,6 +464,9 @@ class Reception:
             if call.clean:
                 self.wills.publish(call.client, pending.will)
             self.home.let_go(SessionSave(call.client, call.epoch, RELEASED, pending.expiry_s, NO_WILL))
+        storing = self.wills.yielded(call.client)
+        if storing is not None:
+            storing.last_word()
 
     def _fenced(self, session: Session) -> None:
         """The session is somebody else's: its client here is told, and nothing of it is touched any more."""

@@ -7,7 +7,9 @@ ended where its time is over. A gateway that dies in between leaves the will to 
 Whoever left it must still be allowed to publish it when its time has come.
 
 A published will has an *executor* until it is stored: while its broker is away it is published again, also where nobody
-knows whether it was stored. Executors have ``KEPT_BYTES_MAX`` together; what is beyond is published once.
+knows whether it was stored. The home has the will for that long too, so that another gateway can see to it if this one
+dies, unless the client wants its session back meanwhile. Executors have ``KEPT_BYTES_MAX`` together; what is beyond is
+published once.
 """
 
 from __future__ import annotations
@@ -29,6 +31,14 @@ _EXECUTOR_BYTES: Final = 1024  # what one takes beside its payload
 _PASSING: Final = frozenset({NoRoute.code, StorageFull.code, TimedOut.code, Unavailable.code})
 
 
+LastWord = Callable[[], None]
+"""Tells the home what becomes of the session whose will this was."""
+
+
+def _nothing() -> None:
+    """The home needs no word."""
+
+
 class Pending(NamedTuple):
     """A will and the session that it belongs to. ``ends``: the session is over when the will is due."""
 
@@ -41,12 +51,13 @@ class Pending(NamedTuple):
 
 
 class Executor:
-    """Sees to it that one will is stored (``gateway.upstream.Publisher``)."""
+    """Sees to it that one will is stored (``gateway.upstream.Publisher``). ``last_word`` follows."""
 
-    def __init__(self, wills: Wills, client: str, will: Will) -> None:
+    def __init__(self, wills: Wills, client: str, will: Will, last_word: LastWord) -> None:
         self._wills = wills
         self.client = client
         self.will = will
+        self.last_word = last_word
         self.size = len(will.payload) + len(will.application) + _EXECUTOR_BYTES
         self.unstored = 0
         self.is_v5 = False  # it waits for room in the log
@@ -85,28 +96,40 @@ class Wills:
         self._due: Deadlines[Pending] = Deadlines()
         self._kept_bytes = 0
         self._again: list[Executor] = []
+        self._storing: dict[str, Executor] = {}  # client -> whose last word has not been said
         self.is_allowed: Callable[[str, Will], bool] = _anybody
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def publish(self, client: str, will: Will) -> None:
-        """Publishes at once, if that is allowed."""
+    def publish(self, client: str, will: Will, last_word: LastWord = _nothing) -> None:
+        """Publishes at once, if that is allowed. ``last_word`` is said when the will is stored or given up, or when the
+        client wants its session back (``yielded``)."""
+        executor = Executor(self, client, will, last_word)
         if not self.is_allowed(client, will):
             self._upstream.dropped += 1
-            return
-        executor = Executor(self, client, will)
-        if self._kept_bytes + executor.size <= KEPT_BYTES_MAX:
+            last_word()
+        elif self._kept_bytes + executor.size <= KEPT_BYTES_MAX:
             self._kept_bytes += executor.size
+            if last_word is not _nothing:
+                self._storing[client] = executor
             self._upstream.publish_will(client, will, executor)
         else:
             self._upstream.publish_will(client, will, None)
+            last_word()
         self._rounds.wake()
 
     def settled(self, executor: Executor, dropped: int = 0) -> None:
         """A will is stored, or given up."""
         self._kept_bytes -= executor.size
         self._upstream.dropped += dropped
+        if self._storing.get(executor.client) is executor:
+            del self._storing[executor.client]
+            executor.last_word()
+
+    def yielded(self, client: str) -> Executor | None:
+        """The client is back while its will is being stored: that goes on here, but its last word is the caller's."""
+        return self._storing.pop(client, None)
 
     def execute_later(self, executor: Executor) -> None:
         """A will may not be stored: it is published again with the next tick."""
@@ -150,11 +173,14 @@ class Wills:
                 del self._waiting[pending.client]
             return
         del self._waiting[pending.client]
-        self.publish(pending.client, pending.will)
-        if pending.ends:
-            self._home.end(pending.client, pending.epoch)
-        else:
-            self._home.let_go(SessionSave(pending.client, pending.epoch, RELEASED, pending.expiry_s, NO_WILL))
+        last_word = self.last_word(pending.client, pending.epoch, pending.expiry_s, ends=pending.ends)
+        self.publish(pending.client, pending.will, last_word)
+
+    def last_word(self, client: str, epoch: int, expiry_s: int, *, ends: bool) -> LastWord:
+        """Ends a session, or lets it go without its will."""
+        if ends:
+            return partial(self._home.end, client, epoch)
+        return partial(self._home.let_go, SessionSave(client, epoch, RELEASED, expiry_s, NO_WILL))
 
     # ------------------------------------------------------------ wills of dead gateways
 
@@ -170,9 +196,11 @@ class Wills:
             return
         will = decode_will(result.will)
         if result.ended or will is None:  # its time had passed already
+            last_word = partial(self._home.end, client, result.epoch)
             if will is not None:
-                self.publish(client, will)
-            self._home.end(client, result.epoch)
+                self.publish(client, will, last_word)
+            else:
+                last_word()
             return
         self._home.save(SessionSave(client, result.epoch, GONE, result.expiry_s), _ignore)
         self.wait(client, result.epoch, will, result.expiry_s)

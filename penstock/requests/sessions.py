@@ -24,8 +24,8 @@ GATEWAYS_TOPICS: Final = (SYS_TOPIC, HOME_TOPIC)
 class SessionSave(NamedTuple):
     """What its owner keeps of an MQTT session. ``will``, ``terms`` (subscriptions) and ``flow`` (places and open
     exchanges) are the gateway's own bytes; empty ones stay as they were. ``state``: ``CONNECTED``, ``GONE``: the
-    client is gone, the owner still has something to do, ``RELEASED``: whoever opens it next has it. ``LOST`` is said by
-    its home alone: the same, of one whose owner died."""
+    client is gone, the owner still has something to do, ``RELEASED``: whoever opens it next has it. ``LOST``:
+    the same, of one whose owner died; an owner says it of one that it may have claimed, to have it offered anew."""
 
     client: str
     epoch: int

@@ -230,6 +230,35 @@ def test_the_wills_of_a_dead_owner_are_offered_to_the_living_until_one_has_claim
     assert rig.ask(OpenSession("g", "with", False, 0, b"", claim=True)).code == Fenced.code
 
 
+def test_a_session_that_its_owner_calls_lost_is_offered_as_if_the_owner_were_dead() -> None:
+    rig = Rig()
+    alive(rig, "g")
+    held = open_session(rig, will=b"will")
+    open_session(rig, client="other")
+    assert save(rig, ANY_EPOCH, LOST, owner="h") == (0,), "another's is not its to lose"
+    assert save(rig, ANY_EPOCH, LOST) == ()
+    assert alive(rig, "g").clients == ("c",)
+    again = open_session(rig, "g", claim=True)
+    assert again.will == b"will"
+    assert again.epoch > held.epoch
+    assert alive(rig, "g").clients == ()
+
+
+@pytest.mark.parametrize(("expiry_s", "at_once"), [(60, []), (0, [Done()])])
+def test_the_end_of_a_session_that_could_come_back_is_told_when_it_is_durable(
+    expiry_s: int, at_once: list[Done]
+) -> None:
+    rig = Rig()
+    epoch = open_session(rig, expiry_s=expiry_s).epoch
+    told = rig.submit(EndSession("c", epoch))
+    assert rig.state.sessions.get("c") is None
+    assert told == at_once
+    again = rig.submit(EndSession("c", epoch))
+    assert again == [], "whoever says it again hears no more than is durable"
+    rig.sync()
+    assert told == again == [Done()]
+
+
 def test_an_owner_that_begins_anew_has_lost_what_it_had() -> None:
     rig = Rig()
     alive(rig, "g", fresh=True)

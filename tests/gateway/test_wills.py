@@ -7,14 +7,14 @@ from rig import Gateway
 
 from gateway import session_state
 from gateway.envelope import NEVER
-from gateway.mqtt.packets import Disconnect, Will
+from gateway.mqtt.packets import Connack, Connect, Disconnect, Will
 from gateway.mqtt.properties import Properties
 from gateway.session_state import Will as Left
 from gateway.wills import KEPT_BYTES_MAX
 from penstock.errors import InvalidMessage, StorageFull, TimedOut, Unavailable
 from penstock.message import decode_message
 from penstock.requests.messages import AppendRuns
-from penstock.requests.sessions import SaveSessions
+from penstock.requests.sessions import CONNECTED, RELEASED, OpenSession, SaveSessions
 
 LASTING = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=1000)}
 
@@ -72,8 +72,6 @@ def test_a_client_that_comes_back_elsewhere_cancels_its_will_at_the_first_gatewa
     one.connect("c", will=delayed(5), **LASTING).cut()
     assert len(one.reception.wills) == 1
     back = other.open(5)
-    from gateway.mqtt.packets import Connect
-
     back.send(Connect("c", **LASTING))
     for _ in range(5):
         for gateway in (one, other):
@@ -140,6 +138,82 @@ def test_a_will_is_published_when_its_broker_is_back(error: Exception, is_known:
     gateway.pass_time(60)
     assert published(gateway).count(b"gone") == 1
     assert gateway.upstream.dropped == 0
+
+
+@pytest.mark.parametrize("delay_s", [0, 2])
+@pytest.mark.parametrize("asked", [{}, {"level": 5}, LASTING])
+@pytest.mark.mqtt("3.1.2-8", old=("3.1.2-8",))
+def test_a_will_that_is_not_stored_when_its_gateway_dies_is_published_by_another_one(
+    asked: dict[str, object], delay_s: int
+) -> None:
+    one, other = house()
+    will = delayed(delay_s) if asked is LASTING else Will("w", b"gone", 1)
+    client = one.connect("c", will=will, **asked)
+    one.broker.refuses[AppendRuns] = Unavailable("away")
+    client.cut()
+    one.pass_time(5)
+    assert published(one) == []
+    del one.broker.refuses[AppendRuns]
+    other.pass_time(60)  # the first one has no rounds any more
+    assert published(other) == [b"gone"]
+    assert len(one.broker.state.sessions) == (asked is LASTING)
+    other.pass_time(60)
+    assert published(other) == [b"gone"]
+
+
+@pytest.mark.parametrize("asked", [{}, {"level": 5}, LASTING])
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+def test_a_client_that_is_back_before_its_will_is_stored_gets_its_session_and_the_will_comes_once(
+    asked: dict[str, object], where: str
+) -> None:
+    one, other = house()
+    client = one.connect("c", will=Will("w", b"gone", 1), **asked)
+    one.broker.refuses[AppendRuns] = Unavailable("away")
+    client.cut()
+    one.pass_time(2)
+    gateway = one if where == "here" else other
+    back = gateway.open(5)
+    back.send(Connect("c", level=5, clean_start=False, properties=Properties(session_expiry_interval=1000)))
+    for _ in range(5):
+        for each in (one, other):
+            each.rounds.begin()
+            each.round()
+    assert back.got_one(Connack).session_present is (asked is LASTING)
+    del one.broker.refuses[AppendRuns]
+    for _ in range(4):
+        for each in (one, other):
+            each.pass_time(5)
+    assert published(one) == [b"gone"]
+    assert not back.is_closed
+    entry = one.broker.state.sessions.get("c")
+    assert entry is not None
+    assert (entry.owner, entry.state) == ("one" if where == "here" else "other", CONNECTED)
+
+
+def test_the_session_of_a_will_that_is_given_up_is_let_go() -> None:
+    gateway = Gateway()
+    gateway.broker.refused_records = {0: InvalidMessage("x")}
+    gateway.connect("stays", will=Will("w", b"gone", 1), **LASTING).cut()
+    gateway.connect("ends", will=Will("w", b"gone", 1)).cut()
+    gateway.pass_time(1)
+    assert gateway.broker.state.sessions.get("ends") is None
+    entry = gateway.broker.state.sessions.get("stays")
+    assert entry is not None
+    assert (entry.state, entry.will) == (RELEASED, session_state.NO_WILL)
+
+
+def test_a_claim_whose_answer_was_lost_is_offered_anew() -> None:
+    one, other = house()
+    one.connect("c", will=Will("w", b"gone", 1), **LASTING)
+    other.broker.holds = (OpenSession,)
+    other.pass_time(40)
+    assert [made.claim for made in other.broker.made(OpenSession)][-1], "it was claimed"
+    other.broker.holds = ()
+    other.broker.lose_kept_back(lost())
+    other.pass_time(30)
+    assert published(other) == [b"gone"]
+    other.pass_time(60)
+    assert published(other) == [b"gone"]
 
 
 def test_a_will_waits_until_some_broker_can_have_its_topic() -> None:
