@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: check-gateway check-others test-compiled test-processes test-simulation test-units compile demo test check unit format bench bench-large bench-store soak clean install install-test
+.PHONY: check-gateway check-others test-compiled test-endtoend test-large test-simulation test-units compile demo test check unit format bench bench-large bench-store soak clean install install-test
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -59,7 +59,7 @@ SOURCES := $(VENV)/.test hatch_build.py pyproject.toml $(shell find broker gatew
 	$(BIN)/python hatch_build.py --checked .checked
 	@[ ! -d .checked ] || touch $@
 
-compile: .compiled/.made  ## compile the hot modules into .compiled (about two minutes)
+compile: .compiled/.made  ## compile the hot modules into .compiled (about 2 minutes)
 
 format: $(VENV)/.test  ## rewrite the code in the house's format
 	$(BIN)/ruff format .
@@ -85,13 +85,17 @@ test: install-test  ## install what the tests need and run all of them (under 10
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@$(MAKE) --no-print-directory -j2 -k --output-sync=target test-processes test-compiled test-units test-simulation
+	@$(MAKE) --no-print-directory -j3 -k --output-sync=target test-endtoend test-compiled test-large test-units test-simulation
 
 # What `make test` runs beside each other, the longest first, each with its output in one piece: tests of whole processes,
-# which wait much, the same unit tests with the hot modules compiled, the simulation, and all others.
+# which wait much (that is why there are three at once on two cores), those of Spark and of the load generator, the unit
+# tests with the hot modules compiled, the simulation, and all others.
 PROCESSES := tests/endtoend tests/spark tests/loadtest
-test-processes: $(VENV)/.test
-	@$(BIN)/pytest -p no:cacheprovider $(PROCESSES)
+test-endtoend: $(VENV)/.test
+	@$(BIN)/pytest -p no:cacheprovider tests/endtoend
+
+test-large: $(VENV)/.test
+	@$(BIN)/pytest -p no:cacheprovider $(filter-out tests/endtoend,$(PROCESSES))
 
 test-simulation: $(VENV)/.test
 	@$(BIN)/pytest -p no:cacheprovider tests/simulation
