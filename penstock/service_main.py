@@ -10,6 +10,8 @@ error is one line on standard error and status 2.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
 import gc
 import logging
 import os
@@ -36,8 +38,17 @@ COLLECT_AFTER: Final = (2_000, 20, 20)
 """Net allocations between collections of the youngest objects, and collections of one age between those of the next.
 With Python's own, a gateway of many busy connections collects dozens of times a second, for next to nothing."""
 
+MAPPED_BYTES: Final = 2 << 20
+"""Blocks from this size on go back to the system when they are freed. Reads and batches are smaller, so that what is
+needed again at once stays."""
+SPARE_BYTES: Final = 4 << 20
+"""So much of the heap's free end stays."""
+
 CHILD_VARIABLE: Final = "PENSTOCK_CHILD"
 """Set in the environment of a process that ends with its parent (``node/processes.py``)."""
+
+_M_TRIM_THRESHOLD: Final = -1  # as in malloc.h
+_M_MMAP_THRESHOLD: Final = -3
 
 Settings = TypeVar("Settings")
 
@@ -61,6 +72,16 @@ def operator_signals() -> tuple[signal.Signals, ...]:
     SIGHUP means that the terminal is gone and ends the process, as ever."""
     is_interactive = sys.stdin is not None and sys.stdin.isatty()
     return (signal.SIGUSR1,) if is_interactive else (signal.SIGUSR1, signal.SIGHUP)
+
+
+def bound_heap() -> None:
+    """To be called before anything large is there. Sealing an index takes arrays of some MiB for a moment. glibc, once
+    it has seen such a block freed, cuts the next ones from its heap, where small ones behind them hold the room: up to
+    30 MiB stayed so, or not, as it happened. Fixed thresholds (``mallopt``) end that; other libraries have none."""
+    with contextlib.suppress(AttributeError, OSError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, MAPPED_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, SPARE_BYTES)
 
 
 def settle() -> None:
@@ -101,6 +122,7 @@ def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]]) -> int:
     Returns the exit status, having told of an expected error.
     """
     logging.basicConfig(format=LOG_FORMAT, level=logging.WARNING)
+    bound_heap()
 
     async def watched() -> None:
         stop = trio.Event()

@@ -3,8 +3,10 @@ from __future__ import annotations
 import gc
 import io
 import logging
+import platform
 import re
 import signal
+import subprocess
 import sys
 import weakref
 from collections.abc import Iterator
@@ -104,6 +106,27 @@ def test_what_stands_is_not_looked_at_again_and_freed_all_the_same() -> None:
     assert [reference() for reference in references] == [None] * 10
     kept.append(Kept())
     assert len([one for one in gc.get_objects() if isinstance(one, Kept)]) == 1
+
+
+HEAP = """
+import sys
+from penstock.service_main import bound_heap
+if sys.argv[1] == "bound":
+    bound_heap()
+bytearray(8 << 20)  # glibc has seen such a block freed
+held = [(bytearray(4 << 20), bytes(100_000)) for _ in range(25)]
+held = [small for _, small in held]
+with open("/proc/self/statm") as file:
+    print(int(file.read().split()[1]) * 4096 >> 20)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
+def test_large_blocks_go_back_to_the_system_also_from_between_small_ones() -> None:
+    def resident_mib(how: str) -> int:
+        return int(subprocess.run([sys.executable, "-c", HEAP, how], capture_output=True, check=True).stdout)
+
+    assert resident_mib("bound") < resident_mib("free") - 50
 
 
 @dataclass(frozen=True)
