@@ -1,7 +1,9 @@
 """The side-by-side benchmark: the same generator against every server, in turns: a busy moment hits all alike.
 
-Per scenario and round each server is run once (A B C A B C ...). Numbers are medians over the rounds, ratios are
-medians of the rounds' own ratios. A run that lost, doubled or changed a message is shown as failed, never as a number.
+Per scenario and round each server is run once, in one round forwards, in the next backwards (A B C, C B A, ...): what a
+server has written is still on its way to the disk while the next one runs. Numbers are medians over the rounds, ratios
+are medians of the rounds' own ratios. A run that lost, doubled or changed a message is shown as failed, never as a
+number.
 
 Some scenarios take a server of their own for each run, and one round (``Scenario.is_fresh``, ``is_once``).
 """
@@ -126,7 +128,7 @@ def _rounds(plan: Plan, running: Sequence[Server], measured: Measured, tell: Cal
         for scenario in scenarios:
             if scenario.is_once and number:
                 continue
-            for server in running:
+            for server in running if number % 2 == 0 else running[::-1]:
                 if not plan.takes(server.name, scenario):
                     continue
                 tell(f"round {number + 1} of {plan.rounds}: {scenario.title}: {server.name}")

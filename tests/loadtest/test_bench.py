@@ -33,13 +33,22 @@ class Broken(Server):
         return [sys.executable, "-c", "raise SystemExit('no luck')"]
 
 
+class Second(Amqtt):
+    name = "second"
+
+
 def test_servers_run_in_turns_and_those_that_cannot_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "SERVERS", (Amqtt, Absent, Broken))
+    monkeypatch.setattr(servers, "SERVERS", (Amqtt, Second, Absent, Broken))
     told: list[str] = []
-    plan = Plan(rounds=2, warm_s=0.05, measure_s=0.1, idle_connections=5, scenarios=("one-to-one", "idle"))
+    chosen = ("amqtt", "second", "absent", "broken")
+    plan = Plan(
+        rounds=2, warm_s=0.05, measure_s=0.1, idle_connections=5, servers=chosen, scenarios=("one-to-one", "idle")
+    )
     measured = measure(plan, told.append)
-    assert [line for line in told if line.startswith("round 2")] == [
-        "round 2 of 2: 1 publisher to 1 subscriber, window 100: amqtt"
+    ran = [line for line in told if "1 publisher to 1 subscriber" in line]
+    assert ran == [
+        f"round {at} of 2: 1 publisher to 1 subscriber, window 100: {name}"
+        for at, name in [(1, "amqtt"), (1, "second"), (2, "second"), (2, "amqtt")]
     ]
     assert [run.error for run in measured.outcomes["one-to-one"]["amqtt"]] == ["", ""]
     assert all(run.checked >= run.messages > 0 for run in measured.outcomes["one-to-one"]["amqtt"])
