@@ -156,6 +156,14 @@ class SessionHome:
         self.flush()
         self._submit(EndSession(client, epoch), partial(self._ended, SessionSave(client, epoch, RELEASED, 0)))
 
+    def finish(self, client: str, epoch: int, expiry_s: int, *, ends: bool) -> None:
+        """Nothing is left to be done here for a session: it is over, or whoever opens it next has it, without its
+        will."""
+        if ends:
+            self.end(client, epoch)
+        else:
+            self.let_go(SessionSave(client, epoch, RELEASED, expiry_s, NO_WILL))
+
     def _submit(self, request: Request, on_result: OnResult) -> None:
         assert self._broker is not None, "nobody has a session before its home is known"
         self._broker.submit(request, on_result)

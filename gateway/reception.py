@@ -42,7 +42,7 @@ from gateway.tallies import Tallies
 from gateway.upstream import Upstream
 from gateway.wills import Wills
 from penstock.errors import Busy, Fenced, PenstockError
-from penstock.requests.sessions import CONNECTED, GONE, RELEASED, OpenedSession, SessionCall, SessionSave
+from penstock.requests.sessions import CONNECTED, GONE, RELEASED, OpenedSession, SessionCall
 from penstock.world import Rng
 from topicmap.names import plain_filter
 
@@ -329,8 +329,7 @@ class Reception:
 
     def _settle_old(self, client_id: str, found: OpenedSession) -> None:
         """What an earlier session, or an earlier connection of this one, has left to be done."""
-        self.wills.cancel(client_id)
-        is_published = self.wills.yielded(client_id) is not None
+        is_published = self.wills.cancel(client_id)
         will = decode_will(found.will)
         was_lost = not is_published and (found.state == CONNECTED or (found.state == GONE and found.ended))
         if will is not None and was_lost and (found.ended or not will.delay_s):
@@ -343,10 +342,7 @@ class Reception:
 
     def _release(self, client_id: str, epoch: int, expiry_s: int) -> None:
         """A session that was handed over to a client that has gone meanwhile."""
-        if expiry_s:
-            self.home.let_go(SessionSave(client_id, epoch, RELEASED, expiry_s, NO_WILL))
-        else:
-            self.home.end(client_id, epoch)
+        self.home.finish(client_id, epoch, expiry_s, ends=expiry_s == 0)
 
     def _admit(
         self,
@@ -415,18 +411,16 @@ class Reception:
         if is_normal:
             will = None
         waits = will is not None and will.delay_s > 0 and not ends
-        last_word = self.wills.last_word(session.client_id, session.epoch, session.expiry_s, ends=ends)
         if will is None or is_taken:
             if will is not None and not waits:
                 self.wills.publish(session.client_id, will)
             self._put_away(session, RELEASED, ends=ends)
-            if ends:
-                last_word()
         else:  # the home keeps it until it is stored
             self._put_away(session, GONE, ends=ends)
             if waits:
                 self.wills.wait(session.client_id, session.epoch, will, session.expiry_s)
             else:
+                last_word = partial(self.home.finish, session.client_id, session.epoch, session.expiry_s, ends=ends)
                 self.wills.publish(session.client_id, will, last_word)
         self.rounds.wake()
 
@@ -437,7 +431,7 @@ class Reception:
             del self._opening[client_id]
 
     def _put_away(self, session: Session, state: int, *, ends: bool) -> None:
-        """Nothing of the session stays here."""
+        """Nothing of the session stays here. ``GONE``: its home keeps it until its will is stored."""
         del self.sessions[session.client_id]
         session.device = None
         self.downstream.shared.part(session)
@@ -445,6 +439,8 @@ class Reception:
             if session.lasting is not None:
                 self.exchanges.forget(session.client_id, session.lasting.incarnation)
             self.downstream.leave(session, ends=True)
+            if state == RELEASED:
+                self.home.end(session.client_id, session.epoch)
         else:
             self.keeping.leave(session, state, b"" if state == GONE else NO_WILL)
             self.downstream.leave(session, ends=False)
@@ -459,14 +455,7 @@ class Reception:
             session.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=call.clean)
             return
         self._opening.pop(call.client, None)  # one that is just on its way here is turned away when it is known
-        pending = self.wills.cancel(call.client)
-        if pending is not None:
-            if call.clean:
-                self.wills.publish(call.client, pending.will)
-            self.home.let_go(SessionSave(call.client, call.epoch, RELEASED, pending.expiry_s, NO_WILL))
-        storing = self.wills.yielded(call.client)
-        if storing is not None:
-            storing.last_word()
+        self.wills.hand_over(call)
 
     def _fenced(self, session: Session) -> None:
         """The session is somebody else's: its client here is told, and nothing of it is touched any more."""

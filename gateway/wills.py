@@ -21,10 +21,10 @@ from typing import Final, NamedTuple
 from gateway.deadlines import LOOK_S, Deadlines
 from gateway.home import SessionHome
 from gateway.rounds import Rounds
-from gateway.session_state import NO_WILL, Will, decode_will
+from gateway.session_state import Will, decode_will
 from gateway.upstream import Upstream
 from penstock.errors import NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
-from penstock.requests.sessions import GONE, RELEASED, OpenedSession, SessionSave
+from penstock.requests.sessions import GONE, OpenedSession, SessionCall, SessionSave
 
 KEPT_BYTES_MAX: Final = 64 << 20
 _EXECUTOR_BYTES: Final = 1024  # what one takes beside its payload
@@ -51,7 +51,7 @@ class Pending(NamedTuple):
 
 
 class Executor:
-    """Sees to it that one will is stored (``gateway.upstream.Publisher``). ``last_word`` follows."""
+    """Sees to it that one will is stored (``gateway.upstream.Publisher``); ``last_word`` is for then."""
 
     def __init__(self, wills: Wills, client: str, will: Will, last_word: LastWord) -> None:
         self._wills = wills
@@ -103,8 +103,8 @@ class Wills:
         return len(self._waiting)
 
     def publish(self, client: str, will: Will, last_word: LastWord = _nothing) -> None:
-        """Publishes at once, if that is allowed. ``last_word`` is said when the will is stored or given up, or when the
-        client wants its session back (``yielded``)."""
+        """Publishes at once, if that is allowed. ``last_word`` is said when the will is stored or given up, unless the
+        client wants its session back before that."""
         executor = Executor(self, client, will, last_word)
         if not self.is_allowed(client, will):
             self._upstream.dropped += 1
@@ -127,10 +127,6 @@ class Wills:
             del self._storing[executor.client]
             executor.last_word()
 
-    def yielded(self, client: str) -> Executor | None:
-        """The client is back while its will is being stored: that goes on here, but its last word is the caller's."""
-        return self._storing.pop(client, None)
-
     def execute_later(self, executor: Executor) -> None:
         """A will may not be stored: it is published again with the next tick."""
         self._again.append(executor)
@@ -145,9 +141,23 @@ class Wills:
     def _look_later(self, pending: Pending) -> None:
         self._due.add(min(pending.due, self._rounds.now + LOOK_S), pending)
 
-    def cancel(self, client: str) -> Pending | None:
-        """The client is back, or its session somebody else's."""
-        return self._waiting.pop(client, None)
+    def cancel(self, client: str) -> bool:
+        """The client is back here: a will that waits is void. Whether it was published and is being stored; that goes
+        on."""
+        self._waiting.pop(client, None)
+        return self._storing.pop(client, None) is not None
+
+    def hand_over(self, call: SessionCall) -> None:
+        """The client is back at another gateway, which gets the session at once. A will that is being stored stays
+        here."""
+        pending = self._waiting.pop(call.client, None)
+        if pending is not None:
+            if call.clean:
+                self.publish(call.client, pending.will)
+            self._home.finish(call.client, call.epoch, pending.expiry_s, ends=False)
+        executor = self._storing.pop(call.client, None)
+        if executor is not None:
+            executor.last_word()
 
     def tick(self, now: float) -> None:
         """Sees to what is due."""
@@ -173,14 +183,8 @@ class Wills:
                 del self._waiting[pending.client]
             return
         del self._waiting[pending.client]
-        last_word = self.last_word(pending.client, pending.epoch, pending.expiry_s, ends=pending.ends)
+        last_word = partial(self._home.finish, pending.client, pending.epoch, pending.expiry_s, ends=pending.ends)
         self.publish(pending.client, pending.will, last_word)
-
-    def last_word(self, client: str, epoch: int, expiry_s: int, *, ends: bool) -> LastWord:
-        """Ends a session, or lets it go without its will."""
-        if ends:
-            return partial(self._home.end, client, epoch)
-        return partial(self._home.let_go, SessionSave(client, epoch, RELEASED, expiry_s, NO_WILL))
 
     # ------------------------------------------------------------ wills of dead gateways
 
@@ -195,15 +199,13 @@ class Wills:
         if isinstance(result, PenstockError):
             return
         will = decode_will(result.will)
-        if result.ended or will is None:  # its time had passed already
-            last_word = partial(self._home.end, client, result.epoch)
-            if will is not None:
-                self.publish(client, will, last_word)
-            else:
-                last_word()
-            return
-        self._home.save(SessionSave(client, result.epoch, GONE, result.expiry_s), _ignore)
-        self.wait(client, result.epoch, will, result.expiry_s)
+        if will is None:
+            self._home.end(client, result.epoch)
+        elif result.ended:  # its time had passed already
+            self.publish(client, will, partial(self._home.end, client, result.epoch))
+        else:
+            self._home.save(SessionSave(client, result.epoch, GONE, result.expiry_s), _ignore)
+            self.wait(client, result.epoch, will, result.expiry_s)
 
 
 def _anybody(client: str, will: Will) -> bool:

@@ -35,6 +35,14 @@ def house() -> tuple[Gateway, Gateway]:
     return one, other
 
 
+def turn(*gateways: Gateway) -> None:
+    """Some rounds of each, in which they hear of each other; no time passes."""
+    for _ in range(5):
+        for gateway in gateways:
+            gateway.rounds.begin()
+            gateway.round()
+
+
 @pytest.mark.parametrize("asked", [{}, LASTING])
 @pytest.mark.mqtt("3.1.2-8", old=("3.1.2-8",))
 def test_the_will_of_a_client_whose_gateway_dies_is_published_by_another_one(asked: dict[str, object]) -> None:
@@ -73,10 +81,7 @@ def test_a_client_that_comes_back_elsewhere_cancels_its_will_at_the_first_gatewa
     assert len(one.reception.wills) == 1
     back = other.open(5)
     back.send(Connect("c", **LASTING))
-    for _ in range(5):
-        for gateway in (one, other):
-            gateway.rounds.begin()
-            gateway.round()
+    turn(one, other)
     for _ in range(20):
         one.pass_time(0.5)
         other.rounds.begin()
@@ -174,10 +179,7 @@ def test_a_client_that_is_back_before_its_will_is_stored_gets_its_session_and_th
     gateway = one if where == "here" else other
     back = gateway.open(5)
     back.send(Connect("c", level=5, clean_start=False, properties=Properties(session_expiry_interval=1000)))
-    for _ in range(5):
-        for each in (one, other):
-            each.rounds.begin()
-            each.round()
+    turn(one, other)
     assert back.got_one(Connack).session_present is (asked is LASTING)
     del one.broker.refuses[AppendRuns]
     for _ in range(4):
