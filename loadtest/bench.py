@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from loadtest import servers
+from loadtest.cores import Cores, choose
 from loadtest.generator import DRAIN_S, SETUP_S, Order, Outcome
 from loadtest.goals import Goal
 from loadtest.scenarios import IDLE, PACED, SCENARIOS, Scenario
@@ -73,8 +74,7 @@ class Measured:
     levels: dict[str, str] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     outcomes: dict[str, dict[str, list[Outcome]]] = field(default_factory=dict)
-    cores: int = 1
-    fdatasync_us: float = 0.0
+    cores: Cores = field(default_factory=Cores)
     filesystem: str = ""
     seconds: float = 0.0
     load_before: float = 0.0
@@ -87,9 +87,9 @@ class Measured:
 def measure(plan: Plan, tell: Callable[[str], None]) -> Measured:
     """Starts the servers, runs everything in turns, ends the servers."""
     start = time.monotonic()
-    measured = Measured(plan, cores=len(os.sched_getaffinity(0)), load_before=os.getloadavg()[0])
+    measured = Measured(plan, load_before=os.getloadavg()[0])
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as folder:
-        measured.fdatasync_us, measured.filesystem = _disk(Path(folder))
+        measured.cores, measured.filesystem = choose(Path(folder)), _filesystem(Path(folder))
         running: list[Server] = []
         try:
             _start(plan, Path(folder), measured, running, tell)
@@ -110,7 +110,7 @@ def _start(plan: Plan, folder: Path, measured: Measured, running: list[Server], 
             continue
         if not any(plan.takes(kind.name, scenario) for scenario in chosen):
             continue
-        server = kind(folder)
+        server = kind(folder, measured.cores)
         tell(f"starting {server.name}")
         try:
             running.append(server)
@@ -144,7 +144,7 @@ def _rounds(plan: Plan, running: Sequence[Server], measured: Measured, tell: Cal
 def _run_fresh(plan: Plan, scenario: Scenario, like: Server, name: str) -> Outcome:
     """One run with a server that nothing else has been done with."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as folder:
-        server = type(like)(Path(folder))
+        server = type(like)(Path(folder), like.cores)
         try:
             server.start()
             return _run(plan, scenario, server, name)
@@ -188,7 +188,7 @@ def _order(plan: Plan, scenario: Scenario, server: Server, name: str) -> Order:
         payload_bytes=scenario.payload_bytes,
         warm_s=plan.warm_s,
         measure_s=plan.paced_s if scenario.kind == PACED else plan.measure_s,
-        core=servers.GENERATOR_CORE,
+        core=server.cores.generator,
         kind=scenario.kind,
         wire=scenario.wire,
         per_s=scenario.per_s,
@@ -198,18 +198,11 @@ def _order(plan: Plan, scenario: Scenario, server: Server, name: str) -> Order:
     )
 
 
-def _disk(folder: Path) -> tuple[float, str]:
-    """Median of fdatasync after a 4 KiB write, in microseconds, and the kind of file system."""
-    times = []
-    with (folder / "probe").open("wb", buffering=0) as file:
-        for _ in range(50):
-            file.write(bytes(4096))
-            before = time.perf_counter()
-            os.fdatasync(file.fileno())
-            times.append(time.perf_counter() - before)
+def _filesystem(folder: Path) -> str:
+    """The kind of file system that a folder is in."""
     mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
     fitting = [(where, kind) for where, kind in mounts if folder.is_relative_to(where)]
-    return statistics.median(times) * 1e6, max(fitting, key=lambda one: len(one[0]), default=("", "?"))[1]
+    return max(fitting, key=lambda one: len(one[0]), default=("", "?"))[1]
 
 
 # ---------------------------------------------------------------- figures

@@ -46,12 +46,3 @@ def cpu_s(pids: list[int]) -> float:
 def rss_bytes(pids: list[int]) -> int:
     """Resident memory of these processes; pages that they share count several times."""
     return sum(int(fields[21]) * PAGE_BYTES for pid in pids if (fields := _fields(pid)))
-
-
-def pin(core: int) -> bool:
-    """Keeps this process, and those that it starts, on one core where there are two or more; whether it did."""
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) < 2:
-        return False
-    os.sched_setaffinity(0, {cores[core % len(cores)]})
-    return True

@@ -110,7 +110,7 @@ def notes(measured: Measured, made: Sequence[Row]) -> list[str]:
     plan = measured.plan
     told = [
         f"What a PUBACK means here: {levels}. Only what is fsynced survives a crash of the machine.",
-        f"fdatasync of 4 KiB takes {measured.fdatasync_us:.0f} us on this {measured.filesystem} (median of 50).",
+        _disk(measured),
         f"{plan.rounds} round(s) of {plan.measure_s:g} s each ({plan.paced_s:g} s where paced), servers in turns;"
         " medians of the rounds, ratios within a round. Sessions, backlog, filters: one run with a server of its own.",
         "One generator for all servers, QoS 1, 64-byte payloads, over loopback.",
@@ -129,15 +129,24 @@ def notes(measured: Measured, made: Sequence[Row]) -> list[str]:
         if share != 1 and scenario.is_fresh:
             hint = "" if plan.is_full else "; --full does all of it"
             told.append(f"{scenario.name}: {share:.0%} of the size that title and goal name{hint}.")
-    if measured.cores < 2:
+    if measured.cores.server == measured.cores.generator:
         told.append("Only one core: server and generator share it, so that all rates are too low.")
     else:
-        told.append(f"{measured.cores} cores: servers on one, the generator on another; other work on them disturbs.")
+        told.append(
+            f"{len(measured.cores.sync_us)} cores: servers on core {measured.cores.server}, where a sync takes least,"
+            f" the generator on core {measured.cores.generator}; other work on them disturbs."
+        )
     told.append(f"Load average {measured.load_before:.1f} before, {measured.load_after:.1f} after: 0 and 1 are quiet.")
     late = sorted({row.server for row in made if row.figures.get("late_p99_us", 0) > LATE_US})
     if late:
         told.append(f"The paced generator was late by over {LATE_US:.0f} us for {', '.join(late)}: a busy machine.")
     return told + [f"Left out: {reason}." for reason in measured.missing]
+
+
+def _disk(measured: Measured) -> str:
+    """What a sync takes, core by core."""
+    times = ", ".join(f"{time_us:.0f} us on core {core}" for core, time_us in measured.cores.sync_us.items())
+    return f"fdatasync of 4 KiB on this {measured.filesystem}, medians: {times}."
 
 
 def goals_table(shown: Sequence[tuple[Scenario, Sequence[Row]]]) -> Table:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from loadtest import proc, scenarios
+from loadtest import scenarios
+from loadtest.cores import pin
 from loadtest.generator import Idle, Order, Outcome, Run
 from loadtest.herd import Backlog, Reconnect
 from loadtest.many_filters import ManyFilters
@@ -44,8 +45,7 @@ def main() -> None:
     """Reads an order, writes its outcome."""
     given: dict[str, Any] = json.load(sys.stdin)
     order = Order(**given)
-    if order.core >= 0:
-        proc.pin(order.core)
+    pin(order.core)
     gc.disable()  # no pauses while it measures; it makes no cycles
     json.dump(asdict(perform(order)), sys.stdout)
 

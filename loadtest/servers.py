@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import Final
 
 from loadtest import proc
+from loadtest.cores import Cores, pin
 
 START_S: Final = 20.0
 STOP_S: Final = 8.0
 HOST: Final = "127.0.0.1"
-SERVER_CORE: Final = 0
-GENERATOR_CORE: Final = 1
 
 _READY: Final = re.compile(r"^ready mqtt=(\S+):(\d+) ")
 _FURTHER: Final = re.compile(r" mqtt-(\w+)=\S+:(\d+)")
@@ -66,6 +65,7 @@ class Server(ABC):
         name: for tables.
         level: what its acknowledgement means.
         tree: the folder it is started in; ``python -m`` takes modules from there before all others.
+        cores: which it has, and which the generator.
         port: where it speaks MQTT, once started.
         ports: the same by wire (``loadtest/wires.py``); what it does not speak is not there.
     """
@@ -74,8 +74,9 @@ class Server(ABC):
     level = ""
     tree = Path(__file__).parents[1]
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cores: Cores) -> None:
         self.folder = folder / self.name.replace(" ", "-")
+        self.cores = cores
         self.port = 0
         self.ports: dict[str, int] = {}
         self._process: subprocess.Popen[str] | None = None
@@ -99,7 +100,7 @@ class Server(ABC):
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                preexec_fn=lambda: proc.pin(SERVER_CORE) and None,
+                preexec_fn=lambda: pin(self.cores.server),
                 cwd=self.tree,
                 env=self.environment(),
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from loadtest import __main__ as command
 from loadtest import bench, generator, herd, servers
 from loadtest.bench import Plan, measure
+from loadtest.cores import Cores
 from loadtest.goals import BARE, BARE_CACHE
 from loadtest.scenarios import SCENARIOS
 from loadtest.servers import Amqtt, Missing, Mosquitto, Penstock, Server
@@ -55,7 +57,7 @@ def test_servers_run_in_turns_and_those_that_cannot_are_named(monkeypatch: pytes
     assert [run.checked for run in measured.outcomes["idle"]["amqtt"]] == [5]
     assert measured.missing[0] == "absent is not installed"
     assert "broken does not start: no luck" in measured.missing[1]
-    assert measured.fdatasync_us > 0
+    assert measured.cores.sync_us.keys() == os.sched_getaffinity(0)
     json.dumps(measured.as_json())
 
 
@@ -113,7 +115,7 @@ def test_a_generator_that_hangs_is_a_failed_run(monkeypatch: pytest.MonkeyPatch)
 def test_a_server_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(servers.shutil, "which", lambda *_, **__: None)
     with pytest.raises(Missing, match="apt-get install mosquitto"):
-        Mosquitto(tmp_path).start()
+        Mosquitto(tmp_path, Cores()).start()
 
 
 @pytest.mark.parametrize("level", [BARE, BARE_CACHE])

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from loadtest.proc import cpu_s, pin, rss_bytes, tree
+from loadtest.proc import cpu_s, rss_bytes, tree
 
 pytestmark = pytest.mark.endtoend
 
@@ -49,12 +49,3 @@ def test_a_process_that_is_gone_counts_nothing() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as one:
         one.wait()
     assert (cpu_s([one.pid]), rss_bytes([one.pid])) == (0, 0)
-
-
-def test_a_process_is_kept_on_one_core() -> None:
-    before = os.sched_getaffinity(0)
-    try:
-        assert pin(1) == (len(before) > 1)
-        assert len(os.sched_getaffinity(0)) == 1
-    finally:
-        os.sched_setaffinity(0, before)

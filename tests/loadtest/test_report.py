@@ -8,9 +8,11 @@ from rich.console import Console
 
 from loadtest import report
 from loadtest.bench import Measured, Plan, rows
+from loadtest.cores import Cores
 from loadtest.generator import Outcome
 from loadtest.scenarios import SCENARIOS
 
+CORES = Cores(server=1, generator=0, sync_us={0: 151.2, 1: 113.4})
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 
 
@@ -19,7 +21,7 @@ def runs(*rates: float, busy: float = 0.5) -> list[Outcome]:
 
 
 def measured(**outcomes: dict[str, list[Outcome]]) -> Measured:
-    made = Measured(Plan(), levels={"penstock": "fsynced", "mosquitto": "in memory"}, cores=2)
+    made = Measured(Plan(), levels={"penstock": "fsynced", "mosquitto": "in memory"}, cores=CORES)
     made.outcomes = {name.replace("_", "-"): by for name, by in outcomes.items()}
     return made
 
@@ -61,6 +63,15 @@ def test_the_notes_say_what_an_acknowledgement_means() -> None:
     text = shown(measured(publish={"penstock": runs(100)}))
     assert "penstock: fsynced; mosquitto: in memory" in text
     assert "> 100" not in text
+
+
+def test_the_notes_say_who_had_which_core_and_what_a_sync_takes_there() -> None:
+    made = measured(publish={"penstock": runs(100)})
+    text = " ".join(shown(made).split())
+    assert "medians: 151 us on core 0, 113 us on core 1." in text
+    assert "2 cores: servers on core 1, where a sync takes least, the generator on core 0;" in text
+    made.cores = Cores(sync_us={0: 100.0})
+    assert "Only one core" in " ".join(shown(made).split())
 
 
 def test_a_rate_that_the_generator_may_have_bounded_is_marked() -> None:
