@@ -2,8 +2,8 @@
 docs/formats/index.md is the page.
 
 A chunk file is named by the first position of its stretch. It holds a head, a directory (msgpack: per queue its key,
-first offset, count and place), the entries, and the keys' hashes with their positions. It is derived: a chunk that
-is missing or damaged is made again from the log.
+first offset, count and place), the entries, and the keys' hashes with their positions, one row for neighbours with the
+same key. It is derived: a chunk that is missing or damaged is made again from the log.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import msgpack
 import numpy as np
@@ -25,13 +25,17 @@ from penstock.errors import Damaged
 FOLDER: Final = "index"
 SUFFIX: Final = ".idx"
 MAGIC: Final = 0x50454E49  # "PENI"
-VERSION: Final = 1
+VERSION: Final = 2
 # crc-32c of all that follows, magic, version, first position, end position, witness, directory bytes, entry bytes,
-# number of keys
+# number of key rows
 HEAD: Final = struct.Struct(">IIIQQIIQI")
-KEY_DTYPE: Final = np.dtype([("hash", ">u4"), ("position", ">u8")])
+KEY: Final = struct.Struct(">IQII")
+"""Hash of a key, and which records have it: from a first position on one every so many bytes, and so many of them."""
+KEY_DTYPE: Final = np.dtype([("hash", ">u4"), ("first", ">u8"), ("step", ">u4"), ("count", ">u4")])
 HASH_BYTES: Final = 4
 OPEN_FILES_MAX: Final = 64
+PIECE_BYTES: Final = 1 << 20
+"""The entries of a long queue are copied and written in pieces of this size, those of short ones put together."""
 REPAIR_HINT: Final = "restart the broker: it makes its index again from the log"
 
 
@@ -70,14 +74,19 @@ class ChunkParts:
 
     def add(self, takes: Iterable[tuple[Queue, int]]) -> None:
         """Takes in the first entries of some queues' tails, so many of each."""
-        rows, entries = [], []
+        rows, short = [], []
         for queue, count in takes:
+            size = count * ENTRY_BYTES
             rows.append((queue.key, queue.tail_base, count, self._place))
-            entries.append(queue.tail[: count * ENTRY_BYTES])
-            self._place += count * ENTRY_BYTES
+            self._place += size
+            if size < PIECE_BYTES:
+                short.append(queue.tail[:size])
+            else:
+                self._entries += [b"".join(short), *_cut(queue.tail, size)]
+                short.clear()
         self._count += len(rows)
         self._rows.append(packed_rows(rows))
-        self._entries.append(b"".join(entries))
+        self._entries.append(b"".join(short))
 
     def pieces(self, start: int, end: int, witness: int, keys: np.ndarray[Any, Any]) -> list[bytes]:
         """The file of the chunk, in pieces; ``keys`` sorted by hash."""
@@ -86,6 +95,20 @@ class ChunkParts:
         head = HEAD.pack(0, MAGIC, VERSION, start, end, witness, directory_bytes, self._place, len(keys))[4:]
         rest = [*directory, *self._entries, keys.tobytes()]
         return [crc_of([head, *rest]).to_bytes(4, "big") + head, *rest]
+
+
+def _cut(tail: bytearray, size: int) -> list[bytes]:
+    """The first bytes of a tail, copied once."""
+    with memoryview(tail) as whole, whole[:size] as view:
+        return [bytes(view[at : at + PIECE_BYTES]) for at in range(0, size, PIECE_BYTES)]
+
+
+def positions_of(keys: np.ndarray[Any, Any]) -> list[int]:
+    """The positions of all records that key rows stand for, in the order of the rows."""
+    found: list[int] = []
+    for _, first, step, count in keys.tolist():
+        found += [first + step * number for number in range(count)]
+    return found
 
 
 def decode_chunk(data: bytes, start: int) -> Chunk | None:
@@ -127,8 +150,8 @@ class ChunkFiles:
 
         low = bisect_left(range(count), key_hash, key=hash_of)
         high = bisect_right(range(count), key_hash, lo=low, key=hash_of)
-        keys = np.frombuffer(self._read(chunk, file, (high - low) * size, keys_from + low * size), KEY_DTYPE)
-        return cast("list[int]", keys["position"].tolist())
+        found = self._read(chunk, file, (high - low) * size, keys_from + low * size)
+        return positions_of(np.frombuffer(found, KEY_DTYPE))
 
     @staticmethod
     def _read(chunk: int, file: File, size: int, at: int) -> bytes:

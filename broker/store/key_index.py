@@ -6,7 +6,6 @@ stretch in memory, older ones sorted by hash in their chunk: a look-up is one bi
 
 from __future__ import annotations
 
-import struct
 import zlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
@@ -14,18 +13,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from broker.store.index_chunk import KEY_DTYPE
+from broker.store.index_chunk import KEY, KEY_DTYPE, positions_of
 from penstock.message import property_of
 
 SLICES: Final = 8
 """Sorting all keys of a chunk at once would hold up everybody else."""
 _SLICE_HASHES: Final = np.uint32((1 << 32) // SLICES)
 KEY_PROPERTIES: Final = (b"KEYS", b"UNIQ_KEY")
-_ROW: Final = struct.Struct("<IIQI")
-_ROWS: Final = np.dtype([("hash", "<u4"), ("step", "<u4"), ("first", "<u8"), ("count", "<u4")])
-"""One key of so many records: one every ``step`` bytes from position ``first`` on."""
-
-Rows = np.ndarray[Any, Any]
 
 
 def key_hash(topic: str, key: bytes) -> int:
@@ -55,46 +49,47 @@ class KeyIndex:
     """Hashes and positions of the newest stretch, and the chunks that hold the rest."""
 
     def __init__(self) -> None:
-        self._rows = bytearray()  # packed, in the order of their positions; numpy is given copies, because it grows
+        self._rows = (
+            bytearray()
+        )  # packed as in a chunk, in the order of their positions; numpy is given copies, because it grows
         self._chunks: list[tuple[int, int]] = []  # start and end position of each sealed stretch, in order
 
     def add(self, hashes: Iterable[int], position: int) -> None:
         """Takes in the keys of one record."""
         for one in hashes:
-            self._rows += _ROW.pack(one, 0, position, 1)
+            self._rows += KEY.pack(one, position, 0, 1)
 
     def add_run(self, hashes: tuple[int, ...], first: int, step: int, count: int) -> None:
         """Takes in ``count`` records that all have the same keys, one every ``step`` bytes from position ``first``."""
         for one in hashes:
-            self._rows += _ROW.pack(one, step, first, count)
+            self._rows += KEY.pack(one, first, step, count)
 
     def recent(self, wanted: int) -> list[int]:
         """Positions of unsealed records whose key has this hash, oldest first."""
-        rows = np.frombuffer(bytes(self._rows), _ROWS)
-        found: list[int] = _records(rows[rows["hash"] == wanted])["position"].tolist()
-        return found
+        rows = np.frombuffer(bytes(self._rows), KEY_DTYPE)
+        return positions_of(rows[rows["hash"] == wanted])
 
     def _divided(self, position: int) -> int:
         """How many bytes the rows of the records before a position have; a run that lies on both sides of it becomes
         two."""
-        rows, size = self._rows, _ROW.size
+        rows, size = self._rows, KEY.size
         end = size * bisect_left(range(len(rows) // size), position, key=self._first_of)
         begin = end
         before: list[bytes] = []
         behind: list[bytes] = []
         while begin:
-            key, step, first, count = _ROW.unpack_from(rows, begin - size)
+            key, first, step, count = KEY.unpack_from(rows, begin - size)
             if first + step * (count - 1) < position:
                 break
             begin -= size
             here = -(-(position - first) // step)
-            before.insert(0, _ROW.pack(key, step, first, here))
-            behind.insert(0, _ROW.pack(key, step, first + here * step, count - here))
+            before.insert(0, KEY.pack(key, first, step, here))
+            behind.insert(0, KEY.pack(key, first + here * step, step, count - here))
         rows[begin:end] = b"".join(before + behind)
         return end
 
     def _first_of(self, row: int) -> int:
-        first: int = _ROW.unpack_from(self._rows, row * _ROW.size)[2]
+        first: int = KEY.unpack_from(self._rows, row * KEY.size)[1]
         return first
 
     @property
@@ -103,13 +98,14 @@ class KeyIndex:
         return self._chunks
 
     def sealed_before(self, position: int) -> Iterator[np.ndarray[Any, Any]]:
-        """The hashes and positions of records before ``position``, sorted by hash and then position: a chunk's key
-        part, in slices. What comes between two slices changes nothing."""
-        rows = np.frombuffer(self._rows[: self._divided(position)], _ROWS)
-        places = np.ascontiguousarray(rows["hash"]) // _SLICE_HASHES
+        """The key rows of records before ``position``, sorted by hash and then position: a chunk's key part, in
+        slices. What comes between two slices changes nothing."""
+        rows = np.frombuffer(self._rows[: self._divided(position)], KEY_DTYPE)
+        hashes = rows["hash"].astype("u4")
+        places = hashes // _SLICE_HASHES
         for number in range(SLICES):
-            some = _records(rows[places == number])
-            yield some[np.argsort(some["hash"], kind="stable")]  # positions are in order already
+            here = np.flatnonzero(places == number)
+            yield rows[here[np.argsort(hashes[here], kind="stable")]]  # positions are in order already
 
     def drop_before(self, position: int, chunk: int) -> None:
         """The records before ``position`` are in the chunk that begins at ``chunk`` now."""
@@ -127,19 +123,3 @@ class KeyIndex:
     def forget_chunk(self, start: int) -> None:
         """Retention removed a chunk."""
         self._chunks = [chunk for chunk in self._chunks if chunk[0] != start]
-
-
-def _records(rows: Rows) -> Rows:
-    """A key and its position for each record of the rows."""
-    count = rows["count"]
-    if (count == 1).all():
-        records = np.empty(len(rows), KEY_DTYPE)
-        records["hash"], records["position"] = rows["hash"], rows["first"]
-        return records
-    ends = np.cumsum(count, dtype="u8")
-    which = np.repeat(np.arange(len(rows)), count)
-    number = np.arange(len(which), dtype="u8") - (ends - count)[which]
-    records = np.empty(len(which), KEY_DTYPE)
-    records["hash"] = rows["hash"][which]
-    records["position"] = rows["first"][which] + number * rows["step"][which]
-    return records

@@ -167,7 +167,7 @@ class Sealing:
             if sorted_keys >= SLICE_KEYS:
                 sorted_keys = 0
                 yield
-        keys = np.concatenate(slices, dtype=index_chunk.KEY_DTYPE)
+        keys = np.concatenate(slices, dtype=index_chunk.KEY_DTYPE)  # else it would turn the bytes round
         chunk = parts.pieces(start, plan.position, self._log.witness(start), keys)
         yield from self._replace(index_chunk.chunk_path(start), chunk)
         checkpoint = state.checkpoint_pieces(plan.position, plan.finish())

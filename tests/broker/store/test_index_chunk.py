@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.store import index_chunk
 from broker.store.index_chunk import KEY_DTYPE, OPEN_FILES_MAX, ChunkFiles, ChunkParts, chunk_path, decode_chunk
-from broker.store.queue_index import ENTRY20, Queue, QueueIndex
+from broker.store.queue_index import ENTRY20, ENTRY_BYTES, Queue, QueueIndex
 from penstock.errors import Damaged
 from tests.simulation.disk import SimDisk
 
@@ -25,8 +26,7 @@ def queue_with(key: str, first: int, count: int) -> Queue:
 
 
 def small_chunk(start: int = 100, end: int = 900) -> bytes:
-    keys = np.array([(5, 120), (5, 110), (9, 130)], KEY_DTYPE)
-    keys = keys[np.lexsort((keys["position"], keys["hash"]))]
+    keys = np.array([(5, 110, 10, 2), (5, 160, 0, 1), (9, 130, 0, 1)], KEY_DTYPE)
     parts = ChunkParts()
     parts.add([(queue_with("a:0", 0, 3), 2)])
     parts.add([(queue_with("~f", 77, 1), 1)])
@@ -65,19 +65,35 @@ def test_entries_and_keys_are_read_from_the_file() -> None:
     disk.put(chunk_path(100), small_chunk())
     files = ChunkFiles(disk)
     assert files.entries(100, 40, 20) == ENTRY20.pack(1000, 50, 0)
-    assert [files.find_key(100, wanted) for wanted in (5, 9, 7)] == [[110, 120], [130], []]
+    assert [files.find_key(100, wanted) for wanted in (5, 9, 7)] == [[110, 120, 160], [130], []]
     files.close_all()
 
 
 @given(st.lists(st.integers(0, 12), max_size=40))
 def test_a_key_is_found_wherever_it_stands_among_the_others(hashes: list[int]) -> None:
-    keys = np.array(sorted((key, 1000 + number) for number, key in enumerate(hashes)), KEY_DTYPE)
+    keys = np.array(sorted((key, 1000 + number, 0, 1) for number, key in enumerate(hashes)), KEY_DTYPE)
     disk = SimDisk()
     disk.put(chunk_path(100), b"".join(ChunkParts().pieces(100, 900, 4711, keys)))
     files = ChunkFiles(disk)
     for wanted in range(14):
         assert files.find_key(100, wanted) == [1000 + number for number, key in enumerate(hashes) if key == wanted]
     files.close_all()
+
+
+def test_the_entries_of_a_long_queue_come_in_pieces_and_are_all_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_chunk, "PIECE_BYTES", 100)
+    queues = [queue_with("a:0", 0, 4), queue_with("b:0", 0, 12), queue_with("c:0", 0, 5), queue_with("d:0", 0, 1)]
+    parts = ChunkParts()
+    parts.add([(queues[0], 4), (queues[1], 11), (queues[2], 5), (queues[3], 1)])
+    pieces = parts.pieces(100, 900, 4711, np.array([], KEY_DTYPE))
+    assert max(map(len, pieces)) == 100
+    disk = SimDisk()
+    disk.put(chunk_path(100), b"".join(pieces))
+    chunk = decode_chunk(disk.read(chunk_path(100)), 100)
+    assert chunk is not None
+    for queue, row in zip(queues, chunk.rows, strict=True):
+        size = row.entries * ENTRY_BYTES
+        assert ChunkFiles(disk).entries(100, row.place, size) == bytes(queue.tail[:size])
 
 
 def test_only_so_many_chunk_files_are_open_at_a_time() -> None:

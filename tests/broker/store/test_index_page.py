@@ -20,7 +20,7 @@ def example() -> bytes:
     index.add(queue, ENTRY20.pack(113, 137, tag_hash("hot")), True)
     parts = ChunkParts()
     parts.add([(queue, 1)])
-    return b"".join(parts.pieces(0, 250, 0xE76DD742, np.array([(7, 113)], KEY_DTYPE)))
+    return b"".join(parts.pieces(0, 250, 0xE76DD742, np.array([(7, 113, 0, 1)], KEY_DTYPE)))
 
 
 def test_the_pages_chunk_is_what_the_store_writes() -> None:
