@@ -92,6 +92,7 @@ class Flusher:
         self._store.mark_durable(point)
         service.synced()
         dispatch.durable_at(point)
+        self._store.tidy()
 
     async def run(self, dispatch: Dispatch, service: BrokerService, offload: Offload) -> None:
         """Syncs until cancelled, by way of ``offload`` where the disk is slow. Raises ``StorageFailed``."""

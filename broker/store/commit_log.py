@@ -266,6 +266,11 @@ class CommitLog:
         assert point <= self.end, "durable beyond the end"
         self.durable = max(self.durable, point)
 
+    def tidy(self) -> None:
+        """What an append leaves to do when its senders have their answers."""
+        self.stretches.catch_up()
+        self.fresh.trim()
+
     # ------------------------------------------------------------ reading and removing
 
     def read(self, position: int, size: int) -> bytes:

@@ -2,8 +2,9 @@
 without a read of the file and without another look at its checksums. What came in runs is here as runs too, for who
 reads in the same process.
 
-Bounded by a number of appends and of bytes of frames; the runs beside them keep the bodies once more. Whatever is not
-wholly here is read from the log.
+Bounded by a number of appends and of bytes of frames; the runs beside them keep the bodies once more. What is too much
+goes when nobody waits for it (``trim``), beyond twice the bounds at once. Whatever is not wholly here is read from the
+log.
 """
 
 from __future__ import annotations
@@ -45,6 +46,12 @@ class Fresh:
         for run in runs:
             self._runs[run.position] = run
         self._bytes += len(frames)
+        if self._bytes > 2 * self._bytes_max or len(appends) > 2 * APPENDS_MAX:
+            self.trim()
+
+    def trim(self) -> None:
+        """Lets go of the oldest, back to the bounds."""
+        appends = self._appends
         while appends and (self._bytes > self._bytes_max or len(appends) > APPENDS_MAX):
             oldest = appends.pop(0)
             self._bytes -= len(oldest.frames)

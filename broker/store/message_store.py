@@ -171,7 +171,11 @@ class MessageStore:
         """A sync that began after ``point`` was taken has returned: what lies before it may be read and
         acknowledged."""
         self._log.mark_durable(point)
-        self._index.mark_durable(point)
+        self._index.mark_durable(point, is_end=point == self._log.end)
+
+    def tidy(self) -> None:
+        """What appends leave to do when their senders have their answers: nothing that anybody waits for."""
+        self._log.tidy()
 
     def take_readable(self) -> list[str]:
         """Queues that gained readable messages since the last call."""

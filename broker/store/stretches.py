@@ -20,7 +20,7 @@ from google_crc32c import extend
 STRETCH_BYTES: Final = 64 * 1024
 STRETCH_BYTES_MAX: Final = 4 * STRETCH_BYTES
 ALONE_FROM_BYTES: Final = 16 * 1024
-"""Writes of this size are summed one by one: to put them together first would cost more."""
+"""Writes of this size are summed one by one (``catch_up``): to put them together first would cost more."""
 STRETCHES_MAX: Final = 1 << 18
 """About 16 GiB of log, in 5 MiB of memory."""
 
@@ -55,10 +55,13 @@ class Stretches:
             return
         self._unsummed.append(frames)
         self._end += len(frames)
-        if len(frames) >= ALONE_FROM_BYTES:
-            self._summed()
         if self._end - self._start >= STRETCH_BYTES:
             self.close()
+
+    def catch_up(self) -> None:
+        """Sums a large write up: for when nobody waits."""
+        if self._unsummed and len(self._unsummed[-1]) >= ALONE_FROM_BYTES:
+            self._summed()
 
     def close(self) -> None:
         """What comes next begins a new stretch: another segment, for instance."""
@@ -73,7 +76,7 @@ class Stretches:
     def _summed(self) -> int:
         """The checksum of the stretch that is being written: what came in many pieces is gone over in one."""
         if self._unsummed:
-            self._crc = extend(self._crc, b"".join(self._unsummed))
+            self._crc = extend(self._crc, b"".join(self._unsummed))  # joining one copies nothing
             self._unsummed.clear()
         return self._crc
 

@@ -9,6 +9,7 @@ import trio
 
 from broker.dispatch import Dispatch
 from broker.flusher import Flusher
+from broker.store.fresh import APPENDS_MAX
 from penstock.clock import Clock
 from penstock.errors import StorageFailed
 from penstock.message import Message
@@ -192,6 +193,20 @@ async def test_a_quick_disk_is_synced_within_the_round_that_wrote() -> None:
         assert broker.send_whole() == [Appended("disk")]
         assert broker.rig.store.durable == broker.rig.store.written
         assert broker.turnstile.began == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_is_too_much_of_the_newest_appends_goes_when_their_senders_have_their_answers() -> None:
+    async with trio.open_nursery() as nursery:
+        broker = Quick(nursery, quick_s=0.5)
+        await broker.begun()
+        fresh = broker.rig.store._log.fresh
+        kept: list[int] = []
+        for _ in range(APPENDS_MAX + 3):
+            broker.rig.dispatch.submit(append(Message("t", b"x")), lambda _: kept.append(len(fresh._appends)), 1)
+            broker.rig.dispatch.end_batch(is_whole=True)
+        assert (len(kept), max(kept)) == (APPENDS_MAX + 3, APPENDS_MAX + 1)
+        assert len(fresh._appends) == APPENDS_MAX
         nursery.cancel_scope.cancel()
 
 

@@ -114,14 +114,30 @@ def test_it_keeps_no_more_than_it_may() -> None:
     fresh = Fresh(1000)
     for number in range(3):
         fresh.written(600 * number, bytes(600), [])
+        fresh.trim()
     assert fresh.batch(ENTRY20.pack(600, 600, 0), 0, 10_000) is None
     assert fresh.batch(ENTRY20.pack(1200, 600, 0), 0, 10_000) is not None
     fresh.written(1800, bytes(1001), [])  # larger than all that may be kept
+    fresh.trim()
     assert fresh.batch(ENTRY20.pack(1800, 1001, 0), 0, 10_000) is None
     for number in range(APPENDS_MAX + 1):
         fresh.written(3000 + number, b"x", [])
+    fresh.trim()
     assert fresh.batch(ENTRY20.pack(3000, 1, 0), 0, 10_000) is None
     assert fresh.batch(ENTRY20.pack(3001, 1, 0), 0, 10_000) is not None
+
+
+def test_without_a_trim_it_keeps_twice_as_much_at_most() -> None:
+    fresh = Fresh(1000)
+    for number in range(100):
+        fresh.written(600 * number, bytes(600), [])
+        assert fresh._bytes <= 2000
+    for number in range(100):
+        fresh.written(100_000 + number, b"x", [])
+        assert len(fresh._appends) <= 2 * APPENDS_MAX
+    nothing = Fresh(0)
+    nothing.written(0, b"x", [])
+    assert nothing.between(0, 1) is None
 
 
 def run_at(position: int, count: int) -> StoredRun:
@@ -181,7 +197,9 @@ def test_runs_are_forgotten_with_their_append() -> None:
     fresh.written(200, bytes(200), [run_at(200, 1)])
     assert fresh.runs(queue, 7, 100, 10_000)[0] == 2
     fresh.written(400, bytes(800), [])
+    fresh.trim()
     assert fresh.runs(queue, 7, 100, 10_000)[0] == 0
     assert fresh.runs(queue, 8, 100, 10_000)[0] == 1
     fresh.written(1200, bytes(1001), [run_at(1200, 1)])
+    fresh.trim()
     assert not fresh._runs

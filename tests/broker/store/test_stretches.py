@@ -22,6 +22,24 @@ def test_what_is_written_becomes_stretches_of_whole_writes() -> None:
     assert known.at(181_000) is None
 
 
+def test_large_writes_are_summed_when_nobody_waits_and_make_the_same_stretches() -> None:
+    writes = [bytes([number]) * 20_000 for number in range(7)]
+    at_once, later = Stretches(), Stretches()
+    for number, data in enumerate(writes):
+        for known in (at_once, later):
+            known.written(number * 20_000, data)
+        later.catch_up()
+        assert not later._unsummed
+    assert at_once._unsummed
+    small = Stretches()
+    small.written(0, b"abc")
+    small.catch_up()
+    assert small._unsummed == [b"abc"], "small ones are put together first"
+    for position in (0, 80_000, 139_999):
+        assert later.at(position) == at_once.at(position)
+        assert later.at(position) is not None
+
+
 def test_the_stretch_that_is_being_written_is_known_too() -> None:
     known = Stretches()
     known.written(0, b"abc")
