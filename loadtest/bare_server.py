@@ -19,8 +19,8 @@ from typing import Final
 from broker.store.disk import RealDisk
 from broker.store.segment import Segment
 from loadtest.packets import CONNACK_OK, PUBLISH_QOS1, SUBACK_QOS1
+from loadtest.wires import Inbox
 
-READ_BYTES: Final = 256 * 1024
 FILE_BYTES: Final = 256 * 1024 * 1024
 _CONNECT: Final = 0x10
 _SUBSCRIBE: Final = 0x82
@@ -58,6 +58,7 @@ class Server:
         self._poll = select.epoll()
         self._poll.register(self._listener, select.EPOLLIN)
         self._connections: dict[int, socket.socket] = {}
+        self._inbox = Inbox()
         self._rests: dict[int, bytes] = {}
         self._subscribers: dict[bytes, list[socket.socket]] = {}
 
@@ -84,7 +85,7 @@ class Server:
 
     def _serve(self, descriptor: int, written: list[bytes], output: list[tuple[socket.socket, bytes]]) -> None:
         connection = self._connections[descriptor]
-        data = self._rests.pop(descriptor, b"") + connection.recv(READ_BYTES)
+        data = self._rests.pop(descriptor, b"") + self._inbox.read(connection)
         if not data:
             self._poll.unregister(descriptor)
             self._connections.pop(descriptor).close()

@@ -20,9 +20,8 @@ from typing import Final
 
 from loadtest import packets, proc
 from loadtest.packets import Ring
-from loadtest.wires import TCP, TIMEOUT_S, Failed, Plain, Wire
+from loadtest.wires import TCP, TIMEOUT_S, Failed, Inbox, Plain, Wire
 
-READ_BYTES: Final = 256 * 1024
 SETUP_BATCH: Final = 50
 SETUP_S: Final = TIMEOUT_S
 DRAIN_S: Final = 10.0
@@ -236,6 +235,7 @@ class Run:
     def __init__(self, order: Order) -> None:
         self._order = order
         self._poll = select.epoll()
+        self._inbox = Inbox()
         self._wires: dict[Wire, None] = {}
         self._by_fd: dict[int, Publisher | Subscriber] = {}
         self._publishers: list[Publisher] = []
@@ -356,7 +356,7 @@ class Run:
             if event & select.EPOLLOUT:
                 connection.send_rest()
             if event & ~select.EPOLLOUT:
-                data = connection.sock.recv(READ_BYTES)
+                data = self._inbox.read(connection.sock)
                 if not data:
                     raise Failed("the server closed a connection")
                 now = clock()

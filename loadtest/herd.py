@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from loadtest import packets, proc
-from loadtest.generator import DRAIN_S, READ_BYTES, SETUP_BATCH, Outcome, Publisher, Run, settle
+from loadtest.generator import DRAIN_S, SETUP_BATCH, Outcome, Publisher, Run, settle
 from loadtest.packets import Ring
 from loadtest.wires import TIMEOUT_S, Failed, Wire
 
@@ -59,7 +59,7 @@ class Herd(Run):
             wire.ask(packets.DISCONNECT)
         for wire in wires:  # until the server has closed too: only then is it sure to have let the session go
             wire.sock.settimeout(TIMEOUT_S)
-            while wire.sock.recv(READ_BYTES):
+            while self._inbox.read(wire.sock):
                 pass
             wire.sock.close()
             del self._wires[wire]
@@ -172,7 +172,7 @@ class Backlog(Herd):
             got = b""
             wanted = packets.CONNACK_PRESENT + ring.deliveries[number * ring.size : (number + 1) * ring.size] * each
             while len(got) < len(wanted):
-                data = wire.codec.decode(wire.sock.recv(READ_BYTES))
+                data = wire.codec.decode(self._inbox.read(wire.sock))
                 if not data:
                     raise Failed("the server closed a connection")
                 got += data
