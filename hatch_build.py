@@ -9,6 +9,7 @@ takes less than half of the time.
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -80,13 +81,16 @@ def copy_packages(folder: Path) -> None:
 
 def main() -> int:
     """Makes the compiled copy of the tree in the folder that is named."""
-    *options, named = sys.argv[1:]
-    folder = Path(named)
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--checked", action="store_true", help="for tests: not optimised, with assertions")
+    parser.add_argument("folder", type=Path)
+    given = parser.parse_args()
+    folder: Path = given.folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     copy_packages(folder)
     try:
-        made = compile_in(folder, _CHECKED if options == ["--checked"] else _OPTIMISED)
+        made = compile_in(folder, _CHECKED if given.checked else _OPTIMISED)
     except RuntimeError as error:
         print(f"not compiled: {error}")
         shutil.rmtree(folder)

@@ -29,6 +29,8 @@ from penstock.link import Links
 from penstock.requests.request import Request, Result
 from penstock.world import Clock, World
 
+EVERYWHERE: Final = ("0.0.0.0", "::")
+"""Addresses to listen at that nobody elsewhere can connect to."""
 TICK_S: Final = 0.05
 MIRROR_S: Final = 0.5
 JOINING_S: Final = 0.005
@@ -102,7 +104,7 @@ async def _serve(
         lasting_links(clock, world.rng) as links,
         trio.open_nursery() as nursery,
     ):
-        registration = Registration(settings, settings.advertise or join_address(host, port), service, links)
+        registration = Registration(settings, _advertised(settings, host, port), service, links)
         service.on_routes_changed = registration.topics_changed
         nursery.start_soon(flusher.run, dispatch, service, offload)
         nursery.start_soon(_tick, dispatch)
@@ -134,6 +136,18 @@ def _mirror(settings: BrokerSettings, state: BrokerState, dispatch: Dispatch, li
 
 def _ignore(result: Result) -> None:
     """What the mirror could not do it tries again."""
+
+
+def _advertised(settings: BrokerSettings, host: str, port: int) -> str:
+    """Where clients are told to come to."""
+    address = settings.advertise or join_address(host, port)
+    if settings.host in EVERYWHERE and not settings.advertise:
+        _log.warning(
+            "clients on other machines are told to connect to %s, which leads them to themselves: set `advertise` to"
+            " this broker's own host and port",
+            address,
+        )
+    return address
 
 
 async def _keep_mirror(

@@ -61,6 +61,20 @@ def submit(running: RunningBroker, *requests: Any) -> list[Result]:
     return answers
 
 
+@pytest.mark.parametrize(
+    ("host", "advertise", "warns"), [("0.0.0.0", "", 1), ("0.0.0.0", "10.0.0.1:7", 0), (BROKER, "", 0)]
+)
+def test_a_broker_that_listens_everywhere_says_that_it_needs_an_address_of_its_own(
+    host: str, advertise: str, warns: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(simulation: Simulation, nursery: trio.Nursery) -> None:
+        await started(simulation, nursery, SimDisk(), port=7, host=host, advertise=advertise)
+
+    within(scenario)
+    told = [record.getMessage() for record in caplog.records if "`advertise`" in record.getMessage()]
+    assert len(told) == warns
+
+
 def test_what_is_sent_over_the_wire_is_read_over_the_wire() -> None:
     async def scenario(simulation: Simulation, nursery: trio.Nursery) -> None:
         await started(simulation, nursery, SimDisk(), port=7)
