@@ -107,7 +107,7 @@ def positions_of(keys: np.ndarray[Any, Any]) -> list[int]:
     """The positions of all records that key rows stand for, in the order of the rows."""
     found: list[int] = []
     for _, first, step, count in keys.tolist():
-        found += [first + step * number for number in range(count)]
+        found += range(first, first + (step or 1) * count, step or 1)
     return found
 
 

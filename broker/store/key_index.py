@@ -49,9 +49,8 @@ class KeyIndex:
     """Hashes and positions of the newest stretch, and the chunks that hold the rest."""
 
     def __init__(self) -> None:
-        self._rows = (
-            bytearray()
-        )  # packed as in a chunk, in the order of their positions; numpy is given copies, because it grows
+        # Rows as a chunk has them, but in the order of their positions; numpy is given copies, because they grow.
+        self._rows = bytearray()
         self._chunks: list[tuple[int, int]] = []  # start and end position of each sealed stretch, in order
 
     def add(self, hashes: Iterable[int], position: int) -> None:
