@@ -22,6 +22,8 @@ BLOCKS: Final = 64
 TURNS: Final = 4
 SYNCS: Final = 50
 """Syncs per core and turn."""
+CORES_MAX: Final = 8
+"""So many cores are looked at: on a slow disk each takes seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +36,9 @@ class Cores:
 
 
 def choose(folder: Path) -> Cores:
-    """Measures syncs of a file in ``folder`` on each core that this process may use. With one core nobody is kept
-    anywhere. Raises ``OSError``: the file cannot be written."""
-    mine = sorted(os.sched_getaffinity(0))
+    """Measures syncs of a file in ``folder`` on the cores that this process may use, the first of them. With one core
+    nobody is kept anywhere. Raises ``OSError``: the file cannot be written."""
+    mine = sorted(os.sched_getaffinity(0))[:CORES_MAX]
     sync_us = _sync_us(folder / "probe", mine)
     if len(mine) < 2:
         return Cores(sync_us=sync_us)

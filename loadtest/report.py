@@ -133,8 +133,8 @@ def notes(measured: Measured, made: Sequence[Row]) -> list[str]:
         told.append("Only one core: server and generator share it, so that all rates are too low.")
     else:
         told.append(
-            f"{len(measured.cores.sync_us)} cores: servers on core {measured.cores.server}, where a sync takes least,"
-            f" the generator on core {measured.cores.generator}; other work on them disturbs."
+            f"All servers had core {measured.cores.server}, where a sync takes least, the generator core"
+            f" {measured.cores.generator}; other work on them disturbs."
         )
     told.append(f"Load average {measured.load_before:.1f} before, {measured.load_after:.1f} after: 0 and 1 are quiet.")
     late = sorted({row.server for row in made if row.figures.get("late_p99_us", 0) > LATE_US})

@@ -57,7 +57,8 @@ def test_servers_run_in_turns_and_those_that_cannot_are_named(monkeypatch: pytes
     assert [run.checked for run in measured.outcomes["idle"]["amqtt"]] == [5]
     assert measured.missing[0] == "absent is not installed"
     assert "broken does not start: no luck" in measured.missing[1]
-    assert measured.cores.sync_us.keys() == os.sched_getaffinity(0)
+    assert measured.cores.sync_us.keys() <= os.sched_getaffinity(0)
+    assert measured.cores.sync_us
     json.dumps(measured.as_json())
 
 

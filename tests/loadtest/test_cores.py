@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.cores import FREE, Cores, choose, pin
+from loadtest.cores import CORES_MAX, FREE, Cores, choose, pin
 
 pytestmark = pytest.mark.endtoend
 
@@ -23,7 +23,7 @@ def _free_again() -> Iterator[None]:
 def test_servers_get_the_core_where_a_sync_takes_least_and_the_generator_another(tmp_path: Path) -> None:
     mine = os.sched_getaffinity(0)
     chosen = choose(tmp_path)
-    assert chosen.sync_us.keys() == mine
+    assert list(chosen.sync_us) == sorted(mine)[:CORES_MAX]
     assert all(time_us > 0 for time_us in chosen.sync_us.values())
     if len(mine) > 1:
         assert chosen.sync_us[chosen.server] == min(chosen.sync_us.values())

@@ -69,7 +69,7 @@ def test_the_notes_say_who_had_which_core_and_what_a_sync_takes_there() -> None:
     made = measured(publish={"penstock": runs(100)})
     text = " ".join(shown(made).split())
     assert "medians: 151 us on core 0, 113 us on core 1." in text
-    assert "2 cores: servers on core 1, where a sync takes least, the generator on core 0;" in text
+    assert "All servers had core 1, where a sync takes least, the generator core 0;" in text
     made.cores = Cores(sync_us={0: 100.0})
     assert "Only one core" in " ".join(shown(made).split())
 
