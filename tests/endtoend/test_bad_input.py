@@ -129,7 +129,7 @@ def test_a_wrong_protocol_level_gets_the_connack_of_the_standard(system: Any) ->
     wrong = CONNECT[:8] + b"\x09" + CONNECT[9:]
     mqtt = f"{running.mqtt_host}:{running.mqtt_port}"
     assert answer(mqtt, wrong) == bytes.fromhex("20 02 00 01")
-    # Who closes its own side is gone, and gets no CONNACK if its session is not open by then: the first one waits a little.
+    # Who closes its own side is gone, and gets no CONNACK if its session is not open by then: the first one waits.
     with socket.create_connection((running.mqtt_host, running.mqtt_port), timeout=WAIT_S) as right:
         right.sendall(CONNECT)
         assert right.recv(4, socket.MSG_WAITALL) == bytes.fromhex("20 02 00 00")
