@@ -55,8 +55,7 @@ class KeyIndex:
 
     def add(self, hashes: Iterable[int], position: int) -> None:
         """Takes in the keys of one record."""
-        for one in hashes:
-            self._rows += KEY.pack(one, position, 0, 1)
+        self.add_run(tuple(hashes), position, 0, 1)
 
     def add_run(self, hashes: tuple[int, ...], first: int, step: int, count: int) -> None:
         """Takes in ``count`` records that all have the same keys, one every ``step`` bytes from position ``first``."""

@@ -171,7 +171,7 @@ class MessageStore:
         """A sync that began after ``point`` was taken has returned: what lies before it may be read and
         acknowledged."""
         self._log.mark_durable(point)
-        self._index.mark_durable(point, is_end=point == self._log.end)
+        self._index.mark_durable(point)
 
     def tidy(self) -> None:
         """What appends leave to do when their senders have their answers: nothing that anybody waits for."""

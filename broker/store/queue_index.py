@@ -209,13 +209,11 @@ class QueueIndex:
                 longest = max(longest, len(queue.tail) // ENTRY_BYTES)
         return longest
 
-    def mark_durable(self, point: int, *, is_end: bool = False) -> None:
-        """Makes the entries of frames before ``point`` readable. ``is_end``: there are none behind it."""
+    def mark_durable(self, point: int) -> None:
+        """Makes the entries of frames before ``point`` readable."""
         done = []
         for queue in self._waiting:
-            readable = queue.next
-            if not is_end:
-                readable = queue.tail_base + queue.entries_before(point, max(0, queue.readable - queue.tail_base))
+            readable = queue.tail_base + queue.entries_before(point, max(0, queue.readable - queue.tail_base))
             if readable > queue.readable:
                 queue.readable = readable
                 self._fresh[queue.key] = None
