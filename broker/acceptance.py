@@ -18,8 +18,9 @@ from broker.folds.exchanges import exchange_of
 from broker.folds.retained import Retained
 from broker.folds.state import BrokerState
 from broker.settings import BrokerSettings
+from broker.store.destinations import Destination
 from broker.store.frames import crc32
-from broker.store.records import Incoming, IncomingRun
+from broker.store.records import Incoming
 from broker.topic_requests import TopicRequests
 from penstock.errors import Busy, Fenced, InvalidMessage, InvalidRequest, InvalidTopic, PenstockError, TooLarge
 from penstock.message import (
@@ -62,11 +63,11 @@ Exchange = tuple[str, int, int, int]
 """Client, incarnation and epoch of its session, and packet id."""
 
 
-class Tail:
-    """What the bytes behind a record's body mean. ``queue_id``: of the key, -1 without one. ``name``: as devices see
-    it."""
+class Tail(Destination):
+    """What the bytes behind a record's body mean. ``key_queue``: the queue of the key, -1 without one. ``name``: as
+    devices see it. ``queues``: how many the topic has."""
 
-    __slots__ = ("exchange", "in_cache", "name", "properties", "queue_id", "queues", "topic")
+    __slots__ = ("exchange", "key_queue", "name", "queues")
 
     def __init__(
         self,
@@ -74,16 +75,14 @@ class Tail:
         properties: bytes,
         name: str,
         queues: int,
-        queue_id: int,
+        key_queue: int,
         in_cache: bool,
         exchange: Exchange | None,
     ) -> None:
-        self.topic = topic
-        self.properties = properties
+        super().__init__(topic, properties, in_cache)
         self.name = name
         self.queues = queues
-        self.queue_id = queue_id
-        self.in_cache = in_cache
+        self.key_queue = key_queue
         self.exchange = exchange
 
 
@@ -97,9 +96,9 @@ class Accepted(NamedTuple):
     size: int
 
 
-AcceptedRuns = tuple[list[IncomingRun], list[Refused], int, int, bool]
-"""What is to be stored of a batch of runs, and what is not; how many messages are stored and the bytes of their
-records; whether all is done once it is appended."""
+AcceptedRuns = tuple[list[Run], list[Destination], list[Refused], int, int, bool]
+"""What is to be stored of a batch of runs, and where each goes; what is not stored; how many messages are stored and
+the bytes of their records; whether all is done once it is appended."""
 
 
 class Acceptance:
@@ -145,7 +144,7 @@ class Acceptance:
                     raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, not {body_bytes}")
                 tail = tails.get(record[topic_at:]) or self._learn_from(record, topic_at, now_ms)
                 if queue_id == ANY_QUEUE:
-                    queue_id = tail.queue_id if tail.queue_id >= 0 else next(self._round_robin) % tail.queues
+                    queue_id = tail.key_queue if tail.key_queue >= 0 else next(self._round_robin) % tail.queues
                 elif queue_id >= tail.queues:
                     raise InvalidRequest(f"topic {tail.topic} has {tail.queues} queues, no queue {queue_id}")
                 if flag & FLAG_ONCE and self._is_repeated(tail, begun):
@@ -164,7 +163,8 @@ class Acceptance:
 
     def take_runs(self, runs: list[Run], now_ms: int) -> AcceptedRuns:
         """The messages of a batch of runs, each accepted or refused on its own."""
-        batch: list[IncomingRun] = []
+        taken: list[Run] = []
+        destinations: list[Destination] = []
         refused: list[Refused] = []
         room: RetainedRoom | None = None
         begun: set[Exchange] | None = None
@@ -182,23 +182,21 @@ class Acceptance:
                     again = count if self._is_repeated(tail, begun) else count - 1
                     repeated += again
                     bodies = bodies[: count - again]
+                    run = run.of(bodies)
                 if flag & FLAG_RETAIN and bodies:
                     room = room or RetainedRoom(self._retained, self._settings)
                     size_of_one = FRAME_HEAD_BYTES + BODY_AT + body_bytes + len(raw)
                     room.take(tail.name, size_of_one if body_bytes else 0)
                 if bodies:
-                    queue_id = tail.queue_id if tail.queue_id >= 0 else next(self._round_robin) % tail.queues
-                    batch.append(
-                        IncomingRun(
-                            tail.topic, queue_id, flag, tail.properties, tail.in_cache, raw, run.born_ms, bodies
-                        )
-                    )
+                    run.queue_id = tail.key_queue if tail.key_queue >= 0 else next(self._round_robin) % tail.queues
+                    taken.append(run)
+                    destinations.append(tail)
                     size += len(bodies) * (BODY_AT + body_bytes + len(raw))
                     in_cache = in_cache and tail.in_cache
             except PenstockError as error:
                 refused += [Refused(at, error.code, error.message) for at in range(first, first + count)]
             first += count
-        return batch, refused, first - len(refused) - repeated, size, in_cache and not repeated
+        return taken, destinations, refused, first - len(refused) - repeated, size, in_cache and not repeated
 
     def _is_repeated(self, tail: Tail, begun: set[Exchange]) -> bool:
         """Whether the message of an exchange is stored, or in this batch, already."""

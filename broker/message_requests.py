@@ -134,10 +134,10 @@ class MessageRequests:
         return self._append_runs(request.runs, now_ms)
 
     def _append_runs(self, runs: list[Run], now_ms: int) -> Outcome:
-        batch, refused, stored, size, in_cache = self._acceptance.take_runs(runs, now_ms)
+        taken, destinations, refused, stored, size, in_cache = self._acceptance.take_runs(runs, now_ms)
         try:
-            if batch:
-                self._store.append_runs(batch, now_ms)
+            if taken:
+                self._store.append_runs(taken, destinations, now_ms)
         except StorageFull:
             self._figures.appended(0, 0, stored + len(refused))
             raise

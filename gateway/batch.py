@@ -27,7 +27,7 @@ from gateway.envelope import (
     read_heading,
 )
 from penstock.message import ENTRY
-from penstock.runs import StoredRun
+from penstock.runs import Run
 
 EVEN_FROM: Final = 8
 """Fewer messages are as quickly looked at one by one as compared."""
@@ -152,7 +152,7 @@ class RunStretch(Stretch):
 
     __slots__ = ("_run",)
 
-    def __init__(self, first: int, run: StoredRun, heading: Heading, origin: Origin | None) -> None:
+    def __init__(self, first: int, run: Run, heading: Heading, origin: Origin | None) -> None:
         body_bytes = len(run.bodies[0])
         super().__init__(first, len(run.bodies), heading, body_bytes, body_bytes + _BODY_BYTES, origin)
         self._run = run
@@ -209,7 +209,7 @@ def pulled_batch(count: int, body: bytes | memoryview, origin: Origin | None = N
     return Batch(count, even, arrivals(count, data, origin) if even is None else None)
 
 
-def given_batch(offset: int, runs: list[StoredRun], origin: Origin | None = None) -> Batch:
+def given_batch(offset: int, runs: list[Run], origin: Origin | None = None) -> Batch:
     """The batch of runs that a broker in this process hands over; ``offset`` is that of the first message."""
     if len(runs) == 1:
         run = runs[0]

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from gateway.acknowledging import EXCHANGES, REASONS, acknowledge
 from gateway.aliases import SentAliases
 from gateway.authenticating import Authenticating
 from gateway.delivery import PACKET_ID_MAX
+from gateway.ends import Output
 from gateway.greeting import accepts_bytes_max, arriving, publish_properties, sent_aliases, terms
-from gateway.intake import is_partial_publish, plain_pubacks, take_publishes
+from gateway.intake import Sender, is_partial_publish, plain_pubacks, take_publishes
 from gateway.login.auth import Identity, Peer
 from gateway.mqtt.answers import PINGRESP, mark
 from gateway.mqtt.connection import Connection, Received
@@ -40,19 +41,7 @@ _PROGRESS_BYTES: Final = 1024
 cannot ping within a packet, and a long one takes its time on a slow line. Fewer bytes than these keep nobody alive."""
 
 
-class Output(Protocol):
-    """What a device may do with its line (``gateway.shard.Line``)."""
-
-    is_full: bool
-
-    def write(self, data: bytes) -> None: ...
-
-    def set_reading(self, reads: bool) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Device:
+class Device(Sender):
     """A connection and, once admitted, its session.
 
     Attributes:
@@ -73,6 +62,7 @@ class Device:
         "_connection",
         "_early",
         "_holds",
+        "_is_midway",
         "_is_stuffed",
         "_line",
         "_partial",
@@ -84,14 +74,9 @@ class Device:
         "full_since",
         "heard_at",
         "identity",
-        "is_over",
-        "is_v5",
         "keep_alive_s",
-        "pace",
         "peer",
         "session",
-        "tally",
-        "unstored",
     )
 
     def __init__(self, line: Output, peer: Peer, reception: Reception) -> None:
@@ -99,7 +84,10 @@ class Device:
         self._reception = reception
         self._connection = Connection(reception.settings.connect_packet_bytes_max, reception.settings.packet_bytes_max)
         self._routes: dict[bytes, Route] | None = None
+        self.route_name = b""
+        self.route = None
         self._partial = b""
+        self._is_midway = False  # in a packet that goes through the protocol state
         self._early: list[Received] | None = None  # what came behind a CONNECT that is not answered yet
         self._holds = 0
         self.is_over = False
@@ -143,23 +131,24 @@ class Device:
 
     def receive(self, chunk: bytes) -> None:
         """Carries out all packets that this chunk completes."""
-        now, size = self._reception.rounds.now, len(chunk)
+        reception, size = self._reception, len(chunk)
         self.tally.bytes_in += size
         if self._partial:
             chunk, self._partial = self._partial + chunk, b""
-        if self.session is not None and not self._connection.unfinished_bytes:
+        if self.session is not None and not self._is_midway:
             chunk = self._take_straight(chunk)
         unfinished = len(self._partial)
         if chunk and not self.is_over:
             self._take(chunk)
             unfinished = self._connection.unfinished_bytes
+            self._is_midway = unfinished > 0
         if unfinished < size or unfinished // _PROGRESS_BYTES != (unfinished - size) // _PROGRESS_BYTES:
-            self.heard_at = now
-        if self.unstored > self._reception.settings.unstored_bytes_max and not self._is_stuffed:
+            self.heard_at = reception.rounds.now
+        if self.unstored > reception.unstored_bytes_max and not self._is_stuffed:
             self._is_stuffed = True
             self.hold_reading()
         if self.pace is not None and not self.is_over:
-            too_fast = self._reception.pacing.spend(self, self.pace, size, now)
+            too_fast = reception.pacing.spend(self, self.pace, size, reception.rounds.now)
             if too_fast:
                 self.fail(too_fast)
 
@@ -179,7 +168,7 @@ class Device:
             if not at:
                 break
             self._unanswered += acknowledged
-            rest = rest[at:]
+            rest = rest[at:] if at < len(rest) else b""
         if rest and is_partial_publish(rest):
             self._partial = rest
             return b""
@@ -333,7 +322,7 @@ class Device:
 
     def forget_routes(self) -> None:
         """Whether it may publish to a name is to be asked again."""
-        self._routes = None
+        self._routes = self.route = None
 
     def _route(self, name: str) -> Route:
         """The route of a name, made when it is first used. Known ones open the straight way."""
@@ -370,10 +359,7 @@ class Device:
 
     def stored(self, marks: list[bytes], size: int, exact: bool) -> None:
         """Records of this device are stored: their marks may leave. ``exact``: there are PUBRECs among them."""
-        self.unstored -= size
-        if self._is_stuffed and self.unstored <= self._reception.settings.unstored_bytes_max // 2:
-            self._is_stuffed = False
-            self.release_reading()
+        self._is_answered(size)
         if exact:
             assert self.session is not None
             for one in marks:
@@ -384,6 +370,19 @@ class Device:
         else:
             self._unanswered -= len(marks) - marks.count(b"")
         self.send(b"".join(marks), len(marks))
+
+    def stored_one(self, mark: bytes, size: int) -> None:
+        self._is_answered(size)
+        if mark:
+            self._unanswered -= 1
+            self.send(mark)
+
+    def _is_answered(self, size: int) -> None:
+        """So many bytes of its records are not unstored any more."""
+        self.unstored -= size
+        if self._is_stuffed and self.unstored <= self._reception.unstored_bytes_max // 2:
+            self._is_stuffed = False
+            self.release_reading()
 
     def refused(self, mark: bytes, code: int) -> None:
         """A broker has refused one record of this device, for good."""
@@ -467,7 +466,7 @@ class Device:
 
     def release_reading(self) -> None:
         self._holds -= 1
-        if self.unstored > self._reception.settings.unstored_bytes_max and not self._is_stuffed:
+        if self.unstored > self._reception.unstored_bytes_max and not self._is_stuffed:
             self._is_stuffed = True  # what waited is on its way again, and that is enough
             self._holds += 1
         if self._holds == 0 and not self.is_over:

@@ -39,7 +39,7 @@ from penstock.message import (
     mqtt_name,
     property_of,
 )
-from penstock.runs import StoredRun
+from penstock.runs import Run
 from topicmap.queues import topic_queue
 
 _CLIENT_ID: Final = CLIENT_ID.encode()
@@ -266,13 +266,13 @@ def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None
     return found
 
 
-def arrival_of(run: StoredRun, number: int, offset: int, heading: Heading, origin: Origin | None) -> Arrival:
+def arrival_of(run: Run, number: int, offset: int, heading: Heading, origin: Origin | None) -> Arrival:
     """Message ``number`` of a run; ``offset`` is its own in the queue that was pulled, ``heading`` that of all."""
     position, payload, place = run.position + number * run.step, run.bodies[number], run.offset + number
     return Arrival(offset, position, run.flag, payload, heading, run.stored_ms, run.queue_id, place, origin)
 
 
-def given_arrivals(offset: int, runs: Sequence[StoredRun], origin: Origin | None = None) -> list[Arrival]:
+def given_arrivals(offset: int, runs: Sequence[Run], origin: Origin | None = None) -> list[Arrival]:
     """The messages of runs that stand one behind the other in the queue that was pulled, from ``offset`` on."""
     found: list[Arrival] = []
     for run in runs:

@@ -17,6 +17,7 @@ import trio
 
 from gateway.deadlines import Deadlines
 from gateway.device import Device
+from gateway.ends import Occupant
 from gateway.login.auth import Peer
 from gateway.reception import Reception
 from gateway.settings import GatewaySettings
@@ -34,7 +35,7 @@ ACCEPTS_PER_ROUND: Final = 256
 _OUT_OF_DESCRIPTORS_S: Final = 0.1
 
 
-class Arrival:
+class Arrival(Occupant):
     """A connection before its first byte of MQTT; its line's occupant until then."""
 
     __slots__ = ("_entrance", "address", "codec", "is_waiting", "line")

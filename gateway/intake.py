@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
+
+from mypy_extensions import mypyc_attr
 
 from gateway.rates import Pace
 from gateway.tallies import Tally
@@ -30,12 +32,21 @@ _HAND_OVER_BYTES: Final = 1 << 20
 PARTIAL_BYTES_MAX: Final = 4096
 
 
-class Sender(Publisher, Protocol):
-    """A publisher whose packets are counted (``gateway.device.Device``). ``pace``: what it may still send, if that is
-    limited."""
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Sender(Publisher):
+    """A publisher whose packets are counted (``gateway.device.Device``).
 
+    Attributes:
+        tally: what goes through its listener.
+        pace: what it may still send, if that is limited.
+        route_name, route: of its last plain PUBLISH, if that is known: mostly the next one has the same.
+    """
+
+    __slots__ = ("pace", "route", "route_name", "tally")
     tally: Tally
     pace: Pace | None
+    route_name: bytes
+    route: Route | None
 
 
 def take_publishes(
@@ -45,9 +56,8 @@ def take_publishes(
 
     Returns the place after them and how many of QoS 1 there were.
     """
-    at, end, size, begin, acknowledged = 0, len(chunk), 0, 0, 0
-    name, route, lane = _NONE, None, None
-    now_ms = upstream.rounds.now_ms
+    at, end, size, begin, acknowledged, now_ms = 0, len(chunk), 0, 0, 0, upstream.rounds.now_ms
+    name, route, lane = device.route_name, device.route, None
     while end - at > 4 and size < _HAND_OVER_BYTES:
         first, length, start = chunk[at], chunk[at + 1], at + 2
         if first != _QOS1 and first != _QOS0:
@@ -63,14 +73,16 @@ def take_publishes(
             break
         body = start + 2 + (chunk[start] << 8) + chunk[start + 1]
         found = chunk[start + 2 : body]
-        if route is None or lane is None or found != name:
+        if route is None or found != name:
             route = routes.get(found)
-            goes_to = None if route is None else route.lane()
-            if route is None or goes_to is None or (lane is not None and goes_to is not lane):
+            if route is None:
                 break
-            if lane is None:
-                begin = len(goes_to.marks)
-            name, lane = found, goes_to
+            name, device.route_name, device.route = found, found, route
+        goes_to = route.lane()
+        if goes_to is None or (lane is not None and goes_to is not lane):
+            break
+        if lane is None:
+            lane, begin = goes_to, len(goes_to.marks)
         id_at, packet_id = body, _NONE
         if first == _QOS1:
             packet_id = chunk[body : body + 2]
@@ -82,13 +94,12 @@ def take_publishes(
         if body > stop or packet_id == _NO_ID or acknowledged + len(packet_id) // 2 > most:
             break
         bodies = [chunk[body:stop]]
-        marks = [b"@\x02" + packet_id if packet_id else _NONE]
+        lane.marks.append(b"@\x02" + packet_id if packet_id else _NONE)
         room = most - acknowledged if packet_id else end
-        at = stop if stop == end else _take_same(chunk, at, stop, id_at, body, is_v5, room, marks, bodies)
+        at = stop if stop == end else _take_same(chunk, at, stop, id_at, body, is_v5, room, lane.marks, bodies)
         if packet_id:
             acknowledged += len(bodies)
         run = Run(route.tail, (first >> 1) & 1, now_ms, bodies)
-        lane.marks += marks  # as many as the run has messages, whatever becomes of the rest of the chunk
         lane.runs.append(run)
         size += record_bytes(run)
     if lane is not None and at:

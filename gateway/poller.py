@@ -1,7 +1,9 @@
 """The seam between a shard and the operating system's readiness list: which sockets have something to do.
 
-``EpollPoller`` is the real one: level-triggered epoll whose own descriptor trio waits for, and an eventfd by which
-a completed reply wakes the shard. A test hands in readiness by itself (tests/gateway/test_shard.py). A poller knows
+``EpollPoller`` is the real one: an epoll whose own descriptor trio waits for, and an eventfd by which a completed reply
+wakes the shard. It tells a descriptor once, when something has happened there (edge-triggered: the kernel looks at each
+half as often as if it told for as long as there is something); whoever has not taken all of it asks to be told again by
+``change``. A test hands in readiness by itself (tests/gateway/test_shard.py). A poller knows
 descriptors and event masks, never sockets or clients.
 """
 
@@ -18,6 +20,9 @@ from gateway.idling import Idling
 READ: Final = select.EPOLLIN
 WRITE: Final = select.EPOLLOUT
 BROKEN: Final = select.EPOLLHUP | select.EPOLLERR
+ENDED: Final = select.EPOLLRDHUP
+"""The other side sends no more: behind what there is to read, its end is to be read too."""
+_ALWAYS: Final = ENDED | select.EPOLLET
 EVENTS_MAX: Final = 512
 """Descriptors handled in one round: the other tasks of the process get their turn after so many."""
 
@@ -38,7 +43,9 @@ class Poller(Protocol):
 
     def add(self, descriptor: int, mask: int) -> None: ...
 
-    def change(self, descriptor: int, mask: int) -> None: ...
+    def change(self, descriptor: int, mask: int) -> None:
+        """Other events, or the same once more: what is ready then is told."""
+        ...
 
     def remove(self, descriptor: int) -> None: ...
 
@@ -109,10 +116,10 @@ class EpollPoller:
         return ready
 
     def add(self, descriptor: int, mask: int) -> None:
-        self._epoll.register(descriptor, mask)
+        self._epoll.register(descriptor, mask | _ALWAYS)
 
     def change(self, descriptor: int, mask: int) -> None:
-        self._epoll.modify(descriptor, mask)
+        self._epoll.modify(descriptor, mask | _ALWAYS)
 
     def remove(self, descriptor: int) -> None:
         self._epoll.unregister(descriptor)

@@ -158,6 +158,7 @@ class Reception:
         rng: Rng,
     ) -> None:
         self.settings = settings
+        self.unstored_bytes_max = settings.unstored_bytes_max
         self.authenticator = authenticator
         self.upstream = upstream
         self.downstream = downstream

@@ -23,42 +23,36 @@ from __future__ import annotations
 
 import logging
 import socket
-from typing import Final, Protocol
+from typing import Final
 
 from gateway.deadlines import Deadlines
-from gateway.poller import BROKEN, READ, WRITE, Poller
+from gateway.ends import Occupant, Output
+from gateway.poller import BROKEN, ENDED, READ, WRITE, Poller
 from gateway.rounds import Rounds, Stage
 from gateway.transports.codec import Codec
 
 CHUNK_BYTES: Final = 64 * 1024
+SHORT_BYTES: Final = 479
+"""A chunk of a client that mostly sends little at a time: what Python takes from its own heap, with a header of 33. A
+long one costs a block of the system's, cut to size each time."""
 CODED_BYTES: Final = 16 * 1024
 """A chunk where it is decoded, which costs more than reading it: so no line holds the others up for long."""
 LINGER_S: Final = 2.0
+_recv: Final = socket.socket.recv
+_send: Final = socket.socket.send
 
 _log = logging.getLogger(__name__)
 
 
-class Occupant(Protocol):
-    """Who speaks over a line (``gateway.device.Device``)."""
-
-    def receive(self, chunk: bytes) -> None: ...
-
-    def writable(self) -> None:
-        """The line is no longer full."""
-        ...
-
-    def broken(self) -> None:
-        """The line is gone without a farewell."""
-        ...
-
-
-class Line:
+class Line(Output):
     """A socket of a shard: ``write``, ``set_reading`` and ``close`` are what its occupant may do. ``codec``: between
     the socket's bytes and the occupant's, ``None`` where they are the same."""
 
     __slots__ = (
         "_is_listed",
         "_mask",
+        "_most",
+        "_next",
         "_out",
         "_own",
         "_reads",
@@ -67,7 +61,6 @@ class Line:
         "_socket",
         "codec",
         "descriptor",
-        "is_full",
         "is_lingering",
         "occupant",
         "unsent",
@@ -78,10 +71,12 @@ class Line:
         self._shard = shard
         self._socket = connected
         self.codec = codec
+        self._next = b""  # the output of this round, and behind it, where there is more of it:
         self._out: list[bytes] = []
         self._own: list[bytes] | None = None  # what the codec has said by itself
         self._rest: memoryview | None = None
         self._mask = READ
+        self._most = SHORT_BYTES if codec is None else CODED_BYTES
         self._reads = True
         self._is_listed = False
         self.descriptor = connected.fileno()
@@ -94,8 +89,10 @@ class Line:
     # ------------------------------------------------------------ for the occupant
 
     def write(self, data: bytes) -> None:
-        """Output for the end of this round."""
-        self._out.append(data)
+        if self._next:
+            self._out.append(data)
+        else:
+            self._next = data
         self.unsent += len(data)
         if self.unsent > self._shard.output_bytes_max:
             self.is_full = True
@@ -108,7 +105,6 @@ class Line:
         self._arm()
 
     def close(self) -> None:
-        """Closes after the output of this round has been written. The occupant hears nothing more."""
         self.occupant = None
         self.wants_close = True
         if not self._is_listed:
@@ -117,12 +113,29 @@ class Line:
 
     # ------------------------------------------------------------ for the shard
 
-    def read(self) -> bytes | None:
-        """What there is, at most a chunk; empty at the end, ``None`` where nothing is there after all."""
+    def read(self, mask: int) -> bytes | None:
+        """What there is, at most a chunk; empty at the end, ``None`` where nothing is there after all. Where
+        there may be more, the poller will tell again."""
+        most = self._most
         try:
-            return self._socket.recv(CHUNK_BYTES if self.codec is None else CODED_BYTES)
+            chunk = _recv(self._socket, most)
         except BlockingIOError:
             return None
+        except OSError:
+            return b""
+        if len(chunk) == most or (mask & ENDED and chunk):
+            if most == SHORT_BYTES:
+                chunk += self._more()
+            self._shard.poller.change(self.descriptor, self._mask)
+        elif most == CHUNK_BYTES and len(chunk) < SHORT_BYTES // 2:
+            self._most = SHORT_BYTES
+        return chunk
+
+    def _more(self) -> bytes:
+        """The rest of a chunk, as from now on long ones are read; nothing where that is the end, or fails."""
+        self._most = CHUNK_BYTES
+        try:
+            return _recv(self._socket, CHUNK_BYTES - SHORT_BYTES)
         except OSError:
             return b""
 
@@ -132,9 +145,8 @@ class Line:
         try:
             if self._rest is not None:
                 self._rest = self._sent(self._rest)
-            if self._rest is None and (self._out or self.codec is not None):
-                data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
-                self._out.clear()
+            if self._rest is None and (self._next or self.codec is not None):
+                data = self._gathered()
                 if self.codec is not None:
                     data = self._coded(self.codec, data)
                 if data:
@@ -144,6 +156,14 @@ class Line:
         self.is_full = self.unsent > self._shard.output_bytes_max // (2 if self.is_full else 1)
         self._arm()
         return True
+
+    def _gathered(self) -> bytes:
+        """The output since the last write."""
+        data, self._next = self._next, b""
+        if self._out:
+            data = b"".join([data, *self._out])
+            self._out.clear()
+        return data
 
     def tell(self, own: bytes) -> None:
         """Output of the codec itself."""
@@ -171,7 +191,7 @@ class Line:
     def _sent(self, data: bytes | memoryview) -> memoryview | None:
         """Sends what the socket takes; what is left."""
         try:
-            count = self._socket.send(data)
+            count = _send(self._socket, data)
         except BlockingIOError:
             count = 0
         self.unsent -= count
@@ -200,6 +220,7 @@ class Line:
         if self.descriptor >= 0:
             self._shard.forget(self)
             self.descriptor = -1
+            self._next = b""
             self._out.clear()
             self._own = None
             self._rest = None
@@ -214,19 +235,23 @@ class Shard(Stage):
         self.output_bytes_max = output_bytes_max
         self.failures = 0
         self._rounds = rounds
-        self._lines: dict[int, Line] = {}
+        self._lines: list[Line | None] = []  # by descriptor: the system gives out the lowest that is free
+        self._count = 0
         self._listed: list[Line] = []
         self._is_in_round = False
         self._lingering: Deadlines[Line] = Deadlines()
         rounds.sent_by(self)
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return self._count
 
     def add(self, connected: socket.socket, codec: Codec | None = None) -> Line:
         """Takes in a connected, non-blocking socket."""
         line = Line(self, connected, codec)
+        while len(self._lines) <= line.descriptor:
+            self._lines.append(None)
         self._lines[line.descriptor] = line
+        self._count += 1
         self.poller.add(line.descriptor, READ)
         return line
 
@@ -237,7 +262,8 @@ class Shard(Stage):
 
     def forget(self, line: Line) -> None:
         self.poller.remove(line.descriptor)
-        del self._lines[line.descriptor]
+        self._lines[line.descriptor] = None
+        self._count -= 1
 
     async def run(self) -> None:
         """Serves until it is cancelled."""
@@ -252,7 +278,7 @@ class Shard(Stage):
         self._is_in_round = True
         self._rounds.begin()
         for descriptor, mask in ready:
-            line = self._lines.get(descriptor)
+            line = self._lines[descriptor] if descriptor < len(self._lines) else None
             if line is not None:
                 self._serve(line, mask)
         self._rounds.finish()
@@ -269,7 +295,7 @@ class Shard(Stage):
         if mask & WRITE:
             self._drain(line)
         if mask & READ:
-            chunk = line.read()
+            chunk = line.read(mask)
             if chunk and occupant is not None:
                 try:
                     if line.codec is None:
@@ -333,7 +359,8 @@ class Shard(Stage):
 
     def close(self) -> None:
         """Shuts every line without a word and gives up the poller."""
-        for line in list(self._lines.values()):
-            line.occupant = None
-            line.shut()
+        for line in self._lines:
+            if line is not None:
+                line.occupant = None
+                line.shut()
         self.poller.close()

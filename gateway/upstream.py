@@ -19,9 +19,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
+
+from mypy_extensions import mypyc_attr
 
 from gateway.brokers import Broker, Brokers
+from gateway.ends import Occupant
 from gateway.envelope import NEVER, record_properties
 from gateway.rounds import Rounds, Stage
 from gateway.session_state import Will
@@ -39,8 +42,10 @@ _WILL: Final = b"\x00"
 """The mark of a will: it is not sent to anybody."""
 
 
-class Publisher(Protocol):
-    """Who has published a record and waits for its fate (``gateway.device.Device``, ``gateway.wills.Executor``).
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Publisher(Occupant):
+    """Who has published a record and waits for its fate (``gateway.device.Device``, ``gateway.wills.Executor``, which
+    is on no line).
 
     Attributes:
         unstored: bytes of its records that the brokers have not answered for.
@@ -48,27 +53,34 @@ class Publisher(Protocol):
         is_over: whether its connection is over, so that it hears nothing any more.
     """
 
+    __slots__ = ("is_over", "is_v5", "unstored")
     unstored: int
     is_v5: bool
     is_over: bool
 
     def stored(self, marks: list[bytes], size: int, exact: bool) -> None:
         """Records are stored: their marks may leave. ``exact``: there are PUBRECs among them."""
-        ...
+        raise NotImplementedError
+
+    def stored_one(self, mark: bytes, size: int) -> None:
+        """The same of one record without a PUBREC."""
+        self.stored([mark], size, False)
 
     def refused(self, mark: bytes, code: int) -> None:
         """One record is not stored, for this error, and not tried again; whoever gives it up counts it."""
-        ...
+        raise NotImplementedError
 
     def fate_unknown(self, marks: list[bytes]) -> None:
         """Nobody knows whether these records are stored."""
-        ...
+        raise NotImplementedError
 
     def hold_reading(self) -> None:
         """One more reason not to read from it."""
-        ...
+        raise NotImplementedError
 
-    def release_reading(self) -> None: ...
+    def release_reading(self) -> None:
+        """One less."""
+        raise NotImplementedError
 
 
 class Ticket:
@@ -263,8 +275,13 @@ class Upstream(Stage):
                 return
             self.stored += len(marks)
             for ticket in tickets:
-                if ticket.device is not None:
-                    ticket.device.stored(marks[ticket.start : ticket.stop], ticket.size, ticket.exact)
+                device, start = ticket.device, ticket.start
+                if device is None:
+                    continue
+                if ticket.stop - start == 1 and not ticket.exact:
+                    device.stored_one(marks[start], ticket.size)
+                else:
+                    device.stored(marks[start : ticket.stop], ticket.size, ticket.exact)
             if not self.unanswered:
                 self.rounds.send()  # before what waits for the same records is told of them
         elif isinstance(result, PenstockError) and not result.unknown:

@@ -22,7 +22,7 @@ from gateway.deadlines import LOOK_S, Deadlines
 from gateway.home import SessionHome
 from gateway.rounds import Rounds
 from gateway.session_state import Will, decode_will
-from gateway.upstream import Upstream
+from gateway.upstream import Publisher, Upstream
 from penstock.errors import NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
 from penstock.requests.sessions import GONE, OpenedSession, SessionCall, SessionSave
 
@@ -50,8 +50,8 @@ class Pending(NamedTuple):
     ends: bool
 
 
-class Executor:
-    """Sees to it that one will is stored (``gateway.upstream.Publisher``); ``last_word`` is for then."""
+class Executor(Publisher):
+    """Sees to it that one will is stored; ``last_word`` is for then."""
 
     def __init__(self, wills: Wills, client: str, will: Will, last_word: LastWord) -> None:
         self._wills = wills

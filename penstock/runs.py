@@ -32,59 +32,43 @@ class Run:
         flag: application flag of each.
         born_ms: wall-clock milliseconds since 1970 at the sender.
         bodies: at least one, all of one size.
+
+    Whoever stores it notes on it where: the messages are one behind the other in the log and in every queue that they
+    belong to. One object for both, because every publication makes one.
+
+        position: log position of the first one's frame.
+        step: bytes of each frame, and so from one to the next.
+        queue_id, offset: their topic queue, and the place of the first one in it.
+        stored_ms: wall-clock milliseconds since 1970 at which they were stored.
     """
 
-    __slots__ = ("bodies", "born_ms", "flag", "tail")
+    __slots__ = ("bodies", "born_ms", "flag", "offset", "position", "queue_id", "step", "stored_ms", "tail")
 
     def __init__(self, tail: bytes, flag: int, born_ms: int, bodies: list[bytes]) -> None:
         self.tail = tail
         self.flag = flag
         self.born_ms = born_ms
         self.bodies = bodies
+        self.position = self.offset = -1
+        self.step = self.queue_id = self.stored_ms = 0
 
     def of(self, bodies: list[bytes]) -> Run:
-        """The same with other bodies."""
+        """The same with other bodies, stored nowhere."""
         return Run(self.tail, self.flag, self.born_ms, bodies)
 
-
-class StoredRun:
-    """Messages of a run, as they are stored: one behind the other in the log and in every queue that they belong to.
-
-    Attributes:
-        position: log position of the first one's frame.
-        step: bytes of each frame, and so from one to the next.
-        bodies, tail, flag: as of a ``Run``.
-        queue_id, offset: their topic queue, and the place of the first one in it.
-        stored_ms: wall-clock milliseconds since 1970 at which they were stored.
-    """
-
-    __slots__ = ("bodies", "flag", "offset", "position", "queue_id", "step", "stored_ms", "tail")
-
-    def __init__(
-        self,
-        position: int,
-        step: int,
-        bodies: list[bytes],
-        tail: bytes,
-        flag: int,
-        queue_id: int,
-        offset: int,
-        stored_ms: int,
-    ) -> None:
+    def placed(self, position: int, step: int, queue_id: int, offset: int, stored_ms: int) -> Run:
+        """This run, stored there."""
         self.position = position
         self.step = step
-        self.bodies = bodies
-        self.tail = tail
-        self.flag = flag
         self.queue_id = queue_id
         self.offset = offset
         self.stored_ms = stored_ms
+        return self
 
-    def part(self, start: int, stop: int) -> StoredRun:
-        """The messages from number ``start`` to before ``stop``; it keeps nothing of the others."""
-        position, bodies = self.position + start * self.step, self.bodies[start:stop]
-        queue_id, offset = self.queue_id, self.offset + start
-        return StoredRun(position, self.step, bodies, self.tail, self.flag, queue_id, offset, self.stored_ms)
+    def part(self, start: int, stop: int) -> Run:
+        """The stored messages from number ``start`` to before ``stop``; it keeps nothing of the others."""
+        position, offset = self.position + start * self.step, self.offset + start
+        return self.of(self.bodies[start:stop]).placed(position, self.step, self.queue_id, offset, self.stored_ms)
 
 
 checksum_of: Final[Callable[[bytes], int]] = google_crc32c.value

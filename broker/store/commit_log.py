@@ -25,7 +25,6 @@ from broker.store.segment import FOLDER, SUFFIX, Segment, segment_path, storage_
 from broker.store.settings import StoreSettings
 from broker.store.stretches import Stretches
 from penstock.errors import Damaged, PenstockError, StorageFailed, StorageFull
-from penstock.runs import StoredRun
 
 RESERVE_FILE: Final = "reserve"
 PREPARE_BYTES: Final = 1 << 20
@@ -182,9 +181,9 @@ class CommitLog:
 
     # ------------------------------------------------------------ writing
 
-    def append(self, frames: bytes, runs: list[StoredRun] | None = None) -> int:
+    def append(self, frames: bytes) -> int:
         """Writes whole frames at the end, as one write, and returns their position. Room was reserved; they fit the
-        segment. ``runs``: all that they are of, if they are of runs."""
+        segment."""
         position, segment = self.end, self.active
         assert len(frames) <= self.room() + BLANK_BYTES_MIN, "frames that do not fit the segment"
         try:
@@ -193,7 +192,7 @@ class CommitLog:
             raise self._cut_away(segment, position, error) from None
         self.end = position + len(frames)
         self.stretches.written(position, frames)
-        self.fresh.written(position, frames, runs or [])
+        self.fresh.written(position, frames)
         return position
 
     def _cut_away(self, segment: Segment, position: int, error: OSError) -> PenstockError:

@@ -13,20 +13,27 @@ from typing import Final
 
 from broker.store.queue_index import ENTRY20, ENTRY_BYTES, Queue
 from penstock.message import ENTRY
-from penstock.runs import StoredRun
+from penstock.runs import Run
 
 APPENDS_MAX: Final = 16
 
 
 class Written:
-    """Whole frames as they were appended. ``runs``: all of them, if they are of runs."""
+    """Whole frames as they were appended. ``runs``: all of them, if they are of runs that somebody may ask for."""
 
-    __slots__ = ("frames", "position", "runs")
+    __slots__ = ("_table", "frames", "position", "runs")
 
-    def __init__(self, position: int, frames: bytes, runs: list[StoredRun]) -> None:
+    def __init__(self, position: int, frames: bytes) -> None:
         self.position = position
         self.frames = frames
-        self.runs = runs
+        self.runs: list[Run] = []
+        self._table: dict[int, Run] | None = None
+
+    def run_at(self, position: int) -> Run | None:
+        """The run that begins there."""
+        if self._table is None:
+            self._table = {run.position: run for run in self.runs}
+        return self._table.get(position)
 
 
 class Fresh:
@@ -35,39 +42,44 @@ class Fresh:
     def __init__(self, bytes_max: int) -> None:
         """``bytes_max``: so much is kept, 0 for nothing."""
         self._appends: list[Written] = []  # the oldest first
-        self._runs: dict[int, StoredRun] = {}  # by position
         self._bytes_max = bytes_max
         self._bytes = 0
 
-    def written(self, position: int, frames: bytes, runs: list[StoredRun]) -> None:
-        """Whole frames were appended at this position; ``runs``: all of them, if they are of runs."""
+    def written(self, position: int, frames: bytes) -> None:
+        """Whole frames were appended at this position."""
         appends = self._appends
-        appends.append(Written(position, frames, runs))
-        for run in runs:
-            self._runs[run.position] = run
+        appends.append(Written(position, frames))
         self._bytes += len(frames)
         if self._bytes > 2 * self._bytes_max or len(appends) > 2 * APPENDS_MAX:
             self.trim()
+
+    def keep(self, runs: list[Run]) -> None:
+        """The frames that were written last are all of these runs."""
+        if self._appends and self._appends[-1].position == runs[0].position:
+            self._appends[-1].runs = runs
 
     def trim(self) -> None:
         """Lets go of the oldest, back to the bounds."""
         appends = self._appends
         while appends and (self._bytes > self._bytes_max or len(appends) > APPENDS_MAX):
-            oldest = appends.pop(0)
-            self._bytes -= len(oldest.frames)
-            for run in oldest.runs:
-                del self._runs[run.position]
+            self._bytes -= len(appends.pop(0).frames)
 
-    def runs(self, queue: Queue, offset: int, count_max: int, bytes_max: int) -> tuple[int, list[StoredRun]]:
+    def _run_at(self, position: int) -> Run | None:
+        for one in reversed(self._appends):
+            if one.position <= position:
+                return one.run_at(position)
+        return None
+
+    def runs(self, queue: Queue, offset: int, count_max: int, bytes_max: int) -> tuple[int, list[Run]]:
         """The runs that the readable entries in a queue's tail from ``offset`` on are of, and how many messages these
         are: whole runs as long as each is here and all fit. None at all if it is not so of the first one."""
         tail = queue.tail
-        found: list[StoredRun] = []
+        found: list[Run] = []
         start = at = (offset - queue.tail_base) * ENTRY_BYTES
         end = (queue.readable - queue.tail_base) * ENTRY_BYTES
         while at < end:
             position, size, _ = ENTRY20.unpack_from(tail, at)
-            run = self._runs.get(position)
+            run = self._run_at(position)
             if run is None or run.step != size:  # a hole has the position of what comes behind it
                 break
             count = len(run.bodies)

@@ -19,6 +19,7 @@ from penstock.message import property_of
 SLICES: Final = 8
 """Sorting all keys of a chunk at once would hold up everybody else."""
 _SLICE_HASHES: Final = np.uint32((1 << 32) // SLICES)
+_pack: Final = KEY.pack
 KEY_PROPERTIES: Final = (b"KEYS", b"UNIQ_KEY")
 
 
@@ -60,7 +61,7 @@ class KeyIndex:
     def add_run(self, hashes: tuple[int, ...], first: int, step: int, count: int) -> None:
         """Takes in ``count`` records that all have the same keys, one every ``step`` bytes from position ``first``."""
         for one in hashes:
-            self._rows += KEY.pack(one, first, step, count)
+            self._rows += _pack(one, first, step, count)
 
     def recent(self, wanted: int) -> list[int]:
         """Positions of unsealed records whose key has this hash, oldest first."""

@@ -14,12 +14,13 @@ from typing import Final
 
 from broker.store import index_chunk
 from broker.store.commit_log import CommitLog
+from broker.store.destinations import Destination
 from broker.store.disk import Disk
 from broker.store.index_chunk import ChunkFiles
 from broker.store.key_index import KeyIndex
 from broker.store.queue_index import QueueIndex
 from broker.store.reading import Reading
-from broker.store.records import Folds, Incoming, IncomingRun
+from broker.store.records import Folds, Incoming
 from broker.store.retention import Removal, segments_to_drop
 from broker.store.sealing import Sealing
 from broker.store.settings import StoreSettings
@@ -30,6 +31,7 @@ from penstock.message import BODY_BYTES_MAX
 from penstock.requests.given import GivenPulled
 from penstock.requests.messages import Placed, Pulled
 from penstock.requests.topics import Bounds
+from penstock.runs import Run
 
 QUIET_MS: Final = 50
 """After so long without an append nobody is about to write."""
@@ -111,10 +113,11 @@ class MessageStore:
         self._quiet_since_ms = now_ms
         return self._writing.append(batch, now_ms)
 
-    def append_runs(self, runs: list[IncomingRun], now_ms: int) -> None:
-        """Stores checked runs of messages, in order, all or none. Raises as ``append``."""
+    def append_runs(self, runs: list[Run], destinations: list[Destination], now_ms: int) -> None:
+        """Stores checked runs of messages, each to its destination, in order, all or none, and notes on them where.
+        ``queue_id`` is noted already. Raises as ``append``."""
         self._quiet_since_ms = now_ms
-        self._writing.append_runs(runs, now_ms)
+        self._writing.append_runs(runs, destinations, now_ms)
 
     def replay(self, position: int, frames: Sequence[bytes]) -> None:
         """Recovery hands over good frames one behind the other, the first at ``position``."""

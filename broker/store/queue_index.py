@@ -44,9 +44,10 @@ class Piece(NamedTuple):
 
 
 class Queue:
-    """The index of one queue."""
+    """The index of one queue. ``ahead``: messages of the append that is being laid out; ``waits``: not all of its
+    entries are readable yet."""
 
-    __slots__ = ("first", "key", "pieces", "readable", "tail", "tail_base")
+    __slots__ = ("ahead", "first", "key", "pieces", "readable", "tail", "tail_base", "waits")
 
     def __init__(self, key: str, first: int) -> None:
         self.key = key
@@ -55,6 +56,8 @@ class Queue:
         self.tail = _EMPTY
         self.tail_base = first
         self.readable = first
+        self.ahead = 0
+        self.waits = False
 
     @property
     def next(self) -> int:
@@ -140,7 +143,7 @@ class QueueIndex:
 
     def __init__(self) -> None:
         self._queues: dict[str, Queue] = {}
-        self._waiting: dict[Queue, None] = {}
+        self._waiting: list[Queue] = []
         self._fresh: dict[str, None] = {}
 
     def __len__(self) -> int:
@@ -172,32 +175,24 @@ class QueueIndex:
         told."""
         queue = self._queues.pop(key, None)
         if queue is not None:
-            self._waiting.pop(queue, None)
+            queue.waits = False
             self._fresh[key] = None
 
-    def add(self, queue: Queue, entry: bytes, at_once: bool) -> None:
-        """Adds one entry. ``at_once``: it needs no sync to be readable, unless an earlier one of the queue does."""
-        if queue.tail is _EMPTY:
-            queue.tail = bytearray(entry)
-        else:
-            queue.tail += entry
-        if at_once and not (self._waiting and queue in self._waiting):
-            queue.readable += 1
-            self._fresh[queue.key] = None
-        else:
-            self._waiting[queue] = None
-
-    def add_run(self, queue: Queue, entries: bytes, at_once: bool) -> None:
-        """Adds many entries, as ``add`` does one."""
+    def add(self, queue: Queue, entries: bytes, at_once: bool) -> None:
+        """Adds entries, one behind the other. ``at_once``: they need no sync to be readable, unless an earlier one of
+        the queue does."""
         if queue.tail is _EMPTY:
             queue.tail = bytearray(entries)
         else:
             queue.tail += entries
-        if at_once and not (self._waiting and queue in self._waiting):
+        if queue.waits:
+            return
+        if at_once:
             queue.readable += len(entries) // ENTRY_BYTES
             self._fresh[queue.key] = None
         else:
-            self._waiting[queue] = None
+            queue.waits = True
+            self._waiting.append(queue)
 
     def move_light_queues(self, base: int, opened_before: int) -> int:
         """The unsealed entries of the light queues that were open before a position begin at offset ``base``; returns
@@ -211,19 +206,18 @@ class QueueIndex:
 
     def mark_durable(self, point: int) -> None:
         """Makes the entries of frames before ``point`` readable."""
-        done = []
+        waiting = []
         for queue in self._waiting:
+            if not queue.waits:
+                continue  # it was dropped
             readable = queue.tail_base + queue.entries_before(point, max(0, queue.readable - queue.tail_base))
             if readable > queue.readable:
                 queue.readable = readable
                 self._fresh[queue.key] = None
-            if readable == queue.next:
-                done.append(queue)
-        if len(done) == len(self._waiting):
-            self._waiting = {}  # an emptied table keeps its room
-            return
-        for queue in done:
-            del self._waiting[queue]
+            queue.waits = readable < queue.next
+            if queue.waits:
+                waiting.append(queue)
+        self._waiting = waiting
 
     def take_fresh(self) -> list[str]:
         """Queues that gained readable entries since the last call."""

@@ -25,33 +25,6 @@ class Incoming(NamedTuple):
     in_cache: bool = False
 
 
-class IncomingRun:
-    """Checked messages about to be appended that have all in common but the bytes of their bodies (``runs.Run``).
-    ``tail``: what stands behind the body of each record. A class, not a tuple: every publication makes one."""
-
-    __slots__ = ("bodies", "born_ms", "flag", "in_cache", "properties", "queue_id", "tail", "topic")
-
-    def __init__(
-        self,
-        topic: str,
-        queue_id: int,
-        flag: int,
-        properties: bytes,
-        in_cache: bool,
-        tail: bytes,
-        born_ms: int,
-        bodies: list[bytes],
-    ) -> None:
-        self.topic = topic
-        self.queue_id = queue_id
-        self.flag = flag
-        self.properties = properties
-        self.in_cache = in_cache
-        self.tail = tail
-        self.born_ms = born_ms
-        self.bodies = bodies
-
-
 class Stored(NamedTuple):
     """A record of the log, as folds see it. ``frame`` is the whole frame: head, then record."""
 

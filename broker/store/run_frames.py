@@ -17,8 +17,8 @@ import numpy as np
 from broker.store.bulk import ENTRY_DTYPE
 from broker.store.frames import crc32, crc32c
 from broker.store.queue_index import ENTRY20
-from broker.store.records import IncomingRun
 from penstock.message import BODY_AT, FRAME_HEAD_BYTES, FRAME_MAGIC, OFFSETS_AT, QUEUE_ID_AT, RECORD_MAGIC
+from penstock.runs import Run
 
 MANY: Final = 32
 """For fewer messages numpy does not pay."""
@@ -74,33 +74,30 @@ class Layout:
         self._watermark = self._born_ms = self._stored_ms = -1
         self._lead = self._rest = b""
 
-    def fits(self, run: IncomingRun) -> bool:
+    def fits(self, run: Run) -> bool:
         """Whether it is that of a run whose tail and tag it has."""
         return len(run.bodies[0]) == self.body_bytes and run.queue_id == self.queue_id and run.flag == self.flag
 
-    def frames(
-        self, run: IncomingRun, count: int, watermark: int, stored_ms: int, offset: int, position: int
-    ) -> tuple[list[bytes], bytes]:
-        """Checksum and rest of each frame, in turn, of the first ``count`` messages of a run, and the queue's entries
-        for them."""
-        pack, place, entry_end, length = self._pack, self._place, self._entry_end, self.length
-        bodies, tail = run.bodies, run.tail
-        if watermark != self._watermark or run.born_ms != self._born_ms or stored_ms != self._stored_ms:
-            self._watermark, self._born_ms, self._stored_ms = watermark, run.born_ms, stored_ms
+    def frames(self, run: Run, count: int, watermark: int, pieces: list[bytes]) -> bytes:
+        """Adds checksum and rest of each frame, in turn, of the first ``count`` messages of a run that knows its place;
+        returns the queue's entries for them."""
+        if watermark != self._watermark or run.born_ms != self._born_ms or run.stored_ms != self._stored_ms:
+            self._watermark, self._born_ms, self._stored_ms = watermark, run.born_ms, run.stored_ms
             self._lead = self._begin + _WATERMARK.pack(watermark) + self._record
-            self._rest = _TIMES.pack(run.born_ms, stored_ms) + self._end
-        lead, rest = self._lead, self._rest
-        pieces: list[bytes] = []
-        entries: list[bytes] = []
+            self._rest = _TIMES.pack(run.born_ms, run.stored_ms) + self._end
+        lead, rest, place, entry_end, tail = self._lead, self._rest, self._place, self._entry_end, run.tail
+        offset, position = run.offset, run.position
+        entries = b""
         for number in range(count):
-            body = bodies[number]
-            frame = pack(lead, crc32(body) & _BODY_SUM_MASK, place, offset, position, rest, body, tail)
+            body = run.bodies[number]
+            frame = self._pack(lead, crc32(body) & _BODY_SUM_MASK, place, offset, position, rest, body, tail)
             pieces.append(crc32c(frame).to_bytes(4, "big"))
             pieces.append(frame)
-            entries.append(position.to_bytes(8, "big"))
+            entry = position.to_bytes(8, "big") + entry_end
+            entries = entries + entry if number else entry
             offset += 1
-            position += length
-        return pieces, entry_end.join(entries) + entry_end
+            position += self.length
+        return entries
 
 
 @lru_cache(maxsize=4096)
@@ -108,7 +105,7 @@ def _layout(body_bytes: int, tail_bytes: int, queue_id: int, flag: int, epoch: i
     return Layout(body_bytes, tail_bytes, queue_id, flag, epoch, tag)
 
 
-def layout_of(run: IncomingRun, epoch: int, tag: int) -> Layout:
+def layout_of(run: Run, epoch: int, tag: int) -> Layout:
     """The layout of a run's frames."""
     return _layout(len(run.bodies[0]), len(run.tail), run.queue_id, run.flag, epoch, tag)
 
@@ -122,7 +119,7 @@ def _columns(length: int) -> np.dtype[Any]:
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": length})
 
 
-def frame_bytes(run: IncomingRun) -> int:
+def frame_bytes(run: Run) -> int:
     """The size of each frame of a run."""
     return _length(len(run.bodies[0]), len(run.tail))
 
@@ -131,29 +128,28 @@ def _length(body_bytes: int, tail_bytes: int) -> int:
     return FRAME_HEAD_BYTES + BODY_AT + body_bytes + tail_bytes
 
 
-def lay_out(
-    run: IncomingRun, layout: Layout, watermark: int, stored_ms: int, offset: int, position: int
-) -> tuple[bytes, bytes]:
-    """The frames end to end, and the queue's entries for them. ``offset`` and ``position`` are of the first one."""
+def lay_out(run: Run, layout: Layout, watermark: int, pieces: list[bytes]) -> bytes:
+    """Adds the frames of a run that knows its place, in pieces; returns the queue's entries for them."""
     count, length = len(run.bodies), layout.length
-    pieces, entries = layout.frames(run, count if count < MANY else 1, watermark, stored_ms, offset, position)
-    frames = b"".join(pieces)
     if count < MANY:
-        return frames, entries
-    places = np.arange(position, position + length * count, length)
-    rows = np.frombuffer(bytearray(entries * count), ENTRY_DTYPE)
+        return layout.frames(run, count, watermark, pieces)
+    first: list[bytes] = []
+    entry = layout.frames(run, 1, watermark, first)
+    places = np.arange(run.position, run.position + length * count, length)
+    rows = np.frombuffer(bytearray(entry * count), ENTRY_DTYPE)
     rows["position"] = places
-    return _repeated(frames, run, offset, places), rows.tobytes()
+    pieces.append(_repeated(b"".join(first), run, places))
+    return rows.tobytes()
 
 
-def _repeated(first: bytes, run: IncomingRun, offset: int, places: Column) -> bytes:
+def _repeated(first: bytes, run: Run, places: Column) -> bytes:
     """The frames of a run by the first of them."""
     bodies, tail, count = run.bodies, run.tail, len(run.bodies)
     between = bytearray(tail + first[: len(first) - len(tail) - len(bodies[0])])
     frames = between.join([b"", *bodies, b""])
     rows = np.frombuffer(frames, _columns(len(first)), count, len(tail))
     rows["body_sum"] = np.fromiter(map(crc32, bodies), "u4", count) & _BODY_SUM_MASK
-    rows["offset"] = np.arange(offset, offset + count)
+    rows["offset"] = np.arange(run.offset, run.offset + count)
     rows["position"] = places
     rows["sum"] = np.fromiter(map(crc32c, rows["checked"].tolist()), "u4", count)
     return rows.tobytes()

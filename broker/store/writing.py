@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker.store.commit_log import CommitLog
+from broker.store.destinations import Destination
 from broker.store.frames import FLAG_AT, PATCHED, SYSTEM_FLAG_AT, UNPATCHED_AT, crc32c, stored_ms_of, unpack_frame
 from broker.store.key_index import KeyIndex, keys_of
 from broker.store.queue_index import ENTRY20, Queue, QueueIndex, hole
-from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC, Folds, Incoming, IncomingRun, Stored
-from broker.store.run_frames import Layout, frame_bytes, lay_out, layout_of
+from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC, Folds, Incoming, Stored
+from broker.store.run_frames import frame_bytes, lay_out
 from broker.store.sealing import Sealing
 from penstock.errors import TooLarge
 from penstock.message import (
@@ -32,7 +33,7 @@ from penstock.message import (
     tag_hash,
 )
 from penstock.requests.messages import Placed
-from penstock.runs import StoredRun
+from penstock.runs import Run
 from topicmap.queues import SYSTEM_PREFIX
 
 _NO_HOST: Final = bytes(8)
@@ -44,46 +45,6 @@ _FACTS_MAX: Final = 8192
 _NO_TAG: Final = 1 << 40
 """Tag hash (which has 32 bits) in the facts of a system record: it is in no queue."""
 EPOCH: Final = 1
-
-
-class Destination:
-    """Where runs with the same tail go: what their topic and properties mean to the indexes. ``light``: the light
-    queues, as of so many changes of the folds; ``layout``: that of the last run. Devices repeat themselves, so it is
-    worked out once."""
-
-    __slots__ = ("keys", "layout", "light", "light_as_of", "queue", "queue_id", "tag")
-
-    def __init__(self, tag: int, keys: tuple[int, ...], queue: Queue, queue_id: int) -> None:
-        self.tag = tag
-        self.keys = keys
-        self.queue = queue
-        self.queue_id = queue_id
-        self.light: list[Queue] = []
-        self.light_as_of = -1
-        self.layout: Layout | None = None
-
-    def layout_of(self, run: IncomingRun) -> Layout:
-        """How a run's frames are laid out."""
-        layout = self.layout
-        if layout is None or not layout.fits(run):
-            layout = self.layout = layout_of(run, EPOCH, self.tag)
-        return layout
-
-
-class Laid:
-    """A run that is laid out and not taken in yet."""
-
-    __slots__ = ("destination", "entries", "frames", "placed", "queue", "run")
-
-    def __init__(
-        self, run: IncomingRun, destination: Destination, queue: Queue, placed: StoredRun, frames: bytes, entries: bytes
-    ) -> None:
-        self.run = run
-        self.destination = destination
-        self.queue = queue
-        self.placed = placed
-        self.frames = frames
-        self.entries = entries
 
 
 class Writing:
@@ -99,7 +60,6 @@ class Writing:
         self._topic_queues: dict[tuple[str, int], Queue] = {}
         # What a topic and its properties mean to the indexes: devices repeat them. Tag hash, key hashes.
         self._facts: dict[tuple[str, bytes], tuple[int, tuple[int, ...]]] = {}
-        self._destinations: dict[bytes, Destination] = {}  # the same of the tail of a run, for the same reason
         self._topics: dict[bytes, str] = {}
         self.ends_with_seal = False
 
@@ -116,36 +76,54 @@ class Writing:
             self._begin_segment(size, urgent)
         return self._append(batch, size, now_ms, urgent)
 
-    def append_runs(self, runs: list[IncomingRun], now_ms: int) -> None:
+    def append_runs(self, runs: list[Run], destinations: list[Destination], now_ms: int) -> None:
         """See ``MessageStore.append_runs``."""
-        size = 0
+        log, size = self._log, 0
         for run in runs:
             size += len(run.bodies) * frame_bytes(run)
-        if size > self._log.room():
+        if size > log.room():
             self._begin_segment(size, False)
-        log = self._log
         log.reserve(size)
         now_ms = max(now_ms, log.last_ms)
-        position = log.end
-        laid: list[Laid] = []
-        following: dict[Queue, int] = {}
-        for run in runs:
-            destination, count = self._destination(run), len(run.bodies)
-            queue, layout = destination.queue, destination.layout_of(run)
-            offset = following.get(queue, -1) if following else -1
-            if offset < 0:
-                offset = queue.next
-            frames, entries = lay_out(run, layout, log.durable, now_ms, offset, position)
-            placed = StoredRun(position, layout.length, run.bodies, run.tail, run.flag, run.queue_id, offset, now_ms)
-            laid.append(Laid(run, destination, queue, placed, frames, entries))
-            if len(runs) > 1:
-                following[queue] = offset + count
-            position += count * layout.length
-        log.append(b"".join([one.frames for one in laid]), [one.placed for one in laid])
+        queues: list[Queue] = []
+        entries: list[bytes] = []
+        try:
+            frames = b"".join(self._lay_out_runs(runs, destinations, now_ms, queues, entries))
+            first = log.append(frames)
+        finally:
+            for queue in queues:
+                queue.ahead = 0
         log.last_ms = now_ms
         self.ends_with_seal = False
-        for one in laid:
-            self._take_in_run(one)
+        if self._take_in_runs(runs, destinations, queues, entries, frames, first):
+            log.fresh.keep(runs)
+
+    def _lay_out_runs(
+        self,
+        runs: list[Run],
+        destinations: list[Destination],
+        now_ms: int,
+        queues: list[Queue],
+        entries: list[bytes],
+    ) -> list[bytes]:
+        """Notes on each run where it goes, and adds its topic queue and the entries for its queues; returns the pieces
+        of all frames."""
+        pieces: list[bytes] = []
+        position, watermark = self._log.end, self._log.durable
+        for number, run in enumerate(runs):
+            destination = destinations[number]
+            queue = destination.queue
+            if queue is None or destination.queue_id != run.queue_id:
+                queue = self._lead_to(destination, run)
+            layout = destination.layout_of(run, EPOCH)
+            run.position, run.step, run.stored_ms = position, layout.length, now_ms
+            run.offset = queue.next + queue.ahead
+            entries.append(lay_out(run, layout, watermark, pieces))
+            queues.append(queue)
+            count = len(run.bodies)
+            queue.ahead += count
+            position += count * layout.length
+        return pieces
 
     def seal(self, now_ms: int, padding: int = 0) -> int:
         """Appends a seal: a system record whose frame carries the durable watermark. It is empty, or has as many zeros
@@ -264,36 +242,50 @@ class Writing:
                 if flag & _FOLDED:
                     self._fold(incoming, position, frame_of(number))
 
-    def _take_in_run(self, laid: Laid) -> None:
-        """Queues and folds take in a run of the log, whose messages have the same place in all of them."""
-        index, run, destination = self._index, laid.run, laid.destination
-        first, step, count = laid.placed.position, laid.placed.step, len(run.bodies)
-        if destination.light_as_of != self._folds.changes:
-            destination.light_as_of = self._folds.changes
-            light_queues = self._folds.queues_of(run.topic, run.properties)
-            destination.light = [index.ensure(key, first) for key in light_queues]
-        index.add_run(laid.queue, laid.entries, run.in_cache)
-        for light in destination.light:
-            index.add_run(light, laid.entries, run.in_cache)
-        if destination.keys:
-            self._keys.add_run(destination.keys, first, step, count)
-        if run.flag & _FOLDED:
-            one = Incoming(b"", run.topic, run.queue_id, run.flag, run.properties, run.in_cache)
-            for at in range(0, count * step, step):
-                self._fold(one, first + at, laid.frames[at : at + step])
+    def _take_in_runs(
+        self,
+        runs: list[Run],
+        destinations: list[Destination],
+        queues: list[Queue],
+        entries: list[bytes],
+        frames: bytes,
+        first: int,
+    ) -> bool:
+        """Queues and folds take in runs of the log; the messages of one have the same place in all of them. ``first``:
+        the position of ``frames``. Returns whether light queues, by which gateways read, have any of them."""
+        index, changes, is_light = self._index, self._folds.changes, False
+        for number, run in enumerate(runs):
+            destination, entry = destinations[number], entries[number]
+            if destination.light_as_of != changes:
+                light_queues = self._folds.queues_of(destination.topic, destination.properties)
+                destination.light = [index.ensure(key, run.position) for key in light_queues]
+                destination.light_as_of = changes
+            index.add(queues[number], entry, destination.in_cache)
+            for light in destination.light:
+                index.add(light, entry, destination.in_cache)
+                is_light = True
+            if destination.keys:
+                self._keys.add_run(destination.keys, run.position, run.step, len(run.bodies))
+            if run.flag & _FOLDED:
+                self._fold_run(run, destination, frames, run.position - first)
+                changes = self._folds.changes
+        return is_light
 
-    def _destination(self, run: IncomingRun) -> Destination:
-        found = self._destinations.get(run.tail)
-        if found is None:
-            tag, keys = self._facts.get((run.topic, run.properties)) or self._learn(run.topic, run.properties)
-            found = Destination(tag, keys, self.topic_queue(run.topic, run.queue_id), run.queue_id)
-            if _comes_again(run.properties):
-                if len(self._destinations) >= _FACTS_MAX:
-                    self._destinations.clear()
-                self._destinations[run.tail] = found
-        elif found.queue_id != run.queue_id:  # without a key they take turns
-            found.queue, found.queue_id = self.topic_queue(run.topic, run.queue_id), run.queue_id
-        return found
+    def _fold_run(self, run: Run, destination: Destination, frames: bytes, at: int) -> None:
+        """Folds take in the messages of a run, whose frames begin there."""
+        one = Incoming(b"", destination.topic, run.queue_id, run.flag, destination.properties, destination.in_cache)
+        for number in range(len(run.bodies)):
+            begin = at + number * run.step
+            self._fold(one, run.position + number * run.step, frames[begin : begin + run.step])
+
+    def _lead_to(self, destination: Destination, run: Run) -> Queue:
+        """The topic queue of a run, by which its destination does not lead yet."""
+        if destination.queue is None:
+            topic, properties = destination.topic, destination.properties
+            destination.tag, destination.keys = self._facts.get((topic, properties)) or self._learn(topic, properties)
+        queue = destination.queue = self.topic_queue(destination.topic, run.queue_id)
+        destination.queue_id = run.queue_id
+        return queue
 
     def _learn(self, topic: str, properties: bytes) -> tuple[int, tuple[int, ...]]:
         """Tag hash and key hashes of a record; remembered unless they never come again."""

@@ -10,12 +10,12 @@ from typing import ClassVar
 
 from penstock.requests.messages import Appended, AppendRuns, Pull, Pulled
 from penstock.requests.request import Reply, Request
-from penstock.runs import Run, StoredRun, checksum_of, encode_runs
+from penstock.runs import Run, checksum_of, encode_runs
 
 
 class GivenRuns(Request):
     """Stores publications of devices, ``count`` messages in all; over a wire ``AppendRuns``. The runs are the server's
-    to read from then on: nobody changes them."""
+    from then on: it notes on them where they are stored, and nobody else changes them."""
 
     __slots__ = ("count", "runs")
     reply: ClassVar[type[Reply]] = Appended
@@ -35,7 +35,7 @@ class GivenPulled(Reply):
 
     __slots__ = ("count", "next", "runs")
 
-    def __init__(self, count: int, next: int, runs: list[StoredRun]) -> None:
+    def __init__(self, count: int, next: int, runs: list[Run]) -> None:
         self.count = count
         self.next = next
         self.runs = runs

@@ -14,6 +14,7 @@ from memory_broker import MemoryBroker
 from gateway.brokers import Brokers
 from gateway.device import Device
 from gateway.downstream import Downstream
+from gateway.ends import Output
 from gateway.exchanges import ExchangeIds
 from gateway.home import SessionHome
 from gateway.keeping import Keeping
@@ -48,8 +49,8 @@ class HandClock(Clock):
         return int(self.now_s * 1000)
 
 
-class Client:
-    """A client on a line in memory, and that line (``gateway.device.Output``)."""
+class Client(Output):
+    """A client on a line in memory, and that line."""
 
     def __init__(self, gateway: Gateway, level: int, peer: str) -> None:
         self.gateway = gateway

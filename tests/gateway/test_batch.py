@@ -22,7 +22,6 @@ from penstock.requests.given import GivenPull, GivenPulled, GivenRuns
 from penstock.requests.messages import Pull, Pulled
 from penstock.requests.topics import CreateTopic
 from penstock.runs import Run as Publications
-from penstock.runs import StoredRun
 from tests.broker.broker_rig import Rig
 
 FIELDS = (
@@ -166,7 +165,7 @@ def frames_of(first: int, count: int) -> Batch:
 def run_of(first: int, count: int) -> Batch:
     tail = record_tail(b"a", record_properties("a/b", "", ""))
     bodies = [bytes([at]) * 64 for at in range(count)]
-    return given_batch(first, [StoredRun(1000 + 200 * first, 200, bodies, tail, 1, 0, first, 0)])
+    return given_batch(first, [Publications(tail, 1, 0, bodies).placed(1000 + 200 * first, 200, 0, first, 0)])
 
 
 @pytest.mark.parametrize("batch_of_some", [frames_of, run_of])
@@ -190,7 +189,7 @@ def test_what_a_session_holds_of_an_even_batch_is_bounded_by_what_it_may_hold(
 
 def test_a_message_of_a_run_weighs_what_its_body_takes_in_memory() -> None:
     for size in range(100):
-        even = given_batch(0, [StoredRun(0, 200, [bytes(size)] * 9, b"\0\1a\0\0", 1, 0, 0, 0)]).even
+        even = given_batch(0, [Publications(b"\0\1a\0\0", 1, 0, [bytes(size)] * 9).placed(0, 200, 0, 0, 0)]).even
         assert even is not None
         allocated = -(-sys.getsizeof(bytes(size)) // 16) * 16
         assert allocated + 8 <= even.weight <= allocated + 32

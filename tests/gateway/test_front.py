@@ -294,7 +294,7 @@ def test_a_client_that_reads_slowly_gets_everything_in_order(doorway: Make, kind
 def test_pings_of_a_client_that_reads_nothing_are_answered_up_to_a_limit(doorway: Make, kind: str) -> None:
     house = doorway(kind, output_bytes_max=64 * 1024)
     end = admitted(house)
-    [line] = house.shard._lines.values()
+    [line] = filter(None, house.shard._lines)
     pings = frame(bytes(125), 9) * 200
     sent = 0
     while not line.is_full and sent < 1 << 28:

@@ -7,7 +7,7 @@ import socket
 import pytest
 import trio
 
-from gateway.poller import READ, WRITE, EpollPoller
+from gateway.poller import ENDED, READ, WRITE, EpollPoller
 
 
 async def test_it_returns_when_a_socket_is_readable() -> None:
@@ -23,6 +23,29 @@ async def test_it_returns_when_a_socket_is_readable() -> None:
         assert poller.poll() == [(ours.fileno(), WRITE)]
         poller.remove(ours.fileno())
         assert poller.poll() == []
+    poller.close()
+
+
+async def test_what_has_happened_is_told_once_and_again_where_that_is_asked_for() -> None:
+    poller = EpollPoller()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        poller.add(ours.fileno(), READ)
+        theirs.send(b"xyz")
+        assert poller.poll() == [(ours.fileno(), READ)]
+        assert poller.poll() == []
+        poller.change(ours.fileno(), READ)
+        assert poller.poll() == [(ours.fileno(), READ)]
+        theirs.send(b"more")
+        assert poller.poll() == [(ours.fileno(), READ)]
+        poller.change(ours.fileno(), 0)
+        theirs.send(b"more")
+        assert poller.poll() == []
+        poller.change(ours.fileno(), READ)
+        assert poller.poll() == [(ours.fileno(), READ)], "what came while nobody listened"
+        theirs.shutdown(socket.SHUT_WR)
+        [(descriptor, mask)] = poller.poll()
+        assert (descriptor, mask) == (ours.fileno(), READ | ENDED)
     poller.close()
 
 

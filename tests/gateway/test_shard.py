@@ -6,10 +6,12 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+import trio
 
-from gateway.poller import BROKEN, READ, WRITE
+from gateway.ends import Occupant
+from gateway.poller import BROKEN, READ, WRITE, EpollPoller
 from gateway.rounds import Rounds, Stage
-from gateway.shard import LINGER_S, Line, Shard
+from gateway.shard import CHUNK_BYTES, LINGER_S, SHORT_BYTES, Line, Shard
 from gateway.transports.codec import Codec
 from penstock.world import RealClock
 
@@ -50,7 +52,7 @@ class HandPoller:
         pass
 
 
-class Echo:
+class Echo(Occupant):
     """Sends back what it gets, and notes what happens to it."""
 
     def __init__(self, line: Line) -> None:
@@ -373,3 +375,59 @@ def test_coded_output_keeps_its_order_when_the_client_reads_slowly(coded: House)
         coded.round(coded.mask & (READ | WRITE))
     assert got.count(b"!") == 1  # before what was not encoded yet
     assert bytes(got).replace(b"!", b"") == b"X" * written
+
+
+SIZES = [
+    1,
+    SHORT_BYTES - 1,
+    SHORT_BYTES,
+    SHORT_BYTES + 1,
+    CHUNK_BYTES - 1,
+    CHUNK_BYTES,
+    CHUNK_BYTES + 1,
+    3 * CHUNK_BYTES,
+]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("ends", [False, True])
+async def test_all_that_came_and_the_end_behind_it_are_read_though_the_poller_tells_once(size: int, ends: bool) -> None:
+    poller = EpollPoller()
+    shard = Shard(poller, Rounds(RealClock()), output_bytes_max=1 << 20)
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        ours, _ = server.accept()
+        ours.setblocking(False)
+        line = shard.add(ours)
+        echo = line.occupant = Echo(line)
+        client.sendall(bytes(size))
+        if ends:
+            client.shutdown(socket.SHUT_WR)
+        got = 0
+        with trio.fail_after(20):
+            while got < size or (ends and echo.events[-1] != "broken"):
+                await poller.wait()
+                shard.round()
+                got = sum(len(chunk) for chunk in echo.events if isinstance(chunk, bytes))
+        assert got == size
+        assert poller.poll() == []
+    shard.close()
+
+
+def test_a_client_may_send_little_and_much_in_turns(house: House) -> None:
+    sent = b""
+    for size in (100, SHORT_BYTES, 10, 2000, SHORT_BYTES + 1, 10, 10, CHUNK_BYTES, 1):
+        data = bytes([size % 251]) * size
+        sent += data
+        house.client.setblocking(True)
+        house.client.sendall(data)
+        before = len(house.echo.events)
+        for _ in range(3):
+            house.round(READ)
+        chunks = house.echo.events[before:]
+        assert b"".join(chunk for chunk in chunks if isinstance(chunk, bytes)) == data
+        assert len(chunks) == 1, "what is there is one chunk, however much came before"
+        received = b""
+        while len(received) < size:
+            received += house.client.recv(1 << 20)
+        assert received == data
+    assert house.line.unsent == 0

@@ -15,7 +15,6 @@ from penstock.runs import (
     RECORDS_BYTES_MAX,
     RUN_HEAD,
     Run,
-    StoredRun,
     checksum_of,
     decode_runs,
     encode_runs,
@@ -90,7 +89,7 @@ def test_the_worked_example_and_the_damage_of_the_page_are_right() -> None:
 
 
 def test_a_part_of_a_stored_run_is_where_it_was_and_keeps_nothing_of_the_others() -> None:
-    run = StoredRun(1000, 150, [b"a", b"b", b"c", b"d"], TAIL, 1, 3, 20, 1234)
+    run = Run(TAIL, 1, 77, [b"a", b"b", b"c", b"d"]).placed(1000, 150, 3, 20, 1234)
     part = run.part(1, 3)
     assert (part.position, part.step, part.bodies, part.offset) == (1150, 150, [b"b", b"c"], 21)
     assert (part.tail, part.flag, part.queue_id, part.stored_ms) == (TAIL, 1, 3, 1234)

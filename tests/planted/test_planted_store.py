@@ -204,7 +204,8 @@ def readable_out_of_order(index: QueueIndex, queue: Queue, entry: bytes, at_once
         queue.readable = queue.next
         index._fresh[queue.key] = None
     else:
-        index._waiting[queue] = None
+        queue.waits = True
+        index._waiting.append(queue)
 
 
 def any_piece_precedes(queue: Queue, piece: Any) -> bool:

@@ -15,7 +15,7 @@ from broker.store.message_store import MessageStore
 from broker.store.queue_index import ENTRY20, Queue, QueueIndex, hole
 from penstock.errors import StorageFull
 from penstock.message import Message, decode_batch
-from penstock.runs import StoredRun
+from penstock.runs import Run
 from tests.broker.store.store_rig import SMALL, bodies, incoming, messages, opened, stored, sync
 from tests.simulation.disk import SimDisk
 
@@ -113,15 +113,15 @@ def test_an_append_that_was_refused_is_not_read_where_the_next_one_stands() -> N
 def test_it_keeps_no_more_than_it_may() -> None:
     fresh = Fresh(1000)
     for number in range(3):
-        fresh.written(600 * number, bytes(600), [])
+        fresh.written(600 * number, bytes(600))
         fresh.trim()
     assert fresh.batch(ENTRY20.pack(600, 600, 0), 0, 10_000) is None
     assert fresh.batch(ENTRY20.pack(1200, 600, 0), 0, 10_000) is not None
-    fresh.written(1800, bytes(1001), [])  # larger than all that may be kept
+    fresh.written(1800, bytes(1001))  # larger than all that may be kept
     fresh.trim()
     assert fresh.batch(ENTRY20.pack(1800, 1001, 0), 0, 10_000) is None
     for number in range(APPENDS_MAX + 1):
-        fresh.written(3000 + number, b"x", [])
+        fresh.written(3000 + number, b"x")
     fresh.trim()
     assert fresh.batch(ENTRY20.pack(3000, 1, 0), 0, 10_000) is None
     assert fresh.batch(ENTRY20.pack(3001, 1, 0), 0, 10_000) is not None
@@ -130,18 +130,18 @@ def test_it_keeps_no_more_than_it_may() -> None:
 def test_without_a_trim_it_keeps_twice_as_much_at_most() -> None:
     fresh = Fresh(1000)
     for number in range(100):
-        fresh.written(600 * number, bytes(600), [])
+        fresh.written(600 * number, bytes(600))
         assert fresh._bytes <= 2000
     for number in range(100):
-        fresh.written(100_000 + number, b"x", [])
+        fresh.written(100_000 + number, b"x")
         assert len(fresh._appends) <= 2 * APPENDS_MAX
     nothing = Fresh(0)
-    nothing.written(0, b"x", [])
+    nothing.written(0, b"x")
     assert nothing.between(0, 1) is None
 
 
-def run_at(position: int, count: int) -> StoredRun:
-    return StoredRun(position, 200, [b"x"] * count, b"tail", 1, 0, 0, 1000)
+def run_at(position: int, count: int) -> Run:
+    return Run(b"tail", 1, 0, [b"x"] * count).placed(position, 200, 0, 0, 1000)
 
 
 def queue_of(*entries: bytes, readable: int) -> Queue:
@@ -159,9 +159,11 @@ def entries(position: int, count: int) -> list[bytes]:
 def test_runs_are_given_whole_as_long_as_all_of_each_is_here_and_readable_and_fits() -> None:
     fresh = Fresh(10_000)
     first, second, third = run_at(0, 2), run_at(400, 1), run_at(800, 3)
-    fresh.written(0, bytes(600), [first, second])
-    fresh.written(600, bytes(200), [])  # no run
-    fresh.written(800, bytes(600), [third])
+    fresh.written(0, bytes(600))
+    fresh.keep([first, second])
+    fresh.written(600, bytes(200))  # no run
+    fresh.written(800, bytes(600))
+    fresh.keep([third])
     queue = queue_of(*entries(0, 3), *entries(800, 3), readable=6)
     assert fresh.runs(queue, 7, 100, 10_000) == (6, [first, second, third])
     assert fresh.runs(queue, 10, 100, 10_000) == (3, [third])
@@ -174,9 +176,21 @@ def test_runs_are_given_whole_as_long_as_all_of_each_is_here_and_readable_and_fi
     assert fresh.runs(queue_of(*entries(0, 4), readable=4), 7, 100, 10_000) == (3, [first, second])
 
 
+def test_runs_of_an_append_that_is_gone_already_are_not_kept() -> None:
+    fresh = Fresh(1000)
+    fresh.written(0, bytes(200))
+    fresh.written(200, bytes(2001))
+    fresh.keep([run_at(200, 1)])
+    assert not fresh._appends
+    fresh.written(3000, bytes(200))
+    fresh.keep([run_at(200, 1)])
+    assert fresh.runs(queue_of(*entries(3000, 1), readable=1), 7, 100, 10_000) == (0, [])
+
+
 def test_a_run_of_which_a_queue_has_not_all_is_not_given() -> None:
     fresh = Fresh(10_000)
-    fresh.written(0, bytes(600), [run_at(0, 3)])
+    fresh.written(0, bytes(600))
+    fresh.keep([run_at(0, 3)])
     for some in (entries(0, 2) + entries(600, 2), [hole(0), *entries(0, 3)]):
         assert fresh.runs(queue_of(*some, readable=4), 7, 100, 10_000) == (0, [])
 
@@ -184,7 +198,8 @@ def test_a_run_of_which_a_queue_has_not_all_is_not_given() -> None:
 def test_a_hole_is_no_message_of_the_run_behind_it() -> None:
     fresh = Fresh(10_000)
     run = run_at(0, 1)
-    fresh.written(0, bytes(200), [run])
+    fresh.written(0, bytes(200))
+    fresh.keep([run])
     queue = queue_of(hole(0), *entries(0, 1), readable=2)
     assert fresh.runs(queue, 7, 100, 10_000) == (0, [])
     assert fresh.runs(queue, 8, 100, 10_000) == (1, [run])
@@ -193,13 +208,16 @@ def test_a_hole_is_no_message_of_the_run_behind_it() -> None:
 def test_runs_are_forgotten_with_their_append() -> None:
     fresh = Fresh(1000)
     queue = queue_of(*entries(0, 1), *entries(200, 1), readable=2)
-    fresh.written(0, bytes(200), [run_at(0, 1)])
-    fresh.written(200, bytes(200), [run_at(200, 1)])
+    fresh.written(0, bytes(200))
+    fresh.keep([run_at(0, 1)])
+    fresh.written(200, bytes(200))
+    fresh.keep([run_at(200, 1)])
     assert fresh.runs(queue, 7, 100, 10_000)[0] == 2
-    fresh.written(400, bytes(800), [])
+    fresh.written(400, bytes(800))
     fresh.trim()
     assert fresh.runs(queue, 7, 100, 10_000)[0] == 0
     assert fresh.runs(queue, 8, 100, 10_000)[0] == 1
-    fresh.written(1200, bytes(1001), [run_at(1200, 1)])
+    fresh.written(1200, bytes(1001))
+    fresh.keep([run_at(1200, 1)])
     fresh.trim()
-    assert not fresh._runs
+    assert not fresh._appends

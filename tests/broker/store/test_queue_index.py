@@ -35,7 +35,7 @@ def test_entries_become_readable_in_order() -> None:
 def test_runs_become_readable_up_to_the_point_and_at_the_logs_end_all_of_them() -> None:
     index = QueueIndex()
     first, second = index.ensure("a"), index.ensure("b")
-    index.add_run(first, entry(0) + entry(10) + entry(20), False)
+    index.add(first, entry(0) + entry(10) + entry(20), False)
     index.add(second, entry(30), False)
     index.mark_durable(15)
     assert (first.readable, second.readable) == (2, 0), "what lies behind the point is not"

@@ -6,9 +6,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.store.queue_index import ENTRY20
-from broker.store.records import IncomingRun
 from broker.store.run_frames import MANY, frame_bytes, lay_out, layout_of
 from penstock.message import encode_record, record_tail
+from penstock.runs import Run
 from tests.broker.store.store_rig import pack_frame
 
 counts = st.sampled_from([1, 2, MANY - 1, MANY, MANY + 1, 3 * MANY])
@@ -30,9 +30,10 @@ alike_bodies = st.tuples(counts, st.integers(0, 300)).flatmap(
 def test_a_run_is_laid_out_as_its_records_would_be(
     bodies: list[bytes], topic: bytes, properties: bytes, flag: int, offset: int, position: int, tag: int
 ) -> None:
-    run = IncomingRun("t", 3, flag, properties, False, record_tail(topic, properties), 77, bodies)
+    run = Run(record_tail(topic, properties), flag, 77, bodies).placed(position, 0, 3, offset, 1234)
     layout = layout_of(run, 1, tag)
-    frames, entries = lay_out(run, layout, position // 2, 1234, offset, position)
+    pieces: list[bytes] = []
+    entries = lay_out(run, layout, position // 2, pieces)
     assert layout.fits(run)
     at, wanted, wanted_entries = position, [], []
     for number, body in enumerate(bodies):
@@ -40,6 +41,6 @@ def test_a_run_is_laid_out_as_its_records_would_be(
         wanted.append(pack_frame(record, 3, offset + number, at, 1234, 1, position // 2))
         wanted_entries.append(ENTRY20.pack(at, len(wanted[-1]), tag))
         at += len(wanted[-1])
-    assert frames == b"".join(wanted)
+    assert b"".join(pieces) == b"".join(wanted)
     assert entries == b"".join(wanted_entries)
     assert [len(frame) for frame in wanted] == [frame_bytes(run)] * len(bodies)

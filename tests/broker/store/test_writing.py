@@ -7,9 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from broker.store.records import Incoming, IncomingRun
+from broker.store.destinations import Destination
+from broker.store.records import Incoming
 from penstock.errors import StorageFull
 from penstock.message import encode_record, record_tail, tag_hash
+from penstock.requests.given import GivenPulled
+from penstock.requests.messages import Pulled
+from penstock.runs import Run
 from tests.broker.store.store_rig import (
     SMALL,
     bodies,
@@ -70,7 +74,7 @@ def test_the_runs_of_a_device_go_to_the_light_queues_that_are_open_when_they_com
 
     def store_run(*texts: str) -> None:
         same = [text.encode() for text in texts]
-        store.append_runs([IncomingRun("t", 0, 0, b"", False, record_tail(b"t", b""), 1, same)], 1000)
+        store.append_runs([Run(record_tail(b"t", b""), 0, 1, same)], [Destination("t", b"", False)], 1000)
         sync(store)
 
     store_run("1")
@@ -88,16 +92,56 @@ def test_the_runs_of_a_device_go_to_the_light_queues_that_are_open_when_they_com
     assert bodies(store, "~other") == []
 
 
-def test_runs_of_one_device_are_laid_out_as_records_whatever_changes_between_them() -> None:
+@pytest.mark.parametrize("together", [1, 2, 3, 6])
+def test_runs_of_one_device_are_laid_out_as_records_whatever_changes_between_them(together: int) -> None:
     by_runs, by_records = opened(SimDisk()), opened(SimDisk())
+    destination, runs = Destination("t", b"", True), []
     for queue_id, flag, body in ((0, 0, b"x"), (1, 0, b"y"), (0, 0, b"z"), (0, 1, b"x"), (0, 1, b"long"), (0, 1, b"x")):
-        by_runs.append_runs([IncomingRun("t", queue_id, flag, b"", True, record_tail(b"t", b""), 1, [body])], 1000)
+        run = Run(record_tail(b"t", b""), flag, 1, [body])
+        run.queue_id = queue_id
+        runs.append(run)
         record = encode_record(b"t", body, b"", flag=flag, born_ms=1)
         by_records.append([Incoming(record, "t", queue_id, flag, b"", True)], 1000)
+    for first in range(0, len(runs), together):
+        by_runs.append_runs(runs[first : first + together], [destination] * together, 1000)
+    assert [(run.queue_id, run.offset, run.stored_ms) for run in runs] == [
+        (queue_id, offset, 1000) for queue_id, offset in ((0, 0), (1, 0), (0, 1), (0, 2), (0, 3), (0, 4))
+    ]
+    assert [run.position + run.step for run in runs] == [run.position for run in runs[1:]] + [by_runs.written]
     for queue in ("t:0", "t:1"):
         found = by_runs.read(queue, 0, 10, 10_000)
-        assert found == by_records.read(queue, 0, 10, 10_000)
+        wanted = by_records.read(queue, 0, 10, 10_000)
+        assert (found.count, found.next) == (wanted.count, wanted.next)
         assert found.count > 0
+        if together == 1:
+            assert found == wanted
+
+
+def test_a_refused_append_of_runs_leaves_no_gap_in_its_queues() -> None:
+    disk = SimDisk()
+    store, destination = opened(disk), Destination("t", b"", True)
+    disk.fail("pwrite", errno.ENOSPC)
+    with pytest.raises(StorageFull):
+        store.append_runs([Run(record_tail(b"t", b""), 0, 1, [b"never"] * 3)], [destination], 1000)
+    store.append_runs([Run(record_tail(b"t", b""), 0, 1, [b"after"])], [destination], 1000)
+    assert store.next_offset("t:0") == 1
+    assert bodies(store) == [b"after"]
+
+
+def test_runs_are_kept_for_gateways_only_where_one_has_opened_a_filter_that_they_match() -> None:
+    store = opened(SimDisk(), replace(SMALL, fresh_bytes=1 << 20))
+    runs = [Run(record_tail(b"t", b""), 0, 1, [b"1"]), Run(record_tail(b"t", b""), 0, 1, [b"2", b"3"])]
+    destination = Destination("t", b"", False)
+    store.append_runs(runs[:1], [destination], 1000)
+    stored(store, command("+all t"))
+    store.append_runs(runs[1:], [destination], 1000)
+    sync(store)
+    given = store.read_given("~all", store.bounds("~all").min, 10, 10_000)
+    assert isinstance(given, GivenPulled)
+    assert given.runs == runs[1:]
+    pulled = store.read_given("t:0", 0, 10, 10_000)
+    assert isinstance(pulled, Pulled), "the first is told as any reader is told"
+    assert bodies(store) == [b"1", b"2", b"3"]
 
 
 def test_system_records_are_in_no_queue() -> None:

@@ -1,0 +1,47 @@
+"""The two ends of a line (``gateway/shard.py``): who speaks over it, and what takes its output.
+
+Base classes, not protocols: compiled, they are called in a fraction of the time, and every packet calls both.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import mypyc_attr
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Occupant:
+    """Who speaks over a line (``gateway.device.Device``)."""
+
+    __slots__ = ()
+
+    def receive(self, chunk: bytes) -> None:
+        """Takes what has come, never nothing."""
+        raise NotImplementedError
+
+    def writable(self) -> None:
+        """The line is no longer full."""
+        raise NotImplementedError
+
+    def broken(self) -> None:
+        """The line is gone without a farewell."""
+        raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Output:
+    """What an occupant may do with its line. ``is_full``: it takes no more for now."""
+
+    __slots__ = ("is_full",)
+    is_full: bool
+
+    def write(self, data: bytes) -> None:
+        """Output for the end of this round."""
+        raise NotImplementedError
+
+    def set_reading(self, reads: bool) -> None:
+        """Whether what the other side sends is to be read."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Closes after the output of this round has been written. The occupant hears nothing more."""
+        raise NotImplementedError
