@@ -16,7 +16,7 @@ from broker.store.frames import FLAG_AT, PATCHED, SYSTEM_FLAG_AT, UNPATCHED_AT, 
 from broker.store.key_index import KeyIndex, keys_of
 from broker.store.queue_index import ENTRY20, Queue, QueueIndex, hole
 from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC, Folds, Incoming, Stored
-from broker.store.run_frames import frame_bytes, lay_out
+from broker.store.run_frames import frame_bytes
 from broker.store.sealing import Sealing
 from penstock.errors import TooLarge
 from penstock.message import (
@@ -118,7 +118,7 @@ class Writing:
             layout = destination.layout_of(run, EPOCH)
             run.position, run.step, run.stored_ms = position, layout.length, now_ms
             run.offset = queue.next + queue.ahead
-            entries.append(lay_out(run, layout, watermark, pieces))
+            entries.append(layout.frames(run, watermark, pieces))
             queues.append(queue)
             count = len(run.bodies)
             queue.ahead += count
