@@ -17,7 +17,7 @@ from mypy_extensions import mypyc_attr
 
 from gateway.rates import Pace
 from gateway.tallies import Tally
-from gateway.upstream import Lane, Publisher, Route, Ticket, Upstream
+from gateway.upstream import Lane, Publisher, Route, Upstream
 from penstock.runs import Run, record_bytes
 
 _QOS0: Final = 0x30
@@ -101,9 +101,10 @@ def take_publishes(
             acknowledged += len(bodies)
         run = Run(route.tail, (first >> 1) & 1, now_ms, bodies)
         lane.runs.append(run)
+        lane.devices.append(device)
         size += record_bytes(run)
     if lane is not None and at:
-        _hand_over(device, upstream, lane, begin, size)
+        _hand_over(device, upstream, lane, len(lane.marks) - begin, size)
     return at, acknowledged
 
 
@@ -140,11 +141,8 @@ def _take_same(
     return at
 
 
-def _hand_over(device: Sender, upstream: Upstream, lane: Lane, begin: int, size: int) -> None:
-    """The messages from number ``begin`` on in the lane are this device's, ``size`` bytes of records."""
-    end = len(lane.marks)
-    count = end - begin
-    lane.tickets.append(Ticket(device, begin, end, size, False))
+def _hand_over(device: Sender, upstream: Upstream, lane: Lane, count: int, size: int) -> None:
+    """The last ``count`` messages in the lane are this device's, ``size`` bytes of records."""
     device.unstored += size
     tally, pace = device.tally, device.pace
     tally.packets_in += count

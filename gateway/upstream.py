@@ -2,8 +2,7 @@
 its reply.
 
 A ``Lane`` is the open batch of one broker. Beside each message stands its *mark*: the bytes that acknowledge it
-(PUBACK, PUBREC, or nothing), so that the reply to a whole batch turns into one piece of bytes per device. A
-device's publications of one round form a *ticket*, a slice of the batch.
+(PUBACK, PUBREC, or nothing), so that the reply to a whole batch turns into one piece of bytes per device.
 
 Promises: no mark is sent before the broker has said that the record is stored at its topic's level; a record whose
 fate is unknown (the link broke) is never acknowledged, its device is disconnected and will send it again; what was
@@ -17,7 +16,6 @@ round's end is told by ``flush``.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -29,7 +27,7 @@ from gateway.envelope import NEVER, record_properties
 from gateway.rounds import Rounds, Stage
 from gateway.session_state import Will
 from penstock.errors import Busy, InvalidMessage, PenstockError, StorageFull, Unavailable
-from penstock.message import FLAG_RETAIN, PROPERTIES_BYTES_MAX, record_tail
+from penstock.message import FLAG_QOS, FLAG_RETAIN, PROPERTIES_BYTES_MAX, record_tail
 from penstock.requests.given import GivenRuns
 from penstock.requests.messages import Appended
 from penstock.requests.request import Result
@@ -37,7 +35,6 @@ from penstock.runs import Run, record_bytes
 from topicmap.queues import TopicMap
 
 _NO_ROOM: Final = frozenset({Busy.code, StorageFull.code})
-_PUBREC: Final = b"\x50"
 _WILL: Final = b"\x00"
 """The mark of a will: it is not sent to anybody."""
 
@@ -83,19 +80,6 @@ class Publisher(Occupant):
         raise NotImplementedError
 
 
-class Ticket:
-    """A device's slice of a batch. ``size`` is what it counts as unstored; ``exact``: there is QoS 2 in it."""
-
-    __slots__ = ("device", "exact", "size", "start", "stop")
-
-    def __init__(self, device: Publisher | None, start: int, stop: int, size: int, exact: bool) -> None:
-        self.device = device
-        self.start = start
-        self.stop = stop
-        self.size = size
-        self.exact = exact
-
-
 class Kept(NamedTuple):
     """A publication that its broker surely has not stored. ``number``: of the batch that it was last in."""
 
@@ -106,16 +90,16 @@ class Kept(NamedTuple):
 
 
 class Lane:
-    """The open batch of one broker. ``marks``: one per message of ``runs``, in order. ``size``: bytes of their
-    records. ``kept``: what is to be tried again."""
+    """The open batch of one broker. ``devices``: whose each of ``runs`` is; ``marks``: one per message of them, in
+    order. ``size``: bytes of their records. ``kept``: what is to be tried again."""
 
-    __slots__ = ("broker", "kept", "marks", "runs", "size", "tickets")
+    __slots__ = ("broker", "devices", "kept", "marks", "runs", "size")
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.runs: list[Run] = []
         self.marks: list[bytes] = []
-        self.tickets: list[Ticket] = []
+        self.devices: list[Publisher | None] = []
         self.kept: list[Kept] = []
         self.size = 0
 
@@ -231,19 +215,13 @@ class Upstream(Stage):
         return _fitting(record_properties(route.name, route.key, client_id, expiry_s, application, exchange, user))
 
     def _add(self, lane: Lane, parked: Parked) -> None:
-        device, at, size = parked.device, len(lane.marks), record_bytes(parked.run)
-        exact = parked.mark[:1] == _PUBREC
+        lane.devices.append(parked.device)
         lane.runs.append(parked.run)
         lane.marks.append(parked.mark)
-        last = lane.tickets[-1] if lane.tickets else None
-        if last is not None and last.device is device and last.exact == exact:
-            last.stop, last.size = at + 1, last.size + size
-        else:
-            lane.tickets.append(Ticket(device, at, at + 1, size, exact))
-        self.grown(lane, size)
+        self.grown(lane, record_bytes(parked.run))
 
     def grown(self, lane: Lane, size: int) -> None:
-        """Tells that a ticket of so many bytes was added to a lane."""
+        """Tells that so many bytes of records were added to a lane."""
         lane.size += size
         if lane.size >= self._append_bytes_max:
             self._append(lane)
@@ -257,43 +235,62 @@ class Upstream(Stage):
                 self._append(lane)
 
     def _append(self, lane: Lane) -> None:
-        runs, marks, tickets = lane.runs, lane.marks, lane.tickets
-        lane.runs, lane.marks, lane.tickets, lane.size = [], [], [], 0
+        runs, marks, devices = lane.runs, lane.marks, lane.devices
+        lane.runs, lane.marks, lane.devices, lane.size = [], [], [], 0
         self.appends += 1
         self.unanswered += 1
-        lane.broker.submit(GivenRuns(len(marks), runs), Appending(self, lane, self.appends, runs, marks, tickets))
+        lane.broker.submit(GivenRuns(len(marks), runs), Appending(self, lane, self.appends, runs, marks, devices))
 
     def appended(
-        self, lane: Lane, number: int, runs: list[Run], marks: list[bytes], tickets: list[Ticket], result: Result
+        self,
+        lane: Lane,
+        number: int,
+        runs: list[Run],
+        marks: list[bytes],
+        devices: list[Publisher | None],
+        result: Result,
     ) -> None:
         """What became of a batch."""
         self.unanswered -= 1
         if isinstance(result, Appended):
             if result.refused or lane.kept:
                 codes = {refused.at: refused.code for refused in result.refused}
-                self._partly(lane, number, runs, marks, tickets, codes)
+                self._partly(lane, number, runs, marks, devices, codes)
                 return
             self.stored += len(marks)
-            for ticket in tickets:
-                device, start = ticket.device, ticket.start
-                if device is None:
-                    continue
-                if ticket.stop - start == 1 and not ticket.exact:
-                    device.stored_one(marks[start], ticket.size)
-                else:
-                    device.stored(marks[start : ticket.stop], ticket.size, ticket.exact)
+            self._tell(runs, marks, devices)
             if not self.unanswered:
                 self.rounds.send()  # before what waits for the same records is told of them
         elif isinstance(result, PenstockError) and not result.unknown:
-            self._partly(lane, number, runs, marks, tickets, dict.fromkeys(range(len(marks)), result.code), True)
+            self._partly(lane, number, runs, marks, devices, dict.fromkeys(range(len(marks)), result.code), True)
         else:
-            self._lost(marks, tickets)
+            self._lost(runs, marks, devices)
 
-    def _lost(self, marks: list[bytes], tickets: Sequence[Ticket]) -> None:
-        for ticket in tickets:
-            if ticket.device is not None:
-                ticket.device.stored([], ticket.size, False)  # it counts as unstored no more
-                ticket.device.fate_unknown(marks[ticket.start : ticket.stop])
+    def _tell(self, runs: list[Run], marks: list[bytes], devices: list[Publisher | None]) -> None:
+        """All of a batch is stored: each device hears it of what it has there one behind the other."""
+        at = which = 0
+        while which < len(runs):
+            run, device = runs[which], devices[which]
+            size, stop, exact = record_bytes(run), at + len(run.bodies), _is_exact(run)
+            which += 1
+            while which < len(runs) and devices[which] is device and _is_exact(runs[which]) == exact:
+                size += record_bytes(runs[which])
+                stop += len(runs[which].bodies)
+                which += 1
+            if device is not None and stop == at + 1 and not exact:
+                device.stored_one(marks[at], size)
+            elif device is not None:
+                device.stored(marks[at:stop], size, exact)
+            at = stop
+
+    def _lost(self, runs: list[Run], marks: list[bytes], devices: list[Publisher | None]) -> None:
+        at = 0
+        for run, device in zip(runs, devices, strict=True):
+            count = len(run.bodies)
+            if device is not None:
+                device.stored([], record_bytes(run), False)  # it counts as unstored no more
+                device.fate_unknown(marks[at : at + count])
+            at += count
 
     def _partly(
         self,
@@ -301,7 +298,7 @@ class Upstream(Stage):
         number: int,
         runs: list[Run],
         marks: list[bytes],
-        tickets: list[Ticket],
+        devices: list[Publisher | None],
         codes: dict[int, int],
         is_whole: bool = False,
     ) -> None:
@@ -311,22 +308,23 @@ class Upstream(Stage):
         is disconnected."""
         self.stored += len(marks) - len(codes)
         overtaken = {kept.device for kept in lane.kept if kept.number < number}
-        singles = [run.of([body]) for run in runs for body in run.bodies] if is_whole else []
-        for ticket in tickets:
-            device, places = ticket.device, range(ticket.start, ticket.stop)
+        first = 0
+        for run, device in zip(runs, devices, strict=True):
+            places = range(first, first + len(run.bodies))
+            first = places.stop
             if device is None:
                 self.dropped += sum(at in codes for at in places)
                 continue
-            device.stored([], ticket.size, False)  # it counts as unstored no more
-            for at in places:
+            device.stored([], record_bytes(run), False)  # it counts as unstored no more
+            for at, body in zip(places, run.bodies, strict=True):
                 code = codes.get(at)
                 if code is None and marks[at] and device in overtaken:
                     device.fate_unknown([marks[at]])  # its client sends both again; what QoS 2 has stored stays there
                 elif code is None:
-                    device.stored([marks[at]], 0, ticket.exact)
+                    device.stored([marks[at]], 0, _is_exact(run))
                 elif is_whole and marks[at] and (code == Unavailable.code or (code in _NO_ROOM and not device.is_v5)):
                     device.hold_reading()
-                    lane.kept.append(Kept(device, singles[at], marks[at], number))
+                    lane.kept.append(Kept(device, run.of([body]), marks[at], number))
                 else:
                     device.refused(marks[at], code)
 
@@ -396,20 +394,31 @@ class Appending:
     """A batch that waits for its answer. A class, because there is one for every batch, and compiled it costs less than
     a partial."""
 
-    __slots__ = ("_lane", "_marks", "_number", "_runs", "_tickets", "_upstream")
+    __slots__ = ("_devices", "_lane", "_marks", "_number", "_runs", "_upstream")
 
     def __init__(
-        self, upstream: Upstream, lane: Lane, number: int, runs: list[Run], marks: list[bytes], tickets: list[Ticket]
+        self,
+        upstream: Upstream,
+        lane: Lane,
+        number: int,
+        runs: list[Run],
+        marks: list[bytes],
+        devices: list[Publisher | None],
     ) -> None:
         self._upstream = upstream
         self._lane = lane
         self._number = number
         self._runs = runs
         self._marks = marks
-        self._tickets = tickets
+        self._devices = devices
 
     def __call__(self, result: Result) -> None:
-        self._upstream.appended(self._lane, self._number, self._runs, self._marks, self._tickets, result)
+        self._upstream.appended(self._lane, self._number, self._runs, self._marks, self._devices, result)
+
+
+def _is_exact(run: Run) -> bool:
+    """Whether a run has QoS 2."""
+    return run.flag & FLAG_QOS == 2
 
 
 def _fitting(properties: bytes) -> bytes:

@@ -60,8 +60,9 @@ class KeyIndex:
 
     def add_run(self, hashes: tuple[int, ...], first: int, step: int, count: int) -> None:
         """Takes in ``count`` records that all have the same keys, one every ``step`` bytes from position ``first``."""
+        rows = self._rows
         for one in hashes:
-            self._rows += _pack(one, first, step, count)
+            rows += _pack(one, first, step, count)
 
     def recent(self, wanted: int) -> list[int]:
         """Positions of unsealed records whose key has this hash, oldest first."""
