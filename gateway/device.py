@@ -369,13 +369,20 @@ class Device(Sender):
                     self._unanswered -= bool(one)
         else:
             self._unanswered -= len(marks) - marks.count(b"")
-        self.send(b"".join(marks), len(marks))
+        self._acknowledge(b"".join(marks), len(marks))
 
     def stored_one(self, mark: bytes, size: int) -> None:
         self._is_answered(size)
         if mark:
             self._unanswered -= 1
-            self.send(mark)
+            self._acknowledge(mark, 1)
+
+    def _acknowledge(self, marks: bytes, count: int) -> None:
+        """So many marks may leave, at once."""
+        if marks and not self.is_over:
+            self.tally.bytes_out += len(marks)
+            self.tally.packets_out += count
+            self._line.write_now(marks)
 
     def _is_answered(self, size: int) -> None:
         """So many bytes of its records are not unstored any more."""

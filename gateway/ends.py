@@ -38,6 +38,10 @@ class Output:
         """Output for the end of this round."""
         raise NotImplementedError
 
+    def write_now(self, data: bytes) -> None:
+        """Output that goes at once if nothing is before it: for what nobody adds to."""
+        self.write(data)
+
     def set_reading(self, reads: bool) -> None:
         """Whether what the other side sends is to be read."""
         raise NotImplementedError

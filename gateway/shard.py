@@ -1,9 +1,9 @@
 """One task that drives all sockets of its shard: each wake-up is one round over everything that is ready.
 
 A round reads at most 64 KiB from each ready socket, hands each piece to its device, ends the round for all of them
-together (one Append per broker) and then makes one write per socket that has output; one more where the broker answers
-within the round, for acknowledgements leave before deliveries are made (``Rounds.send``). Never a task, a wake-up, a
-system call or a request per packet.
+together (one Append per broker) and then makes one write per socket that has output; one more for the acknowledgements
+of a batch, which leave when the broker has answered, before deliveries are made (``Line.write_now``). Never a task, a
+wake-up, a system call or a request per packet.
 
 A ``Line`` is one socket with its output. Output that the socket does not take stays there and is sent when the
 socket is writable; above ``output_bytes_max`` the line is full: it is not read, and nothing more is fed to it until
@@ -99,6 +99,17 @@ class Line(Output):
         if not self._is_listed:
             self._is_listed = True
             self._shard.list_output(self)
+
+    def write_now(self, data: bytes) -> None:
+        if not self._is_listed and self._rest is None and self.codec is None:
+            try:
+                count = _send(self._socket, data)
+            except OSError:  # full or broken: the round's end finds out
+                count = 0
+            if count == len(data):
+                return
+            data = data[count:]
+        self.write(data)
 
     def set_reading(self, reads: bool) -> None:
         self._reads = reads

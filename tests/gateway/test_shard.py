@@ -431,3 +431,53 @@ def test_a_client_may_send_little_and_much_in_turns(house: House) -> None:
             received += house.client.recv(1 << 20)
         assert received == data
     assert house.line.unsent == 0
+
+
+def test_what_nobody_adds_to_goes_at_once_and_without_a_round(house: House) -> None:
+    house.line.write_now(b"first")
+    house.line.write_now(b"second")
+    assert house.client.recv(100) == b"firstsecond"
+    assert (house.poller.wakes, house.line.unsent) == (0, 0)
+
+
+def test_what_goes_at_once_never_overtakes_what_waits_for_the_rounds_end(house: House) -> None:
+    house.line.write(b"before")
+    house.line.write_now(b"behind")
+    with pytest.raises(BlockingIOError):
+        house.client.recv(100)
+    house.round()
+    assert house.client.recv(100) == b"beforebehind"
+
+
+def test_what_a_full_socket_does_not_take_at_once_is_kept_in_order(house: House) -> None:
+    sent = b""
+    while not house.line.unsent:
+        data = bytes([len(sent) % 251]) * 50_000
+        house.line.write_now(data)
+        sent += data
+    for last in (b"more", b"end"):
+        house.line.write_now(last)
+        sent += last
+    got = b""
+    while len(got) < len(sent):
+        house.round(WRITE)
+        got += house.client.recv(1 << 20)
+    assert got == sent
+    assert house.line.unsent == 0
+
+
+def test_the_end_of_a_line_that_broke_is_found_by_the_round(house: House) -> None:
+    house.client.close()
+    house.line.write_now(b"x")
+    assert house.echo.events == []
+    house.round()
+    assert house.echo.events == ["broken"]
+
+
+def test_where_a_codec_is_between_nothing_goes_past_it() -> None:
+    house = House(Upper())
+    house.line.write_now(b"quiet")
+    house.round()
+    assert house.client.recv(100) == b"QUIET"
+    house.shard.close()
+    house.client.close()
