@@ -359,7 +359,7 @@ class Device(Sender):
 
     def stored(self, marks: list[bytes], size: int, exact: bool) -> None:
         """Records of this device are stored: their marks may leave. ``exact``: there are PUBRECs among them."""
-        self._is_answered(size)
+        self._answered(size)
         if exact:
             assert self.session is not None
             for one in marks:
@@ -372,7 +372,7 @@ class Device(Sender):
         self._acknowledge(b"".join(marks), len(marks))
 
     def stored_one(self, mark: bytes, size: int) -> None:
-        self._is_answered(size)
+        self._answered(size)
         if mark:
             self._unanswered -= 1
             self._acknowledge(mark, 1)
@@ -384,7 +384,7 @@ class Device(Sender):
             self.tally.packets_out += count
             self._line.write_now(marks)
 
-    def _is_answered(self, size: int) -> None:
+    def _answered(self, size: int) -> None:
         """So many bytes of its records are not unstored any more."""
         self.unstored -= size
         if self._is_stuffed and self.unstored <= self._reception.unstored_bytes_max // 2:
