@@ -34,7 +34,7 @@ LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 STOP_S: Final = 4.0
 """After this long a stop is forced, so that a stop never takes longer than 5 seconds."""
 
-COLLECT_AFTER: Final = (10_000, 20, 20)
+COLLECT_AFTER: Final = (2_000, 20, 20)
 """Net allocations between collections of the youngest objects, and collections of one age between those of the next.
 With Python's own, a gateway of many busy connections collects dozens of times a second, for next to nothing."""
 
