@@ -181,8 +181,9 @@ class Acceptance:
                     begun = begun or set()
                     again = count if self._is_repeated(tail, begun) else count - 1
                     repeated += again
-                    bodies = bodies[: count - again]
-                    run = run.of(bodies)
+                    if again:
+                        bodies = bodies[: count - again]
+                        run = run.of(bodies)
                 if flag & FLAG_RETAIN and bodies:
                     room = room or RetainedRoom(self._retained, self._settings)
                     size_of_one = FRAME_HEAD_BYTES + BODY_AT + body_bytes + len(raw)

@@ -84,7 +84,6 @@ class Device(Sender):
         self._reception = reception
         self._connection = Connection(reception.settings.connect_packet_bytes_max, reception.settings.packet_bytes_max)
         self._routes: dict[bytes, Route] | None = None
-        self.route_name = b""
         self.route = None
         self._partial = b""
         self._is_midway = False  # in a packet that goes through the protocol state
@@ -114,12 +113,15 @@ class Device(Sender):
     def is_full(self) -> bool:
         return self._line.is_full
 
-    def send(self, data: bytes, count: int = 1) -> None:
-        """Sends so many packets."""
+    def send(self, data: bytes, count: int = 1, *, at_once: bool = False) -> None:
+        """Sends so many packets. ``at_once``: nothing is added to them in this round."""
         if data and not self.is_over:
             self.tally.bytes_out += len(data)
             self.tally.packets_out += count
-            self._line.write(data)
+            if at_once:
+                self._line.write_now(data)
+            else:
+                self._line.write(data)
 
     def writable(self) -> None:
         """The line has room again."""
@@ -168,7 +170,7 @@ class Device(Sender):
             if not at:
                 break
             self._unanswered += acknowledged
-            rest = rest[at:] if at < len(rest) else b""
+            rest = rest[at:]
         if rest and is_partial_publish(rest):
             self._partial = rest
             return b""
@@ -335,7 +337,8 @@ class Device(Sender):
         if route is None:
             if len(routes) >= _ROUTES_MAX:
                 routes.clear()
-            route = routes[raw] = self._reception.upstream.route(name, self.session.client_id)
+            route = self._reception.upstream.route(name, self.session.client_id)
+            routes[route.raw_name] = route
         return route
 
     def _decline(self, packet: Publish, reason: Reason) -> None:
@@ -369,20 +372,13 @@ class Device(Sender):
                     self._unanswered -= bool(one)
         else:
             self._unanswered -= len(marks) - marks.count(b"")
-        self._acknowledge(b"".join(marks), len(marks))
+        self.send(b"".join(marks), len(marks), at_once=True)
 
     def stored_one(self, mark: bytes, size: int) -> None:
         self._answered(size)
         if mark:
             self._unanswered -= 1
-            self._acknowledge(mark, 1)
-
-    def _acknowledge(self, marks: bytes, count: int) -> None:
-        """So many marks may leave, at once."""
-        if marks and not self.is_over:
-            self.tally.bytes_out += len(marks)
-            self.tally.packets_out += count
-            self._line.write_now(marks)
+            self.send(mark, at_once=True)
 
     def _answered(self, size: int) -> None:
         """So many bytes of its records are not unstored any more."""

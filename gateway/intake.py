@@ -39,13 +39,12 @@ class Sender(Publisher):
     Attributes:
         tally: what goes through its listener.
         pace: what it may still send, if that is limited.
-        route_name, route: of its last plain PUBLISH, if that is known: mostly the next one has the same.
+        route: of its last plain PUBLISH, if that is known: mostly the next one has the same.
     """
 
-    __slots__ = ("pace", "route", "route_name", "tally")
+    __slots__ = ("pace", "route", "tally")
     tally: Tally
     pace: Pace | None
-    route_name: bytes
     route: Route | None
 
 
@@ -57,7 +56,7 @@ def take_publishes(
     Returns the place after them and how many of QoS 1 there were.
     """
     at, end, size, begin, acknowledged, now_ms = 0, len(chunk), 0, 0, 0, upstream.rounds.now_ms
-    name, route, lane = device.route_name, device.route, None
+    route, lane = device.route, None
     while end - at > 4 and size < _HAND_OVER_BYTES:
         first, length, start = chunk[at], chunk[at + 1], at + 2
         if first != _QOS1 and first != _QOS0:
@@ -73,11 +72,11 @@ def take_publishes(
             break
         body = start + 2 + (chunk[start] << 8) + chunk[start + 1]
         found = chunk[start + 2 : body]
-        if route is None or found != name:
+        if route is None or found != route.raw_name:
             route = routes.get(found)
             if route is None:
                 break
-            name, device.route_name, device.route = found, found, route
+            device.route = route
         goes_to = route.lane()
         if goes_to is None or (lane is not None and goes_to is not lane):
             break

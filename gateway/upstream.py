@@ -126,10 +126,11 @@ class TopicRoute:
 class Route:
     """The constant parts of a client's publications under one name."""
 
-    __slots__ = ("key", "key_hash", "name", "tail", "topic", "topic_bytes")
+    __slots__ = ("key", "key_hash", "name", "raw_name", "tail", "topic", "topic_bytes")
 
     def __init__(self, name: str, client_id: str, key: str, topic: TopicRoute) -> None:
         self.name = name
+        self.raw_name = name.encode()
         self.key = key
         self.key_hash = zlib.crc32(key.encode())
         self.topic = topic
@@ -235,39 +236,31 @@ class Upstream(Stage):
                 self._append(lane)
 
     def _append(self, lane: Lane) -> None:
-        runs, marks, devices = lane.runs, lane.marks, lane.devices
-        lane.runs, lane.marks, lane.devices, lane.size = [], [], [], 0
         self.appends += 1
         self.unanswered += 1
-        lane.broker.submit(GivenRuns(len(marks), runs), Appending(self, lane, self.appends, runs, marks, devices))
+        batch = Appending(self, lane, self.appends)
+        lane.runs, lane.marks, lane.devices, lane.size = [], [], [], 0
+        lane.broker.submit(GivenRuns(len(batch.marks), batch.runs), batch)
 
-    def appended(
-        self,
-        lane: Lane,
-        number: int,
-        runs: list[Run],
-        marks: list[bytes],
-        devices: list[Publisher | None],
-        result: Result,
-    ) -> None:
+    def appended(self, batch: Appending, result: Result) -> None:
         """What became of a batch."""
         self.unanswered -= 1
         if isinstance(result, Appended):
-            if result.refused or lane.kept:
-                codes = {refused.at: refused.code for refused in result.refused}
-                self._partly(lane, number, runs, marks, devices, codes)
+            if result.refused or batch.lane.kept:
+                self._partly(batch, {refused.at: refused.code for refused in result.refused})
                 return
-            self.stored += len(marks)
-            self._tell(runs, marks, devices)
+            self.stored += len(batch.marks)
+            self._tell(batch)
             if not self.unanswered:
                 self.rounds.send()  # before what waits for the same records is told of them
         elif isinstance(result, PenstockError) and not result.unknown:
-            self._partly(lane, number, runs, marks, devices, dict.fromkeys(range(len(marks)), result.code), True)
+            self._partly(batch, dict.fromkeys(range(len(batch.marks)), result.code), True)
         else:
-            self._lost(runs, marks, devices)
+            self._lost(batch)
 
-    def _tell(self, runs: list[Run], marks: list[bytes], devices: list[Publisher | None]) -> None:
+    def _tell(self, batch: Appending) -> None:
         """All of a batch is stored: each device hears it of what it has there one behind the other."""
+        runs, marks, devices = batch.runs, batch.marks, batch.devices
         at = which = 0
         while which < len(runs):
             run, device = runs[which], devices[which]
@@ -283,33 +276,25 @@ class Upstream(Stage):
                 device.stored(marks[at:stop], size, exact)
             at = stop
 
-    def _lost(self, runs: list[Run], marks: list[bytes], devices: list[Publisher | None]) -> None:
+    def _lost(self, batch: Appending) -> None:
         at = 0
-        for run, device in zip(runs, devices, strict=True):
+        for run, device in zip(batch.runs, batch.devices, strict=True):
             count = len(run.bodies)
             if device is not None:
                 device.stored([], record_bytes(run), False)  # it counts as unstored no more
-                device.fate_unknown(marks[at : at + count])
+                device.fate_unknown(batch.marks[at : at + count])
             at += count
 
-    def _partly(
-        self,
-        lane: Lane,
-        number: int,
-        runs: list[Run],
-        marks: list[bytes],
-        devices: list[Publisher | None],
-        codes: dict[int, int],
-        is_whole: bool = False,
-    ) -> None:
+    def _partly(self, batch: Appending, codes: dict[int, int], is_whole: bool = False) -> None:
         """Some messages of a batch, or of an earlier one, were refused: each device gets its marks and refusals in the
         order of its sending. ``is_whole``: it was refused as a whole, which may pass; a message is refused by itself
         for good. What was sent after a message that is kept, and is stored before it, is not acknowledged: its device
         is disconnected."""
+        lane, marks = batch.lane, batch.marks
         self.stored += len(marks) - len(codes)
-        overtaken = {kept.device for kept in lane.kept if kept.number < number}
+        overtaken = {kept.device for kept in lane.kept if kept.number < batch.number}
         first = 0
-        for run, device in zip(runs, devices, strict=True):
+        for run, device in zip(batch.runs, batch.devices, strict=True):
             places = range(first, first + len(run.bodies))
             first = places.stop
             if device is None:
@@ -324,7 +309,7 @@ class Upstream(Stage):
                     device.stored([marks[at]], 0, _is_exact(run))
                 elif is_whole and marks[at] and (code == Unavailable.code or (code in _NO_ROOM and not device.is_v5)):
                     device.hold_reading()
-                    lane.kept.append(Kept(device, run.of([body]), marks[at], number))
+                    lane.kept.append(Kept(device, run.of([body]), marks[at], batch.number))
                 else:
                     device.refused(marks[at], code)
 
@@ -391,29 +376,21 @@ class Upstream(Stage):
 
 
 class Appending:
-    """A batch that waits for its answer. A class, because there is one for every batch, and compiled it costs less than
-    a partial."""
+    """What a lane had gathered, waiting for its answer. A class, because there is one for every batch, and compiled it
+    costs less than a partial."""
 
-    __slots__ = ("_devices", "_lane", "_marks", "_number", "_runs", "_upstream")
+    __slots__ = ("_upstream", "devices", "lane", "marks", "number", "runs")
 
-    def __init__(
-        self,
-        upstream: Upstream,
-        lane: Lane,
-        number: int,
-        runs: list[Run],
-        marks: list[bytes],
-        devices: list[Publisher | None],
-    ) -> None:
+    def __init__(self, upstream: Upstream, lane: Lane, number: int) -> None:
         self._upstream = upstream
-        self._lane = lane
-        self._number = number
-        self._runs = runs
-        self._marks = marks
-        self._devices = devices
+        self.lane = lane
+        self.number = number
+        self.runs = lane.runs
+        self.marks = lane.marks
+        self.devices = lane.devices
 
     def __call__(self, result: Result) -> None:
-        self._upstream.appended(self._lane, self._number, self._runs, self._marks, self._devices, result)
+        self._upstream.appended(self, result)
 
 
 def _is_exact(run: Run) -> bool:

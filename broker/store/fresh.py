@@ -19,21 +19,15 @@ APPENDS_MAX: Final = 16
 
 
 class Written:
-    """Whole frames as they were appended. ``runs``: all of them, if they are of runs that somebody may ask for."""
+    """Whole frames as they were appended. ``runs``: all of them by position, if they are of runs that somebody may ask
+    for."""
 
-    __slots__ = ("_table", "frames", "position", "runs")
+    __slots__ = ("frames", "position", "runs")
 
     def __init__(self, position: int, frames: bytes) -> None:
         self.position = position
         self.frames = frames
-        self.runs: list[Run] = []
-        self._table: dict[int, Run] | None = None
-
-    def run_at(self, position: int) -> Run | None:
-        """The run that begins there."""
-        if self._table is None:
-            self._table = {run.position: run for run in self.runs}
-        return self._table.get(position)
+        self.runs: dict[int, Run] = {}
 
 
 class Fresh:
@@ -56,7 +50,7 @@ class Fresh:
     def keep(self, runs: list[Run]) -> None:
         """The frames that were written last are all of these runs."""
         if self._appends and self._appends[-1].position == runs[0].position:
-            self._appends[-1].runs = runs
+            self._appends[-1].runs = {run.position: run for run in runs}
 
     def trim(self) -> None:
         """Lets go of the oldest, back to the bounds."""
@@ -67,7 +61,7 @@ class Fresh:
     def _run_at(self, position: int) -> Run | None:
         for one in reversed(self._appends):
             if one.position <= position:
-                return one.run_at(position)
+                return one.runs.get(position)
         return None
 
     def runs(self, queue: Queue, offset: int, count_max: int, bytes_max: int) -> tuple[int, list[Run]]:

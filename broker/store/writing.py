@@ -116,8 +116,7 @@ class Writing:
             if queue is None or destination.queue_id != run.queue_id:
                 queue = self._lead_to(destination, run)
             layout = destination.layout_of(run, EPOCH)
-            run.position, run.step, run.stored_ms = position, layout.length, now_ms
-            run.offset = queue.next + queue.ahead
+            run.placed(position, layout.length, run.queue_id, queue.next + queue.ahead, now_ms)
             entries.append(layout.frames(run, watermark, pieces))
             queues.append(queue)
             count = len(run.bodies)
@@ -279,7 +278,7 @@ class Writing:
             self._fold(one, run.position + number * run.step, frames[begin : begin + run.step])
 
     def _lead_to(self, destination: Destination, run: Run) -> Queue:
-        """The topic queue of a run, by which its destination does not lead yet."""
+        """The topic queue of a run, to which its destination does not lead yet."""
         if destination.queue is None:
             topic, properties = destination.topic, destination.properties
             destination.tag, destination.keys = self._facts.get((topic, properties)) or self._learn(topic, properties)
