@@ -49,7 +49,7 @@ demo: $(VENV)/.core  ## the whole system with simulated devices, live in this te
 	@$(BIN)/penstock up --demo --data .penstock/demo
 
 # A copy of the tree with the hot modules compiled; the tree itself never has a compiled file.
-SOURCES := $(VENV)/.test hatch_build.py pyproject.toml $(shell find broker gateway namesrv node penstock topicmap -name '*.py')
+SOURCES := $(VENV)/.test hatch_build.py pyproject.toml $(shell find broker gateway loadtest namesrv node penstock topicmap -name '*.py')
 .compiled/.made: $(SOURCES)
 	$(BIN)/python hatch_build.py .compiled
 	@[ ! -d .compiled ] || touch $@
@@ -103,9 +103,10 @@ test-simulation: $(VENV)/.test
 test-units: $(VENV)/.test
 	@$(BIN)/pytest -p no:cacheprovider $(patsubst %,--ignore=%,$(PROCESSES) tests/simulation)
 
-COMPILED_TESTS := tests/topicmap tests/gateway tests/broker tests/conformance tests/penstock/test_message.py tests/penstock/test_wire.py tests/penstock/spark/test_shipping.py
+COMPILED_TESTS := tests/topicmap tests/gateway tests/broker tests/conformance tests/penstock/test_message.py tests/penstock/test_wire.py tests/penstock/spark/test_shipping.py \
+  $(patsubst %,tests/loadtest/test_%.py,packets wires generator paced shared)
 ifneq ($(shell command -v cc),)
-test-compiled: .checked/.made  ## the unit tests with the hot modules compiled (about 2 minutes)
+test-compiled: .checked/.made  ## the unit tests with the hot modules compiled, and those of the load generator (about 2 minutes)
 	@cd .checked && PYTHONPATH=$(CURDIR)/.checked $(CURDIR)/$(BIN)/pytest -q -p no:cacheprovider -m 'not interpreted' $(COMPILED_TESTS)
 else
 test-compiled:

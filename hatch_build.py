@@ -2,7 +2,8 @@
 
 The modules stay plain Python; without a C compiler the same files run as they are. ``[tool.penstock]`` in
 ``pyproject.toml`` names them. A compiled file never lies beside a source in the tree, so none can outlive a change of
-it: ``python hatch_build.py FOLDER`` makes ``FOLDER`` anew, with the packages, the compiled modules and the tests.
+it: ``python hatch_build.py FOLDER`` makes ``FOLDER`` anew, with the packages, the compiled modules and the tests, and
+with the load generator, compiled too: it must be faster than what it measures.
 ``python hatch_build.py --checked FOLDER`` is for tests: the C is not optimised and keeps its own assertions, which
 takes less than half of the time.
 """
@@ -21,9 +22,9 @@ from typing import Any
 
 ROOT = Path(__file__).parent
 PACKAGES = ("broker", "gateway", "namesrv", "node", "penstock", "topicmap")
+LOAD = "loadtest"
 BESIDE = (
     "tests",
-    "loadtest",
     "docs",
     ".node",
     "pyproject.toml",
@@ -46,10 +47,10 @@ setup(name="penstock-compiled", packages=[], ext_modules=modules)
 """
 
 
-def hot_modules() -> list[str]:
-    """Paths of the modules to compile."""
-    listed: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["penstock"]["compiled"]
-    return listed
+def hot_modules(*, load: bool = False) -> list[str]:
+    """Paths of the modules to compile; ``load``: those of the load generator too, which no wheel has."""
+    listed: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["penstock"]
+    return listed["compiled"] + (listed["compiled-load"] if load else [])
 
 
 def compiler() -> str | None:
@@ -57,12 +58,11 @@ def compiler() -> str | None:
     return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 
-def compile_in(folder: Path, level: str = _OPTIMISED) -> list[Path]:
-    """Compiles the hot modules of the packages in ``folder``, in place; gives the files made. Raises
-    ``RuntimeError``."""
+def compile_in(folder: Path, modules: list[str], level: str = _OPTIMISED) -> list[Path]:
+    """Compiles these modules of the packages in ``folder``, in place; gives the files made. Raises ``RuntimeError``."""
     if not compiler():
         raise RuntimeError("there is no C compiler")
-    command = [sys.executable, "-c", _SETUP, level, ",".join(hot_modules()), "-q", "build_ext", "--inplace"]
+    command = [sys.executable, "-c", _SETUP, level, ",".join(modules), "-q", "build_ext", "--inplace"]
     flags = f"{os.environ.get('CFLAGS', '')} {_FLAGS}"
     done = subprocess.run(
         command, cwd=folder, env=os.environ | {"CFLAGS": flags}, capture_output=True, text=True, check=False
@@ -73,9 +73,9 @@ def compile_in(folder: Path, level: str = _OPTIMISED) -> list[Path]:
     return sorted(folder.rglob("*.so"))
 
 
-def copy_packages(folder: Path) -> None:
-    """The packages without anything that was made from them."""
-    for package in PACKAGES:
+def copy_packages(folder: Path, *more: str) -> None:
+    """The packages, and what else is named, without anything that was made from them."""
+    for package in (*PACKAGES, *more):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
 
 
@@ -88,9 +88,9 @@ def main() -> int:
     folder: Path = given.folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    copy_packages(folder)
+    copy_packages(folder, LOAD)
     try:
-        made = compile_in(folder, _CHECKED if given.checked else _OPTIMISED)
+        made = compile_in(folder, hot_modules(load=True), _CHECKED if given.checked else _OPTIMISED)
     except RuntimeError as error:
         print(f"not compiled: {error}")
         shutil.rmtree(folder)
@@ -118,7 +118,7 @@ else:
             folder = Path(tempfile.mkdtemp(prefix="penstock-compiled-"))
             copy_packages(folder)
             try:
-                made = compile_in(folder)
+                made = compile_in(folder, hot_modules())
             except RuntimeError as error:
                 self.app.display_warning(f"penstock is installed as pure Python: {error}")
                 return

@@ -27,10 +27,11 @@ from loadtest.cores import Cores, choose
 from loadtest.generator import DRAIN_S, SETUP_S, Order, Outcome
 from loadtest.goals import Goal
 from loadtest.scenarios import IDLE, PACED, SCENARIOS, Scenario
-from loadtest.servers import Missing, Server
+from loadtest.servers import COMPILED, Missing, Server
 from loadtest.wires import TCP
 
 MARGIN_S: Final = 5.0
+TREE: Final = Path(__file__).parents[1]
 FRESH_RUN_S: Final = 400.0
 """A run with ten thousand sessions, a million messages or a hundred thousand filters is given up after this."""
 
@@ -68,13 +69,15 @@ QUICK: Final = Plan(rounds=1, warm_s=0.2, measure_s=0.5, paced_s=1.0, idle_conne
 
 @dataclass(slots=True)
 class Measured:
-    """All that was measured: outcomes by scenario and server, one per round, and the circumstances."""
+    """All that was measured: outcomes by scenario and server, one per round, and the circumstances.
+    ``is_generator_compiled``: whether the load generator was."""
 
     plan: Plan
     levels: dict[str, str] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     outcomes: dict[str, dict[str, list[Outcome]]] = field(default_factory=dict)
     cores: Cores = field(default_factory=Cores)
+    is_generator_compiled: bool = False
     filesystem: str = ""
     seconds: float = 0.0
     load_before: float = 0.0
@@ -87,7 +90,7 @@ class Measured:
 def measure(plan: Plan, tell: Callable[[str], None]) -> Measured:
     """Starts the servers, runs everything in turns, ends the servers."""
     start = time.monotonic()
-    measured = Measured(plan, load_before=os.getloadavg()[0])
+    measured = Measured(plan, is_generator_compiled=generator_tree() == COMPILED, load_before=os.getloadavg()[0])
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as folder:
         measured.cores, measured.filesystem = choose(Path(folder)), _filesystem(Path(folder))
         running: list[Server] = []
@@ -154,6 +157,11 @@ def _run_fresh(plan: Plan, scenario: Scenario, like: Server, name: str) -> Outco
             server.stop()
 
 
+def generator_tree() -> Path:
+    """The folder that the load generator is started in: that with compiled modules, if there is one that has its."""
+    return COMPILED if any((COMPILED / "loadtest").glob("*.so")) else TREE
+
+
 def _run(plan: Plan, scenario: Scenario, server: Server, name: str) -> Outcome:
     """One run in a generator process of its own."""
     order = _order(plan, scenario, server, name)
@@ -166,6 +174,7 @@ def _run(plan: Plan, scenario: Scenario, server: Server, name: str) -> Outcome:
             text=True,
             timeout=limit_s,
             check=False,
+            cwd=generator_tree(),
         )
     except subprocess.TimeoutExpired:
         return Outcome(error=f"the run took longer than {limit_s:.0f} s")

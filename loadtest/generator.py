@@ -7,7 +7,9 @@ doubled, changed or misplaced message fails the run. Times are taken once per ba
 messages. It looks at its own processor time too: where it was busy all the time, the server may be faster than what it
 could see.
 
-The other kinds of load (``paced``, ``herd``, ``many_filters``) are built from the same connections.
+The other kinds of load (``paced``, ``herd``, ``many_filters``, ``shared``) are built from the same connections. All of
+them compile with the hot modules (``make compile``): what the generator takes for a message is time in which no server
+is seen to be faster.
 """
 
 from __future__ import annotations
@@ -107,11 +109,15 @@ class Connection:
         if not self._unsent:
             self._poll.modify(self.sock, select.EPOLLIN)
 
+    def receive(self, data: bytes, now: float) -> None:
+        """Takes what has come."""
+        raise NotImplementedError
+
 
 class Publisher(Connection):
     """Publishes a ring, counts acknowledgements. ``sends`` has per batch the number after its last packet, and when."""
 
-    __slots__ = ("_at", "_order", "_rest", "acked", "latencies", "ring", "sends", "sent", "subscribers")
+    __slots__ = ("_at", "_order", "_rest", "acked", "deliveries", "latencies", "ring", "sends", "sent")
 
     def __init__(self, wire: Wire, poll: select.epoll, order: Order, ring: Ring) -> None:
         super().__init__(wire, poll)
@@ -122,13 +128,13 @@ class Publisher(Connection):
         self.sent = self.acked = 0
         self.sends: list[tuple[int, float]] = []
         self.latencies: list[tuple[float, int]] = []
-        self.subscribers: list[Subscriber] = []
+        self.deliveries: list[Delivered] = []
 
     def pump(self, now: float) -> None:
         """Sends what the window and the slowest subscriber allow."""
         count = self._order.window - (self.sent - self.acked)
-        if self.subscribers:
-            slowest = min([subscriber.received for subscriber in self.subscribers])
+        if self.deliveries:
+            slowest = min([delivered.received for delivered in self.deliveries])
             count = min(count, self._order.lag - (self.sent - slowest))
         if count > 0:
             self.publish(count, now)
@@ -155,37 +161,49 @@ class Publisher(Connection):
         self._at = _latencies(self.sends, self._at, self.acked - count, self.acked, now, self.latencies)
 
 
+class Delivered:
+    """What one subscriber, or several that share it, has got of a publisher's messages."""
+
+    __slots__ = ("latencies", "publisher", "received")
+
+    def __init__(self, publisher: Publisher) -> None:
+        self.publisher = publisher
+        self.received = 0
+        self.latencies: list[tuple[float, int]] = []
+        publisher.deliveries.append(self)
+
+
 class Subscriber(Connection):
     """Receives one publisher's packets, checks and acknowledges them."""
 
-    __slots__ = ("_at", "_rest", "latencies", "publisher", "received")
+    __slots__ = ("_at", "_rest", "delivered")
 
     def __init__(self, wire: Wire, poll: select.epoll, publisher: Publisher) -> None:
         super().__init__(wire, poll)
         self._rest = b""
         self._at = 0
-        self.publisher = publisher
-        self.received = 0
-        self.latencies: list[tuple[float, int]] = []
-        publisher.subscribers.append(self)
+        self.delivered = Delivered(publisher)
 
     def receive(self, data: bytes, now: float) -> None:
         if self._rest:
             data = self._rest + data
-        ring = self.publisher.ring
+        delivered = self.delivered
+        publisher = delivered.publisher
+        ring = publisher.ring
         count = len(data) // ring.size
         whole = bytearray(data[: count * ring.size])
         self._rest = data[count * ring.size :]
         if not count:
             return
         acks = ring.acks_of(whole)
-        if not ring.is_delivery(whole, self.received):
-            raise Failed(_difference(data, ring, self.received))
-        self.received += count
-        if self.received > self.publisher.sent:
+        first, end = delivered.received, delivered.received + count
+        if not ring.is_delivery(whole, first):
+            raise Failed(_difference(data, ring, first))
+        delivered.received = end
+        if end > publisher.sent:
             raise Failed("more deliveries than packets")
         self.send(acks)
-        self._at = _latencies(self.publisher.sends, self._at, self.received - count, self.received, now, self.latencies)
+        self._at = _latencies(publisher.sends, self._at, first, end, now, delivered.latencies)
 
 
 def _difference(data: bytes, ring: Ring, expected: int) -> str:
@@ -237,9 +255,9 @@ class Run:
         self._poll = select.epoll()
         self._inbox = Inbox()
         self._wires: dict[Wire, None] = {}
-        self._by_fd: dict[int, Publisher | Subscriber] = {}
+        self._by_fd: dict[int, Connection] = {}
         self._publishers: list[Publisher] = []
-        self._subscribers: list[Subscriber] = []
+        self._deliveries: list[Delivered] = []
 
     def perform(self) -> Outcome:
         """Connects, warms up, measures, waits for the last message."""
@@ -261,7 +279,7 @@ class Run:
         seconds = time.perf_counter() - start
         own_s, cpu_s = time.process_time() - own_s, proc.cpu_s(server) - cpu_s
         messages = self._counted() - before
-        latencies = [entry for one in self._subscribers or self._publishers for entry in one.latencies]
+        latencies = self._latencies()
         if not proc.tree(self._order.server_pid):
             raise Failed("the server ended during the run")
         self._drain()
@@ -299,11 +317,11 @@ class Run:
         for wire, (publisher, _) in zip(self._open("sub", names, [topic for _, topic in wanted]), wanted, strict=True):
             self._add(Subscriber(wire, self._poll, publisher))
 
-    def _add(self, one: Publisher | Subscriber) -> None:
+    def _add(self, one: Connection) -> None:
         if isinstance(one, Publisher):
             self._publishers.append(one)
-        else:
-            self._subscribers.append(one)
+        elif isinstance(one, Subscriber):
+            self._deliveries.append(one.delivered)
         self._by_fd[one.sock.fileno()] = one
         self._poll.register(one.sock, select.EPOLLIN)
 
@@ -363,9 +381,9 @@ class Run:
                 if connection.codec is not None:
                     data = connection.codec.decode(data)
                 connection.receive(data, now)
-                if publishing and type(connection) is Publisher and not self._subscribers:
+                if publishing and not self._deliveries and isinstance(connection, Publisher):
                     connection.pump(now)
-        if publishing and self._subscribers:
+        if publishing and self._deliveries:
             for publisher in self._publishers:
                 publisher.pump(now)
 
@@ -380,16 +398,23 @@ class Run:
 
     def _missing(self) -> int:
         unacknowledged = sum(one.sent - one.acked for one in self._publishers)
-        return unacknowledged + sum(one.publisher.sent - one.received for one in self._subscribers)
+        return unacknowledged + sum(one.publisher.sent - one.received for one in self._deliveries)
 
     def _counted(self) -> int:
-        if self._subscribers:
-            return sum(one.received for one in self._subscribers)
+        if self._deliveries:
+            return sum(one.received for one in self._deliveries)
         return sum(one.acked for one in self._publishers)
 
+    def _latencies(self) -> list[tuple[float, int]]:
+        if self._deliveries:
+            return [entry for delivered in self._deliveries for entry in delivered.latencies]
+        return [entry for publisher in self._publishers for entry in publisher.latencies]
+
     def _forget_latencies(self) -> None:
-        for one in self._by_fd.values():
-            one.latencies.clear()
+        for publisher in self._publishers:
+            publisher.latencies.clear()
+        for delivered in self._deliveries:
+            delivered.latencies.clear()
 
 
 class Idle(Run):

@@ -93,8 +93,9 @@ class Reconnect(Herd):
 
     def _all_come(self) -> list[Wire]:
         """Returns when the last one has its CONNACK."""
-        waiting = {}
-        names, done = iter(self._names), list[Wire]()
+        waiting: dict[int, Wire] = {}
+        names = iter(self._names)
+        done: list[Wire] = []
         deadline = time.perf_counter() + 10 * TIMEOUT_S
         while len(done) < self._order.sessions:
             while len(waiting) < COMING and (name := next(names, None)) is not None:

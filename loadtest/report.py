@@ -113,7 +113,8 @@ def notes(measured: Measured, made: Sequence[Row]) -> list[str]:
         _disk(measured),
         f"{plan.rounds} round(s) of {plan.measure_s:g} s each ({plan.paced_s:g} s where paced), servers in turns;"
         " medians of the rounds, ratios within a round. Sessions, backlog, filters: one run with a server of its own.",
-        "One generator for all servers, QoS 1, 64-byte payloads, over loopback.",
+        f"One generator for all servers, {'compiled' if measured.is_generator_compiled else 'in plain Python'}, QoS 1,"
+        " 64-byte payloads, over loopback.",
         "CPU is user and system time of the server's whole process tree, per acknowledged or delivered message: on a"
         " busy machine it says more than the clock.",
         "Every acknowledgement and every delivered byte was compared with what had to come.",

@@ -10,20 +10,20 @@ import select
 import struct
 from typing import Final
 
-from loadtest.generator import Connection, Order, Outcome, Publisher, Run
+from loadtest.generator import Connection, Delivered, Order, Outcome, Publisher, Run
 from loadtest.packets import SEQUENCE_BYTES, Ring
 from loadtest.wires import Failed, Wire
 
 RING_PACKETS: Final = 4096
 
 
-class Group:
+class Group(Delivered):
     """What the members have together; the publisher waits for it as for one subscriber."""
 
-    def __init__(self, publisher: GroupPublisher, ring: Ring) -> None:
-        self.publisher = publisher
-        self.received = 0
-        self.latencies: list[tuple[float, int]] = []
+    __slots__ = ("_on_their_way", "_ring", "_sent_at")
+
+    def __init__(self, publisher: Publisher, ring: Ring) -> None:
+        super().__init__(publisher)
         self._ring = ring
         self._on_their_way: set[int] = set()
         self._sent_at = [0.0] * ring.count
@@ -62,7 +62,6 @@ class GroupPublisher(Publisher):
     def __init__(self, wire: Wire, poll: select.epoll, order: Order, ring: Ring) -> None:
         super().__init__(wire, poll, order, ring)
         self.group = Group(self, ring)
-        self.subscribers.append(self.group)  # type: ignore[arg-type]
 
     def publish(self, count: int, at: float) -> None:
         self.group.expect(self.sent, count, at)
@@ -79,11 +78,6 @@ class Member(Connection):
         self._group = group
         self._rest = b""
         self.received = 0
-
-    @property
-    def latencies(self) -> list[tuple[float, int]]:
-        """Those of the group."""
-        return self._group.latencies
 
     def receive(self, data: bytes, now: float) -> None:
         ring = self._group.publisher.ring
@@ -113,13 +107,12 @@ class Shared(Run):
         order, topic = self._order, f"shared/{self._order.run}"
         ring = Ring(topic, order.payload_bytes, RING_PACKETS)
         publisher = GroupPublisher(self._open("pub", [topic])[0], self._poll, order, ring)
-        self._publishers.append(publisher)
-        self._subscribers.append(publisher.group)  # type: ignore[arg-type]
+        self._add(publisher)
+        self._deliveries.append(publisher.group)
         names = [f"{topic}/{number}" for number in range(order.subscribers)]
         self._members = [
             Member(wire, self._poll, publisher.group)
             for wire in self._open("sub", names, [f"$share/load/{topic}"] * len(names))
         ]
-        for one in (publisher, *self._members):
-            self._by_fd[one.sock.fileno()] = one  # type: ignore[assignment]
-            self._poll.register(one.sock, select.EPOLLIN)
+        for member in self._members:
+            self._add(member)

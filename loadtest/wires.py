@@ -39,7 +39,8 @@ class Inbox:
 
     def read(self, sock: socket.socket) -> bytes:
         """What has come, at most ``READ_BYTES``; empty at the end. Raises ``OSError``."""
-        return bytes(self._buffer[: sock.recv_into(self._buffer)])
+        count = sock.recv_into(self._buffer)  # by itself: compiled, the end of a slice may be asked for twice
+        return bytes(self._buffer[:count])
 
 
 class Codec(Protocol):

@@ -57,6 +57,7 @@ def test_every_message_of_the_time_table_is_sent_and_counted(publishers: int, su
     assert outcome.figures["late_p99_us"] > 0
 
 
+@pytest.mark.interpreted
 def test_a_server_that_stops_acknowledging_gets_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     with SmallServer(ack=lambda number, ack: [ack] if number < 20 else []) as server:
         assert "were not acknowledged" in perform(order(server.port)).error

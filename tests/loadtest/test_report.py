@@ -65,6 +65,13 @@ def test_the_notes_say_what_an_acknowledgement_means() -> None:
     assert "> 100" not in text
 
 
+def test_the_notes_say_whether_the_generator_was_compiled() -> None:
+    made = measured(publish={"penstock": runs(100)})
+    assert "One generator for all servers, in plain Python, QoS 1" in " ".join(shown(made).split())
+    made.is_generator_compiled = True
+    assert "One generator for all servers, compiled, QoS 1" in " ".join(shown(made).split())
+
+
 def test_the_notes_say_who_had_which_core_and_what_a_sync_takes_there() -> None:
     made = measured(publish={"penstock": runs(100)})
     text = " ".join(shown(made).split())
