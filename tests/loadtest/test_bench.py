@@ -113,6 +113,16 @@ def test_a_generator_that_hangs_is_a_failed_run(monkeypatch: pytest.MonkeyPatch)
     assert "took longer than" in measured.outcomes["publish"]["amqtt"][0].error
 
 
+def test_the_generator_is_started_where_it_is_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(bench, "COMPILED", tmp_path)
+    assert bench.generator_tree() == bench.TREE
+    (tmp_path / "loadtest").mkdir()
+    (tmp_path / "loadtest" / "generator.py").touch()
+    assert bench.generator_tree() == bench.TREE
+    (tmp_path / "loadtest" / "generator.so").touch()
+    assert bench.generator_tree() == tmp_path
+
+
 def test_a_server_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(servers.shutil, "which", lambda *_, **__: None)
     with pytest.raises(Missing, match="apt-get install mosquitto"):
