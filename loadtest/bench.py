@@ -31,7 +31,6 @@ from loadtest.servers import COMPILED, Missing, Server
 from loadtest.wires import TCP
 
 MARGIN_S: Final = 5.0
-TREE: Final = Path(__file__).parents[1]
 FRESH_RUN_S: Final = 400.0
 """A run with ten thousand sessions, a million messages or a hundred thousand filters is given up after this."""
 
@@ -159,7 +158,7 @@ def _run_fresh(plan: Plan, scenario: Scenario, like: Server, name: str) -> Outco
 
 def generator_tree() -> Path:
     """The folder that the load generator is started in: that with compiled modules, if there is one that has its."""
-    return COMPILED if any((COMPILED / "loadtest").glob("*.so")) else TREE
+    return COMPILED if any((COMPILED / "loadtest").glob("*.so")) else Server.tree
 
 
 def _run(plan: Plan, scenario: Scenario, server: Server, name: str) -> Outcome:

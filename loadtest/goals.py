@@ -15,7 +15,7 @@ CACHE: Final = ("penstock cache", "compiled cache")
 """Servers that acknowledge what is in the log: the goals that name the level ``cache``."""
 BARE: Final = "bare"
 BARE_CACHE: Final = "bare cache"
-"""What does the least that a server must (``bare_server``): what it does not reach nobody does on this machine."""
+"""What does the least that a server must (``bare_server``): what it does not reach is hardly to be had here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ def notes(measured: Measured, made: Sequence[Row]) -> list[str]:
         " may do better. Where messages are paced the generator is busy on purpose and says how late it sent them,"
         " which is part of the latency.",
         "bare: no server, only what one must do: it writes what comes, syncs where the goal says so, acknowledges and"
-        " passes on. What it does not reach, no server in Python reaches on this machine.",
+        " passes on. What it does not reach, a server in Python hardly reaches on this machine.",
     ]
     for scenario in plan.chosen_scenarios():
         share = plan.share_of(scenario)

@@ -39,7 +39,7 @@ class Inbox:
 
     def read(self, sock: socket.socket) -> bytes:
         """What has come, at most ``READ_BYTES``; empty at the end. Raises ``OSError``."""
-        count = sock.recv_into(self._buffer)  # by itself: compiled, the end of a slice may be asked for twice
+        count = sock.recv_into(self._buffer)  # by itself: compiled, the bounds of a slice are worked out twice
         return bytes(self._buffer[:count])
 
 
