@@ -22,6 +22,8 @@ from penstock.world import Clock, Offload
 
 _LATELY: Final = 16
 """So many syncs, roughly, make up what a sync takes lately."""
+_LONG: Final = 8
+"""A sync counts as at most so many times what is quick: a single long one among quick ones says nothing of the next."""
 
 
 class Flusher:
@@ -88,7 +90,7 @@ class Flusher:
         return self._clock.monotonic() - began
 
     def _done(self, point: int, took_s: float, dispatch: Dispatch, service: BrokerService) -> None:
-        self._takes_s += (took_s - self._takes_s) / _LATELY
+        self._takes_s += (min(took_s, _LONG * self._quick_s) - self._takes_s) / _LATELY
         self._store.mark_durable(point)
         service.synced()
         dispatch.durable_at(point)

@@ -251,6 +251,31 @@ async def test_a_disk_that_was_slow_is_synced_by_the_thread_until_it_has_been_qu
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.interpreted
+async def test_one_long_sync_among_quick_ones_leaves_the_syncs_with_the_loop_and_several_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        broker = Quick(nursery, quick_s=0.5)
+        await broker.begun()
+        sync = broker.rig.store.sync
+        took_s = 0.25
+
+        def timed() -> None:
+            sync()
+            broker.clock.blocked_s += took_s
+
+        monkeypatch.setattr(broker.rig.store, "sync", timed)
+        for _ in range(100):
+            broker.send_whole()
+        took_s, long = 1000.0, 0
+        while broker.flusher.is_quick:
+            long += 1
+            assert broker.send_whole() == [Appended("disk")]
+        assert long == 2
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_round_that_ends_while_the_thread_syncs_waits_for_the_next_sync() -> None:
     async with trio.open_nursery() as nursery:
         broker = Quick(nursery, quick_s=0.5)
