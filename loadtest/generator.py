@@ -279,7 +279,8 @@ class Run:
         seconds = time.perf_counter() - start
         own_s, cpu_s = time.process_time() - own_s, proc.cpu_s(server) - cpu_s
         messages = self._counted() - before
-        latencies = self._latencies()
+        timed = [one.latencies for one in self._deliveries] or [one.latencies for one in self._publishers]
+        latencies = [entry for entries in timed for entry in entries]
         if not proc.tree(self._order.server_pid):
             raise Failed("the server ended during the run")
         self._drain()
@@ -404,11 +405,6 @@ class Run:
         if self._deliveries:
             return sum(one.received for one in self._deliveries)
         return sum(one.acked for one in self._publishers)
-
-    def _latencies(self) -> list[tuple[float, int]]:
-        if self._deliveries:
-            return [entry for delivered in self._deliveries for entry in delivered.latencies]
-        return [entry for publisher in self._publishers for entry in publisher.latencies]
 
     def _forget_latencies(self) -> None:
         for publisher in self._publishers:

@@ -178,6 +178,16 @@ class Quick(Flushed):
         assert answers == [Appended("disk")]
         assert self.flusher.is_quick
 
+    def slow_down(self, patch: pytest.MonkeyPatch, by_s: float) -> None:
+        """From now on every sync takes so much longer."""
+        sync = self.rig.store.sync
+
+        def slow() -> None:
+            sync()
+            self.clock.blocked_s += by_s
+
+        patch.setattr(self.rig.store, "sync", slow)
+
     def send_whole(self) -> list[Result]:
         """What a gateway in this process does at its round's end."""
         answers: list[Result] = []
@@ -230,14 +240,8 @@ async def test_a_disk_that_was_slow_is_synced_by_the_thread_until_it_has_been_qu
     async with trio.open_nursery() as nursery:
         broker = Quick(nursery, quick_s=0.5)
         await broker.begun()
-        sync = broker.rig.store.sync
-
-        def slow() -> None:
-            sync()
-            broker.clock.blocked_s += 2.0
-
         with monkeypatch.context() as patch:
-            patch.setattr(broker.rig.store, "sync", slow)
+            broker.slow_down(patch, 2.0)
             assert broker.send_whole() == [Appended("disk")]
         by_thread = 0
         while not broker.flusher.is_quick:
@@ -258,17 +262,12 @@ async def test_one_long_sync_among_quick_ones_leaves_the_syncs_with_the_loop_and
     async with trio.open_nursery() as nursery:
         broker = Quick(nursery, quick_s=0.5)
         await broker.begun()
-        sync = broker.rig.store.sync
-        took_s = 0.25
-
-        def timed() -> None:
-            sync()
-            broker.clock.blocked_s += took_s
-
-        monkeypatch.setattr(broker.rig.store, "sync", timed)
-        for _ in range(100):
-            broker.send_whole()
-        took_s, long = 1000.0, 0
+        with monkeypatch.context() as patch:
+            broker.slow_down(patch, 0.25)
+            for _ in range(100):
+                broker.send_whole()
+        broker.slow_down(monkeypatch, 1000.0)
+        long = 0
         while broker.flusher.is_quick:
             long += 1
             assert broker.send_whole() == [Appended("disk")]
