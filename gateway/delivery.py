@@ -95,7 +95,7 @@ class Blob(InFlight):
 def _properties(arrival: Arrival, variant: Variant, now_ms: int) -> bytes:
     parts = []
     if arrival.expires_ms != NEVER:  # what is left of the interval (MQTT-3.3.2-6)
-        left_s = max(0, (arrival.expires_ms - now_ms + 999) // 1000)
+        left_s = min(max(0, (arrival.expires_ms - now_ms + 999) // 1000), arrival.heading.expiry_s)  # clocks differ
         parts.append(_MESSAGE_EXPIRY + left_s.to_bytes(4, "big"))
     for identifier in variant.identifiers:
         parts.append(_SUBSCRIPTION_ID + encode_variable_integer(identifier))

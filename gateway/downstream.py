@@ -426,11 +426,14 @@ class Downstream(Stage):
         if not cursor.pulling:
             cursor.pulling = True
             request = Pull(cursor.feed.queue, cursor.next, _OWN_PULL_BYTES, _OWN_PULL_COUNT)
-            cursor.feed.broker.submit(request, partial(self._pulled_for, cursor))
+            cursor.feed.broker.submit(request, partial(self._pulled_for, cursor, cursor.next))
 
-    def _pulled_for(self, cursor: Cursor, result: Result) -> None:
+    def _pulled_for(self, cursor: Cursor, first: int, result: Result) -> None:
         if cursor not in cursor.feed.attached:
             cursor.pulling = False
+        elif cursor.next != first:  # it has gone back meanwhile: what lies between would never be sent
+            cursor.pulling = False
+            self.pump_later(cursor.session)
         elif isinstance(result, Pulled):
             cursor.pulling = False
             cursor.backlog = _batch(result, cursor.feed).arrivals or None
@@ -438,20 +441,20 @@ class Downstream(Stage):
                 cursor.next = max(cursor.next, result.next)
             self.pump_later(cursor.session)
         elif isinstance(result, OffsetOutOfRange):
-            cursor.feed.broker.submit(QueryBounds((cursor.feed.queue,)), partial(self._bounded_for, cursor))
+            bounded = partial(self._bounded_for, cursor, first)
+            cursor.feed.broker.submit(QueryBounds((cursor.feed.queue,)), bounded)
         else:
             self._failed.append(cursor)
 
-    def _bounded_for(self, cursor: Cursor, result: Result) -> None:
+    def _bounded_for(self, cursor: Cursor, first: int, result: Result) -> None:
         if not isinstance(result, BoundsReply):
             self._failed.append(cursor)
             return
         cursor.pulling = False
-        if cursor.next < 0:
-            return
-        bounds = result.bounds[0]
-        self.lost += max(0, bounds.min - cursor.next)
-        cursor.next = bounds.min if cursor.next < bounds.min else bounds.end
+        if cursor.next == first:
+            bounds = result.bounds[0]
+            self.lost += max(0, bounds.min - first)
+            cursor.next = bounds.min if first < bounds.min else bounds.end
         self.pump_later(cursor.session)
 
 

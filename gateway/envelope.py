@@ -53,6 +53,8 @@ HEAD_BYTES: Final = FRAME.size  # up to the body
 ENTRY_BYTES: Final = ENTRY.size
 FLAG_AT: Final = FRAME_HEAD_BYTES + QUEUE_ID_AT + 4  # within the frame
 NEVER: Final = -1
+EXPIRY_S_MAX: Final = 0xFFFF_FFFF
+"""Of a message (MQTT 5, 3.3.2.3.3)."""
 
 
 def record_properties(
@@ -113,7 +115,10 @@ def read_heading(tail: bytes) -> Heading:
 def _application(packed: bytes) -> tuple[int, bytes]:
     expiry, _, application = packed.partition(b":")
     try:
-        return int(expiry) if expiry else NEVER, b64decode(application, validate=True)
+        expiry_s = int(expiry) if expiry else NEVER
+        if expiry and not 0 <= expiry_s <= EXPIRY_S_MAX:
+            raise ValueError("no expiry interval of MQTT")
+        return expiry_s, b64decode(application, validate=True)
     except (ValueError, Base64Error):
         return NEVER, b""  # written by somebody else under our reserved name: the message itself is still good
 

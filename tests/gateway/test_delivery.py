@@ -55,6 +55,16 @@ def test_a_blob_that_tells_the_time_left_is_not_shared() -> None:
     assert blob(message, Variant(True, 0, False), 0).head != blob(message, Variant(True, 0, False), 5000).head
 
 
+def test_the_time_left_is_never_more_than_it_was_whatever_the_clocks_say() -> None:
+    """The broker's may be ahead of this gateway's: 2**32 - 1 seconds and a millisecond would not fit its four bytes."""
+    message = arrival(name="t", payload=b"p", expiry_s=0xFFFF_FFFF)
+    assert (
+        blob(message, Variant(True, 0, False), -1).packet(0) == b"\x30\x0a\x00\x01t" + b"\x05\x02" + b"\xff" * 4 + b"p"
+    )
+    message = arrival(name="t", payload=b"p", expiry_s=3)
+    assert blob(message, Variant(True, 0, False), -60_000).packet(0)[5:11] == b"\x05\x02\0\0\0\x03"
+
+
 def test_a_message_expires_when_its_interval_has_passed() -> None:
     message = arrival(expiry_s=10)
     assert not is_expired(message, 9_999)

@@ -9,8 +9,10 @@ from rig import Client, Gateway
 from gateway.mqtt.packets import Disconnect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, Unsubscribe
 from gateway.mqtt.properties import Properties
 from penstock.errors import OffsetOutOfRange, Unavailable
+from penstock.link import OnResult
 from penstock.requests.filters import CloseFilters, OpenFilters
 from penstock.requests.messages import Pull, QueryBounds
+from penstock.requests.request import Request
 
 
 def publishes(client: Client) -> list[Publish]:
@@ -265,6 +267,45 @@ def test_unsubscribing_the_primary_leaves_its_messages_to_the_others_once_each()
     assert drain(client) == [b"\2", b"\4"]
     publisher.publish("a/b", b"on", 1, packet_id=9)
     assert drain(client) == [b"on"]
+
+
+def test_an_answer_that_was_on_its_way_when_a_filter_went_back_for_its_primarys_messages_hides_none_of_them() -> None:
+    """Nothing lost: all that was stored while the client was away, whichever filter it is sent for."""
+    count = 600
+    gateway = Gateway(in_flight_max=2, pull_bytes_max=4096)
+    for filter in ("a/+", "a/#"):
+        gateway.connect(f"reader of {filter}").subscribe(filter, qos=0)
+    client = gateway.connect("s", clean_start=False)
+    client.subscribe("a/+", qos=1)
+    client.subscribe("a/#", qos=1)
+    client.cut()
+    for number in range(count):
+        gateway.produce("a", b"%d" % number, mqtt_topic="a/x")
+    broker, seen = gateway.broker, list[Pull]()
+    submit = broker.submit
+    late: list[tuple[Request, OnResult]] = []
+
+    def delayed(request: Request, on_result: OnResult) -> None:
+        if isinstance(request, Pull) and request.queue == "~filter:a/#" and not request.wait_s:
+            seen.append(request)
+        if len(seen) == 2 and request is seen[1]:
+            late.append((request, on_result))
+        else:
+            submit(request, on_result)
+
+    broker.submit = delayed  # type: ignore[method-assign]
+    again = gateway.connect("s", clean_start=False)
+    first = publishes(again)
+    assert len(late) == 1, "the second filter reads on while the first one waits for the client"
+    again.send(Unsubscribe(9, ("a/+",)))
+    broker.submit = submit  # type: ignore[method-assign]
+    submit(*late[0])
+    gateway.round()
+    again.send(*[Puback(packet.packet_id) for packet in first])
+    got = [packet.payload for packet in first] + drain(again)
+    gateway.pass_time(1)
+    got += drain(again)
+    assert sorted(set(got), key=int) == [b"%d" % number for number in range(count)]
 
 
 def test_unsubscribing_a_primary_that_is_up_to_date_repeats_nothing() -> None:

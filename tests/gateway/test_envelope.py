@@ -50,6 +50,12 @@ def test_what_somebody_else_wrote_under_our_name_does_no_harm() -> None:
     assert (arrival.payload, arrival.application) == (b"x", b"")
 
 
+@pytest.mark.parametrize("expiry", [b"99999999999", b"4294967296", b"-1", b"9" * 5000])
+def test_an_expiry_interval_that_mqtt_does_not_have_is_none(expiry: bytes) -> None:
+    arrival = one(encode_record(b"t", b"x", b"MQTT_PROPS\x01" + expiry + b":"))
+    assert (arrival.payload, arrival.expires_ms) == (b"x", NEVER)
+
+
 def test_a_batch_gives_offsets_and_positions_in_order() -> None:
     records = [encode_record(b"t", bytes([at]), b"") for at in range(3)]
     got = list(arrivals(3, batch_of(*records)))
