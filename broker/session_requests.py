@@ -79,6 +79,7 @@ class SessionRequests:
         self._calls: dict[str, dict[str, SessionCall]] = {}  # owner -> client -> what is asked of it
         self._ownerless: dict[str, int] = {}  # client -> epoch that a dead owner had
         self._duties: dict[str, int] = {}  # those among them that somebody must see to
+        self._lapsed: set[str] = set()  # owners that fell silent, and may be alive
         self._ends: list[tuple[float, str]] = []
         self._sweep_ends()
         self.changed: list[str] = []
@@ -175,6 +176,9 @@ class SessionRequests:
                 self._ownerless[save.client] = epoch
             else:
                 saves.append(save if save.epoch == epoch else save._replace(epoch=epoch))
+                if save.state == CONNECTED and request.owner in self._lapsed:  # it was not dead: nobody need see to it
+                    self._ownerless.pop(save.client, None)
+                    self._duties.pop(save.client, None)
         if saves:
             self._store.append([fact_record(sessions.TOPIC, Sessions.saving(saves))], now_ms)
         for save in saves:
@@ -209,6 +213,7 @@ class SessionRequests:
             raise InvalidRequest(f"a lease has more than 0 and at most {LEASE_S_MAX:.0f} seconds")
         if request.fresh:
             self._bury(request.owner)
+            self._lapsed.discard(request.owner)
         self._leases[request.owner] = now + request.lease_s
         self._sort_out(now_ms)
         duties = list(self._duties)[:DUTIES_MAX]
@@ -287,6 +292,8 @@ class SessionRequests:
         """Owners that fell silent, and sessions whose time is over. May raise ``StorageFull``."""
         for owner in [owner for owner, deadline in self._leases.items() if deadline <= now]:
             self._bury(owner)
+            self._lapsed.add(owner)
+        self._lapsed = {owner for owner in self._lapsed if self._sessions.of(owner)}
         self._sort_out(now_ms)
         ended = 0
         while self._ends and self._ends[0][0] <= now_ms and ended < DUTIES_MAX:

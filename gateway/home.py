@@ -53,7 +53,8 @@ OnOpened = Callable[["OpenedSession | PenstockError"], None]
 
 
 class SessionHome:
-    """One gateway's dealings with the home of sessions. ``on_call`` and ``on_duty`` are told of calls and duties."""
+    """One gateway's dealings with the home of sessions. ``on_call`` and ``on_duty`` are told of calls and duties,
+    ``on_lapse`` that the home may have taken this gateway for dead for a while, and given its sessions away."""
 
     def __init__(self, brokers: Brokers, owner: str, lease_s: float, wake: Callable[[], None]) -> None:
         self._brokers = brokers
@@ -67,12 +68,14 @@ class SessionHome:
         self._unheard: dict[str, list[SessionSave]] = {}  # client -> last words about its session, in their order
         self._is_repeating = False
         self._kept_at = float("-inf")
+        self._now = self._asked_at = self._renewed_at = float("inf")  # there was no tick, and so no lease to lapse
         self._is_fresh = True
         self._is_keeping = False
         self._is_watching = False
         self.unanswered = 0
         self.on_call: Callable[[SessionCall], None] = _nobody
         self.on_duty: Callable[[str], None] = _nobody
+        self.on_lapse: Callable[[], None] = _nothing
 
     @property
     def name(self) -> str:
@@ -224,6 +227,7 @@ class SessionHome:
 
     def tick(self, now: float) -> None:
         """Looks for the home, renews the lease, keeps the watch open, says again what was not heard."""
+        self._now = now
         self._look()
         if self._broker is None:
             return
@@ -251,12 +255,16 @@ class SessionHome:
 
     def _keep(self, broker: Broker) -> None:
         self._is_keeping = True
+        self._asked_at = self._now
         broker.submit(KeepSessions(self._owner, self._lease_s, self._is_fresh), self._kept)
 
     def _kept(self, result: Result) -> None:
         self._is_keeping = False
         if isinstance(result, SessionDuties):
             self._is_fresh = False
+            if self._now - self._renewed_at >= self._lease_s:
+                self.on_lapse()
+            self._renewed_at = self._asked_at
             waiting, self._waiting = self._waiting, {}
             for request, on_opened in waiting.values():
                 self._open(request, on_opened)
@@ -282,6 +290,10 @@ def _error(result: Result) -> PenstockError:
 
 def _is_missed(outcome: bool | PenstockError) -> bool:
     return isinstance(outcome, PenstockError) and outcome.retryable
+
+
+def _nothing() -> None:
+    """Nobody wants to know yet."""
 
 
 def _nobody(_: object) -> None:

@@ -8,7 +8,7 @@ tick; what is lost of it with a gateway is only sent again. Nothing here waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -33,6 +33,7 @@ class Keeping(Stage):
         self._wake = wake
         self._urgent: dict[Session, None] = {}
         self._noted: dict[Session, None] = {}
+        self._unsure: dict[Session, None] = {}
         self.on_fenced: Callable[[Session], None] = _nobody
         self.saves = 0
 
@@ -58,6 +59,19 @@ class Keeping(Stage):
         self.saves += 1
         self._home.let_go(_state_of(session, state, will))
 
+    def confirm(self, sessions: Iterable[Session]) -> None:
+        """Asks whether these are still this gateway's, the lasting ones and the others."""
+        for session in sessions:
+            save = SessionSave(session.client_id, session.epoch, CONNECTED, session.expiry_s)
+            self._home.save(save, partial(self._confirmed, session))
+
+    def _confirmed(self, session: Session, outcome: bool | PenstockError) -> None:
+        if session.device is not None and outcome is not True:
+            if outcome is False:
+                self.on_fenced(session)
+            else:
+                self._unsure[session] = None
+
     # ------------------------------------------------------------ rounds and time
 
     def flush(self) -> None:
@@ -70,6 +84,8 @@ class Keeping(Stage):
 
     def tick(self) -> None:
         """Saves what was noted, those first that have waited longest; no more at once than a round can bear."""
+        unsure, self._unsure = self._unsure, {}
+        self.confirm(unsure)
         left = ENTRIES_PER_TICK
         for session in list(self._noted):
             if left <= 0:

@@ -185,6 +185,7 @@ class Reception:
         self.turns_away: Reason = ReasonCode.SERVER_MOVED if settings.has_moved else 0
         self.home.on_call = self._called
         self.home.on_duty = self.wills.claim
+        self.home.on_lapse = self._lapsed
         self.keeping.on_fenced = self._fenced
         self.judge = Judge(authenticator, upstream, self.limits)
         self.wills.is_allowed = self.judge.may_leave
@@ -457,6 +458,11 @@ class Reception:
             return
         self._opening.pop(call.client, None)  # one that is just on its way here is turned away when it is known
         self.wills.hand_over(call)
+
+    def _lapsed(self) -> None:
+        """This gateway was silent for so long that others may have got its sessions: without a word, because who is
+        taken for dead is not called."""
+        self.keeping.confirm([session for session in self.sessions.values() if session.device is not None])
 
     def _fenced(self, session: Session) -> None:
         """The session is somebody else's: its client here is told, and nothing of it is touched any more."""

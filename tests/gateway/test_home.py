@@ -345,3 +345,51 @@ def test_a_home_that_has_another_name_at_the_same_address_is_found() -> None:
     gateway.produce("t", b"x", qos=1)
     gateway.pass_time(1)
     assert client.payloads() == [b"x"]
+
+
+@pytest.mark.mqtt("3.1.4-3", old=("3.1.4-2",))
+def test_a_gateway_that_was_taken_for_dead_asks_which_clients_are_still_its_own() -> None:
+    """A session that is not kept is never saved, so nothing else would ever tell it."""
+    one, other = two()
+    first = one.connect("c", level=5)
+    first.subscribe("t", qos=1)
+    other.pass_time(one.settings.session_lease_s + 2)  # the first one is frozen
+    again = other.connect("c", level=5)
+    again.subscribe("t", qos=1)
+    one.produce("t", b"x", qos=1)
+    one.pass_time(2)
+    settle(one, other)
+    assert first.is_closed
+    assert first.got()[-1] == Disconnect(0x8E)
+    assert (not again.is_closed, again.payloads()) == (True, [b"x"])
+
+
+def test_who_asks_and_gets_no_answer_asks_again() -> None:
+    one, other = two()
+    first = one.connect("c", level=5)
+    other.pass_time(one.settings.session_lease_s + 2)
+    other.connect("c", level=5)
+    one.broker.refuses = {SaveSessions: Unavailable("away")}
+    one.pass_time(1)
+    assert not first.is_closed
+    one.broker.refuses = {}
+    one.pass_time(1)
+    assert first.is_closed
+
+
+def test_a_gateway_that_was_taken_for_dead_keeps_a_client_with_a_will_that_nobody_has_taken() -> None:
+    one, other = two()
+    other.connect("w").subscribe("will", qos=1)
+    client = one.connect("c", **LASTING, will=Will("will", b"gone"))
+    one.clock.now_s += one.settings.session_lease_s + 2
+    one.broker.now_ms = one.clock.wall_ms()
+    one.broker.pass_time()  # the home has buried it
+    one.pass_time(2)
+    other.pass_time(2)
+    settle(one, other)
+    assert (client.is_closed, entry_of(one).owner, entry_of(one).state) == (False, "one", CONNECTED)
+    assert not one.broker.sessions._duties
+    for _ in range(20):
+        one.pass_time(1)
+        other.pass_time(1)
+    assert not client.is_closed
