@@ -13,6 +13,7 @@ round makes one OpenFilters and one CloseFilters per broker, and no reply can ne
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -22,6 +23,7 @@ from gateway.brokers import Brokers
 from gateway.feed import Answer, Feed
 from gateway.filters import FilterLeases, OnDone
 from gateway.keeping import Keeping
+from gateway.mqtt.reason_codes import ReasonCode
 from gateway.named_positions import NamedPositions
 from gateway.replay import Replays
 from gateway.replay_options import Start
@@ -38,6 +40,8 @@ from penstock.requests.messages import BoundsReply, Pull, Pulled, QueryBounds
 from penstock.requests.request import Result
 from penstock.world import Clock
 from topicmap.names import is_share
+
+_log = logging.getLogger(__name__)
 
 _OWN_PULL_BYTES: Final = 64 * 1024
 _OWN_PULL_COUNT: Final = 256
@@ -72,6 +76,7 @@ class Downstream(Stage):
         self.replays = Replays(clock, self.sending.as_variant, self.pump_later, wake, self.positions.begin)
         self.shared = SharedSubscriptions(brokers, owner, settings, clock, self.sending.as_variant, wake)
         self._leases = FilterLeases(brokers, owner, settings.filter_lease_s, self._begun, wake)
+        self.failures = 0  # clients that an unforeseen error has ended
         self.lost = 0
         self.refused = 0  # subscriptions for which a broker had no room
 
@@ -360,7 +365,7 @@ class Downstream(Stage):
         first, others = feed.head, []
         runs: Runs = {}
         for cursor in feed.attached.all():
-            if cursor.next == first and not cursor.held and (not batch.count or self.sending.run(cursor, batch, runs)):
+            if cursor.next == first and not cursor.held and (not batch.count or self._goes_whole(cursor, batch, runs)):
                 cursor.next = head
                 if batch.count:
                     cursor.seen = batch.last
@@ -374,15 +379,29 @@ class Downstream(Stage):
         else:
             feed.head = head
 
+    def _goes_whole(self, cursor: Cursor, batch: Batch, runs: Runs) -> bool:
+        try:
+            return self.sending.run(cursor, batch, runs)
+        except Exception:  # whose fault it is shows when its messages go one by one
+            return False
+
     # ------------------------------------------------------------ those who lag
 
     def _pump(self, session: Session) -> None:
-        if session.device is not None:
-            for cursor in list(session.behind):
+        for cursor in list(session.behind):
+            if session.device is not None:
                 self._try(cursor)
 
     def _try(self, cursor: Cursor) -> None:
-        self._set_lagging(cursor, not self._catch_up(cursor))
+        try:
+            lags = not self._catch_up(cursor)
+        except Exception:
+            self.failures += 1
+            _log.exception("an error that nobody has foreseen; the client that was sent something is disconnected")
+            if cursor.session.device is not None:
+                cursor.session.device.fail(ReasonCode.UNSPECIFIED_ERROR)
+        else:
+            self._set_lagging(cursor, lags)
 
     def _set_lagging(self, cursor: Cursor, lags: bool) -> None:
         behind, feed = cursor.session.behind, cursor.feed

@@ -60,7 +60,7 @@ class Figures:
             "gateway_connections": reception.connections,
             "gateway_connections_most": reception.tallies.most_connected,
             "gateway_connections_half_open": reception.half_open,
-            "gateway_connections_failed_total": sum([shard.failures for shard in self.shards]),
+            "gateway_connections_failed_total": sum([shard.failures for shard in self.shards], downstream.failures),
             "gateway_sessions": len(reception.sessions),
             "gateway_subscriptions": sum([len(session.subscriptions) for session in reception.sessions.values()]),
             "gateway_filters_open": downstream.filters_open,

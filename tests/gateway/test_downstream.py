@@ -308,6 +308,32 @@ def test_an_answer_that_was_on_its_way_when_a_filter_went_back_for_its_primarys_
     assert sorted(set(got), key=int) == [b"%d" % number for number in range(count)]
 
 
+@pytest.mark.parametrize("qos", [0, 1])
+def test_an_error_nobody_has_foreseen_ends_the_connection_that_met_it_and_no_other(
+    qos: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    gateway = Gateway()
+    clients = [gateway.connect(f"c{number}", level=5, clean_start=False) for number in range(3)]
+    for client in clients:
+        client.subscribe("t", "s", qos=qos)
+    write = clients[1].write
+
+    def faulty(data: bytes) -> None:
+        if data[0] >> 4 == 3:
+            raise ZeroDivisionError("poison")
+        write(data)
+
+    clients[1].write = faulty  # type: ignore[method-assign]
+    gateway.produce("t", b"x", qos=1)
+    assert [client.payloads() for client in (clients[0], clients[2])] == [[b"x"]] * 2
+    assert clients[1].got() == [Disconnect(0x80)]
+    assert [client.is_closed for client in clients] == [False, True, False]
+    assert gateway.downstream.failures == 1
+    assert "poison" in caplog.text
+    gateway.produce("s", b"y", qos=1)
+    assert [client.payloads() for client in (clients[0], clients[2])] == [[b"y"]] * 2
+
+
 def test_unsubscribing_a_primary_that_is_up_to_date_repeats_nothing() -> None:
     gateway = Gateway()
     client = gateway.connect()
