@@ -78,7 +78,8 @@ class _Lanes:
 
 
 class Producer:
-    """Sends messages to a cluster. Use it with ``async with``; one producer serves any number of tasks.
+    """Sends messages to a cluster. Use it with ``async with``; one producer serves any number of tasks. At the end of
+    the block it waits for what other tasks are still sending; not if the block ends with an error.
 
     Args:
         servers: name servers, ``"host:port,host:port"`` or a list.
@@ -113,6 +114,8 @@ class Producer:
         self._pending = 0
         self._pending_max = pending_max
         self._room = anyio.Event()
+        self._under_way = 0
+        self._ended = anyio.Event()
         self._tasks: TaskScope | None = None
         self._discovery: Discovery | None = None
         self._lanes: _Lanes | None = None
@@ -128,9 +131,14 @@ class Producer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        assert self._tasks is not None
-        tasks, self._tasks, self._discovery, self._lanes = self._tasks, None, None, None
-        await tasks.close()
+        try:
+            while kind is None and self._under_way:  # each ends by its own deadline
+                self._ended = anyio.Event()
+                await self._ended.wait()
+        finally:
+            assert self._tasks is not None
+            tasks, self._tasks, self._discovery, self._lanes = self._tasks, None, None, None
+            await tasks.close()
 
     @overload
     async def send(self, message: Message, /, *, timeout_s: float | None = None) -> Receipt: ...
@@ -193,12 +201,17 @@ class Producer:
     async def _send_all(self, outgoing: list[Outgoing], timeout_s: float) -> None:
         """Attempts until each message has a receipt, an error that no repetition mends, or no time."""
         waiting, repetition = outgoing, 0
-        with anyio.move_on_after(timeout_s):
-            while waiting:
-                await self._try(waiting)
-                waiting, repetition = sending.once_more(waiting), repetition + 1
-                if waiting:
-                    await anyio.sleep(self._back_off.wait_s(repetition, self._rng))
+        self._under_way += 1
+        try:
+            with anyio.move_on_after(timeout_s):
+                while waiting and (repetition == 0 or self._discovery is not None):  # else it was closed meanwhile
+                    await self._try(waiting)
+                    waiting, repetition = sending.once_more(waiting), repetition + 1
+                    if waiting:
+                        await anyio.sleep(self._back_off.wait_s(repetition, self._rng))
+        finally:
+            self._under_way -= 1
+            self._ended.set()
         for one in outgoing:
             if one.receipt is None and one.error is None:
                 one.fail(_too_late(one, timeout_s))

@@ -18,7 +18,7 @@ from broker.store.destinations import Destination
 from broker.store.disk import Disk
 from broker.store.index_chunk import ChunkFiles
 from broker.store.key_index import KeyIndex
-from broker.store.queue_index import QueueIndex
+from broker.store.queue_index import LIGHT, QueueIndex, hole
 from broker.store.reading import Reading
 from broker.store.records import Folds, Incoming
 from broker.store.retention import Removal, segments_to_drop
@@ -27,12 +27,15 @@ from broker.store.settings import StoreSettings
 from broker.store.state import Keyframe, KeyframeMarks
 from broker.store.writing import Writing
 from penstock.errors import PenstockError, StorageFull
-from penstock.message import BODY_BYTES_MAX
+from penstock.message import BODY_AT, BODY_BYTES_MAX, FRAME_HEAD_BYTES
 from penstock.requests.given import GivenPulled
 from penstock.requests.messages import Placed, Pulled
 from penstock.requests.topics import Bounds
 from penstock.runs import Run
 
+_FRAME_BYTES_MIN: Final = FRAME_HEAD_BYTES + BODY_AT
+LOST_PLACES_MAX: Final = 10_000
+"""So many offsets of each queue are kept for records that damage may have taken: more of them cost memory."""
 QUIET_MS: Final = 50
 """After so long without an append nobody is about to write."""
 _log = logging.getLogger(__name__)
@@ -91,8 +94,8 @@ class MessageStore:
 
     @property
     def damaged(self) -> int:
-        """Frames that reads passed over because they were not good any more."""
-        return self._reading.damaged
+        """Frames that reads passed over because they were not good any more, and stretches that recovery did."""
+        return self._reading.damaged + len(self.damage)
 
     @property
     def is_full(self) -> bool:
@@ -152,7 +155,18 @@ class MessageStore:
         grow so that it is beyond all offsets again."""
         if not self.damage:
             return 0
+        self._keep_lost_places()
         return self._index.move_light_queues(self._log.end, self.damage[-1][1])
+
+    def _keep_lost_places(self) -> None:
+        """Whose the lost records were nobody knows: each of a topic's queues may have had as many of them, behind its
+        last good one, as there was room for. Their offsets were given out, so no other message gets them."""
+        for queue in self._index:
+            if not queue.key.startswith(LIGHT):
+                known = queue.last_position
+                lost = sum([max(1, (end - first) // _FRAME_BYTES_MIN) for first, end in self.damage if first > known])
+                if lost:
+                    self._index.add(queue, hole(self._log.end - 1) * min(lost, LOST_PLACES_MAX), True)
 
     def _sync_all(self) -> None:
         point = self.sync_point()

@@ -65,6 +65,11 @@ class Queue:
         return self.tail_base + len(self.tail) // ENTRY_BYTES
 
     @property
+    def last_position(self) -> int:
+        """Log position of the last entry that is in no chunk yet, -1 if there is none."""
+        return ENTRY20.unpack_from(self.tail, len(self.tail) - ENTRY_BYTES)[0] if self.tail else -1
+
+    @property
     def min(self) -> int:
         """The first offset that is still there."""
         return int.from_bytes(self.pieces[:8], "big") if self.pieces else self.tail_base
