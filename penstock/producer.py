@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final, overload
 
 import anyio
+import anyio.lowlevel
 
 from penstock import sending
 from penstock.discovery import Discovery
@@ -132,6 +133,8 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         try:
+            if kind is None:
+                await anyio.lowlevel.checkpoint()  # what was started a moment ago has begun then
             while kind is None and self._under_way:  # each ends by its own deadline
                 self._ended = anyio.Event()
                 await self._ended.wait()

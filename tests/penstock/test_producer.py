@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -280,6 +282,59 @@ def test_a_producer_that_is_not_open_says_so(run: Run) -> None:
             await producer(SmallCluster()).send("orders", b"x")
 
     run(test)
+
+
+def test_the_end_of_the_block_waits_for_what_other_tasks_are_sending(run: Run, serve: Callable[..., Any]) -> None:
+    """Nothing lost: what was begun has its receipt, and what has its receipt is stored."""
+    cluster = SmallCluster(topics=["orders"])
+    broker = cluster.brokers[0]
+    broker.route = broker.route._replace(address=serve(broker).address)
+    receipts: list[Receipt] = []
+
+    async def test() -> None:
+        async with anyio.create_task_group() as tasks, Producer(broker.route.address) as p:
+
+            async def send(number: int) -> None:
+                receipts.append(await p.send("orders", b"%d" % number))
+
+            for number in range(100):
+                tasks.start_soon(send, number)
+
+    run(test)
+    assert len(receipts) == 100
+    assert sorted(cluster.stored("orders"), key=int) == [b"%d" % number for number in range(100)]
+
+
+def test_a_block_that_ends_with_an_error_leaves_unknown_what_was_on_its_way(
+    run: Run, serve: Callable[..., Any]
+) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    broker = cluster.brokers[0]
+    broker.route = broker.route._replace(address=serve(broker).address)
+    on_its_way = threading.Event()
+    failures: list[PenstockError] = []
+
+    def silent(request: Request) -> bool:
+        if isinstance(request, Append):
+            on_its_way.set()
+        return isinstance(request, Append)
+
+    async def send(p: Producer) -> None:
+        with pytest.raises(PenstockError) as caught:
+            await p.send("orders", b"x")
+        failures.append(caught.value)
+
+    async def test() -> None:
+        async with anyio.create_task_group() as tasks:
+            with suppress(KeyError):
+                async with Producer(broker.route.address) as p:
+                    tasks.start_soon(send, p)
+                    assert await anyio.to_thread.run_sync(on_its_way.wait, 10)
+                    raise KeyError("mine")
+
+    broker.silent = silent
+    run(test)
+    assert [(type(error), error.unknown) for error in failures] == [(Unavailable, True)]
 
 
 def test_the_blocks_error_comes_out_as_it_is(run: Run) -> None:
