@@ -133,8 +133,8 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         try:
-            if kind is None:
-                await anyio.lowlevel.checkpoint()  # what was started a moment ago has begun then
+            for _ in range(2 if kind is None else 0):  # what was started a moment ago has begun then
+                await anyio.lowlevel.checkpoint()
             while kind is None and self._under_way:  # each ends by its own deadline
                 self._ended = anyio.Event()
                 await self._ended.wait()

@@ -305,9 +305,7 @@ def test_the_end_of_the_block_waits_for_what_other_tasks_are_sending(run: Run, s
     assert sorted(cluster.stored("orders"), key=int) == [b"%d" % number for number in range(100)]
 
 
-def test_a_block_that_ends_with_an_error_leaves_unknown_what_was_on_its_way(
-    run: Run, serve: Callable[..., Any]
-) -> None:
+def test_a_block_that_ends_with_an_error_leaves_unknown_what_is_on_its_way(run: Run, serve: Callable[..., Any]) -> None:
     cluster = SmallCluster(topics=["orders"])
     broker = cluster.brokers[0]
     broker.route = broker.route._replace(address=serve(broker).address)
