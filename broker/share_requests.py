@@ -57,6 +57,7 @@ class ShareRequests:
         self._takers: dict[str, float] = {}  # taker -> when its lease ends
         self.changed: dict[str, None] = {}
         self._now_ms = 0
+        self._shares.take_ended()  # in the replay: those of these names that there are have begun since
         self._resuming = dict.fromkeys(self._shares.names)
         self._resume_until = now + RESUME_S
         self._redelivered = 0

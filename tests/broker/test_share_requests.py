@@ -198,6 +198,17 @@ def test_after_a_restart_takers_keep_what_they_say_they_have() -> None:
     assert again.service.figures()["penstock_shared_unsettled"] == 2
 
 
+def test_after_a_restart_a_share_that_had_ended_and_begun_again_waits_for_its_takers_too() -> None:
+    rig = Rig()
+    opened(rig)
+    rig.ask(CloseFilters("gw", (SHARE,)))
+    opened(rig)
+    published(rig, 1, 2)
+    assert bodies(take(rig)) == [b"1", b"2"]
+    rig = rig.restarted()
+    assert bodies(take(rig, "u")) == []
+
+
 def test_a_taker_that_lost_its_link_gets_again_what_it_never_saw() -> None:
     rig = Rig()
     opened(rig)
