@@ -133,8 +133,7 @@ class ShareRequests:
             raise QueueNotFound(f"there is no shared subscription {share}")
         leases = self._leases.get(share)
         if leases is None:
-            parsed = parse_share(share)
-            leases = ShareLeases(parsed is not None and parsed.is_ordered, settled.floor)
+            leases = ShareLeases(_is_ordered(share), settled.floor)
             self._leases[share] = leases
         return leases
 
@@ -168,17 +167,31 @@ class ShareRequests:
         if offset >= bounds.end:
             return [], offset
         pulled = self._store.read(queue, offset, count_max, bytes_max)
-        parsed = parse_share(share)
-        return _rows(pulled, is_ordered=parsed is not None and parsed.is_ordered), min(pulled.next, offset + count_max)
+        return _rows(pulled, is_ordered=_is_ordered(share)), min(pulled.next, offset + count_max)
 
     def _resume(self, request: TakeShared) -> None:
-        def key_of(offset: int) -> int | None:
-            rows, _ = self._read(request.share, offset, 1, 1)
-            return rows[0].key if rows and rows[0].offset == offset else None
+        leases, settled = self._of(request.share), self._settled(request.share)
 
-        leases = self._of(request.share)
-        leases.resume(request.taker, request.held, self._settled(request.share), key_of)
+        def read_keys(first: int, end: int) -> dict[int, int]:
+            return self._keys(request.share, first, end)
+
+        leases.resume(request.taker, request.held, settled, read_keys, request.since, request.before)
         self.changed[request.share] = None
+
+    def _keys(self, share: str, first: int, end: int) -> dict[int, int]:
+        """The keys of the messages that there are; where nothing is ordered none is read for that."""
+        bounds = self._store.bounds(_queue_of(share))
+        first, end = max(first, bounds.min), min(end, bounds.end)
+        if not _is_ordered(share):
+            return dict.fromkeys(range(first, end), 0)
+        keys: dict[int, int] = {}
+        while first < end:
+            rows, following = self._read(share, first, end - first, BYTES_MAX)
+            if following <= first:
+                break
+            keys.update({row.offset: row.key for row in rows if row.offset < end})
+            first = following
+        return keys
 
     def _bury(self, share: str, given: Given) -> None:
         """Where there is no message any more nobody waits for one."""
@@ -225,6 +238,11 @@ def _queue_of(share: str) -> str:
     if parsed is None:
         raise InvalidRequest(f"{share!r} is no shared subscription")
     return filter_queue(parsed.filter)
+
+
+def _is_ordered(share: str) -> bool:
+    parsed = parse_share(share)
+    return parsed is not None and parsed.is_ordered
 
 
 def _ranges(offsets: Sequence[int]) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from broker.folds.shares import Settled
+from broker.folds.shares import END, Settled
 
 RUN_MAX: Final = 1024
 
@@ -31,6 +31,10 @@ class Row(NamedTuple):
 Read = Callable[[int, int, int], "tuple[list[Row], int]"]
 """Messages from an offset on, at most so many and so many bytes (but one at least), and the offset to read next: the
 same if there is nothing. What is missing in between is lost."""
+
+
+ReadKeys = Callable[[int, int], dict[int, int]]
+"""The keys of the messages that there are from an offset on and before another, in their order."""
 
 
 class Given(NamedTuple):
@@ -178,19 +182,20 @@ class ShareLeases:
                 self._keys[offset] = key
         return len(mine)
 
-    def resume(self, taker: str, held: Iterable[int], settled: Settled, key_of: Callable[[int], int | None]) -> None:
-        """A taker says all that it has, after it lost its link or this broker its memory. ``key_of``: ``None`` for a
-        message that there is not."""
+    def resume(
+        self, taker: str, held: Iterable[int], settled: Settled, read_keys: ReadKeys, since: int = 0, before: int = END
+    ) -> None:
+        """A taker says all that it has from an offset on and before another, after it lost its link or this broker its
+        memory."""
         has = frozenset(held)
-        self.give_back(taker, [offset for offset in self.leased_to(taker) if offset not in has])
-        for offset in sorted(has):
-            if offset in self._leased or offset in settled:
-                continue
-            key = key_of(offset)
-            if key is None or self.taker_of(key) not in (None, taker):
-                continue
-            self._unowe(offset)
-            self.lease(taker, offset, key)
+        mine = self.leased_to(taker)
+        self.give_back(taker, [offset for offset in mine if since <= offset < before and offset not in has])
+        unknown = [offset for offset in sorted(has) if offset not in self._leased and offset not in settled]
+        for first, end in list(_runs(unknown)):
+            for offset, key in read_keys(first, end).items():
+                if self.taker_of(key) in (None, taker):
+                    self._unowe(offset)
+                    self.lease(taker, offset, key)
 
     def _unlease(self, offset: int) -> int | None:
         taker = self._leased.pop(offset)

@@ -33,7 +33,7 @@ from penstock.requests.shares import SettleShared, TakeShared
 from penstock.world import Clock
 
 HEARTBEAT_S: Final = 3.0
-OFFSETS_PER_REQUEST: Final = 10_000
+OFFSETS_PER_REQUEST: Final = 2_000
 
 SendAs = Callable[[Sequence[Cursor], Arrival, Variant, int], bool]
 
@@ -237,13 +237,24 @@ class SharedSubscriptions:
         if count or (feed.is_unsure and not feed.is_taking):
             feed.is_taking = True
             resumes = feed.must_resume
-            held = feed.resume()[:OFFSETS_PER_REQUEST] if resumes else ()
+            since, held = self._resume(feed) if resumes else (0, ())
             wait_s = self._settings.pull_wait_s if count else 0.0
-            request = TakeShared(feed.share, self.taker, count, wait_s, resumes, held)
+            request = TakeShared(feed.share, self.taker, count, wait_s, resumes, held, since)
             feed.broker.submit(request, partial(self._taken, feed))
         elif feed.is_idle:
             self._feeds.pop((feed.broker, feed.share), None)
             self._by_origin.pop(feed.origin, None)
+
+    def _resume(self, feed: ShareFeed) -> tuple[int, tuple[int, ...]]:
+        """Says what is ours, a range of offsets with each request; what the last one has to say yet, and since which
+        offset. It goes the same way behind the others."""
+        since, held = 0, sorted(set(feed.resume()))
+        while len(held) > OFFSETS_PER_REQUEST:
+            told, held = tuple(held[:OFFSETS_PER_REQUEST]), held[OFFSETS_PER_REQUEST:]
+            request = TakeShared(feed.share, self.taker, 0, 0.0, True, told, since, held[0])
+            feed.broker.submit(request, partial(self._resumed, feed))
+            since = held[0]
+        return since, tuple(held)
 
     def _report(self, feed: ShareFeed) -> None:
         if feed.to_return and not feed.returning:
@@ -269,6 +280,10 @@ class SharedSubscriptions:
                 standing.answered(error)
             if error is not None and error.retryable and not waiting and is_ours and share in self._shares:
                 self._failed[self._feed(broker, share)] = None  # nobody waits for it, so nobody else asks again
+
+    def _resumed(self, feed: ShareFeed, result: Result) -> None:
+        if isinstance(result, PenstockError):
+            feed.must_resume = feed.is_unsure = True  # all is said again when the last one is answered
 
     def _taken(self, feed: ShareFeed, result: Result) -> None:
         if isinstance(result, Pulled):

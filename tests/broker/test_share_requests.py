@@ -209,6 +209,40 @@ def test_after_a_restart_a_share_that_had_ended_and_begun_again_waits_for_its_ta
     assert bodies(take(rig, "u")) == []
 
 
+@pytest.mark.parametrize(("share", "reads_max"), [(SHARE, 1), (ORDERED, 4)])  # one of them for the take itself
+def test_what_a_taker_says_it_has_is_not_read_message_by_message(
+    share: str, reads_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig()
+    opened(rig, share)
+    published(rig, *range(60))
+    held = offsets(take(rig, share=share))
+    del held[20]
+    rig = rig.restarted()
+    reads: list[int] = []
+    read = rig.store.read
+
+    def counted(queue: str, offset: int, count_max: int, bytes_max: int) -> Pulled:
+        reads.append(offset)
+        return read(queue, offset, count_max, bytes_max)
+
+    monkeypatch.setattr(rig.store, "read", counted)
+    take(rig, share=share, resumes=True, held=tuple([-7, *held, 60, 900]))
+    assert len(reads) <= reads_max
+    assert rig.service.figures()["penstock_shared_unsettled"] == 59
+
+
+def test_a_taker_that_says_what_it_has_in_several_requests_keeps_it_all() -> None:
+    rig = Rig()
+    opened(rig)
+    published(rig, *range(9))
+    held = offsets(take(rig, count=8))
+    del held[1], held[-1]
+    assert take(rig, count=0, resumes=True, held=tuple(held[:3]), before=held[3]).count == 0
+    assert bodies(take(rig, "u")) == [b"1", b"8"]
+    assert bodies(take(rig, resumes=True, held=tuple(held[3:]), since=held[3])) == [b"7"]
+
+
 def test_a_taker_that_lost_its_link_gets_again_what_it_never_saw() -> None:
     rig = Rig()
     opened(rig)

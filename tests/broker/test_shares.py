@@ -36,6 +36,9 @@ class Sharing(RuleBasedStateMachine):
         present = [(one, key) for one in range(offset, end) if (key := self.keys[one]) is not None]
         return [Row(one, key, b"", b"x") for one, key in present], max(end, offset)
 
+    def read_keys(self, first: int, end: int) -> dict[int, int]:
+        return {at: key for at in range(first, end) if (key := self.keys[at]) is not None}
+
     def settle(self, first: int, end: int) -> None:
         self.settled.add(first, end)
         self.leases.settle(first, end)
@@ -105,7 +108,7 @@ class Sharing(RuleBasedStateMachine):
         """The broker forgets the leases; the takers say what they have."""
         self.leases = ShareLeases(self.is_ordered, self.settled.floor)
         for taker, held in self.held.items():
-            self.leases.resume(taker, held, self.settled, lambda offset: self.keys[offset])
+            self.leases.resume(taker, held, self.settled, self.read_keys)
 
     @precondition(lambda self: not self.is_ordered)
     @rule(ahead=st.integers(1, 4))
@@ -168,6 +171,18 @@ def test_messages_of_a_key_stay_with_their_taker_and_others_pass_over_them() -> 
     assert take("a", 9) == []
     assert take("b", 9) == [3]
     assert leases.redelivered == 4
+
+
+def test_what_a_taker_has_is_looked_up_in_runs() -> None:
+    queue, leases, asked = rows_of([0] * 9), ShareLeases(False, 0), []
+
+    def read_keys(first: int, end: int) -> dict[int, int]:
+        asked.append((first, end))
+        return queue.read_keys(first, end)
+
+    leases.resume("a", [7, 0, 1, 2, 5, 4], Settled(0, [1], [2]), read_keys)
+    assert asked == [(0, 1), (2, 3), (4, 6), (7, 8)]
+    assert leases.leased_to("a") == [0, 2, 4, 5, 7]
 
 
 def test_no_more_than_the_limit_is_on_its_way() -> None:

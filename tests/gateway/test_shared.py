@@ -206,6 +206,61 @@ def test_a_lost_link_neither_loses_nor_repeats_messages() -> None:
     assert gateway.broker.shares.unsettled == 1
 
 
+def test_a_gateway_that_lost_its_link_keeps_more_than_one_request_can_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.shared.OFFSETS_PER_REQUEST", 2)
+    gateway = Gateway()
+    [client] = members(gateway, 1)
+    produce(gateway, *[b"%d" % number for number in range(7)])
+    assert len(published(client)) == 7
+    gateway.broker.refuses = {TakeShared: Unavailable("cut")}
+    lost(gateway)
+    gateway.pass_time(1.0)
+    gateway.broker.refuses = {}
+    gateway.broker.requests.clear()
+    gateway.pass_time(1.0)
+    other = Gateway(beside=gateway, name="other")
+    stranger = other.connect("stranger")
+    stranger.subscribe(SHARE)
+    produce(gateway, b"7")
+    other.pass_time(1.0)
+    assert set(stranger.payloads() + client.payloads()) == {b"7"}
+    assert gateway.broker.shares.unsettled == 8
+    told = [(len(one.held), one.count_max > 0) for one in gateway.broker.made(TakeShared) if one.resumes]
+    assert told[:4] == [(2, False), (2, False), (2, False), (1, True)]
+
+
+def lost(gateway: Gateway) -> None:
+    """The link breaks under the request for messages that waits."""
+    asked, gateway.broker.asked = gateway.broker.asked, []
+    for outcome, on_result in asked:
+        if any(waker.startswith("share") for waker in outcome.wakers):
+            on_result(Unavailable("cut"))
+        else:
+            gateway.broker.asked.append((outcome, on_result))
+
+
+def test_a_resume_of_which_a_part_was_not_heard_is_said_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.shared.OFFSETS_PER_REQUEST", 2)
+    gateway = Gateway()
+    [client] = members(gateway, 1)
+    produce(gateway, b"0", b"1", b"2")
+    [feed] = gateway.downstream.shared._feeds.values()
+    assert len(published(client)) == 3
+    lost(gateway)
+    gateway.broker.holds = (TakeShared,)
+    gateway.pass_time(0.5)
+    [(part, _), *rest] = gateway.broker._kept_back
+    gateway.broker._kept_back = [(part, Unavailable("cut")), *rest]
+    gateway.broker.requests.clear()
+    gateway.broker.let_go()
+    produce(gateway, b"3")  # the last part is answered
+    gateway.pass_time(1.0)
+    assert [one.held for one in gateway.broker.made(TakeShared) if one.resumes] == [
+        tuple(feed.sent)[:2],
+        tuple(feed.sent)[2:],
+    ]
+
+
 def test_unsubscribing_ends_the_share_and_what_is_on_its_way_goes_on() -> None:
     gateway = Gateway()
     one, two = members(gateway)

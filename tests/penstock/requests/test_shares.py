@@ -16,6 +16,11 @@ def test_a_taker_waits_for_nothing_and_begins_anew_unless_asked() -> None:
     assert asked(120, "s", "g", 10) == TakeShared("s", "g", 10, wait_s=0.0, resumes=False, held=())
 
 
+def test_a_taker_that_says_what_it_has_says_all_of_it_unless_asked() -> None:
+    told = TakeShared("s", "g", 0, 0.0, resumes=True, held=(7,), since=0, before=1 << 62)
+    assert asked(120, "s", "g", 0, 0.0, True, [7]) == told
+
+
 def test_what_is_taken_comes_as_a_pull_does() -> None:
     assert answered(TakeShared, 1, 5, 0, 9, body=b"x") == Pulled(1, 5, 0, 9, b"x")
 
