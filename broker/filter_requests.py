@@ -37,7 +37,7 @@ from penstock.requests.request import Done
 from topicmap.names import InvalidName, check_filter, is_share, plain_filter
 from topicmap.queues import filter_queue
 
-OWNER_BYTES_MAX: Final = 255
+OWNER_BYTES_MAX: Final = 300
 FILTERS_PER_RECORD: Final = 1024
 LOOKED_AT_MAX: Final = 10_000
 PAGE_BYTES_MAX: Final = 1 << 20

@@ -74,8 +74,9 @@ class Downstream(Stage):
         self.sending = Sending(clock, keeping, self.positions)
         self.retained = Retained(clock, self.pump_later, self.sending.waits)
         self.replays = Replays(clock, self.sending.as_variant, self.pump_later, wake, self.positions.begin)
-        self.shared = SharedSubscriptions(brokers, owner, settings, clock, self.sending.as_variant, wake)
-        self._leases = FilterLeases(brokers, owner, settings.filter_lease_s, self._begun, wake)
+        life = f"{owner}/{clock.wall_ms()}"  # what one of the same name that died had is not kept open by this one
+        self.shared = SharedSubscriptions(brokers, life, settings, clock, self.sending.as_variant, wake)
+        self._leases = FilterLeases(brokers, life, settings.filter_lease_s, self._begun, wake)
         self.failures = 0  # clients that an unforeseen error has ended
         self.lost = 0
         self.refused = 0  # subscriptions for which a broker had no room

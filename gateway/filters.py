@@ -102,7 +102,8 @@ class _Shelf:
 
 
 class FilterLeases:
-    """All filters that this gateway holds open. ``begun`` is told where a cursor begins."""
+    """All filters that this gateway holds open. ``owner`` is its name in this life: what an earlier one of that name
+    held goes with the lease, which nobody renews. ``begun`` is told where a cursor begins."""
 
     def __init__(
         self,

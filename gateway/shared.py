@@ -42,8 +42,9 @@ _Opening = dict[tuple[Broker, str], dict[str, list[Standing]]]
 
 
 class SharedSubscriptions:
-    """All of one gateway. ``settled``, ``returned`` and ``dropped`` (too large for every member) count messages;
-    ``taker`` is its name for the leases; ``send_as`` sends a message to a session."""
+    """All of one gateway. ``owner`` is its name in this life, for the leases too: one of the same name that died may
+    have messages yet. ``settled``, ``returned`` and ``dropped`` (too large for every member) count messages;
+    ``send_as`` sends a message to a session."""
 
     def __init__(
         self,
@@ -54,8 +55,7 @@ class SharedSubscriptions:
         send_as: SendAs,
         wake: Callable[[], None],
     ) -> None:
-        self._owner = owner
-        self.taker = f"{owner}/{clock.wall_ms()}"  # one of the same name that died may have messages yet
+        self._owner = self.taker = owner
         self._settings = settings
         self._clock = clock
         self._send_as = send_as

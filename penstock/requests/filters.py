@@ -34,9 +34,9 @@ class OpenedFilters(Reply):
 
 @value
 class OpenFilters(Request):
-    """Opens the light queues of MQTT filters for an owner (a gateway); opening again is fine. Each is opened or refused
-    on its own. Every message appended after the reply's position is in the queue. A filter closes when no owner holds
-    it any more."""
+    """Opens the light queues of MQTT filters for an owner (one life of a gateway); opening again is fine. Each is
+    opened or refused on its own. Every message appended after the reply's position is in the queue. A filter closes
+    when no owner holds it any more."""
 
     code: ClassVar[int] = 60
     reply: ClassVar[type[Reply]] = OpenedFilters

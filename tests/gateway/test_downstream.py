@@ -10,7 +10,7 @@ from gateway.mqtt.packets import Disconnect, Packet, Puback, Pubcomp, Publish, P
 from gateway.mqtt.properties import Properties
 from penstock.errors import OffsetOutOfRange, Unavailable
 from penstock.link import OnResult
-from penstock.requests.filters import CloseFilters, OpenFilters
+from penstock.requests.filters import CloseFilters, KeepFilters, OpenFilters
 from penstock.requests.messages import Pull, QueryBounds
 from penstock.requests.request import Request
 
@@ -185,8 +185,20 @@ def test_unsubscribe_stops_new_messages_and_closes_the_filter_with_its_last_sess
     assert one.payloads() == []
     assert two.payloads() == [b"x"]
     two.send(Unsubscribe(2, ("t",)))
-    assert gateway.broker.made(CloseFilters) == [CloseFilters("gw", ("t",))]
+    assert gateway.broker.made(CloseFilters) == [CloseFilters(gateway.downstream.shared.taker, ("t",))]
     assert gateway.broker.queues == {}
+
+
+def test_a_gateway_keeps_nothing_open_that_an_earlier_life_of_its_name_had() -> None:
+    dead = Gateway()
+    dead.connect("a").subscribe("t", "$share/g/s")
+    dead.clock.now_s += 1.0
+    gateway = Gateway(beside=dead)
+    gateway.connect("b").subscribe("u", "$share/h/s")
+    gateway.broker.requests.clear()
+    gateway.pass_time(gateway.settings.filter_lease_s)
+    [owner] = {request.owner for request in gateway.broker.made(KeepFilters)}
+    assert gateway.broker.state.filters.held_by(owner) == ["u", "$share/h/s"]
 
 
 def test_a_clean_session_leaves_nothing_behind() -> None:

@@ -377,13 +377,14 @@ def test_a_broker_that_appears_later_shares_too() -> None:
     assert client.payloads() == [b"1"]
     lasting = gateway.reception.sessions["c"].lasting
     assert lasting is not None
-    assert sorted(later.state.filters.owners) == ["gw", f"~{SHARE}", lasting.holder("b2")]
+    gateways = gateway.downstream.shared.taker
+    assert sorted(later.state.filters.owners) == [gateways, f"~{SHARE}", lasting.holder("b2")]
 
 
 def test_a_share_that_the_broker_has_given_up_begins_anew() -> None:
     gateway = Gateway()
     [client] = members(gateway, 1)
-    gateway.broker.end(gateway.broker.state.filters.release("gw"))
+    gateway.broker.end(gateway.broker.state.filters.release(gateway.downstream.shared.taker))
     gateway.round()
     gateway.pass_time(1.0)
     produce(gateway, b"1")
