@@ -122,7 +122,7 @@ class FilterLeases:
         self._failed: list[Cursor] = []
         self._awaiting: set[Cursor] = set()  # they begin where their session has the filter open
         self._not_held: list[_Hold] = []
-        self._to_let_go: list[tuple[Broker, str, str]] = []
+        self._to_let_go: dict[tuple[Broker, str], dict[str, None]] = {}  # broker, holder -> what nobody heard of
         self._kept_at = 0.0
         brokers.on_new(self._add_broker)
 
@@ -156,14 +156,14 @@ class FilterLeases:
         if lasting.held.pop(filter, 0) is None:
             for shelf in self._shelves.values():
                 _cancel(shelf, lasting, filter)
-                self._let_go(shelf.broker, lasting.holder(shelf.broker.name), filter)
+                self._let_go(shelf.broker, lasting.holder(shelf.broker.name), (filter,))
 
-    def _let_go(self, broker: Broker, holder: str, filter: str) -> None:
+    def _let_go(self, broker: Broker, holder: str, filters: tuple[str, ...]) -> None:
         def answered(result: Result) -> None:
-            if isinstance(result, PenstockError):  # nobody's lease ends it: it is asked for until it is done
-                self._to_let_go.append((broker, holder, filter))
+            if isinstance(result, PenstockError) and result.retryable:  # nobody's lease ends it: asked for until done
+                self._to_let_go.setdefault((broker, holder), {}).update(dict.fromkeys(filters))
 
-        broker.submit(CloseFilters(holder, (filter,)), answered)
+        broker.submit(CloseFilters(holder, filters), answered)
 
     def release(self, cursor: Cursor) -> None:
         """A cursor was taken out; the last one closes the filter."""
@@ -265,7 +265,11 @@ class FilterLeases:
         """Opens filters in the names of sessions, whose positions in them then outlive this gateway."""
         holding, shelf.holding = shelf.holding, {}
         for lasting, rows in holding.items():
-            request = OpenFilters(lasting.holder(shelf.broker.name), tuple([row.filter for row in rows]))
+            holder = lasting.holder(shelf.broker.name)
+            unheard = self._to_let_go.get((shelf.broker, holder), {})
+            for row in rows:
+                unheard.pop(row.filter, None)  # it is wanted again
+            request = OpenFilters(holder, tuple([row.filter for row in rows]))
             shelf.broker.submit(request, partial(self._held, rows))
 
     def _held(self, rows: list[_Hold], result: Result) -> None:
@@ -316,9 +320,11 @@ class FilterLeases:
                 holding = self._shelves[begins.feed.broker].holding
                 holding.setdefault(begins.session.lasting, []).append(row)
                 self._wake()
-        to_let_go, self._to_let_go = self._to_let_go, []
-        for one in to_let_go:
-            self._let_go(*one)
+        to_let_go, self._to_let_go = self._to_let_go, {}
+        for (broker, holder), unheard in to_let_go.items():
+            filters = list(unheard)
+            for at in range(0, len(filters), FILTERS_PER_REQUEST):
+                self._let_go(broker, holder, tuple(filters[at : at + FILTERS_PER_REQUEST]))
         if now - self._kept_at >= self._lease_s / 3:
             self._kept_at = now
             for shelf in self._shelves.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import pytest
 from making import subscribed
 from memory_broker import MemoryBroker, _Queue
 
@@ -12,7 +13,7 @@ from gateway.brokers import Brokers
 from gateway.filters import FILTERS_PER_REQUEST, FilterLeases
 from gateway.session import Cursor, Lasting, Session
 from gateway.subscriptions import Subscription
-from penstock.errors import Unavailable
+from penstock.errors import InvalidRequest, PenstockError, Unavailable
 from penstock.message import Message, encode_message
 from penstock.requests.filters import CloseFilters, KeepFilters, OpenFilters
 from penstock.requests.routes import BrokerRoute, Route
@@ -185,6 +186,56 @@ def test_a_session_begins_where_the_filter_was_opened_in_its_name() -> None:
         "~session/7@b": ["a"],
         "gw": ["a"],
     }
+
+
+def away(error: PenstockError) -> tuple[House, Lasting]:
+    """A house with a session that let go of two filters while the broker answered with an error."""
+    house, session = House(), Session("1", 1)
+    lasting = session.lasting = Lasting(7, "b")
+    house.open(session, "a", "b")
+    house.flush()
+    house.broker.refuses[CloseFilters] = error
+    for filter in ("a", "b"):
+        house.leases.let_go(lasting, filter)
+    house.flush()
+    house.broker.requests.clear()
+    return house, lasting
+
+
+def ticked(house: House, *times: float) -> list[CloseFilters]:
+    """What is asked to be closed at these ticks."""
+    house.broker.requests.clear()
+    for now in times:
+        house.leases.tick(now)
+        house.flush()
+    return house.broker.made(CloseFilters)
+
+
+def test_what_sessions_let_go_of_is_asked_for_together_until_the_broker_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    house, lasting = away(Unavailable("away"))
+    together = CloseFilters(lasting.holder("b"), ("a", "b"))
+    assert ticked(house, 1.0, 1.5) == [together] * 2
+    monkeypatch.setattr("gateway.filters.FILTERS_PER_REQUEST", 1)
+    house.broker.refuses.clear()
+    assert [one.filters for one in ticked(house, 2.0)] == [("a",), ("b",)]
+    assert ticked(house, 2.5) == []
+
+
+def test_a_close_that_can_never_succeed_is_not_repeated() -> None:
+    house, _ = away(InvalidRequest("no"))
+    assert ticked(house, 1.0) == []
+
+
+def test_what_a_session_wants_again_is_not_closed_for_it_later() -> None:
+    house, lasting = away(Unavailable("away"))
+    session = Session("1", 1)
+    session.lasting = lasting
+    house.open(session, "a")
+    house.flush()
+    house.broker.refuses.clear()
+    assert ticked(house, 1.0) == [CloseFilters(lasting.holder("b"), ("b",))]
 
 
 def test_a_subscription_replaced_uses_the_cursor_that_is_there() -> None:
