@@ -11,6 +11,7 @@ client ends when its expiry has passed: here, unless a living owner has it, whic
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -21,7 +22,9 @@ from broker.folds.state import BrokerState, fact_record
 from broker.outcomes import AfterSync, Now, Outcome, Parked
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
+from broker.store.records import Incoming
 from penstock.errors import Busy, Fenced, InvalidRequest, TopicNotFound
+from penstock.message import BODY_BYTES_MAX
 from penstock.requests.request import Done, Result
 from penstock.requests.sessions import (
     ANY_EPOCH,
@@ -61,6 +64,7 @@ CLIENT_BYTES_MAX: Final = 65_535
 OWNER_BYTES_MAX: Final = 255
 SPARE_ENDS: Final = 1024
 """Ends of sessions whose clients came back are swept out when they outnumber the sessions by more than this."""
+_ROW_BYTES: Final = 64  # what a save has in a record beside its client's name and its parts
 _NONE: Final = b"\xc0"  # msgpack's nil: no will
 
 
@@ -180,7 +184,7 @@ class SessionRequests:
                     self._ownerless.pop(save.client, None)
                     self._duties.pop(save.client, None)
         if saves:
-            self._store.append([fact_record(sessions.TOPIC, Sessions.saving(saves))], now_ms)
+            self._store.append(_saving(saves), now_ms)
         for save in saves:
             if save.state == RELEASED:
                 self._released(save.client)
@@ -327,7 +331,7 @@ class SessionRequests:
             else:
                 released.append(SessionSave(client, epoch, LOST, entry.expiry_s))
         if released:
-            self._store.append([fact_record(sessions.TOPIC, Sessions.saving(released))], now_ms)
+            self._store.append(_saving(released), now_ms)
         for save in released:
             self._released(save.client)
 
@@ -349,6 +353,20 @@ class SessionRequests:
         changed = self.changed.copy()
         self.changed.clear()
         return changed
+
+
+def _saving(saves: Sequence[SessionSave]) -> list[Incoming]:
+    """The records that keep the state of sessions, as few as will hold it. Raises ``TooLarge`` for a session that none
+    holds."""
+    parts, size = [list[SessionSave]()], 0
+    for save in saves:
+        added = _ROW_BYTES + 4 * len(save.client) + len(save.will) + len(save.terms) + len(save.flow)
+        if parts[-1] and size + added > BODY_BYTES_MAX - _ROW_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].append(save)
+        size += added
+    return [fact_record(sessions.TOPIC, Sessions.saving(part)) for part in parts]
 
 
 def _is_over(entry: Entry, request: OpenSession, now_ms: int) -> bool:

@@ -2,7 +2,8 @@
 
 All sessions live at the broker that holds the topic ``HOME_TOPIC``. What is asked before that broker is known, and has
 heard that this gateway begins anew, waits: else it would take what it has just given for what an earlier life has left.
-What it cannot be asked ends in the link's error. Saves of a round leave as one request. This gateway's lease on its
+What it cannot be asked ends in the link's error. Saves of a round leave as one request, or as several where they are
+many or large; one whose session the wire could not bring back to anybody is refused here. This gateway's lease on its
 sessions is renewed at a third of its time; a watch that is always open brings the calls of other gateways that want a
 session; each renewal tells of sessions that a dead gateway left with something to be done.
 
@@ -13,7 +14,7 @@ gateway lives. An opening whose answer was lost is given back in the same way, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -21,7 +22,7 @@ from typing import Final
 
 from gateway.brokers import Broker, Brokers
 from gateway.session_state import NO_WILL
-from penstock.errors import PenstockError, Unavailable
+from penstock.errors import PenstockError, TooLarge, Unavailable
 from penstock.link import OnResult
 from penstock.requests.request import Request, Result
 from penstock.requests.sessions import (
@@ -41,14 +42,21 @@ from penstock.requests.sessions import (
     SessionSave,
     WatchSessions,
 )
+from penstock.wire import HEADER_BYTES_MAX
 
 WATCH_S: Final = 30.0
 SAVES_PER_REQUEST: Final = 1000
+SAVES_BYTES_MAX: Final = 1 << 20
+"""So much goes into one request, or one save that has more."""
+PART_BYTES_MAX: Final = HEADER_BYTES_MAX // 2 - 128 * 1024
+"""Of terms, and of flow: they change apart, and whoever opens the session gets both, with its will, in one header."""
+_ROW_BYTES: Final = 64  # what a save has in a header beside its client's name and its parts
 LOST_OPENINGS_MAX: Final = 100_000
 """So many clients' openings are given back when their answers are lost; what is beyond waits for its client."""
 
 OnSaved = Callable[["bool | PenstockError"], None]
-"""Told True when the save is durable, False when the session is another's by now, or the link's error."""
+"""Told True when the save is durable, False when the session is another's by now, or the error: the link's, the home's
+or ``TooLarge``, which is about this save alone."""
 OnOpened = Callable[["OpenedSession | PenstockError"], None]
 
 
@@ -148,7 +156,10 @@ class SessionHome:
         self.unanswered += 1
 
     def let_go(self, save: SessionSave) -> None:
-        """The last word about a session: said again until the home has heard it."""
+        """The last word about a session: said again until the home has heard it. Where it is too large for that, it is
+        said without terms and flow, and the session goes on from what was saved before."""
+        if _is_too_large(save):
+            save = _bare(save)
         if save.client in self._unheard:
             self._note_unheard(save)
         else:
@@ -180,6 +191,8 @@ class SessionHome:
     def _told(self, word: SessionSave, outcome: bool | PenstockError) -> None:
         if _is_missed(outcome):
             self._note_unheard(word)
+        elif isinstance(outcome, PenstockError) and word != _bare(word):  # refused for good
+            self.let_go(_bare(word))
 
     def _note_unheard(self, word: SessionSave) -> None:
         words = self._unheard.setdefault(word.client, [])
@@ -189,10 +202,14 @@ class SessionHome:
     def _heard(self, word: SessionSave, outcome: bool | PenstockError) -> None:
         """What became of a word that was said again. One that was missed stands where it stood."""
         words = self._unheard.get(word.client)
-        if words is not None and words[0] == word and not _is_missed(outcome):
-            del words[0]
-            if not words:
-                del self._unheard[word.client]
+        if words is None or words[0] != word or _is_missed(outcome):
+            return
+        if isinstance(outcome, PenstockError) and word != _bare(word):  # refused for good
+            words[0] = _bare(word)
+            return
+        del words[0]
+        if not words:
+            del self._unheard[word.client]
 
     def _repeat(self) -> None:
         """Says again what was not heard: the first word about each of some sessions, one request at a time."""
@@ -200,6 +217,7 @@ class SessionHome:
             return
         self._is_repeating = True
         some = [words[0] for words in islice(self._unheard.values(), SAVES_PER_REQUEST)]
+        del some[_ends(some)[0] :]
         self._submit(SaveSessions(self._owner, tuple(some)), partial(self._repeated, some))
 
     def _repeated(self, some: list[SessionSave], result: Result) -> None:
@@ -210,12 +228,21 @@ class SessionHome:
     # ------------------------------------------------------------ rounds and time
 
     def flush(self) -> None:
-        """Sends the saves of the round."""
-        if not self._saves:
-            return
-        saves, self._saves = self._saves, []
-        for at in range(0, len(saves), SAVES_PER_REQUEST):
-            some = saves[at : at + SAVES_PER_REQUEST]
+        """Sends the saves of the round, and refuses those that are too large."""
+        while self._saves:  # a refusal may be followed by a last word
+            saves, self._saves = self._saves, []
+            self._send([one for one in saves if not _is_too_large(one[0])])
+            refused = [one for one in saves if _is_too_large(one[0])]
+            self.unanswered -= len(refused)
+            for save, on_saved in refused:
+                on_saved(TooLarge(f"the session of {save.client} is larger than can be kept"))
+                self._wake()
+
+    def _send(self, saves: list[tuple[SessionSave, OnSaved]]) -> None:
+        start = 0
+        for end in _ends([save for save, _ in saves]):
+            some = saves[start:end]
+            start = end
             request = SaveSessions(self._owner, tuple([save for save, _ in some]))
             self._submit(request, partial(self._saved, [on_saved for _, on_saved in some]))
 
@@ -290,6 +317,28 @@ def _error(result: Result) -> PenstockError:
 
 def _is_missed(outcome: bool | PenstockError) -> bool:
     return isinstance(outcome, PenstockError) and outcome.retryable
+
+
+def _is_too_large(save: SessionSave) -> bool:
+    return len(save.terms) > PART_BYTES_MAX or len(save.flow) > PART_BYTES_MAX
+
+
+def _bare(save: SessionSave) -> SessionSave:
+    """The same without what it keeps."""
+    return save._replace(terms=b"", flow=b"")
+
+
+def _ends(saves: Sequence[SessionSave]) -> list[int]:
+    """Where the saves of one request end, and those of the next ones; none for no saves."""
+    ends, count, size = list[int](), 0, 0
+    for at, save in enumerate(saves):
+        added = _ROW_BYTES + 4 * len(save.client) + len(save.will) + len(save.terms) + len(save.flow)
+        if count == SAVES_PER_REQUEST or (count and size + added > SAVES_BYTES_MAX):
+            ends.append(at)
+            count = size = 0
+        count += 1
+        size += added
+    return [*ends, len(saves)] if saves else ends
 
 
 def _nothing() -> None:

@@ -3,7 +3,8 @@
 A QoS 2 message, and its PUBREL, leave only after the session's state with them in it is durable at its home: whoever
 takes the session over, after whatever loss, goes on with the same exchange, and so the client gets the message once
 (MQTT-4.3.3). A SUBACK or UNSUBACK waits in the same way. Everything else (places, QoS 1 exchanges) is saved at the next
-tick; what is lost of it with a gateway is only sent again. Nothing here waits.
+tick; what is lost of it with a gateway is only sent again. A session that is too large to be kept loses its connection.
+Nothing here waits.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from functools import partial
 from typing import Final
 
 from gateway.home import SessionHome
+from gateway.mqtt.reason_codes import ReasonCode, Told
 from gateway.resuming import find_by_topic
 from gateway.rounds import Stage
 from gateway.session import Lasting, Session
 from gateway.session_state import Flow, Owed, Place, Sent, encode_flow, encode_terms
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, TooLarge
 from penstock.requests.sessions import CONNECTED, SessionSave
 from topicmap.names import is_share
 
 ENTRIES_PER_TICK: Final = 20_000
-"""Sessions and messages on their way that one tick writes down: some 20 ms. The others wait for the next one."""
+"""Sessions, places and messages on their way that one tick writes down: some 20 ms. The others wait for the next."""
 
 
 class Keeping(Stage):
@@ -91,7 +93,7 @@ class Keeping(Stage):
             if left <= 0:
                 break
             del self._noted[session]
-            left -= 1 + len(session.in_flight)
+            left -= 1 + len(session.overlap.cursors) + len(session.in_flight)
             self._save_for(session)
 
     def _save_for(self, session: Session) -> None:
@@ -124,6 +126,9 @@ class Keeping(Stage):
                 self._urge(session)
         elif outcome is False:
             self.on_fenced(session)
+        elif isinstance(outcome, TooLarge):  # it cannot be kept, now or later; what was saved before stands
+            lasting.has_new_terms = True
+            device.fail(Told(ReasonCode.QUOTA_EXCEEDED, outcome.message))
         else:  # its fate is unknown: the whole state is saved again with the next tick
             lasting.has_new_terms = True
             lasting.unsaved[:0] = packets

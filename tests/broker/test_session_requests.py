@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from broker.session_requests import HANDOVER_S, SPARE_ENDS
-from penstock.errors import Busy, Fenced, InvalidRequest, TopicNotFound
+from penstock.errors import Busy, Fenced, InvalidRequest, TooLarge, TopicNotFound
 from penstock.message import CLIENT_ID, FLAG_ONCE, MQTT_ID, MQTT_TOPIC, encode_record
 from penstock.requests.filters import OpenFilters
 from penstock.requests.messages import Append, Appended, QueryBounds
@@ -376,6 +376,38 @@ def test_a_save_with_a_state_that_no_owner_can_say_is_refused(state: int) -> Non
     rig = Rig()
     held = open_session(rig)
     assert isinstance(rig.ask(SaveSessions("g", (SessionSave("c", held.epoch, state, 0),))), InvalidRequest)
+
+
+ROOMY = {"segment_bytes": 1 << 25}
+
+
+def test_saves_that_one_record_does_not_hold_are_several_and_all_are_kept() -> None:
+    rig = Rig(**ROOMY)
+    held = {client: open_session(rig, client=client).epoch for client in ("a", "b", "c")}
+    flow = bytes(3 << 20)
+    saves = tuple(SessionSave(client, epoch, RELEASED, 60, flow=flow) for client, epoch in held.items())
+    assert rig.ask(SaveSessions("g", saves)) == SavedSessions(())
+    after = rig.restarted()
+    assert [open_session(after, "h", client).flow == flow for client in held] == [True] * 3
+
+
+def test_a_save_that_no_record_holds_is_refused_and_nothing_beside_it_is_kept() -> None:
+    rig = Rig(**ROOMY)
+    held = {client: open_session(rig, client=client).epoch for client in ("a", "b")}
+    written = rig.store.written
+    saves = (SessionSave("a", held["a"], RELEASED, 60), SessionSave("b", held["b"], RELEASED, 60, flow=bytes(5 << 20)))
+    assert isinstance(rig.ask(SaveSessions("g", saves)), TooLarge)
+    assert rig.store.written == written
+
+
+def test_a_dead_owner_may_leave_more_long_names_than_one_record_holds() -> None:
+    rig = Rig(**ROOMY)
+    clients = [f"{number:03d}" + "x" * 60_000 for number in range(80)]
+    for client in clients:
+        open_session(rig, client=client)
+    alive(rig, "g", fresh=True)
+    entries = [rig.state.sessions.get(client) for client in clients]
+    assert [entry.state for entry in entries if entry is not None] == [RELEASED] * 80
 
 
 def test_a_message_that_an_earlier_owner_sent_is_refused_when_it_arrives_late() -> None:

@@ -9,11 +9,23 @@ from moving import gateway_at_moving_broker, move, tell
 from rig import Gateway
 
 from broker.folds.sessions import Entry
+from gateway.home import PART_BYTES_MAX, SAVES_BYTES_MAX
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Will
 from gateway.mqtt.properties import Properties
-from penstock.errors import Unavailable
+from penstock.errors import PenstockError, TooLarge, Unavailable
 from penstock.requests.request import Request
-from penstock.requests.sessions import CONNECTED, HOME_TOPIC, EndSession, KeepSessions, OpenSession, SaveSessions
+from penstock.requests.sessions import (
+    CONNECTED,
+    HOME_TOPIC,
+    RELEASED,
+    EndSession,
+    KeepSessions,
+    OpenedSession,
+    OpenSession,
+    SaveSessions,
+    SessionSave,
+)
+from penstock.wire import encode_reply, encode_request
 from topicmap.queues import TopicMap, check_topic
 
 LASTING = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}
@@ -310,6 +322,100 @@ def test_what_was_not_heard_is_said_again_in_one_request_at_a_time() -> None:
     gateway.broker.let_go()
     gateway.pass_time(5)
     assert len(gateway.broker.made(SaveSessions)) == before + 1
+
+
+# ---------------------------------------------------------------- what is too large
+
+
+def save_all(gateway: Gateway, *saves: SessionSave) -> list[bool | PenstockError]:
+    outcomes: list[bool | PenstockError] = []
+    for save in saves:
+        gateway.home.save(save, outcomes.append)
+    gateway.rounds.begin()
+    gateway.round()
+    return outcomes
+
+
+def kept(gateway: Gateway, client: str, terms: bytes = b"", flow: bytes = b"") -> SessionSave:
+    entry = gateway.broker.state.sessions.get(client)
+    assert entry is not None
+    return SessionSave(client, entry.epoch, CONNECTED, 100, b"", terms, flow)
+
+
+def test_large_saves_of_a_round_are_several_requests_that_the_wire_can_hold() -> None:
+    gateway = Gateway()
+    flow = bytes(SAVES_BYTES_MAX // 3)
+    for number in range(5):
+        gateway.connect(f"c{number}", **LASTING)
+    before = len(gateway.broker.made(SaveSessions))
+    assert save_all(gateway, *[kept(gateway, f"c{number}", flow=flow) for number in range(5)]) == [True] * 5
+    requests = gateway.broker.made(SaveSessions)[before:]
+    assert [len(request.saves) for request in requests] == [2, 2, 1]
+    for request in requests:
+        encode_request(1, request)
+
+
+def test_the_largest_session_that_is_kept_can_be_handed_out_again() -> None:
+    gateway = Gateway()
+    gateway.connect("c", **LASTING)
+    part, will = bytes(PART_BYTES_MAX), bytes(gateway.settings.connect_packet_bytes_max)
+    largest = kept(gateway, "c", part, part)._replace(will=will)
+    assert save_all(gateway, largest) == [True]
+    encode_request(1, gateway.broker.made(SaveSessions)[-1])
+    encode_reply(1, OpenedSession(1, 1, True, will=will, terms=part, flow=part))
+
+
+@pytest.mark.parametrize("part", ["terms", "flow"])
+def test_a_save_that_is_too_large_even_alone_is_refused_without_the_others(part: str) -> None:
+    gateway = Gateway()
+    for client in ("a", "b", "c"):
+        gateway.connect(client, **LASTING)
+    large = kept(gateway, "b")._replace(**{part: bytes(PART_BYTES_MAX + 1)})
+    outcomes = save_all(gateway, kept(gateway, "a"), large, kept(gateway, "c"))
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["TooLarge", "bool", "bool"]
+    assert gateway.home.unanswered == 0
+
+
+def test_a_last_word_that_is_too_large_is_said_without_what_it_keeps() -> None:
+    gateway = Gateway()
+    gateway.connect("c", **LASTING)
+    save_all(gateway, kept(gateway, "c", b"terms", b"flow"))
+    gateway.home.let_go(kept(gateway, "c", b"new", bytes(PART_BYTES_MAX + 1))._replace(state=RELEASED))
+    gateway.pass_time(1)
+    entry = entry_of(gateway)
+    assert (entry.state, entry.terms, entry.flow) == (RELEASED, b"terms", b"flow")
+
+
+@pytest.mark.parametrize("is_missed_first", [False, True])
+def test_a_last_word_that_the_home_refuses_for_good_is_said_once_more_without_what_it_keeps(
+    is_missed_first: bool,
+) -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", **LASTING)
+    client.subscribe("t", qos=1)
+    before = len(gateway.broker.made(SaveSessions))
+    gateway.broker.refuses[SaveSessions] = away() if is_missed_first else TooLarge("of an older home")
+    client.send(Disconnect(0))
+    gateway.broker.refuses[SaveSessions] = TooLarge("of an older home")
+    gateway.pass_time(5)
+    said = [request.saves for request in gateway.broker.made(SaveSessions)[before:]]
+    assert [bool(word.flow) for [word] in said] == [True, *([True] if is_missed_first else []), False]
+
+
+def test_what_was_not_heard_is_said_again_in_requests_that_the_wire_can_hold() -> None:
+    gateway = Gateway()
+    for number in range(5):
+        gateway.connect(f"c{number}", **LASTING)
+    lose(gateway, SaveSessions)
+    for number in range(5):
+        flow = bytes(SAVES_BYTES_MAX // 3)
+        gateway.home.let_go(kept(gateway, f"c{number}", flow=flow)._replace(state=RELEASED))
+    gateway.rounds.begin()
+    gateway.round()
+    lose(gateway)
+    before = len(gateway.broker.made(SaveSessions))
+    gateway.pass_time(5)
+    assert [len(request.saves) for request in gateway.broker.made(SaveSessions)[before:]] == [2, 2, 1]
 
 
 def test_a_home_that_comes_back_at_another_address_opens_and_keeps_sessions_there() -> None:

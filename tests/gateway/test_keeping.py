@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 from rig import Client, Gateway
 
+from gateway.home import PART_BYTES_MAX
+from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, Pubrec, Pubrel, Suback, Subscribe
 from gateway.mqtt.packets import Subscription as Asked
+from gateway.mqtt.properties import Properties
+from gateway.mqtt.reason_codes import ReasonCode
 from penstock.errors import Unavailable
 from penstock.requests.sessions import SaveSessions
 
@@ -145,6 +149,44 @@ def test_the_last_save_of_a_session_has_its_last_state() -> None:
     again = gateway.open()
     again.send(Connect("s", clean_start=False))
     assert again.got() == [Connack(True, 0)]
+
+
+def test_a_session_that_is_too_large_to_be_kept_loses_its_connection_and_nobody_else_anything() -> None:
+    gateway = Gateway(subscriptions_max=10_000)
+    lasting = Properties(session_expiry_interval=100)
+    large = gateway.connect("large", level=5, clean_start=False, properties=lasting)
+    large.subscribe("kept", qos=1)
+    other = subscriber(gateway)
+    long, per_packet = "x" * 990, 100
+    gateway.rounds.begin()
+    for at in range(PART_BYTES_MAX // len(long) // per_packet + 1):
+        some = tuple([Asked(f"{at}/{number}/{long}", 1) for number in range(per_packet)])
+        large.device.receive(encode(Subscribe(at + 1, some), 5))
+    gateway.produce("t", b"x", qos=2)
+    gateway.round()
+    assert large.is_closed
+    [farewell] = large.got()
+    assert isinstance(farewell, Disconnect)
+    assert farewell.reason_code == ReasonCode.QUOTA_EXCEEDED
+    assert other.payloads() == [b"x"]
+    again = gateway.connect("large", level=5, clean_start=False, properties=lasting)
+    gateway.produce("kept", b"y", qos=1)
+    gateway.round()
+    assert again.payloads() == [b"y"], "it goes on from what was saved before"
+
+
+@pytest.mark.interpreted
+def test_a_tick_counts_the_places_that_it_writes_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.keeping.ENTRIES_PER_TICK", 4)
+    gateway = Gateway()
+    for at in range(4):
+        gateway.connect(f"s{at}", clean_start=False).subscribe("t", "u", "v", qos=1)
+    gateway.pass_time(3)
+    before = len(gateway.broker.made(SaveSessions))
+    gateway.produce("t", b"x", qos=1)
+    gateway.round()
+    gateway.pass_time(3)
+    assert [len(request.saves) for request in gateway.broker.made(SaveSessions)[before:]] == [1] * 4
 
 
 @pytest.mark.interpreted
