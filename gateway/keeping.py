@@ -28,15 +28,19 @@ ENTRIES_PER_TICK: Final = 20_000
 
 
 class Keeping(Stage):
-    """The saves of one gateway's sessions. ``on_fenced`` is told of sessions that are another's by now."""
+    """The saves of one gateway's sessions. ``on_fenced`` is told of sessions that are another's by now, ``on_room`` of
+    those that were full and are so no more."""
 
-    def __init__(self, home: SessionHome, wake: Callable[[], None]) -> None:
+    def __init__(self, home: SessionHome, output_bytes_max: int, wake: Callable[[], None]) -> None:
+        """``output_bytes_max``: a session with more than that waiting for a save is full."""
         self._home = home
+        self._output_bytes_max = output_bytes_max
         self._wake = wake
         self._urgent: dict[Session, None] = {}
         self._noted: dict[Session, None] = {}
         self._unsure: dict[Session, None] = {}
         self.on_fenced: Callable[[Session], None] = _nobody
+        self.on_room: Callable[[Session], None] = _nobody
         self.saves = 0
 
     def note(self, session: Session) -> None:
@@ -45,8 +49,11 @@ class Keeping(Stage):
 
     def before(self, session: Session, packets: bytes) -> None:
         """These packets leave when what the session is at the end of this round is durable."""
-        assert session.lasting is not None
-        session.lasting.unsaved.append(packets)
+        lasting = session.lasting
+        assert lasting is not None
+        lasting.unsaved.append(packets)
+        lasting.unsaved_bytes += len(packets)
+        lasting.is_full = lasting.unsaved_bytes > self._output_bytes_max
         self._urge(session)
 
     def _urge(self, session: Session) -> None:
@@ -119,11 +126,17 @@ class Keeping(Stage):
         if packets:
             lasting.is_saving = False
         if outcome is True:
-            device.send(b"".join(packets))
+            data = b"".join(packets)
+            was_full = lasting.is_full
+            lasting.unsaved_bytes -= len(data)
+            lasting.is_full = lasting.unsaved_bytes > self._output_bytes_max
+            device.send(data)
             for tell in told:
                 tell()
             if lasting.unsaved:
                 self._urge(session)
+            if was_full and not lasting.is_full:
+                self.on_room(session)
         elif outcome is False:
             self.on_fenced(session)
         elif isinstance(outcome, TooLarge):  # it cannot be kept, now or later; what was saved before stands

@@ -187,6 +187,7 @@ class Reception:
         self.home.on_duty = self.wills.claim
         self.home.on_lapse = self._lapsed
         self.keeping.on_fenced = self._fenced
+        self.keeping.on_room = downstream.pump_later
         self.judge = Judge(authenticator, upstream, self.limits)
         self.wills.is_allowed = self.judge.may_leave
         self.downstream.retained.may_publish = authenticator.may_publish

@@ -350,7 +350,7 @@ class Replays:
                 continue
             retain = one.as_published and arrival.retain
             variant = Variant(device.is_v5, min(arrival.qos, one.qos), retain, identifiers, one.shows_place)
-            if device.is_full or not self._send((cursor,), arrival, variant, now_ms):
+            if session.is_full or not self._send((cursor,), arrival, variant, now_ms):
                 del batch[:at]
                 return False
             self.replayed += 1

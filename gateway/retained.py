@@ -111,7 +111,7 @@ class Retained:
             made = blob(arrival, variant, now_ms)
             if made.size > device.accepts_bytes_max:
                 continue
-            packet = None if device.is_full else session.send(made, cursor.doubtful_ms)
+            packet = None if session.is_full else session.send(made, cursor.doubtful_ms)
             if packet is None:
                 fetch.reached = fetch.page[sent - 1].name if sent else fetch.reached
                 del fetch.page[:sent]

@@ -4,7 +4,8 @@ whether it must wait for the session to be durable.
 A batch that a feed has pulled goes to everybody of one kind as the same bytes (``Run``), where nothing is particular
 about the subscriber; else its messages go one by one. A QoS 0 message for a connection whose output is full is dropped
 and counted, as is one that is larger than the client takes (MQTT-3.1.2-25). A QoS 2 message, and all that comes behind
-it, leaves when the session with it in it is durable (``gateway/keeping.py``). What a client had been sent before it
+it, leaves when the session with it in it is durable (``gateway/keeping.py``); a session with too much that waits for
+that is full, as a connection is. What a client had been sent before it
 came back goes again at once, as far as it has room, for the session that was read names it.
 
 Which messages a cursor comes to, and when, is decided in ``gateway/downstream.py``.
@@ -62,7 +63,7 @@ class Sending:
         session, one = cursor.session, cursor.subscription
         device = session.device
         assert device is not None
-        if device.is_full or len(session.overlap.cursors) != 1 or cursor.redos or batch.first < cursor.start:
+        if session.is_full or len(session.overlap.cursors) != 1 or cursor.redos or batch.first < cursor.start:
             return False
         if not one.is_plain:  # what it is sent is like nobody else's
             return False
@@ -116,7 +117,7 @@ class Sending:
         variant = variant_for(matching, arrival, session.client_id_bytes, device.is_v5)
         if variant is None:
             return True
-        if device.is_full:
+        if session.is_full:
             self.dropped += variant.qos == 0
             return variant.qos == 0
         return self.as_variant(matching, arrival, variant, now_ms)

@@ -81,7 +81,7 @@ async def run(
     upstream = Upstream(brokers, TopicMap(parse_rules(settings.topic_rules)), settings.append_bytes_max, rounds)
     owner = settings.name or f"gateway-{world.rng.getrandbits(48):012x}"
     home = SessionHome(brokers, owner, settings.session_lease_s, rounds.wake)
-    keeping = Keeping(home, rounds.wake)
+    keeping = Keeping(home, settings.output_bytes_max, rounds.wake)
     exchanges = ExchangeIds(brokers, rounds.wake)
     parts = SessionParts(home, keeping, exchanges, Wills(home, upstream, rounds), brokers)
     downstream = Downstream(brokers, settings, owner, world.clock, keeping, rounds.wake)

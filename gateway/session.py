@@ -93,6 +93,8 @@ class Lasting:
         home: name of the broker where it is at home.
         has_new_terms: subscriptions have changed since the last save.
         unsaved: packets that leave when the next save is durable, and ``when_saved``: who wants to know it.
+        unsaved_bytes: of these packets, and of those whose save is under way.
+        is_full: these are too many for anything to be sent behind them.
         is_saving: packets wait for a save that is under way; what comes later waits behind them.
         places: where it was in queues that it has not come back to yet.
         owed: what subscriptions are owed whose queues it has not come back to yet.
@@ -109,10 +111,12 @@ class Lasting:
         "held",
         "home",
         "incarnation",
+        "is_full",
         "is_saving",
         "owed",
         "places",
         "unsaved",
+        "unsaved_bytes",
         "when_saved",
     )
 
@@ -123,6 +127,8 @@ class Lasting:
         self.has_new_terms = False
         self.is_saving = False
         self.unsaved: list[bytes] = []
+        self.unsaved_bytes = 0
+        self.is_full = False
         self.when_saved: list[Callable[[], None]] = []
         self.places: dict[tuple[str, str], Place] = {}
         self.owed: dict[tuple[str, str], Owed] = {}
@@ -343,6 +349,13 @@ class Session:
         self.will: Will | None = None
 
     # ------------------------------------------------------------ out: gateway -> client
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes no more deliveries for now: nobody is there, the client takes no more output, or too much
+        waits for the session to be durable."""
+        device, lasting = self.device, self.lasting
+        return device is None or device.is_full or (lasting is not None and lasting.is_full)
 
     def room(self) -> int:
         """How many more QoS 1 and 2 messages may be sent now."""

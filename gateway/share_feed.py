@@ -283,6 +283,6 @@ class ShareFeed:
 
 def _room(cursor: Cursor) -> int:
     session = cursor.session
-    if session.device is None or session.device.is_full:
+    if session.is_full:
         return 0
     return max(0, session.room()) if cursor.subscription.qos else PER_MEMBER_MAX

@@ -327,7 +327,7 @@ class SharedSubscriptions:
         now_ms = self._clock.wall_ms()
         if is_expired(arrival, now_ms):
             return DONE
-        if device is None or device.is_full:
+        if device is None or session.is_full:
             return NO_ROOM
         identifiers = (subscription.identifier,) if subscription.identifier else ()
         retain = subscription.as_published and arrival.retain

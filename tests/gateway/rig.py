@@ -143,7 +143,7 @@ class Gateway:
         self.brokers = Brokers(self.broker, self.settings.namesrv, self.rounds.wake_last)
         self.upstream = Upstream(self.brokers, TopicMap(), self.settings.append_bytes_max, self.rounds)
         self.home = SessionHome(self.brokers, name, self.settings.session_lease_s, self.rounds.wake)
-        self.keeping = Keeping(self.home, self.rounds.wake)
+        self.keeping = Keeping(self.home, self.settings.output_bytes_max, self.rounds.wake)
         exchanges = ExchangeIds(self.brokers, self.rounds.wake)
         parts = SessionParts(
             self.home, self.keeping, exchanges, Wills(self.home, self.upstream, self.rounds), self.brokers

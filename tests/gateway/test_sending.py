@@ -6,8 +6,9 @@ import pytest
 from rig import Client, Gateway
 from test_downstream import drain, publishes
 
-from gateway.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from gateway.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe, Subscription
 from gateway.mqtt.properties import Properties
+from penstock.errors import Unavailable
 from penstock.requests.messages import Pull
 from penstock.requests.sessions import SaveSessions
 
@@ -104,6 +105,47 @@ def test_qos_1_for_a_full_connection_waits_in_the_log() -> None:
     client.device.writable()
     gateway.round()
     assert client.payloads() == [b"kept"]
+
+
+def behind_a_save(qos: int) -> tuple[Gateway, Client]:
+    """A client of a gateway whose session's home does not answer: what is new for it waits, until that is too much."""
+    gateway = Gateway(output_bytes_max=16 * 1024)
+    client = durable(gateway)
+    client.subscribe("q", qos=qos)
+    gateway.broker.holds = (SaveSessions,)
+    client.send(Subscribe(2, (Subscription("other", 1),)))
+    return gateway, client
+
+
+def test_qos_0_behind_a_save_that_is_not_answered_is_dropped_beyond_what_a_connection_may_hold() -> None:
+    gateway, client = behind_a_save(qos=0)
+    for at in range(100):
+        gateway.produce("q", bytes([at]) * 10_000)
+        gateway.round()
+    assert gateway.downstream.sending.dropped == 98
+    gateway.broker.let_go()
+    gateway.round()
+    gateway.produce("q", b"new")
+    gateway.round()
+    assert [payload[:1] for payload in client.payloads()] == [b"\0", b"\1", b"n"]
+
+
+@pytest.mark.parametrize("is_refused_first", [False, True])
+def test_qos_1_behind_a_save_that_is_not_answered_waits_in_the_log_and_comes_when_it_is(is_refused_first: bool) -> None:
+    gateway, client = behind_a_save(qos=1)
+    for at in range(20):
+        gateway.produce("q", bytes([at]) * 10_000, qos=1)
+        gateway.round()
+    lasting = gateway.reception.sessions["s"].lasting
+    assert lasting is not None
+    assert sum(map(len, lasting.unsaved)) < 32 * 1024
+    if is_refused_first:
+        gateway.broker.lose_kept_back(Unavailable("away"))
+        gateway.pass_time(1)
+    gateway.broker.let_go()
+    gateway.round()
+    assert [payload[0] for payload in client.payloads()] == list(range(20))
+    assert (lasting.unsaved_bytes, lasting.is_full) == (0, False)
 
 
 @pytest.mark.mqtt("3.1.2-24", "3.1.2-25")
