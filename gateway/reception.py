@@ -31,18 +31,19 @@ from gateway.keeping import Keeping
 from gateway.limits import Limits, Stalls
 from gateway.login.auth import Authenticator, Credentials, Identity, Peer
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
+from gateway.openings import Openings
 from gateway.quotas import Quotas
 from gateway.rates import Crowd, Door, Pacing, Takeovers
 from gateway.resuming import Resuming
 from gateway.rounds import Rounds
 from gateway.session import Client, Lasting, Session
-from gateway.session_state import NO_WILL, Will, decode_flow, decode_terms, decode_will, encode_will
+from gateway.session_state import NO_WILL, Will, decode_flow, decode_terms, encode_will
 from gateway.settings import GatewaySettings
 from gateway.tallies import Tallies
 from gateway.upstream import Upstream
 from gateway.wills import Wills
 from penstock.errors import Busy, Fenced, PenstockError
-from penstock.requests.sessions import CONNECTED, GONE, RELEASED, OpenedSession, SessionCall
+from penstock.requests.sessions import GONE, RELEASED, OpenedSession, SessionCall
 from penstock.world import Rng
 from topicmap.names import plain_filter
 
@@ -174,7 +175,7 @@ class Reception:
         self.takeovers = Takeovers(settings.takeovers_per_min_max)
         self.crowd = Crowd(settings.address_connections_max)
         self._rng = rng
-        self._opening: dict[str, Guest] = {}
+        self._openings = Openings(self.home, self.wills)
         self._keep_alive: Deadlines[Guest] = Deadlines()
         self._half_open: Deadlines[Guest] = Deadlines()
         self._proving: Deadlines[Proving] = Deadlines()
@@ -269,7 +270,7 @@ class Reception:
             asked = asked._replace(will=will)
         client_id = identity.client_id
         known = self.sessions.get(client_id)
-        others = (self._opening.get(client_id), known.device if known is not None else None)
+        others = (self._openings.holder(client_id), known.device if known is not None else None)
         for other in others:
             holder = other.identity if other is not None else None
             if holder is not None and holder.user_name not in ("", identity.user_name):
@@ -283,7 +284,7 @@ class Reception:
         device.identity = identity
         if known is not None and known.device is not None:
             known.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=asked.clean_start)
-        self._opening[client_id] = device
+        self._openings.begin(client_id, device)
         expiry_s = min(asked.expiry_s, self.settings.session_expiry_s_max)
         opened = partial(self._opened, device, asked, identity, done)
         kept = encode_will(asked.will)
@@ -301,10 +302,13 @@ class Reception:
         if isinstance(result, PenstockError):
             self._turn_away(device, client_id, done, _REASONS.get(type(result), ReasonCode.SERVER_UNAVAILABLE))
             return
-        self._settle_old(client_id, result)
+        past = self._openings.settle(client_id, result, encode_will(asked.will))
+        if result.ended:
+            self._forget_ended(client_id, result)
         expiry_s = min(asked.expiry_s, self.settings.session_expiry_s_max)
-        if self._opening.get(client_id) is not device or device not in self._devices:
-            self._release(client_id, result.epoch, expiry_s)
+        release = partial(self._openings.give_back, client_id, device, past, expiry_s)
+        if not self._is_awaited(device, client_id):
+            release()
             self._turn_away(device, client_id, done, ReasonCode.SESSION_TAKEN_OVER)
             return
         window = min(asked.receive_max, self.settings.in_flight_max)
@@ -313,39 +317,33 @@ class Reception:
         if expiry_s or result.present:
             session.lasting = Lasting(result.incarnation, self.home.name)
         if session.lasting is None or not result.present:
-            self._admit(device, asked, identity, result, session, done, None)
+            self._admit(device, asked, identity, result, session, done, release, None)
             return
         flow = decode_flow(result.flow)
         session.lasting.doubtful_ms = result.doubtful_ms
         session.lasting.places = dict(flow.places)
         session.lasting.owed = dict(flow.owed)
-        resumed = partial(self._admit, device, asked, identity, result, session, done)
+        resumed = partial(self._admit, device, asked, identity, result, session, done, release)
         Resuming(session, flow, self._brokers, asked.is_v5, self.rounds.now_ms).begin(self.exchanges, resumed)
         self.rounds.wake()
 
+    def _is_awaited(self, device: Guest, client_id: str) -> bool:
+        """Whether it is still there, and no other connection of its client, here or elsewhere, has come since."""
+        return device in self._devices and self._openings.holder(client_id) is device
+
     def _turn_away(self, device: Guest, client_id: str, done: OnAdmitted, reason: int) -> None:
         """Something came between a client and its session."""
-        if self._opening.get(client_id) is device:
-            del self._opening[client_id]
+        if self._openings.holder(client_id) is device:
+            self._openings.forget(client_id)
         if device in self._devices:
             done(reason)
 
-    def _settle_old(self, client_id: str, found: OpenedSession) -> None:
-        """What an earlier session, or an earlier connection of this one, has left to be done."""
-        is_published = self.wills.cancel(client_id)
-        will = decode_will(found.will)
-        was_lost = not is_published and (found.state == CONNECTED or (found.state == GONE and found.ended))
-        if will is not None and was_lost and (found.ended or not will.delay_s):
-            self.wills.publish(client_id, will)
-        if found.ended:
-            old = Lasting(found.ended, self.home.name)
-            old.held = dict.fromkeys([one.filter for one in decode_terms(found.terms) if one.qos])
-            self.downstream.forget(old)
-            self.exchanges.forget(client_id, found.ended)
-
-    def _release(self, client_id: str, epoch: int, expiry_s: int) -> None:
-        """A session that was handed over to a client that has gone meanwhile."""
-        self.home.finish(client_id, epoch, expiry_s, ends=expiry_s == 0)
+    def _forget_ended(self, client_id: str, found: OpenedSession) -> None:
+        """Nothing of an earlier session stays anywhere."""
+        old = Lasting(found.ended, self.home.name)
+        old.held = dict.fromkeys([one.filter for one in decode_terms(found.terms) if one.qos])
+        self.downstream.forget(old)
+        self.exchanges.forget(client_id, found.ended)
 
     def _admit(
         self,
@@ -355,16 +353,17 @@ class Reception:
         found: OpenedSession,
         session: Session,
         done: OnAdmitted,
+        release: Callable[[], None],
         error: PenstockError | None,
     ) -> None:
         """The session stands: the client is answered."""
         client_id = session.client_id
-        if error is not None or device not in self._devices or self._opening.get(client_id) is not device:
-            self._release(client_id, session.epoch, session.expiry_s)
+        if error is not None or not self._is_awaited(device, client_id):
+            release()
             reason = ReasonCode.SESSION_TAKEN_OVER if error is None else ReasonCode.SERVER_UNAVAILABLE
             self._turn_away(device, client_id, done, reason)
             return
-        del self._opening[client_id]
+        self._openings.forget(client_id)
         self.sessions[session.client_id] = session
         session.device = device
         keep_alive_s = self._agreed_keep_alive(asked.keep_alive_s)
@@ -430,8 +429,8 @@ class Reception:
     def _withdraw(self, device: Guest) -> None:
         """A connection is over that had no session yet: if its home was not asked for one, it need not be."""
         client_id = device.identity.client_id if device.identity is not None else ""
-        if self._opening.get(client_id) is device and self.home.withdraw(client_id):
-            del self._opening[client_id]
+        if self._openings.holder(client_id) is device and self.home.withdraw(client_id):
+            self._openings.forget(client_id)
 
     def _put_away(self, session: Session, state: int, *, ends: bool) -> None:
         """Nothing of the session stays here. ``GONE``: its home keeps it until its will is stored."""
@@ -457,7 +456,7 @@ class Reception:
             self.takeovers.note(call.client, self.rounds.now)
             session.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=call.clean)
             return
-        self._opening.pop(call.client, None)  # one that is just on its way here is turned away when it is known
+        self._openings.forget(call.client)  # one that is just on its way here is turned away when it is known
         self.wills.hand_over(call)
 
     def _lapsed(self) -> None:

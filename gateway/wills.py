@@ -14,6 +14,7 @@ published once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
@@ -131,15 +132,20 @@ class Wills:
         """A will may not be stored: it is published again with the next tick."""
         self._again.append(executor)
 
-    def wait(self, client: str, epoch: int, will: Will, expiry_s: int) -> None:
-        """Publishes later, unless the client comes back."""
-        delay_s = min(will.delay_s, expiry_s)
-        pending = Pending(client, epoch, will, expiry_s, self._rounds.now + delay_s, expiry_s <= will.delay_s)
+    def wait(self, client: str, epoch: int, will: Will, expiry_s: int, due: float = math.inf) -> None:
+        """Publishes later, unless the client comes back. ``due``: when at the latest, of one that has waited before."""
+        due = min(due, self._rounds.now + min(will.delay_s, expiry_s))
+        pending = Pending(client, epoch, will, expiry_s, due, expiry_s <= will.delay_s)
         self._waiting[client] = pending
         self._look_later(pending)
 
     def _look_later(self, pending: Pending) -> None:
         self._due.add(min(pending.due, self._rounds.now + LOOK_S), pending)
+
+    def due(self, client: str) -> float:
+        """When the client's will is due, never if none waits."""
+        pending = self._waiting.get(client)
+        return math.inf if pending is None else pending.due
 
     def cancel(self, client: str) -> bool:
         """The client is back here: a will that waits is void. Whether it was published and is being stored; that goes
