@@ -206,18 +206,22 @@ class SessionMirror:
     # ------------------------------------------------------------ exchanges of sessions that are over
 
     def _look_for_exchanges(self) -> None:
-        """They bear no home's name: only where there is one home besides this broker it is clear whom to ask."""
+        """They bear no home's name: only where there is one home, another broker or this one, it is clear whom to
+        ask."""
         home = self._homes.get(self._only_home())
-        if home is None or self._state.topics.get(HOME_TOPIC) is not None:
+        is_own = self._state.topics.get(HOME_TOPIC) is not None
+        if bool(self._homes) if is_own else home is None:
             return
         if not self._exchanges and self._now >= self._looked_at + LATE_S:
             self._looked_at = self._now
             self._again, self._over = self._over, {}
             self._exchanges = self._state.exchanges.sessions()
         some, self._exchanges = self._exchanges[:PER_TURN], self._exchanges[PER_TURN:]
-        if some:
-            incarnations = tuple(dict.fromkeys([incarnation for _, incarnation in some]))
+        incarnations = tuple(dict.fromkeys([incarnation for _, incarnation in some]))
+        if home is not None and some:
             self._find(home, incarnations, partial(self._forget, some))
+        elif some:
+            self._forget(some, EndedSessions(tuple([one for one in incarnations if not self._lives(one)])))
 
     def _forget(self, some: Sequence[tuple[str, int]], ended: EndedSessions) -> None:
         over = set(ended.incarnations)

@@ -439,6 +439,7 @@ class Reception:
         self.downstream.shared.part(session)
         if ends:
             if session.lasting is not None:
+                self.upstream.flush()  # an exchange that is stored behind its session's end would never be forgotten
                 self.exchanges.forget(session.client_id, session.lasting.incarnation)
             self.downstream.leave(session, ends=True)
             if state == RELEASED:

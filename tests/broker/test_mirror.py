@@ -10,7 +10,9 @@ import broker.mirror
 from broker.mirror import LATE_S, PATIENCE_S, TURN_S, SessionMirror
 from penstock.errors import Unavailable
 from penstock.link import Link, OnResult
+from penstock.message import CLIENT_ID, FLAG_ONCE, MQTT_ID, encode_properties, record_tail
 from penstock.requests.filters import CloseFilters, OpenFilters
+from penstock.requests.given import GivenRuns
 from penstock.requests.request import Request
 from penstock.requests.routes import BrokerRoute, QueryRoute, Route
 from penstock.requests.sessions import (
@@ -23,6 +25,7 @@ from penstock.requests.sessions import (
     OpenSession,
 )
 from penstock.requests.topics import CreateTopic
+from penstock.runs import Run
 from tests.broker.broker_rig import Rig
 
 
@@ -89,6 +92,11 @@ class House:
 
     def held(self) -> dict[str, list[str]]:
         return {owner: self.other.state.filters.held_by(owner) for owner in self.other.state.filters.owners}
+
+
+def tail(client: str, incarnation: int) -> bytes:
+    """That of a QoS 2 message of a session."""
+    return record_tail(b"a", encode_properties({CLIENT_ID: client, MQTT_ID: f"{incarnation}:{incarnation}:1"}))
 
 
 def test_what_sessions_hold_at_home_is_open_before_the_broker_has_joined() -> None:
@@ -194,6 +202,24 @@ def test_open_exchanges_of_a_session_that_is_over_are_forgotten_after_a_while() 
     assert house.other.state.is_fenced("b", ended, ended), "what is late is still refused"
     house.pass_time(LATE_S)
     assert house.other.state.exchanges.sessions() == [("a", lives)]
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_the_home_itself_forgets_late_exchanges_while_no_other_broker_is_one(is_alone: bool) -> None:
+    house = House()
+    house.routes = [BrokerRoute(name, f"{name}:1", 1) for name in (["home"] if is_alone else ["home", "other"])]
+    house.other.ask(CreateTopic(HOME_TOPIC, 1))
+    own = SessionMirror("home", house.home.state, [Way(house, "ns:1")], house, lambda request: house.home.ask(request))
+    lives, ended = house.session("a"), house.session("b")
+    house.end("b")
+    for client, incarnation in (("a", lives), ("b", ended)):  # the second has come behind its session's end
+        house.home.ask(GivenRuns(1, [Run(tail(client, incarnation), 2 | FLAG_ONCE, 0, [b"x"])]))
+    assert len(house.home.state.exchanges) == 2
+    for seconds in range(int(2 * LATE_S) + 5):
+        own.tick(float(seconds))
+    left = [("a", lives)] if is_alone else [("a", lives), ("b", ended)]
+    assert house.home.state.exchanges.sessions() == left
+    assert house.home.restarted().state.exchanges.sessions() == left
 
 
 @pytest.mark.parametrize("names", [(), ("ns:1",), ("ns:1", "ns:2")])

@@ -140,3 +140,14 @@ def test_a_session_that_ends_with_its_connection_keeps_its_ids_to_itself() -> No
     assert len(gateway.broker.state.exchanges) == 0
     client.send(Pubrel(1))
     assert client.got() == [Pubrec(1), Pubcomp(1)]
+
+
+def test_an_exchange_that_comes_in_one_piece_with_the_end_of_its_session_is_forgotten() -> None:
+    gateway = Gateway()
+    lasting = Properties(session_expiry_interval=3600)
+    gateway.connect("other").publish("t", b"the topic is known")
+    client = gateway.connect("c", level=5, clean_start=True, properties=lasting)
+    client.send(Publish("t", b"x", 2, packet_id=1), Disconnect(0, Properties(session_expiry_interval=0)))
+    assert gateway.broker.bodies() == [b"the topic is known", b"x"]
+    assert gateway.broker.state.sessions.get("c") is None
+    assert gateway.broker.state.exchanges.sessions() == []
