@@ -164,7 +164,7 @@ class Device(Sender):
         if self._routes is None:
             return chunk
         rest = chunk
-        while rest:
+        while rest and not self._is_closed():
             room = self._room_for_publications()
             at, acknowledged = take_publishes(self, self._routes, self.is_v5, rest, self._reception.upstream, room)
             if not at:
@@ -175,6 +175,11 @@ class Device(Sender):
             self._partial = rest
             return b""
         return rest
+
+    def _is_closed(self) -> bool:
+        """Whether it is over: a question of its own, because an append that is answered at once may end it within a
+        call, which the compiler does not see."""
+        return self.is_over
 
     def _take(self, chunk: bytes) -> None:
         received = self._connection.receive(chunk)

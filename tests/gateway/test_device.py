@@ -422,3 +422,14 @@ def test_a_client_that_goes_before_it_is_answered_leaves_nothing_behind() -> Non
     authenticator.waiting.pop()()
     gateway.round()
     assert (len(gateway.reception.sessions), gateway.reception.half_open, gateway.broker.bodies()) == (0, 0, [])
+
+
+def test_nothing_more_of_a_chunk_is_published_when_an_answer_within_it_ends_the_connection() -> None:
+    gateway = Gateway(append_bytes_max=1024)
+    client = gateway.connect("c")
+    client.publish("t", b"the route is known")
+    gateway.broker.answers_at_once = True
+    gateway.broker.refused_records = {0: InvalidTopic("no")}
+    client.send(*[Publish("t", bytes(16_000 + at), 1, packet_id=at + 1) for at in range(100)])
+    assert client.is_closed
+    assert 1 < len(gateway.broker.bodies()) < 80, "what went with the refused one is stored, nothing behind it"
