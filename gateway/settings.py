@@ -26,7 +26,7 @@ STRING_BYTES_MAX: Final = 65_535
 class GatewaySettings:
     """What a gateway is told at its start.
 
-    Attributes: name: the owner of its sessions and, with the time of its start, of its light queues; two never share it.
+    Attributes: name: the owner of its sessions and, with the time of its start, of its light queues; no other has it.
         Empty: made up at start. host, port: where MQTT is spoken; port 0 takes any free one. share_port: several
         gateway processes listen on the same port, and the system spreads connections over them. listeners: further
         ones, each ``KIND HOST:PORT [OPTION=VALUE ...]`` (``gateway/transports/listening.py``). namesrv:
