@@ -209,6 +209,7 @@ def test_after_a_restart_a_share_that_had_ended_and_begun_again_waits_for_its_ta
     assert bodies(take(rig, "u")) == []
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(("share", "reads_max"), [(SHARE, 1), (ORDERED, 4)])  # one of them for the take itself
 def test_what_a_taker_says_it_has_is_not_read_message_by_message(
     share: str, reads_max: int, monkeypatch: pytest.MonkeyPatch

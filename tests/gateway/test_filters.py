@@ -211,6 +211,7 @@ def ticked(house: House, *times: float) -> list[CloseFilters]:
     return house.broker.made(CloseFilters)
 
 
+@pytest.mark.interpreted
 def test_what_sessions_let_go_of_is_asked_for_together_until_the_broker_is_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -206,6 +206,7 @@ def test_a_lost_link_neither_loses_nor_repeats_messages() -> None:
     assert gateway.broker.shares.unsettled == 1
 
 
+@pytest.mark.interpreted
 def test_a_gateway_that_lost_its_link_keeps_more_than_one_request_can_say(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.shared.OFFSETS_PER_REQUEST", 2)
     gateway = Gateway()
@@ -239,6 +240,7 @@ def lost(gateway: Gateway) -> None:
             gateway.broker.asked.append((outcome, on_result))
 
 
+@pytest.mark.interpreted
 def test_a_resume_of_which_a_part_was_not_heard_is_said_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.shared.OFFSETS_PER_REQUEST", 2)
     gateway = Gateway()
