@@ -53,6 +53,7 @@ from penstock.requests.sessions import (
     SessionFiltersPage,
     SessionSave,
     WatchSessions,
+    ends_of_parts,
 )
 
 HANDOVER_S: Final = 1.0
@@ -64,7 +65,7 @@ CLIENT_BYTES_MAX: Final = 65_535
 OWNER_BYTES_MAX: Final = 255
 SPARE_ENDS: Final = 1024
 """Ends of sessions whose clients came back are swept out when they outnumber the sessions by more than this."""
-_ROW_BYTES: Final = 64  # what a save has in a record beside its client's name and its parts
+_HEAD_BYTES: Final = 64  # what a record of saves has beside them
 _NONE: Final = b"\xc0"  # msgpack's nil: no will
 
 
@@ -358,15 +359,12 @@ class SessionRequests:
 def _saving(saves: Sequence[SessionSave]) -> list[Incoming]:
     """The records that keep the state of sessions, as few as will hold it. Raises ``TooLarge`` for a session that none
     holds."""
-    parts, size = [list[SessionSave]()], 0
-    for save in saves:
-        added = _ROW_BYTES + 4 * len(save.client) + len(save.will) + len(save.terms) + len(save.flow)
-        if parts[-1] and size + added > BODY_BYTES_MAX - _ROW_BYTES:
-            parts.append([])
-            size = 0
-        parts[-1].append(save)
-        size += added
-    return [fact_record(sessions.TOPIC, Sessions.saving(part)) for part in parts]
+    records: list[Incoming] = []
+    start = 0
+    for end in ends_of_parts(saves, BODY_BYTES_MAX - _HEAD_BYTES, len(saves)):
+        records.append(fact_record(sessions.TOPIC, Sessions.saving(saves[start:end])))
+        start = end
+    return records
 
 
 def _is_over(entry: Entry, request: OpenSession, now_ms: int) -> bool:

@@ -14,7 +14,7 @@ gateway lives. An opening whose answer was lost is given back in the same way, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -41,6 +41,7 @@ from penstock.requests.sessions import (
     SessionDuties,
     SessionSave,
     WatchSessions,
+    ends_of_parts,
 )
 from penstock.wire import HEADER_BYTES_MAX
 
@@ -50,7 +51,6 @@ SAVES_BYTES_MAX: Final = 1 << 20
 """So much goes into one request, or one save that has more."""
 PART_BYTES_MAX: Final = HEADER_BYTES_MAX // 2 - 128 * 1024
 """Of terms, and of flow: they change apart, and whoever opens the session gets both, with its will, in one header."""
-_ROW_BYTES: Final = 64  # what a save has in a header beside its client's name and its parts
 LOST_OPENINGS_MAX: Final = 100_000
 """So many clients' openings are given back when their answers are lost; what is beyond waits for its client."""
 
@@ -217,7 +217,7 @@ class SessionHome:
             return
         self._is_repeating = True
         some = [words[0] for words in islice(self._unheard.values(), SAVES_PER_REQUEST)]
-        del some[_ends(some)[0] :]
+        del some[ends_of_parts(some, SAVES_BYTES_MAX, SAVES_PER_REQUEST)[0] :]
         self._submit(SaveSessions(self._owner, tuple(some)), partial(self._repeated, some))
 
     def _repeated(self, some: list[SessionSave], result: Result) -> None:
@@ -240,7 +240,7 @@ class SessionHome:
 
     def _send(self, saves: list[tuple[SessionSave, OnSaved]]) -> None:
         start = 0
-        for end in _ends([save for save, _ in saves]):
+        for end in ends_of_parts([save for save, _ in saves], SAVES_BYTES_MAX, SAVES_PER_REQUEST):
             some = saves[start:end]
             start = end
             request = SaveSessions(self._owner, tuple([save for save, _ in some]))
@@ -326,19 +326,6 @@ def _is_too_large(save: SessionSave) -> bool:
 def _bare(save: SessionSave) -> SessionSave:
     """The same without what it keeps."""
     return save._replace(terms=b"", flow=b"")
-
-
-def _ends(saves: Sequence[SessionSave]) -> list[int]:
-    """Where the saves of one request end, and those of the next ones; none for no saves."""
-    ends, count, size = list[int](), 0, 0
-    for at, save in enumerate(saves):
-        added = _ROW_BYTES + 4 * len(save.client) + len(save.will) + len(save.terms) + len(save.flow)
-        if count == SAVES_PER_REQUEST or (count and size + added > SAVES_BYTES_MAX):
-            ends.append(at)
-            count = size = 0
-        count += 1
-        size += added
-    return [*ends, len(saves)] if saves else ends
 
 
 def _nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Final, NamedTuple
 
 from penstock.requests.request import Done, Reply, Request, value
@@ -19,6 +20,7 @@ HOME_TOPIC: Final = "mqtt|sessions"
 """The broker that holds this topic is the home of all MQTT sessions; no device can name it."""
 GATEWAYS_TOPICS: Final = (SYS_TOPIC, HOME_TOPIC)
 """Only gateways publish to these."""
+_ROW_BYTES: Final = 64  # what a save has beside its client's name and its parts
 
 
 class SessionSave(NamedTuple):
@@ -34,6 +36,21 @@ class SessionSave(NamedTuple):
     will: bytes = b""
     terms: bytes = b""
     flow: bytes = b""
+
+
+def ends_of_parts(saves: Sequence[SessionSave], bytes_max: int, count_max: int) -> list[int]:
+    """Where the saves end that go together, in a request or in a record, and those that go next: each part has at most
+    so many bytes, or one save that has more. None for no saves."""
+    ends: list[int] = []
+    count = size = 0
+    for at, save in enumerate(saves):
+        added = _ROW_BYTES + 4 * len(save.client) + len(save.will) + len(save.terms) + len(save.flow)
+        if count == count_max or (count and size + added > bytes_max):
+            ends.append(at)
+            count = size = 0
+        count += 1
+        size += added
+    return [*ends, len(saves)] if saves else ends
 
 
 class SessionCall(NamedTuple):
