@@ -20,6 +20,7 @@ from typing import Any, Final
 from gateway.transports.listening import parse_listener
 from penstock import config
 from penstock.errors import InvalidConfig
+from penstock.service_main import CHILD_VARIABLE
 
 SERVICES: Final = ("namesrv", "broker", "gateway")
 PORTS: Final[Mapping[str, str]] = {"namesrv": "namesrv_port", "broker": "broker_port", "gateway": "mqtt_port"}
@@ -31,6 +32,22 @@ DECIDED: Final[Mapping[str, Sequence[str]]] = {
     "gateway": ("namesrv", "share_port", "status_host", "status_port"),
 }
 """Settings of the services that the node decides: where its own parts are, and what they share."""
+
+OTHER_VARIABLES: Final = frozenset(
+    {
+        *[f"PENSTOCK_{service.upper()}_" for service in SERVICES],
+        CHILD_VARIABLE,
+        "PENSTOCK_SERVER",  # clients
+        "PENSTOCK_MQTT",
+        "PENSTOCK_MQTT_PASSWORD",
+        "PENSTOCK_MQTT_ADDRESS",  # tests
+        "PENSTOCK_SEED",
+        "PENSTOCK_SEEDS",
+        "PENSTOCK_FUZZ_",
+        "PENSTOCK_HOSTILE_",
+    }
+)
+"""What somebody else reads: services, clients, the house's own tests. Any other variable is a slip of the pen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +95,7 @@ class Configuration:
 
 def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Configuration:
     """File, then environment (``PENSTOCK_DATA`` ...), then flags, in order of increasing weight. Raises
-    ``InvalidConfig``, also for a setting of a service that the node decides."""
+    ``InvalidConfig``, also for a setting of a service that the node decides, and for a variable that nobody reads."""
     table = config.read_file(file)
     services: dict[str, Mapping[str, Any]] = {name: table.pop(name, {}) for name in SERVICES}
     for name, section in services.items():
@@ -90,7 +107,7 @@ def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
                     f"[{name}] {setting} cannot be set here: `penstock up` decides it",
                     hint=f"it counts for `python -m {name}` alone",
                 )
-    node = config.load_table(NodeSettings, table, environ, "PENSTOCK", flags, source=str(file))
+    node = config.load_table(NodeSettings, table, environ, "PENSTOCK", flags, source=str(file), others=OTHER_VARIABLES)
     return Configuration(node, services, tuple(flags))
 
 

@@ -15,16 +15,13 @@ import math
 import re
 import tomllib
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from penstock.errors import InvalidConfig
 
 T = TypeVar("T")
-
-SHARED_PREFIX: Final = "PENSTOCK"
-"""Variables of this prefix belong to many readers, so that an unknown one is not an error there."""
 
 _NUMBER: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
 _SIZES: Final = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
@@ -92,8 +89,10 @@ def load_table(
     overrides: Mapping[str, object] | None = None,
     *,
     source: str = "settings",
+    others: Collection[str] = (),
 ) -> T:
-    """The same from a table that was read already; ``source`` names it in errors.
+    """The same from a table that was read already; ``source`` names it in errors. Variables among ``others`` have other
+    readers and are passed over; a name there that ends in ``_`` stands for all that begin so.
 
     Raises:
         InvalidConfig: an unknown setting, a value of a wrong type or outside its limits, a missing one.
@@ -103,7 +102,7 @@ def load_table(
     values: dict[str, Any] = {}
     for name, value in table.items():
         values[name] = _typed(fields, name, value, f"{source}: {name}")
-    for variable, field in _variables(environ, prefix, fields).items():
+    for variable, field in _variables(environ, prefix, fields, others).items():
         values[field] = _parsed(fields[field], field, environ[variable], variable)
     for name, value in (overrides or {}).items():
         values[name] = _typed(fields, name, value, name)
@@ -124,8 +123,11 @@ def _made(cls: type[T], values: Mapping[str, Any], source: str) -> T:
         raise InvalidConfig(f"{source}: {error}") from None
 
 
-def _variables(environ: Mapping[str, str], prefix: str, fields: Mapping[str, Any]) -> dict[str, str]:
+def _variables(
+    environ: Mapping[str, str], prefix: str, fields: Mapping[str, Any], others: Collection[str]
+) -> dict[str, str]:
     """Variable -> field, for all that begin with the prefix."""
+    families = tuple([name for name in others if name.endswith("_")])
     found: dict[str, str] = {}
     for variable in sorted(environ):
         if not variable.startswith(prefix + "_"):
@@ -133,7 +135,7 @@ def _variables(environ: Mapping[str, str], prefix: str, fields: Mapping[str, Any
         field = variable[len(prefix) + 1 :].lower()
         if field in fields:
             found[variable] = field
-        elif prefix != SHARED_PREFIX:
+        elif variable not in others and not variable.startswith(families):
             near = _nearest(field, fields)
             raise InvalidConfig(
                 f"the environment variable {variable} names no setting",

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from node.settings import Configuration, for_child, gateway_name, listeners, load, place, with_ports
 from penstock.errors import InvalidConfig
+
+ROOTS = ("penstock", "namesrv", "broker", "gateway", "node", "loadtest", "tests")
+READING = r'(?:environ(?:\.get\(|\[)|envvar=|_VARIABLE: Final = )"(PENSTOCK_[A-Z_]+)"'
 
 
 def test_the_environment_is_stronger_than_the_file_and_flags_are_strongest(tmp_path: Path) -> None:
@@ -110,3 +114,17 @@ def test_the_gateways_name_is_said_by_its_environment_or_its_section(tmp_path: P
     assert gateway_name(chosen, {}) == "a"
     assert gateway_name(chosen, {"PENSTOCK_GATEWAY_NAME": "b"}) == "b"
     assert gateway_name(load(None, {}, {}), {}) == ""
+
+
+def test_a_variable_that_nobody_reads_is_refused_like_an_unknown_key_of_the_file() -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        load(None, {"PENSTOCK_DATTA": "/var/lib/penstock"}, {})
+    assert "PENSTOCK_DATTA names no setting (did you mean PENSTOCK_DATA?)" in str(refused.value)
+
+
+def test_no_variable_that_the_tree_itself_reads_keeps_a_node_from_starting() -> None:
+    root = Path(__file__).parents[2]
+    code = [path for top in ROOTS for path in (root / top).rglob("*.py")]
+    read = {name for path in code for name in re.findall(READING, path.read_text())}
+    assert {"PENSTOCK_SERVER", "PENSTOCK_CHILD", "PENSTOCK_FUZZ_PACKETS", "PENSTOCK_BROKER_DATA"} <= read
+    load(None, dict.fromkeys(read - {"PENSTOCK_BROKER_DATA"}, "x"), {})

@@ -143,9 +143,12 @@ def test_a_wrong_variable_is_refused_by_its_name(variable: str, text: str, said:
     assert said in str(refused.value)
 
 
-def test_the_shared_prefix_leaves_the_variables_of_the_services_alone() -> None:
-    environ = {"PENSTOCK_BROKER_DEFAULT_QUEUES": "8", "PENSTOCK_NAME": "node", "PENSTOCKING": "1"}
-    assert load(Settings, None, environ, "PENSTOCK").name == "node"
+def test_variables_that_others_read_are_left_alone() -> None:
+    environ = {"PENSTOCK_BROKER_DEFAULT_QUEUES": "8", "PENSTOCK_SEED": "1", "PENSTOCK_NAME": "node", "PENSTOCKING": "1"}
+    others = ("PENSTOCK_BROKER_", "PENSTOCK_SEED")
+    assert load_table(Settings, {}, environ, "PENSTOCK", others=others).name == "node"
+    with pytest.raises(InvalidConfig, match="PENSTOCK_SEEDS names no setting"):
+        load_table(Settings, {}, {"PENSTOCK_SEEDS": "1"}, "PENSTOCK", others=others)
 
 
 def test_a_variable_of_a_longer_word_is_not_of_the_prefix() -> None:
