@@ -22,7 +22,7 @@ from broker.store.frames import holds_record, queue_offset_of, read_stored
 from broker.store.index_chunk import Chunk
 from broker.store.queue_index import ENTRY_BYTES, LIGHT
 from broker.store.records import Folds
-from broker.store.recovery import FOLDERS, open_segments, open_store
+from broker.store.recovery import FOLDERS, open_segments, open_store, starting_point
 from broker.store.scan import Scan
 from broker.store.segment import Segment
 from broker.store.settings import StoreSettings
@@ -93,7 +93,7 @@ def verify(disk: Disk) -> Generator[Step, None, Report]:
     try:
         chunks = _chunks(disk, report)
         _check_checkpoints(disk, report)
-        scan = Scan(segments, report.start)
+        scan = Scan(segments, report.start, _begin_of_replay(disk, segments))
         report.damage = scan.damage
         checked = _EntryCheck(disk, chunks, report)
         total = segments[-1].base + segments[-1].file.size() - report.start
@@ -180,6 +180,14 @@ def _segments(disk: Disk, *, close: bool = False) -> list[Segment]:
 def _close(segments: list[Segment]) -> None:
     for one in segments:
         one.file.close()
+
+
+def _begin_of_replay(disk: Disk, segments: list[Segment]) -> int:
+    """Where the next start begins to read: it cuts nothing before, so what is bad there is no torn tail."""
+    try:
+        return starting_point(disk, segments).position
+    except OSError:  # there is no index: all is read
+        return segments[0].base
 
 
 def _torn_bytes(segments: list[Segment], end: int) -> int:

@@ -64,7 +64,8 @@ def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int,
         disk.make_folder(folder)
     segments = open_segments(disk, settings)
     try:
-        start = _starting_point(disk, segments)
+        start = starting_point(disk, segments)
+        _remove_later(disk, start)
         store, log = _restore(disk, settings, folds, segments, start)
         scan = _replay(store, segments, start.position, on_progress)
         _cut(disk, segments, scan.end)
@@ -141,7 +142,9 @@ class StartingPoint(NamedTuple):
     chunks: list[index_chunk.Chunk]
 
 
-def _starting_point(disk: Disk, segments: list[Segment]) -> StartingPoint:
+def starting_point(disk: Disk, segments: list[Segment]) -> StartingPoint:
+    """Where a start begins to read the log: what stands before is neither looked at nor cut. Changes nothing. Raises
+    ``OSError``."""
     start = segments[0].base
     chunks = _good_chunks(disk, segments)
     ends = {start} | {chunk.end for chunk in chunks}
@@ -149,13 +152,13 @@ def _starting_point(disk: Disk, segments: list[Segment]) -> StartingPoint:
         if position in ends:
             snapshot = _checkpoint_at(disk, position)
             if snapshot is not None:
-                return _from_here(disk, position, snapshot, chunks)
+                return _from_here(position, snapshot, chunks)
     for base in reversed([one.base for one in segments if one.base in ends]):
         snapshot = keyframe_at(segments, base) if base else state.decode_state(b"")
         if snapshot is not None:
-            return _from_here(disk, base, snapshot, chunks)
+            return _from_here(base, snapshot, chunks)
     _log.error("no state for the log's first position %d: topics and offsets from before it are unknown", start)
-    return _from_here(disk, start, state.decode_state(b""), [])
+    return _from_here(start, state.decode_state(b""), [])
 
 
 def _checkpoint_at(disk: Disk, position: int) -> state.State | None:
@@ -165,17 +168,19 @@ def _checkpoint_at(disk: Disk, position: int) -> state.State | None:
     return None
 
 
-def _from_here(disk: Disk, position: int, snapshot: state.State, chunks: list[index_chunk.Chunk]) -> StartingPoint:
+def _from_here(position: int, snapshot: state.State, chunks: list[index_chunk.Chunk]) -> StartingPoint:
+    return StartingPoint(position, snapshot, [chunk for chunk in chunks if chunk.end <= position])
+
+
+def _remove_later(disk: Disk, begin: StartingPoint) -> None:
     """Removes what the replay will make anew."""
-    kept = [chunk for chunk in chunks if chunk.end <= position]
-    starts = {chunk.start for chunk in kept}
+    starts = {chunk.start for chunk in begin.chunks}
     for start in state.stored_positions(disk, index_chunk.FOLDER, index_chunk.SUFFIX):
         if start not in starts:
             disk.remove(index_chunk.chunk_path(start))
     for later in state.stored_positions(disk, state.FOLDER, state.SUFFIX):
-        if later > position:
+        if later > begin.position:
             disk.remove(state.checkpoint_path(later))
-    return StartingPoint(position, snapshot, kept)
 
 
 def _good_chunks(disk: Disk, segments: list[Segment]) -> list[index_chunk.Chunk]:

@@ -77,8 +77,10 @@ class Scan:
     """Iterates the good frames from a position on: (position, frame). Afterwards ``end`` and ``damage`` are known:
     where the log ends, and which stretches before are rotten (from, to)."""
 
-    def __init__(self, segments: Sequence[Segment], position: int) -> None:
+    def __init__(self, segments: Sequence[Segment], position: int, durable: int = 0) -> None:
+        """``durable``: everything before it is known to have been synced, so what is bad there is rot."""
         self._segments = [segment for segment in segments if segment.end > position]
+        self._durable = durable
         self.end = position
         self.damage: list[tuple[int, int]] = []
 
@@ -144,9 +146,13 @@ class Scan:
             for position, watermark in self._scattered(segment, window, max(bad + 1 - segment.base, 0)):
                 if first_good is None:
                     first_good = position
+                if bad < self._durable:
+                    return min(first_good, self._durable)
                 if bad < watermark <= position:
                     return first_good
             unreadable = unreadable or window.unreadable
+        if bad < self._durable:
+            return self._durable
         if unreadable:
             raise DataFolderUnusable(
                 f"the disk cannot read the end of the log, from position {bad} on",

@@ -73,6 +73,37 @@ def test_a_torn_tail_is_counted_but_is_no_damage() -> None:
     assert (report.end, report.torn_bytes > 0) == (end, True)
 
 
+def test_a_rotten_last_record_is_damage_after_a_clean_stop_and_the_next_start_keeps_it() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    fill(store, 3)
+    behind = store.written
+    store.close(1000)
+    end = store.written
+    disk.flip("log/00000000000000000000.log", behind + 30)
+    rotten = disk.read("log/00000000000000000000.log")[:end]
+    report = verified(disk)
+    assert (report.damage, report.end, report.torn_bytes, report.sound) == ([(behind, end)], end, 0, False)
+    assert opened(disk).written > end
+    assert disk.read("log/00000000000000000000.log")[:end] == rotten
+
+
+def test_a_rotten_last_record_without_a_clean_stop_is_a_torn_tail_and_the_next_start_cuts_it() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    fill(store, 3)
+    behind = store.written
+    stored(store, incoming("last"))
+    end = store.written
+    disk.kill()
+    disk.flip("log/00000000000000000000.log", behind + 30)
+    rotten = disk.read("log/00000000000000000000.log")[behind:end]
+    report = verified(disk)
+    assert (report.damage, report.end, report.torn_bytes > 0, report.sound) == ([], behind, True, True)
+    opened(disk)
+    assert disk.read("log/00000000000000000000.log")[behind:end] != rotten
+
+
 def test_every_damaged_derived_file_is_named() -> None:
     disk = SimDisk()
     closed_store(disk)

@@ -106,6 +106,21 @@ def test_a_bad_frame_before_one_that_knew_it_durable_is_rot_and_passed_over() ->
     assert log.scan()[2] == []
 
 
+def test_what_is_bad_before_a_point_that_is_known_durable_is_rot_without_a_witness() -> None:
+    log = Log()
+    first, bad = log.frame(0)
+    _, after = log.frame(0)
+    third, end = log.frame(0)
+    log.flip(bad + 40)
+    for durable in (after, end):
+        scan = Scan(log.segments, 0, durable)
+        assert [position for position, _ in scan] == [first, third]
+        assert (scan.end, scan.damage) == (end, [(bad, third)])
+    log.flip(third + 40)
+    scan = Scan(log.segments, 0, after)
+    assert ([position for position, _ in scan], scan.end, scan.damage) == ([first], after, [(bad, after)])
+
+
 def test_the_witness_of_rot_may_stand_in_a_later_segment() -> None:
     log = Log(3)
     first, bad = log.frame(0)
