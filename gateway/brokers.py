@@ -65,6 +65,8 @@ class Brokers(Stage):
         self._known: dict[str, Broker] = {}
         self._on_new: list[Callable[[Broker], None]] = []
         self._refreshing = False
+        self.unnamed = ""
+        """Why no name server has said who lives when it was asked last; empty where one has."""
 
     @property
     def known(self) -> list[Broker]:
@@ -112,6 +114,7 @@ class Brokers(Stage):
 
     def _refreshed(self, result: Result) -> None:
         self._refreshing = False
+        self.unnamed = str(result) if isinstance(result, PenstockError) else ""
         if isinstance(result, Route):
             self._learn(result.brokers)
 

@@ -1,12 +1,14 @@
 """Whether a gateway can serve: is a broker there, does the listener accept, is it not being drained?
 
 Each known broker is asked every few seconds who it is; one that has not answered for longer counts as away. A gateway
-is fit for traffic while one broker is there: what needs another one waits. Nothing here waits: answers come by
-completion, time with ``tick``.
+is fit for traffic while one broker is there: what needs another one waits. The log has one line when a broker or the
+name servers are lost and one when they are back, however often they are asked in between. Nothing here waits: answers
+come by completion, time with ``tick``.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -19,6 +21,8 @@ from penstock.requests.servers import Ping
 
 PING_S: Final = 5.0
 AWAY_S: Final = 3 * PING_S
+
+_log = logging.getLogger(__name__)
 
 
 class Health:
@@ -33,6 +37,7 @@ class Health:
         self._asked: dict[Broker, None] = {}
         self._heard: dict[Broker, float] = {}
         self._errors: dict[Broker, str] = {}
+        self._lost_at: dict[str, float] = {}
 
     @property
     def brokers_away(self) -> int:
@@ -42,6 +47,9 @@ class Health:
     def tick(self, now: float) -> None:
         """Asks the brokers when it is time; to be called about twice a second."""
         self._now = now
+        self._tell("name servers", self._brokers.unnamed)
+        for broker in self._brokers.known:
+            self._tell(f"broker {broker.name}", self._why_away(broker))
         if now < self._due:
             return
         self._due = now + PING_S
@@ -59,8 +67,22 @@ class Health:
             self._errors.pop(broker, None)
             self._heard[broker] = self._now
 
+    def _tell(self, who: str, why_away: str) -> None:
+        """Logs that somebody is lost, or back. ``why_away``: empty for who is there."""
+        if bool(why_away) == (who in self._lost_at):
+            return
+        if why_away:
+            self._lost_at[who] = self._now
+            _log.warning("%s lost: %s", who, why_away)
+        else:
+            _log.warning("%s back after %.0f s", who, self._now - self._lost_at.pop(who))
+
     def _is_away(self, broker: Broker) -> bool:
-        return broker in self._errors or self._now - self._heard.get(broker, self._now) > AWAY_S
+        return bool(self._why_away(broker))
+
+    def _why_away(self, broker: Broker) -> str:
+        is_silent = self._now - self._heard.get(broker, self._now) > AWAY_S
+        return self._errors.get(broker) or (f"silent for more than {AWAY_S:.0f} s" if is_silent else "")
 
     def reasons(self) -> list[str]:
         """Why no traffic should come here; empty if there is no reason."""
@@ -69,7 +91,7 @@ class Health:
         if not known:
             reasons.append("no broker is known: no name server has named one yet")
         elif all([self._is_away(broker) for broker in known]):
-            why = next(iter(self._errors.values()), f"silent for more than {AWAY_S:.0f} s")
+            why = next(iter(self._errors.values()), "") or self._why_away(known[0])
             reasons.append(f"no broker answers ({', '.join([broker.address for broker in known])}): {why}")
         trouble = self._trouble()
         if trouble:

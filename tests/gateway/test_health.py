@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from rig import Gateway
 
 from gateway.drain import Drain
 from gateway.health import AWAY_S, PING_S, Health
 from penstock.errors import Unavailable
+from penstock.requests.routes import QueryRoute
 from penstock.requests.servers import Ping
 
 
@@ -56,6 +58,37 @@ def test_a_broker_that_never_answers_counts_as_away_and_is_asked_once() -> None:
     pass_time(gateway, health, AWAY_S + 2 * PING_S)
     assert "silent" in health.reasons()[0]
     assert len(gateway.broker.made(Ping)) == 1
+
+
+def test_a_broker_that_is_lost_and_back_has_one_line_each_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    gateway = Gateway()
+    health = watched(gateway)
+    (broker,) = gateway.brokers.known
+    pass_time(gateway, health, PING_S)
+    assert caplog.messages == []
+    gateway.broker.refuses[Ping] = Unavailable("nobody listens at broker:1")
+    pass_time(gateway, health, 6 * PING_S)
+    assert caplog.messages == [f"broker {broker.name} lost: nobody listens at broker:1"]
+    gateway.broker.refuses.clear()
+    pass_time(gateway, health, 3 * PING_S)
+    assert caplog.messages[1:] == [f"broker {broker.name} back after 30 s"]
+    gateway.broker.silent.add(Ping)
+    pass_time(gateway, health, AWAY_S + 2 * PING_S)
+    assert caplog.messages[2:] == [f"broker {broker.name} lost: silent for more than 15 s"]
+
+
+def test_name_servers_that_are_lost_and_back_have_one_line_each_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    gateway = Gateway()
+    health = watched(gateway)
+    gateway.broker.refuses[QueryRoute] = Unavailable("nobody listens at namesrv:1")
+    for _ in range(5):
+        gateway.brokers.refresh()
+        pass_time(gateway, health, 1)
+    assert caplog.messages == ["name servers lost: nobody listens at namesrv:1"]
+    gateway.broker.refuses.clear()
+    gateway.brokers.refresh()
+    pass_time(gateway, health, 1)
+    assert caplog.messages[1:] == ["name servers back after 5 s"]
 
 
 def test_a_gateway_that_has_moved_is_not_ready() -> None:
