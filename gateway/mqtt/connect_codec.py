@@ -14,10 +14,11 @@ from gateway.mqtt import properties as of
 from gateway.mqtt.packets import LEVEL_3_1, LEVEL_3_1_1, LEVEL_5, Connect, Will
 from gateway.mqtt.primitives import Cursor, encode_binary, encode_text
 from gateway.mqtt.properties import NO_PROPERTIES, Properties, encode_properties, property_block, read_properties
-from gateway.mqtt.reason_codes import MalformedPacket, ProtocolViolation, ReasonCode
+from gateway.mqtt.reason_codes import MalformedPacket, PacketError, ProtocolViolation, ReasonCode
 
 _NAMES: Final = MappingProxyType({LEVEL_3_1: b"MQIsdp", LEVEL_3_1_1: b"MQTT", LEVEL_5: b"MQTT"})
 
+_FIRST: Final = 0x10
 _RESERVED: Final = 0x01
 _CLEAN: Final = 0x02
 _WILL: Final = 0x04
@@ -50,6 +51,15 @@ def decode_connect(cursor: Cursor) -> Connect:
     password = cursor.binary() if flags & _PASSWORD else None
     is_clean = flags & _CLEAN != 0
     return Connect(client_id, is_clean, keep_alive_s, user_name, password, will, properties, level)
+
+
+def level_asked(first: int, body: bytes) -> int:
+    """The level that a CONNECT asks for, however wrong the rest of it is; 0 where fixed header, name and level are not
+    good."""
+    try:
+        return _level(Cursor(body)) if first == _FIRST else 0
+    except PacketError:
+        return 0
 
 
 def _level(cursor: Cursor) -> int:

@@ -9,7 +9,7 @@ it has its CONNACK (MQTT-3.1.2-30). ``receive`` gives the packets that may be ca
 
 How it ends depends on the version and on how far it came: before the CONNACK an MQTT 5 client gets a CONNACK with
 the reason, an older one its return code if there is one for it (MQTT-3.2.2-6), and nothing at all where the CONNECT
-could not be understood; afterwards an MQTT 5 client gets a DISCONNECT (MQTT-3.14.0-1), an older one just the close.
+does not say what it speaks; afterwards an MQTT 5 client gets a DISCONNECT (MQTT-3.14.0-1), an older one just the close.
 Pure: bytes in, packets out, bytes out.
 """
 
@@ -119,6 +119,8 @@ class Connection:
             packets = self._reader.receive(data)
         except PacketError as error:
             packets, fault = list(self._reader.before_damage), error.reason_code
+            if not packets and self._reader.level >= V5:
+                self.level = self._reader.level  # also of a wrong CONNECT, whose client is told (MQTT 5, 4.13.2)
         for at, packet in enumerate(packets):
             refused = self._judge(packet)
             if refused:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.mqtt.codec import decode, decode_publish
+from gateway.mqtt.connect_codec import level_asked
 from gateway.mqtt.packets import Connect, Packet, Puback
 from gateway.mqtt.reason_codes import MalformedPacket, PacketError, ProtocolViolation, ReasonCode
 
@@ -29,7 +30,8 @@ class PacketReader:
     """The packets of one direction of one connection.
 
     Attributes:
-        level: protocol level, 0 until a CONNECT has come. A client, which sends the CONNECT, sets it itself.
+        level: protocol level, 0 until a CONNECT has come; of a wrong one too, where it can be read, so that the client
+            can be told. A client, which sends the CONNECT, sets it itself.
         packet_bytes_max: the largest packet taken after the CONNECT, fixed header included.
         connect_bytes_max: the largest CONNECT, and the largest packet of a client that has still to prove who it is.
         is_proving: whether it has: its CONNECT named an authentication method, and the server has not accepted it.
@@ -100,6 +102,8 @@ class PacketReader:
             elif first == _PUBACK and size == 2 and (data[body] or data[body + 1]):
                 packets.append(Puback(data[body] << 8 | data[body + 1]))
             else:
+                if not level:
+                    self.level = level_asked(first, data[body:stop])
                 packet = decode(first, data[body:stop], level)
                 packets.append(packet)
                 if not level:

@@ -183,16 +183,16 @@ def test_a_connect_that_is_refused_is_told_why(what: str) -> None:
     assert gateway.broker.log == []
 
 
-# A CONNECT that cannot be taken -> MQTT 5's CONNACK code (None: the close alone; the version may not be known).
+# A CONNECT that cannot be taken -> the code of its CONNACK (None: the close alone; the version is not known to be 5).
 UNFIT: dict[str, tuple[bytes, int | None]] = {
     "level 6": (connect(0x02, NO, text("c"), level=6), 1),
     "other name": (connect(0x02, text("c"), name="MQTTX"), 1),
-    "reserved flag": (connect(0x03, NO, text("c"), level=5), None),
+    "reserved flag": (connect(0x03, NO, text("c"), level=5), 0x81),
     "will QoS 3": (connect(0x1E, text("c"), text("w"), text("")), None),
     "password alone in 3.1.1": (connect(0x42, text("c"), text("p")), None),
     "cut short": (packet(0x10, text("MQTT"), b"\x04"), None),
-    "data without a method": (connect(0x02, block(b"\x16" + text("x")), text("c"), level=5), None),
-    "receive maximum 0": (connect(0x02, block(b"\x21\x00\x00"), text("c"), level=5), None),
+    "data without a method": (connect(0x02, block(b"\x16" + text("x")), text("c"), level=5), 0x82),
+    "receive maximum 0": (connect(0x02, block(b"\x21\x00\x00"), text("c"), level=5), 0x82),
     "another packet first": (packet(0x30, text("a")), None),
     "a CONNECT of 100 KiB": (packet(0x10, bytes(100_000)), None),
     "HTTP": (b"GET / HTTP/1.1\r\n\r\n", None),
@@ -204,7 +204,7 @@ UNFIT: dict[str, tuple[bytes, int | None]] = {
 def test_a_connect_that_is_none_is_closed(what: str) -> None:
     data, code = UNFIT[what]
     gateway = Gateway()
-    client = gateway.open()
+    client = gateway.open(level=5 if code is not None and code >= 0x80 else 4)
     client.send_bytes(data + b"\xc0\x00")
     assert client.got() == ([] if code is None else [Connack(False, code)])
     assert client.is_closed
