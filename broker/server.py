@@ -32,6 +32,9 @@ from penstock.world import Clock, World
 EVERYWHERE: Final = ("0.0.0.0", "::")
 """Addresses to listen at that nobody elsewhere can connect to."""
 TICK_S: Final = 0.05
+STALL_S: Final = 1.0
+"""A broker that comes to its next tick so much later stood still: the disk or the whole machine did."""
+HEARING_S: Final = 1.0
 MIRROR_S: Final = 0.5
 JOINING_S: Final = 0.005
 OWN_SESSION: Final = -1
@@ -107,7 +110,7 @@ async def _serve(
         registration = Registration(settings, _advertised(settings, host, port), service, links)
         service.on_routes_changed = registration.topics_changed
         nursery.start_soon(flusher.run, dispatch, service, offload)
-        nursery.start_soon(_tick, dispatch)
+        nursery.start_soon(_tick, dispatch, clock)
         mirror = _mirror(settings, state, dispatch, links)
         with trio.move_on_after(settings.handover_wait_s) as patience:
             await nursery.start(_keep_mirror, mirror, clock)
@@ -163,7 +166,12 @@ async def _keep_mirror(
         await trio.sleep(MIRROR_S if has_joined else JOINING_S)
 
 
-async def _tick(dispatch: Dispatch) -> None:
+async def _tick(dispatch: Dispatch, clock: Clock) -> None:
+    """Who fell silent is judged by ``tick``; not where it was this broker that stood still: what the others sent in the
+    meantime is heard first."""
     while True:
+        slept_at = clock.monotonic()
         await trio.sleep(TICK_S)
+        if clock.monotonic() - slept_at > STALL_S:
+            await trio.sleep(HEARING_S)
         dispatch.tick()

@@ -76,7 +76,7 @@ class SessionHome:
         self._unheard: dict[str, list[SessionSave]] = {}  # client -> last words about its session, in their order
         self._is_repeating = False
         self._kept_at = float("-inf")
-        self._now = self._asked_at = self._renewed_at = float("inf")  # there was no tick, and so no lease to lapse
+        self._now = self._renewed_at = float("inf")  # there was no tick, and so no lease to lapse
         self._is_fresh = True
         self._is_keeping = False
         self._is_watching = False
@@ -258,13 +258,18 @@ class SessionHome:
         self._look()
         if self._broker is None:
             return
-        if not self._is_keeping and (self._is_fresh or now - self._kept_at >= self._lease_s / 3):
+        if self._is_unkept(now):
             self._kept_at = now
             self._keep(self._broker)
         if not self._is_watching:
             self._is_watching = True
             self._broker.submit(WatchSessions(self._owner, WATCH_S), self._called)
         self._repeat()
+
+    def _is_unkept(self, now: float) -> bool:
+        """Whether it is time to renew the lease. Not only where the last time was answered: the home may be slow to
+        answer, and must know who lives."""
+        return not self._is_keeping if self._is_fresh else now - self._kept_at >= self._lease_s / 3
 
     def _look(self) -> None:
         is_known = self._broker is not None and self._broker.address  # it is empty where another broker has taken it
@@ -282,16 +287,15 @@ class SessionHome:
 
     def _keep(self, broker: Broker) -> None:
         self._is_keeping = True
-        self._asked_at = self._now
-        broker.submit(KeepSessions(self._owner, self._lease_s, self._is_fresh), self._kept)
+        broker.submit(KeepSessions(self._owner, self._lease_s, self._is_fresh), partial(self._kept, self._now))
 
-    def _kept(self, result: Result) -> None:
+    def _kept(self, asked_at: float, result: Result) -> None:
         self._is_keeping = False
         if isinstance(result, SessionDuties):
             self._is_fresh = False
             if self._now - self._renewed_at >= self._lease_s:
                 self.on_lapse()
-            self._renewed_at = self._asked_at
+            self._renewed_at = asked_at
             waiting, self._waiting = self._waiting, {}
             for request, on_opened in waiting.values():
                 self._open(request, on_opened)

@@ -16,7 +16,7 @@ import pytest
 import trio
 
 import broker.server
-from broker.server import RunningBroker
+from broker.server import HEARING_S, TICK_S, RunningBroker
 from broker.settings import BrokerSettings
 from penstock.errors import AddressInUse, DataFolderLocked, StorageFailed, Unavailable
 from penstock.frame_server import Peer
@@ -28,7 +28,7 @@ from penstock.wire_link import WireLinks, ask
 from tests.broker.broker_rig import SMALL, append, bodies
 from tests.simulation.disk import SimDisk
 from tests.simulation.network import HOST
-from tests.simulation.running import Simulation, simulate
+from tests.simulation.running import SimClock, Simulation, simulate
 
 ROOT = Path(__file__).parents[2]
 BROKER, CLIENT = "10.0.0.1", "10.0.0.2"
@@ -232,3 +232,36 @@ def test_what_cannot_work_is_one_clear_line(tmp_path: Path, text: str, told: str
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
     assert ended.stderr.startswith("error: ")
     assert told in ended.stderr
+
+
+class StallingClock(SimClock):
+    """Time that may pass without anybody running."""
+
+    def __init__(self) -> None:
+        self.stood_s = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.stood_s
+
+
+class Ticks:
+    """When a dispatch was told that time has passed."""
+
+    def __init__(self) -> None:
+        self.at: list[float] = []
+
+    def tick(self) -> None:
+        self.at.append(trio.current_time())
+
+
+async def test_who_is_silent_while_the_broker_stands_still_is_heard_before_it_is_judged() -> None:
+    clock, ticks = StallingClock(), Ticks()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.server._tick, ticks, clock)
+        await trio.sleep(10.5 * TICK_S)
+        assert len(ticks.at) == 10
+        clock.stood_s = 20
+        await trio.sleep(10 * TICK_S + HEARING_S)
+        assert ticks.at[10] - ticks.at[9] == pytest.approx(TICK_S + HEARING_S)
+        assert len(ticks.at) == 20, "and then as before"
+        nursery.cancel_scope.cancel()

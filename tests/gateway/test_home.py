@@ -470,6 +470,18 @@ def test_a_gateway_that_was_taken_for_dead_asks_which_clients_are_still_its_own(
     assert (not again.is_closed, again.payloads()) == (True, [b"x"])
 
 
+def test_a_home_that_is_slow_to_answer_still_hears_that_its_gateways_live() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", level=5)
+    gateway.pass_time(1)
+    gateway.broker.holds_replies = True
+    gateway.pass_time(30)
+    gateway.broker.holds_replies = False
+    gateway.pass_time(1)
+    assert (client.got(), client.is_closed) == ([], False)
+    assert gateway.broker.state.sessions.get("c") is not None
+
+
 def test_who_asks_and_gets_no_answer_asks_again() -> None:
     one, other = two()
     first = one.connect("c", level=5)
