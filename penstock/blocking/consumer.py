@@ -12,7 +12,7 @@ from typing import Final
 
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.member import Member
-from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of
+from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_since
 from penstock.blocking.routes import Routes
 from penstock.errors import InvalidRequest, PenstockError, QueueNotFound
 from penstock.holdings import SESSION_S, Membership, fenced_if_lost
@@ -129,6 +129,22 @@ class Consumer:
             raise QueueNotFound(f"this member does not hold {queue}", hint="`assignment` tells what it holds")
         for member, held in found:
             held.begin(place_offset(bounds_of(member.link, [queue])[0], place))
+
+    def seek_time(self, stored_ms: int) -> None:
+        """Goes on reading all held queues with what was stored at or after a time (milliseconds since 1970)."""
+        for member in self._members.values():
+            for held in member.held.values():
+                held.begin(offset_since(member.link, held.at.queue, stored_ms))
+
+    def lag(self) -> dict[QueueAt, int]:
+        """How many messages each held queue has that were not handed out yet."""
+        lags: dict[QueueAt, int] = {}
+        for member in self._members.values():
+            held = list(member.held.values())
+            if held:
+                bounds = bounds_of(member.link, [one.at.queue for one in held])
+                lags.update({one.at: bound.end - one.handed_out for one, bound in zip(held, bounds, strict=True)})
+        return lags
 
     # -- the group
 

@@ -16,7 +16,7 @@ from penstock.blocking.link import BlockingLink
 from penstock.errors import OffsetOutOfRange, PenstockError
 from penstock.link import OnResult
 from penstock.positions import Batch, Position, PullLimits
-from penstock.requests.messages import BoundsReply, Pulled, QueryBounds
+from penstock.requests.messages import BoundsReply, OffsetReply, Pulled, QueryBounds, SeekTime
 from penstock.requests.request import Request, Result
 from penstock.requests.topics import Bounds
 from penstock.retry import BackOff
@@ -133,3 +133,8 @@ class Pulls:
 def bounds_of(link: BlockingLink, queues: Iterable[str]) -> tuple[Bounds, ...]:
     """Where queues begin and end, in the order asked."""
     return link.ask(QueryBounds(tuple(queues)), BoundsReply).bounds
+
+
+def offset_since(link: BlockingLink, queue: str, stored_ms: int) -> int:
+    """The first offset stored at or after a time."""
+    return link.ask(SeekTime(queue, stored_ms), OffsetReply).offset

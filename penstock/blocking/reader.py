@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 
 from penstock.blocking.exchange import Exchange
-from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of
+from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_since
 from penstock.blocking.routes import Routes
 from penstock.errors import QueueNotFound
 from penstock.message import Message
 from penstock.positions import UNSET, Position, PullLimits, QueueAt, Start, check_start, chosen_tags, place_offset
-from penstock.requests.messages import OffsetReply, SeekTime
+from penstock.requests.topics import Bounds
 from penstock.retry import SERVERS, TIMEOUT_S, check_seconds
 from penstock.world import Clock, RealClock, Rng, new_rng
 from topicmap.queues import topic_queue
@@ -92,6 +92,13 @@ class Reader:
         """The next offset of each queue: behind what was handed out."""
         return {position.at: position.handed_out for position in self._positions}
 
+    def bounds(self) -> dict[QueueAt, Bounds]:
+        """Where each queue begins and ends now."""
+        found: dict[QueueAt, Bounds] = {}
+        for position, address in self._positions.items():
+            found[position.at] = bounds_of(self._routes.link(address), [position.at.queue])[0]
+        return found
+
     def seek(self, queue: str, place: int | Start, *, broker: str = "") -> None:
         """Goes on reading a queue (``"orders:0"``) at an offset; ``broker`` where several have that queue.
 
@@ -112,7 +119,7 @@ class Reader:
                 at = QueueAt(route.broker, bound.queue)
                 position = Position(at, stop_at=bound.end if self._until_end else UNSET)
                 if self._since_ms is not None:
-                    position.begin(link.ask(SeekTime(bound.queue, self._since_ms), OffsetReply).offset)
+                    position.begin(offset_since(link, bound.queue, self._since_ms))
                 else:
                     position.begin(place_offset(bound, self._start))
                 self._positions[position] = route.address

@@ -15,9 +15,20 @@ from typing import Any
 from penstock.errors import Fenced, GroupNotFound, OffsetOutOfRange, PenstockError, QueueNotFound, TopicNotFound
 from penstock.frame_server import Peer
 from penstock.link import Link, OnResult
-from penstock.message import ANY_QUEUE, ENTRY, FRAME_HEAD_BYTES, OFFSETS, OFFSETS_AT, decode_message
+from penstock.message import ANY_QUEUE, ENTRY, FRAME_HEAD_BYTES, OFFSETS, OFFSETS_AT, STORED_AT, decode_message
 from penstock.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
-from penstock.requests.messages import Append, Appended, BoundsReply, Placed, Pull, Pulled, QueryBounds, Refused
+from penstock.requests.messages import (
+    Append,
+    Appended,
+    BoundsReply,
+    OffsetReply,
+    Placed,
+    Pull,
+    Pulled,
+    QueryBounds,
+    Refused,
+    SeekTime,
+)
 from penstock.requests.request import Done, Request, Result
 from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
 from penstock.requests.topics import Bounds, DescribeTopic, TopicDetail
@@ -47,6 +58,7 @@ class SmallBroker:
         self.silent: Callable[[Request], bool] = lambda request: False
         self.refuse_record: Callable[[bytes], PenstockError | None] = lambda body: None
         self.creates = True
+        self.now_ms = 0  # what is stored now was stored then
         self.server: Any = None  # the thread that serves it, where there is one
         self._cluster = cluster
         self._parked: list[tuple[Pull, OnResult]] = []
@@ -88,6 +100,8 @@ class SmallBroker:
             return self._describe(request)
         if isinstance(request, QueryBounds):
             return BoundsReply(tuple(self._bounds(queue) for queue in request.queues))
+        if isinstance(request, SeekTime):
+            return self._seek_time(request)
         if isinstance(request, JoinGroup | WatchGroup | LeaveGroup | CommitOffsets):
             return self._group(request, on_result)
         return self._cluster.handle(request)
@@ -111,6 +125,10 @@ class SmallBroker:
         if queue not in self.queues:
             raise QueueNotFound(queue)
         return Bounds(queue, self.first[queue], len(self.queues[queue]))
+
+    def _seek_time(self, request: SeekTime) -> Result:
+        times = [int.from_bytes(record[STORED_AT : STORED_AT + 8], "big") for record in self.queues[request.queue]]
+        return OffsetReply(sum(stored_ms < request.stored_ms for stored_ms in times))
 
     def _append(self, request: Append) -> Result:
         placed, refused, at = [], [], 0
@@ -136,6 +154,7 @@ class SmallBroker:
         queue = self.queues[f"{topic}:{queue_id}"]
         stored = bytearray(record)
         stored[12:16] = queue_id.to_bytes(4, "big")
+        stored[STORED_AT : STORED_AT + 8] = self.now_ms.to_bytes(8, "big")
         OFFSETS.pack_into(stored, OFFSETS_AT, len(queue), 0)
         queue.append(bytes(stored))
         return Placed(queue_id, len(queue) - 1, 0)

@@ -10,6 +10,7 @@ import pytest
 from penstock.blocking import Consumer
 from penstock.errors import Fenced, InvalidRequest, InvalidTopic, NoRoute, OffsetOutOfRange, QueueNotFound, Unavailable
 from penstock.message import Message, encode_message
+from penstock.positions import QueueAt
 from penstock.requests.groups import CommitOffsets, JoinGroup
 from penstock.requests.messages import Append, Pull
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
@@ -125,6 +126,31 @@ def test_seek(cluster: SmallCluster) -> None:
             c.seek("orders:0", 99)
         with pytest.raises(QueueNotFound):
             c.seek("orders:9", 0)
+
+
+def test_a_time_is_sought_in_every_held_queue(cluster: SmallCluster) -> None:
+    for now_ms in (1000, 2000, 3000):
+        cluster.brokers[0].now_ms = now_ms
+        for queue in range(4):
+            put(cluster.brokers[0], f"{queue} at {now_ms}".encode(), queue=queue)
+    with consumer(cluster) as c:
+        bodies(c, 12)
+        c.seek_time(2500)
+        assert sorted(bodies(c, 4)) == [b"0 at 3000", b"1 at 3000", b"2 at 3000", b"3 at 3000"]
+        c.seek_time(3001)
+        assert c.poll(0.02) == []
+
+
+def test_the_lag_is_what_was_not_handed_out_yet(cluster: SmallCluster) -> None:
+    cluster.live = cluster.brokers
+    put(cluster.brokers[0], *numbered(5))
+    put(cluster.brokers[1], *numbered(3), queue=1)
+    with consumer(cluster, batch_max=2) as c:
+        first, second = QueueAt("broker-0", "orders:0"), QueueAt("broker-1", "orders:1")
+        assert {at: left for at, left in c.lag().items() if left} == {first: 5, second: 3}
+        assert c.lag().keys() == set(c.assignment)
+        bodies(c, 8)
+        assert set(c.lag().values()) == {0}
 
 
 def test_messages_that_retention_removed_are_passed(cluster: SmallCluster) -> None:

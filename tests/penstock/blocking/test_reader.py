@@ -12,6 +12,7 @@ from penstock.errors import InvalidRequest, NoRoute, QueueNotFound
 from penstock.message import Message, encode_message
 from penstock.positions import QueueAt
 from penstock.requests.messages import Append, Pull
+from penstock.requests.topics import Bounds
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 
@@ -55,6 +56,13 @@ def test_latest_seek_and_some_queues(cluster: SmallCluster) -> None:
         assert [message.body for message in r.poll(5)] == [b"112"]
         with pytest.raises(QueueNotFound):
             r.seek("orders:2", 0)
+
+
+def test_the_bounds_are_those_of_now(cluster: SmallCluster) -> None:
+    with reader(cluster, queues=[1]) as r:
+        put(cluster.brokers[1], b"new", queue=1)
+        first, second = QueueAt("broker-0", "orders:1"), QueueAt("broker-1", "orders:1")
+        assert r.bounds() == {first: Bounds("orders:1", 0, 3), second: Bounds("orders:1", 0, 4)}
 
 
 def test_what_is_not_there_is_said_on_entering(cluster: SmallCluster) -> None:
