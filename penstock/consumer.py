@@ -154,6 +154,7 @@ class Consumer:
                 messages again. What is still held was committed.
             PenstockError: nothing can be said about the commit; doing it again is safe.
         """
+        self._intake()
         async with self._committing:
             for member in list(self._members.values()):
                 await self._commit(member)
@@ -176,18 +177,21 @@ class Consumer:
 
         Raises ``QueueNotFound`` where this member does not hold it and ``OffsetOutOfRange``.
         """
+        self._intake()
         for held in self._find_held(queue, broker):
             held.begin(await offset_at(held.link, queue, place))
 
     async def seek_time(self, stored_ms: int) -> None:
         """Goes on reading all held queues with what was stored at or after a time (milliseconds since 1970)."""
+        self._intake()
         for held in self._held():
             held.begin(await offset_since(held.link, held.at.queue, stored_ms))
 
     async def lag(self) -> dict[QueueAt, int]:
         """How many messages each held queue has that were not handed out yet."""
+        self._intake()
         lags: dict[QueueAt, int] = {}
-        for member in self._members.values():
+        for member in list(self._members.values()):
             held = list(member.held.values())
             if held:
                 bounds = await bounds_of(held[0].link, [one.at.queue for one in held])

@@ -203,6 +203,7 @@ class Producer:
 
     async def _send_all(self, outgoing: list[Outgoing], timeout_s: float) -> None:
         """Attempts until each message has a receipt, an error that no repetition mends, or no time."""
+        self._opened()
         waiting, repetition = outgoing, 0
         self._under_way += 1
         try:

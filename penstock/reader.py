@@ -115,6 +115,7 @@ class Reader:
 
     async def bounds(self) -> dict[QueueAt, Bounds]:
         """Where each queue begins and ends now."""
+        self._opened()
         found: dict[QueueAt, Bounds] = {}
         for held in self._held:
             found[held.at] = (await bounds_of(held.link, [held.at.queue]))[0]
@@ -125,6 +126,7 @@ class Reader:
 
         Raises ``QueueNotFound`` and ``OffsetOutOfRange``.
         """
+        self._opened()
         found = [held for held in self._held if held.at.queue == queue and broker in ("", held.at.broker)]
         if not found:
             raise QueueNotFound(f"{queue} is not read here", hint="`queues` tells what is")

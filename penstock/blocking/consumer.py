@@ -57,6 +57,7 @@ class Consumer:
         self._who = Membership(group, f"member-{self._rng.getrandbits(64):016x}", start, session_s)
         self._members: dict[str, Member] = {}
         self._look_again = 0.0
+        self._open = False
 
     def __enter__(self) -> Consumer:
         """Joins the group. Raises ``NoRoute``, ``Unavailable`` or ``TimedOut`` after ``timeout_s``."""
@@ -66,6 +67,7 @@ class Consumer:
         except BaseException:
             self.close()
             raise
+        self._open = True
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -73,6 +75,7 @@ class Consumer:
 
     def close(self) -> None:
         """Leaves the group and closes the connections."""
+        self._open = False
         for member in self._members.values():
             member.leave()
         self._members.clear()
@@ -90,6 +93,7 @@ class Consumer:
     def messages(self) -> Iterator[Message]:
         """The messages one by one; a commit covers those that were returned."""
         while True:
+            self._check_open()
             batch = self._pulls.take(WAIT_S_MAX, self._tend)
             if batch is None:
                 continue
@@ -101,6 +105,7 @@ class Consumer:
 
     def poll(self, wait_s: float) -> list[Message]:
         """The next batch, or an empty list when none comes in ``wait_s`` seconds."""
+        self._check_open()
         batch = self._pulls.take(wait_s, self._tend)
         return [] if batch is None else batch.hand_out()
 
@@ -113,12 +118,14 @@ class Consumer:
 
     def commit(self) -> None:
         """Stores how far messages were handed out, durably. Raises as ``penstock.Consumer.commit``."""
+        self._check_open()
         for member in self._members.values():
             self._repeat(member.commit)
         fenced_if_lost(self._who.group, [queue for member in self._members.values() for queue in member.take_lost()])
 
     def seek(self, queue: str, place: int | Start, *, broker: str = "") -> None:
         """Goes on reading a held queue at an offset. Raises ``QueueNotFound`` and ``OffsetOutOfRange``."""
+        self._check_open()
         found = [
             (member, held)
             for member in self._members.values()
@@ -132,12 +139,14 @@ class Consumer:
 
     def seek_time(self, stored_ms: int) -> None:
         """Goes on reading all held queues with what was stored at or after a time (milliseconds since 1970)."""
+        self._check_open()
         for member in self._members.values():
             for held in member.held.values():
                 held.begin(offset_since(member.link, held.at.queue, stored_ms))
 
     def lag(self) -> dict[QueueAt, int]:
         """How many messages each held queue has that were not handed out yet."""
+        self._check_open()
         lags: dict[QueueAt, int] = {}
         for member in self._members.values():
             held = list(member.held.values())
@@ -145,6 +154,10 @@ class Consumer:
                 bounds = bounds_of(member.link, [one.at.queue for one in held])
                 lags.update({one.at: bound.end - one.handed_out for one, bound in zip(held, bounds, strict=True)})
         return lags
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise InvalidRequest("this consumer is not open", hint="use it inside `with Consumer(...) as c:`")
 
     # -- the group
 

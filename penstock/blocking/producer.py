@@ -12,7 +12,7 @@ from typing import Final, overload
 
 from penstock import sending
 from penstock.blocking.routes import Routes
-from penstock.errors import PenstockError, TimedOut, Unavailable
+from penstock.errors import InvalidRequest, PenstockError, TimedOut, Unavailable
 from penstock.message import Message
 from penstock.requests.request import Result
 from penstock.requests.routes import BrokerRoute
@@ -50,14 +50,17 @@ class Producer:
         self._known: dict[str, tuple[float, tuple[BrokerRoute, ...]]] = {}
         self._avoid: dict[str, float] = {}
         self._turn = 0
+        self._open = False
 
     def __enter__(self) -> Producer:
+        self._open = True
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
     def close(self) -> None:
+        self._open = False
         self._routes.close()
 
     @overload
@@ -109,6 +112,8 @@ class Producer:
     # -- attempts
 
     def _send_all(self, outgoing: list[Outgoing], timeout_s: float | None) -> None:
+        if not self._open:
+            raise InvalidRequest("this producer is not open", hint="use it inside `with Producer(...) as p:`")
         began = self._clock.monotonic()
         deadline = began + (self.timeout_s if timeout_s is None else timeout_s)
         waiting, repetition, said = outgoing, 0, False

@@ -8,7 +8,7 @@ from types import TracebackType
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_since
 from penstock.blocking.routes import Routes
-from penstock.errors import QueueNotFound
+from penstock.errors import InvalidRequest, QueueNotFound
 from penstock.message import Message
 from penstock.positions import UNSET, Position, PullLimits, QueueAt, Start, check_start, chosen_tags, place_offset
 from penstock.requests.topics import Bounds
@@ -47,6 +47,7 @@ class Reader:
         limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags))
         self._pulls = Pulls(Exchange(), limits, clock or RealClock(), rng or new_rng())
         self._positions: dict[Position, str] = {}  # and the address of its broker
+        self._open = False
 
     def __enter__(self) -> Reader:
         """Finds the queues. Raises ``NoRoute``, ``QueueNotFound``, ``Unavailable``, ``TimedOut``."""
@@ -55,12 +56,14 @@ class Reader:
         except BaseException:
             self.close()
             raise
+        self._open = True
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
     def close(self) -> None:
+        self._open = False
         self._routes.close()
 
     def __iter__(self) -> Iterator[list[Message]]:
@@ -79,6 +82,7 @@ class Reader:
 
     def poll(self, wait_s: float) -> list[Message]:
         """The next batch, or an empty list when none comes in ``wait_s`` seconds."""
+        self._check_open()
         batch = self._pulls.take(wait_s)
         return [] if batch is None else batch.hand_out()
 
@@ -94,6 +98,7 @@ class Reader:
 
     def bounds(self) -> dict[QueueAt, Bounds]:
         """Where each queue begins and ends now."""
+        self._check_open()
         found: dict[QueueAt, Bounds] = {}
         for position, address in self._positions.items():
             found[position.at] = bounds_of(self._routes.link(address), [position.at.queue])[0]
@@ -104,12 +109,17 @@ class Reader:
 
         Raises ``QueueNotFound`` and ``OffsetOutOfRange``.
         """
+        self._check_open()
         found = [one for one in self._positions if one.at.queue == queue and broker in ("", one.at.broker)]
         if not found:
             raise QueueNotFound(f"{queue} is not read here", hint="`queues` tells what is")
         for position in found:
             link = self._routes.link(self._positions[position])
             position.begin(place_offset(bounds_of(link, [queue])[0], place))
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise InvalidRequest("this reader is not open", hint="use it inside `with Reader(...) as r:`")
 
     def _find(self) -> None:
         for route in self._routes.topic(self.topic):

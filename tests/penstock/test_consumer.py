@@ -489,3 +489,15 @@ def test_a_text_is_one_tag(run: Run) -> None:
             assert await bodies(c, 1) == [b"yes"]
 
     run(test)
+
+
+async def test_outside_its_block_a_consumer_says_so() -> None:
+    c = consumer(SmallCluster(topics=["orders"]))
+    uses: list[Callable[[], Any]] = [c.commit, c.lag, lambda: c.seek("orders:0", 0), lambda: c.seek_time(0)]
+    for opened in (False, True):
+        if opened:
+            async with c:
+                pass
+        for use in uses:
+            with pytest.raises(InvalidRequest, match="this consumer is not open"):
+                await use()

@@ -120,3 +120,18 @@ def test_a_text_is_one_tag(run: Run) -> None:
             assert [message.body async for message in r.messages()] == [b"paid"]
 
     run(test)
+
+
+def test_outside_its_block_a_reader_says_so(run: Run, cluster: SmallCluster) -> None:
+    async def test() -> None:
+        r = reader(cluster)
+        uses: list[Callable[[], Any]] = [r.bounds, lambda: r.seek("orders:0", 0), lambda: anext(r)]
+        for opened in (False, True):
+            if opened:
+                async with r:
+                    pass
+            for use in uses:
+                with pytest.raises(InvalidRequest, match="this reader is not open"):
+                    await use()
+
+    run(test)

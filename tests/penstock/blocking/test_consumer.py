@@ -216,3 +216,27 @@ def test_a_text_is_one_tag(cluster: SmallCluster) -> None:
     with consumer(cluster, tags="paid") as c:
         assert c.poll(0.05) == []
     assert {request.tags for request in cluster.brokers[0].asked if isinstance(request, Pull)} == {("paid",)}
+
+
+def test_outside_its_block_a_consumer_says_so_and_connects_no_more(cluster: SmallCluster) -> None:
+    c = consumer(cluster)
+    uses: list[Callable[[], object]] = [
+        lambda: c.poll(0),
+        lambda: next(iter(c)),
+        lambda: next(c.messages()),
+        c.commit,
+        c.lag,
+        lambda: c.seek("orders:0", 0),
+        lambda: c.seek_time(0),
+    ]
+    refused = r"this consumer is not open \(use it inside `with Consumer"
+    for use in uses:
+        with pytest.raises(InvalidRequest, match=refused):
+            use()
+    with c:
+        pass
+    asked = len(cluster.brokers[0].asked)
+    for use in uses:
+        with pytest.raises(InvalidRequest, match=refused):
+            use()
+    assert len(cluster.brokers[0].asked) == asked

@@ -130,3 +130,18 @@ def test_a_message_that_another_attempt_stores_soon_is_not_talked_about(
     with caplog.at_level(logging.WARNING, "penstock.blocking.producer"), producer(cluster, rng=NoWait()) as p:
         p.send("orders", b"x")
     assert caplog.messages == []
+
+
+def test_outside_its_block_a_producer_says_so_and_connects_no_more(cluster: SmallCluster) -> None:
+    p = producer(cluster)
+    uses: list[Callable[[], object]] = [lambda: p.send("orders", b"x"), lambda: p.send_many([])]
+    refused = r"this producer is not open \(use it inside `with Producer"
+    for use in uses:
+        with pytest.raises(InvalidRequest, match=refused):
+            use()
+    with p:
+        p.send("orders", b"x")
+    for use in uses:
+        with pytest.raises(InvalidRequest, match=refused):
+            use()
+    assert cluster.stored("orders") == [b"x"]

@@ -82,3 +82,25 @@ def test_a_text_is_one_tag(cluster: SmallCluster) -> None:
     with reader(cluster, tags="paid", until_end=True) as r:
         assert list(r) == []
     assert {request.tags for request in cluster.brokers[0].asked if isinstance(request, Pull)} == {("paid",)}
+
+
+def test_outside_its_block_a_reader_says_so_and_connects_no_more(cluster: SmallCluster) -> None:
+    r = reader(cluster)
+    uses: list[Callable[[], object]] = [
+        lambda: r.poll(0),
+        lambda: next(iter(r)),
+        lambda: next(r.messages()),
+        r.bounds,
+        lambda: r.seek("orders:0", 0),
+    ]
+    refused = r"this reader is not open \(use it inside `with Reader"
+    for use in uses:
+        with pytest.raises(InvalidRequest, match=refused):
+            use()
+    with r:
+        pass
+    asked = len(cluster.brokers[0].asked)
+    for use in uses:
+        with pytest.raises(InvalidRequest, match=refused):
+            use()
+    assert len(cluster.brokers[0].asked) == asked
