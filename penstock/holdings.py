@@ -117,5 +117,7 @@ def fenced_if_lost(group: str, lost: Iterable[str]) -> None:
     """Raises ``Fenced`` if queues were lost."""
     queues = sorted(set(lost))
     if queues:
-        message = f"another member of group {group} holds {', '.join(queues)} now"
-        raise Fenced(message, hint="what was handed out of these queues and not committed is delivered there again")
+        message = f"this member of group {group} lost {', '.join(queues)} before the commit"
+        raise Fenced(
+            message, hint="what was handed out of them and not committed is delivered again, here or elsewhere"
+        )

@@ -15,7 +15,17 @@ from typing import Any, Final
 import click
 
 from penstock.cli.display import ERROR_STATUS, JSON_WANTED
-from penstock.errors import GroupNotFound, NoRoute, PenstockError, QueueNotFound, TimedOut, TopicNotFound
+from penstock.errors import (
+    GroupNotFound,
+    InvalidConfig,
+    InvalidRequest,
+    InvalidTopic,
+    NoRoute,
+    PenstockError,
+    QueueNotFound,
+    TimedOut,
+    TopicNotFound,
+)
 from penstock.message import IS_COMPILED
 from penstock.retry import SERVERS
 from penstock.version import VERSION
@@ -28,6 +38,7 @@ STATUS_INTERRUPTED: Final = 130
 
 _STATUS: Final = (
     ((TopicNotFound, GroupNotFound, QueueNotFound, NoRoute), STATUS_NOT_FOUND),
+    ((InvalidConfig, InvalidRequest, InvalidTopic), STATUS_USAGE),
     ((TimedOut,), STATUS_TIMED_OUT),
 )
 

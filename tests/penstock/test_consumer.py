@@ -231,7 +231,7 @@ def test_a_revoked_queue_is_fenced_at_commit_and_its_messages_go_to_the_new_hold
             assert len(await bodies(first, 4)) == 4
             async with consumer(cluster) as second:
                 await until(lambda: len(first.assignment) == 2)
-                with pytest.raises(Fenced, match=r"another member of group g holds orders:\d, orders:\d now"):
+                with pytest.raises(Fenced, match=r"this member of group g lost orders:\d, orders:\d before"):
                     await first.commit()
                 lost = sorted(await bodies(second, 2))
                 await second.commit()

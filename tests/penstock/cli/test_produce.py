@@ -50,7 +50,7 @@ def test_a_property_without_equals_is_wrong_use(penstock: Penstock) -> None:
 
 def test_an_illegal_topic_is_refused(penstock: Penstock) -> None:
     result = penstock("produce", "a/b", "x")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "error: " in result.stderr
 
 

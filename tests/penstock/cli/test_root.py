@@ -13,7 +13,18 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.root import root, status_of
-from penstock.errors import GroupNotFound, NoRoute, PenstockError, TimedOut, Unavailable
+from penstock.errors import (
+    GroupNotFound,
+    InvalidConfig,
+    InvalidRequest,
+    InvalidTopic,
+    NoRoute,
+    PenstockError,
+    QueueNotFound,
+    TimedOut,
+    TopicNotFound,
+    Unavailable,
+)
 
 
 def nobody() -> str:
@@ -54,7 +65,7 @@ def test_the_server_comes_from_the_environment() -> None:
 
 def test_a_wrong_address_says_how_to_write_it() -> None:
     result = CliRunner().invoke(root, ["--server", "nowhere", "topic", "list"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "write host:port" in result.stderr
 
 
@@ -63,7 +74,13 @@ def test_wrong_use_is_status_2() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(NoRoute(""), 3), (GroupNotFound(""), 3), (TimedOut(""), 5), (Unavailable(""), 1)]
+    ("error", "status"),
+    [
+        *((kind(""), 2) for kind in (InvalidConfig, InvalidRequest, InvalidTopic)),
+        *((kind(""), 3) for kind in (NoRoute, GroupNotFound, TopicNotFound, QueueNotFound)),
+        (TimedOut(""), 5),
+        (Unavailable(""), 1),
+    ],
 )
 def test_each_kind_of_failure_has_its_status(error: PenstockError, status: int) -> None:
     assert status_of(error) == status
