@@ -88,13 +88,12 @@ class ChunkParts:
         self._rows.append(packed_rows(rows))
         self._entries.append(b"".join(short))
 
-    def pieces(self, start: int, end: int, witness: int, keys: list[bytes]) -> list[bytes]:
-        """The file of the chunk, in pieces; ``keys`` are its key rows, sorted by hash, in slices."""
+    def pieces(self, start: int, end: int, witness: int, keys: np.ndarray[Any, Any]) -> list[bytes]:
+        """The file of the chunk, in pieces; ``keys`` sorted by hash."""
         directory = [array_head(self._count), *self._rows]
         directory_bytes = sum(map(len, directory))
-        key_rows = sum(map(len, keys)) // KEY.size
-        head = HEAD.pack(0, MAGIC, VERSION, start, end, witness, directory_bytes, self._place, key_rows)[4:]
-        rest = [*directory, *self._entries, *keys]
+        head = HEAD.pack(0, MAGIC, VERSION, start, end, witness, directory_bytes, self._place, len(keys))[4:]
+        rest = [*directory, *self._entries, keys.tobytes()]
         return [crc_of([head, *rest]).to_bytes(4, "big") + head, *rest]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,11 +18,8 @@ from penstock.message import property_of
 
 SLICES: Final = 8
 """Sorting all keys of a chunk at once would hold up everybody else."""
-_SLICE_SHIFT: Final = 29  # a slice has the hashes that begin with the same three bits
-_WHOLE_ROW: Final = np.dtype(("V", KEY.size))
-_pack_into: Final = KEY.pack_into
-KEEP_BYTES: Final = 8 << 20
-"""Room for so many rows stays when they are in a chunk: taking it again costs more than writing them."""
+_SLICE_HASHES: Final = np.uint32((1 << 32) // SLICES)
+_pack: Final = KEY.pack
 KEY_PROPERTIES: Final = (b"KEYS", b"UNIQ_KEY")
 
 
@@ -53,10 +50,8 @@ class KeyIndex:
     """Hashes and positions of the newest stretch, and the chunks that hold the rest."""
 
     def __init__(self) -> None:
-        # Rows as a chunk has them, but in the order of their positions, and room behind them; numpy is given copies,
-        # because they grow.
+        # Rows as a chunk has them, but in the order of their positions; numpy is given copies, because they grow.
         self._rows = bytearray()
-        self._used = 0  # bytes
         self._chunks: list[tuple[int, int]] = []  # start and end position of each sealed stretch, in order
 
     def add(self, hashes: Iterable[int], position: int) -> None:
@@ -65,23 +60,20 @@ class KeyIndex:
 
     def add_run(self, hashes: tuple[int, ...], first: int, step: int, count: int) -> None:
         """Takes in ``count`` records that all have the same keys, one every ``step`` bytes from position ``first``."""
+        rows = self._rows
         for one in hashes:
-            at = self._used
-            if at == len(self._rows):
-                self._rows += bytes(max(at, 64 * KEY.size))
-            _pack_into(self._rows, at, one, first, step, count)
-            self._used = at + KEY.size
+            rows += _pack(one, first, step, count)
 
     def recent(self, wanted: int) -> list[int]:
         """Positions of unsealed records whose key has this hash, oldest first."""
-        rows = np.frombuffer(self._rows[: self._used], KEY_DTYPE)
+        rows = np.frombuffer(bytes(self._rows), KEY_DTYPE)
         return positions_of(rows[rows["hash"] == wanted])
 
     def _divided(self, position: int) -> int:
         """How many bytes the rows of the records before a position have; a run that lies on both sides of it becomes
         two."""
         rows, size = self._rows, KEY.size
-        end = size * bisect_left(range(self._used // size), position, key=self._first_of)
+        end = size * bisect_left(range(len(rows) // size), position, key=self._first_of)
         begin = end
         before: list[bytes] = []
         behind: list[bytes] = []
@@ -94,7 +86,6 @@ class KeyIndex:
             before.insert(0, KEY.pack(key, first, step, here))
             behind.insert(0, KEY.pack(key, first + here * step, step, count - here))
         rows[begin:end] = b"".join(before + behind)
-        self._used += len(behind) * size
         return end
 
     def _first_of(self, row: int) -> int:
@@ -106,28 +97,19 @@ class KeyIndex:
         """Start and end of each sealed stretch, oldest first."""
         return self._chunks
 
-    def sealed_before(self, position: int) -> Iterator[bytes]:
+    def sealed_before(self, position: int) -> Iterator[np.ndarray[Any, Any]]:
         """The key rows of records before ``position``, sorted by hash and then position: a chunk's key part, in
         slices. What comes between two slices changes nothing."""
-        end = self._divided(position)
-        data = bytes(self._rows[:end])
-        rows, hashes = np.frombuffer(data, _WHOLE_ROW), np.frombuffer(data, KEY_DTYPE)["hash"].astype("u4")
-        slices, high, low = (hashes >> _SLICE_SHIFT).astype("u1"), (hashes >> 16).astype("u2"), hashes.astype("u2")
+        rows = np.frombuffer(self._rows[: self._divided(position)], KEY_DTYPE)
+        hashes = rows["hash"].astype("u4")
+        places = hashes // _SLICE_HASHES
         for number in range(SLICES):
-            here = np.flatnonzero(slices == number)  # in the order of positions already
-            for part in (low, high):  # numbers of 16 bits are not compared with each other, which is four times as fast
-                here = here[np.argsort(part[here], kind="stable")]
-            yield rows[here].tobytes()
+            here = np.flatnonzero(places == number)
+            yield rows[here[np.argsort(hashes[here], kind="stable")]]  # positions are in order already
 
     def drop_before(self, position: int, chunk: int) -> None:
         """The records before ``position`` are in the chunk that begins at ``chunk`` now."""
-        end = self._divided(position)
-        rest = self._rows[end : self._used]
-        if len(self._rows) > KEEP_BYTES:
-            self._rows = rest
-        else:
-            self._rows[: len(rest)] = rest
-        self._used = len(rest)
+        del self._rows[: self._divided(position)]
         self.know_chunk(chunk, position)
 
     def know_chunk(self, start: int, end: int) -> None:

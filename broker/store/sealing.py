@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+import numpy as np
+
 from broker.store import index_chunk, state
 from broker.store.commit_log import CommitLog
 from broker.store.disk import Disk
@@ -161,11 +163,12 @@ class Sealing:
         slices, sorted_keys = [], 0
         for some in self._keys.sealed_before(plan.position):
             slices.append(some)
-            sorted_keys += len(some) // index_chunk.KEY.size
+            sorted_keys += len(some)
             if sorted_keys >= SLICE_KEYS:
                 sorted_keys = 0
                 yield
-        chunk = parts.pieces(start, plan.position, self._log.witness(start), slices)
+        keys = np.concatenate(slices, dtype=index_chunk.KEY_DTYPE)  # else it would turn the bytes round
+        chunk = parts.pieces(start, plan.position, self._log.witness(start), keys)
         yield from self._replace(index_chunk.chunk_path(start), chunk)
         checkpoint = state.checkpoint_pieces(plan.position, plan.finish())
         yield from self._replace(state.checkpoint_path(plan.position), checkpoint)

@@ -30,7 +30,7 @@ def small_chunk(start: int = 100, end: int = 900) -> bytes:
     parts = ChunkParts()
     parts.add([(queue_with("a:0", 0, 3), 2)])
     parts.add([(queue_with("~f", 77, 1), 1)])
-    return b"".join(parts.pieces(start, end, 4711, [keys[:2].tobytes(), keys[2:].tobytes()]))
+    return b"".join(parts.pieces(start, end, 4711, keys))
 
 
 def test_the_directory_says_where_each_queues_entries_are() -> None:
@@ -73,7 +73,7 @@ def test_entries_and_keys_are_read_from_the_file() -> None:
 def test_a_key_is_found_wherever_it_stands_among_the_others(hashes: list[int]) -> None:
     keys = np.array(sorted((key, 1000 + number, 0, 1) for number, key in enumerate(hashes)), KEY_DTYPE)
     disk = SimDisk()
-    disk.put(chunk_path(100), b"".join(ChunkParts().pieces(100, 900, 4711, [keys.tobytes()])))
+    disk.put(chunk_path(100), b"".join(ChunkParts().pieces(100, 900, 4711, keys)))
     files = ChunkFiles(disk)
     for wanted in range(14):
         assert files.find_key(100, wanted) == [1000 + number for number, key in enumerate(hashes) if key == wanted]
@@ -85,7 +85,7 @@ def test_the_entries_of_a_long_queue_come_in_pieces_and_are_all_there(monkeypatc
     queues = [queue_with("a:0", 0, 4), queue_with("b:0", 0, 12), queue_with("c:0", 0, 5), queue_with("d:0", 0, 1)]
     parts = ChunkParts()
     parts.add([(queues[0], 4), (queues[1], 11), (queues[2], 5), (queues[3], 1)])
-    pieces = parts.pieces(100, 900, 4711, [])
+    pieces = parts.pieces(100, 900, 4711, np.array([], KEY_DTYPE))
     assert max(map(len, pieces)) == 100
     disk = SimDisk()
     disk.put(chunk_path(100), b"".join(pieces))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from broker.store.index_chunk import KEY, ChunkParts
+import numpy as np
+
+from broker.store.index_chunk import KEY_DTYPE, ChunkParts
 from broker.store.queue_index import ENTRY20, QueueIndex
 from penstock.message import tag_hash
 
@@ -18,7 +20,7 @@ def example() -> bytes:
     index.add(queue, ENTRY20.pack(113, 137, tag_hash("hot")), True)
     parts = ChunkParts()
     parts.add([(queue, 1)])
-    return b"".join(parts.pieces(0, 250, 0xE76DD742, [KEY.pack(7, 113, 0, 1)]))
+    return b"".join(parts.pieces(0, 250, 0xE76DD742, np.array([(7, 113, 0, 1)], KEY_DTYPE)))
 
 
 def test_the_pages_chunk_is_what_the_store_writes() -> None:

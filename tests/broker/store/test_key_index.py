@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import random
-import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from broker.store.index_chunk import KEY, KEY_DTYPE, positions_of
-from broker.store.key_index import KEEP_BYTES, SLICES, KeyIndex, holds_key, key_hash, keys_of
+from broker.store.index_chunk import positions_of
+from broker.store.key_index import SLICES, KeyIndex, holds_key, key_hash, keys_of
 from penstock.message import encode_properties
 
 PROPERTIES = encode_properties({"KEYS": "order-1 red", "UNIQ_KEY": "0A1B"})
@@ -19,7 +16,7 @@ PROPERTIES = encode_properties({"KEYS": "order-1 red", "UNIQ_KEY": "0A1B"})
 
 def sealed(keys: KeyIndex, position: int) -> list[tuple[int, int]]:
     """Hash and position of all records that a chunk up to ``position`` gets, in its order."""
-    rows = np.frombuffer(b"".join(keys.sealed_before(position)), KEY_DTYPE)
+    rows = np.concatenate(list(keys.sealed_before(position)))
     return [
         (one, at)
         for row in rows
@@ -49,7 +46,7 @@ def test_slices_end_to_end_are_sorted_whatever_is_added_between_them() -> None:
         keys.add([one], position)
     found = []
     for some in keys.sealed_before(2000):
-        found += [(one, first) for one, first, _, _ in KEY.iter_unpack(some)]
+        found += [(int(row["hash"]), int(row["first"])) for row in some]
         keys.add([1], 2000 + len(found))
     assert found == sorted(wanted)
     assert SLICES > 1
@@ -65,7 +62,7 @@ def test_a_run_of_records_is_known_as_each_of_them_would_be(count: int) -> None:
     assert first == second
     assert len(first) == 2 * count
     assert together.recent(7) == apart.recent(7)
-    assert sum(map(len, together.sealed_before(1 << 34))) == 2 * KEY.size, "one row each, however long the run"
+    assert sum(len(some) for some in together.sealed_before(1 << 34)) == 2, "one row each, however long the run"
 
 
 @pytest.mark.parametrize("end", range(0, 1200, 50))
@@ -94,34 +91,3 @@ def test_sealing_takes_what_lies_before_a_position_sorted_by_hash() -> None:
     assert (keys.chunks_before(299), keys.chunks_before(300)) == ([], [0])
     keys.forget_chunk(0)
     assert keys.chunks == []
-
-
-@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 100)), max_size=6))
-def test_what_is_sealed_makes_room_for_what_comes_and_the_rest_stays(rounds: list[tuple[int, int]]) -> None:
-    keys, position, waiting = KeyIndex(), 0, list[tuple[int, int]]()
-    for count, share in rounds:
-        for one in range(count):
-            keys.add((one % 3,), position)
-            waiting.append((one % 3, position))
-            position += 1
-        end = position - count * share // 100
-        assert sealed(keys, end) == sorted(pair for pair in waiting if pair[1] < end)
-        keys.drop_before(end, 0)
-        waiting = [pair for pair in waiting if pair[1] >= end]
-        for one in range(3):
-            assert keys.recent(one) == [at for key, at in waiting if key == one]
-
-
-def test_more_room_than_is_kept_is_given_back() -> None:
-    tracemalloc.start()
-    keys = KeyIndex()
-    keys.add_run((7,) * (KEEP_BYTES // KEY.size), 0, 0, 1)
-    for position in (100, 200, 300):
-        keys.add((7,), position)
-    assert tracemalloc.get_traced_memory()[0] > KEEP_BYTES
-    keys.drop_before(200, 0)
-    assert keys.recent(7) == [200, 300]
-    keys.add((7,), 400)
-    assert keys.recent(7) == [200, 300, 400]
-    assert tracemalloc.get_traced_memory()[0] < KEEP_BYTES / 100
-    tracemalloc.stop()
