@@ -9,10 +9,20 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from penstock.errors import Fenced, GroupNotFound, OffsetOutOfRange, PenstockError, QueueNotFound, TopicNotFound
+import pytest
+
+from penstock.errors import (
+    Fenced,
+    GroupNotFound,
+    InvalidRequest,
+    OffsetOutOfRange,
+    PenstockError,
+    QueueNotFound,
+    TopicNotFound,
+)
 from penstock.frame_server import Peer
 from penstock.link import Link, OnResult
 from penstock.message import ANY_QUEUE, ENTRY, FRAME_HEAD_BYTES, OFFSETS, OFFSETS_AT, STORED_AT, decode_message
@@ -275,3 +285,10 @@ class SmallCluster:
             if queue.rpartition(":")[0] == topic
             for record in records
         ]
+
+
+def all_refuse(uses: Iterable[Callable[[], object]], told: str) -> None:
+    """Each of these uses of a client raises ``InvalidRequest`` with this text."""
+    for use in uses:
+        with pytest.raises(InvalidRequest, match=told):
+            use()

@@ -13,7 +13,7 @@ from penstock.message import Message, encode_message
 from penstock.positions import QueueAt
 from penstock.requests.groups import CommitOffsets, JoinGroup
 from penstock.requests.messages import Append, Pull
-from tests.penstock.small_cluster import SmallBroker, SmallCluster
+from tests.penstock.small_cluster import SmallBroker, SmallCluster, all_refuse
 
 
 @pytest.fixture
@@ -230,13 +230,9 @@ def test_outside_its_block_a_consumer_says_so_and_connects_no_more(cluster: Smal
         lambda: c.seek_time(0),
     ]
     refused = r"this consumer is not open \(use it inside `with Consumer"
-    for use in uses:
-        with pytest.raises(InvalidRequest, match=refused):
-            use()
+    all_refuse(uses, refused)
     with c:
         pass
     asked = len(cluster.brokers[0].asked)
-    for use in uses:
-        with pytest.raises(InvalidRequest, match=refused):
-            use()
+    all_refuse(uses, refused)
     assert len(cluster.brokers[0].asked) == asked

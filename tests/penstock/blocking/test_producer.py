@@ -15,7 +15,7 @@ from penstock.clock import Clock
 from penstock.errors import Busy, InvalidMessage, InvalidRequest, SendManyError, TimedOut, TooLarge, Unavailable
 from penstock.message import Message, decode_message
 from penstock.requests.messages import Append
-from tests.penstock.small_cluster import SmallBroker, SmallCluster
+from tests.penstock.small_cluster import SmallBroker, SmallCluster, all_refuse
 
 
 @pytest.fixture
@@ -136,12 +136,8 @@ def test_outside_its_block_a_producer_says_so_and_connects_no_more(cluster: Smal
     p = producer(cluster)
     uses: list[Callable[[], object]] = [lambda: p.send("orders", b"x"), lambda: p.send_many([])]
     refused = r"this producer is not open \(use it inside `with Producer"
-    for use in uses:
-        with pytest.raises(InvalidRequest, match=refused):
-            use()
+    all_refuse(uses, refused)
     with p:
         p.send("orders", b"x")
-    for use in uses:
-        with pytest.raises(InvalidRequest, match=refused):
-            use()
+    all_refuse(uses, refused)
     assert cluster.stored("orders") == [b"x"]

@@ -13,7 +13,7 @@ from penstock.message import Message, encode_message
 from penstock.positions import QueueAt
 from penstock.requests.messages import Append, Pull
 from penstock.requests.topics import Bounds
-from tests.penstock.small_cluster import SmallBroker, SmallCluster
+from tests.penstock.small_cluster import SmallBroker, SmallCluster, all_refuse
 
 
 def put(broker: SmallBroker, *bodies: bytes, queue: int = 0) -> None:
@@ -94,13 +94,9 @@ def test_outside_its_block_a_reader_says_so_and_connects_no_more(cluster: SmallC
         lambda: r.seek("orders:0", 0),
     ]
     refused = r"this reader is not open \(use it inside `with Reader"
-    for use in uses:
-        with pytest.raises(InvalidRequest, match=refused):
-            use()
+    all_refuse(uses, refused)
     with r:
         pass
     asked = len(cluster.brokers[0].asked)
-    for use in uses:
-        with pytest.raises(InvalidRequest, match=refused):
-            use()
+    all_refuse(uses, refused)
     assert len(cluster.brokers[0].asked) == asked
