@@ -6,13 +6,13 @@ plain PUBLISH and PUBACK go the straight way (``gateway/intake.py``), everything
 ``stored``, ``refused`` and the completions of SUBSCRIBE.
 
 Promises: PUBACK and PUBREC leave only after the record is stored (through ``stored``); a QoS 2 id is stored once
-however often it is sent (MQTT-4.3.3-10); a client with too much unstored is not read (``hold_reading``); after
-``fail`` or ``drop`` nothing more is carried out or sent (MQTT-3.14.4-1).
+however often it is sent (MQTT-4.3.3-10); a client with too much unstored, or with too many filters without an answer,
+is not read (``hold_reading``); after ``fail`` or ``drop`` nothing more is carried out or sent (MQTT-3.14.4-1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -36,6 +36,8 @@ from penstock.errors import InvalidMessage
 from penstock.message import FLAG_ONCE, FLAG_RETAIN
 
 _ROUTES_MAX: Final = 256
+_FILTER_BYTES: Final = 512
+"""What a filter that waits for a broker takes beside its characters, about."""
 _PROGRESS_BYTES: Final = 1024
 """A client that has sent so much more of a packet is as alive as one that has sent a whole one (MQTT-3.1.2-22): it
 cannot ping within a packet, and a long one takes its time on a slow line. Fewer bytes than these keep nobody alive."""
@@ -58,6 +60,7 @@ class Device(Sender):
     """
 
     __slots__ = (
+        "_asked_bytes",
         "_authenticating",
         "_connection",
         "_early",
@@ -90,7 +93,7 @@ class Device(Sender):
         self._early: list[Received] | None = None  # what came behind a CONNECT that is not answered yet
         self._holds = 0
         self.is_over = False
-        self._is_stuffed = False  # held because too much of it is unstored
+        self._is_stuffed = False  # held because too much of it has no answer
         self._unanswered = 0  # QoS 1 publications that have not been acknowledged
         self.peer = peer
         self.session: Session | None = None
@@ -102,6 +105,7 @@ class Device(Sender):
         self._authenticating: Authenticating | None = None
         self.heard_at = reception.rounds.now
         self.unstored = 0
+        self._asked_bytes = 0  # of its SUBSCRIBE and UNSUBSCRIBE without an answer
         self.full_since = -1.0
         self.tally = reception.tallies.of(peer.listener)
         self.pace = reception.pacing.new(self.heard_at)
@@ -146,7 +150,7 @@ class Device(Sender):
             self._is_midway = unfinished > 0
         if unfinished < size or unfinished // _PROGRESS_BYTES != (unfinished - size) // _PROGRESS_BYTES:
             self.heard_at = reception.rounds.now
-        if self.unstored > reception.unstored_bytes_max and not self._is_stuffed:
+        if not self._is_stuffed and self._has_too_much_open():
             self._is_stuffed = True
             self.hold_reading()
         if self.pace is not None and not self.is_over:
@@ -388,7 +392,15 @@ class Device(Sender):
     def _answered(self, size: int) -> None:
         """So many bytes of its records are not unstored any more."""
         self.unstored -= size
-        if self._is_stuffed and self.unstored <= self._reception.unstored_bytes_max // 2:
+        if self._is_stuffed:
+            self._unstuff()
+
+    def _has_too_much_open(self) -> bool:
+        return self.unstored + self._asked_bytes > self._reception.unstored_bytes_max
+
+    def _unstuff(self) -> None:
+        """Reads on when half of what is allowed has its answers."""
+        if self.unstored + self._asked_bytes <= self._reception.unstored_bytes_max // 2:
             self._is_stuffed = False
             self.release_reading()
 
@@ -416,10 +428,12 @@ class Device(Sender):
 
     def _on_subscribe(self, packet: Subscribe) -> None:
         self._reception.upstream.flush()  # what it published before must not reach the new subscription live
-        Subscribing(self, self._reception, packet, partial(self._send_suback, packet)).begin()
+        size = _bytes_of([one.filter for one in packet.subscriptions])
+        self._asked_bytes += size
+        Subscribing(self, self._reception, packet, partial(self._send_suback, packet, size)).begin()
 
-    def _send_suback(self, packet: Subscribe, codes: list[int], why: str) -> None:
-        self._send_saved(self._connection.suback(packet, codes, why))
+    def _send_suback(self, packet: Subscribe, size: int, codes: list[int], why: str) -> None:
+        self._send_saved(self._connection.suback(packet, codes, why), size)
 
     def _send_auth(self, reason: int, data: bytes, why: str) -> None:
         """An AUTH; a client that cannot take it cannot be asked."""
@@ -432,18 +446,27 @@ class Device(Sender):
         assert self.session is not None
         downstream = self._reception.downstream
         found = [downstream.unsubscribe(self.session, one) for one in packet.filters]
-        self._send_saved(self._connection.unsuback(packet, found))
+        size = _bytes_of(packet.filters)
+        self._asked_bytes += size
+        self._send_saved(self._connection.unsuback(packet, found), size)
 
-    def _send_saved(self, data: bytes) -> None:
+    def _send_saved(self, data: bytes, size: int) -> None:
         """Sends what promises that the subscriptions are as they are now; a client that cannot take it cannot be
-        told."""
+        told. ``size``: of what it answers."""
         session = self.session
         if not data:
             self.fail(ReasonCode.PACKET_TOO_LARGE)
         elif session is None or session.lasting is None:
             self.send(data)
+            self._heeded(size)
         else:
-            self._reception.keeping.before(session, data)
+            self._reception.keeping.before(session, data, partial(self._heeded, size))
+
+    def _heeded(self, size: int) -> None:
+        """So many bytes of what it asked for have their answer."""
+        self._asked_bytes -= size
+        if self._is_stuffed:
+            self._unstuff()
 
     def _on_pingreq(self, packet: Pingreq) -> None:
         self.send(PINGRESP)
@@ -474,7 +497,7 @@ class Device(Sender):
 
     def release_reading(self) -> None:
         self._holds -= 1
-        if self.unstored > self._reception.unstored_bytes_max and not self._is_stuffed:
+        if not self._is_stuffed and self._has_too_much_open():
             self._is_stuffed = True  # what waited is on its way again, and that is enough
             self._holds += 1
         if self._holds == 0 and not self.is_over:
@@ -515,6 +538,11 @@ class Device(Sender):
         self.is_over = True
         self._line.close()
         self._reception.left(self, is_normal=is_normal, ends_session=ends_session, is_taken=is_taken)
+
+
+def _bytes_of(filters: Iterable[str]) -> int:
+    """What filters take that wait for a broker, about."""
+    return sum([len(filter) + _FILTER_BYTES for filter in filters])
 
 
 _HANDLERS: Final = {

@@ -47,13 +47,15 @@ class Keeping(Stage):
         """Something has changed that may be lost."""
         self._noted[session] = None
 
-    def before(self, session: Session, packets: bytes) -> None:
-        """These packets leave when what the session is at the end of this round is durable."""
+    def before(self, session: Session, packets: bytes, told: Callable[[], None] | None = None) -> None:
+        """These packets leave when what the session is at the end of this round is durable; ``told`` is called then."""
         lasting = session.lasting
         assert lasting is not None
         lasting.unsaved.append(packets)
         lasting.unsaved_bytes += len(packets)
         lasting.is_full = lasting.unsaved_bytes > self._output_bytes_max
+        if told is not None:
+            lasting.when_saved.append(told)
         self._urge(session)
 
     def _urge(self, session: Session) -> None:

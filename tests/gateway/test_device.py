@@ -20,14 +20,18 @@ from gateway.mqtt.packets import (
     Publish,
     Pubrec,
     Pubrel,
+    Suback,
     Subscribe,
     Subscription,
+    Unsuback,
+    Unsubscribe,
 )
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.errors import Busy, InvalidTopic, StorageFull, Unavailable
 from penstock.message import decode_message
 from penstock.requests.messages import AppendRuns
 from penstock.requests.routes import QueryRoute
+from penstock.requests.sessions import SaveSessions
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])
@@ -242,6 +246,29 @@ def test_a_client_whose_qos_0_messages_were_lost_is_read_again() -> None:
     client.send(*[Publish("a", bytes(1000)) for _ in range(20)])
     assert client.is_read
     assert client.device.unstored == 0
+
+
+@pytest.mark.parametrize("is_lasting", [False, True])
+def test_a_client_with_too_many_filters_without_an_answer_is_not_read(is_lasting: bool) -> None:
+    gateway = Gateway(unstored_bytes_max=10_000)
+    client = gateway.connect("c", clean_start=not is_lasting)
+    gateway.broker.holds = (SaveSessions,)
+    gateway.broker.holds_replies = not is_lasting
+    asked: list[Subscribe | Unsubscribe] = [Subscribe(at, (Subscription(f"a/{at}"),)) for at in range(1, 31)]
+    answers: list[object] = [Suback(at, (0,)) for at in range(1, 31)]
+    if is_lasting:
+        asked += [Unsubscribe(at, ("b",)) for at in range(31, 41)]
+        answers += [Unsuback(at) for at in range(31, 41)]
+    client.send(*asked[:10])
+    assert client.is_read
+    client.send(*asked[10:])
+    assert not client.is_read
+    gateway.broker.let_go()
+    gateway.broker.holds_replies = False
+    for _ in range(3):
+        gateway.pass_time(1)
+    assert sorted(client.got(), key=str) == sorted(answers, key=str)
+    assert client.is_read
 
 
 @pytest.mark.mqtt("3.3.4-7")
