@@ -63,7 +63,7 @@ def nobody_answers(failures: Sequence[PenstockError]) -> PenstockError:
     if all(isinstance(error, InvalidConfig) for error in failures):
         return failures[0]
     reasons = "; ".join(error.message for error in failures)
-    hint = "is a name server running? `penstock up` starts everything"
+    hint = "is a name server running, and are these its addresses, not a gateway's? `penstock up` starts everything"
     return Unavailable(f"no name server answers: {reasons}", hint=hint)
 
 

@@ -10,6 +10,7 @@ from penstock.blocking import Routes, bootstrap
 from penstock.cli.display import json_option, print_json, print_rows
 from penstock.errors import NoRoute, TopicNotFound
 from penstock.requests.routes import BrokerRoute
+from penstock.requests.sessions import GATEWAYS_TOPICS
 from penstock.requests.topics import CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicList
 
 
@@ -45,21 +46,23 @@ def create(server: str, name: str, queues: int | None, level: str | None, broker
 
 
 @topic.command("list")
+@click.option("--all", "shows_all", is_flag=True, help="Those that the gateways keep for themselves too.")
 @json_option
 @click.pass_obj
-def list_topics(server: str, as_json: bool) -> None:
+def list_topics(server: str, shows_all: bool, as_json: bool) -> None:
     """List the topics of all brokers.
 
     \b
     Examples:
       penstock topic list
-      penstock topic list --json | jq .topic
+      penstock topic list --all --json | jq .topic
     """
     rows: list[dict[str, Any]] = []
     with bootstrap(server) as routes:
         for route in routes.brokers():
             for one in routes.link(route.address).ask(ListTopics(), TopicList).topics:
-                rows.append({"topic": one.topic, "broker": route.broker, "queues": one.queues, "level": one.level})
+                if shows_all or one.topic not in GATEWAYS_TOPICS:
+                    rows.append({"topic": one.topic, "broker": route.broker, "queues": one.queues, "level": one.level})
     rows.sort(key=lambda row: (row["topic"], row["broker"]))
     print_rows(rows, ("topic", "broker", "queues", "level"), as_json=as_json, empty="no topics yet")
 

@@ -214,6 +214,22 @@ def test_messages_without_a_key_use_all_brokers(run: Run) -> None:
     assert run(test) == {"broker-0", "broker-1"}
 
 
+async def test_outside_its_block_a_producer_says_so() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    p = producer(cluster)
+
+    async def is_refused() -> None:
+        for use in (p.send("orders", b"x"), p.send_many([Message(topic="orders", body=b"x")])):
+            with pytest.raises(InvalidRequest, match=r"this producer is not open \(use it inside `async with Producer"):
+                await use
+
+    await is_refused()
+    async with p:
+        await p.send("orders", b"y")
+    await is_refused()
+    assert cluster.stored("orders") == [b"y"]
+
+
 async def test_no_answer_until_the_deadline_is_unknown() -> None:
     cluster = SmallCluster(topics=["orders"])
     cluster.brokers[0].silent = lambda request: isinstance(request, Append)

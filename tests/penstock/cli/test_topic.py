@@ -20,6 +20,13 @@ def test_a_topic_is_created_listed_and_shown(rows: Rows) -> None:
     assert {(row["min"], row["end"], row["messages"], row["level"]) for row in shown} == {(0, 0, 0, "cache")}
 
 
+def test_what_the_gateways_keep_for_themselves_is_listed_on_request(penstock: Penstock, rows: Rows) -> None:
+    for topic in ("orders", "mqtt|sessions", "%24SYS"):
+        assert penstock("topic", "create", topic).exit_code == 0
+    assert [row["topic"] for row in rows("topic", "list")] == ["orders"]
+    assert [row["topic"] for row in rows("topic", "list", "--all")] == ["%24SYS", "mqtt|sessions", "orders"]
+
+
 def test_the_tables_show_the_same(penstock: Penstock) -> None:
     assert "orders: 4 queues on broker-a, level disk" in penstock("topic", "create", "orders").stdout
     assert "broker-a" in penstock("topic", "list").stdout
