@@ -77,6 +77,7 @@ class SessionHome:
         self._is_repeating = False
         self._kept_at = float("-inf")
         self._now = self._renewed_at = float("inf")  # there was no tick, and so no lease to lapse
+        self._lapsed_at = float("-inf")
         self._is_fresh = True
         self._is_keeping = False
         self._is_watching = False
@@ -293,7 +294,8 @@ class SessionHome:
         self._is_keeping = False
         if isinstance(result, SessionDuties):
             self._is_fresh = False
-            if self._now - self._renewed_at >= self._lease_s:
+            if self._now - self._renewed_at >= self._lease_s and asked_at > self._lapsed_at:
+                self._lapsed_at = self._now  # what was asked until now, the home has answered before it hears of this
                 self.on_lapse()
             self._renewed_at = asked_at
             waiting, self._waiting = self._waiting, {}

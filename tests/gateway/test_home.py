@@ -115,6 +115,20 @@ def test_the_lease_is_renewed_in_time_and_tells_of_a_fresh_start_once() -> None:
     assert 3 <= len(kept) <= 6
 
 
+def test_a_home_that_answers_many_renewals_late_is_asked_once_whose_the_sessions_are() -> None:
+    gateway = Gateway(session_lease_s=9.0)
+    gateway.pass_time(1)
+    gateway.connect("c", **LASTING)
+    gateway.pass_time(1)
+    gateway.broker.holds = (KeepSessions,)
+    gateway.pass_time(20)
+    assert len(gateway.broker.made(KeepSessions)) > 4
+    before = len(gateway.broker.made(SaveSessions))
+    gateway.broker.let_go()
+    gateway.pass_time(1)
+    assert [save.client for request in gateway.broker.made(SaveSessions)[before:] for save in request.saves] == ["c"]
+
+
 def test_saves_leave_before_whatever_is_asked_next() -> None:
     gateway = Gateway()
     first = gateway.connect("c", **LASTING)
