@@ -55,7 +55,7 @@ def _pubrec(device: Guest, reception: Reception, packet: Pubrec) -> None:
         return
     reason = 0 if known or not device.is_v5 else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
     pubrel = answer(PUBREL, packet.packet_id, reason)
-    if session.lasting is not None and known:
+    if known:
         reception.keeping.before(session, pubrel)
     else:
         device.send(pubrel)

@@ -6,13 +6,14 @@ plain PUBLISH and PUBACK go the straight way (``gateway/intake.py``), everything
 ``stored``, ``refused`` and the completions of SUBSCRIBE.
 
 Promises: PUBACK and PUBREC leave only after the record is stored (through ``stored``); a QoS 2 id is stored once
-however often it is sent (MQTT-4.3.3-10); a client with too much unstored, or with too many filters without an answer,
-is not read (``hold_reading``); after ``fail`` or ``drop`` nothing more is carried out or sent (MQTT-3.14.4-1).
+however often it is sent (MQTT-4.3.3-10); a client with too much unstored, filters without an answer
+included, is not read (``hold_reading``); after ``fail`` or ``drop`` nothing more is carried out or sent
+(MQTT-3.14.4-1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -23,6 +24,7 @@ from gateway.delivery import PACKET_ID_MAX
 from gateway.ends import Output
 from gateway.greeting import accepts_bytes_max, arriving, publish_properties, sent_aliases, terms
 from gateway.intake import Sender, is_partial_publish, plain_pubacks, take_publishes
+from gateway.limits import size_of
 from gateway.login.auth import Identity, Peer
 from gateway.mqtt.answers import PINGRESP, mark
 from gateway.mqtt.connection import Connection, Received
@@ -36,8 +38,6 @@ from penstock.errors import InvalidMessage
 from penstock.message import FLAG_ONCE, FLAG_RETAIN
 
 _ROUTES_MAX: Final = 256
-_FILTER_BYTES: Final = 512
-"""What a filter that waits for a broker takes beside its characters, about."""
 _PROGRESS_BYTES: Final = 1024
 """A client that has sent so much more of a packet is as alive as one that has sent a whole one (MQTT-3.1.2-22): it
 cannot ping within a packet, and a long one takes its time on a slow line. Fewer bytes than these keep nobody alive."""
@@ -49,7 +49,7 @@ class Device(Sender):
     Attributes:
         peer: where the connection comes from.
         heard_at: monotonic time of the last packet from it, or of the last KiB of one that is not complete.
-        unstored: bytes of its records that the brokers have not answered for.
+        unstored: bytes of its records, and of filters that it asked for, that the brokers have not answered for.
         accepts_bytes_max: the largest packet that it takes.
         is_v5: whether it speaks MQTT 5 and so can be told reasons.
         is_over: whether the connection is over.
@@ -60,7 +60,6 @@ class Device(Sender):
     """
 
     __slots__ = (
-        "_asked_bytes",
         "_authenticating",
         "_connection",
         "_early",
@@ -93,7 +92,7 @@ class Device(Sender):
         self._early: list[Received] | None = None  # what came behind a CONNECT that is not answered yet
         self._holds = 0
         self.is_over = False
-        self._is_stuffed = False  # held because too much of it has no answer
+        self._is_stuffed = False  # held because too much of it is unstored
         self._unanswered = 0  # QoS 1 publications that have not been acknowledged
         self.peer = peer
         self.session: Session | None = None
@@ -105,7 +104,6 @@ class Device(Sender):
         self._authenticating: Authenticating | None = None
         self.heard_at = reception.rounds.now
         self.unstored = 0
-        self._asked_bytes = 0  # of its SUBSCRIBE and UNSUBSCRIBE without an answer
         self.full_since = -1.0
         self.tally = reception.tallies.of(peer.listener)
         self.pace = reception.pacing.new(self.heard_at)
@@ -150,7 +148,7 @@ class Device(Sender):
             self._is_midway = unfinished > 0
         if unfinished < size or unfinished // _PROGRESS_BYTES != (unfinished - size) // _PROGRESS_BYTES:
             self.heard_at = reception.rounds.now
-        if not self._is_stuffed and self._has_too_much_open():
+        if self.unstored > reception.unstored_bytes_max and not self._is_stuffed:
             self._is_stuffed = True
             self.hold_reading()
         if self.pace is not None and not self.is_over:
@@ -167,18 +165,17 @@ class Device(Sender):
             return b""
         if self._routes is None:
             return chunk
-        rest = chunk
-        while rest and not self._is_closed():
+        while chunk and not self._is_closed():
             room = self._room_for_publications()
-            at, acknowledged = take_publishes(self, self._routes, self.is_v5, rest, self._reception.upstream, room)
+            at, acknowledged = take_publishes(self, self._routes, self.is_v5, chunk, self._reception.upstream, room)
             if not at:
                 break
             self._unanswered += acknowledged
-            rest = rest[at:]
-        if rest and is_partial_publish(rest):
-            self._partial = rest
+            chunk = chunk[at:]
+        if chunk and is_partial_publish(chunk):
+            self._partial = chunk
             return b""
-        return rest
+        return chunk
 
     def _is_closed(self) -> bool:
         """Whether it is over: a question of its own, because an append that is answered at once may end it within a
@@ -390,17 +387,9 @@ class Device(Sender):
             self.send(mark, at_once=True)
 
     def _answered(self, size: int) -> None:
-        """So many bytes of its records are not unstored any more."""
+        """So many bytes of its records, or of what it asked for, are not unstored any more."""
         self.unstored -= size
-        if self._is_stuffed:
-            self._unstuff()
-
-    def _has_too_much_open(self) -> bool:
-        return self.unstored + self._asked_bytes > self._reception.unstored_bytes_max
-
-    def _unstuff(self) -> None:
-        """Reads on when half of what is allowed has its answers."""
-        if self.unstored + self._asked_bytes <= self._reception.unstored_bytes_max // 2:
+        if self._is_stuffed and self.unstored <= self._reception.unstored_bytes_max // 2:
             self._is_stuffed = False
             self.release_reading()
 
@@ -428,12 +417,11 @@ class Device(Sender):
 
     def _on_subscribe(self, packet: Subscribe) -> None:
         self._reception.upstream.flush()  # what it published before must not reach the new subscription live
-        size = _bytes_of([one.filter for one in packet.subscriptions])
-        self._asked_bytes += size
-        Subscribing(self, self._reception, packet, partial(self._send_suback, packet, size)).begin()
+        self.unstored += size_of(packet)
+        Subscribing(self, self._reception, packet, partial(self._send_suback, packet)).begin()
 
-    def _send_suback(self, packet: Subscribe, size: int, codes: list[int], why: str) -> None:
-        self._send_saved(self._connection.suback(packet, codes, why), size)
+    def _send_suback(self, packet: Subscribe, codes: list[int], why: str) -> None:
+        self._send_saved(self._connection.suback(packet, codes, why), size_of(packet))
 
     def _send_auth(self, reason: int, data: bytes, why: str) -> None:
         """An AUTH; a client that cannot take it cannot be asked."""
@@ -444,29 +432,18 @@ class Device(Sender):
 
     def _on_unsubscribe(self, packet: Unsubscribe) -> None:
         assert self.session is not None
-        downstream = self._reception.downstream
-        found = [downstream.unsubscribe(self.session, one) for one in packet.filters]
-        size = _bytes_of(packet.filters)
-        self._asked_bytes += size
-        self._send_saved(self._connection.unsuback(packet, found), size)
+        self.unstored += size_of(packet)
+        found = [self._reception.downstream.unsubscribe(self.session, one) for one in packet.filters]
+        self._send_saved(self._connection.unsuback(packet, found), size_of(packet))
 
     def _send_saved(self, data: bytes, size: int) -> None:
         """Sends what promises that the subscriptions are as they are now; a client that cannot take it cannot be
         told. ``size``: of what it answers."""
-        session = self.session
-        if not data:
-            self.fail(ReasonCode.PACKET_TOO_LARGE)
-        elif session is None or session.lasting is None:
-            self.send(data)
-            self._heeded(size)
+        assert self.session is not None
+        if data:
+            self._reception.keeping.before(self.session, data, partial(self._answered, size))
         else:
-            self._reception.keeping.before(session, data, partial(self._heeded, size))
-
-    def _heeded(self, size: int) -> None:
-        """So many bytes of what it asked for have their answer."""
-        self._asked_bytes -= size
-        if self._is_stuffed:
-            self._unstuff()
+            self.fail(ReasonCode.PACKET_TOO_LARGE)
 
     def _on_pingreq(self, packet: Pingreq) -> None:
         self.send(PINGRESP)
@@ -497,7 +474,7 @@ class Device(Sender):
 
     def release_reading(self) -> None:
         self._holds -= 1
-        if not self._is_stuffed and self._has_too_much_open():
+        if self.unstored > self._reception.unstored_bytes_max and not self._is_stuffed:
             self._is_stuffed = True  # what waited is on its way again, and that is enough
             self._holds += 1
         if self._holds == 0 and not self.is_over:
@@ -538,11 +515,6 @@ class Device(Sender):
         self.is_over = True
         self._line.close()
         self._reception.left(self, is_normal=is_normal, ends_session=ends_session, is_taken=is_taken)
-
-
-def _bytes_of(filters: Iterable[str]) -> int:
-    """What filters take that wait for a broker, about."""
-    return sum([len(filter) + _FILTER_BYTES for filter in filters])
 
 
 _HANDLERS: Final = {

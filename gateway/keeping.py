@@ -48,9 +48,15 @@ class Keeping(Stage):
         self._noted[session] = None
 
     def before(self, session: Session, packets: bytes, told: Callable[[], None] | None = None) -> None:
-        """These packets leave when what the session is at the end of this round is durable; ``told`` is called then."""
+        """These packets leave when what the session is at the end of this round is durable, at once where nothing is
+        kept of it; ``told`` is called then."""
         lasting = session.lasting
-        assert lasting is not None
+        if lasting is None:
+            if session.device is not None:
+                session.device.send(packets)
+            if told is not None:
+                told()
+            return
         lasting.unsaved.append(packets)
         lasting.unsaved_bytes += len(packets)
         lasting.is_full = lasting.unsaved_bytes > self._output_bytes_max

@@ -16,7 +16,15 @@ from gateway.quotas import Quotas
 from gateway.settings import GatewaySettings
 
 SWEEP_S: Final = 5.0
+FILTER_BYTES: Final = 512
+"""What a filter that waits for a broker takes beside its characters, about."""
 _BARE: Final = (Pingreq, Pingresp)
+
+
+def size_of(packet: Subscribe | Unsubscribe) -> int:
+    """About how many bytes it takes until it is answered."""
+    filters = packet.filters if isinstance(packet, Unsubscribe) else [one.filter for one in packet.subscriptions]
+    return sum([len(filter) + FILTER_BYTES for filter in filters])
 
 
 class Limits:

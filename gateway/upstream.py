@@ -45,7 +45,7 @@ class Publisher(Occupant):
     is on no line).
 
     Attributes:
-        unstored: bytes of its records that the brokers have not answered for.
+        unstored: bytes of its records, and of filters that it asked for, that the brokers have not answered for.
         is_v5: whether it can be told reasons.
         is_over: whether its connection is over, so that it hears nothing any more.
     """
