@@ -79,12 +79,12 @@ def send_qos_2_before_the_session_is_durable(patch: pytest.MonkeyPatch) -> None:
 
 
 def send_the_pubrel_before_the_session_is_durable(patch: pytest.MonkeyPatch) -> None:
-    def hasty(self: Keeping, session: Session, packets: bytes) -> None:
+    def hasty(self: Keeping, session: Session, packets: bytes, told: Callable[[], None] | None = None) -> None:
         if packets[0] == 0x62 and session.device is not None:
             session.device.send(packets)
             self.note(session)
         else:
-            before(self, session, packets)
+            before(self, session, packets, told)
 
     before = Keeping.before
     patch.setattr(Keeping, "before", hasty)
