@@ -23,6 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     one = commands.add_parser("bench", help="side by side with mosquitto and amqtt, interleaved (about 10 minutes)")
     one.add_argument("--quick", action="store_true", help="one short round, large runs at 2 %% (about 2 minutes)")
     one.add_argument("--full", action="store_true", help="also large runs in full: 1,000,000 waiting messages")
+    one.add_argument("--starts", type=int, default=1, help="how often every server is started, for so many rounds each")
     one.add_argument("--rounds", type=int, help="how often every server is run")
     one.add_argument("--seconds", type=float, help="how long one run measures")
     one.add_argument("--servers", nargs="+", default=[], choices=[kind.name for kind in SERVERS], metavar="NAME")
@@ -57,6 +58,7 @@ def _bench(options: argparse.Namespace, console: Console) -> int:
     plan = bench.QUICK if options.quick else bench.Plan()
     plan = replace(
         plan,
+        starts=options.starts,
         rounds=options.rounds or plan.rounds,
         measure_s=options.seconds or plan.measure_s,
         is_full=options.full,

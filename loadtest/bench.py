@@ -5,11 +5,15 @@ server has written is still on its way to the disk while the next one runs. Numb
 are medians of the rounds' own ratios. A run that lost, doubled or changed a message is shown as failed, never as a
 number.
 
+A process is some percent faster or slower than the last one of the same server, from its start to its end. So near a
+goal the rounds of one start say little, and all servers can be started several times (``Plan.starts``).
+
 Some scenarios take a server of their own for each run, and one round (``Scenario.is_fresh``, ``is_once``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import statistics
@@ -37,10 +41,11 @@ FRESH_RUN_S: Final = 400.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much of it: rounds, seconds, which servers and scenarios by name (empty for all). ``paced_s``: how long a
-    paced run measures, for its percentiles. ``is_full``: large runs have their full size; ``share``: the part of it
-    that is done, for a quick look."""
+    """How much of it: rounds, seconds, which servers and scenarios by name (empty for all). ``starts``: so often all
+    servers are started, each time for so many rounds. ``paced_s``: how long a paced run measures, for its percentiles.
+    ``is_full``: large runs have their full size; ``share``: the part of it that is done, for a quick look."""
 
+    starts: int = 1
     rounds: int = 3
     warm_s: float = 0.3
     measure_s: float = 1.0
@@ -82,6 +87,11 @@ class Measured:
     load_before: float = 0.0
     load_after: float = 0.0
 
+    def leave_out(self, reason: str) -> None:
+        """Something is not measured; the reason is told once, however often it comes."""
+        if reason not in self.missing:
+            self.missing.append(reason)
+
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -90,18 +100,27 @@ def measure(plan: Plan, tell: Callable[[str], None]) -> Measured:
     """Starts the servers, runs everything in turns, ends the servers."""
     start = time.monotonic()
     measured = Measured(plan, is_generator_compiled=generator_tree() == COMPILED, load_before=os.getloadavg()[0])
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as folder:
-        measured.cores, measured.filesystem = choose(Path(folder)), _filesystem(Path(folder))
-        running: list[Server] = []
-        try:
-            _start(plan, Path(folder), measured, running, tell)
-            _rounds(plan, running, measured, tell)
-        finally:
-            for server in running:
-                server.stop()
+    for number in range(plan.starts):
+        with _folder() as folder:
+            if not number:
+                measured.cores, measured.filesystem = choose(folder), _filesystem(folder)
+            running: list[Server] = []
+            try:
+                _start(plan, folder, measured, running, tell)
+                _rounds(plan, number, running, measured, tell)
+            finally:
+                for server in running:
+                    server.stop()
     measured.seconds = time.monotonic() - start
     measured.load_after = os.getloadavg()[0]
     return measured
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder for servers' data, which goes with them."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def _start(plan: Plan, folder: Path, measured: Measured, running: list[Server], tell: Callable[[str], None]) -> None:
@@ -121,22 +140,22 @@ def _start(plan: Plan, folder: Path, measured: Measured, running: list[Server], 
         except (Missing, RuntimeError) as error:
             server.stop()
             running.remove(server)
-            measured.missing.append(str(error))
+            measured.leave_out(str(error))
 
 
-def _rounds(plan: Plan, running: Sequence[Server], measured: Measured, tell: Callable[[str], None]) -> None:
+def _rounds(plan: Plan, start: int, running: Sequence[Server], measured: Measured, tell: Callable[[str], None]) -> None:
+    """The rounds of one start of the servers."""
     scenarios = sorted(plan.chosen_scenarios(), key=lambda one: (one.is_fresh, one.kind != IDLE))  # memory while fresh
-    for number in range(plan.rounds):
+    for number in range(start * plan.rounds, (start + 1) * plan.rounds):
         for scenario in scenarios:
             if scenario.is_once and number:
                 continue
             for server in running if number % 2 == 0 else running[::-1]:
                 if not plan.takes(server.name, scenario):
                     continue
-                tell(f"round {number + 1} of {plan.rounds}: {scenario.title}: {server.name}")
+                tell(f"round {number + 1} of {plan.starts * plan.rounds}: {scenario.title}: {server.name}")
                 if scenario.wire != TCP and scenario.wire not in server.ports:
-                    note = f"{scenario.title}: {server.name} does not listen for it"
-                    measured.missing += [note] if note not in measured.missing else []
+                    measured.leave_out(f"{scenario.title}: {server.name} does not listen for it")
                     continue
                 run = _run_fresh if scenario.is_fresh else _run
                 outcomes = measured.outcomes.setdefault(scenario.name, {}).setdefault(server.name, [])
@@ -145,8 +164,8 @@ def _rounds(plan: Plan, running: Sequence[Server], measured: Measured, tell: Cal
 
 def _run_fresh(plan: Plan, scenario: Scenario, like: Server, name: str) -> Outcome:
     """One run with a server that nothing else has been done with."""
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as folder:
-        server = type(like)(Path(folder), like.cores)
+    with _folder() as folder:
+        server = type(like)(folder, like.cores)
         try:
             server.start()
             return _run(plan, scenario, server, name)
@@ -222,8 +241,9 @@ MOSQUITTO: Final = "mosquitto"
 @dataclass(frozen=True, slots=True)
 class Row:
     """One server in one scenario: medians, and ratios to other servers (``figure_of`` says of what). ``cpu_ratio``: of
-    its processor time per message to mosquitto's, 0 where there is none. ``judged``: each goal that this server is to
-    reach, or that it shows to be in reach, with the value that it has reached."""
+    its processor time per message to mosquitto's, 0 where there is none. ``by_start``: the ratio to mosquitto in each
+    start of the servers, where there were several. ``judged``: each goal that this server is to reach, or that it shows
+    to be in reach, with the value that it has reached."""
 
     server: str
     error: str = ""
@@ -236,6 +256,7 @@ class Row:
     figures: Mapping[str, float] = field(default_factory=dict)
     ratios: tuple[tuple[str, float], ...] = ()
     cpu_ratio: float = 0.0
+    by_start: tuple[float, ...] = ()
     judged: tuple[tuple[Goal, float], ...] = ()
 
 
@@ -264,6 +285,7 @@ def rows(measured: Measured, scenario: Scenario, references: Sequence[str]) -> l
                 figures={name: statistics.median(run.figures[name] for run in runs) for name in runs[0].figures},
                 ratios=tuple([(one, ratio) for one, ratio in ratios if ratio is not None]),
                 cpu_ratio=_ratio(runs, mosquitto, "cpu_us") or 0.0,
+                by_start=tuple(_by_start(measured.plan, runs, mosquitto, figure)),
                 judged=tuple(_judged(scenario, runs, mosquitto)) if is_judged else (),
             )
         )
@@ -289,6 +311,15 @@ def _ratio(runs: Sequence[Outcome], others: Sequence[Outcome], figure: str) -> f
         return None
     pairs = [(_figure(run, figure), _figure(other, figure)) for run, other in zip(runs, others, strict=True)]
     return statistics.median(own / other for own, other in pairs) if all(other > 0 for _, other in pairs) else None
+
+
+def _by_start(plan: Plan, runs: Sequence[Outcome], others: Sequence[Outcome], figure: str) -> Iterator[float]:
+    """The ratio in each start of the servers; nothing where they were started once, or one of them did not come up."""
+    count = plan.rounds
+    for begin in range(0, len(runs), count) if len(runs) == len(others) > count else ():
+        ratio = _ratio(runs[begin : begin + count], others[begin : begin + count], figure)
+        if ratio is not None:
+            yield ratio
 
 
 def _figure(outcome: Outcome, figure: str) -> float:

@@ -111,7 +111,8 @@ def notes(measured: Measured, made: Sequence[Row]) -> list[str]:
     told = [
         f"What a PUBACK means here: {levels}. Only what is fsynced survives a crash of the machine.",
         _disk(measured),
-        f"{plan.rounds} round(s) of {plan.measure_s:g} s each ({plan.paced_s:g} s where paced), servers in turns;"
+        f"{plan.starts} start(s) of the servers with {plan.rounds} round(s) of {plan.measure_s:g} s each"
+        f" ({plan.paced_s:g} s where paced), servers in turns;"
         " medians of the rounds, ratios within a round. Sessions, backlog, filters: one run with a server of its own.",
         f"One generator for all servers, {'compiled' if measured.is_generator_compiled else 'in plain Python'}, QoS 1,"
         " 64-byte payloads, over loopback.",
@@ -185,6 +186,9 @@ def _table(scenario: Scenario, made: Sequence[Row]) -> Table:
     has_cpu = scenario.kind in (CLOSED, PACED, SHARED) and any(row.cpu_ratio for row in made)
     if has_cpu:
         table.add_column("CPU to\nmosquitto", justify="right")
+    has_starts = any(row.by_start for row in made)
+    if has_starts:
+        table.add_column("ratio\nby start", justify="right")
     if scenario.goals:
         table.add_column("goal reached", min_width=12)
     for row in made:
@@ -196,6 +200,8 @@ def _table(scenario: Scenario, made: Sequence[Row]) -> Table:
         cells += [f"{ratios[one]:.2f}x" if one in ratios else "" for one in references]
         if has_cpu:
             cells.append(f"{row.cpu_ratio:.2f}x" if row.cpu_ratio else "")
+        if has_starts:
+            cells.append(f"{min(row.by_start):.2f}-{max(row.by_start):.2f}x" if row.by_start else "")
         verdicts = [f"{goal.told(value)}: {goal.verdict(value)}" for goal, value in row.judged]
         table.add_row(row.server, *cells, "\n".join(verdicts))
     return table

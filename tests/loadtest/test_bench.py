@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,24 @@ def test_servers_run_in_turns_and_those_that_cannot_are_named(monkeypatch: pytes
     assert measured.cores.sync_us.keys() <= os.sched_getaffinity(0)
     assert measured.cores.sync_us
     json.dumps(measured.as_json())
+
+
+def test_all_servers_are_started_again_for_more_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "SERVERS", (Amqtt, Second, Absent))
+    told: list[str] = []
+    plan = Plan(starts=2, rounds=1, warm_s=0.0, measure_s=0.05, idle_connections=5)
+    plan = replace(plan, servers=("amqtt", "second", "absent"), scenarios=("one-to-one", "idle"))
+    measured = measure(plan, told.append)
+    turn = "1 publisher to 1 subscriber, window 100"
+    assert [line for line in told if "starting" in line or turn in line] == [
+        *("starting amqtt", "starting second", "starting absent"),
+        *(f"round 1 of 2: {turn}: amqtt", f"round 1 of 2: {turn}: second"),
+        *("starting amqtt", "starting second", "starting absent"),
+        *(f"round 2 of 2: {turn}: second", f"round 2 of 2: {turn}: amqtt"),
+    ]
+    assert [run.error for runs in measured.outcomes["one-to-one"].values() for run in runs] == [""] * 4
+    assert [len(runs) for runs in measured.outcomes["idle"].values()] == [1, 1]
+    assert measured.missing == ["absent is not installed"]
 
 
 def test_the_command_writes_every_run_to_a_file(

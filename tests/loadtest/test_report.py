@@ -40,6 +40,22 @@ def test_rates_are_medians_and_ratios_are_of_the_same_round() -> None:
     assert (second.server, second.rate, second.ratios) == ("mosquitto", 100, ())
 
 
+def test_each_start_of_the_servers_has_a_ratio_of_its_own() -> None:
+    by_server = {"penstock": runs(90, 100, 300, 400), "mosquitto": runs(100, 100, 200, 100), "bare": runs(100)}
+    made = measured(publish=by_server)
+    made.plan = Plan(starts=2, rounds=2)
+    own, mosquitto, bare = rows(made, BY_NAME["publish"], ["mosquitto"])
+    assert (own.ratios, own.by_start) == ((("mosquitto", 1.25),), (0.95, 2.75))
+    assert (mosquitto.by_start, bare.by_start) == ((), ())
+    text = " ".join(shown(made).split())
+    assert "0.95-2.75x" in text
+    assert "1.25x: no" in text
+    assert "2 start(s) of the servers with 2 round(s) of 1 s each" in text
+    made.plan = Plan(starts=1, rounds=4)
+    assert rows(made, BY_NAME["publish"], ["mosquitto"])[0].by_start == ()
+    assert "by start" not in shown(made)
+
+
 def test_a_round_trip_compares_times_and_idle_connections_compare_bytes() -> None:
     made = measured(
         round_trip={"penstock": runs(100), "mosquitto": runs(200)},
