@@ -20,22 +20,22 @@ from gateway.mqtt.packets import Auth
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
 from gateway.reception import Arriving, Guest, OnAdmitted, Reception
 
-Ask = Callable[[int, bytes, str], None]
+MakeAuth = Callable[[int, bytes, str], bytes]
 Enter = Callable[[Callable[[OnAdmitted], None], bytes], None]
 
 
 class Authenticating:
     """The exchanges of one connection, one at a time."""
 
-    __slots__ = ("_ask", "_asked", "_device", "_due", "_enter", "_exchange", "_reception")
+    __slots__ = ("_asked", "_device", "_due", "_enter", "_exchange", "_make", "_reception")
 
-    def __init__(self, device: Guest, reception: Reception, asked: Arriving, ask: Ask, enter: Enter) -> None:
-        """``ask`` sends an AUTH with a reason code, data and words; ``enter`` has the client admitted, by a function
-        that does it, and puts data into its CONNACK."""
+    def __init__(self, device: Guest, reception: Reception, asked: Arriving, make: MakeAuth, enter: Enter) -> None:
+        """``make`` gives an AUTH with a reason code, data and words, nothing where the client cannot take it; ``enter``
+        has the client admitted, by a function that does it, and puts data into its CONNACK."""
         self._device = device
         self._reception = reception
         self._asked = asked
-        self._ask = ask
+        self._make = make
         self._enter = enter
         self._exchange: Exchange | None = None
         self._due = 0.0
@@ -87,7 +87,7 @@ class Authenticating:
     def _go_on(self, exchange: Exchange, data: bytes | None) -> None:
         outcome = exchange.receive(data or b"")
         if isinstance(outcome, Challenge):
-            self._ask(ReasonCode.CONTINUE_AUTHENTICATION, outcome.data, "")
+            self._say(ReasonCode.CONTINUE_AUTHENTICATION, outcome.data, "")
             return
         self._exchange = None
         identity = self._device.identity
@@ -98,4 +98,10 @@ class Authenticating:
             admit = partial(self._reception.admit_proven, self._device, self._asked, outcome.user_name)
             self._enter(admit, outcome.data)
         else:
-            self._ask(ReasonCode.SUCCESS, outcome.data, "authenticated again")
+            self._say(ReasonCode.SUCCESS, outcome.data, "authenticated again")
+
+    def _say(self, reason: int, data: bytes, why: str) -> None:
+        said = self._make(reason, data, why)
+        self._device.send(said)
+        if not said:  # who cannot take it cannot be asked
+            self._device.fail(ReasonCode.PACKET_TOO_LARGE)

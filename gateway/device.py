@@ -222,7 +222,7 @@ class Device(Sender):
         self.is_v5 = asked.is_v5
         if asked.authentication_method is not None:
             enter = partial(self._enter, packet, asked)
-            self._authenticating = Authenticating(self, self._reception, asked, self._send_auth, enter)
+            self._authenticating = Authenticating(self, self._reception, asked, self._connection.auth, enter)
             self._authenticating.begin()
         else:
             self._enter(packet, asked, partial(self._reception.admit, self, asked))
@@ -378,9 +378,14 @@ class Device(Sender):
                     self._unanswered -= bool(one)
         else:
             self._unanswered -= len(marks) - marks.count(b"")
+        if self._connection.tells_level:
+            marks = self._connection.with_level(marks, self._reception.upstream.level)
         self.send(b"".join(marks), len(marks), at_once=True)
 
     def stored_one(self, mark: bytes, size: int) -> None:
+        if self._connection.tells_level:
+            self.stored([mark], size, False)
+            return
         self._answered(size)
         if mark:
             self._unanswered -= 1
@@ -422,13 +427,6 @@ class Device(Sender):
 
     def _send_suback(self, packet: Subscribe, codes: list[int], why: str) -> None:
         self._send_saved(self._connection.suback(packet, codes, why), size_of(packet))
-
-    def _send_auth(self, reason: int, data: bytes, why: str) -> None:
-        """An AUTH; a client that cannot take it cannot be asked."""
-        said = self._connection.auth(reason, data, why)
-        self.send(said)
-        if not said:
-            self.fail(ReasonCode.PACKET_TOO_LARGE)
 
     def _on_unsubscribe(self, packet: Unsubscribe) -> None:
         assert self.session is not None

@@ -25,8 +25,8 @@ from gateway.filters import FilterLeases, OnDone
 from gateway.keeping import Keeping
 from gateway.mqtt.reason_codes import ReasonCode
 from gateway.named_positions import NamedPositions
+from gateway.options import Start
 from gateway.replay import Replays
-from gateway.replay_options import Start
 from gateway.retained import Retained
 from gateway.rounds import Stage
 from gateway.sending import Runs, Sending

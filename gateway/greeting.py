@@ -14,6 +14,7 @@ from gateway.envelope import NEVER
 from gateway.mqtt.connection import V5, Terms
 from gateway.mqtt.packets import LEVEL_3_1, Connect, Publish
 from gateway.mqtt.properties import NO_PROPERTIES, Properties, application_properties, encode_properties
+from gateway.options import InvalidOption, asks_for_level
 from gateway.reception import Admitted, Arriving
 from gateway.session_state import Will
 from gateway.settings import GatewaySettings
@@ -29,6 +30,11 @@ def arriving(packet: Connect) -> Arriving:
     expiry_s = properties.session_expiry_interval or 0
     if not is_v5 and not packet.clean_start:
         expiry_s = NEVER_ENDS
+    wants_level, misuse = False, ""
+    try:
+        wants_level = asks_for_level(properties.user_properties)
+    except InvalidOption as error:
+        misuse = str(error)
     return Arriving(
         packet.client_id,
         packet.user_name,
@@ -43,6 +49,8 @@ def arriving(packet: Connect) -> Arriving:
         properties.authentication_method,
         properties.authentication_data,
         is_v5 or (packet.clean_start and packet.level > LEVEL_3_1),
+        wants_level,
+        misuse,
     )
 
 
@@ -95,6 +103,7 @@ def terms(asked: Arriving, admitted: Admitted, settings: GatewaySettings) -> Ter
         settings.topic_alias_max,
         _response_information(asked, session.client_id, settings.response_prefix),
         settings.shared_subscriptions,
+        asked.wants_level,
     )
 
 

@@ -96,7 +96,9 @@ class Proving(Protocol):
 
 
 class Arriving(NamedTuple):
-    """What a CONNECT asks for, whatever its version. ``takes_id``: it may leave the client id to the server."""
+    """What a CONNECT asks for, whatever its version. ``takes_id``: it may leave the client id to the server.
+    ``wants_level``: acknowledgements are to say how safe a message is. ``misuse``: what it asks for that there is not.
+    """
 
     client_id: str
     user_name: str | None
@@ -111,6 +113,8 @@ class Arriving(NamedTuple):
     authentication_method: str | None = None
     authentication_data: bytes | None = None
     takes_id: bool = True
+    wants_level: bool = False
+    misuse: str = ""
 
 
 class Admitted(NamedTuple):
@@ -250,6 +254,8 @@ class Reception:
         return f"auto-{self._rng.getrandbits(64):016x}"
 
     def _unfit(self, asked: Arriving) -> Reason:
+        if asked.misuse:
+            return Told(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, asked.misuse)
         if not asked.client_id:  # (MQTT-3.1.3-7, -8) of 3.1.1; 3.1 has no empty ids
             return 0 if asked.takes_id else ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
         if len(asked.client_id.encode()) > self.settings.client_id_bytes_max:

@@ -23,7 +23,7 @@ from typing import Final
 
 from gateway.delivery import Variant, is_expired
 from gateway.envelope import Arrival, Origin, arrivals
-from gateway.replay_options import BEGINNING, EVERY_QUEUE, LAST, OFFSET, TIME, Start
+from gateway.options import BEGINNING, EVERY_QUEUE, LAST, OFFSET, TIME, Start
 from gateway.session import Cursor, Session
 from gateway.session_state import Owed
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, TopicNotFound

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgpack
 
-from gateway.replay_options import Start
+from gateway.options import Start
 from gateway.subscriptions import Redo, Subscription
 
 NO_WILL: Final = b"\xc0"

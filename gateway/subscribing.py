@@ -1,7 +1,7 @@
 """One SUBSCRIBE under way: each filter judged, opened at the brokers, and answered by one SUBACK with a code per
 filter, in order.
 
-User properties may ask for history and places (``gateway/replay_options.py``); what was asked wrongly is told in the
+User properties may ask for history and places (``gateway/options.py``); what was asked wrongly is told in the
 SUBACK's reason string.
 
 A filter that is refused (malformed, not allowed, over the quota) has its code at once; the others stand when
@@ -18,8 +18,8 @@ from typing import Final
 from gateway.mqtt.packets import Subscribe
 from gateway.mqtt.packets import Subscription as Asked
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
+from gateway.options import PLAIN, START, InvalidOption, read_options
 from gateway.reception import Guest, Reception
-from gateway.replay_options import PLAIN, START, InvalidOption, read_options
 from gateway.subscriptions import Subscription
 from penstock.errors import Busy, PenstockError
 from topicmap.names import ORDERED_PREFIX, InvalidName, check_filter, is_share, plain_filter

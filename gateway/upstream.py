@@ -155,6 +155,7 @@ class Upstream(Stage):
         self._lanes: list[Lane] = []  # one per broker, of which there are few
         self._topics: dict[str, TopicRoute] = {}
         self.rounds = rounds
+        self.level = ""  # what the messages have reached whose acknowledgements are told
         self.unanswered = 0
         self.dropped = 0
         self.stored = 0
@@ -246,6 +247,7 @@ class Upstream(Stage):
         """What became of a batch."""
         self.unanswered -= 1
         if isinstance(result, Appended):
+            self.level = result.level
             if result.refused or batch.lane.kept:
                 self._partly(batch, {refused.at: refused.code for refused in result.refused})
                 return

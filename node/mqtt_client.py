@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Final, TypeVar
 
 from gateway.mqtt import codec
+from gateway.mqtt.connection import LEVEL
 from gateway.mqtt.packets import (
     LEVEL_5,
     Connack,
@@ -30,6 +31,7 @@ from gateway.mqtt.packets import (
     Subscribe,
     Subscription,
 )
+from gateway.mqtt.properties import Properties
 from gateway.mqtt.reader import PacketReader
 from gateway.mqtt.reason_codes import ReasonCode
 from penstock.addresses import lost, no_server, split_address
@@ -73,6 +75,7 @@ class MqttClient:
             user_name=user_name,
             password=None if password is None else password.encode(),
             level=LEVEL_5,
+            properties=Properties(user_properties=((LEVEL, "true"),)),
         )
         self._reader = PacketReader(PACKET_BYTES_MAX)
         self._reader.level = LEVEL_5
@@ -100,8 +103,11 @@ class MqttClient:
             self._send(Disconnect())
         self._socket.close()
 
-    def publish(self, name: str, payload: bytes, *, qos: int = 1, retain: bool = False) -> None:
+    def publish(self, name: str, payload: bytes, *, qos: int = 1, retain: bool = False) -> str:
         """Publishes one message; with QoS 1 or 2 returns when it is acknowledged.
+
+        Returns:
+            The level that it has reached, ``cache`` or ``disk``; empty where nobody says so.
 
         Raises:
             InvalidRequest: the gateway refuses it; it is not stored.
@@ -110,12 +116,14 @@ class MqttClient:
         self._packet_id = self._packet_id % 0xFFFF + 1
         packet_id = self._packet_id if qos else 0
         self._send(Publish(name, payload, qos=qos, retain=retain, packet_id=packet_id))
-        if qos == 1:
-            _check(self._wait_for(Puback, packet_id).reason_code, f"{name} is refused")
-        elif qos == 2:
-            _check(self._wait_for(Pubrec, packet_id).reason_code, f"{name} is refused")
+        if not qos:
+            return ""
+        answer = self._wait_for(Puback, packet_id) if qos == 1 else self._wait_for(Pubrec, packet_id)
+        _check(answer.reason_code, f"{name} is refused")
+        if qos == 2:
             self._send(Pubrel(packet_id))
             self._wait_for(Pubcomp, packet_id)
+        return dict(answer.properties.user_properties).get(LEVEL, "")
 
     def subscribe(self, filters: Sequence[str], *, qos: int = 1) -> None:
         """Subscribes; every message that is stored after this returns will come. Raises ``InvalidRequest``."""

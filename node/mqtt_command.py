@@ -70,14 +70,13 @@ def pub(
         given = [body.encode() for body in bodies]
         if not bodies:
             given = [line.rstrip(b"\r\n") for line in sys.stdin.buffer] if lines else [sys.stdin.buffer.read()]
-        for body in given:
-            client.publish(name, body, qos=qos, retain=retain)
+        levels = {client.publish(name, body, qos=qos, retain=retain) for body in given} - {""}
+    level = min(levels, default="")  # "cache" is less than "disk"
     if as_json:
-        print_json({"topic": name, "published": len(given), "qos": qos, "retain": retain})
+        print_json({"topic": name, "published": len(given), "qos": qos, "retain": retain, "level": level})
     else:
-        click.echo(
-            f"{len(given)} published to {name}, {'acknowledged' if qos else 'QoS 0: not acknowledged'}", err=True
-        )
+        safe = f"acknowledged: on level {level}" if level else "acknowledged" if qos else "QoS 0: not acknowledged"
+        click.echo(f"{len(given)} published to {name}, {safe}", err=True)
 
 
 @mqtt.command()

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from gateway.mqtt.answers import PUBACK, refusal
+from gateway.mqtt.answers import PUBACK, refusal, with_properties
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import (
     Auth,
@@ -37,7 +37,7 @@ from gateway.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from gateway.mqtt.properties import NO_PROPERTIES, Properties
+from gateway.mqtt.properties import NO_PROPERTIES, Properties, encode_properties, property_block
 from gateway.mqtt.reader import PacketReader
 from gateway.mqtt.reason_codes import ALLOWED, PacketError, Reason, ReasonCode, Told, code_of
 
@@ -63,6 +63,9 @@ RETURN_CODES: Final[dict[int, int]] = {
     ReasonCode.BAD_USER_NAME_OR_PASSWORD: 0x04,
     ReasonCode.NOT_AUTHORIZED: 0x05,
 }
+LEVEL: Final = "penstock-level"
+"""The user property with the level that a message has reached, and that says a client gets it."""
+_TELLS_LEVEL: Final = ((LEVEL, "true"),)
 _ELSEWHERE: Final = frozenset({ReasonCode.USE_ANOTHER_SERVER, ReasonCode.SERVER_MOVED})
 _CONNACK: Final = 2
 _DISCONNECT: Final = 14
@@ -87,13 +90,23 @@ class Terms(NamedTuple):
     topic_alias_max: int
     response_information: str | None = None
     has_shares: bool = True
+    tells_level: bool = False
 
 
 class Connection:
     """The protocol state of one connection; ``level`` is 0 until its CONNECT has come, ``_method`` the authentication
-    method that it named."""
+    method that it named. ``tells_level``: acknowledgements say the level that a message has reached."""
 
-    __slots__ = ("_accepts_bytes_max", "_aliases", "_is_accepted", "_method", "_reader", "_wants_problems", "level")
+    __slots__ = (
+        "_accepts_bytes_max",
+        "_aliases",
+        "_is_accepted",
+        "_method",
+        "_reader",
+        "_wants_problems",
+        "level",
+        "tells_level",
+    )
 
     def __init__(self, connect_bytes_max: int, packet_bytes_max: int) -> None:
         self._reader = PacketReader(packet_bytes_max, connect_bytes_max)
@@ -103,6 +116,7 @@ class Connection:
         self._wants_problems = True
         self._method: str | None = None
         self.level = 0
+        self.tells_level = False
 
     @property
     def unfinished_bytes(self) -> int:
@@ -168,12 +182,14 @@ class Connection:
         """The CONNACK of success, with every limit that is enforced (MQTT-3.2.2-9, -21, -22), and where the client has
         authenticated by a method with that (MQTT-4.12.0-5) and the server's last data, ``proof``. Nothing, and the
         client is not accepted, if it takes no packet of that size (MQTT-3.1.2-24)."""
-        said = self._connack(terms, proof)
+        self.tells_level = terms.tells_level and self._wants_problems  # (MQTT-3.1.2-29)
+        said = self._connack(terms, proof, _TELLS_LEVEL) if self.tells_level else b""
+        said = said or self._connack(terms, proof)  # (MQTT-3.2.2-20)
         self._is_accepted = bool(said)
         self._reader.is_proving = False
         return said
 
-    def _connack(self, terms: Terms, proof: bytes | None) -> bytes:
+    def _connack(self, terms: Terms, proof: bytes | None, more: tuple[tuple[str, str], ...] = ()) -> bytes:
         if self.level < V5:
             return encode(Connack(terms.session_present and self.level > 3, 0), self.level)
         properties = Properties(
@@ -187,6 +203,7 @@ class Connection:
             response_information=terms.response_information,
             authentication_method=self._method,
             authentication_data=proof,
+            user_properties=more,
         )
         return self._fitting(Connack(terms.session_present, 0, properties))
 
@@ -237,6 +254,13 @@ class Connection:
         if server and not said:
             said = self._fitting(make(Properties(server_reference=server)))
         return said or self._fitting(make(NO_PROPERTIES))
+
+    def with_level(self, marks: list[bytes], level: str) -> list[bytes]:
+        """These PUBACKs and PUBRECs, each with the level that its message has reached; as they are where the client
+        takes no packets of that size (MQTT-3.4.2-3, 3.5.2-3)."""
+        block = property_block(encode_properties(Properties(user_properties=((LEVEL, level),))))
+        told = [mark and with_properties(mark, block) for mark in marks]
+        return told if max(map(len, told), default=0) <= self._accepts_bytes_max else marks
 
     def refusal(self, mark: bytes, reason: Reason) -> bytes:
         """The PUBACK or PUBREC ``mark`` with a reason for not taking the message, and why, if that may be said

@@ -1,4 +1,4 @@
-"""MQTT 5: reason strings and server references, in which packets they may be and when they have to stay away."""
+"""MQTT 5: reason strings, user properties and server references, where they may be and when they have to stay away."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from gateway.mqtt.answers import mark
 from gateway.mqtt.codec import encode
-from gateway.mqtt.connection import Connection
+from gateway.mqtt.connection import Connection, Terms
 from gateway.mqtt.packets import (
     Connack,
     Connect,
@@ -79,6 +79,45 @@ def test_a_publication_that_is_not_taken_is_answered_with_the_reason_where_it_ma
     assert only(speaking().refusal(sent, 0x97)) == answer(7, 0x97)
     assert only(speaking(maximum_packet_size=PLAIN).refusal(sent, Told(0x97, WHY))) == answer(7, 0x97)
     assert only(speaking(request_problem_information=0).refusal(sent, Told(0x97, WHY))) == answer(7, 0x97)
+
+
+def accepted(**said: int) -> tuple[Connection, Connack]:
+    """A connection that is to be told levels, and its CONNACK."""
+    connection = speaking(**said)
+    connack = only(connection.accept(Terms(False, None, None, None, 10, 1 << 20, 0, tells_level=True)))
+    assert isinstance(connack, Connack)
+    return connection, connack
+
+
+def user_properties(packet: Packet) -> tuple[tuple[str, str], ...]:
+    assert isinstance(packet, Connack | Puback | Pubrec)
+    return packet.properties.user_properties
+
+
+@pytest.mark.mqtt("3.2.2-20", "3.1.2-29")
+def test_a_connack_has_its_user_property_where_the_client_takes_a_packet_of_that_size() -> None:
+    _, connack = accepted()
+    assert user_properties(connack) == (("penstock-level", "true"),)
+    size = len(encode(connack, 5))
+    assert user_properties(accepted(maximum_packet_size=size)[1]) == (("penstock-level", "true"),)
+    assert user_properties(accepted(maximum_packet_size=size - 1)[1]) == ()
+    assert user_properties(accepted(request_problem_information=0)[1]) == ()
+
+
+@pytest.mark.mqtt("3.4.2-3", "3.5.2-3", "3.1.2-29")
+@pytest.mark.parametrize(("qos", "answer"), [(1, Puback), (2, Pubrec)])
+def test_an_acknowledgement_says_the_level_where_the_client_takes_a_packet_of_that_size(
+    qos: int, answer: type[Puback] | type[Pubrec]
+) -> None:
+    said = answer(7, 0, Properties(user_properties=(("penstock-level", "disk"),)))
+    sent, size = mark(qos, 7), len(encode(said, 5))
+    connection, _ = accepted()
+    assert connection.tells_level
+    assert connection.with_level([sent, b""], "disk") == [encode(said, 5), b""]
+    assert connection.with_level([], "disk") == []
+    assert accepted(maximum_packet_size=size)[0].with_level([sent], "disk") == [encode(said, 5)]
+    assert accepted(maximum_packet_size=size - 1)[0].with_level([sent], "disk") == [sent]
+    assert not accepted(request_problem_information=0)[0].tells_level
 
 
 @pytest.mark.parametrize("code", [0x9C, 0x9D])

@@ -72,3 +72,11 @@ def test_the_worked_example_runs_as_it_stands(system: Any) -> None:
     again = seen(1)
     assert len(again) == 1
     assert again[0] not in first  # the position had passed those
+
+
+def test_the_program_that_is_told_levels_runs_as_it_stands(system: Any) -> None:
+    found = re.search(r"```python\n(import paho.*?)```", GUIDE, re.DOTALL)
+    assert found
+    program = found[1].replace("1883", str(system().start().mqtt_port))
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert said.stdout == found[1].rpartition("# ")[2], said.stderr

@@ -172,6 +172,7 @@ class MemoryBroker:
         self.holds_replies = False
         self.holds: tuple[type[Request], ...] = ()
         self.now_ms = 0
+        self.level = "disk"  # what every append reaches
         self.has_brokers = True
         self.silent: set[type[Request]] = set()
         self.refuses: dict[type[Request], PenstockError] = {}
@@ -337,7 +338,7 @@ class MemoryBroker:
                 refused.append(Refused(index, error.code, error.message))
             elif not self._is_repeated(record):
                 self.append(record)
-        return Appended("disk", (), tuple(refused))
+        return Appended(self.level, (), tuple(refused))
 
     def _is_repeated(self, record: bytes) -> bool:
         if not RECORD_HEAD.unpack_from(record)[4] & FLAG_ONCE:

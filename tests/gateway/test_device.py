@@ -167,6 +167,47 @@ def test_mqtt5_is_told_why_a_record_was_not_stored(error: Exception, reason: int
     assert client.got() == [Pubrec(3)]
 
 
+LEVEL = Properties(user_properties=(("penstock-level", "true"),))
+
+
+def told(level: str) -> Properties:
+    return Properties(user_properties=(("penstock-level", level),))
+
+
+@pytest.mark.mqtt("3.4.2-1", "3.5.2-1")
+def test_who_asks_for_it_is_told_the_level_that_each_message_has_reached() -> None:
+    gateway = Gateway()
+    client, other = gateway.connect("c", level=5, properties=LEVEL), gateway.connect("d", level=5)
+    client.publish("a", b"x", 1, packet_id=1)  # through the codec
+    client.publish("a", b"x", 1, packet_id=2)  # the straight way, alone
+    client.send(*[Publish("a", b"x", qos, packet_id=at) for at, qos in ((3, 1), (0, 0), (4, 1), (5, 2))])
+    assert client.got() == [*[Puback(at, 0, told("disk")) for at in (1, 2, 3, 4)], Pubrec(5, 0, told("disk"))]
+    gateway.broker.level = "cache"
+    client.publish("a", b"x", 1, packet_id=1)
+    other.publish("a", b"x", 1, packet_id=1)
+    assert client.got() == [Puback(1, 0, told("cache"))]
+    assert other.got() == [Puback(1)]
+
+
+def test_a_refusal_and_an_acknowledgement_that_is_sent_again_say_no_level() -> None:
+    gateway = Gateway()
+    client = gateway.connect(level=5, properties=LEVEL)
+    client.publish("a", b"x", 2, packet_id=1)
+    client.publish("a", b"x", 2, packet_id=1, dup=True)
+    assert client.got() == [Pubrec(1, 0, told("disk")), Pubrec(1)]
+    gateway.broker.refused_records = {0: InvalidTopic("x")}
+    client.publish("a", b"x", 1, packet_id=2)
+    assert client.got() == [Puback(2, 0x90)]
+
+
+def test_a_connect_that_asks_for_what_there_is_not_is_told_so() -> None:
+    client = Gateway().open(5)
+    client.send(Connect("c", level=5, properties=Properties(user_properties=(("penstock-levels", "true"),))))
+    why = "a CONNECT has no option penstock-levels; there is penstock-level"
+    assert client.got() == [Connack(False, 0x83, Properties(reason_string=why))]
+    assert client.is_closed
+
+
 def test_an_older_client_waits_unread_until_there_is_room_in_the_log() -> None:
     gateway = Gateway()
     client = gateway.connect()

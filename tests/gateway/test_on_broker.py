@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -27,18 +28,18 @@ pytestmark = pytest.mark.endtoend
 
 
 @asynccontextmanager
-async def house(data: Path, **limits: int) -> AsyncIterator[tuple[int, str]]:
+async def house(data: Path, **settings: Any) -> AsyncIterator[tuple[int, str]]:
     """All three services on wire links; gives the MQTT port and the name server."""
     world = real_world()
     async with trio.open_nursery() as bottom, lasting_links() as links:
         names = await bottom.start(partial(namesrv.server.run, NamesrvSettings(port=0), world))
         namesrv_at = (f"{names.host}:{names.port}",)
         await bottom.start(
-            partial(broker.server.run, BrokerSettings(port=0, data=data, namesrv=namesrv_at, **limits), world)
+            partial(broker.server.run, BrokerSettings(port=0, data=data, namesrv=namesrv_at, **settings), world)
         )
         async with trio.open_nursery() as top:
-            settings = GatewaySettings(port=0, namesrv=namesrv_at)
-            running = await top.start(partial(gateway.server.run, settings, world, links))
+            ours = GatewaySettings(port=0, namesrv=namesrv_at)
+            running = await top.start(partial(gateway.server.run, ours, world, links))
             with trio.fail_after(20):
                 yield running.port, namesrv_at[0]
             top.cancel_scope.cancel()
@@ -55,6 +56,20 @@ async def connect(port: int, client_id: str, *, clean_start: bool = True) -> Cli
 async def subscribe(client: Client, filter: str, qos: int) -> None:
     await client.send(Subscribe(1, (Subscription(filter, qos),)))
     assert isinstance(await client.next(), Suback)
+
+
+@pytest.mark.parametrize("level", ["cache", "disk"])
+async def test_a_device_is_told_the_level_of_the_topic(tmp_path: Path, level: str) -> None:
+    asks = Properties(user_properties=(("penstock-level", "true"),))
+    async with house(tmp_path / "data", default_level=level) as (port, _):
+        client = Client(await trio.open_tcp_stream("127.0.0.1", port), 5)
+        await client.send(Connect("d1", level=5, properties=asks))
+        connack = await client.next()
+        assert isinstance(connack, Connack)
+        assert connack.properties.user_properties == asks.user_properties
+        await client.send(Publish("plant/x", b"1", 1, packet_id=1))
+        assert await client.next() == Puback(1, 0, Properties(user_properties=(("penstock-level", level),)))
+        await client.stream.aclose()
 
 
 @pytest.mark.parametrize("expiry_s", [0, 60])

@@ -31,7 +31,8 @@ def mqtt(tmp_path: Path) -> Iterator[Mqtt]:
 @pytest.mark.endtoend
 def test_a_retained_message_is_published_and_read_back(mqtt: Mqtt) -> None:
     result = mqtt("pub", "plant/state", "on", "--retain", "--json")
-    assert json.loads(result.stdout) == {"topic": "plant/state", "published": 1, "qos": 1, "retain": True}
+    said = {"topic": "plant/state", "published": 1, "qos": 1, "retain": True, "level": "disk"}
+    assert json.loads(result.stdout) == said
     assert mqtt("sub", "plant/#", "-n", "1", "-v").stdout == "plant/state on\n"
     row = json.loads(mqtt("sub", "plant/#", "-n", "1", "--json").stdout)
     assert row == {"topic": "plant/state", "qos": 1, "retain": True, "encoding": "utf-8", "body": "on"}
@@ -46,8 +47,10 @@ def test_lines_come_from_standard_input_alone(mqtt: Mqtt) -> None:
 
 @pytest.mark.endtoend
 def test_lines_of_standard_input_are_messages(mqtt: Mqtt) -> None:
-    assert "3 published to plant/log, acknowledged" in mqtt("pub", "plant/log", "--lines", stdin=b"a\nb\nc\n").stderr
-    assert mqtt("pub", "plant/log", "-q", "0", stdin=b"whole\ninput").exit_code == 0
+    stored = mqtt("pub", "plant/log", "--lines", stdin=b"a\nb\nc\n")
+    assert stored.stderr == "3 published to plant/log, acknowledged: on level disk\n"
+    sent = mqtt("pub", "plant/log", "-q", "0", stdin=b"whole\ninput")
+    assert (sent.exit_code, sent.stderr) == (0, "1 published to plant/log, QoS 0: not acknowledged\n")
 
 
 def test_nobody_there_says_what_to_start() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.mqtt.answers import PINGRESP, PUBACK, PUBCOMP, PUBREC, PUBREL, answer, mark, refusal
+from gateway.mqtt.answers import PINGRESP, PUBACK, PUBCOMP, PUBREC, PUBREL, answer, mark, refusal, with_properties
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Packet, Pingresp, Puback, Pubcomp, Pubrec, Pubrel
+from gateway.mqtt.properties import Properties, encode_properties, property_block
 
 KINDS = [(PUBACK, Puback), (PUBREC, Pubrec), (PUBREL, Pubrel), (PUBCOMP, Pubcomp)]
 
@@ -25,6 +26,14 @@ def test_the_mark_of_a_publish_follows_its_qos() -> None:
 def test_a_refusal_is_the_mark_with_a_reason() -> None:
     assert refusal(mark(1, 300), 0x97) == encode(Puback(300, 0x97), 5)
     assert refusal(mark(2, 300), 0x87) == encode(Pubrec(300, 0x87), 5)
+
+
+@pytest.mark.parametrize(("qos", "kind"), [(1, Puback), (2, Pubrec)])
+@pytest.mark.parametrize("size", [0, 114])
+def test_an_answer_with_properties_is_what_the_codec_writes(qos: int, kind: type[Packet], size: int) -> None:
+    said = Properties(user_properties=(("name", "x" * size),))
+    block = property_block(encode_properties(said))
+    assert with_properties(mark(qos, 300), block) == encode(kind(300, 0, said), 5)  # type: ignore[call-arg,arg-type]
 
 
 def test_a_pingresp_says_nothing() -> None:

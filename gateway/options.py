@@ -1,11 +1,16 @@
-"""What a SUBSCRIBE asks for beyond the standard, in its user properties: where to begin, and the place of each message.
+"""What CONNECT and SUBSCRIBE ask for beyond the standard, in their user properties.
 
-``penstock-start`` says from where on the filters of this SUBSCRIBE are wanted: ``beginning``, ``last=N``, ``time=T``
+In a CONNECT ``penstock-level`` is ``true`` or ``false``: whether acknowledgements are to say the level that a message
+has reached.
+
+In a SUBSCRIBE ``penstock-start`` says from where on its filters are wanted: ``beginning``, ``last=N``, ``time=T``
 (milliseconds since 1970, or ISO 8601), ``offset=N`` (in every queue of the topic) or ``offset=QUEUE:N`` (again for each
 queue), or ``named=NAME``, a position that the server keeps. A named position that nobody has kept yet begins where a
-second ``penstock-start`` says, or now. ``penstock-place`` is ``true`` or ``false``. docs/guide/device.md is the page of
-this; whatever differs from it is refused, a property that begins with ``penstock-`` and is none of these too, so that
-a slip of the pen never means "from now on". Pure.
+second ``penstock-start`` says, or now. ``penstock-place`` is ``true`` or ``false``: whether each message says where it
+is stored.
+
+docs/guide/device.md is the page of this; whatever differs from it is refused, a property that begins with ``penstock-``
+and is none of these too, so that a slip of the pen never means "from now on". Pure.
 """
 
 from __future__ import annotations
@@ -13,6 +18,8 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from typing import Final, NamedTuple
+
+from gateway.mqtt.connection import LEVEL
 
 PREFIX: Final = "penstock-"
 START: Final = "penstock-start"
@@ -60,6 +67,17 @@ class Options(NamedTuple):
 PLAIN: Final = Options()
 
 
+def asks_for_level(user_properties: Sequence[tuple[str, str]]) -> bool:
+    """Whether a CONNECT asks for the level in acknowledgements. Raises ``InvalidOption``."""
+    asks = False
+    for name, value in user_properties:
+        if name == LEVEL:
+            asks = _flag(name, value)
+        elif name.startswith(PREFIX):
+            raise InvalidOption(f"a CONNECT has no option {name}; there is {LEVEL}")
+    return asks
+
+
 def read_options(user_properties: Sequence[tuple[str, str]]) -> Options:
     """The options among a SUBSCRIBE's user properties. Raises ``InvalidOption``."""
     starts: list[str] = []
@@ -68,11 +86,9 @@ def read_options(user_properties: Sequence[tuple[str, str]]) -> Options:
         if name == START:
             starts.append(value)
         elif name == PLACE:
-            if value not in ("true", "false"):
-                raise InvalidOption(f"{PLACE} is true or false, not {value!r}")
-            shows_place = value == "true"
+            shows_place = _flag(name, value)
         elif name.startswith(PREFIX):
-            raise InvalidOption(f"there is no option {name}; there are {START} and {PLACE}")
+            raise InvalidOption(f"a SUBSCRIBE has no option {name}; there are {START} and {PLACE}")
     return Options(_start(starts) if starts else None, shows_place)
 
 
@@ -99,6 +115,12 @@ def _start(values: Sequence[str]) -> Start:
                 f"{START} is beginning, last=N, time=T, offset=N, offset=QUEUE:N or named=NAME, not {value!r}"
             )
     return start
+
+
+def _flag(name: str, said: str) -> bool:
+    if said not in ("true", "false"):
+        raise InvalidOption(f"{name} is true or false, not {said!r}")
+    return said == "true"
 
 
 def _name(said: str) -> str:

@@ -1,4 +1,4 @@
-"""Where a subscription begins, as its SUBSCRIBE says."""
+"""What CONNECT and SUBSCRIBE ask for in their user properties."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.replay_options import PLAIN, InvalidOption, Options, Start, read_options
+from gateway.options import PLAIN, InvalidOption, Options, Start, asks_for_level, read_options
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,15 @@ def test_a_slip_of_the_pen_is_told_and_other_peoples_properties_are_left_alone()
     with pytest.raises(InvalidOption, match="no option penstock-begin"):
         read_options([("penstock-begin", "beginning")])
     assert read_options([("trace", "1"), ("start", "x")]) == PLAIN
+
+
+def test_a_connect_asks_for_the_level_or_does_not() -> None:
+    assert asks_for_level([("penstock-level", "true")])
+    assert not asks_for_level([("penstock-level", "false"), ("level", "true")])
+    with pytest.raises(InvalidOption, match="penstock-level is true or false, not 'disk'"):
+        asks_for_level([("penstock-level", "disk")])
+    with pytest.raises(InvalidOption, match="a CONNECT has no option penstock-place"):
+        asks_for_level([("penstock-place", "true")])
 
 
 @given(st.text(max_size=40))
