@@ -72,6 +72,8 @@ def _pubcomp(device: Guest, reception: Reception, packet: Pubcomp) -> None:
 
 def _pubrel(device: Guest, reception: Reception, packet: Pubrel) -> None:
     session = _session(device)
+    if session.comes_early(packet.packet_id):
+        return
     if session.lasting is not None and packet.packet_id in session.incoming:
         reception.exchanges.release(session, packet.packet_id)
         return

@@ -28,7 +28,7 @@ from gateway.limits import size_of
 from gateway.login.auth import Identity, Peer
 from gateway.mqtt.answers import PINGRESP, mark
 from gateway.mqtt.connection import Connection, Received
-from gateway.mqtt.packets import Auth, Connect, Disconnect, Pingreq, Publish, Subscribe, Unsubscribe
+from gateway.mqtt.packets import Auth, Connect, Disconnect, Pingreq, Publish, Pubrel, Subscribe, Unsubscribe
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told, code_of
 from gateway.reception import Admitted, Arriving, OnAdmitted, Reception
 from gateway.session import STORED, Session
@@ -165,14 +165,15 @@ class Device(Sender):
             return b""
         if self._routes is None:
             return chunk
+        bytes_max = self._reception.settings.packet_bytes_max
         while chunk and not self._is_closed():
-            room = self._room_for_publications()
-            at, acknowledged = take_publishes(self, self._routes, self.is_v5, chunk, self._reception.upstream, room)
+            room, upstream = self._room_for_publications(), self._reception.upstream
+            at, acknowledged = take_publishes(self, self._routes, self.is_v5, chunk, upstream, room, bytes_max)
             if not at:
                 break
             self._unanswered += acknowledged
             chunk = chunk[at:]
-        if chunk and is_partial_publish(chunk):
+        if chunk and is_partial_publish(chunk, bytes_max):
             self._partial = chunk
             return b""
         return chunk
@@ -369,11 +370,14 @@ class Device(Sender):
     def stored(self, marks: list[bytes], size: int, exact: bool) -> None:
         """Records of this device are stored: their marks may leave. ``exact``: there are PUBRECs among them."""
         self._answered(size)
+        released: list[int] = []
         if exact:
             assert self.session is not None
             for one in marks:
                 if one[:1] == b"\x50":
-                    self.session.stored_incoming(int.from_bytes(one[2:4], "big"))
+                    packet_id = int.from_bytes(one[2:4], "big")
+                    if self.session.stored_incoming(packet_id):
+                        released.append(packet_id)
                 else:
                     self._unanswered -= bool(one)
         else:
@@ -381,6 +385,9 @@ class Device(Sender):
         if self._connection.tells_level:
             marks = self._connection.with_level(marks, self._reception.upstream.level)
         self.send(b"".join(marks), len(marks), at_once=True)
+        for packet_id in released:
+            if not self.is_over:
+                EXCHANGES[Pubrel](self, self._reception, Pubrel(packet_id))
 
     def stored_one(self, mark: bytes, size: int) -> None:
         if self._connection.tells_level:

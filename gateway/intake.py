@@ -49,9 +49,10 @@ class Sender(Publisher):
 
 
 def take_publishes(
-    device: Sender, routes: dict[bytes, Route], is_v5: bool, chunk: bytes, upstream: Upstream, most: int
+    device: Sender, routes: dict[bytes, Route], is_v5: bool, chunk: bytes, upstream: Upstream, most: int, bytes_max: int
 ) -> tuple[int, int]:
-    """Takes the plain PUBLISH packets at a chunk's beginning that go to one broker; at most ``most`` have QoS 1.
+    """Takes the plain PUBLISH packets at a chunk's beginning that go to one broker; at most ``most`` have QoS 1, each
+    has at most ``bytes_max`` bytes.
 
     Returns the place after them and how many of QoS 1 there were.
     """
@@ -68,7 +69,7 @@ def take_publishes(
             length += (more - 1) << 7
             start += 1
         stop = start + length
-        if stop > end:
+        if stop > end or stop - at > bytes_max:
             break
         body = start + 2 + (chunk[start] << 8) + chunk[start + 1]
         found = chunk[start + 2 : body]
@@ -151,17 +152,19 @@ def _hand_over(device: Sender, upstream: Upstream, lane: Lane, count: int, size:
     upstream.grown(lane, size)
 
 
-def is_partial_publish(rest: bytes) -> bool:
-    """Whether a chunk's rest may be the beginning of a plain PUBLISH, short enough to be kept as it is."""
-    return len(rest) < PARTIAL_BYTES_MAX and rest[0] in (_QOS0, _QOS1) and _is_incomplete(rest)
+def is_partial_publish(rest: bytes, bytes_max: int) -> bool:
+    """Whether a chunk's rest may be the beginning of a plain PUBLISH of at most ``bytes_max`` bytes, short enough to be
+    kept as it is."""
+    return len(rest) < PARTIAL_BYTES_MAX and rest[0] in (_QOS0, _QOS1) and _is_incomplete(rest, bytes_max)
 
 
-def _is_incomplete(rest: bytes) -> bool:
-    if len(rest) < 4:
-        return len(rest) < 3 or rest[1] < 128 or rest[2] < 128
+def _is_incomplete(rest: bytes, bytes_max: int) -> bool:
+    if len(rest) < 3:
+        return True
     if rest[1] < 128:
         return len(rest) < 2 + rest[1]
-    return 0 < rest[2] < 128 and len(rest) < 3 + rest[1] + ((rest[2] - 1) << 7)
+    size = 3 + rest[1] + ((rest[2] - 1) << 7)
+    return 0 < rest[2] < 128 and len(rest) < size <= bytes_max
 
 
 def plain_pubacks(chunk: bytes) -> Sequence[int] | None:

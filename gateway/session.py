@@ -47,6 +47,8 @@ STORING: Final = 0
 STORED: Final = 1
 INHERITED: Final = 2
 """Stored, on an earlier connection."""
+RELEASED: Final = 3
+"""Released before it is stored, by a client that did not wait for its PUBREC."""
 
 
 class Client(Protocol):
@@ -519,10 +521,20 @@ class Session:
             self.inherited -= 1
         return state
 
-    def stored_incoming(self, packet_id: int) -> None:
-        """The message is safe."""
-        if packet_id in self.incoming:
+    def stored_incoming(self, packet_id: int) -> bool:
+        """The message is safe. Whether its PUBREL has come already, and counts from now on."""
+        state = self.incoming.get(packet_id)
+        if state is not None:
             self.incoming[packet_id] = STORED
+        return state == RELEASED
+
+    def comes_early(self, packet_id: int) -> bool:
+        """PUBREL. Whether it must wait for its message: an id that is free while that is on its way to the log would
+        hide the next message (MQTT-4.3.3-12)."""
+        if self.incoming.get(packet_id) not in (STORING, RELEASED):
+            return False
+        self.incoming[packet_id] = RELEASED
+        return True
 
     def exchange(self, packet_id: int, qos: int) -> str:
         """What its message says of an exchange that outlives the connection; empty for others."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from rig import Gateway
 
@@ -41,3 +43,25 @@ def test_an_unknown_id_is_answered_all_the_same(level: int, reason: int) -> None
     client = Gateway().connect(level=level)
     client.send(Pubrec(9), Pubrel(9), Puback(9), Pubcomp(9))
     assert client.got() == [Pubrel(9, reason), Pubcomp(9, reason)]
+
+
+@pytest.mark.mqtt("4.3.3-12", old=("4.3.3-2",))
+@pytest.mark.parametrize("asked", [{"level": 4, "clean_start": True}, {"level": 4, "clean_start": False}])
+def test_a_pubrel_that_does_not_wait_for_its_pubrec_frees_the_id_only_when_the_message_is_stored(
+    asked: dict[str, Any],
+) -> None:
+    """Nothing lost: both messages that the client sent under the id are stored, each once."""
+    gateway = Gateway()
+    client = gateway.connect(**asked)
+    for body in (b"first", b"second"):
+        client.send(Publish("t", body, 2, packet_id=5), Pubrel(5))
+        assert client.got() == [Pubrec(5), Pubcomp(5)]
+    gateway.broker.holds_replies = True
+    client.send(Publish("t", b"third", 2, packet_id=5), Pubrel(5))
+    client.send(Publish("t", b"third", 2, dup=True, packet_id=5), Pubrel(5))
+    assert client.got() == []
+    gateway.broker.holds_replies = False
+    gateway.broker.release()
+    gateway.round()
+    assert client.got() == [Pubrec(5), Pubcomp(5)]
+    assert gateway.broker.bodies() == [b"first", b"second", b"third"]

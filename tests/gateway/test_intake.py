@@ -14,7 +14,7 @@ from rig import Client, Gateway
 from gateway.delivery import PACKET_ID_MAX
 from gateway.intake import is_partial_publish, plain_pubacks
 from gateway.mqtt.codec import encode
-from gateway.mqtt.packets import Packet, Pingreq, Puback, Publish
+from gateway.mqtt.packets import Disconnect, Packet, Pingreq, Puback, Publish
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 
 USER = Properties(user_properties=(("k", "v"),))
@@ -56,9 +56,14 @@ def stripped(packet: Packet, level: int) -> Packet:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(PACKET, max_size=12) | PACKETS, st.sampled_from([4, 5]), st.data())
+@given(
+    st.lists(PACKET, max_size=12) | PACKETS,
+    st.sampled_from([4, 5]),
+    st.sampled_from([1024, 1 << 14, 1 << 20]),
+    st.data(),
+)
 def test_any_pieces_of_any_packets_give_the_same_both_ways(
-    packets: list[Packet], level: int, data: st.DataObject
+    packets: list[Packet], level: int, bytes_max: int, data: st.DataObject
 ) -> None:
     for at, packet in enumerate(packets):
         if isinstance(packet, Publish) and packet.qos:
@@ -66,7 +71,7 @@ def test_any_pieces_of_any_packets_give_the_same_both_ways(
     stream = b"".join(encode(stripped(packet, level), level) for packet in packets)
     outcomes = []
     for is_straight in (True, False):
-        client = Gateway().connect(level=level)
+        client = Gateway(packet_bytes_max=bytes_max).connect(level=level)
         for topic in ("a", "a/b", "c"):
             client.publish(topic)
         at = 0
@@ -120,10 +125,31 @@ def test_every_length_of_a_plain_publish_goes_the_straight_way(size: int) -> Non
         (b"\x32\x80\x80\x01", False),
         (b"\x34\x05", False),
         (b"\x30" + b"\x7f" * 4096, False),
+        (b"\x32\xfd\x07", True),
+        (b"\x32\xfe\x07", False),
     ],
 )
 def test_only_the_beginning_of_a_plain_publish_is_kept_back(rest: bytes, is_one: bool) -> None:
-    assert is_partial_publish(rest) is is_one
+    assert is_partial_publish(rest, 1024) is is_one
+
+
+@pytest.mark.mqtt("3.2.2-15")
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("size", [1024, 1025, 8000])
+def test_a_packet_over_the_limit_ends_the_connection_also_where_its_name_is_known(qos: int, size: int) -> None:
+    gateway = Gateway(packet_bytes_max=1024)
+    client = gateway.connect(level=5)
+    client.publish("a")
+    packet = Publish("a", b"", qos, packet_id=qos)
+    packet = replace(packet, payload=bytes(size - len(encode(packet, 5)) - 1))
+    stream = encode(packet, 5)
+    assert len(stream) == size
+    for at in range(0, size, 700):
+        client.send_bytes(stream[at : at + 700])
+    assert client.is_closed is (size > 1024)
+    assert len(gateway.broker.bodies()) == (1 if size > 1024 else 2)
+    if size > 1024:
+        assert client.got_one(Disconnect).reason_code == 0x95
 
 
 @pytest.mark.parametrize("ids", [[1], [1, 2], [2, 1], [3, 5], [PACKET_ID_MAX], [PACKET_ID_MAX, 1]])
