@@ -21,7 +21,7 @@ from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
 from gateway.reception import Arriving, Guest, OnAdmitted, Reception
 
 MakeAuth = Callable[[int, bytes, str], bytes]
-Enter = Callable[[Callable[[OnAdmitted], None], bytes], None]
+Enter = Callable[[Arriving, Callable[[OnAdmitted], None]], None]
 
 
 class Authenticating:
@@ -31,7 +31,7 @@ class Authenticating:
 
     def __init__(self, device: Guest, reception: Reception, asked: Arriving, make: MakeAuth, enter: Enter) -> None:
         """``make`` gives an AUTH with a reason code, data and words, nothing where the client cannot take it; ``enter``
-        has the client admitted, by a function that does it, and puts data into its CONNACK."""
+        has the client admitted as it asks for it, by a function that does it."""
         self._device = device
         self._reception = reception
         self._asked = asked
@@ -95,8 +95,8 @@ class Authenticating:
         if isinstance(outcome, Denied) or named not in (None, outcome.user_name):
             self._device.fail(ReasonCode.NOT_AUTHORIZED)
         elif identity is None:
-            admit = partial(self._reception.admit_proven, self._device, self._asked, outcome.user_name)
-            self._enter(admit, outcome.data)
+            asked = self._asked._replace(proof=outcome.data or None)
+            self._enter(asked, partial(self._reception.admit_proven, self._device, asked, outcome.user_name))
         else:
             self._say(ReasonCode.SUCCESS, outcome.data, "authenticated again")
 

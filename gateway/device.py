@@ -30,7 +30,7 @@ from gateway.mqtt.answers import PINGRESP, mark
 from gateway.mqtt.connection import Connection, Received
 from gateway.mqtt.packets import Auth, Connect, Disconnect, Pingreq, Publish, Pubrel, Subscribe, Unsubscribe
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told, code_of
-from gateway.reception import Admitted, Arriving, OnAdmitted, Reception
+from gateway.reception import Admitted, Arriving, Grant, OnAdmitted, Reception
 from gateway.session import STORED, Session
 from gateway.subscribing import Subscribing
 from gateway.upstream import Route
@@ -222,7 +222,7 @@ class Device(Sender):
         asked = arriving(packet)
         self.is_v5 = asked.is_v5
         if asked.authentication_method is not None:
-            enter = partial(self._enter, packet, asked)
+            enter = partial(self._enter, packet)
             self._authenticating = Authenticating(self, self._reception, asked, self._connection.auth, enter)
             self._authenticating.begin()
         else:
@@ -232,10 +232,10 @@ class Device(Sender):
         assert self._authenticating is not None
         self._authenticating.receive(packet)
 
-    def _enter(self, packet: Connect, asked: Arriving, admit: Callable[[OnAdmitted], None], proof: bytes = b"") -> None:
-        """Has the client admitted; ``proof`` goes into its CONNACK. What it sends meanwhile waits."""
+    def _enter(self, packet: Connect, asked: Arriving, admit: Callable[[OnAdmitted], None]) -> None:
+        """Has the client admitted. What it sends meanwhile waits."""
         self._early = []
-        admit(partial(self._admitted, packet, asked, proof or None))
+        admit(partial(self._admitted, packet, asked))
         if self._is_waiting():
             self.hold_reading()
 
@@ -244,7 +244,10 @@ class Device(Sender):
         within a call, which the compiler does not see."""
         return self._early is not None
 
-    def _admitted(self, packet: Connect, asked: Arriving, proof: bytes | None, outcome: Admitted | Reason) -> None:
+    def accepts(self, asked: Arriving, grant: Grant) -> bool:
+        return bool(self._connection.welcome(terms(asked, grant, self._reception.settings), asked.proof))
+
+    def _admitted(self, packet: Connect, asked: Arriving, outcome: Admitted | Reason) -> None:
         """The answer to the CONNECT is known: says so, then carries out what the client sent without waiting for it."""
         early, self._early = self._early, None
         if self._holds:
@@ -253,16 +256,12 @@ class Device(Sender):
             self.fail(outcome)
             return
         session = self.session = outcome.session
-        self.identity = outcome.identity
-        self.keep_alive_s = outcome.keep_alive_s
+        self.identity = outcome.grant.identity
+        self.keep_alive_s = outcome.grant.keep_alive_s
         self.accepts_bytes_max = accepts_bytes_max(packet)
         self.aliases = sent_aliases(packet, self._reception.settings)
-        accepted = self._connection.accept(terms(asked, outcome, self._reception.settings), proof)
-        if not accepted:  # it is refused, so its will is no will
-            session.will = None
-            self.fail(ReasonCode.PACKET_TOO_LARGE)
-            return
-        self.send(accepted)
+        granted = terms(asked, outcome.grant, self._reception.settings, present=outcome.present)
+        self.send(self._connection.accept(granted, asked.proof))
         self._reception.downstream.attach(session)
         for received in early or ():
             if not self.is_over:
@@ -468,8 +467,8 @@ class Device(Sender):
     # ------------------------------------------------------------ not reading
 
     @property
-    def is_held(self) -> bool:
-        return self._holds > 0 or self._line.is_full
+    def waits_to_be_read(self) -> bool:
+        return (self._holds > 0 or self._line.is_full) and self._line.has_unread()
 
     def hold_reading(self) -> None:
         """One more reason not to read from this client."""

@@ -46,6 +46,10 @@ class Output:
         """Whether what the other side sends is to be read."""
         raise NotImplementedError
 
+    def has_unread(self) -> bool:
+        """Whether the other side has sent something that is not read yet."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Closes after the output of this round has been written. The occupant hears nothing more."""
         raise NotImplementedError

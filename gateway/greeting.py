@@ -15,7 +15,7 @@ from gateway.mqtt.connection import V5, Terms
 from gateway.mqtt.packets import LEVEL_3_1, Connect, Publish
 from gateway.mqtt.properties import NO_PROPERTIES, Properties, application_properties, encode_properties
 from gateway.options import InvalidOption, asks_for_level
-from gateway.reception import Admitted, Arriving
+from gateway.reception import Arriving, Grant
 from gateway.session_state import Will
 from gateway.settings import GatewaySettings
 from penstock.requests.sessions import NEVER_ENDS
@@ -90,18 +90,18 @@ def sent_aliases(packet: Connect, settings: GatewaySettings) -> SentAliases | No
     return SentAliases(limit, accepts_bytes_max(packet)) if limit else None
 
 
-def terms(asked: Arriving, admitted: Admitted, settings: GatewaySettings) -> Terms:
-    """What the client is granted; what is as it asked goes unsaid."""
-    session = admitted.session
+def terms(asked: Arriving, grant: Grant, settings: GatewaySettings, *, present: bool = False) -> Terms:
+    """What the client is granted, and whether its session was there; what is as it asked goes unsaid."""
+    client_id = grant.identity.client_id
     return Terms(
-        admitted.present,
-        session.client_id if admitted.was_assigned else None,
-        admitted.keep_alive_s if admitted.keep_alive_s != asked.keep_alive_s else None,
-        session.expiry_s if session.expiry_s != asked.expiry_s else None,
+        present,
+        client_id if grant.was_assigned else None,
+        grant.keep_alive_s if grant.keep_alive_s != asked.keep_alive_s else None,
+        grant.expiry_s if grant.expiry_s != asked.expiry_s else None,
         settings.receive_max,
         settings.packet_bytes_max,
         settings.topic_alias_max,
-        _response_information(asked, session.client_id, settings.response_prefix),
+        _response_information(asked, client_id, settings.response_prefix),
         settings.shared_subscriptions,
         asked.wants_level,
     )

@@ -66,8 +66,12 @@ class Guest(Client, Protocol):
     full_since: float
 
     @property
-    def is_held(self) -> bool:
-        """Whether it is not read just now."""
+    def waits_to_be_read(self) -> bool:
+        """Whether it has sent something that is not read just now."""
+        ...
+
+    def accepts(self, asked: Arriving, grant: Grant) -> bool:
+        """Whether it takes a packet of the size of the CONNACK that it is going to get (MQTT-3.1.2-24)."""
         ...
 
     def forget_routes(self) -> None:
@@ -98,7 +102,7 @@ class Proving(Protocol):
 class Arriving(NamedTuple):
     """What a CONNECT asks for, whatever its version. ``takes_id``: it may leave the client id to the server.
     ``wants_level``: acknowledgements are to say how safe a message is. ``misuse``: what it asks for that there is not.
-    """
+    ``proof``: what the server shows a client that has proven who it is."""
 
     client_id: str
     user_name: str | None
@@ -115,16 +119,24 @@ class Arriving(NamedTuple):
     takes_id: bool = True
     wants_level: bool = False
     misuse: str = ""
+    proof: bytes | None = None
+
+
+class Grant(NamedTuple):
+    """What a client will get, known before anything of its session is touched. ``was_assigned``: its client id."""
+
+    identity: Identity
+    keep_alive_s: int
+    expiry_s: int
+    was_assigned: bool
 
 
 class Admitted(NamedTuple):
     """What came of it."""
 
     session: Session
-    identity: Identity
+    grant: Grant
     present: bool
-    keep_alive_s: int
-    was_assigned: bool
 
 
 OnAdmitted = Callable[[Admitted | Reason], None]
@@ -275,6 +287,11 @@ class Reception:
                 return
             asked = asked._replace(will=will)
         client_id = identity.client_id
+        expiry_s = min(asked.expiry_s, self.settings.session_expiry_s_max)
+        grant = Grant(identity, self._agreed_keep_alive(asked.keep_alive_s), expiry_s, not asked.client_id)
+        if not device.accepts(asked, grant):
+            done(ReasonCode.PACKET_TOO_LARGE)
+            return
         known = self.sessions.get(client_id)
         others = (self._openings.holder(client_id), known.device if known is not None else None)
         for other in others:
@@ -291,8 +308,7 @@ class Reception:
         if known is not None and known.device is not None:
             known.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=asked.clean_start)
         self._openings.begin(client_id, device)
-        expiry_s = min(asked.expiry_s, self.settings.session_expiry_s_max)
-        opened = partial(self._opened, device, asked, identity, done)
+        opened = partial(self._opened, device, asked, grant, done)
         kept = encode_will(asked.will)
         self.home.open(client_id, identity.user_name, asked.clean_start, expiry_s, kept, opened)
 
@@ -300,18 +316,17 @@ class Reception:
         self,
         device: Guest,
         asked: Arriving,
-        identity: Identity,
+        grant: Grant,
         done: OnAdmitted,
         result: OpenedSession | PenstockError,
     ) -> None:
-        client_id = identity.client_id
+        client_id, expiry_s = grant.identity.client_id, grant.expiry_s
         if isinstance(result, PenstockError):
             self._turn_away(device, client_id, done, _REASONS.get(type(result), ReasonCode.SERVER_UNAVAILABLE))
             return
         past = self._openings.settle(client_id, result, encode_will(asked.will))
         if result.ended:
             self._forget_ended(client_id, result)
-        expiry_s = min(asked.expiry_s, self.settings.session_expiry_s_max)
         release = partial(self._openings.give_back, client_id, device, past, expiry_s)
         if not self._is_awaited(device, client_id):
             release()
@@ -323,13 +338,13 @@ class Reception:
         if expiry_s or result.present:
             session.lasting = Lasting(result.incarnation, self.home.name)
         if session.lasting is None or not result.present:
-            self._admit(device, asked, identity, result, session, done, release, None)
+            self._admit(device, grant, result, session, done, release, None)
             return
         flow = decode_flow(result.flow)
         session.lasting.doubtful_ms = result.doubtful_ms
         session.lasting.places = dict(flow.places)
         session.lasting.owed = dict(flow.owed)
-        resumed = partial(self._admit, device, asked, identity, result, session, done, release)
+        resumed = partial(self._admit, device, grant, result, session, done, release)
         Resuming(session, flow, self._brokers, asked.is_v5, self.rounds.now_ms).begin(self.exchanges, resumed)
         self.rounds.wake()
 
@@ -354,8 +369,7 @@ class Reception:
     def _admit(
         self,
         device: Guest,
-        asked: Arriving,
-        identity: Identity,
+        grant: Grant,
         found: OpenedSession,
         session: Session,
         done: OnAdmitted,
@@ -372,16 +386,16 @@ class Reception:
         self._openings.forget(client_id)
         self.sessions[session.client_id] = session
         session.device = device
-        keep_alive_s = self._agreed_keep_alive(asked.keep_alive_s)
-        if keep_alive_s:
-            self._keep_alive.add(self.rounds.now + min(keep_alive_s * 1.5, LOOK_S), device)
+        identity = grant.identity
+        if grant.keep_alive_s:
+            self._keep_alive.add(self.rounds.now + min(grant.keep_alive_s * 1.5, LOOK_S), device)
         if identity.until < math.inf:
             self._expiring.add(min(identity.until, self.rounds.now + LOOK_S), (identity.until, device))
         self.half_open -= 1
         if found.present:
             self.downstream.resume(session, decode_terms(found.terms))
             self._judge_subscriptions(session, identity)  # they were allowed when it subscribed
-        done(Admitted(session, identity, found.present, keep_alive_s, not asked.client_id))
+        done(Admitted(session, grant, found.present))
 
     def _judge_subscriptions(self, session: Session, identity: Identity) -> None:
         for one in list(session.subscriptions.values()):
@@ -503,7 +517,7 @@ class Reception:
 
     def _check_alive(self, device: Guest, now: float) -> None:
         due = device.heard_at + device.keep_alive_s * 1.5
-        if device.is_held:  # we do not read it, so its silence says nothing
+        if due <= now and device.waits_to_be_read:
             due = now + 1.0
         if due <= now:  # (MQTT-3.1.2-22)
             device.fail(ReasonCode.KEEP_ALIVE_TIMEOUT)

@@ -115,6 +115,12 @@ class Line(Output):
         self._reads = reads
         self._arm()
 
+    def has_unread(self) -> bool:
+        try:
+            return len(_recv(self._socket, 1, socket.MSG_PEEK)) > 0
+        except OSError:  # nothing is there, or nothing will ever be
+            return False
+
     def close(self) -> None:
         self.occupant = None
         self.wants_close = True

@@ -179,15 +179,20 @@ class Connection:
     # ------------------------------------------------------------ out
 
     def accept(self, terms: Terms, proof: bytes | None = None) -> bytes:
-        """The CONNACK of success, with every limit that is enforced (MQTT-3.2.2-9, -21, -22), and where the client has
-        authenticated by a method with that (MQTT-4.12.0-5) and the server's last data, ``proof``. Nothing, and the
-        client is not accepted, if it takes no packet of that size (MQTT-3.1.2-24)."""
+        """The CONNACK of success: the client is accepted."""
         self.tells_level = terms.tells_level and self._wants_problems  # (MQTT-3.1.2-29)
-        said = self._connack(terms, proof, _TELLS_LEVEL) if self.tells_level else b""
-        said = said or self._connack(terms, proof)  # (MQTT-3.2.2-20)
-        self._is_accepted = bool(said)
+        self._is_accepted = True
         self._reader.is_proving = False
-        return said
+        return self.welcome(terms, proof)
+
+    def welcome(self, terms: Terms, proof: bytes | None = None) -> bytes:
+        """That CONNACK, with every limit that is enforced (MQTT-3.2.2-9, -21, -22), and where the client has
+        authenticated by a method with that (MQTT-4.12.0-5) and the server's last data, ``proof``. Nothing if the client
+        takes no packet of that size (MQTT-3.1.2-24)."""
+        said = b""
+        if terms.tells_level and self._wants_problems:
+            said = self._connack(terms, proof, _TELLS_LEVEL)
+        return said or self._connack(terms, proof)  # (MQTT-3.2.2-20)
 
     def _connack(self, terms: Terms, proof: bytes | None, more: tuple[tuple[str, str], ...] = ()) -> bytes:
         if self.level < V5:

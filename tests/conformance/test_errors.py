@@ -336,3 +336,29 @@ def test_the_server_to_go_to_is_told_only_where_there_is_room() -> None:
         client = gateway.open(5)
         client.send(Connect("c", level=5, properties=Properties(maximum_packet_size=size)))
         assert client.got() == [Connack(False, 0x9D, Properties(server_reference=told))]
+
+
+@pytest.mark.mqtt("3.1.2-24", "3.1.4-5", "4.5.0-1")
+@pytest.mark.parametrize("clean_start", [True, False])
+def test_a_client_that_cannot_take_the_connack_leaves_the_session_that_it_asked_for_alone(clean_start: bool) -> None:
+    """Nothing lost: the message that waits for the session, and the connection that has it."""
+    gateway = Gateway()
+    lasting = Properties(session_expiry_interval=60)
+    gateway.connect("c", level=5, properties=lasting).subscribe("t", qos=1)
+    small = Connect("c", clean_start, level=5, properties=Properties(maximum_packet_size=15))
+    intruder = gateway.open(5)
+    intruder.send(small)
+    assert intruder.got() == [Connack(False, 0x95)]
+    [device] = gateway.reception.admitted(10)
+    assert device.session is not None
+    device.drop()
+    gateway.produce("t", b"waits")
+    intruder = gateway.open(5)
+    intruder.send(small)
+    assert intruder.got() == [Connack(False, 0x95)]
+    client = gateway.open(5)
+    client.send(Connect("c", False, level=5, properties=lasting))
+    connack, message = client.got()
+    assert isinstance(connack, Connack)
+    assert isinstance(message, Publish)
+    assert (connack.session_present, message.payload) == (True, b"waits")

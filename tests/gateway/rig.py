@@ -57,6 +57,7 @@ class Client(Output):
         self.level = level
         self.is_full = False
         self.is_read = True
+        self.unread = False
         self.is_closed = False
         self.written = 0
         self._reader = PacketReader(1 << 28)
@@ -74,6 +75,9 @@ class Client(Output):
 
     def set_reading(self, reads: bool) -> None:
         self.is_read = reads
+
+    def has_unread(self) -> bool:
+        return self.unread
 
     def close(self) -> None:
         self.is_closed = True

@@ -12,8 +12,7 @@ from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connack, Connect, Publish, Will
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from gateway.mqtt.reader import PacketReader
-from gateway.reception import Admitted
-from gateway.session import Session
+from gateway.reception import Grant
 from gateway.settings import GatewaySettings
 from penstock.requests.sessions import NEVER_ENDS
 
@@ -57,10 +56,8 @@ def test_the_properties_of_a_publish_are_forwarded_as_they_came_without_those_of
 
 def test_only_what_differs_from_what_was_asked_is_told() -> None:
     settings = GatewaySettings()
-    session = Session("c", 10)
-    session.expiry_s = 60
     asked = arriving(Connect("c", level=5, keep_alive_s=30, properties=Properties(session_expiry_interval=60)))
-    same = Admitted(session, Identity("c", ""), False, 30, False)
+    same = Grant(Identity("c", ""), 30, 60, False)
     told = terms(asked, same, settings)
     assert (told.assigned_client_id, told.keep_alive_s, told.expiry_s) == (None, None, None)
     other = terms(asked._replace(expiry_s=100), same._replace(keep_alive_s=20, was_assigned=True), settings)

@@ -81,10 +81,13 @@ def test_any_pieces_of_any_packets_give_the_same_both_ways(
             size = data.draw(st.integers(1, len(stream))) if is_straight else len(stream)
             client.send_bytes(stream[at : at + size])
             at += size
+        assert client.is_closed is any(len(encode(stripped(one, level), level)) > bytes_max for one in packets)
         outcomes.append(bodies_and_answers(client))
-    # The pieces fall differently, so answers of one kind may overtake those of another; none is lost or doubled.
+    # The pieces fall differently, so answers of one kind may overtake those of another; none is lost or doubled, where
+    # the connection does not end before they are known.
     assert outcomes[0][0] == outcomes[1][0]
-    assert sorted(map(repr, outcomes[0][1])) == sorted(map(repr, outcomes[1][1]))
+    if not client.is_closed:
+        assert sorted(map(repr, outcomes[0][1])) == sorted(map(repr, outcomes[1][1]))
 
 
 @settings(max_examples=200, deadline=None)

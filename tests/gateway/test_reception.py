@@ -407,12 +407,27 @@ def test_keep_alive_0_switches_the_check_off() -> None:
     assert not client.is_closed
 
 
-def test_a_client_that_we_do_not_read_is_not_called_silent() -> None:
+@pytest.mark.parametrize("is_full", [True, False])
+@pytest.mark.parametrize("level", [4, 5])
+@pytest.mark.mqtt("3.1.2-22", old=("3.1.2-24",))
+def test_a_client_that_we_do_not_read_is_called_silent_only_where_it_has_sent_nothing(
+    level: int, is_full: bool
+) -> None:
     gateway = Gateway()
-    client = gateway.connect(keep_alive_s=10)
-    client.device.hold_reading()
+    watcher = gateway.connect("w")
+    watcher.subscribe("will/#")
+    client = gateway.connect(level=level, keep_alive_s=10, will=WILL)
+    if is_full:  # it does not read what it is sent
+        client.is_full = True
+    else:
+        client.device.hold_reading()
+    client.unread = True
     gateway.pass_time(100)
     assert not client.is_closed
+    client.unread = False
+    gateway.pass_time(2)
+    assert client.is_closed
+    assert watcher.payloads() == [WILL.payload]
 
 
 def test_a_gateway_that_stops_tells_every_client() -> None:

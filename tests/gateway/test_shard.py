@@ -223,6 +223,19 @@ def test_a_client_that_is_held_is_not_read(house: House) -> None:
     assert house.mask == READ
 
 
+def test_a_line_that_is_not_read_knows_whether_something_is_there(house: House) -> None:
+    house.line.set_reading(False)
+    assert not house.line.has_unread()
+    house.client.send(b"ping")
+    assert house.line.has_unread()
+    house.line.set_reading(True)
+    house.round(READ)
+    assert house.client.recv(100) == b"ping"  # looking takes nothing
+    assert not house.line.has_unread()
+    house.client.close()
+    assert not house.line.has_unread()
+
+
 def test_the_end_of_the_stream_breaks_the_line(house: House) -> None:
     house.client.close()
     house.round(READ)
