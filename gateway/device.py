@@ -37,7 +37,6 @@ from gateway.upstream import Route
 from penstock.errors import InvalidMessage
 from penstock.message import FLAG_ONCE, FLAG_RETAIN
 
-_ROUTES_MAX: Final = 256
 _PROGRESS_BYTES: Final = 1024
 """A client that has sent so much more of a packet is as alive as one that has sent a whole one (MQTT-3.1.2-22): it
 cannot ping within a packet, and a long one takes its time on a slow line. Fewer bytes than these keep nobody alive."""
@@ -263,9 +262,12 @@ class Device(Sender):
         granted = terms(asked, outcome.grant, self._reception.settings, present=outcome.present)
         self.send(self._connection.accept(granted, asked.proof))
         self._reception.downstream.attach(session)
-        for received in early or ():
-            if not self.is_over:
-                self._carry_out(received)
+        try:
+            for received in early or ():
+                if not self.is_over:
+                    self._carry_out(received)
+        except Exception:
+            self._reception.failed(self)
 
     # ------------------------------------------------------------ PUBLISH
 
@@ -335,17 +337,9 @@ class Device(Sender):
     def _route(self, name: str) -> Route:
         """The route of a name, made when it is first used. Known ones open the straight way."""
         assert self.session is not None
-        routes = self._routes
-        if routes is None:
-            routes = self._routes = {}
-        raw = name.encode()
-        route = routes.get(raw)
-        if route is None:
-            if len(routes) >= _ROUTES_MAX:
-                routes.clear()
-            route = self._reception.upstream.route(name, self.session.client_id)
-            routes[route.raw_name] = route
-        return route
+        if self._routes is None:
+            self._routes = {}
+        return self._reception.upstream.route_among(self._routes, name, self.session.client_id)
 
     def _decline(self, packet: Publish, reason: Reason) -> None:
         """The message is not taken. MQTT 5 says why; before that it is acknowledged and forgotten, or the

@@ -60,7 +60,9 @@ class Figures:
             "gateway_connections": reception.connections,
             "gateway_connections_most": reception.tallies.most_connected,
             "gateway_connections_half_open": reception.half_open,
-            "gateway_connections_failed_total": sum([shard.failures for shard in self.shards], downstream.failures),
+            "gateway_connections_failed_total": (
+                sum([shard.failures for shard in self.shards]) + downstream.failures + reception.failures
+            ),
             "gateway_sessions": len(reception.sessions),
             "gateway_subscriptions": sum([len(session.subscriptions) for session in reception.sessions.values()]),
             "gateway_filters_open": downstream.filters_open,
@@ -79,7 +81,7 @@ class Figures:
             "gateway_replayed_total": downstream.replays.replayed,
             "gateway_position_commits_total": downstream.positions.commits,
             "gateway_position_commits_refused_total": downstream.positions.refused,
-            "gateway_logins_expired_total": reception.expired,
+            "gateway_logins_expired_total": reception.patience.expired,
             "gateway_takeovers_total": reception.takeovers.count,
             "gateway_paced": reception.pacing.waiting,
             "gateway_brokers_away": self.health.brokers_away if self.health is not None else 0,

@@ -26,6 +26,7 @@ START: Final = "penstock-start"
 PLACE: Final = "penstock-place"
 EVERY_QUEUE: Final = -1
 NAME_BYTES_MAX: Final = 255
+_QUOTED_CHARS_MAX: Final = 60
 _MOST: Final = (1 << 63) - 1
 
 NOW: Final = "now"
@@ -74,7 +75,7 @@ def asks_for_level(user_properties: Sequence[tuple[str, str]]) -> bool:
         if name == LEVEL:
             asks = _flag(name, value)
         elif name.startswith(PREFIX):
-            raise InvalidOption(f"a CONNECT has no option {name}; there is {LEVEL}")
+            raise InvalidOption(f"a CONNECT has no option {name[:_QUOTED_CHARS_MAX]}; there is {LEVEL}")
     return asks
 
 
@@ -88,7 +89,7 @@ def read_options(user_properties: Sequence[tuple[str, str]]) -> Options:
         elif name == PLACE:
             shows_place = _flag(name, value)
         elif name.startswith(PREFIX):
-            raise InvalidOption(f"a SUBSCRIBE has no option {name}; there are {START} and {PLACE}")
+            raise InvalidOption(f"a SUBSCRIBE has no option {name[:_QUOTED_CHARS_MAX]}; there are {START} and {PLACE}")
     return Options(_start(starts) if starts else None, shows_place)
 
 
@@ -112,14 +113,19 @@ def _start(values: Sequence[str]) -> Start:
             start = start._replace(kind=LAST, number=_number(said, "last"))
         else:
             raise InvalidOption(
-                f"{START} is beginning, last=N, time=T, offset=N, offset=QUEUE:N or named=NAME, not {value!r}"
+                f"{START} is beginning, last=N, time=T, offset=N, offset=QUEUE:N or named=NAME, not {_cut(value)}"
             )
     return start
 
 
+def _cut(said: str) -> str:
+    """What was said, as far as it helps."""
+    return repr(said if len(said) <= _QUOTED_CHARS_MAX else said[:_QUOTED_CHARS_MAX] + "...")
+
+
 def _flag(name: str, said: str) -> bool:
     if said not in ("true", "false"):
-        raise InvalidOption(f"{name} is true or false, not {said!r}")
+        raise InvalidOption(f"{name} is true or false, not {_cut(said)}")
     return said == "true"
 
 
@@ -136,7 +142,7 @@ def _offset(said: str) -> tuple[int, int]:
 
 def _number(said: str, what: str) -> int:
     if not said.isascii() or not said.isdigit() or len(said) > 19 or int(said) > _MOST:
-        raise InvalidOption(f"{what} is a number from 0 on, not {said!r}")
+        raise InvalidOption(f"{what} is a number from 0 on, not {_cut(said)}")
     return int(said)
 
 
@@ -146,7 +152,9 @@ def _time_ms(said: str) -> int:
     try:
         moment = datetime.datetime.fromisoformat(said)
     except ValueError:
-        raise InvalidOption(f"time is in milliseconds since 1970, or like 2026-01-31T12:00:00Z, not {said!r}") from None
+        raise InvalidOption(
+            f"time is in milliseconds since 1970, or like 2026-01-31T12:00:00Z, not {_cut(said)}"
+        ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
     return max(0, int(moment.timestamp() * 1000))

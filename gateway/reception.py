@@ -15,14 +15,13 @@ Time comes with ``tick`` and from the round. Nothing here waits.
 
 from __future__ import annotations
 
-import math
+import logging
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from gateway.brokers import Brokers
-from gateway.deadlines import LOOK_S, Deadlines
 from gateway.downstream import Downstream
 from gateway.exchanges import ExchangeIds
 from gateway.home import SessionHome
@@ -32,6 +31,7 @@ from gateway.limits import Limits, Stalls
 from gateway.login.auth import Authenticator, Credentials, Identity, Peer
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
 from gateway.openings import Openings
+from gateway.patience import Expected, Patience
 from gateway.quotas import Quotas
 from gateway.rates import Crowd, Door, Pacing, Takeovers
 from gateway.resuming import Resuming
@@ -48,27 +48,18 @@ from penstock.world import Rng
 from topicmap.names import plain_filter
 
 
-class Guest(Client, Protocol):
+class Guest(Client, Expected, Protocol):
     """A connection that has come in (``gateway.device.Device``).
 
     Attributes:
         peer: where it comes from.
         session: its session, once it is admitted.
-        keep_alive_s: how often it wants to be heard; 0: never.
-        heard_at: monotonic time of the last packet from it, or of the last KiB of one that is not complete.
         full_since: when its output was found full, -1 while it takes something.
     """
 
     peer: Peer
     session: Session | None
-    keep_alive_s: int
-    heard_at: float
     full_since: float
-
-    @property
-    def waits_to_be_read(self) -> bool:
-        """Whether it has sent something that is not read just now."""
-        ...
 
     def accepts(self, asked: Arriving, grant: Grant) -> bool:
         """Whether it takes a packet of the size of the CONNACK that it is going to get (MQTT-3.1.2-24)."""
@@ -78,24 +69,8 @@ class Guest(Client, Protocol):
         """Whether it may publish to a name is to be asked again."""
         ...
 
-    def give_up(self) -> None:
-        """It took too long to say who it is."""
-        ...
-
     def drop(self) -> None:
         """Closes without a word."""
-        ...
-
-
-class Proving(Protocol):
-    """A client that authenticates again (``gateway.authenticating.Authenticating``)."""
-
-    def is_late(self, now: float) -> bool:
-        """Whether it should have done so by now."""
-        ...
-
-    def give_up(self) -> None:
-        """It took too long."""
         ...
 
 
@@ -139,6 +114,8 @@ class Admitted(NamedTuple):
     present: bool
 
 
+_log: Final = logging.getLogger(__name__)
+
 OnAdmitted = Callable[[Admitted | Reason], None]
 
 # Why the home of sessions did not give one -> reason code of the CONNACK.
@@ -146,7 +123,6 @@ _REASONS: Final[dict[type[PenstockError], int]] = {
     Busy: ReasonCode.QUOTA_EXCEEDED,
     Fenced: ReasonCode.NOT_AUTHORIZED,
 }
-_EXPIRED: Final = Told(ReasonCode.NOT_AUTHORIZED, "what was shown at the login has expired")
 
 
 class SessionParts(NamedTuple):
@@ -161,7 +137,7 @@ class SessionParts(NamedTuple):
 
 class Reception:
     """Connections of one gateway, and their sessions. ``turns_away``: the reason why nobody is let in, 0 if there is
-    none."""
+    none. ``failures``: clients that an unforeseen error has ended."""
 
     def __init__(
         self,
@@ -192,11 +168,8 @@ class Reception:
         self.crowd = Crowd(settings.address_connections_max)
         self._rng = rng
         self._openings = Openings(self.home, self.wills)
-        self._keep_alive: Deadlines[Guest] = Deadlines()
-        self._half_open: Deadlines[Guest] = Deadlines()
-        self._proving: Deadlines[Proving] = Deadlines()
-        self._expiring: Deadlines[tuple[float, Guest]] = Deadlines()
-        self.expired = 0
+        self.patience = Patience(settings.connect_wait_s, quotas, rounds, lambda device: device in self._devices)
+        self.failures = 0
         self._devices: dict[Guest, None] = {}
         self.half_open = 0
         self.turns_away: Reason = ReasonCode.SERVER_MOVED if settings.has_moved else 0
@@ -225,7 +198,7 @@ class Reception:
         self.tallies.entered(device.tally, len(self._devices))
         self.crowd.enter(device.peer.address)
         self.half_open += 1
-        self._half_open.add(self.rounds.now + self.settings.connect_wait_s, device)
+        self.patience.opened(device)
 
     def admit(self, device: Guest, asked: Arriving, done: OnAdmitted) -> None:
         """Gives the client its session, or the reason code of the refusal, through ``done``."""
@@ -254,12 +227,6 @@ class Reception:
         if self.crowd.is_over(device.peer.address):
             limit = "address_connections_max"
         return self.turns_away or (self.quotas.refuse(limit) if limit else self._unfit(asked))
-
-    def expect(self, proving: Proving) -> float:
-        """A connected client begins to authenticate again: when it must have done so."""
-        due = self.rounds.now + self.settings.connect_wait_s
-        self._proving.add(due, proving)
-        return due
 
     def _new_client_id(self) -> str:
         """An id that no session has (MQTT-3.1.3-7, 3.2.2-16): 64 random bits make sure of it."""
@@ -359,6 +326,13 @@ class Reception:
         if device in self._devices:
             done(reason)
 
+    def failed(self, device: Guest) -> None:
+        """An error that nobody has foreseen has come of what a client sent, as an answer was taken in: its connection
+        ends, and no other. To be called where the error was caught."""
+        self.failures += 1
+        _log.exception("an error that nobody has foreseen; the connection that brought it is closed")
+        device.drop()
+
     def _forget_ended(self, client_id: str, found: OpenedSession) -> None:
         """Nothing of an earlier session stays anywhere."""
         old = Lasting(found.ended, self.home.name)
@@ -387,10 +361,7 @@ class Reception:
         self.sessions[session.client_id] = session
         session.device = device
         identity = grant.identity
-        if grant.keep_alive_s:
-            self._keep_alive.add(self.rounds.now + min(grant.keep_alive_s * 1.5, LOOK_S), device)
-        if identity.until < math.inf:
-            self._expiring.add(min(identity.until, self.rounds.now + LOOK_S), (identity.until, device))
+        self.patience.admitted(device, grant.keep_alive_s, identity.until)
         self.half_open -= 1
         if found.present:
             self.downstream.resume(session, decode_terms(found.terms))
@@ -497,40 +468,10 @@ class Reception:
         """Everything that is due; to be called about twice a second."""
         self.pacing.tick(now)
         self._stalls.tick(self._devices, now)
-        for device in self._half_open.take(now):
-            if device.session is None and device in self._devices:
-                self.quotas.refuse("connect_wait_s")
-                device.give_up()
-        for one in self._proving.take(now):
-            if one.is_late(now):
-                self.quotas.refuse("connect_wait_s")
-                one.give_up()
-        for until, device in self._expiring.take(now):
-            if device in self._devices:
-                self._check_expiry(until, device, now)
-        for device in self._keep_alive.take(now):
-            if device in self._devices:
-                self._check_alive(device, now)
+        self.patience.tick(now)
         self.wills.tick(now)
         self.keeping.tick()
         self.home.tick(now)
-
-    def _check_alive(self, device: Guest, now: float) -> None:
-        due = device.heard_at + device.keep_alive_s * 1.5
-        if due <= now and device.waits_to_be_read:
-            due = now + 1.0
-        if due <= now:  # (MQTT-3.1.2-22)
-            device.fail(ReasonCode.KEEP_ALIVE_TIMEOUT)
-        else:
-            self._keep_alive.add(min(due, now + LOOK_S), device)
-
-    def _check_expiry(self, until: float, device: Guest, now: float) -> None:
-        """What a client showed at its login counts for a time only."""
-        if until <= now:
-            self.expired += 1
-            device.fail(_EXPIRED)
-        else:
-            self._expiring.add(min(until, now + LOOK_S), (until, device))
 
     def close(self) -> None:
         """The gateway stops: every client is told, every will without a delay is published."""

@@ -151,7 +151,10 @@ class Subscribing:
             self._codes[at] = ReasonCode.QUOTA_EXCEEDED
         else:
             self._codes[at] = qos if error is None else ReasonCode.UNSPECIFIED_ERROR
-        self._answer()
+        try:
+            self._answer()
+        except Exception:
+            self._reception.failed(self._device)
 
     def _answer(self) -> None:
         if _PENDING not in self._codes and self._session.device is self._device:

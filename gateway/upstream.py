@@ -35,6 +35,7 @@ from penstock.runs import Run, record_bytes
 from topicmap.queues import TopicMap
 
 _NO_ROOM: Final = frozenset({Busy.code, StorageFull.code})
+_ROUTES_MAX: Final = 256
 _WILL: Final = b"\x00"
 """The mark of a will: it is not sent to anybody."""
 
@@ -170,6 +171,16 @@ class Upstream(Stage):
         if topic is None:
             topic = self._topics[placed.topic] = TopicRoute(placed.topic)
         return Route(name, client_id, placed.key, topic)
+
+    def route_among(self, known: dict[bytes, Route], name: str, client_id: str) -> Route:
+        """The same among those that a client has used before, made when it is first used."""
+        raw = name.encode()
+        route = known.get(raw)
+        if route is None:
+            if len(known) >= _ROUTES_MAX:
+                known.clear()
+            route = known[raw] = self.route(name, client_id)
+        return route
 
     def topic_of(self, filter: str) -> str | None:
         """The one topic that holds all that a checked filter matches, if there is one. Raises ``InvalidName``."""

@@ -65,6 +65,8 @@ RETURN_CODES: Final[dict[int, int]] = {
 }
 LEVEL: Final = "penstock-level"
 """The user property with the level that a message has reached, and that says a client gets it."""
+WHY_CHARS_MAX: Final = 1000
+"""A reason string may quote what somebody else has sent: it is cut, for more than 65,535 bytes are no string."""
 _TELLS_LEVEL: Final = ((LEVEL, "true"),)
 _ELSEWHERE: Final = frozenset({ReasonCode.USE_ANOTHER_SERVER, ReasonCode.SERVER_MOVED})
 _CONNACK: Final = 2
@@ -255,7 +257,8 @@ class Connection:
         server = reference or None if code_of(reason) in _ELSEWHERE else None
         said = b""
         if isinstance(reason, Told):
-            said = self._fitting(make(Properties(reason_string=reason.why, server_reference=server)))
+            why = reason.why if len(reason.why) <= WHY_CHARS_MAX else reason.why[: WHY_CHARS_MAX - 3] + "..."
+            said = self._fitting(make(Properties(reason_string=why, server_reference=server)))
         if server and not said:
             said = self._fitting(make(Properties(server_reference=server)))
         return said or self._fitting(make(NO_PROPERTIES))

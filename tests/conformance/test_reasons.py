@@ -120,6 +120,16 @@ def test_an_acknowledgement_says_the_level_where_the_client_takes_a_packet_of_th
     assert not accepted(request_problem_information=0)[0].tells_level
 
 
+@pytest.mark.mqtt("3.9.2-1", "3.4.2-2")
+def test_a_reason_that_is_too_long_for_a_string_is_cut() -> None:
+    long = "\u0600" * 40_000
+    suback = only(speaking().suback(ASKED, [0x97], long))
+    puback = only(speaking().refusal(mark(1, 7), Told(0x97, long)))
+    for packet in (suback, puback):
+        assert isinstance(packet, Suback | Puback)
+        assert packet.properties.reason_string == long[:997] + "..."
+
+
 @pytest.mark.parametrize("code", [0x9C, 0x9D])
 def test_only_a_client_that_is_sent_elsewhere_is_told_where(code: int) -> None:
     assert only(speaking().refuse(code, "b.example:1883")) == Connack(

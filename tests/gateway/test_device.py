@@ -27,6 +27,7 @@ from gateway.mqtt.packets import (
     Unsubscribe,
 )
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
+from gateway.subscribing import Subscribing
 from penstock.errors import Busy, InvalidTopic, StorageFull, Unavailable
 from penstock.message import decode_message
 from penstock.requests.messages import AppendRuns
@@ -501,3 +502,24 @@ def test_nothing_more_of_a_chunk_is_published_when_an_answer_within_it_ends_the_
     client.send(*[Publish("t", bytes(16_000 + at), 1, packet_id=at + 1) for at in range(100)])
     assert client.is_closed
     assert 1 < len(gateway.broker.bodies()) < 80, "what went with the refused one is stored, nothing behind it"
+
+
+@pytest.mark.parametrize("expiry_s", [0, 60])
+def test_an_error_that_nobody_has_foreseen_behind_a_connect_ends_that_connection_alone(
+    monkeypatch: pytest.MonkeyPatch, expiry_s: int
+) -> None:
+    """What comes behind a CONNECT is carried out as an answer is taken in, where an exception would end the server."""
+
+    def stumble(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    gateway = Gateway()
+    other = gateway.connect("other", level=5)
+    monkeypatch.setattr(Subscribing, "_unfit", stumble)
+    client = gateway.open(5)
+    properties = Properties(session_expiry_interval=expiry_s)
+    client.send(Connect("c", level=5, properties=properties), Subscribe(1, (Subscription("a"),)))
+    assert client.is_closed
+    assert gateway.reception.failures == 1
+    other.send(Pingreq())
+    assert other.got() == [Pingresp()]

@@ -85,6 +85,17 @@ def test_a_connect_asks_for_the_level_or_does_not() -> None:
         asks_for_level([("penstock-place", "true")])
 
 
+def test_what_is_refused_is_quoted_as_far_as_it_helps() -> None:
+    for refused in (
+        ("penstock-place", "\u0600" * 11_000),
+        ("penstock-start", "x" * 60_000),
+        ("penstock-" + "x" * 60_000, ""),
+    ):
+        with pytest.raises(InvalidOption) as caught:
+            read_options([refused])
+        assert len(str(caught.value)) < 600
+
+
 @given(st.text(max_size=40))
 def test_any_text_is_an_option_or_refused(text: str) -> None:
     with contextlib.suppress(InvalidOption):

@@ -7,6 +7,7 @@ from rig import Client, Gateway
 from test_reception import OnlyOwnTopics
 
 from gateway.mqtt.codec import encode
+from gateway.mqtt.connection import Connection
 from gateway.mqtt.packets import (
     Connack,
     Connect,
@@ -266,3 +267,16 @@ def test_what_was_unsubscribed_on_its_way_does_not_come_back_when_the_next_one_i
     assert [one.reason_codes for one in client.got() if isinstance(one, Suback) and one.packet_id == 3] == [(0x80,)]
     gateway.produce("a", b"x", qos=1)
     assert client.payloads() == []
+
+
+def test_an_error_that_nobody_has_foreseen_as_a_broker_answers_ends_that_connection_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stumble(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    gateway = Gateway()
+    client, other = gateway.connect("c", level=5), gateway.connect("other", level=5)
+    monkeypatch.setattr(Connection, "suback", stumble)
+    client.send(Subscribe(1, (Subscription("a"),)))
+    assert (client.is_closed, other.is_closed, gateway.reception.failures) == (True, False, 1)
