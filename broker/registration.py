@@ -1,7 +1,8 @@
 """Tells every name server that this broker lives and what it holds. Each name server is told by a task of its own.
 
 The whole list of topics goes out when it changed and when a name server does not know us; else a heartbeat renews
-the lease.
+the lease. With it go the names of the other brokers that were ever seen, so that a name server that was started anew
+knows for whom to wait before it calls a topic unknown.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from broker.service import BrokerService
 from broker.settings import BrokerSettings
 from penstock.errors import PenstockError
 from penstock.link import Link, Links
-from penstock.requests.routes import BrokerHeartbeat, HeartbeatReply, RegisterBroker, UnregisterBroker
+from penstock.requests.routes import (
+    BrokerHeartbeat,
+    HeartbeatReply,
+    QueryRoute,
+    RegisterBroker,
+    Route,
+    UnregisterBroker,
+)
 from penstock.wire_link import call
 
 CALL_S: Final = 5.0
@@ -36,6 +44,7 @@ class Registration:
         self._service = service
         self._links = links
         self._changed: dict[str, trio.Event] = {}
+        self._peers = service.homes()
 
     def topics_changed(self) -> None:
         """Name servers are told at once."""
@@ -83,9 +92,18 @@ class Registration:
             reply = await call(link, BrokerHeartbeat(name, self._address, version, lease_s), CALL_S)
             assert isinstance(reply, HeartbeatReply)
             if reply.known:
+                await self._meet(link)
                 return version
-        await call(link, RegisterBroker(name, self._address, version, lease_s, topics), CALL_S)
+        peers = tuple(sorted(self._peers))
+        await call(link, RegisterBroker(name, self._address, version, lease_s, topics, peers), CALL_S)
+        await self._meet(link)
         return version
+
+    async def _meet(self, link: Link) -> None:
+        """Learns who else is there."""
+        reply = await call(link, QueryRoute(""), CALL_S)
+        assert isinstance(reply, Route)
+        self._peers |= {route.broker for route in reply.brokers} - {self._settings.name}
 
     async def leave(self) -> None:
         """A clean stop: every name server forgets us at once."""

@@ -13,6 +13,7 @@ from typing import Any
 from broker.acceptance import Acceptance
 from broker.figures import Figures
 from broker.filter_requests import FilterRequests
+from broker.folds.sessions import homes_of
 from broker.folds.state import BrokerState
 from broker.group_requests import SESSION_S_MAX, GroupRequests, group_waker
 from broker.message_requests import MessageRequests
@@ -177,6 +178,10 @@ class BrokerService:
         """Version and topics, as name servers are told."""
         topics = self._state.topics
         return topics.version, tuple(TopicRoute(topic.topic, topic.queues) for topic in sorted(topics))
+
+    def homes(self) -> set[str]:
+        """Names of other brokers where sessions are at home that hold something here."""
+        return homes_of(self._state.filters.owners)
 
     def figures(self) -> dict[str, float]:
         """Counters since start, and gauges."""

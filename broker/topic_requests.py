@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.folds import topics
+from broker.folds.sessions import homes_of
 from broker.folds.state import BrokerState, fact_record
 from broker.outcomes import AfterSync, Now, Outcome
 from broker.settings import LEVELS, BrokerSettings
 from broker.store.message_store import MessageStore
-from penstock.errors import Busy, InvalidRequest, InvalidTopic, TopicExists, TopicNotFound
+from penstock.errors import Busy, InvalidRequest, InvalidTopic, NoRoute, TopicExists, TopicNotFound
+from penstock.requests.sessions import HOME_TOPIC
 from penstock.requests.topics import CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicInfo, TopicList
 from topicmap.names import InvalidName
 from topicmap.queues import check_topic, topic_queue
@@ -21,6 +23,7 @@ class TopicRequests:
     def __init__(
         self, state: BrokerState, store: MessageStore, settings: BrokerSettings, on_change: Callable[[str], None]
     ) -> None:
+        self._state = state
         self._topics = state.topics
         self._store = store
         self._settings = settings
@@ -83,7 +86,15 @@ class TopicRequests:
         """Creates a topic with the defaults, if policy allows it."""
         if not self._settings.auto_create_topics:
             raise TopicNotFound(f"there is no topic {topic}", hint="this broker does not create topics by itself")
+        if topic == HOME_TOPIC:
+            self._check_home()
         self._create(TopicInfo(topic, self._settings.default_queues, self._settings.default_level), now_ms)
+
+    def _check_home(self) -> None:
+        """Sessions have one home. Raises ``NoRoute`` where what they hold here says that it is another broker."""
+        homes = homes_of(self._state.filters.owners) - {self._settings.name}
+        if homes:
+            raise NoRoute(f"MQTT sessions are at home at {', '.join(sorted(homes))}, which is away")
 
     def _create(self, topic: TopicInfo, now_ms: int) -> None:
         try:

@@ -3,8 +3,9 @@
 ``refresh`` asks for all live brokers; each new one is announced once, and never withdrawn: its link fails by itself
 while it is away. A broker is known by its name: one that comes back at another address is the same ``Broker``, and
 whoever holds it goes on there; what was out at the old address has ended by then. ``find`` asks for one topic and,
-where nobody has it yet, has it made at the broker that every gateway would choose. Name servers are asked in turn until
-one answers. Nothing here waits: answers come by completion.
+where nobody has it yet, has it made at the broker that every gateway would choose; never where it is, or may be, at a
+broker that is away (``NoRoute``), for a topic that is made a second time has other messages in it. Name servers are
+asked in turn until one answers. Nothing here waits: answers come by completion.
 """
 
 from __future__ import annotations
@@ -103,10 +104,17 @@ class Brokers(Stage):
 
     # ------------------------------------------------------------ name servers
 
-    def _ask(self, request: QueryRoute, on_result: Callable[[Result], None], turn: int = 0) -> None:
+    def _ask(
+        self, request: QueryRoute, on_result: Callable[[Result], None], turn: int = 0, away: NoRoute | None = None
+    ) -> None:
+        """``away``: an earlier one has said that what is asked for is at a broker that is away."""
+
         def answered(result: Result) -> None:
+            told = result if isinstance(result, NoRoute) else away
             if isinstance(result, PenstockError) and turn + 1 < len(self._namesrv):
-                self._ask(request, on_result, turn + 1)
+                self._ask(request, on_result, turn + 1, told)
+            elif told is not None and not (isinstance(result, Route) and result.brokers):
+                on_result(told)
             else:
                 on_result(result)
 

@@ -14,6 +14,7 @@ gateway lives. An opening whose answer was lost is given back in the same way, a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -44,6 +45,8 @@ from penstock.requests.sessions import (
     ends_of_parts,
 )
 from penstock.wire import HEADER_BYTES_MAX
+
+_log: Final = logging.getLogger(__name__)
 
 WATCH_S: Final = 30.0
 SAVES_PER_REQUEST: Final = 1000
@@ -282,6 +285,8 @@ class SessionHome:
         self._is_looking = False
         if isinstance(found, PenstockError):
             return
+        if len(found) > 1:
+            _log.error("sessions are at home at %s: only the first is used", ", ".join([one.name for one in found]))
         self._broker = found[0]
         self._keep(found[0])
         self._wake()

@@ -1,12 +1,15 @@
 """Which brokers live and what they hold: leases by broker name, and an index from topic to brokers.
 
 Pure: time is an argument, a call is a whole request. A broker is believed until its lease ends, then it is gone with
-all its topics; nothing outlives the process. The last word of a broker counts: a registration replaces what it said
-before, and a heartbeat that names another version than the one on file is told to register again, so that both sides
-agree after whatever was lost or came late. Two brokers can share neither a name nor an address.
+all its topics; nothing outlives the process. But a topic is never called unknown while a broker may have it: one that
+is away keeps its topics' names for ``away_s_max``, and after a start of this process a broker that others name as their
+peer is waited for as long as their leases last. Else the topic would be made a second time, at another broker, with
+other messages, other retained values and other sessions in it. The last word of a broker counts: a registration
+replaces what it said before, and a heartbeat that names another version than the one on file is told to register again,
+so that both sides agree after whatever was lost or came late. Two brokers can share neither a name nor an address.
 
 Invariants: ``_holders`` has exactly the topics of the brokers in ``_brokers``; no answer names a broker whose lease has
-ended.
+ended; no broker is in two of ``_brokers``, ``_away`` and ``_expected``.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.addresses import split_address
-from penstock.errors import Busy, InvalidConfig, InvalidRequest, InvalidTopic, PenstockError, TooLarge
+from penstock.errors import Busy, InvalidConfig, InvalidRequest, InvalidTopic, NoRoute, PenstockError, TooLarge
 from penstock.requests.request import Done, Request, Result
 from penstock.requests.routes import (
     BrokerHeartbeat,
@@ -46,13 +49,28 @@ class _Broker:
     lease_ends: float
 
 
-class Registry:
-    """The brokers that live."""
+@dataclass(slots=True)
+class _Away:
+    topics: frozenset[str]
+    until: float
 
-    def __init__(self, lease_s_max: float = 600.0, brokers_max: int = 1_000, topics_max: int = 100_000) -> None:
+
+class Registry:
+    """The brokers that live, and those that are away."""
+
+    def __init__(
+        self,
+        lease_s_max: float = 600.0,
+        brokers_max: int = 1_000,
+        topics_max: int = 100_000,
+        away_s_max: float = 86_400.0,
+    ) -> None:
         self._lease_s_max = lease_s_max
         self._brokers_max = brokers_max
         self._topics_max = topics_max
+        self._away_s_max = away_s_max
+        self._away: dict[str, _Away] = {}
+        self._expected: dict[str, float] = {}  # brokers that others have named, and until when they are waited for
         self._brokers: dict[str, _Broker] = {}
         self._by_address: dict[str, str] = {}
         self._holders: dict[str, dict[str, TopicRoute]] = {}  # topic -> broker -> what it offers
@@ -67,13 +85,13 @@ class Registry:
         try:
             match request:
                 case QueryRoute():
-                    return self._route(request.topic)
+                    return self._route(request.topic, now)
                 case BrokerHeartbeat():
                     return self._heartbeat(request, now)
                 case RegisterBroker():
                     return self._register(request, now)
                 case UnregisterBroker():
-                    return self._unregister(request)
+                    return self._unregister(request, now)
                 case QueryTopics():
                     return TopicNames(tuple(sorted(self._holders)))
         except PenstockError as error:
@@ -86,7 +104,7 @@ class Registry:
             return []
         gone = [name for name, broker in self._brokers.items() if broker.lease_ends <= now]
         for name in gone:
-            self._take_out(name)
+            self._leave(name, now)
         self._next_end = min((broker.lease_ends for broker in self._brokers.values()), default=math.inf)
         return gone
 
@@ -106,6 +124,9 @@ class Registry:
             # Only one process can listen at an address: whoever was there under another name is no more.
             self._take_out(self._by_address.get(request.address, ""))
             self._put_in(request)
+        self._away.pop(request.broker, None)
+        self._expected.pop(request.broker, None)
+        self._expect(request.peers, lease_ends)
         broker = self._brokers[request.broker]
         broker.version = request.version
         self._renew(broker, lease_ends)
@@ -120,6 +141,8 @@ class Registry:
             raise InvalidRequest(error.message, hint=error.hint) from None
         if request.broker not in self._brokers and len(self._brokers) >= self._brokers_max:
             raise Busy(f"this name server has its {self._brokers_max} brokers")
+        if len(request.peers) > self._brokers_max or not all(map(_BROKER_NAME.fullmatch, request.peers)):
+            raise InvalidRequest(f"peers are the names of at most {self._brokers_max} brokers")
         if len(request.topics) > self._topics_max:
             raise TooLarge(f"a broker registers at most {self._topics_max} topics here, not {len(request.topics)}")
         names = {route.topic for route in request.topics}
@@ -141,11 +164,25 @@ class Registry:
         self._renew(broker, now + lease_s)
         return HeartbeatReply(True)
 
-    def _unregister(self, request: UnregisterBroker) -> Done:
+    def _unregister(self, request: UnregisterBroker, now: float) -> Done:
         broker = self._brokers.get(request.broker)
         if broker is not None and broker.address == request.address:
-            self._take_out(request.broker)
+            self._leave(request.broker, now)
         return Done()  # it is not there: that is what was asked for
+
+    def _leave(self, name: str, now: float) -> None:
+        """A broker is away; it may come back with all that it has."""
+        topics = frozenset([route.topic for route in self._brokers[name].topics])
+        self._take_out(name)
+        self._away[name] = _Away(topics, now + self._away_s_max)
+        if len(self._away) > self._brokers_max:
+            del self._away[next(iter(self._away))]
+
+    def _expect(self, peers: tuple[str, ...], until: float) -> None:
+        """Brokers that this one has seen, before this process began: they may have what nobody has told of yet."""
+        for name in peers:
+            if name not in self._brokers and name not in self._away and len(self._expected) < self._brokers_max:
+                self._expected.setdefault(name, until)
 
     def _renew(self, broker: _Broker, lease_ends: float) -> None:
         broker.lease_ends = lease_ends
@@ -170,16 +207,29 @@ class Registry:
 
     # ------------------------------------------------------------ questions
 
-    def _route(self, topic: str) -> Route:
+    def _route(self, topic: str, now: float) -> Route:
         if not topic:
             return Route(tuple(BrokerRoute(name, self._brokers[name].address, 0) for name in sorted(self._brokers)))
         holders = self._holders.get(topic, {})
+        if not holders:
+            self._check_unknown(topic, now)
         return Route(
             tuple(
                 BrokerRoute(name, self._brokers[name].address, held.queues, held.writable)
                 for name, held in sorted(holders.items())
             )
         )
+
+    def _check_unknown(self, topic: str, now: float) -> None:
+        """Raises ``NoRoute`` where a topic that no live broker has is, or may be, at one that is away."""
+        self._away = {name: one for name, one in self._away.items() if one.until > now}
+        self._expected = {name: until for name, until in self._expected.items() if until > now}
+        for name, away in self._away.items():
+            if topic in away.topics:
+                raise NoRoute(f"topic {topic!r} is at broker {name}, which is away")
+        if self._expected:
+            names = ", ".join(sorted(self._expected))
+            raise NoRoute(f"no live broker has topic {topic!r}; {names} may have it, and did not come back yet")
 
 
 def _check_topic(route: TopicRoute) -> None:

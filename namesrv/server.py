@@ -66,7 +66,7 @@ async def run(
     settings: NamesrvSettings, world: World, *, task_status: trio.TaskStatus[RunningNamesrv] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """Serves until cancelled. Raises ``AddressInUse`` or ``InvalidConfig`` where it cannot listen."""
-    registry = Registry(settings.lease_s_max, settings.brokers_max, settings.topics_max)
+    registry = Registry(settings.lease_s_max, settings.brokers_max, settings.topics_max, settings.away_s_max)
     listeners = await open_listeners(settings.host, settings.port)
     host, port = listening_address(listeners)
     about = ServerInfo("namesrv", join_address(host, port), VERSION)

@@ -129,6 +129,9 @@ class Discovery:
             elif route.brokers:
                 self._prefer(address)
                 return route.brokers
+        away = [one for one in failures if isinstance(one, NoRoute)]
+        if away:
+            raise away[0]
         if len(failures) == len(self._servers):
             raise nobody_answers(failures)
         return ()
@@ -147,6 +150,8 @@ class Discovery:
         """What a name server answers, or why it does not."""
         try:
             return await ask(self.link(address), request, kind, NAMESRV_S)
+        except NoRoute as error:  # the topic is at a broker that is away; another name server may know more
+            return error
         except TimedOut:
             return Unavailable(f"{address} did not answer in time")
         except Unavailable as error:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from types import MappingProxyType
 from typing import Any, Final
@@ -218,6 +218,12 @@ def _row(client: str, entry: Entry) -> list[Any]:
 def holder(incarnation: int, home: str = "") -> str:
     """The owner name under which a session's filters are open; at other brokers than its home with the home's name."""
     return f"{LASTING}session/{incarnation}@{home}" if home else f"{LASTING}session/{incarnation}"
+
+
+def homes_of(owners: Iterable[str]) -> set[str]:
+    """Names of the other brokers at which the sessions among these owners are at home."""
+    found = [session_of(owner) for owner in owners]
+    return {one[1] for one in found if one is not None and one[1]}
 
 
 def session_of(owner: str) -> tuple[int, str] | None:

@@ -51,22 +51,29 @@ class Routes:
 
     def topic(self, topic: str) -> tuple[BrokerRoute, ...]:
         """Brokers that hold queues of a topic. Raises ``NoRoute`` or ``Unavailable``."""
+        found = self._holders(topic)
+        if not found:
+            raise NoRoute(f"no live broker has topic {topic!r}", hint=f"`penstock topic create {topic}` creates it")
+        return found
+
+    def _holders(self, topic: str) -> tuple[BrokerRoute, ...]:
+        """The same; none where nobody has it, and ``NoRoute`` only where it is at a broker that is away."""
         for route in self._answers(QueryRoute(topic), Route):
             if route.brokers:
                 return route.brokers
-        raise NoRoute(f"no live broker has topic {topic!r}", hint=f"`penstock topic create {topic}` creates it")
+        return ()
 
     def find_or_create(self, topic: str) -> tuple[BrokerRoute, ...]:
         """As ``topic``; where nobody has it, the cluster's policy may make it at the broker that every client would
         choose. Raises what that broker answers as well."""
-        try:
-            return self.topic(topic)
-        except NoRoute:
-            check_makeable(topic)
-            live = sorted(self.brokers(), key=lambda route: route.broker)
-            chosen = live[zlib.crc32(topic.encode()) % len(live)]
-            detail = self.link(chosen.address).ask(DescribeTopic(topic, create=True), TopicDetail)
-            return (BrokerRoute(chosen.broker, chosen.address, detail.queues),)
+        found = self._holders(topic)
+        if found:
+            return found
+        check_makeable(topic)
+        live = sorted(self.brokers(), key=lambda route: route.broker)
+        chosen = live[zlib.crc32(topic.encode()) % len(live)]
+        detail = self.link(chosen.address).ask(DescribeTopic(topic, create=True), TopicDetail)
+        return (BrokerRoute(chosen.broker, chosen.address, detail.queues),)
 
     def brokers(self) -> tuple[BrokerRoute, ...]:
         """All live brokers. Raises ``NoRoute`` or ``Unavailable``."""
@@ -80,11 +87,16 @@ class Routes:
         return tuple(sorted({name for found in self._answers(QueryTopics(), TopicNames) for name in found.topics}))
 
     def _answers(self, request: Request, kind: type[_R]) -> Iterator[_R]:
-        """The answer of each name server that is there; ``Unavailable`` or ``InvalidConfig`` when none is."""
+        """The answer of each name server that is there; ``Unavailable`` or ``InvalidConfig`` when none is, ``NoRoute``
+        behind the others when one says that what is asked for is at a broker that is away."""
         failures: list[PenstockError] = []
+        away: NoRoute | None = None
         for address in self.servers:
             try:
                 reply = self.link(address).ask(request, kind)
+            except NoRoute as error:
+                away = error
+                continue
             except (Unavailable, TimedOut) as error:
                 failures.append(error)
                 continue
@@ -92,6 +104,8 @@ class Routes:
                 failures.append(no_name_server(address))
                 continue
             yield reply
+        if away is not None:
+            raise away
         if len(failures) == len(self.servers):
             raise nobody_answers(failures)
 

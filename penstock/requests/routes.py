@@ -27,7 +27,7 @@ class BrokerRoute(NamedTuple):
 @value
 class RegisterBroker(Request):
     """A broker tells who it is and what it holds; it repeats this every 30 s. The lease ends ``lease_s`` seconds
-    later."""
+    later. ``peers``: the other brokers of its cluster that it knows of, by name."""
 
     code: ClassVar[int] = 10
     reply: ClassVar[type[Reply]] = Done
@@ -36,6 +36,7 @@ class RegisterBroker(Request):
     version: int
     lease_s: float
     topics: tuple[TopicRoute, ...]
+    peers: tuple[str, ...] = ()
 
 
 @value
@@ -75,7 +76,8 @@ class Route(Reply):
 
 @value
 class QueryRoute(Request):
-    """Who has this topic? With an empty topic: all live brokers (``queues`` is then 0)."""
+    """Who has this topic? With an empty topic: all live brokers (``queues`` is then 0). ``NoRoute`` where the topic is,
+    or may be, at a broker that is away: nobody may make it anew meanwhile."""
 
     code: ClassVar[int] = 13
     reply: ClassVar[type[Reply]] = Route

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 import broker.server
@@ -14,7 +15,7 @@ import namesrv.server
 from broker.server import RunningBroker
 from broker.settings import BrokerSettings
 from namesrv.settings import NamesrvSettings
-from penstock.errors import PenstockError
+from penstock.errors import NoRoute, PenstockError
 from penstock.frame_server import Peer
 from penstock.requests.request import Result
 from penstock.requests.routes import BrokerRoute, QueryRoute, Route
@@ -25,7 +26,7 @@ from tests.simulation.network import HOST
 from tests.simulation.running import Simulation, simulate
 
 NAMES = ("10.0.0.1", "10.0.0.2")
-BROKER, CLIENT = "10.0.0.3", "10.0.0.4"
+BROKER, CLIENT, OTHER = "10.0.0.3", "10.0.0.4", "10.0.0.5"
 SERVERS = tuple(f"{host}:9876" for host in NAMES)
 
 
@@ -58,10 +59,10 @@ class Town:
         await self.start(host, live)
         return scope
 
-    async def start_broker(self, **settings: Any) -> RunningBroker:
-        chosen = BrokerSettings(host=BROKER, data=Path("none"), namesrv=SERVERS, segment_bytes=1 << 16, **settings)
-        run = partial(broker.server.run, chosen, self.sim.world(BROKER), disk=SimDisk())
-        started: RunningBroker = await self.start(BROKER, run)
+    async def start_broker(self, host: str = BROKER, disk: SimDisk | None = None, **settings: Any) -> RunningBroker:
+        chosen = BrokerSettings(host=host, data=Path("none"), namesrv=SERVERS, segment_bytes=1 << 16, **settings)
+        run = partial(broker.server.run, chosen, self.sim.world(host), disk=disk or SimDisk())
+        started: RunningBroker = await self.start(host, run)
         return started
 
     async def route(self, server: str, topic: str = "") -> tuple[BrokerRoute, ...]:
@@ -141,6 +142,34 @@ def test_a_name_server_that_was_restarted_learns_the_broker_again_with_its_topic
         await town.start_names(NAMES[0])
         await trio.sleep(60)
         assert len(await town.route(SERVERS[0], "t")) == 1
+
+    within(scenario)
+
+
+def test_a_name_server_that_was_restarted_calls_no_topic_unknown_before_all_brokers_are_back() -> None:
+    """Two brokers, of which one comes back late: its topics must not be made a second time at the other."""
+
+    async def scenario(town: Town) -> None:
+        first = await town.start_names(NAMES[0])
+        await town.start_broker(OTHER, name="other")
+        disk, nursery = SimDisk(), town.nursery
+        async with trio.open_nursery() as town.nursery:
+            create(await town.start_broker(disk=disk), "t")
+            await trio.sleep(60)
+            town.nursery.cancel_scope.cancel()
+        town.nursery = nursery
+        with pytest.raises(NoRoute, match="is at broker broker-a, which is away"):
+            await town.route(SERVERS[0], "t")
+        first.cancel()
+        await town.start_names(NAMES[0])
+        await trio.sleep(60)
+        assert [one.broker for one in await town.route(SERVERS[0])] == ["other"]
+        with pytest.raises(NoRoute, match="broker-a may have it, and did not come back yet"):
+            await town.route(SERVERS[0], "t")
+        await town.start_broker(disk=disk)
+        await trio.sleep(5)
+        assert len(await town.route(SERVERS[0], "t")) == 1
+        assert await town.route(SERVERS[0], "unknown") == ()
 
     within(scenario)
 

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import Busy, InvalidRequest, InvalidTopic, TopicExists, TopicNotFound
+from broker.folds.sessions import holder
+from penstock.errors import Busy, InvalidRequest, InvalidTopic, NoRoute, TopicExists, TopicNotFound
 from penstock.message import Message
+from penstock.requests.filters import CloseFilters, OpenFilters
 from penstock.requests.messages import QueryBounds
+from penstock.requests.sessions import HOME_TOPIC
 from penstock.requests.topics import Bounds, CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicInfo
 from tests.broker.broker_rig import Rig, append
 
@@ -66,6 +69,21 @@ def test_policy_decides_whether_topics_come_by_themselves() -> None:
     assert isinstance(strict.ask(DescribeTopic("t", create=True)), TopicNotFound)
     refused = strict.ask(append(Message("t", b"x"))).refused
     assert [one.code for one in refused] == [TopicNotFound.code]
+
+
+def test_a_broker_that_holds_filters_for_sessions_of_another_home_does_not_become_their_home() -> None:
+    rig = Rig()
+    assert rig.service.homes() == set()
+    rig.ask(OpenFilters(holder(7, "b"), ("plant/#",)))
+    assert rig.service.homes() == {"b"}
+    before = rig.store.written
+    refused = rig.ask(DescribeTopic(HOME_TOPIC, create=True))
+    assert isinstance(refused, NoRoute)
+    assert "MQTT sessions are at home at b, which is away" in str(refused)
+    assert rig.store.written == before
+    assert rig.ask(DescribeTopic("t", create=True)).queues
+    rig.ask(CloseFilters(holder(7, "b"), ("plant/#",)))
+    assert rig.ask(DescribeTopic(HOME_TOPIC, create=True)).queues
 
 
 def test_there_are_no_more_topics_than_the_limit() -> None:

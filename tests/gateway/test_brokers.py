@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from memory_broker import MemoryBroker
 
 from gateway.brokers import Broker, Brokers
 from penstock.errors import NoRoute, PenstockError, Unavailable
 from penstock.link import Link, OnResult
 from penstock.requests.request import Request, Result
-from penstock.requests.routes import BrokerRoute, QueryRoute
+from penstock.requests.routes import BrokerRoute, QueryRoute, Route
 from penstock.requests.topics import DescribeTopic
 
 
@@ -58,6 +59,34 @@ class Cluster:
         return Silent() if address in self.silent else self.broker
 
 
+class Told:
+    """Name servers that give each the same answer to everything; a broker behind them."""
+
+    def __init__(self, broker: MemoryBroker, answers: dict[str, Result]) -> None:
+        self.broker = broker
+        self.answers = answers
+
+    def link(self, address: str) -> Link:
+        answer = self.answers.get(address)
+        return self.broker if answer is None else Same(answer)
+
+    def give_up(self, address: str) -> None:
+        """Nothing is on its way."""
+
+
+class Same:
+    """A link on which everything is answered alike."""
+
+    def __init__(self, answer: Result) -> None:
+        self.answer = answer
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        on_result(self.answer)
+
+    def flush(self) -> None:
+        """Nothing was held back."""
+
+
 def found_by(brokers: Brokers, topic: str) -> list[Broker] | PenstockError:
     answers: list[list[Broker] | PenstockError] = []
     brokers.find(topic, answers.append)
@@ -85,6 +114,17 @@ def test_without_any_broker_there_is_no_route() -> None:
     memory = MemoryBroker()
     memory.has_brokers = False
     assert isinstance(found_by(Brokers(memory, ["ns:1"], lambda: None), "t"), NoRoute)
+
+
+@pytest.mark.parametrize("answers", [["away"], ["away", "nobody"], ["nobody there", "away"]])
+def test_a_topic_at_a_broker_that_is_away_is_not_made_anew(answers: list[str]) -> None:
+    memory = MemoryBroker()
+    away = NoRoute("topic 't' is at broker a, which is away")
+    told: dict[str, Result] = {"away": away, "nobody": Route(()), "nobody there": Unavailable("gone")}
+    names = {f"ns:{at}": told[answer] for at, answer in enumerate(answers)}
+    brokers = Brokers(Told(memory, names), list(names), lambda: None)
+    assert found_by(brokers, "t") is away
+    assert memory.made(DescribeTopic) == []
 
 
 def test_the_next_name_server_is_asked_when_one_does_not_answer() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from namesrv.registry import Registry
-from penstock.errors import Busy, InvalidRequest, InvalidTopic, PenstockError, TooLarge
+from penstock.errors import Busy, InvalidRequest, InvalidTopic, NoRoute, PenstockError, TooLarge
 from penstock.requests.request import Done
 from penstock.requests.routes import (
     BrokerHeartbeat,
@@ -35,8 +36,11 @@ def registration(
     return RegisterBroker(broker, address, version, lease_s, tuple(TopicRoute(topic, 4) for topic in topics))
 
 
-def brokers_of(registry: Registry, topic: str, now: float = 0.0) -> list[str]:
+def brokers_of(registry: Registry, topic: str, now: float = 0.0) -> list[str] | None:
+    """Names of those who have it; ``None`` where it is, or may be, at one that is away."""
     route = registry.answer(QueryRoute(topic), now)
+    if isinstance(route, NoRoute):
+        return None
     assert isinstance(route, Route)
     return [broker.broker for broker in route.brokers]
 
@@ -61,7 +65,7 @@ def test_a_broker_is_gone_with_its_topics_when_its_lease_ends() -> None:
     registry = Registry()
     registry.answer(registration("a", A, "orders"), 0.0)
     assert brokers_of(registry, "orders", 119.9) == ["a"]
-    assert brokers_of(registry, "orders", 120.0) == []
+    assert brokers_of(registry, "orders", 120.0) is None
     assert registry.answer(QueryTopics(), 120.0) == TopicNames(())
     assert len(registry) == 0
 
@@ -80,7 +84,7 @@ def test_a_heartbeat_renews_the_lease() -> None:
     registry.answer(registration("a", A, "orders"), 0.0)
     assert registry.answer(BrokerHeartbeat("a", A, 1, 120), 100.0) == HeartbeatReply(True)
     assert brokers_of(registry, "orders", 219.0) == ["a"]
-    assert brokers_of(registry, "orders", 220.0) == []
+    assert brokers_of(registry, "orders", 220.0) is None
 
 
 @pytest.mark.parametrize(
@@ -90,7 +94,7 @@ def test_a_heartbeat_that_does_not_fit_what_is_on_file_asks_for_a_registration(h
     registry = Registry()
     registry.answer(registration("a", A, "orders"), 0.0)
     assert registry.answer(heartbeat, 100.0) == HeartbeatReply(False)
-    assert brokers_of(registry, "orders", 120.0) == []
+    assert brokers_of(registry, "orders", 120.0) is None
 
 
 def test_a_heartbeat_after_the_lease_asks_for_a_registration() -> None:
@@ -139,7 +143,7 @@ def test_only_the_broker_itself_is_unregistered() -> None:
     assert registry.answer(UnregisterBroker("a", B), 0.0) == Done()
     assert brokers_of(registry, "orders") == ["a"]
     assert registry.answer(UnregisterBroker("a", A), 0.0) == Done()
-    assert brokers_of(registry, "orders") == []
+    assert brokers_of(registry, "orders") is None
     assert registry.answer(UnregisterBroker("a", A), 0.0) == Done()
 
 
@@ -147,7 +151,7 @@ def test_no_lease_is_longer_than_the_limit() -> None:
     registry = Registry(lease_s_max=100)
     registry.answer(registration("a", A, "orders", lease_s=1e9), 0.0)
     assert brokers_of(registry, "orders", 99.0) == ["a"]
-    assert brokers_of(registry, "orders", 100.0) == []
+    assert brokers_of(registry, "orders", 100.0) is None
 
 
 @pytest.mark.parametrize(
@@ -157,6 +161,7 @@ def test_no_lease_is_longer_than_the_limit() -> None:
         (registration("a b", A), InvalidRequest),
         (registration("a", "nowhere"), InvalidRequest),
         (registration("a", A, lease_s=0), InvalidRequest),
+        (replace(registration("a", A), peers=("b c",)), InvalidRequest),
         (registration("a", A, lease_s=math.nan), InvalidRequest),
         (registration("a", A, lease_s=math.inf), InvalidRequest),
         (registration("a", A, "orders", "orders"), InvalidRequest),
@@ -184,6 +189,42 @@ def test_more_brokers_than_the_limit_are_refused_until_one_is_gone() -> None:
     assert registry.answer(registration("b", B), 120.0) == Done()
 
 
+@pytest.mark.parametrize("leaves", [UnregisterBroker("a", A), None])
+def test_a_topic_of_a_broker_that_is_away_is_never_called_unknown(leaves: UnregisterBroker | None) -> None:
+    registry = Registry(away_s_max=1000)
+    registry.answer(registration("a", A, "orders"), 0.0)
+    registry.answer(registration("b", B, lease_s=600), 0.0)
+    left_at = 1.0 if leaves is not None else 120.0
+    if leaves is not None:
+        registry.answer(leaves, left_at)
+    told = registry.answer(QueryRoute("orders"), left_at)
+    assert isinstance(told, NoRoute)
+    assert "topic 'orders' is at broker a, which is away" in str(told)
+    assert brokers_of(registry, "other", left_at) == []
+    registry.answer(registration("a", A, "orders"), left_at + 10)
+    assert brokers_of(registry, "orders", left_at + 10) == ["a"]
+    registry.answer(UnregisterBroker("a", A), left_at + 10)
+    assert brokers_of(registry, "orders", left_at + 1009.9) is None
+    assert brokers_of(registry, "orders", left_at + 1010) == [], "it is given up"
+
+
+def test_who_is_new_waits_for_the_brokers_that_others_have_seen() -> None:
+    registry = Registry()
+    assert brokers_of(registry, "orders") == []
+    registry.answer(replace(registration("b", B, "own"), peers=("a",)), 0.0)
+    assert brokers_of(registry, "own") == ["b"]
+    told = registry.answer(QueryRoute("orders"), 1.0)
+    assert isinstance(told, NoRoute)
+    assert "a may have it, and did not come back yet" in str(told)
+    registry.answer(replace(registration("b", B, "own"), peers=("a",)), 100.0)  # nobody is waited for longer by that
+    assert brokers_of(registry, "orders", 119.0) is None
+    assert brokers_of(registry, "orders", 120.0) == []
+    registry = Registry()
+    registry.answer(replace(registration("b", B), peers=("a",)), 0.0)
+    registry.answer(replace(registration("a", A), peers=("b",)), 1.0)
+    assert brokers_of(registry, "orders", 1.0) == [], "all are there"
+
+
 def test_a_request_of_another_service_is_not_answered() -> None:
     assert Registry().answer(ListTopics(), 0.0) is None
 
@@ -200,9 +241,13 @@ class RegistryAgainstPlainTruth(RuleBasedStateMachine):
         self.registry = Registry()
         self.now = 0.0
         self.truth: dict[str, tuple[str, int, list[str], float]] = {}
+        self.away: dict[str, list[str]] = {}
 
     def live(self) -> dict[str, tuple[str, int, list[str], float]]:
-        return {name: entry for name, entry in self.truth.items() if entry[3] > self.now}
+        gone = {name: entry for name, entry in self.truth.items() if entry[3] <= self.now}
+        self.away |= {name: entry[2] for name, entry in gone.items()}
+        self.truth = {name: entry for name, entry in self.truth.items() if name not in gone}
+        return dict(self.truth)
 
     @rule(step_s=st.sampled_from([1.0, 30.0, 200.0]))
     def time_passes(self, step_s: float) -> None:
@@ -220,6 +265,7 @@ class RegistryAgainstPlainTruth(RuleBasedStateMachine):
         assert result == Done()
         self.truth = {n: entry for n, entry in self.truth.items() if entry[0] != address}
         self.truth[name] = (address, version, topics, self.now + lease_s)
+        self.away.pop(name, None)
 
     @rule(name=names, address=addresses, version=st.integers(1, 3))
     def beats(self, name: str, address: str, version: int) -> None:
@@ -232,17 +278,18 @@ class RegistryAgainstPlainTruth(RuleBasedStateMachine):
     @rule(name=names, address=addresses)
     def unregisters(self, name: str, address: str) -> None:
         self.registry.answer(UnregisterBroker(name, address), self.now)
+        self.live()
         if name in self.truth and self.truth[name][0] == address:
-            del self.truth[name]
+            self.away[name] = self.truth.pop(name)[2]
 
     @invariant()
     def answers_agree(self) -> None:
         live = self.live()
         assert brokers_of(self.registry, "", self.now) == sorted(live)
         for topic in ("t1", "t2", "t3"):
-            assert brokers_of(self.registry, topic, self.now) == sorted(
-                n for n, entry in live.items() if topic in entry[2]
-            )
+            holders = sorted(n for n, entry in live.items() if topic in entry[2])
+            is_away = not holders and any(topic in topics for topics in self.away.values())
+            assert brokers_of(self.registry, topic, self.now) == (None if is_away else holders)
         held = sorted({topic for entry in live.values() for topic in entry[2]})
         assert self.registry.answer(QueryTopics(), self.now) == TopicNames(tuple(held))
 
