@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from rig import Client, Gateway
 
+from broker.settings import BrokerSettings
 from gateway.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec, Unsubscribe
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
@@ -304,6 +305,27 @@ def test_a_lost_member_of_an_ordered_share_leaves_its_keys_to_another_in_order()
     holder.cut()
     gateway.produce("a", b"4", mqtt_topic="a/x", key="k")
     assert [packet.payload for packet in published(other)] == [b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("share", [SHARE, ORDERED])
+def test_what_is_leased_again_to_the_gateway_that_has_it_goes_out_once_and_binds_its_key_to_nobody(share: str) -> None:
+    """The gateway has said nothing for longer than its lease, and its clients have stayed connected."""
+    gateway = Gateway()
+    [client] = members(gateway, 1, share)
+    gateway.produce("a", b"1", mqtt_topic="a/x", key="k", qos=1)
+    [first] = published(client)
+    gateway.broker.shares.expire(gateway.clock.now_s + BrokerSettings().share_lease_s + 1)
+    gateway.pass_time(4.0)
+    gateway.produce("a", b"2", mqtt_topic="a/x", key="k", qos=1)
+    [second] = published(client)
+    assert (first.payload, second.payload) == (b"1", b"2")
+    acknowledge(client, first, second)
+    other = gateway.connect("other")
+    other.subscribe(share)
+    client.cut()
+    gateway.produce("a", b"3", mqtt_topic="a/x", key="k", qos=1)
+    assert other.payloads() == [b"3"]
+    assert gateway.broker.shares.unsettled == 1
 
 
 def test_an_ordered_share_grants_qos_1_at_most() -> None:
