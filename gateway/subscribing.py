@@ -22,7 +22,7 @@ from gateway.options import PLAIN, START, InvalidOption, read_options
 from gateway.reception import Guest, Reception
 from gateway.subscriptions import Subscription
 from penstock.errors import Busy, PenstockError
-from topicmap.names import ORDERED_PREFIX, InvalidName, check_filter, is_share, plain_filter
+from topicmap.names import ORDERED_PREFIX, InvalidName, is_share, legal_filter
 
 _PENDING: Final = -1
 _SEND_NEVER: Final = 2
@@ -69,8 +69,7 @@ class Subscribing:
         try:
             if is_share(filter) and not self._reception.settings.shared_subscriptions:
                 return ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
-            plain = plain_filter(filter)
-            check_filter(plain)
+            plain = legal_filter(filter)
         except InvalidName:
             return ReasonCode.TOPIC_FILTER_INVALID
         device = self._device

@@ -386,6 +386,12 @@ def test_a_share_without_a_name_or_filter_is_refused(share: str) -> None:
     assert Gateway().connect("c", level=5).subscribe(share).reason_codes == (0x8F,)
 
 
+@pytest.mark.parametrize("group", ["g\x07", "g" * 1025])
+def test_a_group_has_a_name_as_short_and_printable_as_a_filter(group: str) -> None:
+    client = Gateway().connect("c", level=5)
+    assert client.subscribe(f"$share/{group}/a", f"$share/{group[:1]}/a").reason_codes == (0x8F, 2)
+
+
 def test_a_broker_that_appears_later_shares_too() -> None:
     gateway = Gateway()
     asked = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}
