@@ -13,7 +13,7 @@ opened in its name, not where its gateway came to know of the broker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -26,6 +26,7 @@ from penstock.requests.filters import CloseFilters, KeepFilters, OpenedFilter, O
 from penstock.requests.request import Result
 
 FILTERS_PER_REQUEST: Final = 1000
+FILTER_BYTES_PER_REQUEST: Final = 1 << 20
 
 OnDone = Callable[["PenstockError | None"], None]
 """Told what kept a broker from opening the filter, nothing if all have."""
@@ -41,6 +42,19 @@ def answers(result: Result, filters: Iterable[str]) -> list[OpenedFilter | Penst
         by_filter |= {one.filter: one for one in result.opened}
         by_filter |= {one.filter: from_wire(one.code, one.message) for one in result.refused}
     return [by_filter.get(filter, error) for filter in filters]
+
+
+def portions(filters: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Where the filters of each request begin and end, so that none has too many of them or too many bytes."""
+    first = size = 0
+    for at, filter in enumerate(filters):
+        weight = len(filter.encode("utf-8", "replace"))
+        if at - first >= FILTERS_PER_REQUEST or (at > first and size + weight > FILTER_BYTES_PER_REQUEST):
+            yield first, at
+            first, size = at, 0
+        size += weight
+    if first < len(filters):
+        yield first, len(filters)
 
 
 class Standing:
@@ -243,9 +257,9 @@ class FilterLeases:
         for feed in feeds:
             feed.is_closed = True
             del shelf.feeds[feed.filter]
-        for at in range(0, len(feeds), FILTERS_PER_REQUEST):
-            filters = tuple([feed.filter for feed in feeds[at : at + FILTERS_PER_REQUEST]])
-            shelf.broker.submit(CloseFilters(self._owner, filters), _ignore)
+        filters = [feed.filter for feed in feeds]
+        for first, end in portions(filters):
+            shelf.broker.submit(CloseFilters(self._owner, tuple(filters[first:end])), _ignore)
 
     def _open(self, shelf: _Shelf) -> None:
         waiting: dict[Feed[Cursor], list[tuple[Cursor, Opening | None]]] = {}
@@ -256,8 +270,8 @@ class FilterLeases:
             elif one is not None:  # taken out before the broker heard of it
                 one.opened(cursor, 0)
         feeds = list(waiting)
-        for at in range(0, len(feeds), FILTERS_PER_REQUEST):
-            some = {feed: waiting[feed] for feed in feeds[at : at + FILTERS_PER_REQUEST]}
+        for first, end in portions([feed.filter for feed in feeds]):
+            some = {feed: waiting[feed] for feed in feeds[first:end]}
             request = OpenFilters(self._owner, tuple([feed.filter for feed in some]))
             shelf.broker.submit(request, partial(self._opened, some))
 
@@ -269,8 +283,10 @@ class FilterLeases:
             unheard = self._to_let_go.get((shelf.broker, holder), {})
             for row in rows:
                 unheard.pop(row.filter, None)  # it is wanted again
-            request = OpenFilters(holder, tuple([row.filter for row in rows]))
-            shelf.broker.submit(request, partial(self._held, rows))
+            filters = [row.filter for row in rows]
+            for first, end in portions(filters):
+                request = OpenFilters(holder, tuple(filters[first:end]))
+                shelf.broker.submit(request, partial(self._held, rows[first:end]))
 
     def _held(self, rows: list[_Hold], result: Result) -> None:
         for row, answer in zip(rows, answers(result, [row.filter for row in rows]), strict=True):
@@ -323,8 +339,8 @@ class FilterLeases:
         to_let_go, self._to_let_go = self._to_let_go, {}
         for (broker, holder), unheard in to_let_go.items():
             filters = list(unheard)
-            for at in range(0, len(filters), FILTERS_PER_REQUEST):
-                self._let_go(broker, holder, tuple(filters[at : at + FILTERS_PER_REQUEST]))
+            for first, end in portions(filters):
+                self._let_go(broker, holder, tuple(filters[first:end]))
         if now - self._kept_at >= self._lease_s / 3:
             self._kept_at = now
             for shelf in self._shelves.values():

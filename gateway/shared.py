@@ -19,7 +19,7 @@ from typing import Final
 from gateway.brokers import Broker, Brokers
 from gateway.delivery import Blob, Variant, blob, is_expired
 from gateway.envelope import Arrival, Origin, arrivals
-from gateway.filters import OnDone, Standing, answers
+from gateway.filters import OnDone, Standing, answers, portions
 from gateway.session import Cursor, Lasting, Session
 from gateway.settings import GatewaySettings
 from gateway.share_feed import DONE, NO_ROOM, SENT, TOO_LARGE, Leased, ShareFeed
@@ -222,8 +222,10 @@ class SharedSubscriptions:
                 for share in [one for one in shares if one not in self._shares]:  # its close is sent already
                     for standing in shares.pop(share):
                         standing.answered(None)
-            if shares:
-                broker.submit(OpenFilters(owner, tuple(shares)), partial(self._opened, broker, owner, shares))
+            names = list(shares)
+            for first, end in portions(names):
+                some = {share: shares[share] for share in names[first:end]}
+                broker.submit(OpenFilters(owner, tuple(some)), partial(self._opened, broker, owner, some))
         changed, self._changed = self._changed, {}
         for feed in changed:
             self._serve(feed)

@@ -10,7 +10,7 @@ from memory_broker import MemoryBroker, _Queue
 
 from broker.folds.filters import OPEN
 from gateway.brokers import Brokers
-from gateway.filters import FILTERS_PER_REQUEST, FilterLeases
+from gateway.filters import FILTER_BYTES_PER_REQUEST, FILTERS_PER_REQUEST, FilterLeases, portions
 from gateway.session import Cursor, Lasting, Session
 from gateway.subscriptions import Subscription
 from penstock.errors import InvalidRequest, PenstockError, Unavailable
@@ -67,6 +67,29 @@ def test_so_many_filters_that_a_request_would_be_too_long_are_several() -> None:
     house.open(Session("1", 1), *[f"f/{at}" for at in range(FILTERS_PER_REQUEST + 1)])
     house.flush()
     assert [len(request.filters) for request in house.broker.made(OpenFilters)] == [FILTERS_PER_REQUEST, 1]
+
+
+def test_so_long_filters_that_a_request_would_be_too_large_are_several() -> None:
+    filters = [f"{at}/" + "é" * 500 for at in range(1500)]
+    cut = list(portions(filters))
+    assert [first for first, _ in cut] == [0, *[end for _, end in cut[:-1]]]
+    assert [one for first, end in cut for one in filters[first:end]] == filters
+    sizes = [sum(len(one.encode()) for one in filters[first:end]) for first, end in cut]
+    assert max(sizes) <= FILTER_BYTES_PER_REQUEST < sum(sizes[:2])
+    assert list(portions(["x" * (FILTER_BYTES_PER_REQUEST + 1)] * 2)) == [(0, 1), (1, 2)]
+    assert list(portions([])) == []
+
+
+@pytest.mark.interpreted
+def test_what_is_opened_in_a_sessions_name_is_several_requests_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.filters.FILTERS_PER_REQUEST", 2)
+    house, session = House(), Session("1", 1)
+    lasting = session.lasting = Lasting(7, "b")
+    house.open(session, "a", "b", "c")
+    house.flush()
+    held = [one.filters for one in house.broker.made(OpenFilters) if one.owner == lasting.holder("b")]
+    assert held == [("a", "b"), ("c",)]
+    assert house.opened == [True] * 3
 
 
 def test_the_last_cursor_closes_the_filter() -> None:

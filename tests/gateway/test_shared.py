@@ -10,6 +10,7 @@ from gateway.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec, Unsu
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
 from penstock.message import Message, encode_message
+from penstock.requests.filters import OpenFilters
 from penstock.requests.routes import BrokerRoute
 from penstock.requests.shares import SettleShared, TakeShared
 
@@ -409,6 +410,18 @@ def test_a_broker_that_appears_later_shares_too() -> None:
     assert lasting is not None
     gateways = gateway.downstream.shared.taker
     assert sorted(later.state.filters.owners) == [gateways, f"~{SHARE}", lasting.holder("b2")]
+
+
+@pytest.mark.interpreted
+def test_so_many_shares_that_a_request_would_be_too_large_are_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.filters.FILTERS_PER_REQUEST", 2)
+    gateway = Gateway()
+    client = gateway.connect("c")
+    client.subscribe("$share/1/a", "$share/2/a", "$share/3/a")
+    asked = [request.filters for request in gateway.broker.made(OpenFilters)]
+    assert asked == [("$share/1/a", "$share/2/a"), ("$share/3/a",)]
+    gateway.produce("a", b"x", mqtt_topic="a")
+    assert client.payloads() == [b"x"] * 3
 
 
 def test_a_share_that_the_broker_has_given_up_begins_anew() -> None:
