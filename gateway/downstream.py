@@ -215,8 +215,9 @@ class Downstream(Stage):
 
     def forget(self, ended: Lasting) -> None:
         """A session that ended while it was not here needs its filters no longer."""
-        for filter in list(ended.held):
-            self._let_go(ended, filter)
+        for filter in ended.held:
+            self.shared.let_go(ended, filter)
+        self._leases.forget(ended)
 
     def _let_go(self, lasting: Lasting, filter: str) -> None:
         self.shared.let_go(lasting, filter)
