@@ -6,6 +6,9 @@ code (MQTT-4.8.2-6); one of QoS 0 when it is sent; one of QoS 2 when the session
 on it belongs to that session (MQTT-4.8.2-4, -5), or with PUBREC where the session ends with its connection. QoS 1
 messages of a connection that ends are given back at once. Retained messages are not sent.
 
+A broker that is away is asked for nothing until it is somewhere again; a member waits for the others only. What
+sessions have open there in their own names it has opened by then itself (``broker/mirror.py``).
+
 What arrives by completion is only noted; requests leave at the round's end, for each share one at a time of each kind,
 so that many acknowledgements travel together. Nothing here waits.
 """
@@ -86,8 +89,8 @@ class SharedSubscriptions:
     # ------------------------------------------------------------ subscriptions
 
     def subscribe(self, session: Session, subscription: Subscription, on_done: OnDone | None) -> None:
-        """A session becomes a member; ``on_done`` is told what kept it from that at a broker, if anything
-        did."""
+        """A session becomes a member; ``on_done`` is told what kept it from that at a broker that is somewhere, if
+        anything did."""
         share = subscription.filter
         self._shares.setdefault(share, {})[session] = subscription
         self._of.setdefault(session, {})[share] = None
@@ -96,10 +99,15 @@ class SharedSubscriptions:
         lasting = session.lasting
         if lasting is not None and subscription.qos:
             lasting.held[share] = None
-        asked = len(self._brokers) * len(self._owners_of(session, subscription, ""))
+        live = [broker for broker in self._brokers if broker.address] or self._brokers
+        asked = len(live) * len(self._owners_of(session, subscription, ""))
         standing = None if on_done is None else Standing(asked, on_done)
         for broker in self._brokers:
-            self._feed(broker, share).join(session, subscription)
+            feed = self._feed(broker, share)
+            feed.join(session, subscription)
+            if broker not in live:
+                self._failed[feed] = None
+                continue
             for owner in self._owners_of(session, subscription, broker.name):
                 waiting = self._opening.setdefault((broker, owner), {}).setdefault(share, [])
                 if standing is not None:
@@ -246,6 +254,7 @@ class SharedSubscriptions:
         elif feed.is_idle:
             self._feeds.pop((feed.broker, feed.share), None)
             self._by_origin.pop(feed.origin, None)
+            self._failed.pop(feed, None)
 
     def _resume(self, feed: ShareFeed) -> tuple[int, tuple[int, ...]]:
         """Says what is ours, a range of offsets with each request; what the last one has to say yet, and since which
@@ -357,14 +366,7 @@ class SharedSubscriptions:
 
     def tick(self, now: float) -> None:
         """Keeps leases, tries again what failed, gives back what nobody here has room for; about twice a second."""
-        failed, self._failed = self._failed, {}
-        not_taken, self._not_taken = self._not_taken, []
-        for feed in not_taken:
-            feed.is_taking = False
-        for feed in [*not_taken, *failed]:
-            if feed.members and not feed.is_open:
-                self._opening.setdefault((feed.broker, self._owner), {}).setdefault(feed.share, [])
-            self._change(feed)
+        self._ask_again()
         for feed in self._feeds.values():
             if feed.waiting:
                 feed.give_up_waiting()
@@ -377,6 +379,18 @@ class SharedSubscriptions:
             self._kept_at = now
             for broker in {feed.broker: None for feed in self._feeds.values()}:
                 broker.submit(KeepFilters(self._owner, self._settings.filter_lease_s), _ignore)
+
+    def _ask_again(self) -> None:
+        """What failed, at brokers that are somewhere."""
+        not_taken, self._not_taken = self._not_taken, []
+        for feed in not_taken:
+            feed.is_taking = False
+            self._failed[feed] = None
+        for feed in [feed for feed in self._failed if feed.broker.address]:
+            del self._failed[feed]
+            if feed.members and not feed.is_open:
+                self._opening.setdefault((feed.broker, self._owner), {}).setdefault(feed.share, [])
+            self._change(feed)
 
 
 def _leased(result: Pulled, feed: ShareFeed) -> list[Leased]:

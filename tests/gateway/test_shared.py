@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from rig import Client, Gateway
 
@@ -422,6 +424,35 @@ def test_so_many_shares_that_a_request_would_be_too_large_are_several(monkeypatc
     assert asked == [("$share/1/a", "$share/2/a"), ("$share/3/a",)]
     gateway.produce("a", b"x", mqtt_topic="a")
     assert client.payloads() == [b"x"] * 3
+
+
+def test_a_broker_that_is_away_refuses_no_share_and_has_it_when_it_is_back() -> None:
+    gateway = Gateway()
+    there = {"broker:1": gateway.broker, "broker:2": Gateway(name="elsewhere").broker}
+    gateway.brokers._links = SimpleNamespace(link=lambda one: there.get(one, gateway.broker), give_up=lambda one: None)  # type: ignore[assignment]
+    gateway.brokers._learn([BrokerRoute("b2", "broker:2", 4)])
+    gateway.brokers._learn([BrokerRoute("b3", "broker:2", 4)])  # so b2 is there no more
+    client = gateway.connect("c")
+    assert client.subscribe(SHARE, "$share/h/b").reason_codes == (2, 2)
+    client.send(Unsubscribe(2, ("$share/h/b",)))
+    gateway.pass_time(5.0)
+    there["broker:4"] = back = Gateway(name="elsewhere").broker
+    gateway.brokers._learn([BrokerRoute("b2", "broker:4", 4)])
+    gateway.pass_time(1.0)
+    assert [request.filters for request in back.made(OpenFilters)] == [(SHARE,)]
+    back.append(encode_message(Message(topic="a", body=b"1", mqtt_topic="a/b")))
+    back.release()
+    gateway.round()
+    assert client.payloads() == [b"1"]
+
+
+def test_where_no_broker_is_anywhere_a_share_is_refused_as_a_filter_is() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", level=5)
+    gateway.broker.refuses[OpenFilters] = Unavailable("away")
+    for broker in gateway.brokers.known:
+        broker.address = ""
+    assert client.subscribe(SHARE, "a").reason_codes == (0x80, 0x80)
 
 
 def test_a_share_that_the_broker_has_given_up_begins_anew() -> None:
