@@ -296,7 +296,7 @@ class Downstream(Stage):
 
     def tick(self, now: float) -> None:
         """Keeps the filters open and tries again what failed; to be called about every half second."""
-        self._leases.tick(now)
+        self._leases.tick(now, self.shared.brokers)
         self.shared.tick(now)
         self.retained.retry()
         self.replays.retry()

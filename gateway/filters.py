@@ -20,7 +20,7 @@ holds filters for are over, turn after turn, also when it comes back after years
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, takewhile
 from typing import Final, NamedTuple
@@ -367,15 +367,17 @@ class FilterLeases:
                 if opening is not None:
                     opening.opened(cursor, answer.position)
 
-    def tick(self, now: float) -> None:
-        """Renews the leases when a third of their time has passed, and asks again for what failed."""
+    def tick(self, now: float, shared: Callable[[], Collection[Broker]] = tuple) -> None:
+        """Renews the leases when a third of their time has passed, and asks again for what failed. A lease is for all
+        that its owner has open, so it is renewed also where that is only ``shared`` subscriptions."""
         for shelf in self._shelves.values():
             if shelf.failed or shelf.not_held or shelf.unheard:
                 self._ask_again(shelf)
         if now - self._kept_at >= self._lease_s / 3:
             self._kept_at = now
+            sharing = shared()
             for shelf in self._shelves.values():
-                if shelf.feeds:
+                if shelf.feeds or shelf.broker in sharing:
                     shelf.broker.submit(KeepFilters(self._owner, self._lease_s), _ignore)
 
     def _ask_again(self, shelf: _Shelf) -> None:

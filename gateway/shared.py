@@ -29,7 +29,7 @@ from gateway.share_feed import DONE, NO_ROOM, SENT, TOO_LARGE, Leased, ShareFeed
 from gateway.subscriptions import Subscription
 from penstock.errors import InvalidMessage, PenstockError, QueueNotFound
 from penstock.message import ENTRY
-from penstock.requests.filters import CloseFilters, KeepFilters, OpenFilters
+from penstock.requests.filters import CloseFilters, OpenFilters
 from penstock.requests.messages import Pulled
 from penstock.requests.request import Result
 from penstock.requests.shares import SettleShared, TakeShared
@@ -45,9 +45,10 @@ _Opening = dict[tuple[Broker, str], dict[str, list[Standing]]]
 
 
 class SharedSubscriptions:
-    """All of one gateway. ``owner`` is its name in this life, for the leases too: one of the same name that died may
-    have messages yet. ``settled``, ``returned`` and ``dropped`` (too large for every member) count messages;
-    ``send_as`` sends a message to a session."""
+    """All of one gateway. ``owner`` is its name in this life, for the leases of messages too: one of the same name that
+    died may have some yet. The lease of what it has open is kept with that of its filters (``gateway/filters.py``).
+    ``settled``, ``returned`` and ``dropped`` (too large for every member) count messages; ``send_as`` sends a message
+    to a session."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class SharedSubscriptions:
         self._changed: dict[ShareFeed, None] = {}
         self._failed: dict[ShareFeed, None] = {}
         self._not_taken: list[ShareFeed] = []
-        self._kept_at = self._beaten_at = 0.0
+        self._beaten_at = 0.0
         self.settled = 0
         self.returned = 0
         self.dropped = 0
@@ -85,6 +86,10 @@ class SharedSubscriptions:
     def members_of(self, share: str) -> int:
         """How many sessions of this gateway are members of a share."""
         return len(self._shares.get(share, ()))
+
+    def brokers(self) -> dict[Broker, None]:
+        """Where this gateway has something of a share."""
+        return {feed.broker: None for feed in self._feeds.values()}
 
     # ------------------------------------------------------------ subscriptions
 
@@ -365,7 +370,8 @@ class SharedSubscriptions:
     # ------------------------------------------------------------ time
 
     def tick(self, now: float) -> None:
-        """Keeps leases, tries again what failed, gives back what nobody here has room for; about twice a second."""
+        """Keeps the leases of messages, tries again what failed, gives back what nobody here has room for; about twice
+        a second."""
         self._ask_again()
         for feed in self._feeds.values():
             if feed.waiting:
@@ -373,12 +379,8 @@ class SharedSubscriptions:
                 self._change(feed)
         if now - self._beaten_at >= HEARTBEAT_S:
             self._beaten_at = now
-            for broker in {feed.broker: None for feed in self._feeds.values()}:
+            for broker in self.brokers():
                 broker.submit(SettleShared("", self.taker), _ignore)
-        if now - self._kept_at >= self._settings.filter_lease_s / 3:
-            self._kept_at = now
-            for broker in {feed.broker: None for feed in self._feeds.values()}:
-                broker.submit(KeepFilters(self._owner, self._settings.filter_lease_s), _ignore)
 
     def _ask_again(self) -> None:
         """What failed, at brokers that are somewhere."""

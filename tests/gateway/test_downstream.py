@@ -201,6 +201,17 @@ def test_a_gateway_keeps_nothing_open_that_an_earlier_life_of_its_name_had() -> 
     assert gateway.broker.state.filters.held_by(owner) == ["u", "$share/h/s"]
 
 
+@pytest.mark.parametrize("filters", [("t",), ("$share/g/s",), ("t", "$share/g/s")])
+def test_what_a_gateway_has_open_is_kept_by_one_request_a_period_shared_or_not(filters: tuple[str, ...]) -> None:
+    gateway = Gateway()
+    gateway.connect("c").subscribe(*filters)
+    gateway.pass_time(1.0)
+    gateway.broker.requests.clear()
+    gateway.pass_time(gateway.settings.filter_lease_s)
+    owner = gateway.downstream.shared.taker
+    assert gateway.broker.made(KeepFilters) == [KeepFilters(owner, gateway.settings.filter_lease_s)] * 3
+
+
 def test_a_clean_session_leaves_nothing_behind() -> None:
     gateway = Gateway()
     client = gateway.connect()
