@@ -34,7 +34,7 @@ from penstock.requests.filters import (
     RetainedPage,
 )
 from penstock.requests.request import Done
-from topicmap.names import InvalidName, check_filter, is_share, plain_filter
+from topicmap.names import InvalidName, check_filter, is_share, legal_filter, plain_filter
 from topicmap.queues import filter_queue
 
 OWNER_BYTES_MAX: Final = 300
@@ -177,7 +177,7 @@ def _check_owner(owner: str) -> None:
 
 def _check_shared_or_plain(filter: str) -> None:
     try:
-        check_filter(plain_filter(filter))
+        legal_filter(filter)
     except InvalidName as error:
         raise InvalidTopic(f"{filter!r}: {error}") from None
 

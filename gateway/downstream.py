@@ -7,8 +7,10 @@ left where it is: it becomes *lagging*, reads on from the feed's window or by a 
 again, and costs nobody memory. A session without a connection is only its cursors. A QoS 0 message for a connection
 whose output is full is dropped and counted.
 
-Everything that arrives by completion is only noted; the work is done at the round's end in ``flush``, so that one
-round makes one OpenFilters and one CloseFilters per broker, and no reply can nest in another.
+What a feed's pull brings is handed out in its completion, to those with room. All else that a completion means is
+noted and done at the round's end in ``flush``, so that one round makes one OpenFilters and one CloseFilters per broker.
+A broker in this process may answer what a completion asks before that has ended: the answer to a pull for one session
+sends nothing, but it may find the filter closed, and then nobody reads along any more (``_reopen``, ``_try``).
 """
 
 from __future__ import annotations
@@ -213,8 +215,9 @@ class Downstream(Stage):
 
     def forget(self, ended: Lasting) -> None:
         """A session that ended while it was not here needs its filters no longer."""
-        for filter in list(ended.held):
-            self._let_go(ended, filter)
+        for filter in ended.held:
+            self.shared.let_go(ended, filter)
+        self._leases.forget(ended)
 
     def _let_go(self, lasting: Lasting, filter: str) -> None:
         self.shared.let_go(lasting, filter)
@@ -293,7 +296,7 @@ class Downstream(Stage):
 
     def tick(self, now: float) -> None:
         """Keeps the filters open and tries again what failed; to be called about every half second."""
-        self._leases.tick(now)
+        self._leases.tick(now, self.shared.brokers)
         self.shared.tick(now)
         self.retained.retry()
         self.replays.retry()
@@ -325,13 +328,8 @@ class Downstream(Stage):
             self._came(feed, given_batch(head - result.count, result.runs, feed), head)
         elif isinstance(result, Pulled):
             self._came(feed, _batch(result, feed), result.next)
-        elif isinstance(result, QueueNotFound):
-            feed.is_pulling = False
-            self._reopen(feed)
-        elif isinstance(result, OffsetOutOfRange):
-            feed.broker.submit(QueryBounds((feed.queue,)), partial(self._bounded, feed))
         else:
-            self._failed.append(feed)
+            self._not_pulled(feed, None, feed.head, result)
 
     def _came(self, feed: Feed[Cursor], batch: Batch, head: int) -> None:
         feed.is_pulling = False
@@ -339,19 +337,38 @@ class Downstream(Stage):
             self._dispatch(feed, batch, head)
             self._want(feed)
 
-    def _bounded(self, feed: Feed[Cursor], result: Result) -> None:
-        """The head was outside the queue: go on at its beginning (retention has passed) or its end."""
-        if isinstance(result, BoundsReply) and not feed.is_closed:
-            feed.is_pulling = False
-            bounds = result.bounds[0]
-            self.lost += max(0, bounds.min - feed.head)
-            self._dispatch(feed, _EMPTY, bounds.min if feed.head < bounds.min else bounds.end)
-            self._want(feed)
+    def _not_pulled(self, feed: Feed[Cursor], cursor: Cursor | None, first: int, result: Result) -> None:
+        """The feed's pull brought nothing, or a cursor's own. Where both are under way the feed's shows by itself that
+        the filter is closed: until then nobody begins anew."""
+        if isinstance(result, OffsetOutOfRange):
+            feed.broker.submit(QueryBounds((feed.queue,)), partial(self._bounded, feed, cursor, first))
+        elif isinstance(result, QueueNotFound) and (cursor is None or not feed.is_pulling):
+            if cursor is not None:
+                cursor.pulling = False
+            self._reopen(feed)
         else:
-            self._failed.append(feed)
+            self._failed.append(feed if cursor is None else cursor)
+
+    def _bounded(self, feed: Feed[Cursor], cursor: Cursor | None, first: int, result: Result) -> None:
+        """The head, or a cursor's place, was outside the queue: go on at its beginning (retention has passed) or its
+        end."""
+        if not isinstance(result, BoundsReply):
+            self._failed.append(feed if cursor is None else cursor)
+            return
+        bounds = result.bounds[0]
+        at = bounds.min if first < bounds.min else bounds.end
+        if cursor is None or cursor.next == first:
+            self.lost += max(0, bounds.min - first)
+        if cursor is None:
+            self._came(feed, _EMPTY, at)
+        else:
+            cursor.pulling = False
+            cursor.next = at if cursor.next == first else cursor.next
+            self.pump_later(cursor.session)
 
     def _reopen(self, feed: Feed[Cursor]) -> None:
         """The broker has closed the filter (we were away for too long): its readers begin anew."""
+        feed.is_pulling = False
         if feed.is_closed:
             return
         feed.head = -1
@@ -402,7 +419,8 @@ class Downstream(Stage):
             if cursor.session.device is not None:
                 cursor.session.device.fail(ReasonCode.UNSPECIFIED_ERROR)
         else:
-            self._set_lagging(cursor, lags)
+            if cursor in cursor.feed.attached:  # else its filter was just found closed
+                self._set_lagging(cursor, lags)
 
     def _set_lagging(self, cursor: Cursor, lags: bool) -> None:
         behind, feed = cursor.session.behind, cursor.feed
@@ -460,22 +478,8 @@ class Downstream(Stage):
             if cursor.backlog is None:
                 cursor.next = max(cursor.next, result.next)
             self.pump_later(cursor.session)
-        elif isinstance(result, OffsetOutOfRange):
-            bounded = partial(self._bounded_for, cursor, first)
-            cursor.feed.broker.submit(QueryBounds((cursor.feed.queue,)), bounded)
         else:
-            self._failed.append(cursor)
-
-    def _bounded_for(self, cursor: Cursor, first: int, result: Result) -> None:
-        if not isinstance(result, BoundsReply):
-            self._failed.append(cursor)
-            return
-        cursor.pulling = False
-        if cursor.next == first:
-            bounds = result.bounds[0]
-            self.lost += max(0, bounds.min - first)
-            cursor.next = bounds.min if first < bounds.min else bounds.end
-        self.pump_later(cursor.session)
+            self._not_pulled(cursor.feed, cursor, first, result)
 
 
 _EMPTY: Final = Batch(0, None, [])

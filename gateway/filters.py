@@ -9,12 +9,20 @@ first, so that a filter which is closed and opened again within a round ends up 
 A filter of a session that outlives this gateway is open in the session's own name too, at a broker that joined later
 because that broker has seen to it (``broker/mirror.py``). A session without a place in such a queue begins where it was
 opened in its name, not where its gateway came to know of the broker.
+
+A broker that does not answer costs little, for however long. What failed there is kept, and at each tick one piece of
+it is asked for again; when that is answered, so is the rest. Kept is what somebody here still waits for, and what
+sessions that go on have let go of, because no lease ends that and nobody else knows of it (``UNHEARD_MAX`` of these;
+beyond that the oldest stay open until their sessions end). What sessions had that are over is said once and not kept:
+their home closes it with the record that ends them, and every other broker asks the home which of the sessions that it
+holds filters for are over, turn after turn, also when it comes back after years (``broker/mirror.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
 from gateway.brokers import Broker, Brokers
@@ -26,6 +34,8 @@ from penstock.requests.filters import CloseFilters, KeepFilters, OpenedFilter, O
 from penstock.requests.request import Result
 
 FILTERS_PER_REQUEST: Final = 1000
+FILTER_BYTES_PER_REQUEST: Final = 1 << 20
+UNHEARD_MAX: Final = 10_000
 
 OnDone = Callable[["PenstockError | None"], None]
 """Told what kept a broker from opening the filter, nothing if all have."""
@@ -41,6 +51,19 @@ def answers(result: Result, filters: Iterable[str]) -> list[OpenedFilter | Penst
         by_filter |= {one.filter: one for one in result.opened}
         by_filter |= {one.filter: from_wire(one.code, one.message) for one in result.refused}
     return [by_filter.get(filter, error) for filter in filters]
+
+
+def portions(filters: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Where the filters of each request begin and end, so that none has too many of them or too many bytes."""
+    first = size = 0
+    for at, filter in enumerate(filters):
+        weight = len(filter.encode("utf-8", "replace"))
+        if at - first >= FILTERS_PER_REQUEST or (at > first and size + weight > FILTER_BYTES_PER_REQUEST):
+            yield first, at
+            first, size = at, 0
+        size += weight
+    if first < len(filters):
+        yield first, len(filters)
 
 
 class Standing:
@@ -89,9 +112,16 @@ class _Hold(NamedTuple):
 
 
 class _Shelf:
-    """The feeds of one broker, by filter, and what the next round asks of it."""
+    """The feeds of one broker, by filter, and what the next round asks of it.
 
-    __slots__ = ("broker", "closing", "feeds", "holding", "opening")
+    Attributes:
+        answers: whether it answered when it was asked last.
+        failed, not_held: cursors that have no beginning, because their filter could not be opened for the gateway, or
+            for their session.
+        unheard: filters of sessions that go on, by holder and filter, which it has not heard that they need no more.
+    """
+
+    __slots__ = ("answers", "broker", "closing", "failed", "feeds", "holding", "not_held", "opening", "unheard")
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -99,6 +129,24 @@ class _Shelf:
         self.opening: list[tuple[Cursor, Opening | None]] = []
         self.closing: dict[Feed[Cursor], None] = {}
         self.holding: dict[Lasting, list[_Hold]] = {}
+        self.answers = True
+        self.failed: dict[Cursor, None] = {}
+        self.not_held: dict[Cursor, _Hold] = {}
+        self.unheard: dict[tuple[str, str], None] = {}
+
+    def heard(self, result: Result) -> None:
+        """It was asked something, and this came of it."""
+        self.answers = not (isinstance(result, PenstockError) and result.retryable)
+
+    def take_unheard(self) -> dict[str, list[str]]:
+        """By holder, what is to be said again: of all if it answers, else of the first."""
+        first = next(iter(self.unheard), ("", ""))[0]
+        taken = self.unheard if self.answers else takewhile(lambda row: row[0] == first, self.unheard)
+        by_holder: dict[str, list[str]] = {}
+        for holder, filter in list(taken):
+            del self.unheard[holder, filter]
+            by_holder.setdefault(holder, []).append(filter)
+        return by_holder
 
 
 class FilterLeases:
@@ -119,10 +167,7 @@ class FilterLeases:
         self._wake = wake
         self._shelves: dict[Broker, _Shelf] = {}
         self._homeless: list[Opening] = []
-        self._failed: list[Cursor] = []
         self._awaiting: set[Cursor] = set()  # they begin where their session has the filter open
-        self._not_held: list[_Hold] = []
-        self._to_let_go: dict[tuple[Broker, str], dict[str, None]] = {}  # broker, holder -> what nobody heard of
         self._kept_at = 0.0
         brokers.on_new(self._add_broker)
 
@@ -152,26 +197,43 @@ class FilterLeases:
         self._wake()
 
     def let_go(self, lasting: Lasting, filter: str) -> None:
-        """A session that outlives its connection needs a filter no longer."""
+        """A session that goes on needs a filter no longer; its brokers are told until they have heard it."""
         if lasting.held.pop(filter, 0) is None:
             for shelf in self._shelves.values():
                 _cancel(shelf, lasting, filter)
-                self._let_go(shelf.broker, lasting.holder(shelf.broker.name), (filter,))
+                self._let_go(shelf, lasting.holder(shelf.broker.name), (filter,))
 
-    def _let_go(self, broker: Broker, holder: str, filters: tuple[str, ...]) -> None:
+    def _let_go(self, shelf: _Shelf, holder: str, filters: tuple[str, ...]) -> None:
         def answered(result: Result) -> None:
-            if isinstance(result, PenstockError) and result.retryable:  # nobody's lease ends it: asked for until done
-                self._to_let_go.setdefault((broker, holder), {}).update(dict.fromkeys(filters))
+            shelf.heard(result)
+            if not shelf.answers:
+                shelf.unheard.update(dict.fromkeys([(holder, filter) for filter in filters]))
+                for oldest in list(islice(shelf.unheard, max(0, len(shelf.unheard) - UNHEARD_MAX))):
+                    del shelf.unheard[oldest]
 
-        broker.submit(CloseFilters(holder, filters), answered)
+        shelf.broker.submit(CloseFilters(holder, filters), answered)
+
+    def forget(self, ended: Lasting) -> None:
+        """A session is over; whichever broker does not hear it now finds out by itself."""
+        filters = tuple(ended.held)
+        ended.held.clear()
+        for shelf in self._shelves.values():
+            for filter in filters:
+                _cancel(shelf, ended, filter)
+            for first, end in portions(filters):
+                request = CloseFilters(ended.holder(shelf.broker.name), filters[first:end])
+                shelf.broker.submit(request, _ignore)
 
     def release(self, cursor: Cursor) -> None:
         """A cursor was taken out; the last one closes the filter."""
         feed = cursor.feed
         feed.members.discard(cursor)
         self._awaiting.discard(cursor)
+        shelf = self._shelves[feed.broker]
+        shelf.failed.pop(cursor, None)
+        shelf.not_held.pop(cursor, None)
         if not feed.members and not feed.is_closed:
-            self._shelves[feed.broker].closing[feed] = None
+            shelf.closing[feed] = None
             self._wake()
 
     # ------------------------------------------------------------ brokers
@@ -243,9 +305,9 @@ class FilterLeases:
         for feed in feeds:
             feed.is_closed = True
             del shelf.feeds[feed.filter]
-        for at in range(0, len(feeds), FILTERS_PER_REQUEST):
-            filters = tuple([feed.filter for feed in feeds[at : at + FILTERS_PER_REQUEST]])
-            shelf.broker.submit(CloseFilters(self._owner, filters), _ignore)
+        filters = [feed.filter for feed in feeds]
+        for first, end in portions(filters):
+            shelf.broker.submit(CloseFilters(self._owner, tuple(filters[first:end])), _ignore)
 
     def _open(self, shelf: _Shelf) -> None:
         waiting: dict[Feed[Cursor], list[tuple[Cursor, Opening | None]]] = {}
@@ -256,23 +318,25 @@ class FilterLeases:
             elif one is not None:  # taken out before the broker heard of it
                 one.opened(cursor, 0)
         feeds = list(waiting)
-        for at in range(0, len(feeds), FILTERS_PER_REQUEST):
-            some = {feed: waiting[feed] for feed in feeds[at : at + FILTERS_PER_REQUEST]}
+        for first, end in portions([feed.filter for feed in feeds]):
+            some = {feed: waiting[feed] for feed in feeds[first:end]}
             request = OpenFilters(self._owner, tuple([feed.filter for feed in some]))
-            shelf.broker.submit(request, partial(self._opened, some))
+            shelf.broker.submit(request, partial(self._opened, shelf, some))
 
     def _hold(self, shelf: _Shelf) -> None:
         """Opens filters in the names of sessions, whose positions in them then outlive this gateway."""
         holding, shelf.holding = shelf.holding, {}
         for lasting, rows in holding.items():
             holder = lasting.holder(shelf.broker.name)
-            unheard = self._to_let_go.get((shelf.broker, holder), {})
             for row in rows:
-                unheard.pop(row.filter, None)  # it is wanted again
-            request = OpenFilters(holder, tuple([row.filter for row in rows]))
-            shelf.broker.submit(request, partial(self._held, rows))
+                shelf.unheard.pop((holder, row.filter), None)  # it is wanted again
+            filters = [row.filter for row in rows]
+            for first, end in portions(filters):
+                request = OpenFilters(holder, tuple(filters[first:end]))
+                shelf.broker.submit(request, partial(self._held, shelf, rows[first:end]))
 
-    def _held(self, rows: list[_Hold], result: Result) -> None:
+    def _held(self, shelf: _Shelf, rows: list[_Hold], result: Result) -> None:
+        shelf.heard(result)
         for row, answer in zip(rows, answers(result, [row.filter for row in rows]), strict=True):
             cursor = row.cursor
             if row.opening is not None:
@@ -280,17 +344,20 @@ class FilterLeases:
             elif cursor is None or cursor not in self._awaiting:
                 continue
             elif isinstance(answer, PenstockError):
-                self._not_held.append(row)
+                shelf.not_held[cursor] = row
             else:
                 self._awaiting.remove(cursor)
                 cursor.feed.queue = answer.queue
                 self._begun(cursor, answer.offset, answer.position)
 
-    def _opened(self, waiting: dict[Feed[Cursor], list[tuple[Cursor, Opening | None]]], result: Result) -> None:
+    def _opened(
+        self, shelf: _Shelf, waiting: dict[Feed[Cursor], list[tuple[Cursor, Opening | None]]], result: Result
+    ) -> None:
+        shelf.heard(result)
         told = answers(result, [feed.filter for feed in waiting])
         for answer, (feed, entries) in zip(told, waiting.items(), strict=True):
             if isinstance(answer, PenstockError):
-                self._not_opened(entries, answer)
+                _not_opened(shelf, entries, answer)
                 continue
             feed.queue = answer.queue
             feed.begin_at(answer.offset)
@@ -300,36 +367,41 @@ class FilterLeases:
                 if opening is not None:
                     opening.opened(cursor, answer.position)
 
-    def _not_opened(self, entries: list[tuple[Cursor, Opening | None]], error: PenstockError) -> None:
-        for cursor, opening in entries:
-            if opening is None:
-                self._failed.append(cursor)
-            else:
-                opening.answered(error)
-
-    def tick(self, now: float) -> None:
-        """Renews the leases when a third of their time has passed, and opens again what failed."""
-        failed, self._failed = self._failed, []
-        for cursor in failed:
-            if not cursor.feed.is_closed:
-                self.open_again(cursor)
-        not_held, self._not_held = self._not_held, []
-        for row in not_held:
-            begins = row.cursor
-            if begins is not None and begins in self._awaiting and begins.session.lasting is not None:
-                holding = self._shelves[begins.feed.broker].holding
-                holding.setdefault(begins.session.lasting, []).append(row)
-                self._wake()
-        to_let_go, self._to_let_go = self._to_let_go, {}
-        for (broker, holder), unheard in to_let_go.items():
-            filters = list(unheard)
-            for at in range(0, len(filters), FILTERS_PER_REQUEST):
-                self._let_go(broker, holder, tuple(filters[at : at + FILTERS_PER_REQUEST]))
+    def tick(self, now: float, shared: Callable[[], Collection[Broker]] = tuple) -> None:
+        """Renews the leases when a third of their time has passed, and asks again for what failed. A lease is for all
+        that its owner has open, so it is renewed also where that is only ``shared`` subscriptions."""
+        for shelf in self._shelves.values():
+            if shelf.failed or shelf.not_held or shelf.unheard:
+                self._ask_again(shelf)
         if now - self._kept_at >= self._lease_s / 3:
             self._kept_at = now
+            sharing = shared()
             for shelf in self._shelves.values():
-                if shelf.feeds:
+                if shelf.feeds or shelf.broker in sharing:
                     shelf.broker.submit(KeepFilters(self._owner, self._lease_s), _ignore)
+
+    def _ask_again(self, shelf: _Shelf) -> None:
+        """All that failed where the broker answers; else one of each kind, which shows whether it is back."""
+        count = None if shelf.answers else 1
+        for cursor in list(islice(shelf.failed, count)):
+            del shelf.failed[cursor]
+            shelf.opening.append((cursor, None))
+        for cursor in list(islice(shelf.not_held, count)):
+            row, lasting = shelf.not_held.pop(cursor), cursor.session.lasting
+            if lasting is not None:
+                shelf.holding.setdefault(lasting, []).append(row)
+        for holder, filters in shelf.take_unheard().items():
+            for first, end in portions(filters):
+                self._let_go(shelf, holder, tuple(filters[first:end]))
+        self._wake()
+
+
+def _not_opened(shelf: _Shelf, entries: list[tuple[Cursor, Opening | None]], error: PenstockError) -> None:
+    for cursor, opening in entries:
+        if opening is not None:
+            opening.answered(error)
+        elif cursor in cursor.feed.members:
+            shelf.failed[cursor] = None
 
 
 def _cancel(shelf: _Shelf, lasting: Lasting, filter: str) -> None:

@@ -139,7 +139,8 @@ class Lasting:
         self.absent: dict[int, Sent] = {}
 
     def forget(self, filter: str) -> None:
-        """Nothing is owed to a subscription any more."""
+        """A subscription has ended: it has no place anywhere, and nothing is owed to it any more."""
+        self.places = {place: one for place, one in self.places.items() if place[0] != filter}
         self.owed = {place: one for place, one in self.owed.items() if place[0] != filter}
 
     def holder(self, broker: str) -> str:

@@ -6,7 +6,8 @@ one member as long as some are on their way to it, and stay in order: what its m
 back to the broker with all that waits behind it.
 
 Invariant: a message that was leased is in exactly one of ``waiting``, ``sent``, ``to_settle`` (or being settled) and
-``to_return`` (or being returned). This module keeps the books; ``gateway/shared.py`` asks and sends.
+``to_return`` (or being returned); also one that the broker leases a second time, because it has not heard of this
+gateway for too long. This module keeps the books; ``gateway/shared.py`` asks and sends.
 """
 
 from __future__ import annotations
@@ -141,12 +142,17 @@ class ShareFeed:
         return count
 
     def arrive(self, leased: Iterable[Leased]) -> None:
-        """Messages have come. In an ordered share one whose earlier ones are just on their way back follows them: the
-        broker sent it before it had those."""
+        """Messages have come. One that is here already stays as it is; one that is being returned is returned again,
+        for which of the two the broker did first is not known. In an ordered share one whose earlier ones are just on
+        their way back follows them: the broker sent it before it had those."""
         unsure = {*self.to_return.values(), *self.returning.values()} if self.is_ordered else frozenset()
+        waiting = {one.arrival.offset for one in (*self.waiting, *self.aside)}
         for one in leased:
-            if one.key in unsure:
-                self.to_return[one.arrival.offset] = one.key
+            offset = one.arrival.offset
+            if offset in self.sent or offset in waiting or offset in self.to_settle or offset in self.settling:
+                continue
+            if one.key in unsure or offset in self.to_return or offset in self.returning:
+                self.to_return[offset] = one.key
             else:
                 self.waiting.append(one)
 

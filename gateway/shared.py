@@ -6,6 +6,9 @@ code (MQTT-4.8.2-6); one of QoS 0 when it is sent; one of QoS 2 when the session
 on it belongs to that session (MQTT-4.8.2-4, -5), or with PUBREC where the session ends with its connection. QoS 1
 messages of a connection that ends are given back at once. Retained messages are not sent.
 
+A broker that is away is asked for nothing until it is somewhere again; a member waits for the others only. What
+sessions have open there in their own names it has opened by then itself (``broker/mirror.py``).
+
 What arrives by completion is only noted; requests leave at the round's end, for each share one at a time of each kind,
 so that many acknowledgements travel together. Nothing here waits.
 """
@@ -19,14 +22,14 @@ from typing import Final
 from gateway.brokers import Broker, Brokers
 from gateway.delivery import Blob, Variant, blob, is_expired
 from gateway.envelope import Arrival, Origin, arrivals
-from gateway.filters import OnDone, Standing, answers
+from gateway.filters import OnDone, Standing, answers, portions
 from gateway.session import Cursor, Lasting, Session
 from gateway.settings import GatewaySettings
 from gateway.share_feed import DONE, NO_ROOM, SENT, TOO_LARGE, Leased, ShareFeed
 from gateway.subscriptions import Subscription
 from penstock.errors import InvalidMessage, PenstockError, QueueNotFound
 from penstock.message import ENTRY
-from penstock.requests.filters import CloseFilters, KeepFilters, OpenFilters
+from penstock.requests.filters import CloseFilters, OpenFilters
 from penstock.requests.messages import Pulled
 from penstock.requests.request import Result
 from penstock.requests.shares import SettleShared, TakeShared
@@ -42,9 +45,10 @@ _Opening = dict[tuple[Broker, str], dict[str, list[Standing]]]
 
 
 class SharedSubscriptions:
-    """All of one gateway. ``owner`` is its name in this life, for the leases too: one of the same name that died may
-    have messages yet. ``settled``, ``returned`` and ``dropped`` (too large for every member) count messages;
-    ``send_as`` sends a message to a session."""
+    """All of one gateway. ``owner`` is its name in this life, for the leases of messages too: one of the same name that
+    died may have some yet. The lease of what it has open is kept with that of its filters (``gateway/filters.py``).
+    ``settled``, ``returned`` and ``dropped`` (too large for every member) count messages; ``send_as`` sends a message
+    to a session."""
 
     def __init__(
         self,
@@ -70,7 +74,7 @@ class SharedSubscriptions:
         self._changed: dict[ShareFeed, None] = {}
         self._failed: dict[ShareFeed, None] = {}
         self._not_taken: list[ShareFeed] = []
-        self._kept_at = self._beaten_at = 0.0
+        self._beaten_at = 0.0
         self.settled = 0
         self.returned = 0
         self.dropped = 0
@@ -83,11 +87,15 @@ class SharedSubscriptions:
         """How many sessions of this gateway are members of a share."""
         return len(self._shares.get(share, ()))
 
+    def brokers(self) -> dict[Broker, None]:
+        """Where this gateway has something of a share."""
+        return {feed.broker: None for feed in self._feeds.values()}
+
     # ------------------------------------------------------------ subscriptions
 
     def subscribe(self, session: Session, subscription: Subscription, on_done: OnDone | None) -> None:
-        """A session becomes a member; ``on_done`` is told what kept it from that at a broker, if anything
-        did."""
+        """A session becomes a member; ``on_done`` is told what kept it from that at a broker that is somewhere, if
+        anything did."""
         share = subscription.filter
         self._shares.setdefault(share, {})[session] = subscription
         self._of.setdefault(session, {})[share] = None
@@ -96,10 +104,15 @@ class SharedSubscriptions:
         lasting = session.lasting
         if lasting is not None and subscription.qos:
             lasting.held[share] = None
-        asked = len(self._brokers) * len(self._owners_of(session, subscription, ""))
+        live = [broker for broker in self._brokers if broker.address] or self._brokers
+        asked = len(live) * len(self._owners_of(session, subscription, ""))
         standing = None if on_done is None else Standing(asked, on_done)
         for broker in self._brokers:
-            self._feed(broker, share).join(session, subscription)
+            feed = self._feed(broker, share)
+            feed.join(session, subscription)
+            if broker not in live:
+                self._failed[feed] = None
+                continue
             for owner in self._owners_of(session, subscription, broker.name):
                 waiting = self._opening.setdefault((broker, owner), {}).setdefault(share, [])
                 if standing is not None:
@@ -222,8 +235,10 @@ class SharedSubscriptions:
                 for share in [one for one in shares if one not in self._shares]:  # its close is sent already
                     for standing in shares.pop(share):
                         standing.answered(None)
-            if shares:
-                broker.submit(OpenFilters(owner, tuple(shares)), partial(self._opened, broker, owner, shares))
+            names = list(shares)
+            for first, end in portions(names):
+                some = {share: shares[share] for share in names[first:end]}
+                broker.submit(OpenFilters(owner, tuple(some)), partial(self._opened, broker, owner, some))
         changed, self._changed = self._changed, {}
         for feed in changed:
             self._serve(feed)
@@ -244,6 +259,7 @@ class SharedSubscriptions:
         elif feed.is_idle:
             self._feeds.pop((feed.broker, feed.share), None)
             self._by_origin.pop(feed.origin, None)
+            self._failed.pop(feed, None)
 
     def _resume(self, feed: ShareFeed) -> tuple[int, tuple[int, ...]]:
         """Says what is ours, a range of offsets with each request; what the last one has to say yet, and since which
@@ -354,27 +370,29 @@ class SharedSubscriptions:
     # ------------------------------------------------------------ time
 
     def tick(self, now: float) -> None:
-        """Keeps leases, tries again what failed, gives back what nobody here has room for; about twice a second."""
-        failed, self._failed = self._failed, {}
-        not_taken, self._not_taken = self._not_taken, []
-        for feed in not_taken:
-            feed.is_taking = False
-        for feed in [*not_taken, *failed]:
-            if feed.members and not feed.is_open:
-                self._opening.setdefault((feed.broker, self._owner), {}).setdefault(feed.share, [])
-            self._change(feed)
+        """Keeps the leases of messages, tries again what failed, gives back what nobody here has room for; about twice
+        a second."""
+        self._ask_again()
         for feed in self._feeds.values():
             if feed.waiting:
                 feed.give_up_waiting()
                 self._change(feed)
         if now - self._beaten_at >= HEARTBEAT_S:
             self._beaten_at = now
-            for broker in {feed.broker: None for feed in self._feeds.values()}:
+            for broker in self.brokers():
                 broker.submit(SettleShared("", self.taker), _ignore)
-        if now - self._kept_at >= self._settings.filter_lease_s / 3:
-            self._kept_at = now
-            for broker in {feed.broker: None for feed in self._feeds.values()}:
-                broker.submit(KeepFilters(self._owner, self._settings.filter_lease_s), _ignore)
+
+    def _ask_again(self) -> None:
+        """What failed, at brokers that are somewhere."""
+        not_taken, self._not_taken = self._not_taken, []
+        for feed in not_taken:
+            feed.is_taking = False
+            self._failed[feed] = None
+        for feed in [feed for feed in self._failed if feed.broker.address]:
+            del self._failed[feed]
+            if feed.members and not feed.is_open:
+                self._opening.setdefault((feed.broker, self._owner), {}).setdefault(feed.share, [])
+            self._change(feed)
 
 
 def _leased(result: Pulled, feed: ShareFeed) -> list[Leased]:

@@ -22,9 +22,8 @@ from gateway.options import PLAIN, START, InvalidOption, read_options
 from gateway.reception import Guest, Reception
 from gateway.subscriptions import Subscription
 from penstock.errors import Busy, PenstockError
-from topicmap.names import ORDERED_PREFIX, InvalidName, check_filter, is_share, plain_filter
+from topicmap.names import ORDERED_PREFIX, InvalidName, is_share, legal_filter
 
-_PENDING: Final = -1
 _SEND_NEVER: Final = 2
 _SEND_IF_NEW: Final = 1
 
@@ -32,7 +31,7 @@ _SEND_IF_NEW: Final = 1
 class Subscribing:
     """The state of one SUBSCRIBE."""
 
-    __slots__ = ("_answered", "_codes", "_device", "_options", "_packet", "_reception", "_session", "_why")
+    __slots__ = ("_answer", "_codes", "_device", "_left", "_options", "_packet", "_reception", "_session", "_why")
 
     def __init__(
         self, device: Guest, reception: Reception, packet: Subscribe, answer: Callable[[list[int], str], None]
@@ -43,10 +42,11 @@ class Subscribing:
         self._session = device.session
         self._reception = reception
         self._packet = packet
-        self._answered = answer
+        self._answer = answer
         self._options = PLAIN
         self._why = ""
-        self._codes = [_PENDING] * len(packet.subscriptions)
+        self._codes = [0] * len(packet.subscriptions)
+        self._left = 1  # so many have to settle before it is answered: the filters that are opened, and ``begin``
 
     def begin(self) -> None:
         """Judges all filters, then opens those that may be."""
@@ -57,20 +57,21 @@ class Subscribing:
         except InvalidOption as error:
             self._why = str(error)
             self._codes = [int(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR)] * len(self._codes)
-            self._answer()
+            self._settled()
             return
         for at, asked in enumerate(self._packet.subscriptions):
-            self._codes[at] = self._unfit(asked.filter) or _PENDING
-            if self._codes[at] == _PENDING:
+            self._codes[at] = self._unfit(asked.filter)
+            if not self._codes[at]:
+                self._left += 1
                 self._open(at, asked, identifier)
-        self._answer()
+        self._settled()
 
     def _unfit(self, filter: str) -> int:
+        """The code with which a filter is refused, 0 if it may be opened."""
         try:
             if is_share(filter) and not self._reception.settings.shared_subscriptions:
                 return ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
-            plain = plain_filter(filter)
-            check_filter(plain)
+            plain = legal_filter(filter)
         except InvalidName:
             return ReasonCode.TOPIC_FILTER_INVALID
         device = self._device
@@ -152,10 +153,12 @@ class Subscribing:
         else:
             self._codes[at] = qos if error is None else ReasonCode.UNSPECIFIED_ERROR
         try:
-            self._answer()
+            self._settled()
         except Exception:
             self._reception.failed(self._device)
 
-    def _answer(self) -> None:
-        if _PENDING not in self._codes and self._session.device is self._device:
-            self._answered(self._codes, self._why)
+    def _settled(self) -> None:
+        """One filter has its code, or all are judged; the last of these answers, whichever it is."""
+        self._left -= 1
+        if not self._left and self._session.device is self._device:
+            self._answer(self._codes, self._why)

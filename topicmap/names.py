@@ -84,6 +84,17 @@ def plain_filter(filter: str) -> str:
     return filter if share is None else share.filter
 
 
+def legal_filter(filter: str) -> str:
+    """The plain filter of what may be subscribed to, shared or not. Raises ``InvalidName`` for anything else: the name
+    of a group is text as names and filters are, with their characters and at most as many bytes."""
+    share = parse_share(filter)
+    if share is not None:
+        _check_text(share.group, "share name")
+    plain = filter if share is None else share.filter
+    check_filter(plain)
+    return plain
+
+
 def matches(filter: str, name: str) -> bool:
     """Whether a legal filter matches a legal name. A leading wildcard never matches a ``$`` name (MQTT-4.7.2-1)."""
     if name[:1] == "$" and filter[:1] in ("+", "#"):

@@ -162,7 +162,7 @@ def test_filters_that_would_make_every_match_slow_are_refused() -> None:
     opened(rig, "g", "plain/" * 10 + "x")
 
 
-@pytest.mark.parametrize("filter", ["", "a/#/b", "a+", "a\0b", "a" * 2000])
+@pytest.mark.parametrize("filter", ["", "a/#/b", "a+", "a\0b", "a" * 2000, "$share/g\0/a", f"$share/{'g' * 2000}/a"])
 def test_an_illegal_filter_is_refused_and_takes_no_other_with_it(filter: str) -> None:
     rig = made()
     assert rig.refused("g", filter, "fine") == {filter: InvalidTopic}

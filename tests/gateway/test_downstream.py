@@ -8,7 +8,7 @@ from rig import Client, Gateway
 
 from gateway.mqtt.packets import Disconnect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, Unsubscribe
 from gateway.mqtt.properties import Properties
-from penstock.errors import OffsetOutOfRange, Unavailable
+from penstock.errors import OffsetOutOfRange, PenstockError, Unavailable
 from penstock.link import OnResult
 from penstock.requests.filters import CloseFilters, KeepFilters, OpenFilters
 from penstock.requests.messages import Pull, QueryBounds
@@ -201,6 +201,17 @@ def test_a_gateway_keeps_nothing_open_that_an_earlier_life_of_its_name_had() -> 
     assert gateway.broker.state.filters.held_by(owner) == ["u", "$share/h/s"]
 
 
+@pytest.mark.parametrize("filters", [("t",), ("$share/g/s",), ("t", "$share/g/s")])
+def test_what_a_gateway_has_open_is_kept_by_one_request_a_period_shared_or_not(filters: tuple[str, ...]) -> None:
+    gateway = Gateway()
+    gateway.connect("c").subscribe(*filters)
+    gateway.pass_time(1.0)
+    gateway.broker.requests.clear()
+    gateway.pass_time(gateway.settings.filter_lease_s)
+    owner = gateway.downstream.shared.taker
+    assert gateway.broker.made(KeepFilters) == [KeepFilters(owner, gateway.settings.filter_lease_s)] * 3
+
+
 def test_a_clean_session_leaves_nothing_behind() -> None:
     gateway = Gateway()
     client = gateway.connect()
@@ -248,6 +259,79 @@ def test_a_filter_that_the_broker_has_closed_is_opened_again() -> None:
     client.publish("t", b"x", 1, packet_id=1)
     assert drain(client) == [b"x"]
     assert gateway.downstream.lost == 1
+
+
+@pytest.mark.parametrize("answers_at_once", [False, True])
+@pytest.mark.parametrize("in_between", [{}, {Pull: OffsetOutOfRange("passed"), QueryBounds: Unavailable("away")}])
+def test_a_filter_that_the_broker_has_closed_is_opened_again_where_all_its_readers_lag(
+    answers_at_once: bool, in_between: dict[type[Request], PenstockError]
+) -> None:
+    gateway = Gateway(in_flight_max=1, pull_bytes_max=100)
+    one, two, publisher = gateway.connect("1"), gateway.connect("2"), gateway.connect("p")
+    for client in (one, two):
+        client.subscribe("t", qos=1)
+    for at in range(4):
+        publisher.publish("t", bytes([at]) * 200, 1, packet_id=at + 1)
+    first = publishes(one) + publishes(two)
+    assert [packet.payload[:1] for packet in first] == [b"\0", b"\0"]
+    del gateway.broker.queues["~filter:t"]
+    gateway.broker.position += 5000
+    gateway.broker.answers_at_once = answers_at_once
+    gateway.broker.refuses = in_between
+    for client, packet in zip((one, two), first, strict=True):
+        client.send(Puback(packet.packet_id))
+    gateway.broker.refuses = {}
+    gateway.pass_time(1)
+    publisher.publish("t", b"x", 1, packet_id=9)
+    assert (drain(one), drain(two)) == ([b"x"], [b"x"])
+    assert gateway.downstream.lost == 2
+    [cursor] = one.device.session.overlap.cursors  # type: ignore[union-attr]
+    assert (cursor.feed.lagging, len(cursor.feed.attached)) == (0, 2)
+
+
+def test_a_reader_that_leaves_while_its_closed_filter_is_opened_again_holds_up_no_other() -> None:
+    gateway = Gateway(in_flight_max=1, pull_bytes_max=100)
+    one, two = gateway.connect("1"), gateway.connect("2")
+    for client in (one, two):
+        client.subscribe("t", qos=1)
+    for at in range(2):
+        gateway.produce("t", bytes([at]) * 200, qos=1)
+    [first], [second] = publishes(one), publishes(two)
+    del gateway.broker.queues["~filter:t"]
+    gateway.broker.position += 5000
+    gateway.broker.answers_at_once = True
+    gateway.broker.refuses[OpenFilters] = Unavailable("away")
+    one.send(Puback(first.packet_id))
+    one.cut()
+    gateway.broker.refuses.clear()
+    two.send(Puback(second.packet_id))
+    gateway.pass_time(1)
+    gateway.produce("t", b"x", qos=1)
+    assert drain(two) == [b"x"]
+
+
+def test_a_closed_filter_is_opened_once_where_a_feed_and_one_that_lags_read_it() -> None:
+    gateway = Gateway(in_flight_max=1, pull_bytes_max=100)
+    slow, quick = gateway.connect("slow"), gateway.connect("quick")
+    slow.subscribe("t", qos=1)
+    quick.subscribe("t", qos=0)
+    for at in range(2):
+        gateway.produce("t", bytes([at]) * 200, qos=1)
+    [first] = publishes(slow)
+    assert len(quick.payloads()) == 2
+    asked = len(gateway.broker.made(OpenFilters))
+    del gateway.broker.queues["~filter:t"]
+    gateway.broker.position += 5000
+    parked, gateway.broker.parked = gateway.broker.parked, []
+    slow.send(Puback(first.packet_id))
+    gateway.pass_time(1)
+    assert len(gateway.broker.made(OpenFilters)) == asked
+    gateway.broker.parked = parked
+    gateway.round()
+    gateway.pass_time(1)
+    assert len(gateway.broker.made(OpenFilters)) == asked + 1
+    gateway.produce("t", b"x", qos=1)
+    assert (drain(slow), quick.payloads()) == ([b"x"], [b"x"])
 
 
 def test_messages_that_retention_took_are_counted_and_passed_over() -> None:

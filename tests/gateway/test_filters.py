@@ -10,7 +10,7 @@ from memory_broker import MemoryBroker, _Queue
 
 from broker.folds.filters import OPEN
 from gateway.brokers import Brokers
-from gateway.filters import FILTERS_PER_REQUEST, FilterLeases
+from gateway.filters import FILTER_BYTES_PER_REQUEST, FILTERS_PER_REQUEST, FilterLeases, portions
 from gateway.session import Cursor, Lasting, Session
 from gateway.subscriptions import Subscription
 from penstock.errors import InvalidRequest, PenstockError, Unavailable
@@ -67,6 +67,29 @@ def test_so_many_filters_that_a_request_would_be_too_long_are_several() -> None:
     house.open(Session("1", 1), *[f"f/{at}" for at in range(FILTERS_PER_REQUEST + 1)])
     house.flush()
     assert [len(request.filters) for request in house.broker.made(OpenFilters)] == [FILTERS_PER_REQUEST, 1]
+
+
+def test_so_long_filters_that_a_request_would_be_too_large_are_several() -> None:
+    filters = [f"{at}/" + "é" * 500 for at in range(1500)]
+    cut = list(portions(filters))
+    assert [first for first, _ in cut] == [0, *[end for _, end in cut[:-1]]]
+    assert [one for first, end in cut for one in filters[first:end]] == filters
+    sizes = [sum(len(one.encode()) for one in filters[first:end]) for first, end in cut]
+    assert max(sizes) <= FILTER_BYTES_PER_REQUEST < sum(sizes[:2])
+    assert list(portions(["x" * (FILTER_BYTES_PER_REQUEST + 1)] * 2)) == [(0, 1), (1, 2)]
+    assert list(portions([])) == []
+
+
+@pytest.mark.interpreted
+def test_what_is_opened_in_a_sessions_name_is_several_requests_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.filters.FILTERS_PER_REQUEST", 2)
+    house, session = House(), Session("1", 1)
+    lasting = session.lasting = Lasting(7, "b")
+    house.open(session, "a", "b", "c")
+    house.flush()
+    held = [one.filters for one in house.broker.made(OpenFilters) if one.owner == lasting.holder("b")]
+    assert held == [("a", "b"), ("c",)]
+    assert house.opened == [True] * 3
 
 
 def test_the_last_cursor_closes_the_filter() -> None:
@@ -237,6 +260,101 @@ def test_what_a_session_wants_again_is_not_closed_for_it_later() -> None:
     house.flush()
     house.broker.refuses.clear()
     assert ticked(house, 1.0) == [CloseFilters(lasting.holder("b"), ("b",))]
+
+
+def test_what_a_session_had_that_is_over_is_said_once_and_together() -> None:
+    house, session = House(), Session("1", 1)
+    lasting = session.lasting = Lasting(7, "b")
+    house.open(session, "a", "b")
+    house.flush()
+    house.broker.refuses[CloseFilters] = Unavailable("away")
+    house.leases.forget(lasting)
+    house.flush()
+    assert house.broker.made(CloseFilters) == [CloseFilters(lasting.holder("b"), ("a", "b"))]
+    assert lasting.held == {}
+    house.broker.refuses.clear()
+    assert ticked(house, 1.0, 1.5) == []
+
+
+def test_a_session_that_is_over_before_its_filters_are_asked_for_opens_none_in_its_name() -> None:
+    house, session = House(), Session("1", 1)
+    lasting = session.lasting = Lasting(7, "b")
+    house.open(session, "a")
+    house.leases.forget(lasting)
+    house.flush()
+    assert [request.owner for request in house.broker.made(OpenFilters)] == ["gw"]
+    assert house.opened == [True]
+
+
+@pytest.mark.interpreted
+def test_what_brokers_have_not_heard_is_remembered_up_to_a_limit_the_latest_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gateway.filters.UNHEARD_MAX", 3)
+    house, sessions = House(), [Session(str(at), 1) for at in range(3)]
+    for at, session in enumerate(sessions):
+        session.lasting = Lasting(at, "b")
+        house.open(session, "a", "b")
+    house.flush()
+    house.broker.refuses[CloseFilters] = Unavailable("away")
+    for session in sessions:
+        assert session.lasting is not None
+        for filter in ("a", "b"):
+            house.leases.let_go(session.lasting, filter)
+            house.flush()
+    house.broker.refuses.clear()
+    assert [ticked(house, now) for now in (1.0, 1.5, 2.0)] == [
+        [CloseFilters("~session/1", ("b",))],
+        [CloseFilters("~session/2", ("a", "b"))],
+        [],
+    ]
+
+
+def asked(broker: MemoryBroker, house: House, *times: float) -> list[int]:
+    """How many filters a broker is asked to open at each of these ticks."""
+    counts = []
+    for now in times:
+        broker.requests.clear()
+        house.leases.tick(now)
+        house.flush()
+        counts.append(sum(len(request.filters) for request in broker.made(OpenFilters)))
+    return counts
+
+
+@pytest.mark.parametrize("is_lasting", [False, True])
+def test_a_broker_that_does_not_answer_is_asked_for_one_filter_at_a_time_and_for_all_when_it_is_back(
+    is_lasting: bool,
+) -> None:
+    house, sessions = House(), [Session(str(at), 1) for at in range(20)]
+    other = with_another(house)
+    other.refuses[OpenFilters] = Unavailable("away")
+    house.brokers.known[1].address = ""
+    for at, session in enumerate(sessions):
+        session.lasting = Lasting(at, "b") if is_lasting else None
+        house.leases.resume(session, Subscription(f"f/{at}", 1))
+    house.flush()
+    each = 2 if is_lasting else 1  # for its session and for the gateway
+    assert asked(other, house, 1.0, 1.5, 2.0) == [each] * 3
+    other.refuses.clear()
+    assert asked(other, house, 2.5, 3.0, 3.5) == [each, 19 * each, 0]
+    assert [cursor.next for session in sessions for cursor in session.overlap.cursors] == [1000] * 40
+
+
+def test_nothing_is_kept_for_those_who_left_while_a_broker_was_away() -> None:
+    house, sessions = House(), [Session(str(at), 1) for at in range(20)]
+    other = with_another(house)
+    other.refuses[OpenFilters] = Unavailable("away")
+    for at, session in enumerate(sessions):
+        session.lasting = Lasting(at, "b") if at % 2 else None
+        house.leases.resume(session, Subscription(f"f/{at}", 1))
+    house.flush()
+    for session in sessions:
+        for cursor in session.overlap.cursors:
+            house.leases.release(cursor)
+    house.flush()
+    assert asked(other, house, 1.0, 1.5) == [0, 0]
+    [_, shelf] = house.leases._shelves.values()
+    assert (shelf.feeds, shelf.failed, shelf.not_held, shelf.unheard) == ({}, {}, {}, {})
 
 
 def test_a_subscription_replaced_uses_the_cursor_that_is_there() -> None:

@@ -25,7 +25,7 @@ from gateway.mqtt.packets import (
 )
 from gateway.mqtt.packets import Subscription as Asked
 from gateway.mqtt.properties import Properties
-from gateway.session_state import encode_flow
+from gateway.session_state import Place, encode_flow
 from penstock.errors import Unavailable
 from penstock.requests.filters import CloseFilters
 from penstock.requests.messages import Pull
@@ -338,6 +338,23 @@ def test_a_place_at_a_broker_that_nobody_knows_loses_nothing_of_those_that_live(
     one.broker.leave_alone("one")
     again = other.connect("c", clean_start=False)
     assert [payload for payload, _, _ in sent_to(again)] == [b"1"]
+
+
+def test_a_subscription_that_has_ended_leaves_no_place_at_a_broker_that_nobody_knows() -> None:
+    """A later one to the same filter would begin there, with what it never asked for."""
+    gateway = Gateway()
+    client = gateway.connect("c", clean_start=False)
+    client.subscribe("t", "u", qos=1)
+    session = client.device.session
+    assert session is not None
+    assert session.lasting is not None
+    place = Place(7, 0, 0, ())
+    session.lasting.places = {("t", "elsewhere"): place, ("u", "elsewhere"): place}
+    client.send(Unsubscribe(2, ("t",)))
+    client.got_one(Unsuback)
+    client.subscribe("t", qos=1)
+    assert [broker for filter, broker in flow_of(session).places if filter == "t"] == ["b"]
+    assert ("u", "elsewhere") in flow_of(session).places
 
 
 @pytest.mark.mqtt("4.4.0-1", old=("4.4.0-1",))

@@ -96,6 +96,14 @@ class Handing(RuleBasedStateMachine):
     def unsubscribe(self, at: int) -> None:
         self.feed.leave(self.sessions[at])
 
+    @rule(data=st.data())
+    def be_leased_again(self, data: st.DataObject) -> None:
+        feed = self.feed
+        here = sorted(set(self.keys).difference(feed.returning))
+        again = data.draw(st.lists(st.sampled_from(here), unique=True)) if here else []
+        feed.arrive([Leased(arrival(offset, qos=1), self.keys[offset]) for offset in again])
+        self.feed.deliver(self.send)
+
     @rule()
     def wait_too_long(self) -> None:
         self.feed.give_up_waiting()
@@ -135,6 +143,13 @@ TestHanding = Handing.TestCase
 TestHanding.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestOrderedHanding = OrderedHanding.TestCase
 TestOrderedHanding.settings = TestHanding.settings
+
+
+def test_what_is_on_its_way_back_and_is_leased_again_is_returned_again() -> None:
+    feed = ShareFeed(BROKER, "$share/g/a")
+    feed.returning = {1: 0}
+    feed.arrive([Leased(arrival(1), 0)])
+    assert (feed.to_return, len(feed.waiting)) == ({1: 0}, 0)
 
 
 def test_no_more_is_asked_for_than_members_have_room_for() -> None:

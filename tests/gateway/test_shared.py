@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from rig import Client, Gateway
 
+from broker.settings import BrokerSettings
 from gateway.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec, Unsubscribe
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
 from penstock.message import Message, encode_message
+from penstock.requests.filters import OpenFilters
 from penstock.requests.routes import BrokerRoute
 from penstock.requests.shares import SettleShared, TakeShared
 
@@ -306,6 +310,27 @@ def test_a_lost_member_of_an_ordered_share_leaves_its_keys_to_another_in_order()
     assert [packet.payload for packet in published(other)] == [b"1", b"2", b"3", b"4"]
 
 
+@pytest.mark.parametrize("share", [SHARE, ORDERED])
+def test_what_is_leased_again_to_the_gateway_that_has_it_goes_out_once_and_binds_its_key_to_nobody(share: str) -> None:
+    """The gateway has said nothing for longer than its lease, and its clients have stayed connected."""
+    gateway = Gateway()
+    [client] = members(gateway, 1, share)
+    gateway.produce("a", b"1", mqtt_topic="a/x", key="k", qos=1)
+    [first] = published(client)
+    gateway.broker.shares.expire(gateway.clock.now_s + BrokerSettings().share_lease_s + 1)
+    gateway.pass_time(4.0)
+    gateway.produce("a", b"2", mqtt_topic="a/x", key="k", qos=1)
+    [second] = published(client)
+    assert (first.payload, second.payload) == (b"1", b"2")
+    acknowledge(client, first, second)
+    other = gateway.connect("other")
+    other.subscribe(share)
+    client.cut()
+    gateway.produce("a", b"3", mqtt_topic="a/x", key="k", qos=1)
+    assert other.payloads() == [b"3"]
+    assert gateway.broker.shares.unsettled == 1
+
+
 def test_an_ordered_share_grants_qos_1_at_most() -> None:
     client = Gateway().connect("c")
     assert client.subscribe(ORDERED, qos=2).reason_codes == (1,)
@@ -364,6 +389,12 @@ def test_a_share_without_a_name_or_filter_is_refused(share: str) -> None:
     assert Gateway().connect("c", level=5).subscribe(share).reason_codes == (0x8F,)
 
 
+@pytest.mark.parametrize("group", ["g\x07", "g" * 1025])
+def test_a_group_has_a_name_as_short_and_printable_as_a_filter(group: str) -> None:
+    client = Gateway().connect("c", level=5)
+    assert client.subscribe(f"$share/{group}/a", f"$share/{group[:1]}/a").reason_codes == (0x8F, 2)
+
+
 def test_a_broker_that_appears_later_shares_too() -> None:
     gateway = Gateway()
     asked = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}
@@ -381,6 +412,47 @@ def test_a_broker_that_appears_later_shares_too() -> None:
     assert lasting is not None
     gateways = gateway.downstream.shared.taker
     assert sorted(later.state.filters.owners) == [gateways, f"~{SHARE}", lasting.holder("b2")]
+
+
+@pytest.mark.interpreted
+def test_so_many_shares_that_a_request_would_be_too_large_are_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.filters.FILTERS_PER_REQUEST", 2)
+    gateway = Gateway()
+    client = gateway.connect("c")
+    client.subscribe("$share/1/a", "$share/2/a", "$share/3/a")
+    asked = [request.filters for request in gateway.broker.made(OpenFilters)]
+    assert asked == [("$share/1/a", "$share/2/a"), ("$share/3/a",)]
+    gateway.produce("a", b"x", mqtt_topic="a")
+    assert client.payloads() == [b"x"] * 3
+
+
+def test_a_broker_that_is_away_refuses_no_share_and_has_it_when_it_is_back() -> None:
+    gateway = Gateway()
+    there = {"broker:1": gateway.broker, "broker:2": Gateway(name="elsewhere").broker}
+    gateway.brokers._links = SimpleNamespace(link=lambda one: there.get(one, gateway.broker), give_up=lambda one: None)  # type: ignore[assignment]
+    gateway.brokers._learn([BrokerRoute("b2", "broker:2", 4)])
+    gateway.brokers._learn([BrokerRoute("b3", "broker:2", 4)])  # so b2 is there no more
+    client = gateway.connect("c")
+    assert client.subscribe(SHARE, "$share/h/b").reason_codes == (2, 2)
+    client.send(Unsubscribe(2, ("$share/h/b",)))
+    gateway.pass_time(5.0)
+    there["broker:4"] = back = Gateway(name="elsewhere").broker
+    gateway.brokers._learn([BrokerRoute("b2", "broker:4", 4)])
+    gateway.pass_time(1.0)
+    assert [request.filters for request in back.made(OpenFilters)] == [(SHARE,)]
+    back.append(encode_message(Message(topic="a", body=b"1", mqtt_topic="a/b")))
+    back.release()
+    gateway.round()
+    assert client.payloads() == [b"1"]
+
+
+def test_where_no_broker_is_anywhere_a_share_is_refused_as_a_filter_is() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", level=5)
+    gateway.broker.refuses[OpenFilters] = Unavailable("away")
+    for broker in gateway.brokers.known:
+        broker.address = ""
+    assert client.subscribe(SHARE, "a").reason_codes == (0x80, 0x80)
 
 
 def test_a_share_that_the_broker_has_given_up_begins_anew() -> None:

@@ -21,6 +21,7 @@ from gateway.mqtt.packets import (
     Unsubscribe,
 )
 from gateway.mqtt.properties import Properties
+from gateway.subscribing import Subscribing
 from penstock.errors import Unavailable
 from penstock.requests.filters import OpenFilters
 
@@ -59,6 +60,20 @@ def test_a_session_has_so_many_subscriptions_and_may_replace_them() -> None:
     assert client.got() == [Suback(1, (0, 0, 0x97), Properties(reason_string="the limit subscriptions_max is reached"))]
     assert client.subscribe("a", qos=1) == Suback(1, (1,))
     assert gateway.quotas.refused["subscriptions_max"] == 1
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("asked", [("a",), ("a", "b"), ("a", "a#"), ("a#", "b")])
+def test_a_subscribe_whose_filters_are_opened_at_once_is_answered_once(
+    asked: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", level=5)
+    told: list[list[int]] = []
+    monkeypatch.setattr(gateway.downstream, "subscribe", lambda *about: about[3](None))
+    packet = Subscribe(1, tuple(Subscription(one, 1) for one in asked))
+    Subscribing(client.device, gateway.reception, packet, lambda codes, why: told.append(list(codes))).begin()
+    assert told == [[1 if "#" not in one else 0x8F for one in asked]]
 
 
 def test_the_suback_waits_until_every_broker_has_opened_the_filter() -> None:

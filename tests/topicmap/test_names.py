@@ -16,6 +16,7 @@ from topicmap.names import (
     covers,
     is_reserved,
     is_share,
+    legal_filter,
     matches,
     overlaps,
     parse_share,
@@ -142,6 +143,27 @@ def test_a_shared_subscription_has_a_group_and_a_filter() -> None:
 def test_a_malformed_shared_subscription_is_refused(filter: str) -> None:
     with pytest.raises(InvalidName):
         parse_share(filter)
+
+
+@pytest.mark.parametrize("prefix", ["$share/", "$oshare/"])
+@pytest.mark.parametrize("group", ["g", "温度", "$share", "g h", "x" * NAME_BYTES_MAX])
+def test_a_shared_subscription_with_a_legal_group_may_be_subscribed_to(prefix: str, group: str) -> None:
+    assert legal_filter(f"{prefix}{group}/a/+") == "a/+"
+
+
+@pytest.mark.parametrize("group", ["", "g\x07", "\x7f", "\ud800", "x" * (NAME_BYTES_MAX + 1), "é" * 513])
+def test_the_name_of_a_group_obeys_the_rules_of_a_filters_text(group: str) -> None:
+    with pytest.raises(InvalidName, match="share name"):
+        legal_filter(f"$share/{group}/a")
+
+
+@pytest.mark.parametrize(
+    "filter", ["a#", "$share/g/a#", "$share/g", "", "a\nb", "$share/g/" + "x" * (NAME_BYTES_MAX + 1)]
+)
+def test_what_is_no_filter_may_not_be_subscribed_to_shared_or_not(filter: str) -> None:
+    with pytest.raises(InvalidName):
+        legal_filter(filter)
+    assert legal_filter("a/#") == "a/#"
 
 
 FILTERS = [
