@@ -153,7 +153,9 @@ class Sessions:
             if known.state == CONNECTED:
                 known.doubtful_ms = stored_ms
             known.epoch, known.state, known.gone_ms = epoch, CONNECTED, 0
-            known.expiry_s, known.will, known.user = expiry_s, will, user or known.user
+            known.expiry_s, known.user = expiry_s, user or known.user
+            if known.will != will:  # the same one is not kept twice while a snapshot has it
+                known.will = will
             return None
         if known is not None:
             self._move(client, known, None)

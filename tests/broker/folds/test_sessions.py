@@ -127,3 +127,16 @@ def test_a_restored_snapshot_is_the_replay(before: list[list[Any]], after: list[
         assert replayed.apply(body, at, at) == restored.apply(body, at, at)
     assert replayed.snapshot() == restored.snapshot()
     assert [sorted(replayed.of(one)) for one in "gh"] == [sorted(restored.of(one)) for one in "gh"]
+
+
+def test_a_will_that_is_said_again_is_in_memory_once_also_while_a_snapshot_has_it() -> None:
+    sessions = Sessions()
+    sessions.apply(Sessions.opening("g", "c", True, 60, bytes(1000)), 0, 5)
+    before = sessions.get("c")
+    frozen = sessions.freeze()
+    sessions.apply(Sessions.opening("h", "c", False, 60, bytes(1000)), 10, 6)
+    after = sessions.get("c")
+    assert before is not None
+    assert after is not None
+    assert (before.owner, after.owner, after.will is before.will) == ("g", "h", True)
+    assert b"".join(frozen)
