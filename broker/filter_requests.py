@@ -39,7 +39,7 @@ from topicmap.queues import filter_queue
 
 OWNER_BYTES_MAX: Final = 300
 FILTERS_PER_RECORD: Final = 1024
-LOOKED_AT_MAX: Final = 10_000
+LOOKED_AT_MAX: Final = 256
 PAGE_BYTES_MAX: Final = 1 << 20
 _POSITION_AT: Final = 24 + OFFSETS_AT
 

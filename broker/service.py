@@ -193,6 +193,7 @@ class BrokerService:
             penstock_open_filters=len(state.filters),
             penstock_retained_messages=len(state.retained),
             penstock_mqtt_sessions=len(state.sessions),
+            penstock_session_bytes=state.sessions.bytes,
             penstock_shares=len(state.shares),
             penstock_shared_unsettled=self._shares.unsettled,
             penstock_shared_redelivered_total=self._shares.redelivered,

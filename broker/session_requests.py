@@ -6,6 +6,9 @@ it can tell its client and save the last state; after ``HANDOVER_S`` the session
 by leases, which are not durable. When one dies, its sessions are released here, but for those with a will: these are
 offered to living owners (``KeepSessions``), which claim them and do what the will asks for. A session without a
 client ends when its expiry has passed: here, unless a living owner has it, which then sees to it itself.
+
+What is kept of all sessions has at most ``sessions_bytes_max``. An opening or a save by which a session would grow
+beyond that is refused before anything is appended; beside it, in the same request, everything else is kept.
 """
 
 from __future__ import annotations
@@ -17,9 +20,10 @@ from typing import Final
 
 from broker.folds import exchanges, sessions
 from broker.folds.exchanges import Exchanges as OpenExchanges
-from broker.folds.sessions import Entry, Sessions
+from broker.folds.sessions import NO_WILL, Entry, Sessions
 from broker.folds.state import BrokerState, fact_record
 from broker.outcomes import AfterSync, Now, Outcome, Parked
+from broker.session_room import SessionRoom
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
 from broker.store.records import Incoming
@@ -66,7 +70,6 @@ OWNER_BYTES_MAX: Final = 255
 SPARE_ENDS: Final = 1024
 """Ends of sessions whose clients came back are swept out when they outnumber the sessions by more than this."""
 _HEAD_BYTES: Final = 64  # what a record of saves has beside them
-_NONE: Final = b"\xc0"  # msgpack's nil: no will
 
 
 class SessionRequests:
@@ -103,12 +106,24 @@ class SessionRequests:
             raise Fenced("nobody has to see to this session")
         if entry is not None and not request.claim:
             self._check_user(request, entry, now_ms)
-        if entry is not None and not request.force and self._has_living_owner(request.client, entry, now):
-            if entry.owner != request.owner:
-                return self._call(request, entry, now)
-        elif entry is None and len(self._sessions) >= self._settings.sessions_max:
-            raise Busy(f"{len(self._sessions)} sessions: the limit is reached")
+        self._check_room(request, entry, now_ms)
+        if (
+            entry is not None
+            and entry.owner != request.owner
+            and not request.force
+            and self._has_living_owner(request.client, entry, now)
+        ):
+            return self._call(request, entry, now)
         return self._give(request, entry, now_ms)
+
+    def _check_room(self, request: OpenSession, entry: Entry | None, now_ms: int) -> None:
+        """Raises ``Busy`` where it would be one session, or a will, too many. Whoever has one comes back to it."""
+        if entry is None and len(self._sessions) >= self._settings.sessions_max:
+            raise Busy("the limit sessions_max is reached", hint="raise it")
+        room = SessionRoom(self._sessions, self._settings.sessions_bytes_max)
+        is_new = entry is None or _is_over(entry, request, now_ms)
+        if not room.holds_opened(request.client, request.will or NO_WILL, is_new):
+            raise Busy("the limit sessions_bytes_max is reached", hint="raise it")
 
     def _has_living_owner(self, client: str, entry: Entry, now: float) -> bool:
         if not entry.owner or entry.epoch in (self._ownerless.get(client), self._duties.get(client)):
@@ -136,7 +151,7 @@ class SessionRequests:
 
     def _give(self, request: OpenSession, entry: Entry | None, now_ms: int) -> Outcome:
         client, is_new = request.client, entry is None or _is_over(entry, request, now_ms)
-        expiry_s, will, found = request.expiry_s, request.will or _NONE, OpenedSession(0, 0, not is_new)
+        expiry_s, will, found = request.expiry_s, request.will or NO_WILL, OpenedSession(0, 0, not is_new)
         if entry is not None:  # copied before the record changes it
             found = _found(entry, is_new)
             if request.claim:
@@ -168,7 +183,8 @@ class SessionRequests:
     def save(self, request: SaveSessions, now: float, now_ms: int) -> Outcome:
         """Keeps the state of sessions. One that its owner calls lost is as if the owner were dead."""
         _check_owner(request.owner)
-        saves, fenced = list[SessionSave](), list[int]()
+        saves, fenced, full = list[SessionSave](), list[int](), list[int]()
+        room = SessionRoom(self._sessions, self._settings.sessions_bytes_max)
         for at, save in enumerate(request.saves):
             if save.state not in (CONNECTED, GONE, RELEASED) and (save.state, save.epoch) != (LOST, ANY_EPOCH):
                 raise InvalidRequest(
@@ -179,6 +195,9 @@ class SessionRequests:
                 fenced.append(at)
             elif save.state == LOST:
                 self._ownerless[save.client] = epoch
+            elif not room.holds_saved(save):
+                fenced.append(at)
+                full.append(at)
             else:
                 saves.append(save if save.epoch == epoch else save._replace(epoch=epoch))
                 if save.state == CONNECTED and request.owner in self._lapsed:  # it was not dead: nobody need see to it
@@ -189,7 +208,7 @@ class SessionRequests:
         for save in saves:
             if save.state == RELEASED:
                 self._released(save.client)
-        return AfterSync(SavedSessions(tuple(fenced)), self._store.written)
+        return AfterSync(SavedSessions(tuple(fenced), tuple(full)), self._store.written)
 
     def _epoch_of(self, owner: str, save: SessionSave) -> int:
         """The epoch in which a save counts, 0 if the session is not its owner's."""
@@ -326,7 +345,7 @@ class SessionRequests:
             entry, epoch = self._sessions.get(client), self._ownerless[client]
             if entry is None or entry.epoch != epoch:
                 del self._ownerless[client]
-            elif entry.will != _NONE:
+            elif entry.will != NO_WILL:
                 del self._ownerless[client]
                 self._duties[client] = epoch
             else:
@@ -382,7 +401,7 @@ def _found(entry: Entry, is_new: bool) -> OpenedSession:
         present=not is_new,
         state=entry.state,
         ended=entry.incarnation if is_new else 0,
-        will=b"" if entry.will == _NONE else entry.will,
+        will=b"" if entry.will == NO_WILL else entry.will,
         terms=entry.terms,
         flow=entry.flow,
         expiry_s=entry.expiry_s,

@@ -21,6 +21,7 @@ _POSITIVE: Final = (
     "share_unsettled_max",
     "share_lease_s",
     "sessions_max",
+    "sessions_bytes_max",
     "groups_max",
     "pull_bytes_max",
     "owner_lease_s",
@@ -49,6 +50,7 @@ class BrokerSettings:
         shares_max: shared subscriptions. share_unsettled_max: so many messages of each may be on their way.
         share_lease_s: what a gateway has of them goes to others after this long without a word from it.
         sessions_max: MQTT sessions, of connected clients and of others.
+        sessions_bytes_max: what is kept in memory of all of them: wills, subscriptions, places and open exchanges.
         groups_max: consumer groups, with members or with committed offsets. Where nine tenths of them are there, those
             that have been silent for ``reader_silence_s`` are forgotten.
         pull_bytes_max: the most that one pull is answered with.
@@ -82,6 +84,7 @@ class BrokerSettings:
     share_unsettled_max: int = 65_536
     share_lease_s: float = 15.0
     sessions_max: int = 1_000_000
+    sessions_bytes_max: int = 512 << 20
     groups_max: int = 100_000
     pull_bytes_max: int = 4 << 20
     lease_s: float = 120.0

@@ -74,7 +74,7 @@ class Downstream(Stage):
         self._on_pulled = self._pulled
         self.positions = NamedPositions()
         self.sending = Sending(clock, keeping, self.positions)
-        self.retained = Retained(clock, self.pump_later, self.sending.waits)
+        self.retained = Retained(clock, self.pump_later, wake, self.sending.as_variant)
         self.replays = Replays(clock, self.sending.as_variant, self.pump_later, wake, self.positions.begin)
         life = f"{owner}/{clock.wall_ms()}"  # what one of the same name that died had is not kept open by this one
         self.shared = SharedSubscriptions(brokers, life, settings, clock, self.sending.as_variant, wake)
@@ -290,6 +290,7 @@ class Downstream(Stage):
             for feed in feeds:
                 if feed.wants_pull():
                     self._pull(feed)
+        self.retained.take_turns()
         self._leases.flush()
         more = self.shared.flush()
         return bool(self._to_pump or self._to_pull) or more

@@ -64,6 +64,7 @@ class Figures:
                 sum([shard.failures for shard in self.shards]) + downstream.failures + reception.failures
             ),
             "gateway_sessions": len(reception.sessions),
+            "gateway_sessions_refused_total": reception.home.refused,
             "gateway_subscriptions": sum([len(session.subscriptions) for session in reception.sessions.values()]),
             "gateway_filters_open": downstream.filters_open,
             "gateway_filters_refused_total": downstream.refused,

@@ -23,7 +23,7 @@ from typing import Final
 
 from gateway.brokers import Broker, Brokers
 from gateway.session_state import NO_WILL
-from penstock.errors import PenstockError, TooLarge, Unavailable
+from penstock.errors import Busy, PenstockError, TooLarge, Unavailable
 from penstock.link import OnResult
 from penstock.requests.request import Request, Result
 from penstock.requests.sessions import (
@@ -54,12 +54,14 @@ SAVES_BYTES_MAX: Final = 1 << 20
 """So much goes into one request, or one save that has more."""
 PART_BYTES_MAX: Final = HEADER_BYTES_MAX // 2 - 128 * 1024
 """Of terms, and of flow: they change apart, and whoever opens the session gets both, with its will, in one header."""
+NO_ROOM: Final = Busy("the limit sessions_bytes_max is reached")
+"""What a save is told, it and no other, if its session would grow beyond what the home keeps: nothing of it was."""
 LOST_OPENINGS_MAX: Final = 100_000
 """So many clients' openings are given back when their answers are lost; what is beyond waits for its client."""
 
 OnSaved = Callable[["bool | PenstockError"], None]
 """Told True when the save is durable, False when the session is another's by now, or the error: the link's, the home's
-or ``TooLarge``, which is about this save alone."""
+or ``TooLarge`` or ``NO_ROOM``, which are about this save alone."""
 OnOpened = Callable[["OpenedSession | PenstockError"], None]
 
 
@@ -85,6 +87,7 @@ class SessionHome:
         self._is_keeping = False
         self._is_watching = False
         self.unanswered = 0
+        self.refused = 0  # openings and saves for which the home had no room
         self.on_call: Callable[[SessionCall], None] = _nobody
         self.on_duty: Callable[[str], None] = _nobody
         self.on_lapse: Callable[[], None] = _nothing
@@ -128,7 +131,7 @@ class SessionHome:
 
         def heard(outcome: bool | PenstockError) -> None:
             self._heard(word, outcome)
-            if isinstance(outcome, PenstockError):
+            if isinstance(outcome, PenstockError) and outcome is not NO_ROOM:
                 on_opened(outcome)
             else:
                 self._open(request, on_opened)
@@ -145,6 +148,7 @@ class SessionHome:
                 self._wake()
                 return
             assert isinstance(result, OpenedSession | PenstockError)
+            self.refused += isinstance(result, Busy)
             if isinstance(result, OpenedSession):
                 self._unheard.pop(client, None)  # all that was about what there was before
             elif result.unknown and len(self._unheard) < LOST_OPENINGS_MAX:
@@ -160,8 +164,9 @@ class SessionHome:
         self.unanswered += 1
 
     def let_go(self, save: SessionSave) -> None:
-        """The last word about a session: said again until the home has heard it. Where it is too large for that, it is
-        said without terms and flow, and the session goes on from what was saved before."""
+        """The last word about a session: said again until the home has heard it. Where it is too large for that, or
+        the home has no room, it is said without what is to be kept, and the session goes on from what was saved
+        before."""
         if _is_too_large(save):
             save = _bare(save)
         if save.client in self._unheard:
@@ -227,7 +232,7 @@ class SessionHome:
     def _repeated(self, some: list[SessionSave], result: Result) -> None:
         self._is_repeating = False
         for at, word in enumerate(some):
-            self._heard(word, at not in result.fenced if isinstance(result, SavedSessions) else _error(result))
+            self._heard(word, self._outcome(at, result))
 
     # ------------------------------------------------------------ rounds and time
 
@@ -253,8 +258,18 @@ class SessionHome:
     def _saved(self, told: list[OnSaved], result: Result) -> None:
         self.unanswered -= len(told)
         for at, on_saved in enumerate(told):
-            on_saved(at not in result.fenced if isinstance(result, SavedSessions) else _error(result))
+            on_saved(self._outcome(at, result))
         self._wake()
+
+    def _outcome(self, at: int, result: Result) -> bool | PenstockError:
+        """What became of the save at one place of a request."""
+        if isinstance(result, SavedSessions):
+            if at not in result.full:
+                return at not in result.fenced
+            self.refused += 1
+            return NO_ROOM
+        assert isinstance(result, PenstockError)
+        return result
 
     def tick(self, now: float) -> None:
         """Looks for the home, renews the lease, keeps the watch open, says again what was not heard."""
@@ -321,13 +336,8 @@ class SessionHome:
             self._wake()
 
 
-def _error(result: Result) -> PenstockError:
-    assert isinstance(result, PenstockError)
-    return result
-
-
 def _is_missed(outcome: bool | PenstockError) -> bool:
-    return isinstance(outcome, PenstockError) and outcome.retryable
+    return isinstance(outcome, PenstockError) and outcome.retryable and outcome is not NO_ROOM
 
 
 def _is_too_large(save: SessionSave) -> bool:
@@ -335,8 +345,8 @@ def _is_too_large(save: SessionSave) -> bool:
 
 
 def _bare(save: SessionSave) -> SessionSave:
-    """The same without what it keeps."""
-    return save._replace(terms=b"", flow=b"")
+    """The same without what it keeps; that there is no will stays said. It makes no session larger."""
+    return save._replace(will=save.will if save.will == NO_WILL else b"", terms=b"", flow=b"")
 
 
 def _nothing() -> None:

@@ -3,7 +3,8 @@
 A QoS 2 message, and its PUBREL, leave only after the session's state with them in it is durable at its home: whoever
 takes the session over, after whatever loss, goes on with the same exchange, and so the client gets the message once
 (MQTT-4.3.3). A SUBACK or UNSUBACK waits in the same way. Everything else (places, QoS 1 exchanges) is saved at the next
-tick; what is lost of it with a gateway is only sent again. A session that is too large to be kept loses its connection.
+tick; what is lost of it with a gateway is only sent again. A session that is too large to be kept loses its connection,
+and so does one for whose growth its home has no room, if something waits for that; else it is saved again later.
 Nothing here waits.
 """
 
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from gateway.home import SessionHome
+from gateway.home import NO_ROOM, SessionHome
 from gateway.mqtt.reason_codes import ReasonCode, Told
 from gateway.resuming import find_by_topic
 from gateway.rounds import Stage
@@ -123,10 +124,16 @@ class Keeping(Stage):
         told, lasting.when_saved = lasting.when_saved, []
         lasting.is_saving = bool(packets)
         self.saves += 1
-        self._home.save(_state_of(session, CONNECTED, b""), partial(self._saved, session, packets, told))
+        save = _state_of(session, CONNECTED, b"")
+        self._home.save(save, partial(self._saved, session, bool(save.terms), packets, told))
 
     def _saved(
-        self, session: Session, packets: list[bytes], told: list[Callable[[], None]], outcome: bool | PenstockError
+        self,
+        session: Session,
+        had_terms: bool,
+        packets: list[bytes],
+        told: list[Callable[[], None]],
+        outcome: bool | PenstockError,
     ) -> None:
         device, lasting = session.device, session.lasting
         if device is None or lasting is None:
@@ -134,27 +141,33 @@ class Keeping(Stage):
         if packets:
             lasting.is_saving = False
         if outcome is True:
-            data = b"".join(packets)
-            was_full = lasting.is_full
-            lasting.unsaved_bytes -= len(data)
-            lasting.is_full = lasting.unsaved_bytes > self._output_bytes_max
-            device.send(data)
-            for tell in told:
-                tell()
-            if lasting.unsaved:
-                self._urge(session)
-            if was_full and not lasting.is_full:
-                self.on_room(session)
+            self._kept(session, lasting, packets, told)
         elif outcome is False:
             self.on_fenced(session)
-        elif isinstance(outcome, TooLarge):  # it cannot be kept, now or later; what was saved before stands
-            lasting.has_new_terms = True
-            device.fail(Told(ReasonCode.QUOTA_EXCEEDED, outcome.message))
-        else:  # its fate is unknown: the whole state is saved again with the next tick
-            lasting.has_new_terms = True
+        else:
+            lasting.has_new_terms = lasting.has_new_terms or had_terms
+            if isinstance(outcome, TooLarge) or (outcome is NO_ROOM and (packets or told)):
+                # it cannot be kept, never or for who knows how long; what was saved before stands
+                device.fail(Told(ReasonCode.QUOTA_EXCEEDED, outcome.message))
+                return
+            # its fate is unknown, or nothing waits for it: the whole state is saved again with the next tick
             lasting.unsaved[:0] = packets
             lasting.when_saved[:0] = told
             self._noted[session] = None
+
+    def _kept(self, session: Session, lasting: Lasting, packets: list[bytes], told: list[Callable[[], None]]) -> None:
+        """What waited for a save leaves."""
+        assert session.device is not None
+        was_full, data = lasting.is_full, b"".join(packets)
+        lasting.unsaved_bytes -= len(data)
+        lasting.is_full = lasting.unsaved_bytes > self._output_bytes_max
+        session.device.send(data)
+        for tell in told:
+            tell()
+        if lasting.unsaved:
+            self._urge(session)
+        if was_full and not lasting.is_full:
+            self.on_room(session)
 
 
 def _state_of(session: Session, state: int, will: bytes) -> SessionSave:

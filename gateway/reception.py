@@ -118,12 +118,6 @@ _log: Final = logging.getLogger(__name__)
 
 OnAdmitted = Callable[[Admitted | Reason], None]
 
-# Why the home of sessions did not give one -> reason code of the CONNACK.
-_REASONS: Final[dict[type[PenstockError], int]] = {
-    Busy: ReasonCode.QUOTA_EXCEEDED,
-    Fenced: ReasonCode.NOT_AUTHORIZED,
-}
-
 
 class SessionParts(NamedTuple):
     """What the reception needs for sessions."""
@@ -289,7 +283,7 @@ class Reception:
     ) -> None:
         client_id, expiry_s = grant.identity.client_id, grant.expiry_s
         if isinstance(result, PenstockError):
-            self._turn_away(device, client_id, done, _REASONS.get(type(result), ReasonCode.SERVER_UNAVAILABLE))
+            self._turn_away(device, client_id, done, _reason_of(result))
             return
         past = self._openings.settle(client_id, result, encode_will(asked.will))
         if result.ended:
@@ -319,7 +313,7 @@ class Reception:
         """Whether it is still there, and no other connection of its client, here or elsewhere, has come since."""
         return device in self._devices and self._openings.holder(client_id) is device
 
-    def _turn_away(self, device: Guest, client_id: str, done: OnAdmitted, reason: int) -> None:
+    def _turn_away(self, device: Guest, client_id: str, done: OnAdmitted, reason: Reason) -> None:
         """Something came between a client and its session."""
         if self._openings.holder(client_id) is device:
             self._openings.forget(client_id)
@@ -477,3 +471,10 @@ class Reception:
         """The gateway stops: every client is told, every will without a delay is published."""
         for device in list(self._devices):
             device.fail(ReasonCode.SERVER_SHUTTING_DOWN)
+
+
+def _reason_of(error: PenstockError) -> Reason:
+    """Why the home of sessions did not give one, as the CONNACK says it. A limit of the home's is told by its name."""
+    if isinstance(error, Busy):
+        return Told(ReasonCode.QUOTA_EXCEEDED, error.message)
+    return ReasonCode.NOT_AUTHORIZED if isinstance(error, Fenced) else ReasonCode.SERVER_UNAVAILABLE

@@ -4,17 +4,20 @@ The broker's retained values are fetched after the filter was opened at some log
 position comes live as well, so it is left out here; one stored before it cannot. The subscriber therefore gets, per
 topic, the value that precedes its first live message, once, and in that order (its cursor is *held* until the last
 page is sent). What its publisher may no longer publish is not sent. At most one page per subscription is in memory, and
-no page is fetched while the last one is not sent. A session that outlives its connection is owed what it has not been
+no page is fetched while the last one is not sent. Few pages are asked for at a time, and each session gets its turn
+(``_Turns``): whoever subscribes to a thousand filters over a million names keeps nobody else waiting. A session that outlives its connection is owed what it has not been
 sent: with it is saved after which name to go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from gateway.delivery import Variant, blob, is_expired
+from gateway.brokers import Broker
+from gateway.delivery import Variant, is_expired
 from gateway.envelope import Arrival, Origin, arrivals
 from gateway.login.auth import Identity
 from gateway.session import Cursor, Session
@@ -26,6 +29,30 @@ from penstock.world import Clock
 from topicmap.names import is_reserved
 
 PAGE: Final = 64
+FETCHES_MAX: Final = 4
+"""So many pages are under way from one broker: within one of a gateway's rounds it looks for no more at once."""
+
+
+class _Turns:
+    """Who waits for a page of one broker: its sessions in turn, of each its subscriptions in their order."""
+
+    __slots__ = ("under_way", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: dict[Session, deque[tuple[Cursor, _Fetch]]] = {}
+        self.under_way = 0
+
+    def add(self, cursor: Cursor, fetch: _Fetch) -> None:
+        self.waiting.setdefault(cursor.session, deque()).append((cursor, fetch))
+
+    def next(self) -> tuple[Cursor, _Fetch]:
+        """Whose turn it is; its session comes behind all others then."""
+        session = next(iter(self.waiting))
+        mine = self.waiting.pop(session)
+        first = mine.popleft()
+        if mine:
+            self.waiting[session] = mine
+        return first
 
 
 class _Fetch:
@@ -50,12 +77,18 @@ class Retained:
     """The retained messages that are on their way to subscribers."""
 
     def __init__(
-        self, clock: Clock, pump_later: Callable[[Session], None], waits: Callable[[Session, int, bytes], bool]
+        self,
+        clock: Clock,
+        pump_later: Callable[[Session], None],
+        wake: Callable[[], None],
+        send: Callable[[Sequence[Cursor], Arrival, Variant, int], bool],
     ) -> None:
-        """``waits`` takes packets of a QoS that may leave only later, and says so."""
+        """``send`` sends a message in a form, false if there is no room for it (``Sending.as_variant``)."""
         self._clock = clock
-        self._waits = waits
+        self._wake = wake
+        self._send_one = send
         self._pump_later = pump_later
+        self._turns: dict[Broker, _Turns] = {}
         self._fetches: dict[Cursor, _Fetch] = {}
         self._failed: list[Session] = []
         self.may_publish: Callable[[Identity, str], bool] = _anybody
@@ -91,9 +124,20 @@ class Retained:
             return True
         if not fetch.is_fetching:
             fetch.is_fetching = True
-            request = FetchRetained(cursor.subscription.filter, fetch.after, PAGE)
-            cursor.feed.broker.submit(request, partial(self._fetched, cursor, fetch))
+            self._turns.setdefault(cursor.feed.broker, _Turns()).add(cursor, fetch)
+            self._wake()
         return False
+
+    def take_turns(self) -> None:
+        """Asks for the next pages; to be called once per flush, so that looking for them leaves time for everybody
+        else."""
+        for broker, turns in self._turns.items():
+            while turns.waiting and turns.under_way < FETCHES_MAX:
+                cursor, fetch = turns.next()
+                if self._fetches.get(cursor) is fetch:
+                    turns.under_way += 1
+                    request = FetchRetained(cursor.subscription.filter, fetch.after, PAGE)
+                    broker.submit(request, partial(self._fetched, cursor, fetch, turns))
 
     def _send(self, cursor: Cursor, fetch: _Fetch) -> bool:
         session, subscription = cursor.session, cursor.subscription
@@ -108,21 +152,17 @@ class Retained:
             if not self._is_allowed(arrival):
                 continue
             variant = Variant(device.is_v5, min(arrival.qos, subscription.qos), True, identifiers, place)
-            made = blob(arrival, variant, now_ms)
-            if made.size > device.accepts_bytes_max:
-                continue
-            packet = None if session.is_full else session.send(made, cursor.doubtful_ms)
-            if packet is None:
+            if session.is_full or not self._send_one((cursor,), arrival, variant, now_ms):
                 fetch.reached = fetch.page[sent - 1].name if sent else fetch.reached
                 del fetch.page[:sent]
                 return False
-            device.tally.publications_out += 1
-            if not self._waits(session, made.qos, packet):
-                device.send(packet if device.aliases is None else device.aliases.shorten(packet, arrival.name_bytes))
         fetch.page, fetch.reached = [], fetch.after
         return True
 
-    def _fetched(self, cursor: Cursor, fetch: _Fetch, result: Result) -> None:
+    def _fetched(self, cursor: Cursor, fetch: _Fetch, turns: _Turns, result: Result) -> None:
+        turns.under_way -= 1
+        if turns.waiting:
+            self._wake()
         fetch.is_fetching = False
         if self._fetches.get(cursor) is not fetch:
             return

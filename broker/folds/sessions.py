@@ -4,6 +4,8 @@ An epoch is the log position of the record that gave the session to its owner, p
 client whose session ended and begins anew, and so a late word of an earlier owner is known by its epoch. The epoch in
 which a session began is its *incarnation*. Its filters are held open under ``holder(incarnation)``, by nobody's
 lease: they close with the session.
+
+What owners save is kept in memory, and counted whenever it changes; the service limits how many bytes it has in all.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ TOPIC: Final = "%sys%sessions"
 OPEN: Final = "open"
 SAVE: Final = "save"
 END: Final = "end"
+NO_WILL: Final = b"\xc0"
+"""msgpack's nil: there is none. An empty one in a save leaves what there is."""
 _HOLDER: Final = re.compile(LASTING + r"session/([0-9]{1,19})(?:@(.+))?")
 _FIELDS: Final = (
     "epoch",
@@ -63,6 +67,11 @@ class Entry:
         self.doubtful_ms = 0
 
     @property
+    def size(self) -> int:
+        """Bytes of will, terms and flow."""
+        return will_bytes(self.will) + len(self.terms) + len(self.flow)
+
+    @property
     def ends_ms(self) -> float:
         """Wall-clock time after which it is over if its client does not come back."""
         if not self.gone_ms or self.expiry_s == NEVER_ENDS:
@@ -75,9 +84,14 @@ class Entry:
 
 
 class Sessions:
-    """All sessions whose home is this broker."""
+    """All sessions whose home is this broker.
+
+    Attributes:
+        bytes: size of what is kept of all of them.
+    """
 
     def __init__(self) -> None:
+        self.bytes = 0
         self._entries: Table[Entry] = Table()
         self._of: dict[str, dict[str, None]] = {}  # owner -> clients whose session it has
         self._live: dict[int, None] = {}  # incarnations, oldest first
@@ -138,6 +152,7 @@ class Sessions:
         elif body[0] == END:
             entry = self._entries.get(body[1])
             if entry is not None and entry.epoch == body[2]:
+                self.bytes -= entry.size
                 self._move(body[1], entry, None)
                 del self._entries[body[1]]
                 del self._live[entry.incarnation]
@@ -148,18 +163,23 @@ class Sessions:
         owner, client, is_new, expiry_s, will, user = fields
         owner = sys.intern(owner)  # few owners have all sessions
         known = self._entries.own(client, copy) if client in self._entries else None
+        self.bytes -= 0 if known is None else known.size
         if known is not None and not is_new:
             self._move(client, known, owner)
             if known.state == CONNECTED:
                 known.doubtful_ms = stored_ms
             known.epoch, known.state, known.gone_ms = epoch, CONNECTED, 0
-            known.expiry_s, known.will, known.user = expiry_s, will, user or known.user
+            known.expiry_s, known.user = expiry_s, user or known.user
+            if known.will != will:  # the same one is not kept twice while a snapshot has it
+                known.will = will
+            self.bytes += known.size
             return None
         if known is not None:
             self._move(client, known, None)
             del self._live[known.incarnation]
         self._live[epoch] = None
-        self._entries[client] = Entry(owner, epoch, epoch, expiry_s, will, user)
+        self._entries[client] = entry = Entry(owner, epoch, epoch, expiry_s, will, user)
+        self.bytes += entry.size
         self._of.setdefault(owner, {})[client] = None
         return None if known is None else (client, known.incarnation)
 
@@ -168,6 +188,7 @@ class Sessions:
         if entry is None or entry.epoch != save.epoch:
             return
         entry = self._entries.own(save.client, copy)
+        self.bytes -= entry.size
         if save.state != CONNECTED and not entry.gone_ms:
             entry.gone_ms = max(stored_ms, 1)
         if save.state == LOST:
@@ -178,6 +199,7 @@ class Sessions:
         entry.will = save.will or entry.will
         entry.terms = save.terms or entry.terms
         entry.flow = save.flow or entry.flow
+        self.bytes += entry.size
 
     def _move(self, client: str, entry: Entry, owner: str | None) -> None:
         """Another owner has it; "": nobody; ``None``: it is not there any more."""
@@ -209,10 +231,16 @@ class Sessions:
             if entry.owner:
                 self._of.setdefault(entry.owner, {})[client] = None
         self._live = dict.fromkeys(sorted([entry.incarnation for entry in self._entries.values()]))
+        self.bytes = sum([entry.size for entry in self._entries.values()])
 
 
 def _row(client: str, entry: Entry) -> list[Any]:
     return [client, *[getattr(entry, name) for name in _FIELDS]]
+
+
+def will_bytes(will: bytes) -> int:
+    """What a will counts: nothing if there is none."""
+    return 0 if will == NO_WILL else len(will)
 
 
 def holder(incarnation: int, home: str = "") -> str:

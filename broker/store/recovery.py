@@ -67,13 +67,15 @@ def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int,
         start = starting_point(disk, segments)
         _remove_later(disk, start)
         store, log = _restore(disk, settings, folds, segments, start)
-        scan = _replay(store, segments, start.position, on_progress)
+        begin = start.position
+        del start  # the state may be large, and is in the folds by now
+        scan = _replay(store, segments, begin, on_progress)
         _cut(disk, segments, scan.end)
     except BaseException:
         for one in segments:
             one.file.close()
         raise
-    log.begin_at(scan.end, start.position)
+    log.begin_at(scan.end, begin)
     store.damage = scan.damage
     for first, last in scan.damage:
         _log.error("the log is damaged from position %d to %d: reported, never served, kept as it is", first, last)

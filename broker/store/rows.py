@@ -1,6 +1,7 @@
 """Long tables made into msgpack arrays a slice at a time, in the order of their keys. Pure.
 
 The slices end to end are the bytes that one call would have made of the whole; between them somebody else may run.
+Rows may be large: a piece ends where it has ``PIECE_BYTES``.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgpack
+
+PIECE_BYTES: Final = 1 << 20
 
 
 def slices_in_order(keys: Iterable[str], size: int) -> Iterator[list[str]]:
@@ -34,6 +37,23 @@ def packed_rows(rows: Iterable[Any]) -> bytes:
     return cast(bytes, packer.bytes())
 
 
+def packed_pieces(rows: Iterable[Any]) -> Iterator[bytes]:
+    """The same in pieces, each ended by the row with which it has ``PIECE_BYTES``; the last one may be empty."""
+    packer = msgpack.Packer(autoreset=False)
+    for row in rows:
+        packer.pack(row)
+        if len(packer.getbuffer()) >= PIECE_BYTES:
+            yield cast(bytes, packer.bytes())
+            packer.reset()
+    yield cast(bytes, packer.bytes())
+
+
+def bytes_head(size: int) -> bytes:
+    """The head of ``size`` bytes as a msgpack value."""
+    width = 1 if size < 1 << 8 else 2 if size < 1 << 16 else 4
+    return {1: b"\xc4", 2: b"\xc5", 4: b"\xc6"}[width] + size.to_bytes(width, "big")
+
+
 def array_head(count: int) -> bytes:
     """The head of a msgpack array of ``count`` values."""
     return cast(bytes, msgpack.Packer().pack_array_header(count))
@@ -43,4 +63,4 @@ def packed_table(keys: Iterable[str], count: int, row: Callable[[str], Any], siz
     """The msgpack array of one row per key, in the order of the keys, a slice at a time."""
     yield array_head(count)
     for some in slices_in_order(keys, size):
-        yield packed_rows(map(row, some))
+        yield from packed_pieces(map(row, some))

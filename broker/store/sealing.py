@@ -130,7 +130,7 @@ class Sealing:
     def _write_keyframe(self, plan: Snapshot) -> Iterator[bool]:
         """The state at the active segment's begin goes into it, so that the log can be read from there alone."""
         snapshot = plan.finish()
-        if not plan.position or len(snapshot) > self._settings.segment_bytes // KEYFRAME_SHARE:
+        if not plan.position or sum(map(len, snapshot)) > self._settings.segment_bytes // KEYFRAME_SHARE:
             return
         for record in state.keyframe_records(snapshot, plan.position, self._now_ms):
             if plan.position != self._log.active.base or not self.write_keyframe(record, self._now_ms):

@@ -40,10 +40,10 @@ class Snapshot:
         self._last_ms = last_ms
         self._queues = list(queues)
         self._keyframes = list(keyframes)
-        self._data = b""
+        self._data: list[state.Piece] = []
         self._ended: list[Queue] = []  # beside each other: no object per queue
         self._end_offsets = array("Q")
-        self._parts: list[bytes] = []
+        self._bytes = bytearray()  # of the folds, in one stretch: many parts of it would leave holes in memory
         self._folds = self._take_folds(folds)
         self._work: Iterator[None] | None = self._make()
 
@@ -53,8 +53,8 @@ class Snapshot:
             self._work = None
         return self._work is None
 
-    def finish(self) -> bytes:
-        """The state as bytes, all of the work at once where it is not done."""
+    def finish(self) -> list[state.Piece]:
+        """The state as bytes, in pieces; all of the work at once where it is not done."""
         while not self.step():
             pass
         return self._data
@@ -74,7 +74,7 @@ class Snapshot:
     def _take_folds(self, folds: Iterator[bytes]) -> Iterator[None]:
         size = 0
         for part in folds:
-            self._parts.append(part)
+            self._bytes += part
             size += len(part)
             if size > SLICE_BYTES or not part:  # an empty one stands for work of another kind
                 size = 0
@@ -92,8 +92,8 @@ class Snapshot:
             if rows:
                 yield
             rows.append(packed_rows([self._row(by_key[key]) for key in keys]))
-        self._data = state.join_state(b"".join(self._parts), len(by_key), rows, self._keyframes, self._last_ms)
-        self._queues, self._parts = [], []
+        self._data = state.state_pieces(self._bytes, len(by_key), rows, self._keyframes, self._last_ms)
+        self._queues = []
 
     def _row(self, queue: Queue) -> tuple[str, int, int]:
         count = queue.entries_before(self.position)

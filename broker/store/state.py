@@ -1,27 +1,30 @@
 """The state at one position of the log: the folds' snapshot and every queue's next offset, as bytes.
 
 One encoding serves two places: a *checkpoint* file, which is derived and may vanish, and a *keyframe* at the start
-of a log segment, which makes the log self-contained from there. docs/formats/index.md is the page.
+of a log segment, which makes the log self-contained from there. docs/formats/index.md is the page. It may be large,
+so it is written from the pieces in which it was made, and no more than a part of it is copied at a time.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final, NamedTuple, cast
 
 import msgpack
 
 from broker.store.disk import Disk
-from broker.store.frames import crc32c, crc_of
+from broker.store.frames import crc_of
 from broker.store.records import KEYFRAME_TOPIC, Bytes
-from broker.store.rows import array_head
+from broker.store.rows import array_head, bytes_head
 from penstock.message import encode_record, record_body
 
 FOLDER: Final = "checkpoint"
 SUFFIX: Final = ".ckpt"
 MAGIC: Final = 0x50454E43  # "PENC"
 VERSION: Final = 1
+Piece = bytes | bytearray
 HEAD: Final = struct.Struct(">IIIQ")  # crc-32c of all that follows, magic, version, position
 KEEP: Final = 2
 """So many checkpoints are kept; older ones are removed."""
@@ -53,10 +56,13 @@ class State(NamedTuple):
     last_ms: int = 0
 
 
-def join_state(folds: bytes, count: int, rows: Iterable[bytes], keyframes: Iterable[Keyframe], last_ms: int) -> bytes:
-    """The state as bytes. ``rows``: of ``count`` queues in the order of their keys."""
-    marks = msgpack.packb(sorted(keyframes))
-    return b"".join((array_head(4), msgpack.packb(folds), array_head(count), *rows, marks, msgpack.packb(last_ms)))
+def state_pieces(
+    folds: Piece, count: int, rows: Iterable[bytes], keyframes: Iterable[Keyframe], last_ms: int
+) -> list[Piece]:
+    """The state as bytes, in pieces; that of the folds is not copied. ``rows``: of ``count`` queues in the order of
+    their keys."""
+    head = array_head(4) + bytes_head(len(folds))
+    return [head, folds, array_head(count), *rows, msgpack.packb(sorted(keyframes)) + msgpack.packb(last_ms)]
 
 
 def decode_state(data: Bytes) -> State:
@@ -73,22 +79,37 @@ def checkpoint_path(position: int) -> str:
     return f"{FOLDER}/{position:020d}{SUFFIX}"
 
 
-def checkpoint_pieces(position: int, state: bytes) -> Iterator[bytes]:
-    """The file of a checkpoint, in pieces."""
+def _parts_of(pieces: Sequence[Piece]) -> Iterator[bytes]:
+    """The same bytes in parts of ``PART_BYTES_MAX``, the last of which, and there is one, may have fewer."""
+    part: list[memoryview] = []
+    room = PART_BYTES_MAX
+    for piece in [memoryview(piece) for piece in pieces]:
+        at = 0
+        while len(piece) - at > room:
+            yield b"".join((*part, piece[at : at + room]))
+            at += room
+            part, room = [], PART_BYTES_MAX
+        part.append(piece[at:])
+        room -= len(piece) - at
+    yield b"".join(part)
+
+
+def checkpoint_pieces(position: int, state: Sequence[Piece]) -> Iterator[bytes]:
+    """The file of a checkpoint, in pieces, of the state in pieces."""
     head = HEAD.pack(0, MAGIC, VERSION, position)[4:]
-    yield crc_of([head, state]).to_bytes(4, "big") + head
-    for at in range(0, len(state), PART_BYTES_MAX):
-        yield state[at : at + PART_BYTES_MAX]
+    yield crc_of(chain([head], _parts_of(state))).to_bytes(4, "big") + head
+    yield from _parts_of(state)
 
 
-def decode_checkpoint(data: bytes, position: int) -> bytes | None:
+def decode_checkpoint(data: bytes, position: int) -> Bytes | None:
     """The state in a checkpoint file, None if it is damaged in any way."""
     if len(data) < HEAD.size:
         return None
     crc, magic, version, stored_position = HEAD.unpack_from(data)
-    if (magic, version, stored_position) != (MAGIC, VERSION, position) or crc != crc32c(data[4:]):
+    if (magic, version, stored_position) != (MAGIC, VERSION, position):
         return None
-    return data[HEAD.size :]
+    parts = (data[at : at + PART_BYTES_MAX] for at in range(4, len(data), PART_BYTES_MAX))
+    return memoryview(data)[HEAD.size :] if crc == crc_of(parts) else None
 
 
 def stored_positions(disk: Disk, folder: str, suffix: str) -> list[int]:
@@ -97,13 +118,12 @@ def stored_positions(disk: Disk, folder: str, suffix: str) -> list[int]:
     return sorted(int(name) for name in names if name.isdigit())
 
 
-def keyframe_records(state: bytes, base: int, now_ms: int) -> Iterator[bytes]:
-    """The system records of the keyframe of the segment at ``base``: the state there in parts, each with its number
-    and how many there are."""
-    parts = max(1, -(-len(state) // PART_BYTES_MAX))
-    for number in range(parts):
-        piece = state[number * PART_BYTES_MAX : (number + 1) * PART_BYTES_MAX]
-        body = cast(bytes, msgpack.packb([number, parts, piece, base]))
+def keyframe_records(state: Sequence[Piece], base: int, now_ms: int) -> Iterator[bytes]:
+    """The system records of the keyframe of the segment at ``base``: the state there, given in pieces, in parts, each
+    with its number and how many there are."""
+    parts = max(1, -(-sum(map(len, state)) // PART_BYTES_MAX))
+    for number, part in enumerate(_parts_of(state)):
+        body = cast(bytes, msgpack.packb([number, parts, part, base]))
         yield encode_record(KEYFRAME_TOPIC.encode(), body, b"", born_ms=now_ms)
 
 

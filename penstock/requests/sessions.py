@@ -109,9 +109,12 @@ class OpenSession(Request):
 
 @value
 class SavedSessions(Reply):
-    """Which of the sessions, by their places, are not the caller's any more; nothing of these was saved."""
+    """The saves, by their places, of which nothing was kept. ``fenced``: all of them; their sessions are not the
+    caller's any more but for those in ``full``, which would have grown beyond the home's limit: they are as they were.
+    A gateway that does not know of these takes the session for lost, and not for saved."""
 
     fenced: tuple[int, ...]
+    full: tuple[int, ...] = ()
 
 
 @value

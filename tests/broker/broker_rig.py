@@ -89,11 +89,11 @@ class Rig:
         assert [one.filter for one in answer.opened] == [one for one in filters if one not in found]
         return found
 
-    def restarted(self) -> Rig:
-        """The same folder, a second after a kill -9."""
+    def restarted(self, **changed: Any) -> Rig:
+        """The same folder, a second after a kill -9; some settings may have been changed meanwhile."""
         self.disk.kill()
         settings = {name: getattr(self.settings, name) for name in self.settings.__slots__}
-        return Rig(self.disk, self.clock.now + 1.0, **settings)
+        return Rig(self.disk, self.clock.now + 1.0, **(settings | changed))
 
     def bodies(self, queue: str, offset: int = 0) -> list[bytes]:
         """Bodies of the readable messages of a queue."""

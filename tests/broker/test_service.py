@@ -67,6 +67,7 @@ def test_figures_count_what_was_stored_refused_read_and_synced() -> None:
         "penstock_open_filters": 2,
         "penstock_retained_messages": 1,
         "penstock_mqtt_sessions": 0,
+        "penstock_session_bytes": 0,
         "penstock_shared_lost_total": 0,
         "penstock_shared_redelivered_total": 0,
         "penstock_shared_unsettled": 0,

@@ -330,8 +330,79 @@ def test_a_message_that_names_no_exchange_is_refused() -> None:
 def test_sessions_have_a_limit_and_those_that_stand_go_on() -> None:
     rig = Rig(sessions_max=1)
     open_session(rig)
-    assert rig.ask(OpenSession("g", "d", False, 60, b"")).code == Busy.code
+    assert "sessions_max" in told_busy(rig, OpenSession("g", "d", False, 60, b""))
     assert open_session(rig).present
+
+
+def told_busy(rig: Rig, request: Request) -> str:
+    """What the refusal says; nothing was appended before it."""
+    before = rig.store.written
+    answer = rig.ask(request)
+    assert isinstance(answer, Busy), answer
+    assert rig.store.written == before
+    return answer.message
+
+
+def test_an_opening_with_a_will_beyond_the_limit_is_refused_and_nothing_is_appended() -> None:
+    rig = Rig(sessions_bytes_max=10)
+    open_session(rig, will=bytes(10))
+    assert "sessions_bytes_max" in told_busy(rig, OpenSession("g", "d", False, 60, b"w"))
+    assert open_session(rig, client="d").epoch, "one without a will takes nothing"
+    rig.ask(EndSession("c", open_session(rig, will=bytes(9)).epoch))
+    assert open_session(rig, client="e", will=bytes(10)).epoch
+
+
+def test_a_living_owner_is_not_called_for_an_opening_that_has_no_room() -> None:
+    rig = Rig(sessions_bytes_max=10)
+    alive(rig, "g", "h")
+    open_session(rig, will=bytes(8))
+    watching = rig.submit(WatchSessions("g", 30.0))
+    told_busy(rig, OpenSession("h", "c", False, 60, bytes(11)))
+    assert watching == []
+
+
+def test_sessions_beyond_the_limit_come_back_change_hands_shrink_and_end() -> None:
+    rig = Rig()
+    alive(rig, "g", fresh=True)
+    for client in ("a", "b", "c", "d"):
+        epoch = open_session(rig, client=client, will=bytes(50)).epoch
+        saves = (SessionSave(client, epoch, CONNECTED, 60, terms=bytes(20), flow=bytes(30)),)
+        assert rig.ask(SaveSessions("g", saves)) == SavedSessions(())
+    rig = rig.restarted(sessions_bytes_max=100)
+    assert rig.state.sessions.bytes == 400
+    alive(rig, "g", "h", fresh=True)
+    told_busy(rig, OpenSession("h", "a", False, 60, bytes(51), force=True))
+    taken = open_session(rig, "h", "a", will=bytes(50), force=True)
+    assert (taken.present, len(taken.terms), len(taken.flow)) == (True, 20, 30)
+    assert open_session(rig, "h", "b", will=bytes(100), clean=True).ended
+    assert open_session(rig, "h", "c", claim=True).will == bytes(50)
+    smaller = SessionSave("a", taken.epoch, RELEASED, 60, b"\xc0", flow=bytes(29))
+    assert rig.ask(SaveSessions("h", (smaller,))) == SavedSessions(())
+    assert rig.state.sessions.bytes == 400 - 50 - 1
+    rig.ask(EndSession("a", taken.epoch))
+    assert rig.state.sessions.bytes == 300
+
+
+def test_a_save_by_which_a_session_grows_beyond_the_limit_is_refused_alone() -> None:
+    rig = Rig(sessions_bytes_max=100)
+    held = {client: open_session(rig, client=client).epoch for client in ("a", "b", "c")}
+    before = SessionSave("b", held["b"], CONNECTED, 60, flow=bytes(10))
+    rig.ask(SaveSessions("g", (before,)))
+    saves = (
+        SessionSave("a", held["a"], CONNECTED, 60, flow=bytes(60)),
+        SessionSave("b", held["b"], RELEASED, 60, terms=bytes(41)),
+        SessionSave("c", held["c"], CONNECTED, 60, flow=bytes(30)),
+        SessionSave("c", 1 << 40, CONNECTED, 60),
+    )
+    assert rig.ask(SaveSessions("g", saves)) == SavedSessions((1, 3), (1,))
+    after = rig.restarted(sessions_bytes_max=100)
+    entries = [after.state.sessions.get(client) for client in held]
+    assert [(entry.state, entry.terms, len(entry.flow)) for entry in entries if entry is not None] == [
+        (CONNECTED, b"", 60),
+        (CONNECTED, b"", 10),
+        (CONNECTED, b"", 30),
+    ]
+    assert after.service.figures()["penstock_session_bytes"] == 100
 
 
 def test_an_owner_gives_back_what_it_was_never_told_it_has() -> None:

@@ -24,6 +24,7 @@ from broker.store.settings import StoreSettings
         {"owner_lease_s": 0.0},
         {"pull_bytes_max": 0},
         {"filters_max": -1},
+        {"sessions_bytes_max": 0},
     ],
 )
 def test_a_value_outside_its_limits_is_refused_by_its_name(wrong: dict[str, object]) -> None:

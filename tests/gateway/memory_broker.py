@@ -264,6 +264,10 @@ class MemoryBroker:
         self._kept_back = [(on_result, error) for on_result, _ in self._kept_back]
         self.let_go()
 
+    def limit_sessions(self, bytes_max: int) -> None:
+        """So much is kept of all sessions from now on."""
+        self.sessions._settings = BrokerSettings(sessions_bytes_max=bytes_max)
+
     def leave_alone(self, owner: str) -> None:
         """An owner is as good as dead: its sessions are anybody's."""
         self.sessions.keep(KeepSessions(owner, 1e-9), self.now_ms / 1000 - 1, self.now_ms)

@@ -12,10 +12,12 @@ from broker.folds.sessions import Entry
 from gateway.home import PART_BYTES_MAX, SAVES_BYTES_MAX
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Will
 from gateway.mqtt.properties import Properties
+from gateway.session_state import NO_WILL
 from penstock.errors import PenstockError, TooLarge, Unavailable
 from penstock.requests.request import Request
 from penstock.requests.sessions import (
     CONNECTED,
+    GONE,
     HOME_TOPIC,
     RELEASED,
     EndSession,
@@ -414,6 +416,50 @@ def test_a_last_word_that_the_home_refuses_for_good_is_said_once_more_without_wh
     gateway.pass_time(5)
     said = [request.saves for request in gateway.broker.made(SaveSessions)[before:]]
     assert [bool(word.flow) for [word] in said] == [True, *([True] if is_missed_first else []), False]
+
+
+@pytest.mark.parametrize("is_missed_first", [False, True])
+def test_a_last_word_for_which_the_home_has_no_room_is_said_without_what_it_keeps(is_missed_first: bool) -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", will=Will("w", b"dead", 1), **LASTING)
+    save_all(gateway, kept(gateway, "c", b"terms", b"flow"))
+    gateway.broker.limit_sessions(1)
+    if is_missed_first:
+        lose(gateway, SaveSessions)
+    word = kept(gateway, "c", flow=bytes(100))._replace(state=RELEASED, will=NO_WILL)
+    gateway.home.let_go(word)
+    gateway.home.flush()
+    if is_missed_first:
+        lose(gateway)
+    gateway.pass_time(2)
+    entry = entry_of(gateway)
+    assert (entry.state, entry.will, entry.terms, entry.flow) == (RELEASED, NO_WILL, b"terms", b"flow")
+    assert (gateway.home._unheard, gateway.home.refused, client.is_closed) == ({}, 1, False)
+
+
+def test_a_client_is_let_in_at_once_behind_a_last_word_for_which_there_is_no_room() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", **LASTING)
+    client.subscribe("t", qos=1)
+    gateway.pass_time(1)
+    gateway.broker.refuses[SaveSessions] = away()
+    gateway.produce("t", b"x", qos=1)
+    client.cut()
+    gateway.broker.limit_sessions(1)
+    del gateway.broker.refuses[SaveSessions]
+    again = gateway.connect("c", **LASTING)
+    gateway.round()
+    assert again.payloads() == [b"x"]
+
+
+def test_a_session_is_given_back_also_where_there_is_no_room_any_more_for_its_will() -> None:
+    gateway = Gateway()
+    gateway.connect("c", **LASTING)
+    gateway.broker.limit_sessions(1)
+    gateway.home.let_go(kept(gateway, "c")._replace(state=GONE, will=b"will"))
+    gateway.pass_time(1)
+    entry = entry_of(gateway)
+    assert (entry.state, entry.will) == (GONE, NO_WILL)
 
 
 def test_what_was_not_heard_is_said_again_in_requests_that_the_wire_can_hold() -> None:

@@ -12,7 +12,7 @@ from gateway.mqtt.packets import Subscription as Asked
 from gateway.mqtt.properties import Properties
 from gateway.mqtt.reason_codes import ReasonCode
 from penstock.errors import Unavailable
-from penstock.requests.sessions import SaveSessions
+from penstock.requests.sessions import RELEASED, SaveSessions
 
 
 def subscriber(gateway: Gateway, qos: int = 2) -> Client:
@@ -173,6 +173,73 @@ def test_a_session_that_is_too_large_to_be_kept_loses_its_connection_and_nobody_
     gateway.produce("kept", b"y", qos=1)
     gateway.round()
     assert again.payloads() == [b"y"], "it goes on from what was saved before"
+
+
+def test_a_session_for_which_its_home_has_no_room_loses_its_connection_and_nobody_else_anything() -> None:
+    gateway = Gateway()
+    lasting = Properties(session_expiry_interval=100)
+    growing = gateway.connect("growing", level=5, clean_start=False, properties=lasting)
+    growing.subscribe("kept", qos=1)
+    other = subscriber(gateway)
+    gateway.pass_time(1)
+    gateway.broker.limit_sessions(gateway.broker.state.sessions.bytes + 500)
+    gateway.rounds.begin()
+    growing.device.receive(encode(Subscribe(2, (Asked("x" * 600, 1),)), 5))
+    gateway.produce("t", b"x", qos=2)
+    gateway.round()
+    assert growing.is_closed
+    farewell = growing.got_one(Disconnect)
+    assert (farewell.reason_code, farewell.properties.reason_string) == (
+        ReasonCode.QUOTA_EXCEEDED,
+        "the limit sessions_bytes_max is reached",
+    )
+    assert other.payloads() == [b"x"]
+    entry = gateway.broker.state.sessions.get("growing")
+    assert entry is not None
+    assert (entry.state, entry.owner) == (RELEASED, ""), "its last word was heard without what it keeps"
+    again = gateway.connect("growing", level=5, clean_start=False, properties=lasting)
+    gateway.produce("kept", b"y", qos=1)
+    gateway.round()
+    assert again.payloads() == [b"y"], "it goes on from what was saved before"
+
+
+def test_where_nothing_waits_for_a_save_one_without_room_is_said_again_until_there_is_some() -> None:
+    gateway = Gateway()
+    client = subscriber(gateway, qos=1)
+    gateway.pass_time(1)
+    kept = gateway.broker.state.sessions.bytes
+    gateway.broker.limit_sessions(kept)
+    for at in range(5):
+        gateway.produce("t", bytes([at]), qos=1)
+        gateway.round()
+    gateway.pass_time(2)
+    assert client.payloads() == [bytes([at]) for at in range(5)]
+    assert (gateway.broker.state.sessions.bytes, client.is_closed) == (kept, False)
+    assert gateway.home.refused > 1
+    gateway.broker.limit_sessions(1 << 20)
+    gateway.pass_time(1)
+    assert gateway.broker.state.sessions.bytes > kept
+
+
+def test_subscriptions_that_found_no_room_are_in_the_save_that_does() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", clean_start=False)
+    client.subscribe("a", "b", qos=1)
+    gateway.pass_time(1)
+    entry = gateway.broker.state.sessions.get("c")
+    assert entry is not None
+    terms = entry.terms
+    [session] = gateway.reception.sessions.values()
+    gateway.broker.limit_sessions(1)
+    assert session.lasting is not None
+    session.lasting.has_new_terms = True
+    session.subscriptions["a"].name = "position" * 20
+    gateway.keeping.note(session)
+    gateway.pass_time(1)
+    assert (entry.terms, client.is_closed) == (terms, False)
+    gateway.broker.limit_sessions(1 << 20)
+    gateway.pass_time(1)
+    assert len(entry.terms) > len(terms)
 
 
 @pytest.mark.interpreted

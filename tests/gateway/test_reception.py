@@ -105,9 +105,23 @@ def test_a_level_that_is_not_spoken_is_refused_with_its_return_code() -> None:
 
 def test_sessions_have_a_limit() -> None:
     gateway = Gateway()
-    gateway.broker.refuses[OpenSession] = Busy("1000000 sessions: the limit is reached")
-    assert refused(gateway, Connect("b", level=5))[1] == Connack(False, 0x97)
+    gateway.broker.refuses[OpenSession] = Busy("the limit sessions_max is reached")
+    connack = refused(gateway, Connect("b", level=5))[1]
+    assert (connack.reason_code, connack.properties.reason_string) == (0x97, "the limit sessions_max is reached")
     assert len(gateway.reception.sessions) == 0
+    assert refused(gateway, Connect("b"))[1] == Connack(False, 3)
+
+
+def test_a_will_for_which_the_home_has_no_room_is_refused_by_the_name_of_the_limit() -> None:
+    gateway = Gateway()
+    gateway.broker.limit_sessions(5_000)
+    large = Connect("c", level=5, will=Will("w", bytes(10_000)))
+    connack = refused(gateway, large)[1]
+    assert (connack.reason_code, connack.properties.reason_string) == (0x97, "the limit sessions_bytes_max is reached")
+    assert (gateway.broker.state.sessions.bytes, gateway.home.refused) == (0, 1)
+    gateway.connect("c", level=5, will=Will("w", bytes(1_000)))
+    gateway.connect("d", level=5)
+    assert gateway.home.refused == 1
 
 
 def test_a_connection_that_never_says_connect_is_closed() -> None:

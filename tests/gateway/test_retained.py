@@ -7,7 +7,7 @@ from rig import Client, Gateway
 
 from gateway.mqtt.packets import Puback, Publish, Suback, Subscribe, Subscription
 from gateway.mqtt.properties import Properties
-from gateway.retained import PAGE
+from gateway.retained import FETCHES_MAX, PAGE
 from penstock.errors import Unavailable
 from penstock.requests.filters import FetchRetained
 
@@ -136,3 +136,28 @@ def test_a_connection_that_breaks_meanwhile_leaves_nothing_under_way(lasts: bool
         got += [packet.payload for packet in packets]
         again.send(*[Puback(packet.packet_id) for packet in packets])
     assert got == ([b"n/%03d" % at for at in range(100)] + [b"live"] if lasts else [])
+
+
+def test_few_pages_are_asked_for_at_a_time_and_each_session_gets_its_turn() -> None:
+    gateway = with_retained("a/1", "b/1")
+    greedy, modest, gone = (gateway.connect(name, level=5) for name in ("greedy", "modest", "gone"))
+    gateway.broker.holds = (FetchRetained,)
+    greedy.subscribe(*[f"a/{'+/' * at}#" for at in range(40)])
+    modest.subscribe("b/+")
+    gone.subscribe("a/+")
+    assert len(gateway.broker.made(FetchRetained)) == FETCHES_MAX
+    gone.cut()
+    gateway.broker.release()
+    gateway.round()
+    filters = [request.filter for request in gateway.broker.made(FetchRetained)]
+    assert len(filters) == 2 * FETCHES_MAX
+    assert "b/+" in filters[FETCHES_MAX:], "the forty filters of another client do not go first"
+    assert retained(modest) == []
+    gateway.broker.holds = ()
+    gateway.broker.release()
+    gateway.round()
+    assert retained(modest) == [b"b/1"]
+    assert b"a/1" in retained(greedy)
+    assert sorted({one.filter for one in gateway.broker.made(FetchRetained)}) == sorted(
+        {"b/+", *[f"a/{'+/' * at}#" for at in range(40)]}
+    )

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.folds.sessions import Sessions, holder
+from broker.folds.sessions import NO_WILL, Sessions, holder
 from penstock.requests.sessions import CONNECTED, GONE, LOST, NEVER_ENDS, RELEASED, SessionSave
 
 
@@ -108,11 +108,20 @@ def test_holders_differ_by_incarnation_and_have_no_lease() -> None:
 
 
 clients, owners = st.sampled_from("cd"), st.sampled_from("gh")
+parts, wills = st.binary(max_size=3), st.sampled_from([b"", NO_WILL, b"w", b"will"])
+saves = st.builds(
+    SessionSave,
+    clients,
+    st.integers(1, 30),
+    st.sampled_from([CONNECTED, GONE, RELEASED, LOST]),
+    st.integers(0, 9),
+    wills,
+    parts,
+    parts,
+)
 bodies = st.one_of(
-    st.builds(Sessions.opening, owners, clients, st.booleans(), st.integers(0, 9), st.binary(max_size=2)),
-    st.builds(
-        SessionSave, clients, st.integers(1, 30), st.sampled_from([CONNECTED, GONE, RELEASED, LOST]), st.integers(0, 9)
-    ).map(lambda save: Sessions.saving([save])),
+    st.builds(Sessions.opening, owners, clients, st.booleans(), st.integers(0, 9), wills),
+    st.lists(saves, min_size=1, max_size=3).map(Sessions.saving),
     st.builds(Sessions.ending, clients, st.integers(1, 30)),
 )
 
@@ -127,3 +136,47 @@ def test_a_restored_snapshot_is_the_replay(before: list[list[Any]], after: list[
         assert replayed.apply(body, at, at) == restored.apply(body, at, at)
     assert replayed.snapshot() == restored.snapshot()
     assert [sorted(replayed.of(one)) for one in "gh"] == [sorted(restored.of(one)) for one in "gh"]
+
+
+def recount(sessions: Sessions) -> int:
+    entries = [entry for entry in map(sessions.get, "cd") if entry is not None]
+    wills = [entry.will for entry in entries if entry.will != NO_WILL]
+    return sum(map(len, [*wills, *[entry.terms for entry in entries], *[entry.flow for entry in entries]]))
+
+
+@given(st.lists(bodies, max_size=30), st.integers(0, 30))
+def test_the_bytes_of_all_sessions_are_what_a_recount_gives_whatever_has_changed(
+    facts: list[list[Any]], frozen_at: int
+) -> None:
+    sessions, restored = Sessions(), Sessions()
+    for at, body in enumerate(facts):
+        if at == frozen_at:
+            sessions.freeze()
+        sessions.apply(body, at, at)
+        assert sessions.bytes == recount(sessions)
+        restored.restore(sessions.snapshot())
+        assert restored.bytes == sessions.bytes
+
+
+def test_a_will_counts_and_that_there_is_none_does_not() -> None:
+    sessions = Sessions()
+    opened(sessions, 0)
+    sessions.apply(Sessions.saving([SessionSave("c", 1, CONNECTED, 60, terms=b"123", flow=b"12")]), 10, 1000)
+    assert sessions.bytes == len(b"will") + 3 + 2
+    sessions.apply(Sessions.saving([SessionSave("c", 1, RELEASED, 60, NO_WILL)]), 20, 2000)
+    assert sessions.bytes == 3 + 2
+    sessions.apply(Sessions.ending("c", 1), 30, 3000)
+    assert sessions.bytes == 0
+
+
+def test_a_will_that_is_said_again_is_in_memory_once_also_while_a_snapshot_has_it() -> None:
+    sessions = Sessions()
+    sessions.apply(Sessions.opening("g", "c", True, 60, bytes(1000)), 0, 5)
+    before = sessions.get("c")
+    frozen = sessions.freeze()
+    sessions.apply(Sessions.opening("h", "c", False, 60, bytes(1000)), 10, 6)
+    after = sessions.get("c")
+    assert before is not None
+    assert after is not None
+    assert (before.owner, after.owner, after.will is before.will) == ("g", "h", True)
+    assert b"".join(frozen)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from broker.store import snapshot
 from broker.store.queue_index import ENTRY20, QueueIndex
 from broker.store.snapshot import Snapshot
-from broker.store.state import Keyframe, QueueRow, decode_state
+from broker.store.state import Keyframe, QueueRow, checkpoint_pieces, decode_state, keyframe_records
 
 
 def add(index: QueueIndex, key: str, position: int) -> None:
@@ -31,7 +33,7 @@ def test_what_comes_while_it_is_made_does_not_show(keys: list[str], at: int, sli
                 add(index, f"~{key}", number)
                 index.drop("~a")
                 break
-        state = decode_state(made.finish())
+        state = decode_state(b"".join(made.finish()))
     rows = sorted(QueueRow(queue.key, queue.next, queue.first) for queue in before)
     assert state == (b"folds", rows, [Keyframe(0, 1)], 77)
     ends = [(queue.key, queue.next) for queue in sorted(before, key=lambda queue: queue.key) if queue.tail]
@@ -50,4 +52,21 @@ def test_no_step_looks_at_more_queues_than_a_slice(monkeypatch: pytest.MonkeyPat
     while not made.step():
         steps += 1
     assert steps >= 9 + 9 + 9  # the queues by their keys, the sorting, the rows
-    assert len(decode_state(made.finish()).queues) == 95
+    assert len(decode_state(b"".join(made.finish())).queues) == 95
+
+
+def test_a_large_state_is_in_memory_once_while_it_is_made_and_written() -> None:
+    count, size = 16, 1 << 20
+    tracemalloc.start()
+    try:
+        made = Snapshot(0, 0, (bytes(size) for _ in range(count)), QueueIndex(), [])
+        while not made.step():
+            pass
+        for _ in keyframe_records(made.finish(), 0, 1):
+            pass
+        for _ in checkpoint_pieces(0, made.finish()):
+            pass
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert count * size < most < 1.5 * count * size

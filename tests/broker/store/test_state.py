@@ -18,8 +18,8 @@ from broker.store.state import (
     checkpoint_pieces,
     decode_checkpoint,
     decode_state,
-    join_state,
     keyframe_records,
+    state_pieces,
     stored_positions,
 )
 from penstock.message import check_record, record_topic
@@ -29,8 +29,8 @@ from tests.simulation.disk import SimDisk
 def test_a_state_gives_back_what_was_put_in() -> None:
     rows = [QueueRow("a:0", 5, 0), QueueRow("~f", 710, 700)]
     marks = [Keyframe(8192, 9000), Keyframe(0, 100)]
-    data = join_state(b"folds", 2, [packed_rows(rows[:1]), packed_rows(rows[1:])], marks, 1234)
-    assert decode_state(data) == State(b"folds", rows, sorted(marks), 1234)
+    pieces = state_pieces(b"folds", 2, [packed_rows(rows[:1]), packed_rows(rows[1:])], marks, 1234)
+    assert decode_state(b"".join(pieces)) == State(b"folds", rows, sorted(marks), 1234)
     assert decode_state(b"") == State(b"", [], [])
 
 
@@ -40,7 +40,7 @@ def test_a_state_without_a_store_time_is_read() -> None:
 
 
 def test_damage_anywhere_makes_a_checkpoint_worthless() -> None:
-    data = b"".join(checkpoint_pieces(123, b"state"))
+    data = b"".join(checkpoint_pieces(123, [b"st", b"ate"]))
     assert decode_checkpoint(data, 123) == b"state"
     assert decode_checkpoint(data, 124) is None
     for at in range(len(data)):
@@ -53,7 +53,9 @@ def test_damage_anywhere_makes_a_checkpoint_worthless() -> None:
 @pytest.mark.parametrize("size", [0, 10, PART_BYTES_MAX, PART_BYTES_MAX + 1, 3 * PART_BYTES_MAX])
 def test_a_keyframe_in_parts_is_put_together_again(size: int) -> None:
     state = bytes(range(251)) * (size // 251) + bytes(size % 251)
-    records = list(keyframe_records(state, 8192, 1))
+    cuts = [0, *sorted(at for at in (1, 9, PART_BYTES_MAX // 2, PART_BYTES_MAX, 2 * PART_BYTES_MAX + 7) if at < size)]
+    pieces = [state[begin:end] for begin, end in zip(cuts, [*cuts[1:], size], strict=True)]
+    records = list(keyframe_records(pieces, 8192, 1))
     assert len(records) == max(1, -(-size // PART_BYTES_MAX))
     reader = KeyframeReader(8192)
     for record in records:
@@ -63,7 +65,7 @@ def test_a_keyframe_in_parts_is_put_together_again(size: int) -> None:
 
 
 def test_a_keyframe_with_a_part_missing_gives_nothing() -> None:
-    records = list(keyframe_records(bytes(3 * PART_BYTES_MAX), 8192, 1))
+    records = list(keyframe_records([bytes(3 * PART_BYTES_MAX)], 8192, 1))
     reader = KeyframeReader(8192)
     assert [reader.take(record) for record in (records[0], records[2])] == [None, None]
     assert [reader.take(record) for record in records][-1] is not None
@@ -71,11 +73,11 @@ def test_a_keyframe_with_a_part_missing_gives_nothing() -> None:
 
 def test_parts_of_another_segments_keyframe_are_no_parts_of_this_one() -> None:
     reader = KeyframeReader(16384)
-    assert [reader.take(record) for record in keyframe_records(b"state", 8192, 1)] == [None]
+    assert [reader.take(record) for record in keyframe_records([b"state"], 8192, 1)] == [None]
 
 
 def test_a_keyframe_counts_from_its_last_part_on_and_only_if_all_came_in_order() -> None:
-    first, second, third = keyframe_records(bytes(3 * PART_BYTES_MAX), 8192, 1)
+    first, second, third = keyframe_records([bytes(3 * PART_BYTES_MAX)], 8192, 1)
     marks = KeyframeMarks([Keyframe(0, 10)])
     for position, record in enumerate([second, first, third, third, first, second]):
         marks.take(record, position)
