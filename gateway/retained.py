@@ -5,8 +5,8 @@ position comes live as well, so it is left out here; one stored before it cannot
 topic, the value that precedes its first live message, once, and in that order (its cursor is *held* until the last
 page is sent). What its publisher may no longer publish is not sent. At most one page per subscription is in memory, and
 no page is fetched while the last one is not sent. Few pages are asked for at a time, and each session gets its turn
-(``_Turns``): whoever subscribes to a thousand filters over a million names keeps nobody else waiting. A session that outlives its connection is owed what it has not been
-sent: with it is saved after which name to go on.
+(``_Turns``): whoever subscribes to a thousand filters over a million names keeps nobody else waiting. A session that
+outlives its connection is owed what it has not been sent: with it is saved after which name to go on.
 """
 
 from __future__ import annotations

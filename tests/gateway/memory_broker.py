@@ -207,7 +207,7 @@ class MemoryBroker:
         elif self.answers_at_once and not self.holds_replies:
             on_result(result)
         else:
-            self._held.append((on_result, result))
+            self._reply(request, on_result, result)
 
     def flush(self) -> None:
         if not self.holds_replies:

@@ -147,14 +147,14 @@ def test_few_pages_are_asked_for_at_a_time_and_each_session_gets_its_turn() -> N
     gone.subscribe("a/+")
     assert len(gateway.broker.made(FetchRetained)) == FETCHES_MAX
     gone.cut()
-    gateway.broker.release()
+    gateway.broker.let_go()
+    gateway.broker.holds = (FetchRetained,)
     gateway.round()
     filters = [request.filter for request in gateway.broker.made(FetchRetained)]
     assert len(filters) == 2 * FETCHES_MAX
     assert "b/+" in filters[FETCHES_MAX:], "the forty filters of another client do not go first"
     assert retained(modest) == []
-    gateway.broker.holds = ()
-    gateway.broker.release()
+    gateway.broker.let_go()
     gateway.round()
     assert retained(modest) == [b"b/1"]
     assert b"a/1" in retained(greedy)
