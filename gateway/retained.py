@@ -132,12 +132,16 @@ class Retained:
         """Asks for the next pages; to be called once per flush, so that looking for them leaves time for everybody
         else."""
         for broker, turns in self._turns.items():
-            while turns.waiting and turns.under_way < FETCHES_MAX:
+            left = FETCHES_MAX - turns.under_way  # also of those that are answered at once
+            while turns.waiting and left:
                 cursor, fetch = turns.next()
                 if self._fetches.get(cursor) is fetch:
+                    left -= 1
                     turns.under_way += 1
                     request = FetchRetained(cursor.subscription.filter, fetch.after, PAGE)
                     broker.submit(request, partial(self._fetched, cursor, fetch, turns))
+            if turns.waiting and turns.under_way < FETCHES_MAX:
+                self._wake()
 
     def _send(self, cursor: Cursor, fetch: _Fetch) -> bool:
         session, subscription = cursor.session, cursor.subscription

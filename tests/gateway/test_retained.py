@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from rig import Client, Gateway
 
+from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Puback, Publish, Suback, Subscribe, Subscription
 from gateway.mqtt.properties import Properties
 from gateway.retained import FETCHES_MAX, PAGE
@@ -161,3 +162,17 @@ def test_few_pages_are_asked_for_at_a_time_and_each_session_gets_its_turn() -> N
     assert sorted({one.filter for one in gateway.broker.made(FetchRetained)}) == sorted(
         {"b/+", *[f"a/{'+/' * at}#" for at in range(40)]}
     )
+
+
+def test_pages_that_are_answered_at_once_leave_time_for_others_too() -> None:
+    gateway = with_retained("a/1")
+    client = gateway.connect(level=5)
+    gateway.broker.answers_at_once = True
+    asked = tuple([Subscription(f"a/{'+/' * at}#") for at in range(100)])
+    gateway.rounds.begin()
+    client.device.receive(encode(Subscribe(1, asked), 5))
+    gateway.rounds.finish()
+    assert 0 < len(gateway.broker.made(FetchRetained)) <= 8 * FETCHES_MAX, "a round's end has eight turns at most"
+    gateway.round()
+    assert len(gateway.broker.made(FetchRetained)) == 100
+    assert retained(client) == [b"a/1"] * 2  # "a/#" and "a/+/#" match
