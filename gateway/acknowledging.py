@@ -46,6 +46,7 @@ def _puback(device: Guest, reception: Reception, packet: Puback) -> None:
 def _pubrec(device: Guest, reception: Reception, packet: Pubrec) -> None:
     session = _session(device)
     is_refusal = packet.reason_code >= 0x80
+    is_again = packet.packet_id in session.releasing
     known = session.received(packet.packet_id, is_refusal)
     if is_refusal:
         if session.lasting is not None:
@@ -55,9 +56,9 @@ def _pubrec(device: Guest, reception: Reception, packet: Pubrec) -> None:
         return
     reason = 0 if known or not device.is_v5 else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
     pubrel = answer(PUBREL, packet.packet_id, reason)
-    if known:
+    if known and not is_again:
         reception.keeping.before(session, pubrel)
-    else:
+    elif not is_again or not _has_unsaved(session):
         device.send(pubrel)
 
 
@@ -80,6 +81,13 @@ def _pubrel(device: Guest, reception: Reception, packet: Pubrel) -> None:
     known = session.forget_incoming(packet.packet_id)
     reason = 0 if known or not device.is_v5 else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
     device.send(answer(PUBCOMP, packet.packet_id, reason))
+
+
+def _has_unsaved(session: Session) -> bool:
+    """Whether packets of the session wait for a save. The PUBREL that a client asks for again may be among them; they
+    are bounded because it is not added to them once more."""
+    lasting = session.lasting
+    return lasting is not None and (lasting.is_saving or len(lasting.unsaved) > 0)
 
 
 def _session(device: Guest) -> Session:

@@ -18,6 +18,7 @@ from mypy_extensions import mypyc_attr
 from gateway.rates import Pace
 from gateway.tallies import Tally
 from gateway.upstream import Lane, Publisher, Route, Upstream
+from penstock.message import BODY_AT
 from penstock.runs import Run, record_bytes
 
 _QOS0: Final = 0x30
@@ -28,7 +29,8 @@ _PUBACKS: Final = struct.pack(f">{(1 << 16) - 1}I", *range(_PUBACK << 16 | 1, _P
 _NO_ID: Final = b"\x00\x00"
 _NONE: Final = b""
 _HAND_OVER_BYTES: Final = 1 << 20
-"""So many bytes of records are handed over at once; then there is room in the batch again."""
+"""So many bytes of records are handed over at once; then there is room in the batch again. A run has no more either:
+many short packets are much longer as records, with the name and the client's id in each."""
 PARTIAL_BYTES_MAX: Final = 4096
 
 
@@ -95,7 +97,7 @@ def take_publishes(
             break
         bodies = [chunk[body:stop]]
         lane.marks.append(b"@\x02" + packet_id if packet_id else _NONE)
-        room = most - acknowledged if packet_id else end
+        room = min(most - acknowledged if packet_id else end, _HAND_OVER_BYTES // (BODY_AT + len(route.tail)) + 1)
         at = stop if stop == end else _take_same(chunk, at, stop, id_at, body, is_v5, room, lane.marks, bodies)
         if packet_id:
             acknowledged += len(bodies)

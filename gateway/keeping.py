@@ -42,7 +42,6 @@ class Keeping(Stage):
         self._unsure: dict[Session, None] = {}
         self.on_fenced: Callable[[Session], None] = _nobody
         self.on_room: Callable[[Session], None] = _nobody
-        self.saves = 0
 
     def note(self, session: Session) -> None:
         """Something has changed that may be lost."""
@@ -74,7 +73,6 @@ class Keeping(Stage):
         """The last save of a session whose connection is over. ``will``: empty leaves it as it is."""
         self._urgent.pop(session, None)
         self._noted.pop(session, None)
-        self.saves += 1
         self._home.let_go(_state_of(session, state, will))
 
     def confirm(self, sessions: Iterable[Session]) -> None:
@@ -123,7 +121,6 @@ class Keeping(Stage):
         packets, lasting.unsaved = lasting.unsaved, []
         told, lasting.when_saved = lasting.when_saved, []
         lasting.is_saving = bool(packets)
-        self.saves += 1
         save = _state_of(session, CONNECTED, b"")
         self._home.save(save, partial(self._saved, session, bool(save.terms), packets, told))
 

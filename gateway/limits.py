@@ -63,7 +63,7 @@ class Limits:
             return 0
         if len(pairs) > self._pairs:
             return self._quotas.refuse("user_properties_max")
-        size = sum([len(name) + len(value) for name, value in pairs])
+        size = sum([len(name.encode()) + len(value.encode()) for name, value in pairs])
         return self._quotas.refuse("user_properties_bytes_max") if size > self._pairs_bytes else 0
 
     def too_deep(self, name: str) -> Reason:

@@ -27,6 +27,8 @@ PLACE: Final = "penstock-place"
 EVERY_QUEUE: Final = -1
 NAME_BYTES_MAX: Final = 255
 _QUOTED_CHARS_MAX: Final = 60
+LAST_MAX: Final = 4096
+"""So many messages ``last=N`` may ask for: where they begin is looked for in memory."""
 _MOST: Final = (1 << 63) - 1
 
 NOW: Final = "now"
@@ -110,7 +112,7 @@ def _start(values: Sequence[str]) -> Start:
         elif kind == TIME:
             start = start._replace(kind=TIME, number=_time_ms(said))
         elif kind == LAST:
-            start = start._replace(kind=LAST, number=_number(said, "last"))
+            start = start._replace(kind=LAST, number=_number(said, "last", LAST_MAX))
         else:
             raise InvalidOption(
                 f"{START} is beginning, last=N, time=T, offset=N, offset=QUEUE:N or named=NAME, not {_cut(value)}"
@@ -140,9 +142,9 @@ def _offset(said: str) -> tuple[int, int]:
     return (_number(queue, "the queue of an offset") if colon else EVERY_QUEUE, _number(offset, "offset"))
 
 
-def _number(said: str, what: str) -> int:
-    if not said.isascii() or not said.isdigit() or len(said) > 19 or int(said) > _MOST:
-        raise InvalidOption(f"{what} is a number from 0 on, not {_cut(said)}")
+def _number(said: str, what: str, most: int = _MOST) -> int:
+    if not said.isascii() or not said.isdigit() or len(said) > 19 or int(said) > most:
+        raise InvalidOption(f"{what} is a number from 0 {'on' if most == _MOST else f'to {most}'}, not {_cut(said)}")
     return int(said)
 
 

@@ -36,7 +36,9 @@ class Pace:
 
 
 class Paced(Protocol):
-    """A client whose reading can be held (``gateway.device.Device``)."""
+    """A client whose reading can be held (``gateway.device.Device``). ``is_over``: whether its connection is over."""
+
+    is_over: bool
 
     def hold_reading(self) -> None: ...
 
@@ -89,12 +91,13 @@ class Pacing:
         return 0
 
     def tick(self, now: float) -> None:
-        """Reads again those who have waited long enough; to be called about twice a second."""
+        """Reads again those who have waited long enough, and forgets those who have gone; to be called about twice a
+        second."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             for one in waiting:
                 due, client, pace = one
-                if due > now:
+                if due > now and not client.is_over:
                     self._waiting.append(one)
                 else:
                     pace.is_waiting = False

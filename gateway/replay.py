@@ -7,13 +7,15 @@ some position of the log; messages before that position are replayed, those from
 
 The queues are merged by log position: messages come in the order in which they were stored, as they do live. In memory
 are at most ``BYTES`` of them per replay, and nothing is pulled while some of that is not sent. ``last=N`` looks for the
-place to begin from the end backwards, at no more than ``LOOKED_AT_MAX`` entries of each queue. A session that outlives
-its connection is owed the rest of it: with it is saved from which offsets to go on. What was sent and not acknowledged
-by then is part of the session, like any other message.
+place to begin from the end backwards, at no more than ``LOOKED_AT_MAX`` entries of each queue, and keeps two numbers
+of each that it may need: of a queue the last N and those of one step, 128 KiB (``gateway/options.py``). A session that
+outlives its connection is owed the rest of it: with it is saved from which offsets to go on. What was sent and not
+acknowledged by then is part of the session, like any other message.
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -54,8 +56,8 @@ class Search:
 
     def __init__(self, end: int) -> None:
         self.begin = self.at = self.stop = end  # the window that is being read
-        self.window: list[tuple[int, int]] = []
-        self.found: list[tuple[int, int]] = []  # position and offset
+        self.window = array("q")  # of each message its position and its offset
+        self.found = array("q")
         self.looked_at = 0
         self.is_over = False
 
@@ -273,7 +275,13 @@ class Replays:
         if not unknown or not all([source.search is not None and source.search.is_over for source in unknown]):
             return
         found = sorted(
-            [(*one, source) for source in unknown if source.search for one in source.search.found], key=_first
+            [
+                (position, offset, source)
+                for source in unknown
+                if source.search
+                for position, offset in zip(source.search.found[::2], source.search.found[1::2], strict=True)
+            ],
+            key=_first,
         )
         chosen = found[len(found) - replay.start.number :] if replay.start.number < len(found) else found
         for source in unknown:
@@ -284,9 +292,9 @@ class Replays:
         """Goes on looking where that makes sense."""
         count = replay.start.number
         if search.at >= search.stop:
-            search.found = (search.window + search.found)[-count:] if count else []
-            search.window = []
-            if len(search.found) >= count or search.begin <= source.min or search.looked_at >= LOOKED_AT_MAX:
+            search.found = (search.window + search.found)[-2 * count :] if count else array("q")
+            search.window = array("q")
+            if len(search.found) >= 2 * count or search.begin <= source.min or search.looked_at >= LOOKED_AT_MAX:
                 search.is_over = True
                 return
             step = min(max(count, search.looked_at, 64), STEP_MAX)
@@ -299,7 +307,9 @@ class Replays:
         search = source.search
         if search is None:
             return
-        search.window += [(one.position, one.offset) for one in self._wanted(replay, source, pulled)]
+        for one in self._wanted(replay, source, pulled):
+            search.window.append(one.position)
+            search.window.append(one.offset)
         after = min(pulled.next, search.stop) if pulled.next > search.at else search.stop
         search.looked_at += after - search.at
         search.at = after

@@ -2,8 +2,9 @@
 
 Inbound QoS 2 ids come from the brokers that stored the messages. Messages on their way to the client are read again
 from the log, by the offsets that were saved with their packet ids, so that they can be sent once more under the same
-ids and in the same order (MQTT-4.4.0-1, 4.6.0-1). One that retention has passed goes again if it is still the retained
-message of its topic, else it is given up. One at a broker that is not known here, because it is away, waits for a later
+ids and in the same order (MQTT-4.4.0-1, 4.6.0-1). One that retention has passed, or that is beyond the end of a queue
+whose broker has lost its last messages, goes again if it is still the retained message of its topic, else it is given
+up. One at a broker that is not known here, because it is away, waits for a later
 connection.
 """
 
@@ -83,7 +84,7 @@ class Resuming:
         origin.broker.submit(request, partial(self._pulled, origin, rows))
 
     def _pulled(self, origin: Origin, rows: Sequence[Sent], result: Result) -> None:
-        if isinstance(result, OffsetOutOfRange):  # retention has passed the first of them
+        if isinstance(result, OffsetOutOfRange):  # retention has passed the first of them, or the queue ends before it
             origin.broker.submit(QueryBounds((origin.queue,)), partial(self._bounded, origin, rows))
             return
         got = _decoded(result, origin)
@@ -98,11 +99,11 @@ class Resuming:
         self._go_on(origin, [sent for sent in rows if sent.offset > last], result)
 
     def _bounded(self, origin: Origin, rows: Sequence[Sent], result: Result) -> None:
-        first = result.bounds[0].min if isinstance(result, BoundsReply) else rows[-1].offset + 1
+        there = range(result.bounds[0].min, result.bounds[0].end) if isinstance(result, BoundsReply) else range(0)
         for sent in rows:
-            if sent.offset < first:
+            if sent.offset not in there:
                 self._look_among_retained(origin, sent)
-        self._go_on(origin, [sent for sent in rows if sent.offset >= first], result)
+        self._go_on(origin, [sent for sent in rows if sent.offset in there], result)
 
     def _go_on(self, origin: Origin, rows: Sequence[Sent], result: Result) -> None:
         if rows:

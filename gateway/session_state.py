@@ -11,6 +11,7 @@ empty state.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import UnionType
 from typing import Any, Final, NamedTuple, cast
 
 import msgpack
@@ -94,9 +95,13 @@ def encode_will(will: Will | None) -> bytes:
 
 def decode_will(data: bytes) -> Will | None:
     """The will in these bytes if there is one."""
-    row = _unpack(data)
-    fields = len(Will._fields)
-    return Will(*row[:fields]) if isinstance(row, list) and len(row) >= fields - len(Will._field_defaults) else None
+    try:
+        [row] = _rows([_unpack(data)], str, bytes, int, int, int, int, bytes)
+        name, payload, qos, retain, delay_s, expiry_s, application = row[:7]
+        user = _later_field(row, 7)
+    except ValueError:
+        return None
+    return Will(name, payload, qos, bool(retain), delay_s, expiry_s, application, user)
 
 
 def encode_terms(subscriptions: Iterable[Subscription]) -> bytes:
@@ -120,21 +125,22 @@ def encode_terms(subscriptions: Iterable[Subscription]) -> bytes:
 
 def decode_terms(data: bytes) -> list[Subscription]:
     """The subscriptions in these bytes, oldest first."""
-    rows = _unpack(data)
+    try:
+        rows = _rows(_unpack(data), str, int, int, int, int, int, int, str)
+    except ValueError:
+        return []
     return [
         Subscription(
             filter,
             qos,
-            no_local=no_local,
-            as_published=published,
+            no_local=bool(no_local),
+            as_published=bool(published),
             retain_handling=handling,
             identifier=identifier,
-            shows_place=shows_place,
+            shows_place=bool(shows_place),
             name=name,
         )
-        for filter, qos, no_local, published, handling, identifier, shows_place, name, *_ in (
-            rows if isinstance(rows, list) else ()
-        )
+        for filter, qos, no_local, published, handling, identifier, shows_place, name, *_ in rows
     ]
 
 
@@ -147,30 +153,67 @@ def encode_flow(flow: Flow) -> bytes:
 
 def decode_flow(data: bytes) -> Flow:
     """Places and exchanges in these bytes."""
-    parts = _unpack(data)
-    if not isinstance(parts, list) or len(parts) < 4:
+    try:
+        [parts] = _rows([_unpack(data)], list, list, list, int)
+        places = {
+            (filter, broker): Place(at, start, seen, tuple([Redo(*redo[:3]) for redo in _rows(redos, int, int, str)]))
+            for filter, broker, at, start, seen, redos, *_ in _rows(parts[0], str, str, int, int, int, list)
+        }
+        sent = [_sent(row) for row in _rows(parts[1], int, str, str, int, str, int, int, list, int)]
+        owed = _owed(parts[4]) if len(parts) > 4 and isinstance(parts[4], list) else {}
+        return Flow(places, sent, _numbers(parts[2]), parts[3], owed)
+    except ValueError:
         return NO_FLOW
-    places = {
-        (filter, broker): Place(at, start, seen, tuple([Redo(*redo) for redo in redos]))
-        for filter, broker, at, start, seen, redos, *_ in parts[0]
-    }
-    sent = [
-        Sent(packet_id, filter, broker, offset, queue, qos, retain, tuple(identifiers), shows_place, *topic[:1])
-        for packet_id, filter, broker, offset, queue, qos, retain, identifiers, shows_place, *topic in parts[1]
-    ]
-    return Flow(places, sent, parts[2], parts[3], _owed(parts[4] if len(parts) > 4 else None))
 
 
-def _owed(rows: Any) -> dict[tuple[str, str], Owed]:
+def _sent(row: list[Any]) -> Sent:
+    packet_id, filter, broker, offset, queue, qos, retain, identifiers, shows_place = row[:9]
+    known_by = tuple(_numbers(identifiers))
+    topic = _later_field(row, 9)
+    return Sent(packet_id, filter, broker, offset, queue, qos, bool(retain), known_by, bool(shows_place), topic)
+
+
+def _owed(rows: list[Any]) -> dict[tuple[str, str], Owed]:
     return {
-        (filter, broker): Owed(before, after, None if start is None else _start(*start[:4]), topic)
-        for filter, broker, before, after, start, topic, *_ in (rows if isinstance(rows, list) else ())
+        (filter, broker): Owed(before, after, _start(start), topic)
+        for filter, broker, before, after, start, topic, *_ in _rows(rows, str, str, int, str, list | None, str)
     }
 
 
-def _start(kind: str, number: int, offsets: list[list[int]], name: str) -> Start:
-    return Start(kind, number, tuple([(queue, offset) for queue, offset in offsets]), name)
+def _start(row: list[Any] | None) -> Start | None:
+    if row is None:
+        return None
+    [(kind, number, offsets, name, *_)] = _rows([row], str, int, list, str)
+    return Start(kind, number, tuple([(queue, offset) for queue, offset, *_ in _rows(offsets, int, int)]), name)
+
+
+def _rows(rows: Any, *kinds: type | UnionType) -> list[list[Any]]:
+    """These rows, if their first fields are of these kinds. Raises ``ValueError``."""
+    if not isinstance(rows, list):
+        raise ValueError("they are no rows")
+    for row in rows:
+        if not isinstance(row, list) or len(row) < len(kinds) or not all(map(isinstance, row, kinds)):
+            raise ValueError("a row has other fields")
+    return rows
+
+
+def _numbers(row: list[Any]) -> list[int]:
+    if not all([isinstance(one, int) for one in row]):
+        raise ValueError("they are no numbers")
+    return row
+
+
+def _later_field(row: list[Any], at: int) -> str:
+    """A field that older gateways did not write. Raises ``ValueError``."""
+    field = row[at] if len(row) > at else ""
+    if not isinstance(field, str):
+        raise ValueError("a field is no string")
+    return field
 
 
 def _unpack(data: bytes) -> Any:
-    return msgpack.unpackb(data) if data else None
+    """Raises ``ValueError`` for what is no msgpack."""
+    try:
+        return msgpack.unpackb(data) if data else None
+    except (TypeError, msgpack.UnpackException) as error:  # a key that cannot be one; what is not a ValueError itself
+        raise ValueError(str(error)) from None

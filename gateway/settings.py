@@ -20,6 +20,10 @@ ANONYMOUS: Final = ("nobody", "loopback", "everyone")
 OVER_RATE: Final = ("wait", "close")
 STRING_BYTES_MAX: Final = 65_535
 """Of a string in a packet (MQTT 5, 1.5.4)."""
+NAME_BYTES_MAX: Final = 255
+"""Of a gateway's name: no broker takes a longer one of an owner of sessions."""
+_NAME_MADE_UP: Final = "gateway-000000000000"
+_SYS_TAIL: Final = "publish/messages/received"  # no figure's name under the prefix is longer or deeper
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,10 @@ class GatewaySettings:
             raise InvalidConfig(f"sys_prefix is {self.sys_prefix!r}", hint="it begins with $SYS/")
         if self.name:
             _check_levels("name", self.name, "gateway-a")
-        _check_levels("sys_prefix", self.sys_prefix.replace("{name}", self.name), "$SYS/brokers/{name}")
+        if len(self.name.encode()) > NAME_BYTES_MAX:
+            raise InvalidConfig(f"name has more than {NAME_BYTES_MAX} bytes", hint="no broker takes it")
+        told = f"{self.sys_prefix.replace('{name}', self.name or _NAME_MADE_UP)}/{_SYS_TAIL}"
+        _check_levels("sys_prefix", told, "$SYS/brokers/{name}")
         if self.response_prefix:
             _check_levels("response_prefix", self.response_prefix, "replies")
         if len(self.redirect_to.encode()) > STRING_BYTES_MAX:
@@ -183,13 +190,13 @@ _RANGES: Final = (
     ("accept_backlog", 1, 65_535),
     ("checks_max", 1, 1 << 30),
     ("credentials_cached_s", 0, 1 << 30),
-    ("client_id_bytes_max", 1, STRING_BYTES_MAX),
+    ("client_id_bytes_max", 1, 4096),  # it is twice in the properties of each of its messages, which have 32,767 bytes
     ("session_expiry_s_max", 0, (1 << 32) - 1),
     ("subscriptions_max", 0, 1 << 30),
     ("replays_max", 0, 1 << 30),
     ("share_members_max", 0, 1 << 30),
     ("unstored_bytes_max", 1, 1 << 40),
-    ("append_bytes_max", 1, 1 << 30),
+    ("append_bytes_max", 1, 8 * 1024 * 1024),  # what is added last may have 4 MiB, and a broker takes 16
     ("pull_wait_s", 0.1, 3600),
     ("pull_bytes_max", 1, 1 << 30),
     ("pull_count_max", 1, 1 << 20),

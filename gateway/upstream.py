@@ -9,8 +9,9 @@ fate is unknown (the link broke) is never acknowledged, its device is disconnect
 surely not stored, because no broker was there or because the log takes no more and the device is not MQTT 5 and
 cannot be told so, waits in ``Lane.kept``, its device's socket is not read meanwhile, and nothing that overtakes it is
 acknowledged; every wait is bounded by what a device may have unstored (``unstored_bytes_max``), for then it is not
-read either. A publication to a topic that is being looked up waits in ``TopicRoute.waiting``. Nothing here waits: the
-round's end is told by ``flush``.
+read either. A publication to a topic that is being looked up waits in ``TopicRoute.waiting``, and its device's socket
+is not read: also where nobody can say just now, for then the topic is looked up again (``retry``). Nothing here waits:
+the round's end is told by ``flush``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from gateway.ends import Occupant
 from gateway.envelope import NEVER, record_properties
 from gateway.rounds import Rounds, Stage
 from gateway.session_state import Will
-from penstock.errors import Busy, InvalidMessage, PenstockError, StorageFull, Unavailable
+from penstock.errors import Busy, InvalidMessage, NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
 from penstock.message import FLAG_QOS, FLAG_RETAIN, PROPERTIES_BYTES_MAX, record_tail
 from penstock.requests.given import GivenRuns
 from penstock.requests.messages import Appended
@@ -36,6 +37,7 @@ from topicmap.queues import TopicMap
 
 _NO_ROOM: Final = frozenset({Busy.code, StorageFull.code})
 _ROUTES_MAX: Final = 256
+_NOBODY_SAYS: Final = frozenset({NoRoute.code, TimedOut.code, Unavailable.code})
 _WILL: Final = b"\x00"
 """The mark of a will: it is not sent to anybody."""
 
@@ -114,7 +116,8 @@ class Parked(NamedTuple):
 
 
 class TopicRoute:
-    """The brokers of one topic; none while they are being looked up."""
+    """The brokers of one topic; none while they are being looked up. ``waiting``: what is to go there then, in order;
+    while it holds something a look-up is out, or comes with the next ``retry``."""
 
     __slots__ = ("lanes", "topic", "waiting")
 
@@ -155,6 +158,7 @@ class Upstream(Stage):
         self._append_bytes_max = append_bytes_max
         self._lanes: list[Lane] = []  # one per broker, of which there are few
         self._topics: dict[str, TopicRoute] = {}
+        self._unfound: list[TopicRoute] = []  # to be looked up again
         self.rounds = rounds
         self.level = ""  # what the messages have reached whose acknowledgements are told
         self.unanswered = 0
@@ -337,13 +341,10 @@ class Upstream(Stage):
             self._brokers.find(topic.topic, partial(self._topic_found, topic))
 
     def _topic_found(self, topic: TopicRoute, found: list[Broker] | PenstockError) -> None:
-        waiting, topic.waiting = topic.waiting, []
         if isinstance(found, PenstockError):
-            if not topic.lanes:  # whoever makes up topics that no broker takes fills no memory here
-                self._topics.pop(topic.topic, None)
-            for _route, parked in waiting:
-                self._topic_missing(parked, found)
+            self._not_found(topic, found)
             return
+        waiting, topic.waiting = topic.waiting, []
         topic.lanes = [self._lane(broker) for broker in found]
         for route, parked in waiting:
             lane = route.lane()
@@ -360,6 +361,22 @@ class Upstream(Stage):
         self._lanes.append(Lane(broker))
         return self._lanes[-1]
 
+    def _not_found(self, topic: TopicRoute, error: PenstockError) -> None:
+        """What may pass is waited for: what is to be acknowledged stays, the rest is given up."""
+        waiting, topic.waiting = topic.waiting, []
+        refused = []
+        for route, parked in waiting:
+            if _waits(parked, error.code):
+                topic.waiting.append((route, parked))
+            else:
+                refused.append(parked)
+        if topic.waiting:
+            self._unfound.append(topic)
+        elif not topic.lanes:  # whoever makes up topics that no broker takes fills no memory here
+            self._topics.pop(topic.topic, None)
+        for parked in refused:
+            self._topic_missing(parked, error)
+
     def _topic_missing(self, parked: Parked, error: PenstockError) -> None:
         if parked.device is None:
             self.dropped += 1
@@ -369,9 +386,13 @@ class Upstream(Stage):
             parked.device.refused(parked.mark, error.code)
 
     def retry(self) -> None:
-        """Tries again what the log had no room for, in order. A device that has something else out waits until that is
-        answered: it may have overtaken what is kept. What a closed connection has left here was never acknowledged and
-        is given up."""
+        """Tries again what the log had no room for, in order, and looks up again where nobody could say. What a closed
+        connection has left here was never acknowledged and is given up."""
+        self._append_again()
+        self._look_again()
+
+    def _append_again(self) -> None:
+        """A device that has something else out waits until that is answered: it may have overtaken what is kept."""
         busy = {kept.device for lane in self._lanes for kept in lane.kept if kept.device.unstored}
         for lane in self._lanes:
             waiting, lane.kept = lane.kept, []
@@ -386,6 +407,17 @@ class Upstream(Stage):
                     device.release_reading()
                     self._add(lane, Parked(device, kept.run, kept.mark))
         self.flush()
+
+    def _look_again(self) -> None:
+        unfound, self._unfound = self._unfound, []
+        for topic in unfound:
+            there = [one for one in topic.waiting if one[1].device is None or not one[1].device.is_over]
+            self.dropped += len(topic.waiting) - len(there)
+            topic.waiting = there
+            if there:
+                self._brokers.find(topic.topic, partial(self._topic_found, topic))
+            else:
+                self._topics.pop(topic.topic, None)
 
 
 class Appending:
@@ -404,6 +436,14 @@ class Appending:
 
     def __call__(self, result: Result) -> None:
         self._upstream.appended(self, result)
+
+
+def _waits(parked: Parked, code: int) -> bool:
+    """Whether a publication waits for its topic after this error: it is to be acknowledged, and the error may pass."""
+    device = parked.device
+    if device is None or not parked.mark:
+        return False
+    return code in _NOBODY_SAYS or (code == StorageFull.code and not device.is_v5)
 
 
 def _is_exact(run: Run) -> bool:

@@ -8,6 +8,7 @@ import pytest
 from rig import Gateway
 
 from gateway.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from penstock.requests.sessions import SaveSessions
 
 
 def test_an_acknowledgement_makes_room_for_what_waits_in_the_log() -> None:
@@ -65,3 +66,32 @@ def test_a_pubrel_that_does_not_wait_for_its_pubrec_frees_the_id_only_when_the_m
     gateway.round()
     assert client.got() == [Pubrec(5), Pubcomp(5)]
     assert gateway.broker.bodies() == [b"first", b"second", b"third"]
+
+
+def test_a_pubrec_that_comes_again_while_its_pubrel_waits_for_a_save_adds_nothing() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", clean_start=False)
+    client.subscribe("t", qos=2)
+    gateway.produce("t", b"x", qos=2)
+    packet_id = client.got_one(Publish).packet_id
+    gateway.broker.holds = (SaveSessions,)
+    for _ in range(10):
+        client.send(*[Pubrec(packet_id)] * 100)
+    assert client.got() == []
+    gateway.broker.let_go()
+    gateway.round()
+    assert client.got() == [Pubrel(packet_id)]
+
+
+@pytest.mark.parametrize("clean_start", [True, False])
+def test_a_pubrel_that_has_left_leaves_again_when_its_pubrec_comes_again(clean_start: bool) -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", clean_start=clean_start)
+    client.subscribe("t", qos=2)
+    gateway.produce("t", b"x", qos=2)
+    packet_id = client.got_one(Publish).packet_id
+    for _ in range(3):
+        client.send(Pubrec(packet_id))
+        assert client.got() == [Pubrel(packet_id)]
+    client.send(Pubcomp(packet_id), Pubrec(packet_id))
+    assert client.got() == [Pubrel(packet_id)]

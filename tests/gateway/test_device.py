@@ -33,6 +33,7 @@ from penstock.message import decode_message
 from penstock.requests.messages import AppendRuns
 from penstock.requests.routes import QueryRoute
 from penstock.requests.sessions import SaveSessions
+from penstock.requests.topics import DescribeTopic
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])
@@ -132,22 +133,22 @@ def test_a_new_topic_is_looked_up_once_and_its_publications_wait() -> None:
     assert [request.topic for request in gateway.broker.made(QueryRoute)[asked:]] == ["new", ""]
 
 
-def test_a_topic_that_no_broker_can_hold_is_refused() -> None:
+def test_a_topic_that_a_broker_refuses_to_make_is_refused_for_good() -> None:
     gateway = Gateway()
     old, new = gateway.connect("old"), gateway.connect("new", level=5)
-    gateway.broker.has_brokers = False
+    gateway.broker.refuses[DescribeTopic] = Busy("topics_max")
     for client in (old, new):
         client.publish("t", b"x", 1, packet_id=1)
     assert new.got() == [Puback(1, 0x97)]
     assert old.is_closed
 
 
-def test_the_route_of_a_topic_is_looked_up_again_after_a_failure() -> None:
+def test_the_route_of_a_topic_is_looked_up_again_after_a_refusal() -> None:
     gateway = Gateway()
     client = gateway.connect(level=5)
-    gateway.broker.has_brokers = False
+    gateway.broker.refuses[DescribeTopic] = Busy("topics_max")
     client.publish("t", b"x", 1, packet_id=1)
-    gateway.broker.has_brokers = True
+    gateway.broker.refuses.clear()
     client.publish("t", b"x", 1, packet_id=2)
     assert client.got() == [Puback(1, 0x97), Puback(2)]
 

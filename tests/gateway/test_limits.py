@@ -119,6 +119,15 @@ def test_the_work_for_a_flood_of_properties_is_refused_before_it_is_done() -> No
     assert gateway.quotas.refused["user_properties_bytes_max"] == 1
 
 
+def test_user_properties_count_as_the_bytes_that_they_are() -> None:
+    gateway = Gateway(user_properties_bytes_max=100)
+    client = gateway.connect(level=5)
+    for value in ("v" * 99, "\N{SNOWMAN}" * 33, "\N{SNOWMAN}" * 34):
+        client.publish("a", b"", 1, packet_id=1, properties=Properties(user_properties=(("k", value),)))
+    assert [packet.reason_code for packet in client.got() if isinstance(packet, Puback)] == [0, 0, 0x97]
+    assert gateway.quotas.refused["user_properties_bytes_max"] == 1
+
+
 @pytest.mark.parametrize("level", [4, 5])
 def test_a_packet_with_too_many_filters_is_refused(level: int) -> None:
     for packet in (Subscribe(1, (Subscription("a"),) * 4), Unsubscribe(1, ("a",) * 4)):

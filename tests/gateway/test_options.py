@@ -16,6 +16,7 @@ from gateway.options import PLAIN, InvalidOption, Options, Start, asks_for_level
     [
         (["beginning"], Start("beginning")),
         (["last=10"], Start("last", 10)),
+        (["last=4096"], Start("last", 4096)),
         (["time=1700000000000"], Start("time", 1_700_000_000_000)),
         (["time=2023-11-14T22:13:20Z"], Start("time", 1_700_000_000_000)),
         (["time=2023-11-14T22:13:20"], Start("time", 1_700_000_000_000)),
@@ -42,6 +43,7 @@ def test_each_way_to_begin(said: list[str], start: Start) -> None:
         ["last"],
         ["last="],
         ["last=-1"],
+        ["last=4097"],
         ["last=٣"],
         ["last=99999999999999999999"],
         ["time=yesterday"],

@@ -55,12 +55,14 @@ def test_where_closing_is_chosen_a_client_that_is_too_fast_is_told_so_and_closed
     assert gateway.quotas.refused["messages_per_s_max"] == 1
 
 
-def test_a_client_that_leaves_while_it_waits_is_forgotten() -> None:
+def test_a_client_that_leaves_while_it_waits_is_forgotten_at_once() -> None:
     gateway = Gateway(messages_per_s_max=1)
     client = gateway.connect()
     client.send(*[Publish("a", b"x", 0) for _ in range(5)])
     assert not client.is_read
     client.cut()
+    gateway.pass_time(0.5)
+    assert gateway.reception.pacing.waiting == 0
     gateway.pass_time(10)
     assert not client.is_read
 

@@ -286,6 +286,7 @@ def test_a_replay_holds_no_more_than_its_share_in_memory() -> None:
         ("+/x", "beginning", 0x83, "first level is a name"),
         ("#", "last=1", 0x83, "first level is a name"),
         ("plant/#", "tomorrow", 0x83, "penstock-start is"),
+        ("plant/#", "last=4097", 0x83, "last is a number from 0 to 4096"),
         ("secret/x", "beginning", 0x87, None),
         ("x" * 300 + "/#", "beginning", 0x8F, None),
     ],

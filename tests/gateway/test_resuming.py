@@ -278,6 +278,23 @@ def test_a_message_that_retention_has_taken_is_given_up() -> None:
     assert len(session.in_flight) == 1
 
 
+def test_a_message_beyond_the_end_of_its_queue_is_given_up_and_takes_nothing_else_with_it() -> None:
+    """Its broker has lost the end of the queue: a backup was restored, or the power failed with level `cache`."""
+    one = Gateway(name="one")
+    client = one.connect("c", clean_start=False)
+    client.subscribe("t", qos=1)
+    for at in range(4):
+        one.produce("t", bytes([at]), qos=1)
+    one.round()
+    client.send(Puback(sent_to(client)[0][1]))
+    other = lost(one)
+    del other.broker.queues["~filter:t"].frames[2:]
+    assert [payload for payload, _, _ in sent_to(other.connect("c", clean_start=False))] == [b"\1"]
+    third = lost(other, "third")
+    third.broker.queues["~filter:t"].frames.clear()
+    assert sent_to(third.connect("c", clean_start=False)) == []
+
+
 def test_a_client_is_not_admitted_while_its_messages_cannot_be_read() -> None:
     one = Gateway(name="one")
     client = one.connect("c", clean_start=False)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rig import Gateway
 
@@ -91,6 +93,47 @@ def test_what_is_no_state_is_an_empty_one(data: bytes) -> None:
     assert decode_will(data) is None
     assert decode_terms(data) == []
     assert decode_flow(data) == NO_FLOW
+
+
+simple = st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | st.text() | st.binary()
+foreign = st.recursive(simple, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=40)
+STATES = [
+    [["n", b"p", 1, True, 2, 3, b"", "alice"], ["a", 1, False, False, 0, 0, False, ""]],
+    [
+        [["f", "b", 1, 2, 3, [[9, 8, "x"]]]],
+        [[1, "f", "b", 5, "", 2, False, [7], False, "t"]],
+        [4],
+        5,
+        [["f", "b", 9, "", ["offset", 0, [[0, 1]], "n"], "t"]],
+    ],
+]
+
+
+def spoiled(draw: st.DrawFn, value: Any) -> Any:
+    """The same with something else in some places."""
+    if draw(st.integers(0, 9)) == 0:
+        return draw(foreign)
+    return [spoiled(draw, one) for one in value] if isinstance(value, list) else value
+
+
+@st.composite
+def nearly_a_state(draw: st.DrawFn) -> bytes:
+    [will, term], flow = STATES
+    return cast(bytes, msgpack.packb(spoiled(draw, draw(st.sampled_from([will, [term], flow])))))
+
+
+@given(st.binary() | foreign.map(msgpack.packb) | nearly_a_state())
+@example(b"\xff\xff")
+@example(b"\xc1")
+@example(b"\x81\x80\x01")
+@example(msgpack.packb([[1]]))
+@example(msgpack.packb([1, 2, 3, 4, 5]))
+@example(msgpack.packb([[["a"]], [], [], 1]))
+def test_whatever_the_bytes_are_decoding_gives_a_state_that_can_be_kept_again(data: bytes) -> None:
+    will, terms, flow = decode_will(data), decode_terms(data), decode_flow(data)
+    assert decode_will(encode_will(will)) == will
+    assert encode_terms(decode_terms(encode_terms(terms))) == encode_terms(terms)
+    assert decode_flow(encode_flow(flow)) == flow
 
 
 def test_fields_of_a_newer_gateway_are_passed_over() -> None:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import pytest
+from rig import Gateway
 
+from broker.filter_requests import OWNER_BYTES_MAX
 from gateway.login.tokens import TokenRules
+from gateway.mqtt.codec import encode
+from gateway.mqtt.packets import Puback, Publish, Pubrec
 from gateway.settings import GatewaySettings, parse_rules, token_rules
+from gateway.sys_topics import TOLD, SysTopics
 from penstock.errors import InvalidConfig
+from penstock.requests.filters import OpenFilters
 from topicmap.queues import Rule
 
 
@@ -40,7 +47,12 @@ def test_the_defaults_are_valid_and_listen_on_loopback() -> None:
         {"pull_wait_s": 0},
         {"sys_prefix": "$SYS/+/x"},
         {"sys_prefix": "$SYS/" + "x" * 1024},
+        {"sys_prefix": "$SYS/" + "x" * 1000},  # with a figure's name behind it it is too long
         {"name": "a/b#+"},
+        {"name": "n" * 256},
+        {"name": "ü" * 128},
+        {"client_id_bytes_max": 4097},
+        {"append_bytes_max": 8 * 1024 * 1024 + 1},
         {"redirect_to": "x" * 65_536},
     ],
 )
@@ -83,3 +95,48 @@ def test_what_a_token_must_be_is_as_set() -> None:
         jwt_leeway_s=1,
     )
     assert token_rules(settings) == TokenRules(("ES256",), "a", "i", "c", False, 1)
+
+
+LARGEST: dict[str, Any] = {
+    "name": "n" * 255,
+    "client_id_bytes_max": 4096,
+    "append_bytes_max": 8 * 1024 * 1024,
+    "packet_bytes_max": 4 * 1024 * 1024,
+}
+
+
+@pytest.mark.parametrize("clean_start", [True, False])
+def test_a_client_with_the_longest_id_and_name_is_served_by_a_gateway_with_the_longest_name(clean_start: bool) -> None:
+    gateway = Gateway(**LARGEST)
+    client = gateway.connect("i" * 4096, clean_start=clean_start)
+    name = "a/" + "x" * 1022
+    client.subscribe(name)
+    client.got()
+    for qos in range(3):
+        client.publish(name, b"x", qos, packet_id=qos and 7)
+    gateway.pass_time(1)
+    assert gateway.broker.bodies() == [b"x"] * 3
+    assert {Puback(7), Pubrec(7)} <= {packet for packet in client.got() if not isinstance(packet, Publish)}
+    assert max(len(asked.owner.encode()) for asked in gateway.broker.made(OpenFilters)) <= OWNER_BYTES_MAX
+
+
+def test_no_batch_is_larger_than_a_broker_takes_whatever_the_settings_are() -> None:
+    """The broker in memory reads the runs of a batch as a broker does, and refuses more than 16 MiB of records."""
+    gateway = Gateway(**LARGEST)
+    client = gateway.connect("i" * 4096)
+    client.publish("a", b"warm")
+    gateway.rounds.begin()
+    client.device.receive(encode(Publish("a", b""), 4) * 13_107)  # 64 KiB, as they are read at once
+    client.device.receive(encode(Publish("a", bytes(4_000_000)), 4) * 3)
+    gateway.round()
+    assert len(gateway.broker.log) == 13_111
+
+
+def test_every_figure_has_a_name_under_the_longest_prefix() -> None:
+    longest = "$SYS/" + "x" * 993
+    gateway = Gateway(sys_prefix=longest)
+    with pytest.raises(InvalidConfig, match="sys_prefix"):
+        GatewaySettings(sys_prefix=longest + "x")
+    SysTopics(gateway.upstream, longest, "gw", 1.0, 0.0).tell(dict.fromkeys(TOLD.values(), 1.0), 1.0)
+    gateway.round()
+    assert len(gateway.broker.log) == len(TOLD) + 2

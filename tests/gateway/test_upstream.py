@@ -15,10 +15,12 @@ from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Packet, Puback, Publish, Pubrec
 from gateway.rounds import Stage
 from gateway.session_state import Will
-from penstock.errors import Busy, InvalidMessage, StorageFull, Unavailable
+from penstock.errors import Busy, InvalidMessage, NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
 from penstock.message import PROPERTIES_BYTES_MAX, decode_message
 from penstock.requests.messages import AppendRuns
-from penstock.requests.routes import BrokerRoute, Route
+from penstock.requests.request import Request
+from penstock.requests.routes import BrokerRoute, QueryRoute, Route
+from penstock.requests.topics import DescribeTopic
 
 
 def test_a_round_of_many_devices_is_one_append() -> None:
@@ -284,3 +286,78 @@ def test_publications_go_on_in_their_order_when_the_broker_comes_back_at_another
     client.publish("a", b"4", 1, packet_id=4)
     assert gateway.broker.bodies() == [b"1", b"2", b"3", b"4"]
     assert client.got() == [Puback(2), Pubrec(3), Puback(4)]
+
+
+@pytest.mark.parametrize("level", [4, 5])
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        (QueryRoute, Unavailable("away")),
+        (QueryRoute, NoRoute("not yet")),
+        (DescribeTopic, Unavailable("away")),
+        (DescribeTopic, TimedOut("late")),
+    ],
+)
+def test_a_topic_that_nobody_can_say_a_broker_of_is_looked_up_again(
+    asked: type[Request], error: PenstockError, level: int
+) -> None:
+    gateway = Gateway()
+    client = gateway.connect(level=level)
+    gateway.broker.refuses[asked] = error
+    client.send(Publish("new/x", b"1", 1, packet_id=1), Publish("new/x", b"2", 2, packet_id=2))
+    gateway.pass_time(2)
+    assert client.got() == []
+    assert not client.is_read
+    assert client.device.unstored > 0
+    gateway.broker.refuses.clear()
+    gateway.pass_time(1)
+    assert client.got() == [Puback(1), Pubrec(2)]
+    assert gateway.broker.bodies() == [b"1", b"2"]
+    assert client.is_read
+    assert client.device.unstored == 0
+
+
+def test_a_qos_0_message_whose_topic_cannot_be_looked_up_is_dropped_at_once() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    gateway.broker.refuses[QueryRoute] = Unavailable("away")
+    client.publish("new/x", b"1")
+    assert gateway.upstream.dropped == 1
+    assert client.is_read
+    gateway.broker.refuses.clear()
+    client.publish("new/x", b"2")
+    assert gateway.broker.bodies() == [b"2"]
+
+
+def test_an_older_client_waits_also_for_room_for_a_new_topic() -> None:
+    gateway = Gateway()
+    old, new = gateway.connect("old"), gateway.connect("new", level=5)
+    gateway.broker.refuses[DescribeTopic] = StorageFull("full")
+    for client in (old, new):
+        client.publish("new/x", b"x", 1, packet_id=1)
+    gateway.pass_time(1)
+    assert [packet.reason_code for packet in new.got() if isinstance(packet, Puback)] == [0x97]
+    gateway.broker.refuses.clear()
+    gateway.pass_time(1)
+    assert old.got() == [Puback(1)]
+    assert gateway.broker.bodies() == [b"x"]
+
+
+def test_what_waits_for_its_topic_is_given_up_with_its_connection() -> None:
+    gateway = Gateway()
+    stays = gateway.connect("stays")
+    gateway.broker.refuses[DescribeTopic] = Unavailable("away")
+    for at in range(10):
+        client = gateway.connect("leaves")
+        client.publish(f"new{at}/x", bytes(1000), 1, packet_id=1)
+        client.cut()
+    stays.publish("new0/x", b"x", 1, packet_id=1)
+    gateway.pass_time(1)
+    asked = len(gateway.broker.made(DescribeTopic))
+    gateway.pass_time(0.5)
+    assert [request.topic for request in gateway.broker.made(DescribeTopic)[asked:]] == ["new0"]
+    gateway.broker.refuses.clear()
+    gateway.pass_time(1)
+    assert gateway.broker.bodies() == [b"x"]
+    assert stays.got() == [Puback(1)]
+    assert gateway.upstream.dropped == 10
