@@ -44,8 +44,9 @@ class Place(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A message on its way: in which form it went, and where it is found again. ``queue``: the topic queue that a
-    retained message or one of history is in, and ``topic`` its name; both empty for one of the filter's light queue."""
+    """A message on its way: in which form it went, and where it is found again: from ``offset`` on, by ``position``, -1
+    where that was not saved. ``queue``: the topic queue that a retained message or one of history is in, and ``topic``
+    its name; both empty for one of the filter's light queue."""
 
     packet_id: int
     filter: str
@@ -57,6 +58,7 @@ class Sent(NamedTuple):
     identifiers: tuple[int, ...]
     shows_place: bool
     topic: str = ""
+    position: int = -1
 
 
 class Owed(NamedTuple):
@@ -155,8 +157,8 @@ def decode_flow(data: bytes) -> Flow:
         for filter, broker, at, start, seen, redos, *_ in parts[0]
     }
     sent = [
-        Sent(packet_id, filter, broker, offset, queue, qos, retain, tuple(identifiers), shows_place, *topic[:1])
-        for packet_id, filter, broker, offset, queue, qos, retain, identifiers, shows_place, *topic in parts[1]
+        Sent(packet_id, filter, broker, offset, queue, qos, retain, tuple(identifiers), shows_place, *later[:2])
+        for packet_id, filter, broker, offset, queue, qos, retain, identifiers, shows_place, *later in parts[1]
     ]
     return Flow(places, sent, parts[2], parts[3], _owed(parts[4] if len(parts) > 4 else None))
 
