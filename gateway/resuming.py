@@ -106,9 +106,9 @@ class Resuming:
             self._has(result)
 
     def _bounded(self, origin: Origin, rows: Sequence[Sent], result: Result) -> None:
-        if isinstance(result, BoundsReply):
+        if isinstance(result, BoundsReply) and rows[0].offset <= result.bounds[0].end:
             self._pull(origin, rows, max(result.bounds[0].min, rows[0].offset))
-            return
+            return  # else it is another log, and has none of them
         for sent in rows:
             self._look_among_retained(origin, sent)
         self._has(result)

@@ -319,6 +319,20 @@ def test_a_session_finds_its_places_again_when_its_broker_has_moved() -> None:
     assert [(payload, dup) for payload, _, dup in sent_to(again)] == [(b"\1", True), (b"\2", True), (b"offline", False)]
 
 
+def test_what_was_on_its_way_from_a_log_that_is_another_now_is_given_up() -> None:
+    one = Gateway(name="one")
+    client = one.connect("c", clean_start=False)
+    client.subscribe("t", qos=1)
+    one.produce("t", b"1", qos=1)
+    assert [payload for payload, _, _ in sent_to(client)] == [b"1"]
+    one.pass_time(1)
+    queue = one.broker.queues["~filter:t"]
+    queue.base -= 5
+    queue.frames.clear()
+    again = lost(one).connect("c", clean_start=False)
+    assert sent_to(again) == []
+
+
 def test_what_an_older_gateway_has_saved_without_positions_is_found_by_its_offsets() -> None:
     one = Gateway(name="one")
     client = one.connect("c", clean_start=False)
