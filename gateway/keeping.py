@@ -209,6 +209,7 @@ def flow_of(session: Session) -> Flow:
                     form.identifiers,
                     form.shows_place,
                     "" if origin.is_light else arrival.name,
+                    arrival.position,
                 )
             )
     sent += lasting.absent.values()

@@ -1,10 +1,10 @@
 """A saved session comes back to life: its open exchanges are fetched before its client is answered.
 
 Inbound QoS 2 ids come from the brokers that stored the messages. Messages on their way to the client are read again
-from the log, by the offsets that were saved with their packet ids, so that they can be sent once more under the same
-ids and in the same order (MQTT-4.4.0-1, 4.6.0-1). One that retention has passed, or that is beyond the end of a queue
-whose broker has lost its last messages, goes again if it is still the retained message of its topic, else it is given
-up. One at a broker that is not known here, because it is away, waits for a later
+from the log, from the offsets on that were saved with their packet ids, so that they can be sent once more under the
+same ids and in the same order (MQTT-4.4.0-1, 4.6.0-1). Each is known by its log position, for damage may have moved it
+to a later offset (docs/decisions/0007). One that retention has passed goes again if it is still the retained
+message of its topic, else it is given up. One at a broker that is not known here, because it is away, waits for a later
 connection.
 """
 
@@ -67,7 +67,8 @@ class Resuming:
             else:
                 self._left += 1
                 origin = Origin(broker, filter, queue or filter_queue(plain_filter(filter)))
-                self._pull(origin, sorted(rows, key=lambda sent: sent.offset))
+                rows.sort(key=lambda sent: (sent.position, sent.offset))
+                self._pull(origin, rows, rows[0].offset)
         self._answered()
 
     def _has_ids(self, ids: list[int] | PenstockError) -> None:
@@ -79,37 +80,38 @@ class Resuming:
 
     # ------------------------------------------------------------ messages on their way
 
-    def _pull(self, origin: Origin, rows: Sequence[Sent]) -> None:
-        request = Pull(origin.queue, rows[0].offset, _PULL_BYTES, _PULL_COUNT)
+    def _pull(self, origin: Origin, rows: Sequence[Sent], offset: int) -> None:
+        request = Pull(origin.queue, offset, _PULL_BYTES, _PULL_COUNT)
         origin.broker.submit(request, partial(self._pulled, origin, rows))
 
     def _pulled(self, origin: Origin, rows: Sequence[Sent], result: Result) -> None:
-        if isinstance(result, OffsetOutOfRange):  # retention has passed the first of them, or the queue ends before it
+        if isinstance(result, OffsetOutOfRange):  # retention has passed the first of them
             origin.broker.submit(QueryBounds((origin.queue,)), partial(self._bounded, origin, rows))
             return
         got = _decoded(result, origin)
+        by_position = {arrival.position: arrival for arrival in got}
         by_offset = {arrival.offset: arrival for arrival in got}
-        last = got[-1].offset if got else rows[-1].offset
+        later = []
         for sent in rows:
-            arrival = by_offset.get(sent.offset)
-            if arrival is not None:
+            arrival = by_offset.get(sent.offset) if sent.position < 0 else by_position.get(sent.position)
+            if got and _is_behind(sent, got[-1]):
+                later.append(sent)
+            elif arrival is not None:
                 self._found[sent.packet_id] = arrival
-            elif sent.offset <= last and not isinstance(result, PenstockError):
+            elif not isinstance(result, PenstockError):
                 self._look_among_retained(origin, sent)
-        self._go_on(origin, [sent for sent in rows if sent.offset > last], result)
-
-    def _bounded(self, origin: Origin, rows: Sequence[Sent], result: Result) -> None:
-        there = range(result.bounds[0].min, result.bounds[0].end) if isinstance(result, BoundsReply) else range(0)
-        for sent in rows:
-            if sent.offset not in there:
-                self._look_among_retained(origin, sent)
-        self._go_on(origin, [sent for sent in rows if sent.offset in there], result)
-
-    def _go_on(self, origin: Origin, rows: Sequence[Sent], result: Result) -> None:
-        if rows:
-            self._pull(origin, rows)
+        if later:
+            self._pull(origin, later, max(later[0].offset, got[-1].offset + 1))
         else:
             self._has(result)
+
+    def _bounded(self, origin: Origin, rows: Sequence[Sent], result: Result) -> None:
+        if isinstance(result, BoundsReply) and rows[0].offset <= result.bounds[0].end:
+            self._pull(origin, rows, max(result.bounds[0].min, rows[0].offset))
+            return  # else it is another log, and has none of them
+        for sent in rows:
+            self._look_among_retained(origin, sent)
+        self._has(result)
 
     def _look_among_retained(self, origin: Origin, sent: Sent) -> None:
         if sent.topic:
@@ -155,6 +157,11 @@ def find_by_topic(session: Session, closed: Iterable[Origin]) -> None:
         if origin is not None and (origin.broker, origin.filter) in places and origin.is_light:
             found = arrival.in_its_topic(Origin(origin.broker, origin.filter, arrival.queue))
             session.relocate(packet_id, Blob(found, made.variant, made.head, made.tail))
+
+
+def _is_behind(sent: Sent, last: Arrival) -> bool:
+    """Whether a message on its way comes behind this one. Older gateways have saved no positions."""
+    return sent.position > last.position if sent.position >= 0 else sent.offset > last.offset
 
 
 def _decoded(result: Result, origin: Origin) -> list[Arrival]:

@@ -63,7 +63,9 @@ class Sending:
         session, one = cursor.session, cursor.subscription
         device = session.device
         assert device is not None
-        if session.is_full or len(session.overlap.cursors) != 1 or cursor.redos or batch.first < cursor.start:
+        if session.is_full or len(session.overlap.cursors) != 1 or cursor.redos:
+            return False
+        if batch.first < cursor.start or batch.first <= cursor.seen:
             return False
         if not one.is_plain:  # what it is sent is like nobody else's
             return False
@@ -95,6 +97,9 @@ class Sending:
         now_ms = self._clock.wall_ms()
         for done, arrival in enumerate(batch):
             if arrival.offset >= cursor.next:
+                if cursor.has_come_to(arrival):
+                    cursor.next = arrival.offset + 1
+                    continue
                 if not self._one(cursor, arrival, now_ms):
                     return done
                 cursor.next = arrival.offset + 1

@@ -225,6 +225,12 @@ class Cursor:
         self.backlog = None
         return True
 
+    def has_come_to(self, arrival: Arrival) -> bool:
+        """Whether it has been at this message before. Only one that damage in the log has moved is at an offset beyond
+        its position (docs/decisions/0007), and such a one comes twice. Where a stretch is to be gone over again, all
+        of them count as new."""
+        return arrival.position <= self.seen and arrival.offset > arrival.position and not self.redos
+
     def is_due(self, arrival: Arrival) -> bool:
         """Whether a message is to be looked at; within a stretch that is gone over again, only what was left out."""
         redos = [redo for redo in self.redos or () if arrival.offset < redo.until]

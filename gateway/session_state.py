@@ -45,8 +45,9 @@ class Place(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A message on its way: in which form it went, and where it is found again. ``queue``: the topic queue that a
-    retained message or one of history is in, and ``topic`` its name; both empty for one of the filter's light queue."""
+    """A message on its way: in which form it went, and where it is found again: from ``offset`` on, by ``position``, -1
+    where that was not saved. ``queue``: the topic queue that a retained message or one of history is in, and ``topic``
+    its name; both empty for one of the filter's light queue."""
 
     packet_id: int
     filter: str
@@ -58,6 +59,7 @@ class Sent(NamedTuple):
     identifiers: tuple[int, ...]
     shows_place: bool
     topic: str = ""
+    position: int = -1
 
 
 class Owed(NamedTuple):
@@ -170,7 +172,10 @@ def _sent(row: list[Any]) -> Sent:
     packet_id, filter, broker, offset, queue, qos, retain, identifiers, shows_place = row[:9]
     known_by = tuple(_numbers(identifiers))
     topic = _later_field(row, 9)
-    return Sent(packet_id, filter, broker, offset, queue, qos, bool(retain), known_by, bool(shows_place), topic)
+    position = row[10] if len(row) > 10 and isinstance(row[10], int) else -1
+    return Sent(
+        packet_id, filter, broker, offset, queue, qos, bool(retain), known_by, bool(shows_place), topic, position
+    )
 
 
 def _owed(rows: list[Any]) -> dict[tuple[str, str], Owed]:

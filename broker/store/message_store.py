@@ -127,14 +127,15 @@ class MessageStore:
         self._sealing.plan_if_due(position)
         self._writing.replay(position, frames)
 
-    def replay_segment(self, base: int) -> None:
-        """Recovery comes to a new segment: no chunk reaches over its border."""
-        self._sealing.plan(base)
+    def replay_border(self, position: int) -> None:
+        """Recovery comes to a new segment or to the first damage: no chunk reaches over either."""
+        self._sealing.plan(position)
 
     def settle(self, now_ms: int) -> None:
-        """Recovery has replayed everything: makes it durable, says so in the log, and seals what piled up."""
-        longest = self._pass_over_damage()
+        """Recovery has replayed everything: makes it durable, says so in the log, and seals what piled up; after damage
+        all of it, so that the next start begins behind it and moves nothing again."""
         self._sync_all()
+        longest = self._pass_over_damage(now_ms)
         try:
             while longest > 0:
                 longest -= self._writing.seal(now_ms, min(longest, BODY_BYTES_MAX))
@@ -142,20 +143,23 @@ class MessageStore:
             if not self._writing.ends_with_seal:
                 self._writing.seal(now_ms)
                 self._sync_all()
+            if self.damage:
+                self._sealing.plan(self._log.end)
             self._sealing.finish(now_ms)
             self._log.keep_emergency_room()
         except StorageFull:
             _log.warning("the disk is full: the store can be read, and written again when there is room")
         self.take_readable()
 
-    def _pass_over_damage(self) -> int:
+    def _pass_over_damage(self, now_ms: int) -> int:
         """To which light queues the lost records belonged nobody knows, so those behind them cannot have the offsets
-        that they had. They get new ones beyond all that were ever given: the log's end and on. What a reader has not
-        sealed behind it comes to it again, and no offset means another message. Returns by how many bytes the log must
-        grow so that it is beyond all offsets again."""
+        that they had. They get new ones beyond all that were ever given: the log's end and on. What stands before the
+        damage is sealed first, and keeps its offsets. No offset means another message. Returns by how many bytes the
+        log must grow so that it is beyond all offsets again."""
         if not self.damage:
             return 0
         self._keep_lost_places()
+        self._sealing.seal_before(self.damage[0][0], now_ms)
         return self._index.move_light_queues(self._log.end, self.damage[-1][1])
 
     def _keep_lost_places(self) -> None:

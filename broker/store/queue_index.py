@@ -200,12 +200,14 @@ class QueueIndex:
             self._waiting.append(queue)
 
     def move_light_queues(self, base: int, opened_before: int) -> int:
-        """The unsealed entries of the light queues that were open before a position begin at offset ``base``; returns
-        how many the longest has."""
+        """The unsealed entries of the light queues that were open before a position begin at offset ``base``, and what
+        was readable of them is so there; returns how many the longest has."""
         longest = 0
         for queue in self._queues.values():
             if queue.key.startswith(LIGHT) and queue.first < opened_before:
-                queue.tail_base = queue.readable = base
+                readable = queue.readable - queue.tail_base
+                queue.tail_base = base
+                queue.readable = base + readable if readable > 0 else base
                 longest = max(longest, len(queue.tail) // ENTRY_BYTES)
         return longest
 

@@ -3,13 +3,15 @@
 The log decides (``scan.py``): a torn tail is cut, rot is reported and passed over. State is restored at the newest
 valid checkpoint before which all index chunks are good, else at a segment's keyframe, else at the log's beginning; the
 rest is replayed. Files of the index that the replay makes anew are removed first. What was found is synced before
-anything is told or written, and a seal then says so in the log.
+anything is told or written, and a seal then says so in the log. After rot all is sealed at once, so that the next start
+begins behind it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+from bisect import insort
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -120,19 +122,21 @@ def _replay(store: MessageStore, segments: list[Segment], start: int, on_progres
     scan = Scan(segments, start)
     total = segments[-1].base + segments[-1].file.size() - start
     told = start
-    borders = iter([one.base for one in segments if one.base > start])
-    border = next(borders, None)
+    borders = [one.base for one in segments if one.base > start]
+    is_whole = True
     for position, frames in scan.runs():
-        while border is not None and border <= position:
-            store.replay_segment(border)
-            border = next(borders, None)
+        if scan.damage and is_whole:
+            is_whole = False
+            insort(borders, scan.damage[0][0])
+        while borders and borders[0] <= position:
+            store.replay_border(borders.pop(0))
         store.replay(position, frames)
         if position - told >= PROGRESS_BYTES:
             told = position
             on_progress(position - start, total)
     on_progress(total, total)
-    if border is not None and border == scan.end:
-        store.replay_segment(border)
+    if borders and borders[0] == scan.end:
+        store.replay_border(scan.end)
     return scan
 
 

@@ -1,7 +1,7 @@
 """Moves the index of older log out of memory: one chunk file and one checkpoint at a time.
 
-A *plan* is made at a position of the log (after every ``chunk_bytes``, and at each segment's begin, so that no chunk
-reaches over a segment's border): a snapshot of the state there, which also knows how far each queue reached. It is
+A *plan* is made at a position of the log (after every ``chunk_bytes``, and where a segment or the first damage begins,
+so that no chunk reaches over either): a snapshot of the state there, which also knows how far each queue reached. It is
 carried out later and in pieces: the snapshot becomes bytes; where the position begins the active segment they are
 written into it as its keyframe; and once the log is durable up to the position, chunk and checkpoint are written.
 Queues that ended meanwhile are still sealed, because their end may yet be lost.
@@ -115,6 +115,15 @@ class Sealing:
         """Carries out all plans whose stretch is durable. Raises ``StorageFull``."""
         while self._plans and self._plans[0].position <= self._log.durable:
             self.step(now_ms)
+
+    def seal_before(self, position: int, now_ms: int) -> None:
+        """Carries out all plans up to ``position``, before which all is durable. One for which the disk has no room is
+        given up, and what it would have sealed is left to the next."""
+        try:
+            while self._plans and self._plans[0].position <= position:
+                self.step(now_ms)
+        except StorageFull:
+            self._plans.popleft()  # it has noted offsets that are about to move
 
     def _carry_out(self, plan: Snapshot) -> Iterator[bool]:
         """Yields between pieces of the work, with True when it can only go on after a sync."""

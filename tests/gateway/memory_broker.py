@@ -268,6 +268,13 @@ class MemoryBroker:
         """So much is kept of all sessions from now on."""
         self.sessions._settings = BrokerSettings(sessions_bytes_max=bytes_max)
 
+    def move(self, queue: str) -> None:
+        """It has started again over damage, behind which all of a light queue stood (docs/decisions/0007)."""
+        moved = self.queues[queue]
+        moved.base = self.position
+        self.position += len(moved.frames)
+        self.release()
+
     def leave_alone(self, owner: str) -> None:
         """An owner is as good as dead: its sessions are anybody's."""
         self.sessions.keep(KeepSessions(owner, 1e-9), self.now_ms / 1000 - 1, self.now_ms)

@@ -336,6 +336,41 @@ def test_a_session_finds_its_places_again_when_its_broker_has_moved() -> None:
     assert [(payload, dup) for payload, _, dup in sent_to(again)] == [(b"\1", True), (b"\2", True), (b"offline", False)]
 
 
+def test_what_was_on_its_way_from_a_log_that_is_another_now_is_given_up() -> None:
+    one = Gateway(name="one")
+    client = one.connect("c", clean_start=False)
+    client.subscribe("t", qos=1)
+    one.produce("t", b"1", qos=1)
+    assert [payload for payload, _, _ in sent_to(client)] == [b"1"]
+    one.pass_time(1)
+    queue = one.broker.queues["~filter:t"]
+    queue.base -= 5
+    queue.frames.clear()
+    again = lost(one).connect("c", clean_start=False)
+    assert sent_to(again) == []
+
+
+def test_what_an_older_gateway_has_saved_without_positions_is_found_by_its_offsets() -> None:
+    one = Gateway(name="one")
+    client = one.connect("c", clean_start=False)
+    client.subscribe("t", qos=1)
+    for number in range(5):
+        one.produce("t", b"%d" % number * 600_000, qos=1)  # more than one pull brings
+    before = sent_to(client)
+    session = client.device.session
+    assert session is not None
+    saved = flow_of(session)
+    one.keeping.flush()
+    flow = encode_flow(saved._replace(sent=[sent._replace(position=-1) for sent in saved.sent]))
+    one.home.save(SessionSave("c", session.epoch, CONNECTED, session.expiry_s, b"", b"", flow), lambda _: None)
+    one.home.flush()
+    one.round()
+    other = Gateway(beside=one, name="other")
+    one.broker.leave_alone("one")
+    again = other.connect("c", clean_start=False)
+    assert sent_to(again) == [(payload, packet_id, True) for payload, packet_id, _ in before]
+
+
 def test_a_place_at_a_broker_that_nobody_knows_loses_nothing_of_those_that_live() -> None:
     """Its session begins where its filter was opened in its name, as at a broker that joined."""
     one = Gateway(name="one")

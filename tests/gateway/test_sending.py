@@ -277,3 +277,69 @@ def test_a_message_does_not_expire_once_it_has_been_sent(qos: int) -> None:
     gateway.pass_time(60)
     [second] = publishes(durable(gateway))
     assert (second.packet_id, second.dup, second.properties.message_expiry_interval) == (ids[1], True, 0)
+
+
+MANY = [b"%d" % number for number in range(10)]
+
+
+def moved_under(gateway: Gateway, qos: int, *, acknowledges: bool) -> Client:
+    """A durable client that has been sent messages from a queue that damage at the broker then moves."""
+    client = gateway.connect("c", clean_start=False)
+    client.subscribe("t", qos=qos)
+    for body in MANY:
+        gateway.produce("t", body, qos=qos)
+    if acknowledges:
+        assert drain(client) == MANY
+    gateway.pass_time(1)
+    return client
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("is_away", [False, True])
+@pytest.mark.parametrize("count", [1, 10])
+def test_what_a_session_has_acknowledged_does_not_come_again_when_damage_has_moved_it(
+    qos: int, is_away: bool, count: int
+) -> None:
+    gateway = Gateway()
+    client = moved_under(gateway, qos, acknowledges=True)
+    if is_away:
+        client.cut()
+    gateway.broker.move("~filter:t")
+    news = [b"new %d" % number for number in range(count)]
+    for body in news:
+        gateway.produce("t", body, qos=qos)
+    if is_away:
+        client = gateway.connect("c", clean_start=False)
+    gateway.pass_time(1)
+    assert drain(client) == news
+    gateway.produce("t", b"last", qos=qos)
+    assert drain(client) == [b"last"]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_is_in_flight_when_damage_moves_it_goes_again_under_its_id(qos: int) -> None:
+    """Nothing lost and nothing twice, also at the gateway that takes the session over."""
+    gateway = Gateway(in_flight_max=3)
+    client = moved_under(gateway, qos, acknowledges=False)
+    first = publishes(client)
+    assert [one.payload for one in first] == MANY[:3]
+    gateway.broker.move("~filter:t")
+    gateway.pass_time(1)
+    client.send(Puback(first[0].packet_id) if qos == 1 else Pubrec(first[0].packet_id))
+    gateway.pass_time(1)
+    gateway.broker.leave_alone(gateway.settings.name)
+    other = Gateway(beside=gateway, name="other", in_flight_max=3).connect("c", clean_start=False)
+    again = publishes(other)
+    assert [(one.packet_id, one.payload) for one in again[:2]] == [(one.packet_id, one.payload) for one in first[1:]]
+    assert all(one.dup for one in again[:2])
+    other.send(*[Puback(one.packet_id) if qos == 1 else Pubrec(one.packet_id) for one in again])
+    assert [one.payload for one in again] + drain(other) == MANY[1:]
+
+
+def test_what_was_in_flight_at_a_gateway_that_is_lost_before_it_knows_of_the_damage_comes_all_the_same() -> None:
+    gateway = Gateway()
+    moved_under(gateway, 1, acknowledges=False)
+    gateway.broker.leave_alone(gateway.settings.name)
+    gateway.broker.move("~filter:t")
+    other = Gateway(beside=gateway, name="other").connect("c", clean_start=False)
+    assert drain(other) == MANY

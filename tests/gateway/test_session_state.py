@@ -81,9 +81,10 @@ def test_places_and_exchanges_are_named_by_queue_and_offset() -> None:
         ("t/+", broker): Place(cursor.next, cursor.start, cursor.seen, ()),
         **unused,
     }
+    kept, live = gateway.broker.topic_queues["t:0"].frames[0][0], gateway.broker.queues["~filter:t/+"].frames[0][0]
     assert flow.sent == [
-        Sent(sent[0].packet_id, "t/+", broker, 0, "t:0", 1, True, (7,), False, "t/1"),
-        Sent(sent[1].packet_id, "t/+", broker, cursor.next - 1, "", 1, False, (7,), False),
+        Sent(sent[0].packet_id, "t/+", broker, 0, "t:0", 1, True, (7,), False, "t/1", kept),
+        Sent(sent[1].packet_id, "t/+", broker, cursor.next - 1, "", 1, False, (7,), False, "", live),
     ]
     assert (flow.releasing, flow.next_id) == ([], session.next_id)
 
@@ -143,3 +144,6 @@ def test_fields_of_a_newer_gateway_are_passed_over() -> None:
     [subscription] = decode_terms(msgpack.packb([["a", 1, False, False, 0, 0, False, "", "new"]]))
     assert subscription.filter == "a"
     assert decode_flow(msgpack.packb([[], [], [4], 5, "new"])).releasing == [4]
+    sent = Sent(1, "a", "b", 7, "", 1, False, (), False, "", 300)
+    assert decode_flow(msgpack.packb([[], [[*sent, "new"]], [], 1])).sent == [sent]
+    assert decode_flow(msgpack.packb([[], [sent[:-1]], [], 1])).sent == [sent._replace(position=-1)]

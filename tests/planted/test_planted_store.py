@@ -260,8 +260,12 @@ def times_as_the_clock_says(
 sound_write_append = Writing._append
 
 
-def light_queues_count_on(store: MessageStore) -> int:
+def light_queues_count_on(store: MessageStore, now_ms: int) -> int:
     return 0
+
+
+def what_stands_before_damage_moves_too(sealing: Sealing, position: int, now_ms: int) -> None:
+    """It is sealed with the rest."""
 
 
 def neighbours_unchecked(log: CommitLog, raw: bytes) -> list[bytes]:
@@ -454,6 +458,13 @@ PLANTS = [
         "_pass_over_damage",
         light_queues_count_on,
         recovery_tests.test_after_rot_no_offset_of_a_light_queue_means_another_message,
+    ),
+    Plant(
+        "rot",
+        Sealing,
+        "seal_before",
+        what_stands_before_damage_moves_too,
+        recovery_tests.test_what_stands_before_the_damage_keeps_its_offsets,
     ),
     Plant(
         "rot",

@@ -343,11 +343,102 @@ def test_reads_and_searches_pass_over_the_gap_that_rot_leaves_in_a_light_queue()
     stored(store, incoming("last"), now_ms=6000)
     end = store.bounds("~all").end
     disk.kill()
-    disk.flip("log/00000000000000000000.log", store.position_of("t:0", 15) + 120)
+    disk.flip("log/00000000000000000000.log", store.position_of("t:0", 16) + 100)
     again = opened(disk, settings)
-    moved = again.seek_time("~all", 5000)
+    gone, moved = end - 5, again.bounds("~all").end - 4  # where 16 was, where 17 is
     assert moved > end
+    assert again.seek_time("~all", 5000) == end - 11
     assert again.read("~all", end, 100, 1 << 20).next == again.bounds("~all").end
-    assert again.position_of("~all", end) == again.position_of("~all", moved) == again.position_of("t:0", 10)
+    assert again.position_of("~all", gone) == again.position_of("~all", moved) == again.position_of("t:0", 17)
+    assert again.offset_at("~all", again.position_of("t:0", 17)) == moved
     assert again.seek_time("~all", 6000) == again.bounds("~all").end - 1
     assert len(bodies(again, "~all")) == 20
+
+
+def rotten_elsewhere(disk: SimDisk, settings: StoreSettings) -> MessageStore:
+    """A store with ten messages in a light queue, one of an unrelated topic, and five more: that one rots, and the
+    process dies. What the store knew."""
+    store = opened(disk, settings)
+    stored(store, command("+all t"))
+    fill(store, 10)
+    fill(store, 1, topic="unrelated")
+    fill(store, 5, start=10)
+    fill(store, 1, topic="unrelated", start=1)
+    disk.kill()
+    disk.flip("log/00000000000000000000.log", store.position_of("unrelated:0", 0) + 120)
+    return store
+
+
+@pytest.mark.parametrize("chunk_bytes", [2000, 1 << 16])
+def test_what_stands_before_the_damage_keeps_its_offsets(chunk_bytes: int) -> None:
+    settings = StoreSettings(segment_bytes=1 << 17, reserve_step_bytes=4096, emergency_bytes=0, chunk_bytes=chunk_bytes)
+    disk = SimDisk()
+    before = given(rotten_elsewhere(disk, settings), "~all")
+    again = opened(disk, settings)
+    now = given(again, "~all")
+    assert list(now.items())[:10] == list(before.items())[:10]
+    assert list(now.values())[10:] == list(before.values())[10:]
+    assert min(list(now)[10:]) > max(before)
+    reached = max(before) + 1  # whoever has read all
+    assert again.bounds("~all").min < reached < min(list(now)[10:])
+
+
+def test_the_start_behind_damage_that_was_passed_over_moves_nothing_again() -> None:
+    disk = SimDisk()
+    settings = StoreSettings(segment_bytes=1 << 17, reserve_step_bytes=4096, emergency_bytes=0, chunk_bytes=1 << 16)
+    rotten_elsewhere(disk, settings)
+    again = opened(disk, settings)
+    assert len(again.damage) == 1
+    assert again.sealed == again.written
+    moved = given(again, "~all")
+    for number in range(3):
+        stored(again, incoming(b"later %d" % number))
+        disk.kill()
+        again = opened(disk, settings)
+        assert again.damage == []
+        assert list(given(again, "~all").items())[:15] == list(moved.items())
+    assert bodies(again, "~all")[15:] == [b"later 0", b"later 1", b"later 2"]
+
+
+def test_a_start_over_damage_that_is_cut_short_is_made_again_as_if_it_had_not_been() -> None:
+    """Wherever the power goes: what was not told to anybody may move again, what stands before the damage does not."""
+    settings = StoreSettings(segment_bytes=1 << 17, reserve_step_bytes=4096, emergency_bytes=0, chunk_bytes=1 << 16)
+    for after in range(30):
+        disk = SimDisk(after)
+        before = given(rotten_elsewhere(disk, settings), "~all")
+        calls = "sync" if after % 2 else "write"
+        disk.cut_power(calls, after=after // 2)
+        with contextlib.suppress(PowerCut):
+            opened(disk, settings)
+        disk.lose_power()
+        again = opened(disk, settings)
+        now = given(again, "~all")
+        assert list(now.items())[:10] == list(before.items())[:10]
+        assert list(now.values()) == list(before.values())
+        assert min(list(now)[10:]) > max(before)
+        assert again.bounds("unrelated:0").end == 2
+
+
+def test_on_a_full_disk_damage_is_passed_over_too() -> None:
+    """There is no room to seal what stands before it: that moves with the rest then, and is all there."""
+    settings = StoreSettings(segment_bytes=1 << 17, reserve_step_bytes=4096, emergency_bytes=0, chunk_bytes=1 << 16)
+    disk = SimDisk()
+    before = given(rotten_elsewhere(disk, settings), "~all")
+    disk.capacity = disk.used()
+    for _ in range(2):
+        again = opened(disk, settings)
+        now = given(again, "~all")
+        assert list(now.values()) == list(before.values())
+        assert min(now) > max(before)
+        disk.kill()
+    again = opened(disk, settings)
+    disk.capacity = None
+    for _ in range(3):
+        again.tick(2000)
+        sync(again)
+    disk.kill()
+    for stretches in (1, 0):
+        again = opened(disk, settings)
+        assert len(again.damage) == stretches
+        assert list(given(again, "~all").values()) == list(before.values())
+        disk.kill()
