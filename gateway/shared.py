@@ -257,9 +257,11 @@ class SharedSubscriptions:
             request = TakeShared(feed.share, self.taker, count, wait_s, resumes, held, since)
             feed.broker.submit(request, partial(self._taken, feed))
         elif feed.is_idle:
-            self._feeds.pop((feed.broker, feed.share), None)
+            if self._feeds.get((feed.broker, feed.share)) is feed:  # else members have come meanwhile, to another one
+                del self._feeds[feed.broker, feed.share]
             self._by_origin.pop(feed.origin, None)
             self._failed.pop(feed, None)
+            self._changed.pop(feed, None)
 
     def _resume(self, feed: ShareFeed) -> tuple[int, tuple[int, ...]]:
         """Says what is ours, a range of offsets with each request; what the last one has to say yet, and since which

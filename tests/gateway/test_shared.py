@@ -8,7 +8,7 @@ import pytest
 from rig import Client, Gateway
 
 from broker.settings import BrokerSettings
-from gateway.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec, Unsubscribe
+from gateway.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec, Suback, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
 from penstock.message import Message, encode_message
@@ -506,3 +506,24 @@ def test_a_member_that_never_acknowledges_holds_up_nobody_with_messages_too_larg
     stuck.cut()
     gateway.pass_time(1)
     assert gateway.downstream.shared.dropped == 10
+
+
+def test_an_answer_that_comes_late_for_a_feed_that_is_gone_takes_no_new_one_with_it() -> None:
+    gateway = Gateway()
+    shared = gateway.downstream.shared
+    first = gateway.connect("first")
+    first.subscribe("$share/g/a", qos=1)
+    [gone] = shared._feeds.values()
+    first.send(Unsubscribe(2, ("$share/g/a",)))
+    gateway.pass_time(60)  # what it had asked for is answered
+    assert shared._feeds == {}
+    second = gateway.connect("second")
+    gateway.broker.holds = (OpenFilters,)
+    second.send(Subscribe(1, (Subscription("$share/g/a", 1),)))
+    shared._change(gone)
+    gateway.round()
+    gateway.broker.let_go()
+    gateway.round()
+    assert second.got_one(Suback).reason_codes == (1,)
+    gateway.produce("a", b"x", qos=1)
+    assert second.payloads() == [b"x"]
