@@ -48,6 +48,7 @@ class Figures:
             "gateway_logins_proven_total": access.proven,
             "gateway_logins_tokens_total": access.tokens,
             "gateway_logins_busy_total": access.busy,
+            "gateway_logins_unchecked_total": access.unchecked,
         } | {f'gateway_logins_refused_total{{cause="{cause}"}}': n for cause, n in access.attempts.refused.items()}
 
     def sums(self) -> dict[str, int]:

@@ -2,7 +2,8 @@
 
 A connection that speaks MQTT at once becomes a device as it is accepted. One that has something before it (TLS, HTTP, a
 load balancer's header) is an ``Arrival`` until its first byte of MQTT: only then is it known whose it is. An arrival
-counts as half open (``half_open_max``) and has the time of a CONNECT (``connect_wait_s``).
+counts as half open (``half_open_max``) and has the time of a CONNECT (``connect_wait_s``). What it holds is its own (an
+OpenSSL connection has 50 KB): when it has gone, or is a device, nothing but its empty ``Ticket`` waits for that time.
 
 Nobody is let in beyond a limit, and nobody but a trusted network where load balancers announce connections.
 """
@@ -35,17 +36,26 @@ ACCEPTS_PER_ROUND: Final = 256
 _OUT_OF_DESCRIPTORS_S: Final = 0.1
 
 
+class Ticket:
+    """What is kept until an arrival's time is over: ``arrival`` as long as it waits, ``None`` from then on."""
+
+    __slots__ = ("arrival",)
+
+    def __init__(self, arrival: Arrival) -> None:
+        self.arrival: Arrival | None = arrival
+
+
 class Arrival(Occupant):
     """A connection before its first byte of MQTT; its line's occupant until then."""
 
-    __slots__ = ("_entrance", "address", "codec", "is_waiting", "line")
+    __slots__ = ("_entrance", "address", "codec", "line", "ticket")
 
     def __init__(self, entrance: Entrance, line: Line, codec: Codec, address: str) -> None:
         self._entrance = entrance
         self.line = line
         self.codec = codec
         self.address = address
-        self.is_waiting = True
+        self.ticket = Ticket(self)
 
     def receive(self, chunk: bytes) -> None:
         self._entrance.arrived(self, chunk)
@@ -66,7 +76,7 @@ class Entrance:
         self._settings = settings
         self._reception = reception
         self._tally = reception.tallies.of(listening.name)
-        self._arriving: Deadlines[Arrival] = Deadlines()
+        self._arriving: Deadlines[Ticket] = Deadlines()
         self._waiting = 0
         protocol = "http/1.1" if listening.is_web else "mqtt"
         self._certificates = None if listening.files is None else Certificates(listening.files, protocol)
@@ -94,7 +104,7 @@ class Entrance:
         reception.half_open += 1
         if not listening.proxies:
             reception.crowd.enter(address)
-        self._arriving.add(reception.rounds.now + self._settings.connect_wait_s, arrival)
+        self._arriving.add(reception.rounds.now + self._settings.connect_wait_s, arrival.ticket)
 
     def _may_enter(self, address: str) -> bool:
         reception, listening, settings = self._reception, self.listening, self._settings
@@ -126,7 +136,7 @@ class Entrance:
         return codecs[0] if len(codecs) == 1 else Stack(codecs)
 
     def _leave(self, arrival: Arrival) -> None:
-        arrival.is_waiting = False
+        arrival.ticket.arrival = None
         self._waiting -= 1
         self._reception.half_open -= 1
         if not self.listening.proxies:
@@ -160,8 +170,9 @@ class Entrance:
 
     def tick(self, now: float) -> None:
         """Gives up on who arrives too slowly, and looks after the certificates."""
-        for arrival in self._arriving.take(now):
-            if arrival.is_waiting:
+        for ticket in self._arriving.take(now):
+            arrival = ticket.arrival
+            if arrival is not None:
                 self._leave(arrival)
                 self._reception.quotas.refuse("connect_wait_s")
                 self._tally.handshakes_failed += 1

@@ -16,7 +16,8 @@ other: it is told in the log and counted (``failures``).
 
 What goes over a plain socket is what the occupant says. Where that is wrapped (TLS, WebSocket, a load balancer's
 header) the line has a ``Codec``: what is read passes through it before the occupant hears it, a round's output is
-encoded as one piece before its one write, and what the codec itself has to say goes with it, under the same limits.
+encoded as one piece before its one write, and what the codec itself has to say goes with it, under the same limits. A
+line that has said its farewell or is shut has no codec any more.
 """
 
 from __future__ import annotations
@@ -225,6 +226,7 @@ class Line(Output):
     def linger(self) -> None:
         """Nothing more is sent; what the client still sends is thrown away until it closes too."""
         self.is_lingering = True
+        self.codec = None  # nothing is encoded or decoded any more
         try:
             self._socket.shutdown(socket.SHUT_WR)
         except OSError:
@@ -241,6 +243,7 @@ class Line(Output):
             self._out.clear()
             self._own = None
             self._rest = None
+            self.codec = None  # whoever still holds the line holds nothing big
             self._socket.close()
 
 

@@ -5,6 +5,7 @@ time; when too many wait, a client is told to come back (0x89). Credentials that
 under a keyed hash that only this process can make, so that a herd of reconnecting devices is let in at once; a user
 whose line in the file changes is not remembered any more. A wrong name takes as long as a wrong password and is
 answered alike. A SCRAM-SHA-256 exchange (``gateway/login/scram.py``) costs microseconds here and is answered at once.
+A check that ends in an error lets nobody in: its client is told 0x88.
 
 What is not allowed is refused: without an access file, users may do everything that the ``$`` rule leaves them, and
 anonymous clients come only from where ``anonymous`` says; with one, only what a rule allows. Pure: passwords, hashes
@@ -49,6 +50,7 @@ from penstock.access.acl import Acl
 from penstock.access.passwords import PASSWORD_BYTES_MAX, Hashed, Users
 from penstock.access.scram import ScramKeys, keyed
 
+SERVER_UNAVAILABLE: Final = 0x88
 SERVER_BUSY: Final = 0x89
 REMEMBERED_MAX: Final = 100_000
 _NO_PASSWORD: Final = b""
@@ -114,6 +116,7 @@ class Access:
         self.remembered = 0
         self.attempts = attempts or Attempts(0, lambda limit: SERVER_BUSY, clock)
         self.busy = 0
+        self.unchecked = 0
         self.proven = 0
         self.tokens = 0
 
@@ -243,6 +246,11 @@ class Access:
                 del self._remembered[next(iter(self._remembered))]
             self._remembered[check.digest] = (check.hashed, self._clock() + self._remember_s)
         check.done(Identity(check.client_id, check.user))
+
+    def left_unchecked(self, check: Check) -> None:
+        """A check that was taken ended in an error: nobody knows whether the password is right."""
+        self.unchecked += 1
+        check.done(SERVER_UNAVAILABLE)
 
     # ------------------------------------------------------------ what
 

@@ -4,6 +4,9 @@ threads.
 Files are read at the start, where a bad one is an error, and in a thread when they change; a bad one then leaves what
 was read before in force, is counted, and is told in the log, once per change. At most ``CHECKERS`` passwords are
 checked at a time, so that a herd of clients takes at most so many cores' worth of time and 16 MiB each.
+
+An error that nobody has foreseen, while a password is checked, refuses that one login: it is told in the log and
+counted, and the next one is checked.
 """
 
 from __future__ import annotations
@@ -142,5 +145,10 @@ class Verifier:
                 self._due = trio.Event() if self._due.is_set() else self._due
                 await self._due.wait()
                 continue
-            right = await self._world.offload(partial(verify, check.hashed, check.password))
-            self._access.checked_as(check, right)
+            try:
+                right = await self._world.offload(partial(verify, check.hashed, check.password))
+            except Exception:
+                _log.exception("an error that nobody has foreseen; the login that was checked is refused")
+                self._access.left_unchecked(check)
+            else:
+                self._access.checked_as(check, right)

@@ -30,6 +30,8 @@ HASH_BYTES: Final = 32
 NAME_BYTES_MAX: Final = 255
 PASSWORD_BYTES_MAX: Final = 65_535
 _MEMORY_BYTES_MAX: Final = 256 << 20
+_LOG2_COST_PER_BLOCK: Final = 16
+"""RFC 7914, 2: the cost is less than 2^(128 * r / 8). OpenSSL computes no other."""
 _HASH: Final = re.compile(
     r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([A-Za-z0-9+/]{2,128})\$([A-Za-z0-9+/]{16,128})"
     r"(\$scram-sha-256\$i=(\d{1,8})\$([A-Za-z0-9+/]{2,86})\$([A-Za-z0-9+/]{43})\$([A-Za-z0-9+/]{43}))?"
@@ -153,6 +155,8 @@ def _hashed(text: str) -> Hashed:
             raise ValueError
     hashed = Hashed(int(found[1]), int(found[2]), int(found[3]), _unpadded(found[4]), _unpadded(found[5]), scram)
     if not (1 <= hashed.log2_cost <= 20 and hashed.block and hashed.parallel):
+        raise ValueError
+    if hashed.log2_cost >= _LOG2_COST_PER_BLOCK * hashed.block:
         raise ValueError
     if 128 * hashed.block << hashed.log2_cost >= _MEMORY_BYTES_MAX:
         raise ValueError

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import ssl
+import struct
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from doorway import LINES, Doorway, End
 from rig import Gateway
-from wire_ends import Authority, frame, proxy_header
+from wire_ends import Authority, client_hello, frame, proxy_header
 
 from gateway.front import Front, notice_loss
 from gateway.login.auth import Peer
@@ -30,6 +33,7 @@ from gateway.mqtt.packets import (
 from gateway.mqtt.reason_codes import ReasonCode
 from gateway.settings import GatewaySettings
 from gateway.shard import CODED_BYTES, Shard
+from gateway.transports.tls import TlsCodec
 from penstock.errors import AddressInUse, InvalidConfig
 
 KINDS = list(LINES)
@@ -137,6 +141,41 @@ def test_no_more_arrive_than_may_be_half_open(doorway: Make, kind: str) -> None:
     assert house.tally.handshakes_failed == 0  # it only went away
     house.knock()
     assert len(house.shard) == 2
+
+
+def tls_of(house: Doorway) -> weakref.ref[ssl.SSLObject]:
+    """OpenSSL's side of the only connection, by far the largest thing that belongs to it."""
+    [line] = filter(None, house.shard._lines)
+    assert isinstance(line.codec, TlsCodec)
+    return weakref.ref(line.codec._tls)
+
+
+def test_of_an_arrival_that_went_away_nothing_big_is_kept_until_its_time_is_over(doorway: Make) -> None:
+    house = doorway("tls")
+    client = house.knock()
+    client.send(client_hello(house.authority.client_context()))
+    house.turn()
+    assert client.recv(10) != b"", "the handshake is under way"
+    tls = tls_of(house)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+    client.close()
+    house.turn()
+    gc.collect()
+    assert len(house.entrance._arriving) == 1, "its time is not over"
+    assert (tls(), house.gateway.reception.half_open, house.tally.handshakes_failed) == (None, 0, 0)
+    house.pass_time(12)
+    assert (len(house.entrance._arriving), house.gateway.reception.half_open) == (0, 0)
+
+
+def test_of_an_arrival_that_became_a_device_and_left_nothing_big_is_kept_either(doorway: Make) -> None:
+    house = doorway("tls")
+    end = admitted(house)
+    tls = tls_of(house)
+    end.socket.close()
+    house.turn()
+    gc.collect()
+    assert len(house.entrance._arriving) == 1
+    assert tls() is None
 
 
 def test_a_listener_has_a_limit_of_its_own(doorway: Make) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import socket
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -363,6 +365,33 @@ def test_a_farewell_ends_with_the_codecs(coded: House) -> None:
     coded.round()
     assert coded.client.recv(100) == b"SO LONGBYE"
     assert coded.line.unsent == 0
+
+
+def codec_of(house: House) -> weakref.ref[Codec]:
+    assert house.line.codec is not None
+    return weakref.ref(house.line.codec)
+
+
+def test_a_line_that_is_shut_has_no_codec_any_more(coded: House) -> None:
+    codec = codec_of(coded)
+    coded.client.close()
+    coded.round(READ)
+    gc.collect()
+    assert (codec(), len(coded.shard)) == (None, 0)
+
+
+def test_a_line_that_has_said_its_farewell_has_no_codec_any_more_and_nothing_goes_past_where_it_was(
+    coded: House,
+) -> None:
+    codec = codec_of(coded)
+    coded.line.close()
+    coded.round()
+    gc.collect()
+    assert (codec(), coded.line.is_lingering) == (None, True)
+    coded.line.write(b"too late")
+    coded.round()
+    assert coded.client.recv(100) == b"BYE"
+    assert coded.client.recv(100) == b""
 
 
 def test_a_codecs_own_output_counts_against_the_limit(coded: House) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import itertools
 import ssl
@@ -114,6 +115,14 @@ class TlsEnd:
             return self.tls.read(1 << 20)
         except ssl.SSLWantReadError:
             return b""
+
+
+def client_hello(context: ssl.SSLContext) -> bytes:
+    """The first bytes of a client that says nothing else."""
+    out = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), out, server_hostname="localhost").do_handshake()
+    return out.read()
 
 
 def request(path: str = "/mqtt", **changed: str | None) -> bytes:

@@ -118,6 +118,16 @@ def test_when_too_many_wait_the_others_are_told_to_come_back() -> None:
     assert door.access.busy == 3
 
 
+def test_a_check_that_ended_in_an_error_lets_nobody_in_and_leaves_nothing_remembered() -> None:
+    door = Door()
+    answers = door.connect("alice", b"right")
+    check = door.access.take()
+    assert check is not None
+    door.access.left_unchecked(check)
+    assert (answers, door.access.unchecked, door.access.refused) == ([0x88], 1, 0)
+    assert door.connect("alice", b"right") == [], "it is checked the next time"
+
+
 def test_what_waits_shows_no_password() -> None:
     door = Door()
     door.connect("alice", b"hush-hush")

@@ -14,8 +14,8 @@ import trio
 from gateway.login.access import Access
 from gateway.login.auth import Credentials, Identity, Peer
 from gateway.login.tokens import TokenRules
-from gateway.login.verifier import LOOK_EVERY_S, Verifier
-from penstock.access.passwords import Users, format_passwords, hash_password
+from gateway.login.verifier import CHECKERS, LOOK_EVERY_S, Verifier
+from penstock.access.passwords import Hashed, Users, format_passwords, hash_password
 from penstock.errors import InvalidConfig
 from penstock.world import real_world
 
@@ -54,6 +54,27 @@ async def test_passwords_are_checked_and_a_changed_file_counts(tmp_path: Path) -
                 await trio.sleep(LOOK_EVERY_S / 4)
         assert await ask(b"right") == 0x86
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.endtoend
+async def test_a_check_that_ends_in_an_error_refuses_its_client_and_the_next_ones_are_checked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    access, verifier = make(tmp_path, "", None)
+    nothing_computes_it = Hashed(17, 1, 1, bytes(16), bytes(32))
+    access.set_users(Users({"alice": hash_password(b"right", bytes(16)), "mallory": nothing_computes_it}))
+    told, answers = trio.open_memory_channel[Identity | int](1)
+    heard: list[Identity | int] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(verifier.run)
+        for user, password in [("mallory", b"hush-hush")] * (2 * CHECKERS) + [("alice", b"right")]:
+            access.connect(Credentials("c", user, password, Peer("::1")), told.send_nowait)
+            with trio.fail_after(20):
+                heard.append(await answers.receive())
+        nursery.cancel_scope.cancel()
+    assert heard == [0x88] * (2 * CHECKERS) + [Identity("c", "alice")]
+    assert access.unchecked == len(caplog.records) == 2 * CHECKERS
+    assert "hush-hush" not in caplog.text
 
 
 async def test_a_file_that_went_bad_leaves_what_was_there_in_force(

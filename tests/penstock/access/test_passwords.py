@@ -64,6 +64,8 @@ SECRET = format_passwords(Users({}, bytes(32)))
         GOOD.replace("ln=14", "ln=0"),
         GOOD.replace("r=8", "r=0"),
         GOOD.replace("ln=14,r=8", "ln=20,r=99"),
+        GOOD.replace("ln=14,r=8", "ln=16,r=1"),
+        GOOD.replace("ln=14,r=8", "ln=17,r=1"),
         GOOD.replace("$scrypt", "$bcrypt"),
         GOOD.rstrip()[:-20] + "!",
         "a\x00b" + GOOD[5:],
@@ -83,6 +85,23 @@ def test_a_line_that_is_none_is_named_by_its_number_and_never_shown(text: str) -
     assert "line " in str(caught.value)
     assert ALICE.hash.hex() not in str(caught.value)
     assert "plain" not in str(caught.value)
+
+
+@pytest.mark.parametrize("block", [1, 8, 63])
+def test_the_dearest_parameters_that_a_line_may_have_can_be_computed(block: int) -> None:
+    text = GOOD.replace("r=8", f"r={block}")
+    taken = [cost for cost in range(1, 21) if is_taken(text.replace("ln=14", f"ln={cost}"))]
+    [alice] = parse_passwords(text.replace("ln=14", f"ln={taken[-1]}")).by_name.values()
+    assert not verify(alice, b"right")
+    assert taken == list(range(1, taken[-1] + 1))
+
+
+def is_taken(text: str) -> bool:
+    try:
+        parse_passwords(text)
+    except InvalidConfig:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("name", ["", "a:b", "#a", "a\nb", "x" * 256])
