@@ -11,7 +11,9 @@ that.
 
 from __future__ import annotations
 
+import contextlib
 import math
+from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -23,6 +25,8 @@ TOKEN_BYTES_MAX: Final = 16 * 1024
 USER_NAME_BYTES_MAX: Final = 1024
 _RSA_BITS_MIN: Final = 2048
 _BEGIN: Final = "-----BEGIN "
+_SSH_BEGINS: Final = ("ssh-", "ecdsa-", "sk-")
+_URL_SAFE: Final = str.maketrans("-_", "+/")
 _TOKEN_BEGINS: Final = b"eyJ"  # {" in base64
 
 # Kind of key -> algorithms that fit it, the first one where none is named.
@@ -159,9 +163,37 @@ def _time(value: object) -> float:
     return found if math.isfinite(found) else math.nan
 
 
+def _is_public(text: str) -> bool:
+    """Whether this is a key that is no secret, in another form than PEM: DER in base64, as many identity providers show
+    theirs, JWK, or OpenSSH's."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_der_public_key
+    from cryptography.x509 import load_der_x509_certificate
+
+    if text.startswith(_SSH_BEGINS):
+        return True
+    if text.startswith("{"):
+        return '"kty"' in text or '"keys"' in text
+    digits = "".join(text.split()).translate(_URL_SAFE).rstrip("=")
+    try:
+        der = b64decode(digits + "=" * (-len(digits) % 4), validate=True)
+    except ValueError:
+        return False
+    for load in (load_der_public_key, load_der_x509_certificate):
+        with contextlib.suppress(ValueError, UnsupportedAlgorithm):
+            load(der)
+            return True
+    return False
+
+
 def _key(text: str) -> tuple[Any, str]:
     """The key and its kind."""
     if _BEGIN not in text:
+        if _is_public(text.strip()):
+            raise InvalidConfig(
+                "this is a public key, but not in PEM: as a secret everybody would know it",
+                hint="it begins with -----BEGIN PUBLIC KEY-----; openssl and ssh-keygen convert others",
+            )
         return text.rstrip("\r\n").encode(), "secret"
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey

@@ -30,6 +30,8 @@ _NAMES: Final = {
     431: b"Request Header Fields Too Large",
 }
 
+_NO_TEXT: Final = CloseConnection(CloseReason.UNSUPPORTED_DATA, "binary frames only")
+
 
 class WebSocketCodec:
     """The server's side of one WebSocket connection. ``path``: where it is; ``origins``: pages that may open it, all if
@@ -143,9 +145,11 @@ class WebSocketCodec:
             elif isinstance(event, Ping):
                 self._out += frames.send(event.response())
             elif isinstance(event, TextMessage):
-                self._fail(frames, CloseConnection(CloseReason.UNSUPPORTED_DATA, "binary frames only"))
+                self._fail(frames, _NO_TEXT)
             elif isinstance(event, CloseConnection):
                 own = event if frames.state is ConnectionState.OPEN else event.response()
+                if own is event and event.code == CloseReason.INVALID_FRAME_PAYLOAD_DATA:  # text that is none
+                    own = _NO_TEXT
                 self._fail(frames, own)
             else:
                 assert isinstance(event, Pong)

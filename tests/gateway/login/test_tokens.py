@@ -88,6 +88,25 @@ def test_a_public_key_is_never_a_secret() -> None:
             TokenKey(pem, TokenRules(algorithms=("HS256",)))
 
 
+@pytest.mark.parametrize("algorithm", PRIVATE)
+def test_a_public_key_in_another_form_than_pem_is_not_taken_for_a_secret(algorithm: str) -> None:
+    key = PRIVATE[algorithm].public_key()
+    lines = public(PRIVATE[algorithm]).splitlines()[1:-1]
+    der = "".join(lines)
+    forms = ["\n".join(lines) + "\n", der, der.replace("+", "-").replace("/", "_").rstrip("=")]
+    if algorithm != "ES512":  # nistp521 has the form of the others
+        forms.append(key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode())
+    forms += ['{"kty": "EC", "crv": "P-256", "x": "eA", "y": "eQ"}', '{"keys": [{"kty": "RSA"}]}']
+    for form in forms:
+        with pytest.raises(InvalidConfig, match="this is a public key, but not in PEM"):
+            TokenKey(form, TokenRules())
+
+
+def test_a_secret_may_have_any_form_that_is_no_key() -> None:
+    for secret in (SECRET, urlsafe_b64encode(bytes(range(64))).decode(), "{" + "x" * 40, "0" * 64):
+        TokenKey(secret, TokenRules())
+
+
 def test_an_algorithm_that_was_not_named_does_not_count_although_it_fits() -> None:
     assert read(signed({}, SECRET, "HS512")) is None
     assert read(signed({}, PRIVATE["RS256"], "PS256"), public(PRIVATE["RS256"])) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import trio
 from gateway.login.access import Access
 from gateway.login.auth import Credentials, Identity, Peer
 from gateway.login.tokens import TokenRules
-from gateway.login.verifier import CHECKERS, LOOK_EVERY_S, Verifier
+from gateway.login.verifier import CHECKERS, LOOK_EVERY_S, Verifier, Watched
 from penstock.access.passwords import Hashed, Users, format_passwords, hash_password
 from penstock.errors import InvalidConfig
 from penstock.world import real_world
@@ -155,16 +156,23 @@ async def test_a_new_key_of_tokens_counts_and_a_bad_one_leaves_the_old_in_force(
     assert str(file) in str(caught.value)
 
 
-async def test_files_are_read_again_for_who_asks_changed_or_not(tmp_path: Path) -> None:
+async def test_a_change_is_seen_also_where_a_file_keeps_its_time_and_size(tmp_path: Path) -> None:
     access, verifier = make(tmp_path, None, "allow anonymous subscribe a\n")
     found = (tmp_path / "acl").stat()
     (tmp_path / "acl").write_text("allow anonymous subscribe b\n")
     os.utime(tmp_path / "acl", ns=(found.st_atime_ns, found.st_mtime_ns))
-    nobody = Identity("c", "")
     await verifier.look()
-    assert [access.may_subscribe(nobody, one) for one in ("a", "b")] == [True, False]
+    assert [access.may_subscribe(Identity("c", ""), one) for one in ("a", "b")] == [False, True]
+
+
+async def test_files_are_read_again_for_who_asks_changed_or_not(tmp_path: Path) -> None:
+    access, verifier = make(tmp_path, None, "allow anonymous subscribe a\n")
+    times = list[int]()
+    access.on_rules = lambda: times.append(1)
+    await verifier.look()
+    assert times == []
     await verifier.look(anyway=True)
-    assert [access.may_subscribe(nobody, one) for one in ("a", "b")] == [False, True]
+    assert times == [1]
 
 
 @pytest.mark.endtoend
@@ -182,3 +190,28 @@ async def test_a_verifier_that_is_told_to_looks_again_at_once(tmp_path: Path) ->
             await taken.wait()
         nursery.cancel_scope.cancel()
     assert access.may_subscribe(Identity("c", ""), "b")
+
+
+async def test_a_file_that_could_not_be_read_is_tried_again_although_it_is_unchanged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a chown: nothing of the file is new but that it may be read, and a revocation must count."""
+
+    async def at_once(call: Callable[[], object]) -> object:
+        return call()
+
+    def refuse(*_: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    path, taken = tmp_path / "acl", list[str]()
+    path.write_text("old")
+    watched = Watched(path, str.strip, taken.append)
+    path.write_text("new and longer")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", refuse)
+        for _ in range(3):
+            await watched.look(at_once)  # type: ignore[arg-type]
+    assert (taken, watched.failures, len(caplog.records)) == (["old"], 1, 1)
+    await watched.look(at_once)  # type: ignore[arg-type]
+    await watched.look(at_once)  # type: ignore[arg-type]
+    assert (taken, watched.failures) == (["old", "new and longer"], 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 from pathlib import Path
 
 import pytest
@@ -38,11 +39,19 @@ def test_a_renewed_certificate_serves_new_connections_and_leaves_the_old_ones_al
 def test_files_are_read_again_for_who_asks_changed_or_not(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     certificates = Certificates(authority.files(), "mqtt")
+    before = certificates.context
+    assert not certificates.refresh()
+    assert certificates.refresh(anyway=True)
+    assert certificates.context is not before
+
+
+def test_a_change_is_seen_also_where_a_file_keeps_its_time(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificates = Certificates(authority.files(), "mqtt")
     before, found = served(authority, certificates), authority.server.stat()
     authority.renew()
     os.utime(authority.server, ns=(found.st_atime_ns, found.st_mtime_ns))
-    assert not certificates.refresh()
-    assert certificates.refresh(anyway=True)
+    assert certificates.refresh()
     assert served(authority, certificates) != before
 
 
@@ -117,3 +126,23 @@ def test_a_file_without_a_list_is_one_clear_error(tmp_path: Path) -> None:
     for path, said in ((authority.ca, "no list|there is no"), (tmp_path / "none.pem", "No such file")):
         with pytest.raises(InvalidConfig, match=said):
             Certificates(authority.files("required", str(path)), "mqtt")
+
+
+def test_files_that_could_not_be_read_are_tried_again_although_they_are_unchanged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    certificates = Certificates(authority.files(), "mqtt")
+    before = certificates.context
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    authority.server.touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(ssl.SSLContext, "load_cert_chain", refuse)
+        assert [certificates.refresh() for _ in range(3)] == [False] * 3
+    assert (certificates.context, len(caplog.records)) == (before, 1)
+    assert certificates.refresh()
+    assert not certificates.refresh()
+    assert certificates.context is not before

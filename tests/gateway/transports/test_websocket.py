@@ -107,9 +107,10 @@ def close_code(codec: WebSocketCodec) -> int:
 
 @pytest.mark.mqtt("6.0.0-1", old=("6.0.0-1",))
 @pytest.mark.parametrize("final", [True, False])
-def test_a_text_frame_closes_with_1003_after_what_came_before_it(final: bool) -> None:
+@pytest.mark.parametrize("text", [b"text", b"\xc2("])
+def test_a_text_frame_closes_with_1003_after_what_came_before_it(final: bool, text: bytes) -> None:
     codec = opened()
-    assert codec.decode(frame(b"good") + frame(b"text", 1, final=final) + frame(b"late")) == b"good"
+    assert codec.decode(frame(b"good") + frame(text, 1, final=final) + frame(b"late")) == b"good"
     assert codec.over
     assert close_code(codec) == 1003
     assert codec.decode(frame(b"later")) == b""
@@ -127,7 +128,7 @@ def test_a_text_frame_closes_with_1003_after_what_came_before_it(final: bool) ->
         (frame(bytes(126), 9), 1002),  # and one too long
         (b"\x82\xfe\x00\x05\x00\x00\x00\x00hello", 1002),  # a length that should be shorter
         (frame(b"\x03", 8), 1002),  # half a status
-        (frame(b"\xff\xfe", 1), 1007),
+        (frame(b"\xff\xfe", 1), 1003),
     ],
 )
 def test_frames_that_break_the_rules_end_the_connection(hostile: bytes, code: int) -> None:
