@@ -5,11 +5,13 @@ load balancer's header) is an ``Arrival`` until its first byte of MQTT: only the
 counts as half open (``half_open_max``) and has the time of a CONNECT (``connect_wait_s``). What it holds is its own (an
 OpenSSL connection has 50 KB): when it has gone, or is a device, nothing but its empty ``Ticket`` waits for that time.
 
-Nobody is let in beyond a limit, and nobody but a trusted network where load balancers announce connections.
+Nobody is let in beyond a limit, which is also what the system leaves to clients of the process's descriptors: the rest
+of it keeps the others. And nobody is let in but a trusted network where load balancers announce connections.
 """
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Sequence
 from typing import Final
@@ -29,11 +31,14 @@ from gateway.transports.listening import DEFAULT_NAME, Listening, is_among, pars
 from gateway.transports.proxy import ProxyCodec
 from gateway.transports.tls import TlsCodec
 from gateway.transports.websocket import WebSocketCodec
+from penstock import descriptors
 from penstock.addresses import cannot_listen, join_address
 from penstock.errors import InvalidConfig
 
 ACCEPTS_PER_ROUND: Final = 256
 _OUT_OF_DESCRIPTORS_S: Final = 0.1
+
+_log = logging.getLogger(__name__)
 
 
 class Ticket:
@@ -87,8 +92,7 @@ class Entrance:
         """Lets a connection in, or closes it."""
         reception, listening = self._reception, self.listening
         if not self._may_enter(address):
-            self._tally.refused += 1
-            connected.close()
+            self._turn_away(connected)
             return
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -105,6 +109,15 @@ class Entrance:
         if not listening.proxies:
             reception.crowd.enter(address)
         self._arriving.add(reception.rounds.now + self._settings.connect_wait_s, arrival.ticket)
+
+    def refuse(self, connected: socket.socket) -> None:
+        """Closes a connection for which the process has no descriptor to spare."""
+        self._reception.quotas.refuse("connections_max")
+        self._turn_away(connected)
+
+    def _turn_away(self, connected: socket.socket) -> None:
+        self._tally.refused += 1
+        connected.close()
 
     def _may_enter(self, address: str) -> bool:
         reception, listening, settings = self._reception, self.listening, self._settings
@@ -205,6 +218,7 @@ class Front:
             self.close()
             raise
         self.host, self.port = self._entrances[0].host, self._entrances[0].port
+        self._sockets_max = sockets_for(settings.connections_max)
 
     @property
     def listeners(self) -> dict[str, str]:
@@ -224,14 +238,20 @@ class Front:
             try:
                 for _ in range(ACCEPTS_PER_ROUND):
                     connected, address = entrance.socket.accept()
-                    entrance.enter(connected, address[0], self._shards[self._turn])
-                    self._turn = (self._turn + 1) % len(self._shards)
+                    self._let_in(entrance, connected, address[0])
                     self._troubles.pop(entrance, "")
             except BlockingIOError:
                 continue
             except OSError as error:
                 self._troubles[entrance] = error.strerror or type(error).__name__
                 await trio.sleep(_OUT_OF_DESCRIPTORS_S)
+
+    def _let_in(self, entrance: Entrance, connected: socket.socket, address: str) -> None:
+        if sum(map(len, self._shards)) >= self._sockets_max:
+            entrance.refuse(connected)
+            return
+        entrance.enter(connected, address, self._shards[self._turn])
+        self._turn = (self._turn + 1) % len(self._shards)
 
     def trouble(self) -> str:
         """What keeps it from accepting, empty if nothing does."""
@@ -250,6 +270,20 @@ class Front:
     def close(self) -> None:
         for one in self._entrances:
             one.socket.close()
+
+
+def sockets_for(connections_max: int) -> int:
+    """So many sockets clients may have at a time; the log says so where that is less than they were to have."""
+    room = descriptors.room_for_clients()
+    if room < connections_max:
+        _log.warning(
+            "connections_max is %d, but this process may have %d files and sockets open and lets %d clients in; "
+            "raise the limit (LimitNOFILE= in systemd, ulimit -n)",
+            connections_max,
+            descriptors.limit(),
+            room,
+        )
+    return room
 
 
 def notice_loss(connected: socket.socket, silence_s: int) -> None:

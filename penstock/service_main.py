@@ -1,4 +1,4 @@
-"""How a service process begins and ends, the same for all: log, settings, ready line, signals, one line for an
+"""How a service process begins and ends, the same for all: log, limits, settings, ready line, signals, one line for an
 expected error.
 
 ``python -m broker --config FILE`` and its siblings are calls of ``main``. A service that accepts prints
@@ -24,7 +24,7 @@ from typing import Final, Protocol, TypeVar, cast
 
 import trio
 
-from penstock import config
+from penstock import config, descriptors
 from penstock.addresses import join_address
 from penstock.errors import InternalError, PenstockError
 from penstock.world import real_world
@@ -117,12 +117,14 @@ def main(role: str, settings_class: type[Settings], run: Run, arguments: list[st
 
 def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]]) -> int:
     """Runs ``serve`` until it returns; SIGTERM or SIGINT sets the event that it is given, and it then stops in order.
-    Warnings and errors are logged on standard error.
+    Warnings and errors are logged on standard error. The process may have as many files and sockets open as the system
+    lets it.
 
     Returns the exit status, having told of an expected error.
     """
     logging.basicConfig(format=LOG_FORMAT, level=logging.WARNING)
     bound_heap()
+    descriptors.raise_limit()
 
     async def watched() -> None:
         stop = trio.Event()

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from gateway.mqtt.answers import PUBACK, refusal, with_properties
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import (
+    LEVEL_3_1,
     Auth,
     Connack,
     Connect,
@@ -280,12 +281,13 @@ class Connection:
         return self._told(lambda properties: answer(packet_id, code, properties), reason)
 
     def suback(self, packet: Subscribe, codes: list[int], why: str = "") -> bytes:
-        """One code per filter, in order (MQTT-3.9.3-1); older versions know only one kind of failure. Nothing if the
-        client takes no packet of that size."""
+        """One code per filter, in order (MQTT-3.9.3-1). MQTT 3.1.1 knows only one kind of failure, and 3.1 none: there
+        a refused filter is answered with the QoS that was asked for (its 3.8). Nothing if the client takes no packet of
+        that size."""
         if self.level < V5:
-            return encode(
-                Suback(packet.packet_id, tuple([code if code < 0x80 else 0x80 for code in codes])), self.level
-            )
+            failed = [0x80 if self.level > LEVEL_3_1 else asked.qos for asked in packet.subscriptions]
+            old = tuple([code if code < 0x80 else instead for code, instead in zip(codes, failed, strict=True)])
+            return encode(Suback(packet.packet_id, old), self.level)
         reason: Reason = Told(0, why) if why and self._wants_problems else 0  # (MQTT-3.1.2-29)
         return self._told(lambda properties: Suback(packet.packet_id, tuple(codes), properties), reason)
 

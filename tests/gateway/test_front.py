@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import resource
 import socket
 import ssl
 import struct
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import trio
 from doorway import LINES, Doorway, End
 from rig import Gateway
 from wire_ends import Authority, client_hello, frame, proxy_header
@@ -31,9 +33,11 @@ from gateway.mqtt.packets import (
     Will,
 )
 from gateway.mqtt.reason_codes import ReasonCode
+from gateway.poller import EpollPoller
 from gateway.settings import GatewaySettings
 from gateway.shard import CODED_BYTES, Shard
 from gateway.transports.tls import TlsCodec
+from penstock.descriptors import SPARE, count_open
 from penstock.errors import AddressInUse, InvalidConfig
 
 KINDS = list(LINES)
@@ -422,3 +426,45 @@ def test_every_listener_reads_its_certificate_again_when_asked(tmp_path: Path) -
     made.close()
     assert len(again) == 2
     assert not set(again) & set(contexts)
+
+
+@pytest.fixture
+def few_descriptors() -> Iterator[int]:
+    """This process may have few more files and sockets open than it has: so many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = count_open() + SPARE + 10
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+    yield few
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_clients_leave_descriptors_to_the_rest_of_the_process(few_descriptors: int) -> None:
+    gateway = Gateway(connections_max=1000)
+    shard = Shard(EpollPoller(), gateway.rounds, 1 << 20)
+    made = Front(GatewaySettings(port=0, connections_max=1000), gateway.reception, [shard])
+    clients = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        for _ in range(20):
+            clients.append(await trio.open_tcp_stream("127.0.0.1", made.port))
+        with trio.fail_after(10):
+            while len(shard) + gateway.quotas.refused["connections_max"] < 20:
+                await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+    assert 0 < len(shard) < 10
+    assert few_descriptors - count_open() > 20  # the clients of this test are in the same process
+    assert gateway.reception.tallies.of("tcp").refused == 20 - len(shard)
+    for client in clients:
+        client.socket.close()
+    made.close()
+    shard.close()
+
+
+def test_a_limit_of_the_system_below_the_configured_one_is_told_once(
+    few_descriptors: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    front(connections_max=1000).close()
+    front(connections_max=1).close()
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"connections_max is 1000, but this process may have {few_descriptors} files")
+    assert "LimitNOFILE" in record.getMessage()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
@@ -83,3 +84,39 @@ def test_a_listener_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> No
     ended = subprocess.run([*command, *ports], capture_output=True, text=True, timeout=30)
     assert ended.returncode == 2
     assert ended.stderr.startswith("error: listener 'udp 127.0.0.1:0' cannot be read")
+
+
+LITTLE = 'ulimit -S -n 100 && ulimit -H -n 400 && exec "$@"'
+
+
+@pytest.mark.endtoend
+@pytest.mark.parametrize("options", [(), ("--processes",)])
+def test_a_crowd_that_takes_all_descriptors_leaves_the_status_pages_theirs(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http")]
+    command = [sys.executable, "-m", "node", "up", f"--data={tmp_path / 'data'}", *ports, *options]
+    with contextlib.ExitStack() as stack:
+        running = stack.enter_context(
+            subprocess.Popen(
+                ["/bin/sh", "-c", LITTLE, "sh", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+        )
+        stack.callback(running.kill)
+        assert running.stdout is not None
+        assert running.stderr is not None
+        ready = dict(word.split("=", 1) for word in running.stdout.readline().split()[1:])
+        host, _, port = ready["mqtt"].rpartition(":")
+        crowd = [stack.enter_context(socket.create_connection((host, int(port)), 5)) for _ in range(450)]
+        assert crowd[-1].recv(1) == b""  # it was closed at the door
+        for page in ("livez", "metrics"):
+            with urllib.request.urlopen(f"http://{ready['http']}/{page}", timeout=5) as answer:
+                text = answer.read().decode()
+        connected = re.search(r"^gateway_connections(?:\{.*\})? (\d+)$", text, re.MULTILINE)
+        assert connected is not None
+        assert 200 < int(connected[1]) < 350  # more than the soft limit that it began with
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(20) == 0
+        said = running.stderr.read()
+        assert said.count("LimitNOFILE") == 1
+        assert len(said.splitlines()) == 1

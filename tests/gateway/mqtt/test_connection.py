@@ -145,6 +145,8 @@ def test_a_suback_has_the_codes_that_the_version_knows() -> None:
     packet = Subscribe(9, (Subscription("a"), Subscription("b")))
     assert read(connected(5).suback(packet, [2, 0x97]), 5) == Suback(9, (2, 0x97))
     assert read(connected(4).suback(packet, [2, 0x97]), 4) == Suback(9, (2, 0x80))
+    asked = Subscribe(9, (Subscription("a", 0), Subscription("b", 1), Subscription("c", 2)))
+    assert read(connected(3).suback(asked, [0x80, 0, 0x97]), 3) == Suback(9, (0, 0, 2)), "3.1 has no failure"
 
 
 @pytest.mark.mqtt("3.11.3-1", "3.11.3-2", "3.10.4-5")

@@ -1,0 +1,44 @@
+"""How many files and sockets this process may have open: the system's limit, raised as far as it may be, and the part
+of it that its clients may take.
+
+The usual soft limit (1,024) is there for programs that use ``select``; Penstock uses none. Whoever lets clients in
+leaves a reserve to the rest of the process: without it nobody could ask the status pages what is wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from typing import Final
+
+SPARE: Final = 64
+"""For what opens later: status pages, links to brokers, files of the log; with larger limits a sixteenth of them."""
+_OPEN: Final = "/dev/fd"
+
+
+def raise_limit() -> None:
+    """Raises the soft limit to the hard one, where the system has it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def limit() -> int:
+    """So many this process may have open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if soft != resource.RLIM_INFINITY else 1 << 30
+
+
+def count_open() -> int:
+    """So many it has open now; 0 where the system does not tell."""
+    try:
+        return len(os.listdir(_OPEN)) - 1  # without the one that reads the folder
+    except OSError:
+        return 0
+
+
+def room_for_clients() -> int:
+    """So many connections may be let in beside what is open now and the reserve; one at least."""
+    most = limit()
+    return max(1, most - count_open() - max(SPARE, most // 16))
