@@ -188,7 +188,9 @@ class FilterLeases:
         if session.lasting is not None and subscription.qos:
             session.lasting.held[subscription.filter] = None
         for shelf in self._shelves.values():
-            shelf.opening.append((self._cursor(shelf, session, subscription), None))
+            cursor = self._cursor(shelf, session, subscription)
+            cursor.is_resumed = True
+            shelf.opening.append((cursor, None))
         self._wake()
 
     def open_again(self, cursor: Cursor) -> None:

@@ -163,6 +163,7 @@ class Cursor:
         seen: log position of the last message that it came to.
         skipped: primary -> offset and position of the first message left to it that it has not come to.
         redos: stretches to go over again.
+        is_resumed: its subscription stood before this connection of its session, and before ``start`` if that is later.
     """
 
     __slots__ = (
@@ -170,6 +171,7 @@ class Cursor:
         "doubtful_ms",
         "feed",
         "held",
+        "is_resumed",
         "next",
         "owed",
         "pulling",
@@ -189,6 +191,7 @@ class Cursor:
         self.start = 0
         self.doubtful_ms = 0
         self.held = False
+        self.is_resumed = False
         self.owed: Callable[[], Owed | None] | None = None
         self.pulling = False
         self.backlog: list[Arrival] | None = None
@@ -267,15 +270,21 @@ class Overlap:
         return found
 
     def matching(self, cursor: Cursor, arrival: Arrival) -> Sequence[Cursor]:
-        """The session's cursors that this message of ``cursor``'s queue counts for, oldest first."""
+        """The session's cursors that this message of ``cursor``'s queue counts for, oldest first. Behind them those of
+        QoS 0 that stood when it was stored, while the client was away: nothing came to their queues then, but the copy
+        has their identifiers too (MQTT-3.3.4-4)."""
         if len(self.cursors) == 1:
             return self.cursors if arrival.position >= cursor.start else ()
         broker, position = cursor.feed.broker, arrival.position
-        return [
-            other
-            for other in self._candidates(arrival.name)
-            if other.feed.broker is broker and other.next >= 0 and position >= other.start
-        ]
+        candidates = [other for other in self._candidates(arrival.name) if other.feed.broker is broker]
+        found = [other for other in candidates if other.next >= 0 and position >= other.start]
+        if found:
+            found += [
+                other
+                for other in candidates
+                if other.is_resumed and not other.subscription.qos and (other.next < 0 or position < other.start)
+            ]
+        return found
 
 
 def variant_for(matching: Sequence[Cursor], arrival: Arrival, client_id: bytes, is_v5: bool) -> Variant | None:

@@ -6,7 +6,18 @@ import pytest
 from moving import gateway_at_moving_broker, move, tell
 from rig import Client, Gateway
 
-from gateway.mqtt.packets import Disconnect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, Unsubscribe
+from gateway.mqtt.packets import (
+    Disconnect,
+    Packet,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+    Subscription,
+    Unsubscribe,
+)
 from gateway.mqtt.properties import Properties
 from penstock.errors import OffsetOutOfRange, PenstockError, Unavailable
 from penstock.link import OnResult
@@ -484,3 +495,24 @@ def test_who_left_behind_others_and_comes_back_gets_what_came_meanwhile() -> Non
     again = gateway.connect("slow", clean_start=False)
     gateway.produce("t", b"5", qos=1)
     assert drain(again) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+@pytest.mark.mqtt("3.3.4-4", "3.3.1-13")
+def test_what_was_stored_while_the_client_was_away_has_the_identifiers_of_its_qos_0_subscriptions_too() -> None:
+    gateway = Gateway()
+    lasting = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=60)}
+    client = gateway.connect("c", **lasting)
+    client.send(Subscribe(1, (Subscription("o/a", 1),), Properties(subscription_identifiers=(1,))))
+    client.send(
+        Subscribe(2, (Subscription("o/+", 0, retain_as_published=True),), Properties(subscription_identifiers=(2,)))
+    )
+    client.send(Subscribe(3, (Subscription("o/b", 0),), Properties(subscription_identifiers=(3,))))
+    client.cut()
+    gateway.connect("p", level=5).publish("o/a", b"away", 1, packet_id=1, retain=True)
+    client = gateway.connect("c", **lasting)
+    gateway.connect("q", level=5).publish("o/a", b"live", 1, packet_id=1, retain=True)
+    got = [one for one in client.got() if isinstance(one, Publish)]
+    assert [(one.payload, sorted(one.properties.subscription_identifiers), one.retain) for one in got] == [
+        (b"away", [1, 2], True),
+        (b"live", [1, 2], True),
+    ]
