@@ -65,6 +65,8 @@ WAIT_S_MAX: Final = 60.0
 LEASE_S_MAX: Final = 86_400.0
 DUTIES_MAX: Final = 1000
 SESSIONS_PER_PAGE_MAX: Final = 1000
+FILTERS_PAGE_BYTES: Final = 1 << 20
+"""A page of sessions' filters ends with the session that reaches so much; the filters of one are hardly more."""
 CLIENT_BYTES_MAX: Final = 65_535
 OWNER_BYTES_MAX: Final = 255
 SPARE_ENDS: Final = 1024
@@ -261,15 +263,24 @@ class SessionRequests:
     # ------------------------------------------------------------ what other brokers ask
 
     def list_filters(self, request: ListSessionFilters, now: float, now_ms: int) -> Outcome:
-        """What is open here for sessions; a broker that joins opens the same."""
+        """What is open here for sessions, a page of a size that fits; a broker that joins opens the same."""
         self._check_home()
         if request.count_max < 1:
             raise InvalidRequest("count_max is at least 1")
         count = min(request.count_max, SESSIONS_PER_PAGE_MAX)
         live = self._sessions.live_after(request.after, count)
-        held = [SessionFilters(one, tuple(self._filters.held_by(sessions.holder(one)))) for one in live]
         after = live[-1] if len(live) == count else 0
-        page = SessionFiltersPage(tuple([one for one in held if one.filters]), after)
+        held: list[SessionFilters] = []
+        size = 0
+        for one in live:
+            filters = tuple(self._filters.held_by(sessions.holder(one)))
+            size += sum([len(filter.encode()) for filter in filters])
+            if filters:
+                held.append(SessionFilters(one, filters))
+            if size >= FILTERS_PAGE_BYTES and one != live[-1]:
+                after = one
+                break
+        page = SessionFiltersPage(tuple(held), after)
         return AfterSync(page, self._store.written)
 
     def find_ended(self, request: FindEndedSessions, now: float, now_ms: int) -> Outcome:

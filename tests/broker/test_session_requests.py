@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from broker.folds.sessions import holder
 from broker.session_requests import HANDOVER_S, SPARE_ENDS
 from penstock.errors import Busy, Fenced, InvalidRequest, TooLarge, TopicNotFound
 from penstock.message import CLIENT_ID, FLAG_ONCE, MQTT_ID, MQTT_TOPIC, encode_record
@@ -552,3 +553,23 @@ def test_an_owner_that_was_too_slow_to_let_go_hears_of_it_when_it_looks() -> Non
     open_session(rig, "h", force=True, expiry_s=0)
     assert rig.ask(WatchSessions("g", 0.0)) == SessionCalls((SessionCall("c", held.epoch, False),))
     assert rig.ask(WatchSessions("g", 0.0)) == SessionCalls(())
+
+
+def test_pages_of_large_sessions_filters_end_early_and_miss_none() -> None:
+    rig = Rig()
+    rig.ask(CreateTopic(HOME_TOPIC, 1))
+    expected = {}
+    for client in ("a", "b", "c", "d"):
+        opened = rig.ask(OpenSession("g", client, False, 60, b""))
+        filters = tuple([f"{client}/{at}/{'x' * 1000}" for at in range(600)])
+        rig.ask(OpenFilters(holder(opened.incarnation), filters))
+        expected[opened.incarnation] = set(filters)
+    found: dict[int, set[str]] = {}
+    sizes, after = [], 0
+    while not sizes or after:
+        page = rig.ask(ListSessionFilters(after))
+        sizes.append(len(page.sessions))
+        found |= {one.incarnation: set(one.filters) for one in page.sessions}
+        after = page.after
+    assert found == expected
+    assert sizes == [2, 2]
