@@ -505,6 +505,7 @@ def test_nothing_more_of_a_chunk_is_published_when_an_answer_within_it_ends_the_
     assert 1 < len(gateway.broker.bodies()) < 80, "what went with the refused one is stored, nothing behind it"
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("expiry_s", [0, 60])
 def test_an_error_that_nobody_has_foreseen_behind_a_connect_ends_that_connection_alone(
     monkeypatch: pytest.MonkeyPatch, expiry_s: int

@@ -284,6 +284,7 @@ def test_what_was_unsubscribed_on_its_way_does_not_come_back_when_the_next_one_i
     assert client.payloads() == []
 
 
+@pytest.mark.interpreted
 def test_an_error_that_nobody_has_foreseen_as_a_broker_answers_ends_that_connection_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
