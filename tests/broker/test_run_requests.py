@@ -293,3 +293,12 @@ def test_a_pull_in_the_same_process_is_refused_as_any_other() -> None:
     rig.clock.now = 5.0
     rig.dispatch.tick()
     assert [type(one) for one in answers] == [QueueNotFound]
+
+
+def test_a_filter_that_is_opened_has_what_comes_later_to_names_that_were_there_before() -> None:
+    rig = made()
+    run = Run(tail("t", **{MQTT_TOPIC: "t/1"}), 1, 0, [b"x"])
+    rig.ask(request(run))
+    rig.ask(OpenFilters("gw", ("t/1",)))
+    rig.ask(request(run))
+    assert rig.bodies("~filter:t/1", rig.ask(QueryBounds(("~filter:t/1",))).bounds[0].min) == [b"x"]

@@ -122,6 +122,20 @@ def test_an_owner_that_does_not_let_go_loses_the_session_all_the_same() -> None:
     assert (taken.present, taken.state, save(rig, held.epoch, RELEASED)) == (True, CONNECTED, (0,))
 
 
+def test_an_owner_that_was_too_slow_to_let_go_hears_all_the_same_that_its_session_is_gone() -> None:
+    rig = Rig()
+    alive(rig, "g", "h")
+    held = open_session(rig)
+    rig.submit(OpenSession("h", "c", False, 60, b""))
+    call = SessionCalls((SessionCall("c", held.epoch, False),))
+    assert rig.submit(WatchSessions("g", 30.0)) == [call]
+    watching = rig.submit(WatchSessions("g", 30.0))
+    pass_time(rig, HANDOVER_S)
+    assert watching == []
+    open_session(rig, "h", force=True)
+    assert watching == [call]
+
+
 def test_a_clean_start_ends_the_old_session_with_its_filters_and_exchanges() -> None:
     rig = Rig()
     rig.ask(CreateTopic("t", 1))
@@ -168,6 +182,17 @@ def test_a_client_that_comes_and_goes_leaves_nothing_behind() -> None:
     save(rig, opened.epoch, RELEASED)
     assert len(rig.service._sessions._ends) <= SPARE_ENDS + 2
     pass_time(rig, 61)
+    assert rig.state.sessions.get("c") is None
+
+
+def test_a_session_lives_its_whole_time_after_each_time_that_its_client_has_left() -> None:
+    rig = Rig()
+    save(rig, open_session(rig).epoch, RELEASED)
+    pass_time(rig, 30)
+    save(rig, open_session(rig).epoch, RELEASED)
+    pass_time(rig, 59)
+    assert rig.state.sessions.get("c") is not None
+    pass_time(rig, 1)
     assert rig.state.sessions.get("c") is None
 
 
@@ -303,6 +328,18 @@ def test_a_message_of_an_exchange_is_stored_once_until_its_release_is_durable() 
     assert again.bodies("t:0") == [b"x", b"y"]
 
 
+def test_the_release_of_one_exchange_leaves_the_others_of_its_session_open() -> None:
+    rig = Rig()
+    rig.ask(CreateTopic("t", 1))
+    held = open_session(rig)
+    for packet_id in (1, 2):
+        rig.ask(_once(held.incarnation, packet_id))
+    assert rig.ask(ReleaseExchanges("c", held.incarnation, (1,), epoch=held.epoch)) == Done()
+    assert rig.ask(FetchExchanges("c", held.incarnation, held.epoch)) == Exchanges((2,))
+    rig.ask(_once(held.incarnation, 2))
+    assert rig.bodies("t:0") == [b"x", b"x"]
+
+
 def test_a_repeated_message_is_answered_when_the_first_one_is_durable() -> None:
     rig = Rig()
     rig.ask(CreateTopic("t", 1, "cache"))
@@ -332,7 +369,10 @@ def test_sessions_have_a_limit_and_those_that_stand_go_on() -> None:
     rig = Rig(sessions_max=1)
     open_session(rig)
     assert "sessions_max" in told_busy(rig, OpenSession("g", "d", False, 60, b""))
-    assert open_session(rig).present
+    again = open_session(rig)
+    assert again.present
+    save(rig, again.epoch, RELEASED)
+    assert open_session(rig, "h").present
 
 
 def told_busy(rig: Rig, request: Request) -> str:

@@ -191,3 +191,10 @@ def test_no_more_than_the_limit_is_on_its_way() -> None:
     assert leases.take("b", Settled(0), queue.read, 100, 1000, 20).rows == []
     leases.settle(3, 5)
     assert [row.offset for row in leases.take("b", Settled(0), queue.read, 100, 1000, 20).rows] == [20, 21]
+
+
+def test_who_says_that_it_has_a_message_of_a_key_that_another_one_has_does_not_have_it() -> None:
+    queue, leases = rows_of([1, 1, 2]), ShareLeases(True, 0)
+    assert [row.offset for row in leases.take("b", Settled(0), queue.read, 1, 100, 100).rows] == [0]
+    leases.resume("a", [1, 2], Settled(0), queue.read_keys)
+    assert (leases.leased_to("a"), leases.leased_to("b")) == ([2], [0])

@@ -28,14 +28,16 @@ def test_an_acknowledgement_makes_room_for_what_waits_in_the_log() -> None:
     assert [first.payload, second.payload, third.payload] == [b"\0", b"\1", b"\2"]
 
 
-def test_a_message_that_the_client_refuses_makes_room_too() -> None:
+@pytest.mark.mqtt("4.3.3-4")
+@pytest.mark.parametrize("reason", [0x80, 0x97])
+def test_a_message_that_the_client_refuses_makes_room_too(reason: int) -> None:
     gateway = Gateway(in_flight_max=1)
     client = gateway.connect(level=5)
     client.subscribe("t", qos=2)
     for at in range(2):
         gateway.produce("t", bytes([at]), qos=2)
     gateway.round()
-    client.send(Pubrec(client.got_one(Publish).packet_id, 0x97))
+    client.send(Pubrec(client.got_one(Publish).packet_id, reason))
     assert client.got_one(Publish).payload == b"\1"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from making import arrival, pulled
 from rig import Client, Gateway
@@ -62,6 +62,9 @@ def names(client: Client, reader: Reader) -> list[str]:
     is_named=st.booleans(),
     identifier=st.integers(0, 268_435_455),
 )
+@example(name="a" * 300, payload=b"", qos=0, number=1, is_named=True, identifier=0)
+@example(name="a" * 300, payload=b"x" * 200, qos=1, number=1, is_named=False, identifier=7)
+@example(name="a" * 16_500, payload=b"x", qos=1, number=1, is_named=False, identifier=0)
 def test_only_name_and_alias_of_a_packet_are_changed(
     name: str, payload: bytes, qos: int, number: int, is_named: bool, identifier: int
 ) -> None:
@@ -168,11 +171,12 @@ def test_a_resend_on_a_new_connection_has_the_full_name(qos: int) -> None:
 
 
 @pytest.mark.mqtt("3.1.2-24")
-def test_an_alias_never_makes_a_packet_larger_than_the_client_takes() -> None:
+@pytest.mark.parametrize("filters", [("#",), ("#", "plant/#")])
+def test_an_alias_never_makes_a_packet_larger_than_the_client_takes(filters: tuple[str, ...]) -> None:
     gateway = Gateway()
     plain = len(encode(Publish(LONG, b"x" * 50, 1, packet_id=1), 5))
     client, reader = connect(gateway, 5, maximum_packet_size=plain)
-    client.subscribe("#")
+    client.subscribe(*filters)
     gateway.connect("p").publish(LONG, b"x" * 50, 1, packet_id=1)
     assert names(client, reader) == [LONG]
     assert reader.full == 1

@@ -6,6 +6,7 @@ import pytest
 from moving import gateway_at_moving_broker, move, tell
 from rig import Client, Gateway
 
+from gateway.batch import EVEN_FROM
 from gateway.mqtt.packets import (
     Disconnect,
     Packet,
@@ -21,9 +22,12 @@ from gateway.mqtt.packets import (
 from gateway.mqtt.properties import Properties
 from penstock.errors import OffsetOutOfRange, PenstockError, Unavailable
 from penstock.link import OnResult
+from penstock.message import MQTT_TOPIC, encode_properties, record_tail
 from penstock.requests.filters import CloseFilters, KeepFilters, OpenFilters
+from penstock.requests.given import GivenPull, GivenPulled
 from penstock.requests.messages import Pull, QueryBounds
 from penstock.requests.request import Request
+from penstock.runs import Run
 
 
 def publishes(client: Client) -> list[Publish]:
@@ -516,3 +520,106 @@ def test_what_was_stored_while_the_client_was_away_has_the_identifiers_of_its_qo
         (b"away", [1, 2], True),
         (b"live", [1, 2], True),
     ]
+
+
+def test_a_filter_that_goes_back_for_its_primarys_messages_repeats_none_of_its_own() -> None:
+    """Nothing twice: what the filter has delivered between them is not theirs."""
+    gateway = Gateway(in_flight_max=1)
+    client, publisher = gateway.connect(), gateway.connect("p")
+    client.subscribe("a/b", qos=1)
+    client.subscribe("#", qos=1)
+    for at, (name, qos) in enumerate([("a/b", 1), ("a/b", 1), ("c/d", 0), ("a/b", 1), ("c/d", 0)]):
+        publisher.publish(name, bytes([at]), qos, packet_id=at + 1 if qos else 0)
+    first, *others = publishes(client)
+    assert (first.payload, [one.payload for one in others]) == (b"\0", [b"\2", b"\4"])
+    client.send(Unsubscribe(9, ("a/b",)))
+    client.send(Puback(first.packet_id))
+    assert drain(client) == [b"\1", b"\3"]
+    publisher.publish("c/d", b"on", 0)
+    assert drain(client) == [b"on"]
+
+
+def test_a_filter_that_goes_back_repeats_none_of_its_own_on_a_later_connection_either() -> None:
+    gateway = Gateway(in_flight_max=1)
+    client, publisher = gateway.connect("s", clean_start=False), gateway.connect("p")
+    client.subscribe("a/b", qos=1)
+    client.subscribe("#", qos=1)
+    for at, (name, qos) in enumerate([("a/b", 1), ("a/b", 1), ("c/d", 0), ("a/b", 1)]):
+        publisher.publish(name, bytes([at]), qos, packet_id=at + 1 if qos else 0)
+    assert [one.payload for one in publishes(client)] == [b"\0", b"\2"]
+    client.send(Unsubscribe(9, ("a/b",)))
+    client.cut()
+    again = gateway.connect("s", clean_start=False)
+    assert drain(again) == [b"\0", b"\1", b"\3"]
+
+
+def test_who_has_fallen_behind_and_goes_away_holds_up_nobody_of_those_who_stay() -> None:
+    gateway = Gateway(in_flight_max=1)
+    slow, quick = gateway.connect("slow"), gateway.connect("quick")
+    for client in (slow, quick):
+        client.subscribe("t", qos=1)
+    for number in range(3):
+        gateway.produce("t", b"%d" % number, qos=1)
+    assert drain(quick) == [b"0", b"1", b"2"]
+    assert slow.payloads() == [b"0"]
+    slow.cut()
+    for number in range(3, 6):
+        gateway.produce("t", b"%d" % number, qos=1)
+    assert drain(quick) == [b"3", b"4", b"5"]
+
+
+def test_a_slow_subscriber_goes_on_where_retention_has_passed_what_it_had_not_read() -> None:
+    gateway = Gateway(in_flight_max=1, pull_bytes_max=100)
+    client, publisher = gateway.connect("s"), gateway.connect("p")
+    client.subscribe("t", qos=1)
+    publisher.send(*[Publish("t", bytes([at]) * 200, 1, packet_id=at + 1) for at in range(6)])
+    [first] = publishes(client)
+    for _ in range(3):
+        gateway.broker.queues["~filter:t"].forget_first()
+    client.send(Puback(first.packet_id))
+    assert [body[:1] for body in drain(client)] == [b"\3", b"\4", b"\5"]
+    publisher.publish("t", b"on", 1, packet_id=9)
+    assert drain(client) == [b"on"]
+
+
+@pytest.mark.interpreted
+def test_who_cannot_be_sent_what_all_are_sent_is_disconnected_and_nobody_else() -> None:
+    gateway = Gateway()
+    clients = [gateway.connect(f"c{number}", level=5) for number in range(3)]
+    for client in clients:
+        client.subscribe("t", qos=1)
+    clients[1].device.accepts_bytes_max = None  # type: ignore[assignment]
+    gateway.produce("t", b"x", qos=1)
+    assert [client.payloads() for client in (clients[0], clients[2])] == [[b"x"]] * 2
+    assert clients[1].got() == [Disconnect(0x80)]
+    assert gateway.downstream.failures == 1
+
+
+def test_what_a_broker_in_this_process_hands_over_goes_to_devices_and_is_read_on_behind_it() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    asked: list[tuple[GivenPull, OnResult]] = []
+    submit = gateway.broker.submit
+
+    def given(request: Request, on_result: OnResult) -> None:
+        if isinstance(request, GivenPull):
+            asked.append((request, on_result))
+        else:
+            submit(request, on_result)
+
+    gateway.broker.submit = given  # type: ignore[method-assign]
+    client.subscribe("t", qos=1)
+    tail = record_tail(b"t", encode_properties({MQTT_TOPIC: "t"}))
+    at = gateway.broker.queues["~filter:t"].end
+    for count in (3, EVEN_FROM, 1):
+        [(pull, on_result)] = asked
+        asked.clear()
+        assert (pull.queue, pull.offset) == ("~filter:t", at)
+        run = Run(tail, 1, 0, [b"%d" % number for number in range(at, at + count)])
+        gateway.rounds.begin()
+        on_result(GivenPulled(count, at + count, [run.placed(5000 + 200 * at, 200, 0, at, 0)]))
+        gateway.round()
+        got = publishes(client)
+        assert [(int(one.payload), one.packet_id) for one in got] == [(one, one + 1) for one in range(at, at + count)]
+        client.send(*[Puback(one.packet_id) for one in got])
+        at += count

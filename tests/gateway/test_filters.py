@@ -205,6 +205,10 @@ def test_a_session_begins_where_the_filter_was_opened_in_its_name() -> None:
     house.leases.tick(1.0)
     house.flush()
     assert (cursor.next, cursor.start, cursor.feed.queue) == (1000, 1000, "~filter:a")
+    house.begun.clear()
+    house.leases.open_again(cursor)
+    house.flush()
+    assert [filter for filter, _, _ in house.begun] == ["a"]
     assert {owner: other.state.filters.held_by(owner) for owner in other.state.filters.owners} == {
         "~session/7@b": ["a"],
         "gw": ["a"],

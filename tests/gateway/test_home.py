@@ -26,6 +26,7 @@ from penstock.requests.sessions import (
     OpenSession,
     SaveSessions,
     SessionSave,
+    WatchSessions,
 )
 from penstock.wire import encode_reply, encode_request
 from topicmap.queues import TopicMap, check_topic
@@ -571,3 +572,36 @@ def test_a_gateway_that_was_taken_for_dead_keeps_a_client_with_a_will_that_nobod
         one.pass_time(1)
         other.pass_time(1)
     assert not client.is_closed
+
+
+def test_last_words_that_were_not_heard_are_said_again_in_their_order() -> None:
+    gateway = Gateway()
+    gateway.connect("c", **LASTING)
+    epoch = entry_of(gateway).epoch
+    lose(gateway, SaveSessions)
+    for state in (GONE, RELEASED):
+        gateway.home.let_go(SessionSave("c", epoch, state, 100))
+        gateway.round()
+    lose(gateway)
+    gateway.pass_time(0.5)
+    assert entry_of(gateway).state == GONE
+    gateway.pass_time(0.5)
+    assert entry_of(gateway).state == RELEASED
+
+
+def test_the_watch_for_calls_is_opened_once_and_again_when_it_is_over() -> None:
+    gateway = Gateway()
+    gateway.pass_time(29)
+    assert len(gateway.broker.made(WatchSessions)) == 1
+    gateway.pass_time(29)
+    assert len(gateway.broker.made(WatchSessions)) == 2
+
+
+def test_a_gateway_whose_lease_is_renewed_in_time_asks_nobody_whose_the_sessions_are() -> None:
+    gateway = Gateway(session_lease_s=9.0)
+    gateway.pass_time(1)
+    gateway.connect("c", **LASTING)
+    gateway.pass_time(1)
+    saves = len(gateway.broker.made(SaveSessions))
+    gateway.pass_time(60)
+    assert len(gateway.broker.made(SaveSessions)) == saves

@@ -7,10 +7,22 @@ from rig import Client, Gateway
 
 from gateway.home import PART_BYTES_MAX
 from gateway.mqtt.codec import encode
-from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, Pubrec, Pubrel, Suback, Subscribe
+from gateway.mqtt.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Puback,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsubscribe,
+)
 from gateway.mqtt.packets import Subscription as Asked
 from gateway.mqtt.properties import Properties
 from gateway.mqtt.reason_codes import ReasonCode
+from gateway.session_state import decode_terms
 from penstock.errors import Unavailable
 from penstock.requests.sessions import RELEASED, SaveSessions
 
@@ -116,6 +128,45 @@ def test_what_could_not_be_saved_is_saved_with_a_later_tick_and_then_leaves() ->
     del gateway.broker.refuses[SaveSessions]
     gateway.pass_time(1)
     assert client.payloads() == [b"x"]
+
+
+@pytest.mark.mqtt("3.8.4-1", old=("3.8.4-1",))
+def test_a_subscription_whose_save_was_not_heard_is_in_the_next_one() -> None:
+    gateway = Gateway()
+    client = gateway.connect("s", clean_start=False)
+    gateway.broker.refuses[SaveSessions] = Unavailable("away")
+    client.send(Subscribe(1, (Asked("t", 1),)))
+    assert client.got() == []
+    del gateway.broker.refuses[SaveSessions]
+    gateway.pass_time(1)
+    assert client.got() == [Suback(1, (1,))]
+    entry = gateway.broker.state.sessions.get("s")
+    assert entry is not None
+    assert [one.filter for one in decode_terms(entry.terms)] == ["t"]
+
+
+def test_a_save_that_is_answered_after_its_connection_has_ended_disturbs_nobody() -> None:
+    gateway = Gateway()
+    client = subscriber(gateway)
+    gateway.broker.holds = (SaveSessions,)
+    gateway.produce("t", b"x", qos=2)
+    gateway.round()
+    client.cut()
+    gateway.broker.let_go()
+    gateway.round()
+    again = gateway.connect("s", clean_start=False)
+    assert [(one.payload, one.dup) for one in again.got() if isinstance(one, Publish)] == [(b"x", True)]
+
+
+def test_what_has_been_unsubscribed_is_looked_for_with_the_next_save_only() -> None:
+    gateway = Gateway()
+    client = subscriber(gateway, qos=1)
+    client.send(Unsubscribe(2, ("t",)))
+    session = client.device.session
+    assert session is not None
+    assert session.lasting is not None
+    gateway.pass_time(1)
+    assert session.lasting.closed == []
 
 
 def test_a_client_whose_session_is_somebody_elses_by_now_is_told_and_touches_nothing() -> None:

@@ -138,6 +138,14 @@ def test_a_packet_with_too_many_filters_is_refused(level: int) -> None:
         assert gateway.quotas.refused["filters_per_packet_max"] == 1
 
 
+def test_as_many_filters_as_are_allowed_are_taken() -> None:
+    gateway = Gateway(filters_per_packet_max=3)
+    client = gateway.connect()
+    client.send(Subscribe(1, (Subscription("a"),) * 3), Unsubscribe(2, ("a",) * 3))
+    assert not client.is_closed
+    assert sum(gateway.quotas.refused.values()) == 0
+
+
 def test_a_name_or_filter_with_too_many_levels_is_refused() -> None:
     gateway = Gateway(topic_levels_max=3)
     client = gateway.connect(level=5)

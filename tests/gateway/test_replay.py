@@ -267,6 +267,27 @@ def test_the_last_few_are_looked_for_from_the_end_and_not_for_ever(monkeypatch: 
     assert min(one.offset for one in gateway.broker.made(Pull) if one.queue == "plant:0") >= 100
 
 
+def test_the_last_few_are_found_where_one_answer_does_not_hold_all_that_is_looked_at() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    for number in range(6):
+        publisher.publish("plant/0", b"%d" % number + b" " * (replay.BYTES // 2), 1, packet_id=number + 1)
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", properties=asking("last=4"))
+    assert numbers(client) == [2, 3, 4, 5]
+
+
+def test_the_last_few_are_looked_for_anew_when_retention_has_passed_what_was_looked_at() -> None:
+    gateway, _ = gateway_with(100, queues=1)
+    client = gateway.connect("s", level=5)
+    gateway.broker.refuses[Pull] = Busy("later")
+    client.subscribe("plant/#", properties=asking("last=5"))
+    for _ in range(97):
+        gateway.broker.topic_queues["plant:0"].forget_first()
+    gateway.broker.refuses.clear()
+    gateway.pass_time(1)
+    assert numbers(client) == [97, 98, 99]
+
+
 def test_a_replay_holds_no_more_than_its_share_in_memory() -> None:
     gateway, _ = gateway_with(200, queues=1, in_flight_max=2)
     client = gateway.connect("s", level=5)
@@ -285,6 +306,7 @@ def test_a_replay_holds_no_more_than_its_share_in_memory() -> None:
     [
         ("+/x", "beginning", 0x83, "first level is a name"),
         ("#", "last=1", 0x83, "first level is a name"),
+        ("$share/g/plant/#", "beginning", 0x83, "no history"),
         ("plant/#", "tomorrow", 0x83, "penstock-start is"),
         ("plant/#", "last=4097", 0x83, "last is a number from 0 to 4096"),
         ("secret/x", "beginning", 0x87, None),

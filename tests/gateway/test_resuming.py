@@ -26,9 +26,10 @@ from gateway.mqtt.packets import (
 from gateway.mqtt.packets import Subscription as Asked
 from gateway.mqtt.properties import Properties
 from gateway.session_state import Place, encode_flow
-from penstock.errors import Unavailable
+from penstock.errors import OffsetOutOfRange, PenstockError, Unavailable
 from penstock.requests.filters import CloseFilters
-from penstock.requests.messages import Pull
+from penstock.requests.messages import Pull, QueryBounds
+from penstock.requests.request import Request
 from penstock.requests.sessions import CONNECTED, SessionSave
 
 
@@ -295,17 +296,22 @@ def test_a_message_beyond_the_end_of_its_queue_is_given_up_and_takes_nothing_els
     assert sent_to(third.connect("c", clean_start=False)) == []
 
 
-def test_a_client_is_not_admitted_while_its_messages_cannot_be_read() -> None:
+@pytest.mark.parametrize(
+    "refuses", [{Pull: Unavailable("away")}, {Pull: OffsetOutOfRange("passed"), QueryBounds: Unavailable("away")}]
+)
+def test_a_client_is_not_admitted_while_its_messages_cannot_be_read(
+    refuses: dict[type[Request], PenstockError],
+) -> None:
     one = Gateway(name="one")
     client = one.connect("c", clean_start=False)
     client.subscribe("t", qos=1)
     one.produce("t", b"x", qos=1)
     other = lost(one)
-    one.broker.refuses[Pull] = Unavailable("away")
+    one.broker.refuses = refuses
     refused = other.open()
     refused.send(Connect("c", clean_start=False))
     assert refused.got_one(Connack).reason_code == 3
-    del one.broker.refuses[Pull]
+    one.broker.refuses = {}
     again = other.connect("c", clean_start=False)
     assert [(payload, dup) for payload, _, dup in sent_to(again)] == [(b"x", True)]
 
@@ -437,3 +443,18 @@ def test_what_is_on_its_way_from_a_broker_that_is_not_known_waits_for_a_later_co
     later = other.connect("c", clean_start=False)
     other.pass_time(1)
     assert sorted(sent_to(later)) == [(payload, packet_id, True) for payload, packet_id, _ in [*first, third]]
+
+
+def test_what_was_on_its_way_goes_again_whole_although_one_answer_cannot_hold_it() -> None:
+    """Nothing lost: messages on their way may be larger together than what a broker answers at once."""
+    one = Gateway(name="one")
+    client = one.connect("c", clean_start=False)
+    client.subscribe("t", qos=1)
+    for at in range(4):
+        one.produce("t", bytes([at]) * 600_000, qos=1)
+    first = sent_to(client)
+    assert len(first) == 4
+    again = lost(one).connect("c", clean_start=False)
+    assert [(payload[:1], packet_id, dup) for payload, packet_id, dup in sent_to(again)] == [
+        (payload[:1], packet_id, True) for payload, packet_id, _ in first
+    ]

@@ -176,3 +176,37 @@ def test_pages_that_are_answered_at_once_leave_time_for_others_too() -> None:
     gateway.round()
     assert len(gateway.broker.made(FetchRetained)) == 100
     assert retained(client) == [b"a/1"] * 2  # "a/#" and "a/+/#" match
+
+
+@pytest.mark.mqtt("3.1.2-24", "3.1.2-25")
+def test_one_that_is_larger_than_the_client_takes_is_passed_over_and_one_that_is_as_large_is_not() -> None:
+    gateway = with_retained("c")
+    publisher = gateway.connect("q")
+    for at, (name, size) in enumerate((("a", 51), ("b", 50))):
+        publisher.publish(name, name.encode() * size, 1, retain=True, packet_id=at + 1)
+    largest = len(encode(Publish("b", b"b" * 50, 1, packet_id=1), 5))
+    client = gateway.connect(level=5, properties=Properties(maximum_packet_size=largest))
+    counted = client.device.tally.publications_out
+    client.subscribe("#", qos=1)
+    assert retained(client) == [b"b" * 50, b"c"]
+    assert client.device.tally.publications_out == counted + 2
+
+
+def test_a_page_on_its_way_is_not_asked_for_again_when_the_client_gains_room() -> None:
+    """Nothing twice."""
+    gateway = with_retained("t/1", "t/2", in_flight_max=2)
+    client = gateway.connect()
+    client.subscribe("u", qos=1)
+    gateway.produce("u", b"x", qos=1)
+    [live] = [packet for packet in client.got() if isinstance(packet, Publish)]
+    gateway.broker.holds_replies = True
+    client.send(Subscribe(2, (Subscription("t/#", 1),)))
+    asked = len(gateway.broker.made(FetchRetained))
+    while len(gateway.broker.made(FetchRetained)) == asked:
+        gateway.broker.release()
+        gateway.round()
+    client.send(Puback(live.packet_id))
+    gateway.broker.holds_replies = False
+    gateway.round()
+    assert retained(client) == [b"t/1", b"t/2"]
+    assert len(gateway.broker.made(FetchRetained)) == asked + 1

@@ -159,6 +159,9 @@ def test_a_message_larger_than_the_client_takes_is_passed_over() -> None:
     for at, size in enumerate((10, 200, 20)):
         publisher.publish("t", bytes(size), 1, packet_id=at + 1)
     assert [len(packet.payload) for packet in publishes(client)] == [10, 20]
+    publisher.send(*[Publish("t", bytes(size), 1, packet_id=at + 1) for at, size in enumerate((11, 200, 21))])
+    assert [len(packet.payload) for packet in publishes(client)] == [11, 21]
+    assert gateway.downstream.sending.dropped == 2
 
 
 def durable(gateway: Gateway, **limits: int) -> Client:
@@ -343,3 +346,15 @@ def test_what_was_in_flight_at_a_gateway_that_is_lost_before_it_knows_of_the_dam
     gateway.broker.move("~filter:t")
     other = Gateway(beside=gateway, name="other").connect("c", clean_start=False)
     assert drain(other) == MANY
+
+
+def test_each_message_that_is_sent_counts_however_it_is_sent() -> None:
+    gateway = Gateway()
+    plain, overlapping = gateway.connect("p"), gateway.connect("o")
+    plain.subscribe("t", qos=1)
+    overlapping.subscribe("t", "#", qos=1)
+    for at in range(3):
+        gateway.produce("t", bytes([at]), qos=1)
+    assert [len(publishes(client)) for client in (plain, overlapping)] == [3, 3]
+    tallies = {id(client.device.tally): client.device.tally.publications_out for client in (plain, overlapping)}
+    assert sum(tallies.values()) == gateway.downstream.sending.delivered == 6

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from making import a_broker, arrival, made, pulled, subscribed
 
-from gateway.delivery import Run, Variant
-from gateway.session import STORED, STORING, Cursor, Session, variant_for
+from gateway.delivery import Run, Variant, blob
+from gateway.session import STORED, STORING, Cursor, Lasting, Session, variant_for
+from gateway.session_state import Owed, Sent
 
 FILTERS = ["a/b", "a/+", "+/b", "a/#", "#", "c/d"]
 
@@ -143,6 +144,40 @@ def test_a_run_that_does_not_fit_or_collides_is_not_sent() -> None:
     session.releasing[2] = None
     assert session.send_run(run) is None
     assert session.in_flight == {}
+
+
+def test_the_largest_id_is_followed_by_the_first_also_where_it_is_in_use() -> None:
+    session = Session("c", window=10)
+    session.next_id = 65_535
+    session.in_flight[65_535] = made()
+    assert packet_ids([packet for packet in (session.send(made()),) if packet]) == [1]
+
+
+def test_of_a_subscription_that_is_over_nothing_is_owed_any_more() -> None:
+    lasting = Lasting(7)
+    one, other = Owed(9, "", None, ""), Owed(8, "", None, "")
+    lasting.owed = {("a", "b1"): one, ("a", "b2"): one, ("b", "b1"): other}
+    lasting.forget("a")
+    assert lasting.owed == {("b", "b1"): other}
+
+
+@pytest.mark.mqtt("2.2.1-4", old=("2.3.1-4",))
+def test_the_id_of_a_message_whose_broker_is_away_is_not_used_again() -> None:
+    session = Session("c", window=10)
+    session.lasting = Lasting(7)
+    session.lasting.absent[2] = Sent(2, "a/b", "away", 5, "", 1, False, (), False)
+    run = Run(pulled(*[arrival(at) for at in range(3)]), False, 1, False, 0)
+    assert session.send_run(run) is None
+    assert packet_ids([packet for packet in (session.send(made()), session.send(made())) if packet]) == [1, 3]
+
+
+def test_a_message_that_is_found_elsewhere_weighs_what_it_weighs_there() -> None:
+    session = Session("c", window=10)
+    session.send(made(0))
+    session.send(made(1))
+    large = blob(arrival(0, payload=bytes(100)), Variant(False, 1, False), 0)
+    session.relocate(1, large)
+    assert session.in_flight_bytes == sum(one.weight for one in session.in_flight.values())
 
 
 def test_an_inbound_qos_2_id_goes_from_storing_to_stored_to_free() -> None:
@@ -309,6 +344,13 @@ def test_the_one_copy_has_the_highest_qos_and_all_identifiers() -> None:
     ]
     message = arrival(qos=2, retain=True)
     assert key_of(variant_for(cursors, message, b"c", True)) == Variant(True, 2, True, (7, 9)).key
+
+
+def test_the_one_copy_says_where_it_is_stored_if_any_subscription_wants_that() -> None:
+    session = Session("c", 10)
+    silent, asking = subscribed(session, "a/b"), subscribed(session, "a/+", shows_place=True)
+    assert key_of(variant_for([silent, asking], arrival(), b"c", True)) == Variant(True, 1, False, (), True).key
+    assert key_of(variant_for([silent, silent], arrival(), b"c", True)) == Variant(True, 1, False).key
 
 
 def test_the_qos_is_never_higher_than_published() -> None:

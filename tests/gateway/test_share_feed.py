@@ -190,3 +190,75 @@ def test_what_comes_behind_messages_on_their_way_back_follows_them_even_if_the_a
     feed.deliver(lambda cursor, one: sent.append(one.offset) or SENT)  # type: ignore[func-returns-value]
     assert sent == [3]
     assert feed.to_return == {2: 7}
+
+
+def ordered(*sessions: Session) -> ShareFeed:
+    feed = ShareFeed(BROKER, "$oshare/g/a")
+    for session in sessions:
+        feed.join(session, Subscription("$oshare/g/a", 1))
+    return feed
+
+
+def test_what_waits_behind_a_message_of_its_key_that_is_given_back_goes_back_too() -> None:
+    feed = ordered(Session("one", 9), Session("two", 9))
+    feed.arrive([Leased(arrival(at), key) for at, key in ((1, 7), (2, 7), (3, 8), (4, 7))])
+    outcomes = {1: SENT, 2: NO_ROOM, 3: SENT, 4: NO_ROOM}
+    feed.deliver(lambda cursor, one: outcomes[one.offset])
+    feed.give_back([1])
+    assert feed.to_return == {1: 7, 2: 7, 4: 7}
+    sent: list[int] = []
+    feed.deliver(lambda cursor, one: sent.append(one.offset) or SENT)  # type: ignore[func-returns-value]
+    assert sent == []
+
+
+def test_what_is_too_large_for_who_has_its_key_holds_back_the_later_ones_of_the_key() -> None:
+    feed = ordered(Session("one", 9), Session("two", 9))
+    feed.arrive([Leased(arrival(at), key) for at, key in ((1, 7), (2, 7), (3, 7), (4, 8))])
+    sent: list[int] = []
+
+    def send(cursor: Cursor, one: Arrival) -> int:
+        if one.offset == 2:
+            return TOO_LARGE
+        sent.append(one.offset)
+        return SENT
+
+    feed.deliver(send)
+    assert sent == [1, 4]
+
+
+def test_nothing_is_asked_for_a_member_whose_connection_takes_no_more() -> None:
+    feed = ShareFeed(BROKER, "$share/g/a")
+    feed.is_open = True
+    session = Session("s", 9)
+    line = Line()
+    line.is_full = True
+    session.device = cast(Device, line)
+    feed.join(session, Subscription("$share/g/a", 1))
+    assert feed.wanted(100) == 0
+    line.is_full = False
+    feed.stir(session)
+    assert feed.wanted(100) == 9
+
+
+def test_a_message_that_nobody_will_acknowledge_goes_once_also_where_its_key_is_on_its_way() -> None:
+    feed = ordered(Session("one", 9), Session("two", 9))
+    feed.arrive([Leased(arrival(1), 7), Leased(arrival(2, qos=0), 7)])
+    outcomes = {1: SENT, 2: DONE}
+    feed.deliver(lambda cursor, one: outcomes[one.offset])
+    assert (list(feed.sent), list(feed.to_settle), list(feed.waiting)) == ([1], [2], [])
+
+
+def test_what_was_put_aside_goes_back_when_nobody_is_left_whom_it_could_wait_for() -> None:
+    feed = ShareFeed(BROKER, "$share/g/a")
+    small, large = Session("small", 9), Session("large", 9)
+    for session in (small, large):
+        feed.join(session, Subscription("$share/g/a", 1))
+    feed.arrive([Leased(arrival(1), 0), Leased(arrival(2), 0)])
+    outcomes = {"small": TOO_LARGE, "large": NO_ROOM}
+    feed.deliver(lambda cursor, one: outcomes[cursor.session.client_id])
+    feed.give_up_waiting()
+    assert list(feed.to_return) == []
+    for session in (small, large):
+        feed.leave(session)
+    feed.give_up_waiting()
+    assert list(feed.to_return) == [1, 2]

@@ -12,7 +12,7 @@ from gateway.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec, Suba
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
 from penstock.message import Message, encode_message
-from penstock.requests.filters import OpenFilters
+from penstock.requests.filters import KeepFilters, OpenFilters
 from penstock.requests.routes import BrokerRoute
 from penstock.requests.shares import SettleShared, TakeShared
 
@@ -281,6 +281,8 @@ def test_unsubscribing_ends_the_share_and_what_is_on_its_way_goes_on() -> None:
     two.send(Unsubscribe(2, (SHARE,)))
     gateway.pass_time(1.0)
     assert (len(gateway.broker.state.shares), gateway.broker.queues) == (0, {})
+    shared = gateway.downstream.shared
+    assert (shared._feeds, shared._by_origin) == ({}, {})
 
 
 def test_the_messages_of_a_key_go_to_one_member_in_order() -> None:
@@ -527,3 +529,59 @@ def test_an_answer_that_comes_late_for_a_feed_that_is_gone_takes_no_new_one_with
     assert second.got_one(Suback).reason_codes == (1,)
     gateway.produce("a", b"x", qos=1)
     assert second.payloads() == [b"x"]
+
+
+@pytest.mark.mqtt("4.8.2-4")
+def test_a_qos_2_message_that_a_lost_gateway_could_not_settle_any_more_goes_to_nobody_else() -> None:
+    asked = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}
+    here = Gateway(name="here")
+    one = here.connect("one", **asked)  # type: ignore[arg-type]
+    one.subscribe(SHARE)
+    here.broker.silent = {SettleShared}
+    produce(here, b"1", qos=2)
+    [first] = published(one)
+    here.broker.silent = set()
+    there = Gateway(beside=here, name="there")
+    two = there.connect("two")
+    two.subscribe(SHARE)
+    here.broker.leave_alone("here")
+    again = there.connect("one", **asked)  # type: ignore[arg-type]
+    [repeated] = published(again)
+    assert (repeated.payload, repeated.packet_id, repeated.dup) == (b"1", first.packet_id, True)
+    there.pass_time(20.0)  # the leases of "here" are over
+    assert (again.got(), two.got()) == ([], [])
+    assert here.broker.shares.unsettled == 0
+
+
+def test_a_share_that_could_not_be_opened_for_a_session_that_is_back_is_opened_later() -> None:
+    asked = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}
+    here = Gateway(name="here")
+    here.connect("c", **asked).subscribe(SHARE)  # type: ignore[arg-type]
+    here.pass_time(1.0)
+    here.broker.leave_alone("here")
+    there = Gateway(beside=here, name="there")
+    there.broker.refuses = {OpenFilters: Unavailable("away")}
+    again = there.connect("c", **asked)  # type: ignore[arg-type]
+    there.broker.refuses = {}
+    there.pass_time(1.0)
+    produce(there, b"1", b"2")
+    there.pass_time(20.0)  # the leases of "here" are over
+    assert sorted(again.payloads()) == [b"1", b"2"]
+
+
+@pytest.mark.mqtt("3.3.1-12", "3.3.1-13")
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_retain_is_kept_only_as_published_in_a_share_too(is_kept: bool) -> None:
+    gateway = Gateway()
+    client, publisher = gateway.connect("c", level=5), gateway.connect("p")
+    client.subscribe(SHARE, retain_as_published=is_kept)
+    publisher.publish("a/b", b"x", 1, packet_id=1, retain=True)
+    assert [one.retain for one in published(client)] == [is_kept]
+
+
+def test_a_gateway_that_has_nothing_but_shares_renews_its_lease_on_their_filters() -> None:
+    gateway = Gateway()
+    members(gateway, 1)
+    gateway.broker.requests.clear()
+    gateway.pass_time(gateway.settings.filter_lease_s)
+    assert len(gateway.broker.made(KeepFilters)) >= 2

@@ -14,7 +14,7 @@ from gateway.wills import KEPT_BYTES_MAX
 from penstock.errors import InvalidMessage, StorageFull, TimedOut, Unavailable
 from penstock.message import decode_message
 from penstock.requests.messages import AppendRuns
-from penstock.requests.sessions import CONNECTED, RELEASED, OpenSession, SaveSessions
+from penstock.requests.sessions import CONNECTED, RELEASED, OpenSession, SaveSessions, WatchSessions
 
 LASTING = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=1000)}
 
@@ -90,6 +90,19 @@ def test_a_client_that_comes_back_elsewhere_cancels_its_will_at_the_first_gatewa
     assert published(one) == []
 
 
+@pytest.mark.mqtt("3.1.2-8", old=("3.1.2-8",))
+def test_a_client_that_begins_anew_elsewhere_ends_its_session_and_with_it_the_delay_of_its_will() -> None:
+    one, other = house()
+    one.connect("c", will=delayed(500), **LASTING).cut()
+    back = other.open(5)
+    back.send(Connect("c", **{**LASTING, "clean_start": True}))
+    turn(one, other)
+    assert not back.is_closed
+    assert published(one) == [b"gone"]
+    one.pass_time(600)
+    assert published(one) == [b"gone"]
+
+
 def test_a_gateway_that_was_thought_dead_does_not_publish_a_will_that_is_not_its_own_any_more() -> None:
     one, other = house()
     one.connect("c", will=delayed(10), **LASTING).cut()
@@ -98,6 +111,31 @@ def test_a_gateway_that_was_thought_dead_does_not_publish_a_will_that_is_not_its
     one.pass_time(30)
     assert published(one) == []
     back.send(Disconnect())
+
+
+def test_a_will_whose_session_is_another_gateways_is_forgotten_although_nobody_has_called_for_it() -> None:
+    one, other = house()
+    one.connect("c", will=delayed(10), **LASTING).cut()
+    one.broker.silent.add(WatchSessions)
+    one.broker.asked.clear()
+    one.broker.leave_alone("one")
+    other.connect("c", **LASTING)
+    one.pass_time(30)
+    assert (published(one), len(one.reception.wills)) == ([], 0)
+
+
+def test_a_client_that_is_back_while_the_home_is_asked_about_its_will_cancels_it() -> None:
+    gateway = Gateway()
+    gateway.connect("c", will=delayed(2), **LASTING).cut()
+    gateway.broker.holds = (SaveSessions,)
+    gateway.pass_time(3)
+    back = gateway.open(5)
+    back.send(Connect("c", **LASTING))
+    assert back.got_one(Connack).session_present
+    gateway.broker.let_go()
+    gateway.round()
+    gateway.pass_time(5)
+    assert published(gateway) == []
 
 
 def test_a_will_waits_while_its_home_is_away() -> None:

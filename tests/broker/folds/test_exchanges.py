@@ -29,6 +29,13 @@ def test_a_later_session_of_a_client_does_not_know_the_ids_of_its_earlier_one() 
     assert exchanges.ids("c", 9) == [2]
 
 
+def test_of_whom_nothing_is_held_nothing_is_known() -> None:
+    exchanges = Exchanges()
+    assert not exchanges.knows("c", 7)
+    exchanges.stored("c", 7, 1)
+    assert (exchanges.knows("c", 7), exchanges.knows("c", 9), exchanges.knows("d", 7)) == (True, False, False)
+
+
 clients, ids = st.sampled_from("ab"), st.integers(1, 3)
 steps = st.tuples(st.booleans(), clients, st.integers(1, 2), ids)
 

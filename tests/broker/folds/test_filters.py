@@ -14,7 +14,7 @@ def test_a_queue_begins_with_the_first_owner_and_ends_with_the_last() -> None:
     filters = Filters()
     assert filters.apply([OPEN, "g", ["a", "b"]]) == Change(opened=["~filter:a", "~filter:b"])
     assert filters.apply([OPEN, "h", ["a"]]) == Change(opened=[])
-    assert filters.apply([CLOSE, "g", ["a", "b", "never"]]) == Change(ended=["~filter:b"])
+    assert filters.apply([CLOSE, "g", ["a", "never", "b"]]) == Change(ended=["~filter:b"])
     assert filters.apply([CLOSE, "h", ["a"]]) == Change(ended=["~filter:a"])
     assert (len(filters), filters.owners) == (0, [])
 

@@ -9,9 +9,21 @@ import pytest
 from broker.folds.offsets import Offsets
 from broker.folds.state import BrokerState, fact_record
 from penstock.errors import TooLarge
-from penstock.message import BODY_BYTES_MAX, Message, record_body
+from penstock.message import (
+    BODY_BYTES_MAX,
+    CLIENT_ID,
+    FLAG_ONCE,
+    MQTT_ID,
+    MQTT_TOPIC,
+    Message,
+    decode_batch,
+    encode_record,
+    record_body,
+)
 from penstock.requests.filters import CloseFilters, FetchRetained, OpenFilters
 from penstock.requests.groups import CommitOffsets, QueueOffset
+from penstock.requests.messages import Append
+from penstock.requests.sessions import FetchExchanges, OpenSession
 from penstock.requests.topics import CreateTopic
 from tests.broker.broker_rig import Rig, append
 from topicmap.queues import filter_queue
@@ -27,6 +39,9 @@ def lived() -> Rig:
     rig.ask(append(*[Message("t", b"x", mqtt_topic=f"a/{n}", retain=True) for n in range(5)], Message("u", b"y")))
     rig.ask(append(Message("t", b"", mqtt_topic="a/3", retain=True)))
     rig.ask(CommitOffsets("group", "", 0, (QueueOffset("u:0", 1),)))
+    rig.ask(OpenFilters("h", ("$share/s/b",)))
+    rig.ask(OpenSession("g", "client", False, 60, b""))
+    rig.ask(FetchExchanges("elsewhere", 5, 9))
     return rig
 
 
@@ -111,3 +126,14 @@ def test_a_filter_that_nobody_holds_any_more_takes_its_committed_offsets_with_it
     rig.ask(CloseFilters("g", ("a/+",)))
     assert rig.state.offsets.groups == []
     assert rig.restarted().state.offsets.groups == []
+
+
+def test_a_message_that_begins_an_exchange_is_not_retained_for_that() -> None:
+    rig = Rig()
+    rig.ask(CreateTopic("t", 1))
+    properties = f"{MQTT_TOPIC}\x01t/1\x02{CLIENT_ID}\x01c\x02{MQTT_ID}\x017:8:9".encode()
+    rig.ask(append(Message("t", b"kept", mqtt_topic="t/1", retain=True)))
+    for body in (b"x", b""):
+        rig.ask(Append(1, True, encode_record(b"t", body, properties, flag=2 | FLAG_ONCE)))
+    page = rig.ask(FetchRetained("t/1"))
+    assert [message.body for _, message in decode_batch(page.count, page.body)] == [b"kept"]

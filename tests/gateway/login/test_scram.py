@@ -130,6 +130,7 @@ def test_a_final_message_that_was_changed_in_any_place_proves_nothing() -> None:
         b",".join([parts[0], parts[1], b"p=" + b64encode(bytes(31))]),
         b",".join([parts[0], parts[1], b"p=!"]),
         b",".join(parts[:2]),
+        b",".join([parts[0], parts[2]]),
         b"",
         b"\xff",
     ]

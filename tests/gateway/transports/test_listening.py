@@ -69,6 +69,8 @@ def test_a_line_is_a_listener(line: str, listening: Listening) -> None:
         "tcp h:1 proxy=everybody",
         "tcp h:1 proxy=10.0.0.1/8",
         "ws h:1,2",
+        "wss h:1 certificate=c origin=https://a,https://b",
+        "ws h:1 path=/x,/y",
         "ws h:1 path",
     ],
 )
