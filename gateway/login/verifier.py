@@ -2,8 +2,9 @@
 threads.
 
 Files are read at the start, where a bad one is an error, and in a thread when they change; a bad one then leaves what
-was read before in force, is counted, and is told in the log, once per change. At most ``CHECKERS`` passwords are
-checked at a time, so that a herd of clients takes at most so many cores' worth of time and 16 MiB each.
+was read before in force, is counted, and is told in the log, once per change. One that cannot be read at all is tried
+again at every look, changed or not, and is told once as long as the error is the same. At most ``CHECKERS`` passwords
+are checked at a time, so that a herd of clients takes at most so many cores' worth of time and 16 MiB each.
 
 An error that nobody has foreseen, while a password is checked, refuses that one login: it is told in the log and
 counted, and the next one is checked.
@@ -44,7 +45,8 @@ class Watched:
     def __init__(self, path: Path, parse: Callable[[str], T], take: Callable[[T], None]) -> None:
         self._path = path
         self._parsed: Callable[[str], Callable[[], None]] = lambda text: partial(take, parse(text))
-        self._seen: object = None
+        self._seen: object = None  # as which it was read, ``None`` if it could not be
+        self._told = ""  # why it cannot be read, as the log has it
         self.failures = 0
         try:
             taken = self._read()
@@ -58,26 +60,28 @@ class Watched:
         """Reads the file if it is another than last time, or ``anyway``, and gives what takes it. Blocks."""
         try:
             found = self._path.stat()
-            seen: object = (found.st_mtime_ns, found.st_size, found.st_ino)
-        except OSError as error:
-            if self._seen == error.errno and not anyway:
-                return None  # as before, and told
-            self._seen = error.errno
+            seen = (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+            if seen == self._seen and not anyway:
+                return None
+            self._seen = seen
+            text = self._path.read_text()
+        except OSError:
+            self._seen = None
             raise
-        if seen == self._seen and not anyway:
-            return None
-        self._seen = seen
-        return self._parsed(self._path.read_text())
+        return self._parsed(text)
 
     async def look(self, offload: Offload, *, anyway: bool = False) -> None:
         """Takes the file if it is another than last time, or ``anyway``; reads it beside the event loop."""
         try:
             taken = await offload(partial(self._read, anyway))
         except _TROUBLES as error:
-            self.failures += 1
-            _log.error("%s: %s; what was read before stays in force", self._path, error)
+            told, self._told = self._told, str(error) if isinstance(error, OSError) else ""
+            if anyway or not self._told or self._told != told:
+                self.failures += 1
+                _log.error("%s: %s; what was read before stays in force", self._path, error)
         else:
             if taken is not None:
+                self._told = ""
                 taken()
 
 

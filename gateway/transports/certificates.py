@@ -3,6 +3,8 @@
 The only module that reads them. A change is looked for by the files' times, so a renewed certificate serves the next
 handshake without a restart and without touching a connection. Files that cannot be read together (the key of another
 certificate, half a file) are an error at the start and a warning later: what was read before stays until they can.
+One that cannot be read at all (it is gone, or not ours to read) is tried again at every look, changed or not, and told
+once as long as the error is the same.
 TLS 1.2 and later; a client cannot ask for another handshake on a connection that stands.
 
 Where a list of revoked certificates is named, OpenSSL asks it about every client's; it lets nobody in while the list is
@@ -31,22 +33,24 @@ class Certificates:
         self._files = files
         self._protocol = protocol
         self._times = self._looked()
+        self._unread = ""  # why a file could not be read at all
         self.context = self._read()
 
     def refresh(self, *, anyway: bool = False) -> bool:
         """Reads the files again if they have changed, or ``anyway``; whether that gave a new context."""
-        times = self._looked()
-        if times == self._times and not anyway:
+        times, unread = self._looked(), self._unread
+        if times == self._times and not unread and not anyway:
             return False
-        self._times = times
+        self._times, self._unread = times, ""
         try:
             self.context = self._read()
         except InvalidConfig as error:
-            _log.warning("%s; the certificate that was read before stays", error)
+            if anyway or not self._unread or self._unread != unread:
+                _log.warning("%s; the certificate that was read before stays", error)
             return False
         return True
 
-    def _looked(self) -> list[tuple[int, int] | None]:
+    def _looked(self) -> list[tuple[int, ...] | None]:
         files = self._files
         named = (files.certificate, files.key, files.client_ca, files.client_crl)
         return [_changed(path) for path in named if path]
@@ -71,17 +75,19 @@ class Certificates:
                 context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+            if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
+                self._unread = f"{path}: {reason}"
             raise InvalidConfig(f"cannot read the certificate {path}: {reason}") from None
         context.verify_mode = _VERIFY[files.clients]
         return context
 
 
-def _changed(path: str) -> tuple[int, int] | None:
+def _changed(path: str) -> tuple[int, ...] | None:
     try:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
 def _no_password() -> str:

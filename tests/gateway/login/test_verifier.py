@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jwt
 import pytest
 import trio
+from wire_ends import no_descriptors
 
 from gateway.login.access import Access
 from gateway.login.auth import Credentials, Identity, Peer
@@ -157,28 +159,56 @@ async def test_a_new_key_of_tokens_counts_and_a_bad_one_leaves_the_old_in_force(
 
 async def test_files_are_read_again_for_who_asks_changed_or_not(tmp_path: Path) -> None:
     access, verifier = make(tmp_path, None, "allow anonymous subscribe a\n")
+    taken: list[bool] = []
+    access.on_rules = lambda: taken.append(True)
+    await verifier.look()
+    assert taken == []
+    await verifier.look(anyway=True)
+    assert taken == [True]
+
+
+async def test_a_change_that_keeps_size_and_time_is_a_change(tmp_path: Path) -> None:
+    access, verifier = make(tmp_path, None, "allow anonymous subscribe a\n")
     found = (tmp_path / "acl").stat()
     (tmp_path / "acl").write_text("allow anonymous subscribe b\n")
     os.utime(tmp_path / "acl", ns=(found.st_atime_ns, found.st_mtime_ns))
-    nobody = Identity("c", "")
     await verifier.look()
-    assert [access.may_subscribe(nobody, one) for one in ("a", "b")] == [True, False]
-    await verifier.look(anyway=True)
-    assert [access.may_subscribe(nobody, one) for one in ("a", "b")] == [False, True]
+    assert [access.may_subscribe(Identity("c", ""), one) for one in ("a", "b")] == [False, True]
+
+
+async def test_a_file_that_could_not_be_read_is_tried_again_until_it_can_though_nothing_about_it_changes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    access, verifier = make(tmp_path, None, "allow anonymous subscribe a\n")
+    (tmp_path / "acl").write_text("")
+    for _ in range(3):
+        for one in verifier._files:
+            await one.look(without_descriptors)
+    assert access.may_subscribe(Identity("c", ""), "a")
+    assert "Too many open files" in caplog.text
+    assert (verifier.failures, len(caplog.records)) == (1, 1), "told once as long as the error is the same"
+    await verifier.look()
+    assert not access.may_subscribe(Identity("c", ""), "a"), "what was revoked is revoked"
+    (tmp_path / "acl").write_text("allow anonymous subscribe a\n")
+    for one in verifier._files:
+        await one.look(without_descriptors)
+    assert verifier.failures == 2, "told again, as it was mended between"
+
+
+async def without_descriptors(work: Callable[[], Any]) -> Any:
+    """An ``Offload`` where no file can be opened, as one that is not ours to read; that keeps nothing from root."""
+    with no_descriptors():
+        return work()
 
 
 @pytest.mark.endtoend
 async def test_a_verifier_that_is_told_to_looks_again_at_once(tmp_path: Path) -> None:
     access, verifier = make(tmp_path, None, "allow anonymous subscribe a\n")
-    found = (tmp_path / "acl").stat()
-    (tmp_path / "acl").write_text("allow anonymous subscribe b\n")
-    os.utime(tmp_path / "acl", ns=(found.st_atime_ns, found.st_mtime_ns))
     taken = trio.Event()
     access.on_rules = taken.set
     async with trio.open_nursery() as nursery:
         nursery.start_soon(verifier.run)
         verifier.look_again()
-        with trio.fail_after(20):  # by itself it would never see a change
+        with trio.fail_after(20):  # by itself it would never see a change, as there is none
             await taken.wait()
         nursery.cancel_scope.cancel()
-    assert access.may_subscribe(Identity("c", ""), "b")

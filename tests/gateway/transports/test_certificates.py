@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from wire_ends import Authority, TlsEnd
+from wire_ends import Authority, TlsEnd, no_descriptors
 
 from gateway.transports.certificates import Certificates
 from gateway.transports.listening import Files
@@ -38,12 +38,37 @@ def test_a_renewed_certificate_serves_new_connections_and_leaves_the_old_ones_al
 def test_files_are_read_again_for_who_asks_changed_or_not(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     certificates = Certificates(authority.files(), "mqtt")
+    before = certificates.context
+    assert not certificates.refresh()
+    assert certificates.context is before
+    assert certificates.refresh(anyway=True)
+    assert certificates.context is not before
+
+
+def test_a_change_that_keeps_the_time_is_a_change(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificates = Certificates(authority.files(), "mqtt")
     before, found = served(authority, certificates), authority.server.stat()
     authority.renew()
     os.utime(authority.server, ns=(found.st_atime_ns, found.st_mtime_ns))
-    assert not certificates.refresh()
-    assert certificates.refresh(anyway=True)
+    assert certificates.refresh()
     assert served(authority, certificates) != before
+
+
+def test_a_file_that_could_not_be_read_is_tried_again_until_it_can_though_nothing_about_it_changes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = Authority(tmp_path)
+    client = authority.client("lost.example")
+    certificates = Certificates(authority.files("required", str(authority.revoke())), "mqtt")
+    authority.revoke(client)
+    with no_descriptors():
+        assert not any([certificates.refresh() for _ in range(3)])
+    assert "Too many open files" in caplog.text
+    assert len(caplog.records) == 1, "told once as long as the error is the same"
+    assert certificates.refresh()
+    assert not lets_in(authority, certificates, client)
+    assert not certificates.refresh()
 
 
 def test_files_that_cannot_be_read_later_leave_what_was_read_before(
