@@ -158,10 +158,13 @@ def test_faults_that_are_limits_are_counted(limit: str, data: bytes, level: int)
     )
 
 
-def test_a_connect_that_is_too_large_is_counted_by_itself() -> None:
-    gateway = Gateway()
-    gateway.open().send_bytes(b"\x10\xff\xff\xff\x7f")
+@pytest.mark.parametrize("level", [4, 5])
+def test_a_connect_that_is_too_large_is_counted_by_itself_and_closed_without_a_word(level: int) -> None:
+    gateway = Gateway(connect_packet_bytes_max=1024)
+    client = gateway.open(level)
+    client.send(Connect("c", user_name="u", password=bytes(1024), level=level))
     assert gateway.quotas.refused["connect_packet_bytes_max"] == 1
+    assert (client.got(), client.is_closed) == ([], True)
 
 
 def test_a_client_that_takes_nothing_for_too_long_is_dropped() -> None:
