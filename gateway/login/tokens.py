@@ -5,13 +5,16 @@ it is for this audience and from this issuer, where those are set; and at this t
 those algorithms and nothing else: ``none`` is never one of them, and a public key is never taken for a secret. A token
 for an audience, where none is set here, is somebody else's.
 
+A public key is written in PEM. In any other form (DER in base64, JSON, OpenSSH's) it would look like a secret, and one
+that everybody has: so these are refused.
+
 PyJWT and cryptography (the extra ``jwt``) are loaded by whoever makes a ``TokenKey``. Time is an argument; pure but for
 that.
 """
 
 from __future__ import annotations
 
-import contextlib
+import json
 import math
 from base64 import b64decode
 from collections.abc import Sequence
@@ -24,9 +27,10 @@ from penstock.errors import InvalidConfig
 TOKEN_BYTES_MAX: Final = 16 * 1024
 USER_NAME_BYTES_MAX: Final = 1024
 _RSA_BITS_MIN: Final = 2048
-_BEGIN: Final = "-----BEGIN "
-_SSH_BEGINS: Final = ("ssh-", "ecdsa-", "sk-")
-_URL_SAFE: Final = str.maketrans("-_", "+/")
+_PEM: Final = ("-----BEGIN ", "-----END ")
+_SSH: Final = ("ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-", "---- BEGIN SSH2 ")
+_SEQUENCE: Final = 0x30
+_INTEGER: Final = 0x02
 _TOKEN_BEGINS: Final = b"eyJ"  # {" in base64
 
 # Kind of key -> algorithms that fit it, the first one where none is named.
@@ -163,38 +167,10 @@ def _time(value: object) -> float:
     return found if math.isfinite(found) else math.nan
 
 
-def _is_public(text: str) -> bool:
-    """Whether this is a key that is no secret, in another form than PEM: DER in base64, as many identity providers show
-    theirs, JWK, or OpenSSH's."""
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.serialization import load_der_public_key
-    from cryptography.x509 import load_der_x509_certificate
-
-    if text.startswith(_SSH_BEGINS):
-        return True
-    if text.startswith("{"):
-        return '"kty"' in text or '"keys"' in text
-    digits = "".join(text.split()).translate(_URL_SAFE).rstrip("=")
-    try:
-        der = b64decode(digits + "=" * (-len(digits) % 4), validate=True)
-    except ValueError:
-        return False
-    for load in (load_der_public_key, load_der_x509_certificate):
-        with contextlib.suppress(ValueError, UnsupportedAlgorithm):
-            load(der)
-            return True
-    return False
-
-
 def _key(text: str) -> tuple[Any, str]:
     """The key and its kind."""
-    if _BEGIN not in text:
-        if _is_public(text.strip()):
-            raise InvalidConfig(
-                "this is a public key, but not in PEM: as a secret everybody would know it",
-                hint="it begins with -----BEGIN PUBLIC KEY-----; openssl and ssh-keygen convert others",
-            )
-        return text.rstrip("\r\n").encode(), "secret"
+    if not any(mark in text for mark in _PEM):
+        return _secret(text), "secret"
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -219,3 +195,56 @@ def _key(text: str) -> tuple[Any, str]:
             f"the public key is {kind}", hint="RSA of 2048 bits or more, P-256, P-384, P-521 or Ed25519 are to be had"
         )
     return key, kind
+
+
+def _secret(text: str) -> bytes:
+    """A shared secret. Raises ``InvalidConfig`` for what is a key in a form that is not read here."""
+    bare = text.strip("\ufeff \t\r\n")
+    packed = _unpacked(bare)
+    form = ""
+    if _is_json_key(bare):
+        form = "as JSON (JWK)"
+    elif bare.startswith(_SSH) or _is_ssh(packed):
+        form = "in the form of OpenSSH"
+    elif _is_der(packed):
+        form = "as DER in base64, without the lines of PEM"
+    if form:
+        raise InvalidConfig(
+            f"this is a key {form}, which would be taken for a secret",
+            hint="write the public key in PEM, with its first line -----BEGIN PUBLIC KEY----- and its last one",
+        )
+    return text.rstrip("\r\n").encode()
+
+
+def _is_json_key(text: str) -> bool:
+    """Whether this is a key of RFC 7517, or a set of them."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and ("kty" in found or "keys" in found)
+
+
+def _unpacked(text: str) -> bytes:
+    """What this is the base64 of, in either alphabet; empty if it is none."""
+    packed = "".join(text.split()).rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        return b64decode(packed + "=" * (-len(packed) % 4), validate=True)
+    except ValueError:
+        return b""
+
+
+def _is_ssh(data: bytes) -> bool:
+    """Whether this is a key of RFC 4253, 6.6: a length of four bytes and the name of its kind come first."""
+    return data[4:].startswith(tuple(one.encode() for one in _SSH)) and int.from_bytes(data[:4]) < len(data)
+
+
+def _is_der(data: bytes) -> bool:
+    """Whether this is one SEQUENCE that begins with another, as public keys and certificates do, or with a number, as
+    RSA's own form and private keys do. Of random secrets one in eight millions is."""
+    if len(data) < 2 or data[0] != _SEQUENCE:
+        return False
+    more = data[1] - 0x80 if data[1] > 0x80 else 0  # so many bytes of length follow
+    begins = 2 + more
+    size = int.from_bytes(data[2:begins]) if more else data[1]
+    return len(data) == begins + size and data[begins : begins + 1] in (bytes([_SEQUENCE]), bytes([_INTEGER]))

@@ -1,7 +1,8 @@
 """MQTT over WebSocket (RFC 6455): the HTTP request that opens it, then binary frames.
 
 The frames are wsproto's, the request h11's; this says which requests are let through and what becomes of frames.
-Binary frames only, anything else closes with 1003 (MQTT-6.0.0-1). Packets may span frames and share them
+Binary frames only, anything else closes with 1003 (MQTT-6.0.0-1), as soon as its header is read: what a text frame
+carries is looked at by nobody, whether it is UTF-8 or not. Packets may span frames and share them
 (MQTT-6.0.0-2): what they carry is one stream. The client offers the sub-protocol ``mqtt`` (or ``mqttv3.1``) and the
 server selects it (MQTT-6.0.0-4). No extension is offered, so nothing is ever unpacked. A request that opens no
 WebSocket is answered with the status that says why: 400, 403 (a foreign page), 404, 405, 426 or 431.
@@ -15,12 +16,14 @@ from typing import Final
 
 import h11
 from wsproto.connection import Connection, ConnectionState, ConnectionType
-from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
-from wsproto.frame_protocol import CloseReason
+from wsproto.events import BytesMessage, CloseConnection, Ping, Pong
+from wsproto.extensions import Extension
+from wsproto.frame_protocol import CloseReason, FrameDecoder, FrameProtocol, Opcode, RsvBits
 from wsproto.utilities import LocalProtocolError, generate_accept_token
 
 REQUEST_BYTES_MAX: Final = 8 * 1024
 SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
+_NO_BITS: Final = RsvBits(False, False, False)
 _NAMES: Final = {
     400: b"Bad Request",
     403: b"Forbidden",
@@ -30,7 +33,22 @@ _NAMES: Final = {
     431: b"Request Header Fields Too Large",
 }
 
-_NO_TEXT: Final = CloseConnection(CloseReason.UNSUPPORTED_DATA, "binary frames only")
+
+class _BinaryOnly(Extension):
+    """Where wsproto asks about a frame's header, before it decodes what a text frame carries. It is never offered."""
+
+    name = "binary-only"
+
+    def enabled(self) -> bool:
+        return True
+
+    def offer(self) -> bool:
+        return False
+
+    def frame_inbound_header(
+        self, proto: FrameDecoder | FrameProtocol, opcode: Opcode, rsv: RsvBits, payload_length: int
+    ) -> CloseReason | RsvBits:
+        return CloseReason.UNSUPPORTED_DATA if opcode is Opcode.TEXT else _NO_BITS
 
 
 class WebSocketCodec:
@@ -92,7 +110,7 @@ class WebSocketCodec:
         headers = dict(event.headers)
         offered = _words(event, b"sec-websocket-protocol")
         chosen = next(one for one in SUBPROTOCOLS if one.encode() in offered)
-        self._frames = Connection(ConnectionType.SERVER)
+        self._frames = Connection(ConnectionType.SERVER, [_BinaryOnly()])
         token = generate_accept_token(headers[b"sec-websocket-key"])
         self._out = (
             b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -144,13 +162,8 @@ class WebSocketCodec:
                 parts.append(bytes(event.data))
             elif isinstance(event, Ping):
                 self._out += frames.send(event.response())
-            elif isinstance(event, TextMessage):
-                self._fail(frames, _NO_TEXT)
             elif isinstance(event, CloseConnection):
-                own = event if frames.state is ConnectionState.OPEN else event.response()
-                if own is event and event.code == CloseReason.INVALID_FRAME_PAYLOAD_DATA:  # text that is none
-                    own = _NO_TEXT
-                self._fail(frames, own)
+                self._fail(frames, _own(event) if frames.state is ConnectionState.OPEN else event.response())
             else:
                 assert isinstance(event, Pong)
             if self.over:
@@ -161,6 +174,13 @@ class WebSocketCodec:
         self.over = farewell.reason or f"closed with {int(farewell.code)}"
         with contextlib.suppress(LocalProtocolError):  # it is closed on both sides already
             self._out += frames.send(farewell)
+
+
+def _own(farewell: CloseConnection) -> CloseConnection:
+    """What the client is told where wsproto will read no more of it."""
+    if farewell.code == CloseReason.UNSUPPORTED_DATA:  # by ``_BinaryOnly``, for which wsproto has no words
+        return CloseConnection(CloseReason.UNSUPPORTED_DATA, "binary frames only")
+    return farewell
 
 
 def _words(request: h11.Request, name: bytes) -> list[bytes]:

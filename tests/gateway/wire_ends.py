@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import itertools
+import resource
 import ssl
 import struct
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -115,6 +117,17 @@ class TlsEnd:
             return self.tls.read(1 << 20)
         except ssl.SSLWantReadError:
             return b""
+
+
+@contextlib.contextmanager
+def no_descriptors() -> Iterator[None]:
+    """No file can be opened inside, whoever asks and whatever rights there are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def client_hello(context: ssl.SSLContext) -> bytes:

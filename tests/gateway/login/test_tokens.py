@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from base64 import urlsafe_b64encode
+from base64 import b64encode, encodebytes, urlsafe_b64encode
+from datetime import UTC, datetime
 from typing import Any
 
 import jwt
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from hypothesis import given
@@ -88,23 +91,65 @@ def test_a_public_key_is_never_a_secret() -> None:
             TokenKey(pem, TokenRules(algorithms=("HS256",)))
 
 
+def forms(algorithm: str) -> dict[str, str]:
+    """A public key, which everybody has, in forms that are not PEM; by what the refusal calls them."""
+    private = PRIVATE[algorithm]
+    public_key = private.public_key()
+    der: bytes = public_key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    ssh = public_key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    key = str(jwt.get_algorithm_by_name(algorithm).to_jwk(public_key))
+    return {
+        "DER, one line": b64encode(der).decode(),
+        "DER, lines": encodebytes(der).decode() + "\n",
+        "DER, of URLs": urlsafe_b64encode(der).decode().rstrip("="),
+        "DER, certificate": b64encode(certificate(private)).decode(),
+        "PEM, first line lost": public(private).split("\n", 1)[1],
+        "JSON": key,
+        "JSON, set": json.dumps({"keys": [json.loads(key)]}, indent=2),
+        "JSON, mark of byte order": "\ufeff" + key,
+        "OpenSSH": ssh + " alice@example",
+        "OpenSSH, without its name": ssh.split()[1],
+    }
+
+
+def certificate(private: Any) -> bytes:
+    name, now = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "id.example")]), datetime.now(UTC)
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).serial_number(1)
+    made = made.public_key(private.public_key()).not_valid_before(now).not_valid_after(now)
+    hashed = None if isinstance(private, ed25519.Ed25519PrivateKey) else hashes.SHA256()
+    return made.sign(private, hashed).public_bytes(Encoding.DER)
+
+
 @pytest.mark.parametrize("algorithm", PRIVATE)
-def test_a_public_key_in_another_form_than_pem_is_not_taken_for_a_secret(algorithm: str) -> None:
-    key = PRIVATE[algorithm].public_key()
-    lines = public(PRIVATE[algorithm]).splitlines()[1:-1]
-    der = "".join(lines)
-    forms = ["\n".join(lines) + "\n", der, der.replace("+", "-").replace("/", "_").rstrip("=")]
-    if algorithm != "ES512":  # nistp521 has the form of the others
-        forms.append(key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode())
-    forms += ['{"kty": "EC", "crv": "P-256", "x": "eA", "y": "eQ"}', '{"keys": [{"kty": "RSA"}]}']
-    for form in forms:
-        with pytest.raises(InvalidConfig, match="this is a public key, but not in PEM"):
-            TokenKey(form, TokenRules())
+def test_a_public_key_that_is_not_in_pem_is_no_secret_either_and_the_refusal_says_what_to_write(algorithm: str) -> None:
+    for form, text in forms(algorithm).items():
+        with pytest.raises(InvalidConfig, match=form.partition(",")[0]) as caught:
+            TokenKey(text, TokenRules())
+        assert "PEM" in str(caught.value), form
+        assert text.strip() not in str(caught.value), form
 
 
-def test_a_secret_may_have_any_form_that_is_no_key() -> None:
-    for secret in (SECRET, urlsafe_b64encode(bytes(range(64))).decode(), "{" + "x" * 40, "0" * 64):
-        TokenKey(secret, TokenRules())
+def test_keys_of_rsa_alone_and_private_ones_are_no_secrets_either() -> None:
+    private = PRIVATE["RS256"]
+    for der in (
+        private.public_key().public_bytes(Encoding.DER, PublicFormat.PKCS1),
+        private.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()),
+    ):
+        with pytest.raises(InvalidConfig, match="DER"):
+            TokenKey(b64encode(der).decode(), TokenRules())
+
+
+@given(st.binary(min_size=32, max_size=200))
+def test_what_looks_like_base64_or_json_and_is_no_key_is_a_secret(data: bytes) -> None:
+    for key in (
+        b64encode(data).decode(),
+        urlsafe_b64encode(b"\x30" + data).decode(),
+        json.dumps({"secret": data.hex()}),
+        json.dumps([data.hex()]),
+        "[" * 100_000,
+        "ssh keys are not meant " + data.hex(),
+    ):
+        assert read(signed({}, key), key) == Holder("alice", 60)
 
 
 def test_an_algorithm_that_was_not_named_does_not_count_although_it_fits() -> None:

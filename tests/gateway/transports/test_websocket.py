@@ -107,13 +107,25 @@ def close_code(codec: WebSocketCodec) -> int:
 
 @pytest.mark.mqtt("6.0.0-1", old=("6.0.0-1",))
 @pytest.mark.parametrize("final", [True, False])
-@pytest.mark.parametrize("text", [b"text", b"\xc2("])
-def test_a_text_frame_closes_with_1003_after_what_came_before_it(final: bool, text: bytes) -> None:
+@pytest.mark.parametrize("text", [b"text", b"", b"\xff\xfe", b"caf\xc3"])
+def test_a_text_frame_closes_with_1003_after_what_came_before_it(text: bytes, final: bool) -> None:
     codec = opened()
     assert codec.decode(frame(b"good") + frame(text, 1, final=final) + frame(b"late")) == b"good"
-    assert codec.over
-    assert close_code(codec) == 1003
+    assert codec.over == "binary frames only"
+    assert codec.output() == b"\x88\x14\x03\xebbinary frames only"
     assert codec.decode(frame(b"later")) == b""
+
+
+def test_a_text_frame_closes_as_soon_as_its_header_is_there() -> None:
+    codec = opened()
+    codec.decode(frame(b"text", 1)[:6])
+    assert close_code(codec) == 1003
+
+
+def test_a_close_that_says_1003_itself_is_answered_in_its_own_words() -> None:
+    codec = opened()
+    codec.decode(frame(b"\x03\xebno text", 8))
+    assert codec.output() == b"\x88\x09\x03\xebno text"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +140,8 @@ def test_a_text_frame_closes_with_1003_after_what_came_before_it(final: bool, te
         (frame(bytes(126), 9), 1002),  # and one too long
         (b"\x82\xfe\x00\x05\x00\x00\x00\x00hello", 1002),  # a length that should be shorter
         (frame(b"\x03", 8), 1002),  # half a status
-        (frame(b"\xff\xfe", 1), 1003),
+        (frame(b"\x03\xe8\xff\xfe", 8), 1007),  # a reason that is no UTF-8
+        (frame(b"x", final=False) + frame(b"\xff", 1), 1003),  # a text frame, wherever it is
     ],
 )
 def test_frames_that_break_the_rules_end_the_connection(hostile: bytes, code: int) -> None:
