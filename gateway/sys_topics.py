@@ -20,7 +20,7 @@ from penstock.version import VERSION
 
 _EXPIRY_INTERVALS: Final = 3
 
-# Last levels of the topic name -> the figure that they tell (``gateway.server.Figures``).
+# Last levels of the topic name -> the figure that they tell (``gateway.figures.Figures``).
 TOLD: Final[Mapping[str, str]] = {
     "clients/connected": "gateway_connections",
     "clients/maximum": "gateway_connections_most",
