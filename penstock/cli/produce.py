@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,8 @@ from penstock.blocking import Producer
 from penstock.cli.display import json_option, print_json
 from penstock.message import Message
 from penstock.sending import Receipt
+from topicmap.names import InvalidName
+from topicmap.queues import TopicMap
 
 LINES_PER_BATCH = 1000
 
@@ -53,6 +56,8 @@ def produce(
     properties = dict(_pair(pair) for pair in pairs)
     if as_json:  # then stderr is for the error
         logging.getLogger(Producer.__module__).setLevel(logging.ERROR)
+    elif mqtt_topic:
+        _warn_of_another_topic(topic, mqtt_topic)
     with Producer(server) as producer:
         for batch in _batches(bodies, lines, sys.stdin.buffer):
             messages = [
@@ -61,6 +66,18 @@ def produce(
             receipts = producer.send_many(messages) if len(messages) != 1 else [producer.send(messages[0])]
             for receipt in receipts:
                 _show(receipt, as_json)
+
+
+def _warn_of_another_topic(topic: str, mqtt_topic: str) -> None:
+    """The gateways' topic rules are not known here, so this may be as it should be."""
+    with contextlib.suppress(InvalidName):  # the producer says so
+        usual = TopicMap().place(mqtt_topic).topic
+        if usual != topic:
+            click.echo(
+                f"warning: without a topic rule {mqtt_topic} belongs to the topic {usual}, not {topic}: "
+                "devices that are sent history do not find it there",
+                err=True,
+            )
 
 
 def _batches(bodies: tuple[str, ...], lines: bool, stdin: BinaryIO) -> Iterator[Sequence[bytes]]:

@@ -47,6 +47,7 @@ def test_every_block_of_the_guide_runs(real_cluster: Any) -> None:
     said = "\n".join(shown)
     assert "1000 stored" in said
     assert "1001 messages until now" in said
+    assert "telemetry has it" in said
     assert "billing" in said
 
 
