@@ -345,6 +345,7 @@ class Device(Sender):
         """The message is not taken. MQTT 5 says why; before that it is acknowledged and forgotten, or the
         connection closes where the name is at fault (MQTT-3.3.5-2 of 3.1.1)."""
         self._reception.upstream.dropped += 1
+        self._reception.upstream.unauthorized += code_of(reason) == ReasonCode.NOT_AUTHORIZED
         assert self.session is not None
         if packet.qos == 2:
             self.session.forget_incoming(packet.packet_id)

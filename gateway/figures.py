@@ -72,6 +72,7 @@ class Figures:
             "gateway_appends_total": upstream.appends,
             "gateway_published_total": upstream.stored,
             "gateway_publish_dropped_total": upstream.dropped,
+            "gateway_publish_unauthorized_total": upstream.unauthorized,
             "gateway_unanswered": upstream.unanswered,
             "gateway_delivered_total": downstream.sending.delivered,
             "gateway_delivery_dropped_total": downstream.sending.dropped + downstream.shared.dropped,

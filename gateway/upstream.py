@@ -163,6 +163,7 @@ class Upstream(Stage):
         self.level = ""  # what the messages have reached whose acknowledgements are told
         self.unanswered = 0
         self.dropped = 0
+        self.unauthorized = 0  # of these, what the access rules refused
         self.stored = 0
         self.appends = 0
 

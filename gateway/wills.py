@@ -109,6 +109,7 @@ class Wills:
         executor = Executor(self, client, will, last_word)
         if not self.is_allowed(client, will):
             self._upstream.dropped += 1
+            self._upstream.unauthorized += 1
             last_word()
         elif self._kept_bytes + executor.size <= KEPT_BYTES_MAX:
             self._kept_bytes += executor.size

@@ -336,6 +336,7 @@ def test_a_name_beyond_our_limits_is_refused(name: str) -> None:
     assert new.got() in ([Puback(1, 0x90)], [Disconnect(0x81)])
     assert old.is_closed
     assert gateway.broker.log == []
+    assert gateway.upstream.unauthorized == 0
 
 
 @pytest.mark.mqtt(old=("3.3.5-2",))
@@ -347,6 +348,7 @@ def test_nobody_publishes_to_the_systems_topics() -> None:
     assert new.got() == [Puback(1, 0x87), Pubrec(2, 0x87)]
     assert old.got() == [Puback(1), Pubrec(2)]
     assert gateway.broker.log == []
+    assert (gateway.upstream.dropped, gateway.upstream.unauthorized) == (4, 4)
 
 
 @pytest.mark.mqtt("3.3.2-12")

@@ -299,3 +299,13 @@ def test_a_kept_will_that_cannot_be_published_is_counted_and_harms_nobody() -> N
     gateway.reception.wills.publish("c", session_state.Will("w", b"", 1, False, 0, NEVER, bytes(60_000)))
     gateway.round()
     assert (gateway.upstream.dropped, gateway.broker.log) == (1, [])
+
+
+def test_a_will_that_may_not_be_published_any_more_is_counted_as_unauthorized() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", will=Will("w", b"gone", 1))
+    gateway.reception.wills.is_allowed = lambda _client, _will: False
+    client.cut()
+    gateway.round()
+    assert published(gateway) == []
+    assert (gateway.upstream.dropped, gateway.upstream.unauthorized) == (1, 1)
