@@ -3,7 +3,8 @@ threads.
 
 Files are read at the start, where a bad one is an error, and in a thread when they change; a bad one then leaves what
 was read before in force, is counted, and is told in the log, once per change. One that cannot be read at all is tried
-again at every look, changed or not, and is told once as long as the error is the same. At most ``CHECKERS`` passwords
+again at every look, changed or not, and is told once as long as the error is the same. A file that is good again is
+told too, and one that is taken because somebody asked. At most ``CHECKERS`` passwords
 are checked at a time, so that a herd of clients takes at most so many cores' worth of time and 16 MiB each.
 
 An error that nobody has foreseen, while a password is checked, refuses that one login: it is told in the log and
@@ -47,6 +48,7 @@ class Watched:
         self._parsed: Callable[[str], Callable[[], None]] = lambda text: partial(take, parse(text))
         self._seen: object = None  # as which it was read, ``None`` if it could not be
         self._told = ""  # why it cannot be read, as the log has it
+        self._is_bad = False  # what is in force is older than what was last looked at
         self.failures = 0
         try:
             taken = self._read()
@@ -76,12 +78,15 @@ class Watched:
             taken = await offload(partial(self._read, anyway))
         except _TROUBLES as error:
             told, self._told = self._told, str(error) if isinstance(error, OSError) else ""
+            self._is_bad = True
             if anyway or not self._told or self._told != told:
                 self.failures += 1
                 _log.error("%s: %s; what was read before stays in force", self._path, error)
         else:
             if taken is not None:
-                self._told = ""
+                if anyway or self._is_bad:
+                    _log.warning("%s: read again and in force", self._path)
+                self._told, self._is_bad = "", False
                 taken()
 
 

@@ -4,7 +4,7 @@ The only module that reads them. A change is looked for by the files' times, so 
 handshake without a restart and without touching a connection. Files that cannot be read together (the key of another
 certificate, half a file) are an error at the start and a warning later: what was read before stays until they can.
 One that cannot be read at all (it is gone, or not ours to read) is tried again at every look, changed or not, and told
-once as long as the error is the same.
+once as long as the error is the same. Files that are good again are told too, and those read because somebody asked.
 TLS 1.2 and later; a client cannot ask for another handshake on a connection that stands.
 
 Where a list of revoked certificates is named, OpenSSL asks it about every client's; it lets nobody in while the list is
@@ -34,6 +34,7 @@ class Certificates:
         self._protocol = protocol
         self._times = self._looked()
         self._unread = ""  # why a file could not be read at all
+        self._is_bad = False  # the context is older than what was last looked at
         self.context = self._read()
 
     def refresh(self, *, anyway: bool = False) -> bool:
@@ -45,9 +46,13 @@ class Certificates:
         try:
             self.context = self._read()
         except InvalidConfig as error:
+            self._is_bad = True
             if anyway or not self._unread or self._unread != unread:
                 _log.warning("%s; the certificate that was read before stays", error)
             return False
+        if anyway or self._is_bad:
+            _log.warning("%s: read again and in force", self._files.certificate)
+        self._is_bad = False
         return True
 
     def _looked(self) -> list[tuple[int, ...] | None]:

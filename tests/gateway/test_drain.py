@@ -40,6 +40,20 @@ def test_clients_are_sent_away_a_few_at_a_time() -> None:
     assert drained.sent_away == 10
 
 
+def test_the_log_has_a_line_when_draining_begins_and_one_when_nobody_is_left(caplog: pytest.LogCaptureFixture) -> None:
+    gateway = Gateway()
+    for one in range(6):
+        gateway.connect(f"c{one}")
+    drained = Drain(gateway.reception, per_s=4)
+    drained.begin()
+    drained.begin()
+    begun = "draining begins: nobody is let in, 6 clients are sent away, 4 a second"
+    drain(gateway, 1, drained)
+    assert caplog.messages == [begun]
+    drain(gateway, 4, drained)
+    assert caplog.messages == [begun, "draining has ended: 6 clients were sent away, none is left"]
+
+
 @pytest.mark.parametrize("per_s", [1, 3, 5])
 def test_as_many_are_sent_away_a_second_as_the_operator_says(per_s: int) -> None:
     gateway = Gateway()

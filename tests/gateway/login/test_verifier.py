@@ -215,3 +215,21 @@ async def test_a_file_that_could_not_be_read_is_tried_again_although_it_is_uncha
     await watched.look(at_once)  # type: ignore[arg-type]
     await watched.look(at_once)  # type: ignore[arg-type]
     assert (taken, watched.failures) == (["old", "new and longer"], 1)
+
+
+async def test_a_file_that_is_good_again_or_read_because_somebody_asked_has_a_line_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, verifier = make(tmp_path, None, "allow all publish #\n")
+    file = tmp_path / "acl"
+    file.write_text("nonsense\n")
+    await verifier.look()
+    caplog.clear()
+    file.write_text("allow all subscribe #\n")
+    await verifier.look()
+    assert caplog.messages == [f"{file}: read again and in force"]
+    file.write_text("allow all publish a/#\n")
+    await verifier.look()
+    assert len(caplog.messages) == 1  # a usual change
+    await verifier.look(anyway=True)
+    assert caplog.messages == [f"{file}: read again and in force"] * 2

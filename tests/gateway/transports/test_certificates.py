@@ -146,3 +146,22 @@ def test_files_that_could_not_be_read_are_tried_again_although_they_are_unchange
     assert certificates.refresh()
     assert not certificates.refresh()
     assert certificates.context is not before
+
+
+def test_files_that_are_good_again_or_read_because_somebody_asked_have_a_line_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = Authority(tmp_path)
+    certificates = Certificates(authority.files(), "mqtt")
+    whole = authority.server.read_bytes()
+    authority.server.write_bytes(whole[:200])
+    assert not certificates.refresh()
+    caplog.clear()
+    authority.server.write_bytes(whole)
+    assert certificates.refresh()
+    assert caplog.messages == [f"{authority.server}: read again and in force"]
+    authority.renew()
+    assert certificates.refresh()
+    assert len(caplog.messages) == 1  # a usual change
+    assert certificates.refresh(anyway=True)
+    assert len(caplog.messages) == 2
