@@ -28,6 +28,7 @@ class Dispatch:
         self._on_unsynced = on_unsynced
         self._after_sync: deque[tuple[int, Result, OnResult]] = deque()
         self._parked = ParkedRequests()
+        service.count_parked = lambda: self.parked
         self._waking = False
         self._is_timed = False  # whether ``_now`` and ``_now_ms`` are of this batch
         self._now = 0.0

@@ -59,7 +59,7 @@ class RunningBroker:
 
     def figures(self) -> dict[str, float]:
         """Counters since start, and gauges, by metric name."""
-        return self._service.figures() | {"penstock_parked_requests": self._dispatch.parked}
+        return self._service.figures()
 
 
 async def run(

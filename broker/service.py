@@ -70,6 +70,7 @@ class BrokerService:
         self._figures = Figures()
         self._failed: StorageFailed | None = None
         self.on_routes_changed: Callable[[], None] = _nobody
+        self.count_parked: Callable[[], int] = _none
         self.topics = TopicRequests(state, store, settings, self._topic_created)
         self._acceptance = Acceptance(self.topics, state, settings)
         self._messages = MessageRequests(store, self.topics, self._acceptance, settings, self._figures)
@@ -191,6 +192,7 @@ class BrokerService:
             rocketmq_storage_flush_behind_bytes=store.written - store.durable,
             penstock_topics=len(state.topics),
             penstock_open_filters=len(state.filters),
+            penstock_parked_requests=self.count_parked(),
             penstock_retained_messages=len(state.retained),
             penstock_mqtt_sessions=len(state.sessions),
             penstock_session_bytes=state.sessions.bytes,
@@ -214,6 +216,10 @@ class BrokerService:
         self._acceptance.forget()
         self._groups.groups.queues_changed(topic)
         self.on_routes_changed()
+
+
+def _none() -> int:
+    return 0
 
 
 def _nobody() -> None:

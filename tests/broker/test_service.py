@@ -54,6 +54,7 @@ def test_figures_count_what_was_stored_refused_read_and_synced() -> None:
     rig.ask(Append(1, False, append(Message("t", b"1")).body[:-1] + b"?"))
     rig.ask(Pull("t:0", 0))
     rig.service.synced()
+    rig.submit(Pull("t:0", 2, wait_s=60.0))
     answer = rig.ask(ReadFigures())
     figures = dict(zip(answer.names, answer.values, strict=True))
     assert {name: figures[name] for name in figures if not name.startswith("rocketmq_throughput")} == {
@@ -65,6 +66,7 @@ def test_figures_count_what_was_stored_refused_read_and_synced() -> None:
         "penstock_syncs_total": 1,
         "penstock_topics": 1,
         "penstock_open_filters": 2,
+        "penstock_parked_requests": 1,
         "penstock_retained_messages": 1,
         "penstock_mqtt_sessions": 0,
         "penstock_session_bytes": 0,
