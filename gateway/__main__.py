@@ -13,6 +13,7 @@ import trio
 from gateway.server import RunningGateway, obey
 from gateway.server import run as serve
 from gateway.settings import GatewaySettings
+from penstock import footprint
 from penstock.lasting_links import lasting_links
 from penstock.service_main import main, operator_signals
 from penstock.world import World
@@ -34,7 +35,7 @@ async def run(settings: GatewaySettings, world: World, task_status: trio.TaskSta
 
 
 async def _figures(gateway: RunningGateway) -> Mapping[str, float]:
-    return gateway.figures.read()
+    return {**gateway.figures.read(), **footprint.read()}
 
 
 async def _reasons(gateway: RunningGateway) -> Sequence[str]:

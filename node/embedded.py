@@ -25,7 +25,7 @@ from namesrv.settings import NamesrvSettings
 from node.addresses import Addresses
 from node.local_link import LocalLinks
 from node.settings import SERVICES, Configuration, gateway_name, listeners, place
-from penstock import config
+from penstock import config, footprint
 from penstock.addresses import join_address
 from penstock.frame_server import Peer
 from penstock.lasting_links import lasting_links
@@ -96,6 +96,6 @@ def _reasons(front: RunningGateway) -> Callable[[], Awaitable[Sequence[str]]]:
 
 def _figures(store: RunningBroker, front: RunningGateway) -> Callable[[], Awaitable[Mapping[str, float]]]:
     async def read() -> Mapping[str, float]:
-        return {**store.figures(), **front.figures.read()}
+        return {**store.figures(), **front.figures.read(), **footprint.read()}
 
     return read

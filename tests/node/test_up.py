@@ -114,6 +114,7 @@ def test_a_crowd_that_takes_all_descriptors_leaves_the_status_pages_theirs(
                 text = answer.read().decode()
         connected = re.search(r"^gateway_connections(?:\{.*\})? (\d+)$", text, re.MULTILINE)
         assert connected is not None
+        assert "\nprocess_max_fds 400\n" in text
         assert 200 < int(connected[1]) < 350  # more than the soft limit that it began with
         running.send_signal(signal.SIGTERM)
         assert running.wait(20) == 0
