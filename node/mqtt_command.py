@@ -14,6 +14,8 @@ import click
 from gateway.mqtt.packets import Publish
 from node.mqtt_client import MqttClient
 from penstock.cli.display import body_text, json_option, print_json
+from penstock.errors import InvalidTopic
+from topicmap.names import InvalidName, check_name
 
 MQTT_ADDRESS: Final = "127.0.0.1:1883"
 
@@ -66,6 +68,10 @@ def pub(
     """
     if lines and bodies:
         raise click.UsageError("--lines reads standard input; give no BODY")
+    try:
+        check_name(name)
+    except InvalidName as error:
+        raise InvalidTopic(f"{name!r}: {error}") from None
     with MqttClient(gateway, **who) as client:
         given = [body.encode() for body in bodies]
         if not bodies:

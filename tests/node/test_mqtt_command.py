@@ -53,6 +53,13 @@ def test_lines_of_standard_input_are_messages(mqtt: Mqtt) -> None:
     assert (sent.exit_code, sent.stderr) == (0, "1 published to plant/log, QoS 0: not acknowledged\n")
 
 
+@pytest.mark.parametrize("name", ["a/#", "+/a", "", "a\x00b"])
+def test_what_is_no_name_is_refused_before_anybody_is_asked(name: str) -> None:
+    result = CliRunner().invoke(root, ["mqtt", "pub", name, "x", "--gateway", "127.0.0.1:1"])
+    assert result.exit_code == 2
+    assert f"error: {name!r}: " in result.stderr
+
+
 def test_nobody_there_says_what_to_start() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
