@@ -30,6 +30,17 @@ _POSITIVE: Final = (
     "reserve_step_bytes",
     "chunk_bytes",
 )
+_NOT_NEGATIVE: Final = (
+    "flush_after_s",
+    "flush_bytes",
+    "quick_sync_s",
+    "ahead_bytes",
+    "emergency_bytes",
+    "retention_bytes",
+    "retention_s",
+    "fresh_bytes",
+    "seal_after_s",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +129,9 @@ class BrokerSettings:
             raise ValueError(f"segment_bytes is at least {SEGMENT_BYTES_MIN}, not {self.segment_bytes}")
         if not 0 < self.register_every_s < self.lease_s:
             raise ValueError("register_every_s is more than 0 and less than lease_s")
-        if min(self.flush_after_s, self.flush_bytes, self.quick_sync_s, self.ahead_bytes, self.fresh_bytes) < 0:
-            raise ValueError("flush_after_s, flush_bytes, quick_sync_s, ahead_bytes and fresh_bytes are at least 0")
+        for setting in _NOT_NEGATIVE:
+            if getattr(self, setting) < 0:
+                raise ValueError(f"{setting} is at least 0, not {getattr(self, setting)}")
         for setting in _POSITIVE:
             if getattr(self, setting) <= 0:
                 raise ValueError(f"{setting} is more than 0, not {getattr(self, setting)}")

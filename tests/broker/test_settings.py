@@ -25,6 +25,13 @@ from broker.store.settings import StoreSettings
         {"pull_bytes_max": 0},
         {"filters_max": -1},
         {"sessions_bytes_max": 0},
+        {"flush_after_s": -1.0},
+        {"quick_sync_s": -0.1},
+        {"fresh_bytes": -1},
+        {"emergency_bytes": -1},
+        {"retention_s": -5.0},
+        {"retention_bytes": -7},
+        {"seal_after_s": -0.1},
     ],
 )
 def test_a_value_outside_its_limits_is_refused_by_its_name(wrong: dict[str, object]) -> None:
