@@ -34,15 +34,25 @@ class GatewaySettings:
         Empty: made up at start. host, port: where MQTT is spoken; port 0 takes any free one. share_port: several
         gateway processes listen on the same port, and the system spreads connections over them. listeners: further
         ones, each ``KIND HOST:PORT [OPTION=VALUE ...]`` (``gateway/transports/listening.py``). namesrv:
-        ``host:port`` of each name server. shards: how many tasks share the sockets of this process. anonymous: who
+        ``host:port`` of each name server. route_refresh_s: so often they are asked which brokers there are. shards: how many tasks share the sockets of this process. anonymous: who
         may come without credentials: ``nobody``, peers on ``loopback``, or ``everyone``. password_file, acl_file: who
         the users are and what each client may do (`penstock user`, `penstock acl`); empty for none. checks_max: so many
         passwords wait to be checked. credentials_cached_s: right ones are not checked again for so long. jwt_key_file:
         the secret or public key that tokens are signed with, empty for no tokens; jwt_algorithms: by which they may be
         signed, empty for the usual one of the key; jwt_audience, jwt_issuer: whom they are for and who makes them,
         empty for none; jwt_claim: what names the user; jwt_expiry_required: whether they must end; jwt_leeway_s: by so
-        much clocks may differ. topic_rules:
-        rules of the topic map, each ``PATTERN TOPIC [KEY LEVEL]``, for example ``sensors/+/temperature telemetry 1``;
+        much clocks may differ.
+        accept_backlog: so many connections wait to be accepted, at each listener. connections_max, half_open_max: how
+        many there may be, and how many of them without an accepted CONNECT. connect_wait_s: the time until it is there.
+        connect_packet_bytes_max, packet_bytes_max: the size of a CONNECT, and of any other packet. client_id_bytes_max:
+        of a client id. subscriptions_max: of one client. receive_max: QoS 1 and 2 messages that a client may have open
+        (Receive Maximum). output_bytes_max: so much a client may leave untaken; beyond it QoS 0 is dropped, and the
+        rest waits in the log. unstored_bytes_max: what a client has sent and no broker has stored; beyond it the client
+        is not read. append_bytes_max: of messages that go to a broker in one request. pull_bytes_max, pull_count_max:
+        of messages that are asked for at a time; pull_wait_s: so long a broker holds such a request while there are
+        none. filter_lease_s, session_lease_s: a gateway that is silent for so long loses the filters that it has open
+        at a broker, and the sessions that it has from their home; other gateways then see to the wills.
+        topic_rules: rules of the topic map, each ``PATTERN TOPIC [KEY LEVEL]``, for example ``sensors/+/temperature telemetry 1``;
         the first that matches wins. keep_alive_s_max: a client's keep-alive above this (or none at all) is cut to it;
         0 leaves it to the client. session_expiry_s_max: a session outlives its last connection by no more than this.
         messages_per_s_max, bytes_per_s_max: what each client may send; connects_per_s_max,

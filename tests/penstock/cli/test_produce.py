@@ -72,6 +72,8 @@ def test_one_message_that_is_not_stored_is_reported_with_its_own_error(penstock:
 def test_a_name_that_belongs_to_another_topic_is_warned_of_and_stored(penstock: Penstock, rows: Rows) -> None:
     result = penstock("produce", "orders", "x", "--mqtt-topic", "plant/d7/state")
     assert result.exit_code == 0
-    assert result.stderr.startswith("warning: without a topic rule plant/d7/state belongs to the topic plant, not orders")
+    assert result.stderr.startswith(
+        "warning: without a topic rule plant/d7/state belongs to the topic plant, not orders"
+    )
     assert [message["mqtt_topic"] for message in stored(rows, "orders")] == ["plant/d7/state"]
     assert penstock("produce", "plant", "x", "--mqtt-topic", "plant/d7/state").stderr == ""
