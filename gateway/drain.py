@@ -2,7 +2,8 @@
 
 MQTT 5 clients are told 0x9C and the Server Reference (MQTT 5, 4.11), older ones are closed. Their wills are published
 after their delay, as for any connection that the server closes; their sessions are where they always are, so that the
-next gateway has them. The log has a line when it begins and one when the last client has gone. Time comes with ``tick``.
+next gateway has them. The log has a line when it begins and one when the last client has gone. Time comes with
+``tick``.
 """
 
 from __future__ import annotations

@@ -34,7 +34,8 @@ class GatewaySettings:
         Empty: made up at start. host, port: where MQTT is spoken; port 0 takes any free one. share_port: several
         gateway processes listen on the same port, and the system spreads connections over them. listeners: further
         ones, each ``KIND HOST:PORT [OPTION=VALUE ...]`` (``gateway/transports/listening.py``). namesrv:
-        ``host:port`` of each name server. route_refresh_s: so often they are asked which brokers there are. shards: how many tasks share the sockets of this process. anonymous: who
+        ``host:port`` of each name server. route_refresh_s: so often they are asked which brokers there are.
+        shards: how many tasks share the sockets of this process. anonymous: who
         may come without credentials: ``nobody``, peers on ``loopback``, or ``everyone``. password_file, acl_file: who
         the users are and what each client may do (`penstock user`, `penstock acl`); empty for none. checks_max: so many
         passwords wait to be checked. credentials_cached_s: right ones are not checked again for so long. jwt_key_file:
@@ -52,8 +53,9 @@ class GatewaySettings:
         of messages that are asked for at a time; pull_wait_s: so long a broker holds such a request while there are
         none. filter_lease_s, session_lease_s: a gateway that is silent for so long loses the filters that it has open
         at a broker, and the sessions that it has from their home; other gateways then see to the wills.
-        topic_rules: rules of the topic map, each ``PATTERN TOPIC [KEY LEVEL]``, for example ``sensors/+/temperature telemetry 1``;
-        the first that matches wins. keep_alive_s_max: a client's keep-alive above this (or none at all) is cut to it;
+        topic_rules: rules of the topic map, each ``PATTERN TOPIC [KEY LEVEL]``, for example
+        ``sensors/+/temperature telemetry 1``; the first that matches wins.
+        keep_alive_s_max: a client's keep-alive above this (or none at all) is cut to it;
         0 leaves it to the client. session_expiry_s_max: a session outlives its last connection by no more than this.
         messages_per_s_max, bytes_per_s_max: what each client may send; connects_per_s_max,
         address_connects_per_s_max: how many clients may come to each listener, and from each address; 0 is no limit.
