@@ -132,18 +132,13 @@ class WebSocketCodec:
             return 426, "the version of WebSocket is not 13"
         if request.http_version != b"1.1" or not _is_key(request):
             return 400, "no proper WebSocket request"
-        if self._origins and not self._is_among(headers.get(b"origin"), headers.get(b"host", b"")):
+        if self._origins and b"origin" in headers and headers[b"origin"] not in self._origins:
             return 403, "the origin is not allowed"
         if not {one.encode() for one in SUBPROTOCOLS} & set(_words(request, b"sec-websocket-protocol")):
             return 400, "the sub-protocol mqtt is not offered"
         if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
             return 400, "the request has a body"
         return None
-
-    def _is_among(self, origin: bytes | None, host: bytes) -> bool:
-        """Whether a page may open it: one of the sites named, or of this very host and port, as some clients that are
-        no browsers say."""
-        return origin is None or origin in self._origins or origin.lower().partition(b"://")[2] == host.lower()
 
     def _refuse(self, status: int, reason: str) -> None:
         self.over = f"HTTP {status}: {reason}"

@@ -72,24 +72,6 @@ def test_a_page_of_another_origin_is_refused_where_origins_are_named() -> None:
         assert codec.output().split()[1] == status
 
 
-@pytest.mark.parametrize(
-    ("origin", "host", "status"),
-    [
-        ("http://broker.example:8083", "broker.example:8083", b"101"),  # as paho says, whatever is listed
-        ("https://Broker.example:8083", "broker.example:8083", b"101"),
-        ("http://broker.example:8084", "broker.example:8083", b"403"),
-        ("http://evil.example:8083", "broker.example:8083", b"403"),
-        ("http://broker.example", "broker.example:8083", b"403"),
-        ("broker.example:8083", "broker.example:8083", b"403"),
-        ("null", "broker.example:8083", b"403"),
-    ],
-)
-def test_a_client_that_names_the_host_it_asks_as_its_origin_is_let_in(origin: str, host: str, status: bytes) -> None:
-    codec = WebSocketCodec("/mqtt", ["https://own.example"])
-    codec.decode(request(origin=origin, host=host))
-    assert codec.output().split()[1] == status
-
-
 def test_the_path_may_have_a_query() -> None:
     codec = WebSocketCodec("/mqtt")
     codec.decode(request("/mqtt?client=7"))
