@@ -76,6 +76,7 @@ class Registration:
             self._changed[namesrv] = trio.Event()
             try:
                 registered = await self._renew(link, registered)
+                await self._meet(link)
                 wait_s = self._settings.register_every_s
             except PenstockError as error:
                 _log.warning("name server %s: %s", namesrv, error)
@@ -92,11 +93,9 @@ class Registration:
             reply = await call(link, BrokerHeartbeat(name, self._address, version, lease_s), CALL_S)
             assert isinstance(reply, HeartbeatReply)
             if reply.known:
-                await self._meet(link)
                 return version
         peers = tuple(sorted(self._peers))
         await call(link, RegisterBroker(name, self._address, version, lease_s, topics, peers), CALL_S)
-        await self._meet(link)
         return version
 
     async def _meet(self, link: Link) -> None:

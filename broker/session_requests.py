@@ -20,7 +20,7 @@ from typing import Final
 
 from broker.folds import exchanges, sessions
 from broker.folds.exchanges import Exchanges as OpenExchanges
-from broker.folds.sessions import NO_WILL, Entry, Sessions
+from broker.folds.sessions import Entry, Sessions
 from broker.folds.state import BrokerState, fact_record
 from broker.outcomes import AfterSync, Now, Outcome, Parked
 from broker.session_room import SessionRoom
@@ -37,6 +37,7 @@ from penstock.requests.sessions import (
     HOME_TOPIC,
     LOST,
     NEVER_ENDS,
+    NO_WILL,
     RELEASED,
     EndedSessions,
     EndSession,

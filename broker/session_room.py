@@ -41,7 +41,7 @@ class SessionRoom:
         if sizes is not None:
             return sizes
         entry = self._sessions.get(client)
-        return (0, 0, 0) if entry is None else (will_bytes(entry.will), len(entry.terms), len(entry.flow))
+        return (0, 0, 0) if entry is None else entry.sizes
 
     def _holds(self, client: str, before: _Sizes, after: _Sizes) -> bool:
         more = sum(after) - sum(before)

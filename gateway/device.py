@@ -27,7 +27,7 @@ from gateway.intake import Sender, is_partial_publish, plain_pubacks, take_publi
 from gateway.limits import size_of
 from gateway.login.auth import Identity, Peer
 from gateway.mqtt.answers import PINGRESP, mark
-from gateway.mqtt.connection import Connection, Received
+from gateway.mqtt.connection import ANY_SIZE, Connection, Received
 from gateway.mqtt.packets import Auth, Connect, Disconnect, Pingreq, Publish, Pubrel, Subscribe, Unsubscribe
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told, code_of
 from gateway.reception import Admitted, Arriving, Grant, OnAdmitted, Reception
@@ -98,7 +98,7 @@ class Device(Sender):
         self.identity: Identity | None = None
         self.is_v5 = False
         self.keep_alive_s = 0
-        self.accepts_bytes_max = 1 << 30
+        self.accepts_bytes_max = ANY_SIZE
         self.aliases: SentAliases | None = None
         self._authenticating: Authenticating | None = None
         self.heard_at = reception.rounds.now
@@ -244,7 +244,8 @@ class Device(Sender):
         return self._early is not None
 
     def accepts(self, asked: Arriving, grant: Grant) -> bool:
-        return bool(self._connection.welcome(terms(asked, grant, self._reception.settings), asked.proof))
+        connection, settings = self._connection, self._reception.settings
+        return connection.takes_any_size or bool(connection.welcome(terms(asked, grant, settings), asked.proof))
 
     def _admitted(self, packet: Connect, asked: Arriving, outcome: Admitted | Reason) -> None:
         """The answer to the CONNECT is known: says so, then carries out what the client sent without waiting for it."""
@@ -364,14 +365,14 @@ class Device(Sender):
     def stored(self, marks: list[bytes], size: int, exact: bool) -> None:
         """Records of this device are stored: their marks may leave. ``exact``: there are PUBRECs among them."""
         self._answered(size)
-        released: list[int] = []
+        released: list[int] | None = None  # made where one is: this is called for every batch
         if exact:
             assert self.session is not None
             for one in marks:
                 if one[:1] == b"\x50":
                     packet_id = int.from_bytes(one[2:4], "big")
                     if self.session.stored_incoming(packet_id):
-                        released.append(packet_id)
+                        released = [*(released or ()), packet_id]
                 else:
                     self._unanswered -= bool(one)
         else:
@@ -379,7 +380,7 @@ class Device(Sender):
         if self._connection.tells_level:
             marks = self._connection.with_level(marks, self._reception.upstream.level)
         self.send(b"".join(marks), len(marks), at_once=True)
-        for packet_id in released:
+        for packet_id in released or ():
             if not self.is_over:
                 EXCHANGES[Pubrel](self, self._reception, Pubrel(packet_id))
 

@@ -11,7 +11,7 @@ from typing import Final
 from gateway.aliases import SentAliases
 from gateway.delivery import PACKET_ID_MAX
 from gateway.envelope import NEVER
-from gateway.mqtt.connection import V5, Terms
+from gateway.mqtt.connection import ANY_SIZE, V5, Terms
 from gateway.mqtt.packets import LEVEL_3_1, Connect, Publish
 from gateway.mqtt.properties import NO_PROPERTIES, Properties, application_properties, encode_properties
 from gateway.options import InvalidOption, asks_for_level
@@ -20,7 +20,6 @@ from gateway.session_state import Will
 from gateway.settings import GatewaySettings
 from penstock.requests.sessions import NEVER_ENDS
 
-ANY_SIZE: Final = 1 << 30
 _UNFIT_FOR_A_NAME: Final = frozenset("+#/")
 
 

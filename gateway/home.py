@@ -22,7 +22,6 @@ from itertools import islice
 from typing import Final
 
 from gateway.brokers import Broker, Brokers
-from gateway.session_state import NO_WILL
 from penstock.errors import Busy, PenstockError, TooLarge, Unavailable
 from penstock.link import OnResult
 from penstock.requests.request import Request, Result
@@ -30,6 +29,7 @@ from penstock.requests.sessions import (
     ANY_EPOCH,
     HOME_TOPIC,
     LOST,
+    NO_WILL,
     RELEASED,
     EndSession,
     KeepSessions,

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from gateway.home import SessionHome
 from gateway.session import Client
-from gateway.session_state import NO_WILL, decode_will
+from gateway.session_state import decode_will
 from gateway.wills import Wills
-from penstock.requests.sessions import CONNECTED, GONE, RELEASED, OpenedSession, SessionSave
+from penstock.requests.sessions import CONNECTED, GONE, NO_WILL, RELEASED, OpenedSession, SessionSave
 
 
 class Opening:

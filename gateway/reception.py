@@ -37,13 +37,13 @@ from gateway.rates import Crowd, Door, Pacing, Takeovers
 from gateway.resuming import Resuming
 from gateway.rounds import Rounds
 from gateway.session import Client, Lasting, Session
-from gateway.session_state import NO_WILL, Will, decode_flow, decode_terms, encode_will
+from gateway.session_state import Will, decode_flow, decode_terms, encode_will
 from gateway.settings import GatewaySettings
 from gateway.tallies import Tallies
 from gateway.upstream import Upstream
 from gateway.wills import Wills
 from penstock.errors import Busy, Fenced, PenstockError
-from penstock.requests.sessions import GONE, RELEASED, OpenedSession, SessionCall
+from penstock.requests.sessions import GONE, NO_WILL, RELEASED, OpenedSession, SessionCall
 from penstock.world import Rng
 from topicmap.names import plain_filter
 

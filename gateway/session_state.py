@@ -18,8 +18,7 @@ import msgpack
 
 from gateway.options import Start
 from gateway.subscriptions import Redo, Subscription
-
-NO_WILL: Final = b"\xc0"
+from penstock.requests.sessions import NO_WILL
 
 
 class Will(NamedTuple):

@@ -20,15 +20,13 @@ from typing import Any, Final
 
 from broker.folds.filters import LASTING
 from broker.folds.frozen import Table
-from penstock.requests.sessions import CONNECTED, LOST, NEVER_ENDS, RELEASED, SessionSave
+from penstock.requests.sessions import CONNECTED, LOST, NEVER_ENDS, NO_WILL, RELEASED, SessionSave
 
 KEY: Final = "sessions"
 TOPIC: Final = "%sys%sessions"
 OPEN: Final = "open"
 SAVE: Final = "save"
 END: Final = "end"
-NO_WILL: Final = b"\xc0"
-"""msgpack's nil: there is none. An empty one in a save leaves what there is."""
 _HOLDER: Final = re.compile(LASTING + r"session/([0-9]{1,19})(?:@(.+))?")
 _FIELDS: Final = (
     "epoch",
@@ -67,9 +65,14 @@ class Entry:
         self.doubtful_ms = 0
 
     @property
-    def size(self) -> int:
+    def sizes(self) -> tuple[int, int, int]:
         """Bytes of will, terms and flow."""
-        return will_bytes(self.will) + len(self.terms) + len(self.flow)
+        return will_bytes(self.will), len(self.terms), len(self.flow)
+
+    @property
+    def size(self) -> int:
+        """All of them together."""
+        return sum(self.sizes)
 
     @property
     def ends_ms(self) -> float:

@@ -4,8 +4,8 @@ threads.
 Files are read at the start, where a bad one is an error, and in a thread when they change; a bad one then leaves what
 was read before in force, is counted, and is told in the log, once per change. One that cannot be read at all is tried
 again at every look, changed or not, and is told once as long as the error is the same. A file that is good again is
-told too, and one that is taken because somebody asked. At most ``CHECKERS`` passwords
-are checked at a time, so that a herd of clients takes at most so many cores' worth of time and 16 MiB each.
+told too, and one that is taken because somebody asked. At most ``CHECKERS`` passwords are checked at a time, so that a
+herd of clients takes at most so many cores' worth of time and 16 MiB each.
 
 An error that nobody has foreseen, while a password is checked, refuses that one login: it is told in the log and
 counted, and the next one is checked.

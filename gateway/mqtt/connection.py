@@ -66,6 +66,8 @@ RETURN_CODES: Final[dict[int, int]] = {
 }
 LEVEL: Final = "penstock-level"
 """The user property with the level that a message has reached, and that says a client gets it."""
+ANY_SIZE: Final = 1 << 30
+"""What a client takes that does not say: more than any packet has."""
 WHY_CHARS_MAX: Final = 1000
 """A reason string may quote what somebody else has sent: it is cut, for more than 65,535 bytes are no string."""
 _TELLS_LEVEL: Final = ((LEVEL, "true"),)
@@ -115,7 +117,7 @@ class Connection:
         self._reader = PacketReader(packet_bytes_max, connect_bytes_max)
         self._aliases: dict[int, str] | None = None
         self._is_accepted = False
-        self._accepts_bytes_max = 1 << 30
+        self._accepts_bytes_max = ANY_SIZE
         self._wants_problems = True
         self._method: str | None = None
         self.level = 0
@@ -178,6 +180,11 @@ class Connection:
             self._aliases[alias] = packet.topic
             return packet.topic
         return self._aliases.get(alias, ReasonCode.PROTOCOL_ERROR)
+
+    @property
+    def takes_any_size(self) -> bool:
+        """Whether its client has named no size beyond which it takes no packet."""
+        return self._accepts_bytes_max == ANY_SIZE
 
     # ------------------------------------------------------------ out
 

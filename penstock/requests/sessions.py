@@ -14,6 +14,8 @@ RELEASED: Final = 2
 LOST: Final = 3
 ANY_EPOCH: Final = 0
 """In a save: that of a session which its owner has, connected, without having been told so."""
+NO_WILL: Final = b"\xc0"
+"""msgpack's nil, where a will would stand: there is none. An empty one in a save leaves what there is."""
 NEVER_ENDS: Final = 0xFFFF_FFFF
 """An expiry interval that never passes."""
 HOME_TOPIC: Final = "mqtt|sessions"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.folds.sessions import NO_WILL, Sessions
+from broker.folds.sessions import Sessions
 from broker.session_room import SessionRoom
-from penstock.requests.sessions import CONNECTED, SessionSave
+from penstock.requests.sessions import CONNECTED, NO_WILL, SessionSave
 
 
 def kept(**sizes: int) -> Sessions:

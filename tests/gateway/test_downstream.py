@@ -458,12 +458,19 @@ def test_unsubscribing_a_primary_that_is_up_to_date_repeats_nothing() -> None:
     assert drain(client) == [b"y"]
 
 
-def test_who_waits_where_retention_has_passed_goes_on_when_the_broker_answers_again() -> None:
+def left_behind(count: int) -> tuple[Gateway, Client, Client, Publish]:
+    """A subscriber that has been sent the first of so many messages, and has to pull the others by itself; the
+    publisher, and that message."""
     gateway = Gateway(in_flight_max=1, pull_bytes_max=100)
     client, publisher = gateway.connect("s"), gateway.connect("p")
     client.subscribe("t", qos=1)
-    publisher.send(*[Publish("t", bytes([at]) * 200, 1, packet_id=at + 1) for at in range(4)])
+    publisher.send(*[Publish("t", bytes([at]) * 200, 1, packet_id=at + 1) for at in range(count)])
     [first] = publishes(client)
+    return gateway, client, publisher, first
+
+
+def test_who_waits_where_retention_has_passed_goes_on_when_the_broker_answers_again() -> None:
+    gateway, client, _, first = left_behind(4)
     gateway.broker.refuses = {Pull: OffsetOutOfRange("passed"), QueryBounds: Unavailable("away")}
     client.send(Puback(first.packet_id))
     gateway.broker.refuses = {}
@@ -569,11 +576,7 @@ def test_who_has_fallen_behind_and_goes_away_holds_up_nobody_of_those_who_stay()
 
 
 def test_a_slow_subscriber_goes_on_where_retention_has_passed_what_it_had_not_read() -> None:
-    gateway = Gateway(in_flight_max=1, pull_bytes_max=100)
-    client, publisher = gateway.connect("s"), gateway.connect("p")
-    client.subscribe("t", qos=1)
-    publisher.send(*[Publish("t", bytes([at]) * 200, 1, packet_id=at + 1) for at in range(6)])
-    [first] = publishes(client)
+    gateway, client, publisher, first = left_behind(6)
     for _ in range(3):
         gateway.broker.queues["~filter:t"].forget_first()
     client.send(Puback(first.packet_id))

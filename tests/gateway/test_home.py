@@ -12,13 +12,13 @@ from broker.folds.sessions import Entry
 from gateway.home import PART_BYTES_MAX, SAVES_BYTES_MAX
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Will
 from gateway.mqtt.properties import Properties
-from gateway.session_state import NO_WILL
 from penstock.errors import PenstockError, TooLarge, Unavailable
 from penstock.requests.request import Request
 from penstock.requests.sessions import (
     CONNECTED,
     GONE,
     HOME_TOPIC,
+    NO_WILL,
     RELEASED,
     EndSession,
     KeepSessions,

@@ -15,7 +15,6 @@ from gateway.mqtt.packets import Publish
 from gateway.mqtt.properties import Properties
 from gateway.session_state import (
     NO_FLOW,
-    NO_WILL,
     Place,
     Sent,
     Will,
@@ -27,6 +26,7 @@ from gateway.session_state import (
     encode_will,
 )
 from gateway.subscriptions import Redo, Subscription
+from penstock.requests.sessions import NO_WILL
 
 wills = st.builds(
     Will,

@@ -14,7 +14,7 @@ from gateway.wills import KEPT_BYTES_MAX
 from penstock.errors import InvalidMessage, StorageFull, TimedOut, Unavailable
 from penstock.message import decode_message
 from penstock.requests.messages import AppendRuns
-from penstock.requests.sessions import CONNECTED, RELEASED, OpenSession, SaveSessions, WatchSessions
+from penstock.requests.sessions import CONNECTED, NO_WILL, RELEASED, OpenSession, SaveSessions, WatchSessions
 
 LASTING = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=1000)}
 
@@ -239,7 +239,7 @@ def test_the_session_of_a_will_that_is_given_up_is_let_go() -> None:
     assert gateway.broker.state.sessions.get("ends") is None
     entry = gateway.broker.state.sessions.get("stays")
     assert entry is not None
-    assert (entry.state, entry.will) == (RELEASED, session_state.NO_WILL)
+    assert (entry.state, entry.will) == (RELEASED, NO_WILL)
 
 
 def test_a_claim_whose_answer_was_lost_is_offered_anew() -> None:

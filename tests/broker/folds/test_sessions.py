@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.folds.sessions import NO_WILL, Sessions, holder
-from penstock.requests.sessions import CONNECTED, GONE, LOST, NEVER_ENDS, RELEASED, SessionSave
+from broker.folds.sessions import Sessions, holder
+from penstock.requests.sessions import CONNECTED, GONE, LOST, NEVER_ENDS, NO_WILL, RELEASED, SessionSave
 
 
 def opened(sessions: Sessions, position: int, owner: str = "g", *, is_new: bool = True, expiry_s: int = 60) -> Any:
