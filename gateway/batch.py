@@ -87,6 +87,10 @@ class Stretch:
         """The messages from number ``start`` to before ``stop``; it keeps nothing of the others."""
         raise NotImplementedError
 
+    def bodies(self) -> list[bytes]:
+        """The body of each."""
+        raise NotImplementedError
+
     def behind(self, prefix: bytes) -> bytearray:
         """The body of each behind this prefix, end to end."""
         raise NotImplementedError
@@ -125,6 +129,11 @@ class FrameStretch(Stretch):
         some = data[start * ENTRY_BYTES : stop * ENTRY_BYTES] + data[at + start * size : at + stop * size]
         return FrameStretch(self.first + start, stop - start, self._heading, self.body_bytes, size, some, self._origin)
 
+    def bodies(self) -> list[bytes]:
+        data, size, step = self._data, self.body_bytes, self._frame_bytes
+        first = self.count * ENTRY_BYTES + HEAD_BYTES
+        return [data[at : at + size] for at in range(first, first + self.count * step, step)]
+
     def behind(self, prefix: bytes) -> bytearray:
         size, count = self.body_bytes, self.count
         made = bytearray((prefix + bytes(size)) * count)
@@ -159,6 +168,9 @@ class RunStretch(Stretch):
 
     def part(self, start: int, stop: int) -> Stretch:
         return RunStretch(self.first + start, self._run.part(start, stop), self._heading, self._origin)
+
+    def bodies(self) -> list[bytes]:
+        return self._run.bodies
 
     def behind(self, prefix: bytes) -> bytearray:
         return bytearray(prefix).join([b"", *self._run.bodies])

@@ -195,6 +195,38 @@ _TOGETHER_BYTES: Final = 4096
 """Messages that weigh so much in all stand together as one ``Several``."""
 
 
+_FEW: Final = 24
+"""So many packets are put together one by one as quickly as in columns."""
+
+
+def _few(even: Stretch, qos: int, head: bytes, lead: bytes) -> bytes:
+    """The packets of even messages, ``lead`` between packet id and body."""
+    parts: list[bytes] = []
+    packet_id = even.first % PACKET_ID_MAX
+    for body in even.bodies():
+        parts.append(head)
+        packet_id += 1
+        if qos:
+            parts.append(packet_id.to_bytes(2, "big"))
+            if packet_id == PACKET_ID_MAX:
+                packet_id = 0
+        if lead:
+            parts.append(lead)
+        parts.append(body)
+    return b"".join(parts)
+
+
+def _many(even: Stretch, qos: int, head: bytes, lead: bytes) -> bytes:
+    """The same."""
+    prefix = head + bytes(2) + lead if qos else head + lead
+    data = even.behind(prefix)
+    if qos:
+        first_id = even.first % PACKET_ID_MAX
+        packets = np.frombuffer(data, column(len(head), 2, len(prefix) + even.body_bytes), even.count)
+        packets["column"] = _ENCODED_IDS[first_id : first_id + even.count]
+    return bytes(data)
+
+
 def _ids(first: int, count: int) -> Sequence[int]:
     """So many packet ids from ``first`` on; behind the largest comes 1."""
     over = first + count - 1 - PACKET_ID_MAX
@@ -281,13 +313,7 @@ class Run:
         variant = self._variant(sample.qos, sample.retain)
         lead = _properties(sample, variant, 0) if variant.is_v5 else b""
         head = _head(sample.heading, len(lead) + size, variant.qos, variant.retain)
-        prefix = head + bytes(2) + lead if variant.qos else head + lead
-        data = even.behind(prefix)
-        first_id = even.first % PACKET_ID_MAX
-        if variant.qos:
-            packets = np.frombuffer(data, column(len(head), 2, len(prefix) + size), count)
-            packets["column"] = _ENCODED_IDS[first_id : first_id + count]
-        self.data = bytes(data)
+        self.data = _few(even, variant.qos, head, lead) if count <= _FEW else _many(even, variant.qos, head, lead)
         self.qos = variant.qos
         self.largest = len(head) + len(lead) + size + 2
         self.senders = {sample.sender}
@@ -297,7 +323,11 @@ class Run:
             several = Several(part, variant, part.first % PACKET_ID_MAX + 1, head, lead)
             self._several.append(several)
             if variant.qos:
-                self.in_flight.update(dict.fromkeys(several.ids, several))
+                ids: dict[int, InFlight] = dict.fromkeys(several.ids, several)
+                if part is even:
+                    self.in_flight = ids
+                else:
+                    self.in_flight.update(ids)
                 self.weight += several.weight * part.count
 
     def _take(self, batch: Sequence[Arrival]) -> None:

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import google_crc32c
+from fastcrc.crc32 import iscsi
 
 from penstock.errors import InvalidRequest
 from penstock.message import BODY_AT
@@ -71,7 +71,7 @@ class Run:
         return self.of(self.bodies[start:stop]).placed(position, self.step, self.queue_id, offset, self.stored_ms)
 
 
-checksum_of: Final[Callable[[bytes], int]] = google_crc32c.value
+checksum_of: Final[Callable[[bytes], int]] = iscsi
 """CRC-32C of a batch of runs: what a request carries beside it."""
 
 

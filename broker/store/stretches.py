@@ -15,7 +15,7 @@ from array import array
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
-from google_crc32c import extend
+from broker.store.frames import extend
 
 STRETCH_BYTES: Final = 64 * 1024
 STRETCH_BYTES_MAX: Final = 4 * STRETCH_BYTES
@@ -76,7 +76,7 @@ class Stretches:
     def _summed(self) -> int:
         """The checksum of the stretch that is being written: what came in many pieces is gone over in one."""
         if self._unsummed:
-            self._crc = extend(self._crc, b"".join(self._unsummed))  # joining one copies nothing
+            self._crc = extend(b"".join(self._unsummed), self._crc)  # joining one copies nothing
             self._unsummed.clear()
         return self._crc
 
@@ -88,7 +88,7 @@ class Stretches:
             place == len(self._starts) or end <= self._starts[place]
         )
         if free and len(data) >= STRETCH_BYTES and (self._start == self._end or end <= self._start):
-            self._insert(place, start, end, extend(0, data))
+            self._insert(place, start, end, extend(data, 0))
 
     def _insert(self, place: int, start: int, end: int, crc: int) -> None:
         self._starts.insert(place, start)

@@ -58,6 +58,7 @@ def fields(one: Arrival) -> list[object]:
 )
 @example(30, 64, 7, 1, 1, False, False, False, 0, "", 0)
 @example(30, 64, PACKET_ID_MAX - 3, 2, 2, True, True, True, 5, "", 0)
+@example(10, 64, PACKET_ID_MAX - 3, 2, 2, True, True, True, 5, "", 0)
 def test_a_batch_goes_out_as_its_messages_would_one_by_one(
     count: int,
     size: int,
@@ -253,6 +254,7 @@ def test_a_batch_of_runs_is_that_of_their_frames(runs: list[Publications], befor
         stop = data.draw(st.integers(start + 1, first.count))
         parts = [even.part(start, stop) for even in (first.even, second.even)]
         assert parts[0].behind(b"ab") == parts[1].behind(b"ab")
+        assert parts[0].bodies() == parts[1].bodies()
         assert [(part.first, part.count, part.body_bytes) for part in parts] == [
             (by_runs.next - by_runs.count + start, stop - start, len(runs[0].bodies[0]))
         ] * 2
