@@ -181,7 +181,7 @@ class MemoryBroker:
         self._kept_back: list[tuple[OnResult, Result]] = []
         self.state = BrokerState()
         facts = cast("MessageStore", _Facts(self))
-        self.sessions = SessionRequests(self.state, facts, BrokerSettings(), 0.0)
+        self.sessions = SessionRequests(self.state, facts, BrokerSettings(), 0.0, 0)
         self.shares = ShareRequests(self.state, facts, BrokerSettings(), 0.0)
         self._stirred: set[str] = set()
 
