@@ -85,7 +85,7 @@ class BrokerService:
             SESSION_S_MAX,
             now,
         )
-        self._sessions = SessionRequests(state, store, settings, now)
+        self._sessions = SessionRequests(state, store, settings, now, now_ms)
         self._shares = ShareRequests(state, store, settings, now)
         self._group_changes = self._groups.groups.changed  # the same objects for ever: asked after every batch
         self._session_changes = self._sessions.changed

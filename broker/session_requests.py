@@ -13,7 +13,6 @@ beyond that is refused before anything is appended; beside it, in the same reque
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -23,6 +22,7 @@ from broker.folds.exchanges import Exchanges as OpenExchanges
 from broker.folds.sessions import Entry, Sessions
 from broker.folds.state import BrokerState, fact_record
 from broker.outcomes import AfterSync, Now, Outcome, Parked
+from broker.session_ends import SessionEnds
 from broker.session_room import SessionRoom
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
@@ -70,15 +70,15 @@ FILTERS_PAGE_BYTES: Final = 1 << 20
 """A page of sessions' filters ends with the session that reaches so much; the filters of one are hardly more."""
 CLIENT_BYTES_MAX: Final = 65_535
 OWNER_BYTES_MAX: Final = 255
-SPARE_ENDS: Final = 1024
-"""Ends of sessions whose clients came back are swept out when they outnumber the sessions by more than this."""
 _HEAD_BYTES: Final = 64  # what a record of saves has beside them
 
 
 class SessionRequests:
     """The sessions whose home is this broker. ``changed``: wakers that have stirred and nobody has taken yet."""
 
-    def __init__(self, state: BrokerState, store: MessageStore, settings: BrokerSettings, now: float) -> None:
+    def __init__(
+        self, state: BrokerState, store: MessageStore, settings: BrokerSettings, now: float, now_ms: int
+    ) -> None:
         self._sessions: Sessions = state.sessions
         self._exchanges: OpenExchanges = state.exchanges
         self._is_fenced = state.is_fenced
@@ -91,8 +91,7 @@ class SessionRequests:
         self._ownerless: dict[str, int] = {}  # client -> epoch that a dead owner had
         self._duties: dict[str, int] = {}  # those among them that somebody must see to
         self._lapsed: set[str] = set()  # owners that fell silent, and may be alive
-        self._ends: list[tuple[float, str]] = []
-        self._sweep_ends()
+        self._ends = SessionEnds(self._sessions, now, now_ms)
         self.changed: list[str] = []
 
     # ------------------------------------------------------------ taking one over
@@ -108,8 +107,8 @@ class SessionRequests:
         if request.claim and (entry is None or self._duties.get(request.client) != entry.epoch):
             raise Fenced("nobody has to see to this session")
         if entry is not None and not request.claim:
-            self._check_user(request, entry, now_ms)
-        self._check_room(request, entry, now_ms)
+            self._check_user(request, entry, now)
+        self._check_room(request, entry, now)
         if (
             entry is not None
             and entry.owner != request.owner
@@ -117,14 +116,14 @@ class SessionRequests:
             and self._has_living_owner(request.client, entry, now)
         ):
             return self._call(request, entry, now)
-        return self._give(request, entry, now_ms)
+        return self._give(request, entry, now, now_ms)
 
-    def _check_room(self, request: OpenSession, entry: Entry | None, now_ms: int) -> None:
+    def _check_room(self, request: OpenSession, entry: Entry | None, now: float) -> None:
         """Raises ``Busy`` where it would be one session, or a will, too many. Whoever has one comes back to it."""
         if entry is None and len(self._sessions) >= self._settings.sessions_max:
             raise Busy("the limit sessions_max is reached", hint="raise it")
         room = SessionRoom(self._sessions, self._settings.sessions_bytes_max)
-        is_new = entry is None or _is_over(entry, request, now_ms)
+        is_new = entry is None or self._is_over(entry, request, now)
         if not room.holds_opened(request.client, request.will or NO_WILL, is_new):
             raise Busy("the limit sessions_bytes_max is reached", hint="raise it")
 
@@ -133,10 +132,14 @@ class SessionRequests:
             return False
         return self._leases.get(entry.owner, now) > now
 
-    @staticmethod
-    def _check_user(request: OpenSession, entry: Entry, now_ms: int) -> None:
+    def _is_over(self, entry: Entry, request: OpenSession, now: float) -> bool:
+        """Whether what was there ends with this opening. A session without expiry ends with its connection."""
+        is_without = not request.claim and (request.clean or entry.expiry_s == 0)
+        return is_without or self._ends.is_over(request.client, now)
+
+    def _check_user(self, request: OpenSession, entry: Entry, now: float) -> None:
         """A session that a user has made is nobody else's while it lasts, not even to end it."""
-        if entry.user and entry.user != request.user and not entry.has_ended(now_ms):
+        if entry.user and entry.user != request.user and not self._ends.is_over(request.client, now):
             raise Fenced("the session of this client id is another user's")
 
     def _call(self, request: OpenSession, entry: Entry, now: float) -> Outcome:
@@ -152,16 +155,19 @@ class SessionRequests:
 
         return Parked((client_waker(client),), now + HANDOVER_S, answer)
 
-    def _give(self, request: OpenSession, entry: Entry | None, now_ms: int) -> Outcome:
-        client, is_new = request.client, entry is None or _is_over(entry, request, now_ms)
+    def _give(self, request: OpenSession, entry: Entry | None, now: float, now_ms: int) -> Outcome:
+        client, is_new = request.client, entry is None or self._is_over(entry, request, now)
         expiry_s, will, found = request.expiry_s, request.will or NO_WILL, OpenedSession(0, 0, not is_new)
+        gone_ms = self._ends.absent_since_ms(client, now, now_ms) if request.claim else 0
         if entry is not None:  # copied before the record changes it
-            found = _found(entry, is_new)
+            found = _found(entry, is_new, self._ends.absence_s(client, now))
             if request.claim:
                 expiry_s, will = entry.expiry_s, entry.will
         before = entry.owner if entry is not None else "", entry.epoch if entry is not None else 0
-        fact = Sessions.opening(request.owner, client, is_new, expiry_s, will, request.user)
+        fact = Sessions.opening(request.owner, client, is_new, expiry_s, will, request.user, gone_ms)
         self._store.append([fact_record(sessions.TOPIC, fact)], now_ms)
+        if not request.claim:
+            self._ends.back(client)
         self._settle(client)
         if before[0] in self._leases and before[0] != request.owner:  # too slow to let go: it must hear of it still
             self._calls.setdefault(before[0], {})[client] = SessionCall(client, before[1], request.clean)
@@ -198,20 +204,30 @@ class SessionRequests:
                 fenced.append(at)
             elif save.state == LOST:
                 self._ownerless[save.client] = epoch
+                self._ends.went(save.client, now)
             elif not room.holds_saved(save):
                 fenced.append(at)
                 full.append(at)
             else:
                 saves.append(save if save.epoch == epoch else save._replace(epoch=epoch))
-                if save.state == CONNECTED and request.owner in self._lapsed:  # it was not dead: nobody need see to it
-                    self._ownerless.pop(save.client, None)
-                    self._duties.pop(save.client, None)
+                if save.state == CONNECTED and request.owner in self._lapsed:
+                    self._revive(save.client)
         if saves:
             self._store.append(_saving(saves), now_ms)
         for save in saves:
+            if save.state != CONNECTED:
+                self._ends.went(save.client, now)
             if save.state == RELEASED:
                 self._released(save.client)
         return AfterSync(SavedSessions(tuple(fenced), tuple(full)), self._store.written)
+
+    def _revive(self, client: str) -> None:
+        """Its owner was not dead: nobody need see to the session, and the client is there if it was before."""
+        self._ownerless.pop(client, None)
+        self._duties.pop(client, None)
+        entry = self._sessions.get(client)
+        if entry is not None and not entry.gone_ms:
+            self._ends.back(client)
 
     def _epoch_of(self, owner: str, save: SessionSave) -> int:
         """The epoch in which a save counts, 0 if the session is not its owner's."""
@@ -231,6 +247,7 @@ class SessionRequests:
 
     def _end(self, client: str, entry: Entry, now_ms: int) -> None:
         self._store.append([fact_record(sessions.TOPIC, Sessions.ending(client, entry.epoch))], now_ms)
+        self._ends.back(client)
         self._settle(client)
 
     def keep(self, request: KeepSessions, now: float, now_ms: int) -> Outcome:
@@ -239,7 +256,7 @@ class SessionRequests:
         if not 0 < request.lease_s <= LEASE_S_MAX:
             raise InvalidRequest(f"a lease has more than 0 and at most {LEASE_S_MAX:.0f} seconds")
         if request.fresh:
-            self._bury(request.owner)
+            self._bury(request.owner, now)
             self._lapsed.discard(request.owner)
         self._leases[request.owner] = now + request.lease_s
         self._sort_out(now_ms)
@@ -327,21 +344,22 @@ class SessionRequests:
     def expire(self, now: float, now_ms: int) -> None:
         """Owners that fell silent, and sessions whose time is over. May raise ``StorageFull``."""
         for owner in [owner for owner, deadline in self._leases.items() if deadline <= now]:
-            self._bury(owner)
+            self._bury(owner, now)
             self._lapsed.add(owner)
         self._lapsed = {owner for owner in self._lapsed if self._sessions.of(owner)}
         self._sort_out(now_ms)
         ended = 0
-        while self._ends and self._ends[0][0] <= now_ms and ended < DUTIES_MAX:
-            client = self._ends[0][1]
+        for client in self._ends.due(now):
+            if ended == DUTIES_MAX:
+                break
             entry = self._sessions.get(client)
-            if entry is not None and entry.has_ended(now_ms) and not self._has_living_owner(client, entry, now):
-                if client not in self._duties:
-                    self._end(client, entry, now_ms)
-                ended += 1
-            heapq.heappop(self._ends)
+            if entry is None or not self._ends.is_over(client, now) or self._has_living_owner(client, entry, now):
+                continue
+            if client not in self._duties:
+                self._end(client, entry, now_ms)
+            ended += 1
 
-    def _bury(self, owner: str) -> None:
+    def _bury(self, owner: str, now: float) -> None:
         """An owner is dead, or begins anew: what it had has nobody to care for it."""
         self._leases.pop(owner, None)
         self._calls.pop(owner, None)
@@ -349,6 +367,7 @@ class SessionRequests:
             entry = self._sessions.get(client)
             if entry is not None:
                 self._ownerless[client] = entry.epoch
+                self._ends.went(client, now)
 
     def _sort_out(self, now_ms: int) -> None:
         """Some of the dead owners' sessions: those with a will are offered to the living, the others released."""
@@ -370,15 +389,7 @@ class SessionRequests:
     def _released(self, client: str) -> None:
         """Nobody has the session any more: it ends when its time has passed."""
         self._settle(client)
-        entry = self._sessions.get(client)
-        if entry is not None and entry.expiry_s != NEVER_ENDS:
-            heapq.heappush(self._ends, (entry.ends_ms, client))
-            if len(self._ends) > 2 * len(self._sessions) + SPARE_ENDS:
-                self._sweep_ends()
-
-    def _sweep_ends(self) -> None:
-        self._ends = self._sessions.waiting()
-        heapq.heapify(self._ends)
+        self._ends.watch(client)
 
     def take_changed(self) -> list[str]:
         """Wakers that have stirred since the last call."""
@@ -398,14 +409,7 @@ def _saving(saves: Sequence[SessionSave]) -> list[Incoming]:
     return records
 
 
-def _is_over(entry: Entry, request: OpenSession, now_ms: int) -> bool:
-    """Whether what was there ends with this opening. A session without expiry ends with its connection."""
-    if request.claim:
-        return entry.has_ended(now_ms)
-    return request.clean or entry.expiry_s == 0 or entry.has_ended(now_ms)
-
-
-def _found(entry: Entry, is_new: bool) -> OpenedSession:
+def _found(entry: Entry, is_new: bool, absence_s: float) -> OpenedSession:
     """What the next owner is told of a session."""
     return OpenedSession(
         epoch=0,
@@ -417,6 +421,7 @@ def _found(entry: Entry, is_new: bool) -> OpenedSession:
         terms=entry.terms,
         flow=entry.flow,
         expiry_s=entry.expiry_s,
+        absence_s=absence_s,
     )
 
 

@@ -133,9 +133,18 @@ class ShareRequests:
             raise QueueNotFound(f"there is no shared subscription {share}")
         leases = self._leases.get(share)
         if leases is None:
-            leases = ShareLeases(_is_ordered(share), settled.floor)
-            self._leases[share] = leases
+            passed = self._passed(share, settled)
+            leases = self._leases[share] = ShareLeases(_is_ordered(share), passed)
+            with contextlib.suppress(StorageFull):  # they are looked for again after a restart
+                self._settle(share, [(settled.floor, passed)] if passed > settled.floor else ())
         return leases
+
+    def _passed(self, share: str, settled: Settled) -> int:
+        """The offset below which all is settled, also where damage has moved settled messages to later ones."""
+        queue, floor = _queue_of(share), settled.floor
+        if floor < self._store.next_offset(queue):
+            floor = max(floor, self._store.offset_at(queue, settled.position))
+        return floor
 
     def _take(self, request: TakeShared) -> Pulled:
         leases, settled = self._of(request.share), self._settled(request.share)
@@ -204,7 +213,10 @@ class ShareRequests:
     def _settle(self, share: str, ranges: Sequence[tuple[int, int]]) -> None:
         if not ranges:
             return
-        self._store.append([fact_record(shares.TOPIC, Shares.settling(share, ranges))], self._now_ms)
+        settled = self._settled(share)
+        floor = settled.floor_with(ranges)
+        position = self._store.position_of(_queue_of(share), floor) if floor > settled.floor else 0
+        self._store.append([fact_record(shares.TOPIC, Shares.settling(share, ranges, position))], self._now_ms)
         leases = self._of(share)
         was_full = leases.unsettled >= self._settings.share_unsettled_max
         for first, end in ranges:

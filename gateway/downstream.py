@@ -358,8 +358,8 @@ class Downstream(Stage):
             return
         bounds = result.bounds[0]
         at = bounds.min if first < bounds.min else bounds.end
-        if cursor is None or cursor.next == first:
-            self.lost += max(0, bounds.min - first)
+        readers = feed.attached.all() if cursor is None else [cursor]  # one of its own may have jumped over the head
+        self.lost += max(0, bounds.min - first) * sum([one.next == first for one in readers])
         if cursor is None:
             self._came(feed, _EMPTY, at)
         else:

@@ -254,18 +254,24 @@ class FilterLeases:
         self._wake()
 
     def _place(self, opening: Opening) -> None:
-        """At every broker that is somewhere; the others are asked when they are back."""
+        """At every broker that is somewhere; the others are asked when they are back. There the session's home may be
+        among them, and whoever else is has opened the filter for the session by then."""
         live = [shelf for shelf in self._shelves.values() if shelf.broker.address] or list(self._shelves.values())
         opening.left = len(live)
+        cursors: dict[_Shelf, Cursor] = {}
         for shelf in self._shelves.values():
-            cursor = self._cursor(shelf, opening.session, opening.subscription)
+            cursor = cursors[shelf] = self._cursor(shelf, opening.session, opening.subscription)
             shelf.opening.append((cursor, opening if shelf in live else None))
         lasting, subscription = opening.session.lasting, opening.subscription
         if lasting is not None and subscription.qos and subscription.filter not in lasting.held:
             lasting.held[subscription.filter] = None
             opening.left *= 2
-            for shelf in live:
-                shelf.holding.setdefault(lasting, []).append(_Hold(subscription.filter, opening, None))
+            for shelf, cursor in cursors.items():
+                row = _Hold(subscription.filter, opening, None)
+                if shelf not in live:
+                    self._awaiting.add(cursor)
+                    row = _Hold(subscription.filter, None, cursor)
+                shelf.holding.setdefault(lasting, []).append(row)
 
     def _cursor(self, shelf: _Shelf, session: Session, subscription: Subscription) -> Cursor:
         feed = shelf.feeds.get(subscription.filter)

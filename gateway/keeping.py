@@ -111,9 +111,10 @@ class Keeping(Stage):
             self._save_for(session)
 
     def _save_for(self, session: Session) -> None:
-        lasting = session.lasting
-        if session.device is None or lasting is None:
+        if session.device is None:
             return
+        lasting = session.lasting
+        assert lasting is not None, "of the others nothing is noted"
         if lasting.is_saving:  # one save with packets at a time: they never overtake each other
             self._noted[session] = None
             return
@@ -133,8 +134,9 @@ class Keeping(Stage):
         outcome: bool | PenstockError,
     ) -> None:
         device, lasting = session.device, session.lasting
-        if device is None or lasting is None:
+        if device is None:
             return
+        assert lasting is not None
         if packets:
             lasting.is_saving = False
         if outcome is True:

@@ -25,7 +25,7 @@ class Opening:
         device: the connection that is to have the session.
         past: what there was before any of them was given it, as it is still to be done; ``None``: none was yet.
         will: that of the connection that was given it last, as its home tells it.
-        due: when the will of the past is due, if this gateway had it.
+        due: when the will of the past is due, if one waits.
     """
 
     __slots__ = ("device", "due", "past", "will")
@@ -42,7 +42,7 @@ class Opening:
         if past is None or found.state != CONNECTED or found.will != self.will:
             return found
         expiry_s = past.expiry_s if past.present else found.expiry_s
-        return replace(found, state=past.state, will=past.will, expiry_s=expiry_s)
+        return replace(found, state=past.state, will=past.will, expiry_s=expiry_s, absence_s=past.absence_s)
 
 
 class Openings:
@@ -77,14 +77,15 @@ class Openings:
         due = self._wills.due(client_id)
         is_published = self._wills.cancel(client_id)
         found = opening.seen_through(given)
-        if found is given:
-            opening.due = due
         old = decode_will(found.will)
-        was_lost = not is_published and (found.state == CONNECTED or (found.state == GONE and found.ended))
-        if old is not None and was_lost and (found.ended or not old.delay_s):
+        if found is given and old is not None:
+            opening.due = min(due, self._wills.moment(old, found.expiry_s, found.absence_s))
+        is_left = not is_published and found.state != RELEASED
+        passed_s = found.absence_s if due == math.inf else 0.0  # of one that waited here its client is just in time
+        if old is not None and is_left and (found.ended or old.delay_s <= passed_s):
             self._wills.publish(client_id, old)
             old = None
-        waits = found.present and old is not None and not is_published and found.state != RELEASED
+        waits = found.present and old is not None and is_left
         past = replace(found, state=GONE if waits else RELEASED, will=found.will if waits else b"")
         opening.past, opening.will = past, b"" if will == NO_WILL else will
         return past

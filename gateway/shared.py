@@ -73,6 +73,7 @@ class SharedSubscriptions:
         self._closing: dict[ShareFeed, None] = {}
         self._changed: dict[ShareFeed, None] = {}
         self._failed: dict[ShareFeed, None] = {}
+        self._unheld: dict[ShareFeed, dict[Session, None]] = {}  # members in whose names it is not open there yet
         self._not_taken: list[ShareFeed] = []
         self._beaten_at = 0.0
         self.settled = 0
@@ -112,6 +113,7 @@ class SharedSubscriptions:
             feed.join(session, subscription)
             if broker not in live:
                 self._failed[feed] = None
+                self._unheld.setdefault(feed, {})[session] = None
                 continue
             for owner in self._owners_of(session, subscription, broker.name):
                 waiting = self._opening.setdefault((broker, owner), {}).setdefault(share, [])
@@ -150,7 +152,9 @@ class SharedSubscriptions:
             feed = self._feeds.get((broker, share))
             if feed is not None:
                 feed.leave(session)
+                self._unheld.get(feed, {}).pop(session, None)
                 if not feed.members:
+                    self._unheld.pop(feed, None)
                     feed.give_up_waiting()
                     self._closing[feed] = None
                 self._change(feed)
@@ -395,6 +399,15 @@ class SharedSubscriptions:
             if feed.members and not feed.is_open:
                 self._opening.setdefault((feed.broker, self._owner), {}).setdefault(feed.share, [])
             self._change(feed)
+        for feed in [feed for feed in self._unheld if feed.broker.address]:
+            for session in self._unheld.pop(feed):
+                standing = Standing(1, partial(self._held, feed, session))
+                for owner in self._owners_of(session, feed.members[session].subscription, feed.broker.name)[1:]:
+                    self._opening.setdefault((feed.broker, owner), {}).setdefault(feed.share, []).append(standing)
+
+    def _held(self, feed: ShareFeed, session: Session, error: PenstockError | None) -> None:
+        if error is not None and error.retryable and session in feed.members:
+            self._unheld.setdefault(feed, {})[session] = None
 
 
 def _leased(result: Pulled, feed: ShareFeed) -> list[Leased]:

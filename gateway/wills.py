@@ -1,10 +1,11 @@
 """Wills that wait: of sessions whose connection ended without a word, here or at a gateway that died.
 
 A will is published when its delay has passed or its session ends, whichever is first (MQTT-3.1.2-8), unless its client
-is back by then (MQTT-3.1.3-9). Its session stays this gateway's until then. Before the will is published the home
-confirms that the session is still ours, so that two gateways never publish one; afterwards the session is released, or
-ended where its time is over. A gateway that dies in between leaves the will to the next: it comes at least once.
-Whoever left it must still be allowed to publish it when its time has come.
+is back by then (MQTT-3.1.3-9). The delay counts from when the client went, whichever gateway has the will by then: the
+home of sessions tells for how long a client has been gone. The session stays this gateway's until then. Before the will
+is published the home confirms that the session is still ours, so that two gateways never publish one; afterwards the
+session is released, or ended where its time is over. A gateway that dies in between leaves the will to the next: it
+comes at least once. Whoever left it must still be allowed to publish it when its time has come.
 
 A published will has an *executor* until it is stored: while its broker is away it is published again, also where nobody
 knows whether it was stored. The home has the will for that long too, so that another gateway can see to it if this one
@@ -135,13 +136,17 @@ class Wills:
 
     def wait(self, client: str, epoch: int, will: Will, expiry_s: int, due: float = math.inf) -> None:
         """Publishes later, unless the client comes back. ``due``: when at the latest, of one that has waited before."""
-        due = min(due, self._rounds.now + min(will.delay_s, expiry_s))
+        due = min(due, self.moment(will, expiry_s))
         pending = Pending(client, epoch, will, expiry_s, due, expiry_s <= will.delay_s)
         self._waiting[client] = pending
         self._look_later(pending)
 
     def _look_later(self, pending: Pending) -> None:
         self._due.add(min(pending.due, self._rounds.now + LOOK_S), pending)
+
+    def moment(self, will: Will, expiry_s: int, absence_s: float = 0.0) -> float:
+        """When a will is due whose client has been gone for so long; that may be past."""
+        return self._rounds.now + min(will.delay_s, expiry_s) - absence_s
 
     def due(self, client: str) -> float:
         """When the client's will is due, never if none waits."""
@@ -212,7 +217,8 @@ class Wills:
             self.publish(client, will, partial(self._home.end, client, result.epoch))
         else:
             self._home.save(SessionSave(client, result.epoch, GONE, result.expiry_s), _ignore)
-            self.wait(client, result.epoch, will, result.expiry_s)
+            due = self.moment(will, result.expiry_s, result.absence_s)
+            self.wait(client, result.epoch, will, result.expiry_s, due)
 
 
 def _anybody(client: str, will: Will) -> bool:

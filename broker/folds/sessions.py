@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from broker.folds.filters import LASTING
 from broker.folds.frozen import Table
-from penstock.requests.sessions import CONNECTED, LOST, NEVER_ENDS, NO_WILL, RELEASED, SessionSave
+from penstock.requests.sessions import CONNECTED, LOST, NO_WILL, RELEASED, SessionSave
 
 KEY: Final = "sessions"
 TOPIC: Final = "%sys%sessions"
@@ -74,17 +74,6 @@ class Entry:
         """All of them together."""
         return sum(self.sizes)
 
-    @property
-    def ends_ms(self) -> float:
-        """Wall-clock time after which it is over if its client does not come back."""
-        if not self.gone_ms or self.expiry_s == NEVER_ENDS:
-            return float("inf")
-        return self.gone_ms + self.expiry_s * 1000
-
-    def has_ended(self, now_ms: int) -> bool:
-        """Whether its client came back too late, or not at all."""
-        return self.gone_ms > 0 and self.ends_ms <= now_ms
-
 
 class Sessions:
     """All sessions whose home is this broker.
@@ -125,15 +114,17 @@ class Sessions:
         """All who have a session."""
         return list(self._of)
 
-    def waiting(self) -> list[tuple[float, str]]:
-        """When sessions without a client are over, and whose they are."""
-        entries = self._entries.items()
-        return [(entry.ends_ms, client) for client, entry in entries if entry.gone_ms and entry.expiry_s != NEVER_ENDS]
+    def gone(self) -> list[tuple[str, int]]:
+        """Whose sessions have no client, and since when by the wall clock."""
+        return [(client, entry.gone_ms) for client, entry in self._entries.items() if entry.gone_ms]
 
     @staticmethod
-    def opening(owner: str, client: str, is_new: bool, expiry_s: int, will: bytes, user: str = "") -> list[Any]:
-        """Body of the record that gives a session to an owner."""
-        return [OPEN, owner, client, is_new, expiry_s, will, user]
+    def opening(
+        owner: str, client: str, is_new: bool, expiry_s: int, will: bytes, user: str = "", gone_ms: int = 0
+    ) -> list[Any]:
+        """Body of the record that gives a session to an owner. ``gone_ms``: since when its client is gone, 0 if it is
+        for its client that the owner asks."""
+        return [OPEN, owner, client, is_new, expiry_s, will, user, gone_ms]
 
     @staticmethod
     def saving(saves: Sequence[SessionSave]) -> list[Any]:
@@ -148,7 +139,7 @@ class Sessions:
     def apply(self, body: list[Any], position: int, stored_ms: int) -> tuple[str, int] | None:
         """Takes in a record's body; gives client and incarnation of a session that ended with it."""
         if body[0] == OPEN:
-            return self._open(position + 1, body[1:7], stored_ms)
+            return self._open(position + 1, body[1:7], body[7] if len(body) > 7 else 0, stored_ms)
         if body[0] == SAVE:
             for row in body[1]:
                 self._save(SessionSave(*row[:7]), stored_ms)
@@ -162,7 +153,7 @@ class Sessions:
                 return body[1], entry.incarnation
         return None
 
-    def _open(self, epoch: int, fields: list[Any], stored_ms: int) -> tuple[str, int] | None:
+    def _open(self, epoch: int, fields: list[Any], gone_ms: int, stored_ms: int) -> tuple[str, int] | None:
         owner, client, is_new, expiry_s, will, user = fields
         owner = sys.intern(owner)  # few owners have all sessions
         known = self._entries.own(client, copy) if client in self._entries else None
@@ -171,7 +162,7 @@ class Sessions:
             self._move(client, known, owner)
             if known.state == CONNECTED:
                 known.doubtful_ms = stored_ms
-            known.epoch, known.state, known.gone_ms = epoch, CONNECTED, 0
+            known.epoch, known.state, known.gone_ms = epoch, CONNECTED, gone_ms
             known.expiry_s, known.user = expiry_s, user or known.user
             if known.will != will:  # the same one is not kept twice while a snapshot has it
                 known.will = will
@@ -182,6 +173,7 @@ class Sessions:
             del self._live[known.incarnation]
         self._live[epoch] = None
         self._entries[client] = entry = Entry(owner, epoch, epoch, expiry_s, will, user)
+        entry.gone_ms = gone_ms
         self.bytes += entry.size
         self._of.setdefault(owner, {})[client] = None
         return None if known is None else (client, known.incarnation)

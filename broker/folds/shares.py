@@ -1,15 +1,16 @@
 """Fold of shared subscriptions: which messages of each are settled, that is, need not be given to anybody any more.
 
 A shared subscription (*share*) reads the light queue of its filter. Its ``Settled`` is the offset below which
-everything is settled and the ranges beyond it. Between two ranges there is at least one message that somebody was given
-and has not acknowledged; how many of these there may be is bounded (``broker/share_requests.py``), and so is this.
-A share ends with its last owner (``folds/filters.py``).
+everything is settled and the ranges beyond it. The log position before which everything is settled says the same of
+messages that damage has moved to later offsets (docs/decisions/0007). Between two ranges there is at least one message
+that somebody was given and has not acknowledged; how many of these there may be is bounded
+(``broker/share_requests.py``), and so is this. A share ends with its last owner (``folds/filters.py``).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from broker.folds.frozen import Table
@@ -23,21 +24,23 @@ END: Final = 1 << 62
 
 
 class Settled:
-    """The settled offsets of one share: all below ``floor``, and those in the ranges ``starts[i] <= offset < ends[i]``.
+    """The settled offsets of one share: all below ``floor``, and those in the ranges ``starts[i] <= offset < ends[i]``;
+    and all that is stored before ``position``.
 
     Invariants: ``floor < starts[0] < ends[0] < starts[1] < ...``: ranges that touch are one.
     """
 
-    __slots__ = ("ends", "floor", "starts")
+    __slots__ = ("ends", "floor", "position", "starts")
 
-    def __init__(self, floor: int, starts: Sequence[int] = (), ends: Sequence[int] = ()) -> None:
+    def __init__(self, floor: int, starts: Sequence[int] = (), ends: Sequence[int] = (), position: int = 0) -> None:
         self.floor = floor
+        self.position = position
         self.starts = list(starts)
         self.ends = list(ends)
 
     def copy(self) -> Settled:
         """One that changes on its own."""
-        return Settled(self.floor, self.starts, self.ends)
+        return Settled(self.floor, self.starts, self.ends, self.position)
 
     def __contains__(self, offset: int) -> bool:
         if offset < self.floor:
@@ -52,6 +55,18 @@ class Settled:
         if at >= 0:
             offset = max(offset, self.ends[at])
         return offset, self.starts[at + 1] if at + 1 < len(self.starts) else END
+
+    def floor_with(self, ranges: Iterable[tuple[int, int]]) -> int:
+        """What the floor would be with these ranges, which are in order."""
+        floor, at = self.floor, 0
+        for first, end in ranges:
+            if first > floor:
+                break
+            floor = max(floor, end)
+            while at < len(self.starts) and self.starts[at] <= floor:
+                floor = max(floor, self.ends[at])
+                at += 1
+        return floor
 
     def add(self, first: int, end: int) -> None:
         """Settles ``first <= offset < end``."""
@@ -90,20 +105,22 @@ class Shares:
         return [BEGIN, share, offset]
 
     @staticmethod
-    def settling(share: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
-        """Body of the record that settles ranges, each with its end."""
-        return [SETTLE, share, [list(one) for one in ranges]]
+    def settling(share: str, ranges: Sequence[tuple[int, int]], position: int) -> list[Any]:
+        """Body of the record that settles ranges, each with its end, and so all that is stored before a position (0:
+        nothing new is said by that)."""
+        return [SETTLE, share, [list(one) for one in ranges], position]
 
-    def apply(self, body: list[Any]) -> None:
-        """Takes in a record's body."""
+    def apply(self, body: list[Any], position: int) -> None:
+        """Takes in the body of the record at a log position."""
         action, share = body[:2]
         if action == BEGIN:
-            self._settled.setdefault(share, Settled(body[2]))
+            self._settled.setdefault(share, Settled(body[2], position=position))
         elif action == SETTLE and share in self._settled:
             settled = self._settled.own(share, Settled.copy)
             for first, end in body[2]:
                 if first < end and end > settled.floor:
                     settled.add(first, end)
+            settled.position = max(settled.position, body[3] if len(body) > 3 else 0)
 
     def end(self, share: str) -> None:
         """Nobody holds it any more."""
@@ -127,9 +144,11 @@ class Shares:
     def restore(self, snapshot: list[Any]) -> None:
         """Takes the state of a snapshot."""
         self._settled = Table()
-        for share, floor, ranges in snapshot:
-            self._settled[share] = Settled(floor, [one[0] for one in ranges], [one[1] for one in ranges])
+        for share, floor, ranges, *later in snapshot:
+            position = later[0] if later else 0
+            self._settled[share] = Settled(floor, [one[0] for one in ranges], [one[1] for one in ranges], position)
 
 
 def _row(share: str, settled: Settled) -> list[Any]:
-    return [share, settled.floor, [list(one) for one in zip(settled.starts, settled.ends, strict=True)]]
+    ranges = [list(one) for one in zip(settled.starts, settled.ends, strict=True)]
+    return [share, settled.floor, ranges, settled.position]

@@ -78,7 +78,7 @@ class BrokerState:
                 self.exchanges.apply(Exchanges.fact(*ended, ()))
                 return self._changed(self.filters.release(sessions.holder(ended[1])))
         elif record.topic == shares.TOPIC:
-            self.shares.apply(_body_of(record))
+            self.shares.apply(_body_of(record), record.position)
         elif record.topic == exchanges.TOPIC:
             self.exchanges.apply(_body_of(record))
         return NO_CHANGE

@@ -2,9 +2,9 @@
 
 A *plan* is made at a position of the log (after every ``chunk_bytes``, and where a segment or the first damage begins,
 so that no chunk reaches over either): a snapshot of the state there, which also knows how far each queue reached. It is
-carried out later and in pieces: the snapshot becomes bytes; where the position begins the active segment they are
-written into it as its keyframe; and once the log is durable up to the position, chunk and checkpoint are written.
-Queues that ended meanwhile are still sealed, because their end may yet be lost.
+carried out later and in pieces: the snapshot becomes bytes; where the position begins a segment they are written behind
+it as its keyframe, as long as keyframes stay a small part of the log; and once the log is durable up to the position,
+chunk and checkpoint are written. Queues that ended meanwhile are still sealed, because their end may yet be lost.
 
 Chunks and checkpoints are derived and checked by checksum, so they are written without a sync: what a power loss tears
 is made again from the log.
@@ -39,7 +39,10 @@ WRITE_BYTES: Final = 1 << 20
 """About so many bytes of a chunk or checkpoint are written at a time."""
 _DONE: Final = object()
 KEYFRAME_SHARE: Final = 4
-"""A keyframe takes at most this fraction of a segment; a larger state has none, and retention waits for the next."""
+"""Keyframes take at most this fraction of the log: after one of a large state some segments have none, and go with the
+next that has one."""
+PARTS_PER_STEP: Final = 8
+"""So many parts of a keyframe, of up to 1 MiB, are written between two looks at the rest of the world."""
 
 
 class Sealing:
@@ -48,7 +51,7 @@ class Sealing:
     Attributes:
         sealed: everything before it is in chunks.
         keyframes: which segments have one.
-        write_keyframe: appends one part of a keyframe; False where it does not fit the active segment.
+        write_keyframe: appends one part of a keyframe.
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class Sealing:
         self._now_ms = 0
         self.sealed = sealed
         self.keyframes = KeyframeMarks()
-        self.write_keyframe: Callable[[bytes, int], bool] = _nowhere
+        self.write_keyframe: Callable[[bytes, int], None] = _nowhere
 
     def plan(self, position: int) -> None:
         """Plans to seal everything before ``position``, at which the log stands now."""
@@ -93,8 +96,8 @@ class Sealing:
             self.plan(position)
 
     def step(self, now_ms: int = 0) -> None:
-        """Carries the oldest plan on by a bounded piece; the whole of it when others wait behind it. Raises
-        ``StorageFull``; the plan is kept then."""
+        """Carries the oldest plan on by a bounded piece; when others wait behind it the whole of it, but for a long
+        keyframe. Raises ``StorageFull``; the plan is kept then."""
         if self._work is None:
             if not self._plans:
                 return
@@ -126,10 +129,10 @@ class Sealing:
             self._plans.popleft()  # it has noted offsets that are about to move
 
     def _carry_out(self, plan: Snapshot) -> Iterator[bool]:
-        """Yields between pieces of the work, with True when it can only go on after a sync."""
+        """Yields between pieces of the work, with True when it goes on after a sync or with the next step."""
         while not plan.step():
             yield False
-        if plan.position == self._log.active.base and self.keyframes.get(plan.position) is None:
+        if plan.position in self._log.bases[-2:] and self.keyframes.get(plan.position) is None:
             yield from self._write_keyframe(plan)
         while plan.position > self._log.durable:
             yield True
@@ -137,14 +140,16 @@ class Sealing:
             yield False
 
     def _write_keyframe(self, plan: Snapshot) -> Iterator[bool]:
-        """The state at the active segment's begin goes into it, so that the log can be read from there alone."""
+        """The state at a segment's begin goes into the log behind it, so that the log can be read from there alone:
+        retention has steps of no more than a few times the state."""
         snapshot = plan.finish()
-        if not plan.position or sum(map(len, snapshot)) > self._settings.segment_bytes // KEYFRAME_SHARE:
+        newest = max([mark.base for mark in self.keyframes], default=self._log.start)
+        if not plan.position or plan.position - newest < KEYFRAME_SHARE * sum(map(len, snapshot)):
             return
-        for record in state.keyframe_records(snapshot, plan.position, self._now_ms):
-            if plan.position != self._log.active.base or not self.write_keyframe(record, self._now_ms):
-                return  # the segment is full already: the next one has the next one
-            yield False
+        part_bytes = min(state.PART_BYTES_MAX, self._settings.segment_bytes // KEYFRAME_SHARE)
+        for number, record in enumerate(state.keyframe_records(snapshot, plan.position, self._now_ms, part_bytes), 1):
+            self.write_keyframe(record, self._now_ms)
+            yield number % PARTS_PER_STEP == 0
 
     def _seal(self, plan: Snapshot) -> Iterator[None]:
         """Yields between pieces of the work. A tail's beginning never changes meanwhile, and each queue has its
@@ -215,6 +220,5 @@ def _as_full() -> Iterator[None]:
         raise StorageFull(f"the index cannot be written: {storage_error(error).message}") from None
 
 
-def _nowhere(record: bytes, now_ms: int) -> bool:
+def _nowhere(record: bytes, now_ms: int) -> None:
     """Nobody writes keyframes yet."""
-    return False

@@ -79,16 +79,16 @@ def checkpoint_path(position: int) -> str:
     return f"{FOLDER}/{position:020d}{SUFFIX}"
 
 
-def _parts_of(pieces: Sequence[Piece]) -> Iterator[bytes]:
-    """The same bytes in parts of ``PART_BYTES_MAX``, the last of which, and there is one, may have fewer."""
+def _parts_of(pieces: Sequence[Piece], part_bytes: int = PART_BYTES_MAX) -> Iterator[bytes]:
+    """The same bytes in parts of ``part_bytes``, the last of which, and there is one, may have fewer."""
     part: list[memoryview] = []
-    room = PART_BYTES_MAX
+    room = part_bytes
     for piece in [memoryview(piece) for piece in pieces]:
         at = 0
         while len(piece) - at > room:
             yield b"".join((*part, piece[at : at + room]))
             at += room
-            part, room = [], PART_BYTES_MAX
+            part, room = [], part_bytes
         part.append(piece[at:])
         room -= len(piece) - at
     yield b"".join(part)
@@ -118,27 +118,37 @@ def stored_positions(disk: Disk, folder: str, suffix: str) -> list[int]:
     return sorted(int(name) for name in names if name.isdigit())
 
 
-def keyframe_records(state: Sequence[Piece], base: int, now_ms: int) -> Iterator[bytes]:
-    """The system records of the keyframe of the segment at ``base``: the state there, given in pieces, in parts, each
-    with its number and how many there are."""
-    parts = max(1, -(-sum(map(len, state)) // PART_BYTES_MAX))
-    for number, part in enumerate(_parts_of(state)):
+def keyframe_records(
+    state: Sequence[Piece], base: int, now_ms: int, part_bytes: int = PART_BYTES_MAX
+) -> Iterator[bytes]:
+    """The system records of the keyframe of the segment at ``base``: the state there, given in pieces, in parts of so
+    many bytes, each with its number and how many there are."""
+    parts = max(1, -(-sum(map(len, state)) // part_bytes))
+    for number, part in enumerate(_parts_of(state, part_bytes)):
         body = cast(bytes, msgpack.packb([number, parts, part, base]))
         yield encode_record(KEYFRAME_TOPIC.encode(), body, b"", born_ms=now_ms)
 
 
 class KeyframeReader:
-    """Puts the parts of one segment's keyframe together; other records may stand between them."""
+    """Puts the parts of one segment's keyframe together; other records may stand between them.
+
+    Attributes:
+        has_begun: a part of it was there.
+        is_over: a part of a later one was there: the next begins when one is whole, or will never be.
+    """
 
     def __init__(self, base: int) -> None:
         self._base = base
         self._pieces: list[bytes] = []
+        self.has_begun = self.is_over = False
 
     def take(self, record: Bytes) -> bytes | None:
         """The whole state with its last part, else None. A part out of order starts over."""
         number, parts, piece, base = msgpack.unpackb(record_body(record))
+        self.is_over = base > self._base
         if base != self._base:
             return None
+        self.has_begun = True
         if number != len(self._pieces):
             self._pieces.clear()
             if number:

@@ -202,13 +202,9 @@ class Writing:
         self._log.roll(EPOCH, urgent=urgent)
         self._sealing.plan(self._log.end)
 
-    def _write_keyframe(self, record: bytes, now_ms: int) -> bool:
-        """Appends a part of a keyframe; False if the active segment has no room for it."""
-        size = FRAME_HEAD_BYTES + len(record)
-        if size > self._log.room():
-            return False
-        self._append([Incoming(record, KEYFRAME_TOPIC, 0, 0, b"")], size, now_ms, True)
-        return True
+    def _write_keyframe(self, record: bytes, now_ms: int) -> None:
+        """Appends a part of a keyframe."""
+        self._append_urgent([Incoming(record, KEYFRAME_TOPIC, 0, 0, b"")], now_ms, True)
 
     # ------------------------------------------------------------ queues and folds
 

@@ -76,7 +76,8 @@ class OpenedSession(Reply):
     ``state`` whether its client was connected, with nobody left to say how it went. ``present``: it goes on; else it
     is new, ``incarnation`` is its epoch, and what is told of the old one (``ended``: its incarnation) has ended.
     ``epoch`` 0: the owner was called upon, now ask with ``force``. ``doubtful_ms``: what was stored until this
-    wall-clock time may have been sent to the client by an owner that could not say so any more; 0: by none."""
+    wall-clock time may have been sent to the client by an owner that could not say so any more; 0: by none.
+    ``absence_s``: for how long the client of what was there had been gone, 0 if it had not."""
 
     epoch: int
     incarnation: int
@@ -88,6 +89,7 @@ class OpenedSession(Reply):
     flow: bytes = b""
     expiry_s: int = 0
     doubtful_ms: int = 0
+    absence_s: float = 0.0
 
 
 @value

@@ -31,22 +31,26 @@ SMALL: dict[str, Any] = {
 class HandClock(Clock):
     """A clock that a test moves."""
 
-    def __init__(self) -> None:
+    def __init__(self, set_ms: int = 1_000_000) -> None:
+        """``set_ms``: what the wall clock shows at 0 s."""
         self.now = 0.0
+        self.set_ms = set_ms
 
     def monotonic(self) -> float:
         return self.now
 
     def wall_ms(self) -> int:
-        return 1_000_000 + int(self.now * 1000)
+        return self.set_ms + int(self.now * 1000)
 
 
 class Rig:
     """Service and dispatch of a broker. Nothing is synced unless a test says so."""
 
-    def __init__(self, disk: SimDisk | None = None, started_at: float = 0.0, **settings: Any) -> None:
+    def __init__(
+        self, disk: SimDisk | None = None, started_at: float = 0.0, set_ms: int = 1_000_000, **settings: Any
+    ) -> None:
         self.disk = disk or SimDisk()
-        self.clock = HandClock()
+        self.clock = HandClock(set_ms)
         self.clock.now = started_at
         self.settings = BrokerSettings(**{**SMALL, **settings})
         self.state = BrokerState()
@@ -89,11 +93,12 @@ class Rig:
         assert [one.filter for one in answer.opened] == [one for one in filters if one not in found]
         return found
 
-    def restarted(self, **changed: Any) -> Rig:
-        """The same folder, a second after a kill -9; some settings may have been changed meanwhile."""
+    def restarted(self, set_ms: int | None = None, **changed: Any) -> Rig:
+        """The same folder, a second after a kill -9; wall clock and settings may have been changed meanwhile."""
         self.disk.kill()
         settings = {name: getattr(self.settings, name) for name in self.settings.__slots__}
-        return Rig(self.disk, self.clock.now + 1.0, **(settings | changed))
+        set_ms = self.clock.set_ms if set_ms is None else set_ms
+        return Rig(self.disk, self.clock.now + 1.0, set_ms, **(settings | changed))
 
     def bodies(self, queue: str, offset: int = 0) -> list[bytes]:
         """Bodies of the readable messages of a queue."""

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from broker.folds.sessions import holder
-from broker.session_requests import HANDOVER_S, SPARE_ENDS
+from broker.session_ends import SPARE_ENDS
+from broker.session_requests import HANDOVER_S
 from penstock.errors import Busy, Fenced, InvalidRequest, TooLarge, TopicNotFound
 from penstock.message import CLIENT_ID, FLAG_ONCE, MQTT_ID, MQTT_TOPIC, encode_record
 from penstock.requests.filters import OpenFilters
@@ -235,6 +236,92 @@ def test_an_owner_that_lets_go_leaves_no_doubt_and_one_that_is_passed_over_does(
     save(rig, first.epoch, RELEASED)
     assert open_session(rig, "h").doubtful_ms == 0
     assert open_session(rig, "i", force=True).doubtful_ms == rig.clock.wall_ms()
+
+
+@pytest.mark.parametrize("jump_s", [86_400, -86_400])
+def test_a_wall_clock_that_is_set_ends_no_session_and_keeps_none_alive(jump_s: int) -> None:
+    rig = Rig()
+    rig.clock.set_ms = 1 << 40
+    save(rig, open_session(rig).epoch, RELEASED)
+    pass_time(rig, 30)
+    rig.clock.set_ms += jump_s * 1000
+    pass_time(rig, 29)
+    assert rig.state.sessions.get("c") is not None
+    again = open_session(rig)
+    assert again.present
+    save(rig, again.epoch, RELEASED)
+    pass_time(rig, 59)
+    assert rig.state.sessions.get("c") is not None
+    pass_time(rig, 1)
+    assert rig.state.sessions.get("c") is None
+
+
+def test_an_absence_counts_on_over_a_restart_by_the_wall_clock_and_anew_where_that_has_gone_back() -> None:
+    for jump_s, left_s in ((0, 29), (20, 9), (-1000, 60)):
+        rig = Rig()
+        rig.clock.set_ms = 1 << 40
+        save(rig, open_session(rig).epoch, RELEASED)
+        pass_time(rig, 30)
+        set_ms = rig.clock.set_ms + jump_s * 1000
+        rig = rig.restarted(set_ms=set_ms)
+        pass_time(rig, left_s - 1)
+        assert rig.state.sessions.get("c") is not None
+        pass_time(rig, 1)
+        assert rig.state.sessions.get("c") is None
+
+
+def claim(rig: Rig, owner: str) -> OpenedSession:
+    alive(rig, owner)
+    pass_time(rig, 0)
+    return open_session(rig, owner, claim=True)
+
+
+def test_the_absence_of_a_client_goes_on_through_owners_and_restarts() -> None:
+    rig = Rig()
+    alive(rig, "g", "h")
+    held = open_session(rig, will=b"will", expiry_s=1000)
+    assert held.absence_s == 0
+    save(rig, held.epoch, GONE, expiry_s=1000)
+    pass_time(rig, 31)
+    assert claim(rig, "h").absence_s == 31
+    rig = rig.restarted()
+    pass_time(rig, rig.settings.owner_lease_s)
+    assert claim(rig, "i").absence_s == 32 + rig.settings.owner_lease_s
+    pass_time(rig, 31)
+    back = open_session(rig, "g")
+    assert (back.present, back.absence_s) == (True, 63 + rig.settings.owner_lease_s)
+    assert open_session(rig, "g").absence_s == 0
+
+
+def test_a_client_whose_owner_died_is_gone_from_when_that_was_noticed() -> None:
+    rig = Rig()
+    alive(rig, "g")
+    open_session(rig, will=b"will", expiry_s=100)
+    pass_time(rig, 31)
+    pass_time(rig, 60)
+    assert claim(rig, "h").absence_s == 60
+    pass_time(rig, 39)
+    late = claim(rig, "i")
+    assert (late.present, late.ended > 0, late.will) == (True, False, b"will")
+    pass_time(rig, 31)
+    over = claim(rig, "h")
+    assert (over.present, over.ended > 0, over.will) == (False, True, b"will")
+    pass_time(rig, 31)
+    assert claim(rig, "i").absence_s == 60 + 39 + 31 + 31, "what its will waits for is no new session"
+
+
+def test_a_client_whose_owner_was_not_dead_has_not_been_gone() -> None:
+    rig = Rig()
+    alive(rig, "g")
+    held = open_session(rig, will=b"will")
+    pass_time(rig, 31)
+    pass_time(rig, 31)
+    assert save(rig, held.epoch, CONNECTED) == ()
+    pass_time(rig, 31)
+    alive(rig, "g")
+    assert save(rig, held.epoch, GONE) == ()
+    pass_time(rig, 31)
+    assert claim(rig, "h").absence_s == 31
 
 
 def test_the_wills_of_a_dead_owner_are_offered_to_the_living_until_one_has_claimed_them() -> None:

@@ -10,6 +10,7 @@ from broker.folds import filters
 from broker.folds.filters import Filters
 from broker.folds.sessions import holder
 from broker.folds.state import fact_record
+from broker.store.segment import segment_path
 from penstock.errors import Busy, InvalidRequest, InvalidTopic, PenstockError, QueueNotFound, StorageFull
 from penstock.message import ENTRY, Message
 from penstock.requests.filters import CloseFilters, KeepFilters, OpenedFilters, OpenFilters
@@ -100,6 +101,54 @@ def test_a_share_of_which_a_power_loss_left_no_beginning_is_begun_when_it_is_ope
     rig.clock.now += 5.0
     rig.dispatch.tick()
     assert bodies(take(rig)) == [b"3"], "what was settled stays settled"
+
+
+def damaged(rig: Rig, position: int) -> Rig:
+    """The same folder at the next start, where the record at this position has rotted meanwhile."""
+    rig.store.seal(rig.clock.wall_ms())
+    rig.sync()
+    rig.disk.kill()
+    rig.disk.flip(segment_path(0), position + 40)
+    rig = rig.restarted()
+    assert len(rig.store.damage) == 1
+    rig.clock.now += 5.0
+    rig.dispatch.tick()
+    return rig
+
+
+def test_what_was_settled_in_order_is_so_behind_damage_too_at_each_later_start() -> None:
+    rig = Rig()
+    opened(rig)
+    rot = rig.store.written
+    for number in range(1, 7):
+        published(rig, number)
+    settle(rig, take(rig, count=2))
+    settle(rig, take(rig, count=2))
+    passed = take(rig, count=1)
+    settle(rig, take(rig))
+    assert bodies(passed) == [b"5"]
+    rig = damaged(rig, rot)
+    again = take(rig)
+    assert bodies(again) == [b"5", b"6"], "beyond the first that is not settled nobody knows"
+    settle(rig, again)
+    rig = rig.restarted()
+    rig.clock.now += 5.0
+    rig.dispatch.tick()
+    assert (take(rig).count, rig.service._shares.lost) == (0, 0)
+    published(rig, 7)
+    assert bodies(take(rig)) == [b"7"]
+
+
+def test_damage_gives_a_share_nothing_that_was_stored_before_it_began() -> None:
+    rig = Rig()
+    opened(rig, "a/+", owner="h")
+    rot = rig.store.written
+    published(rig, 1)
+    published(rig, 2)
+    opened(rig)
+    published(rig, 3)
+    rig = damaged(rig, rot)
+    assert bodies(take(rig)) == [b"3"]
 
 
 def test_each_group_has_its_own_copy_and_begins_when_it_is_opened() -> None:

@@ -133,6 +133,17 @@ class _Facts:
         one = self._broker.queues[queue]
         return Bounds(queue, one.base, one.end)
 
+    def next_offset(self, queue: str) -> int:
+        return self._broker.queues[queue].end
+
+    def position_of(self, queue: str, offset: int) -> int:
+        one = self._broker.queues[queue]
+        return one.frames[offset - one.base][0] if one.base <= offset < one.end else self._broker.position
+
+    def offset_at(self, queue: str, position: int) -> int:
+        one = self._broker.queues[queue]
+        return one.base + sum([at < position for at, _ in one.frames])
+
     def read(self, queue: str, offset: int, count_max: int, bytes_max: int) -> Pulled:
         return cast(Pulled, self._broker._Pull(Pull(queue, offset, bytes_max, count_max)))
 
@@ -181,7 +192,7 @@ class MemoryBroker:
         self._kept_back: list[tuple[OnResult, Result]] = []
         self.state = BrokerState()
         facts = cast("MessageStore", _Facts(self))
-        self.sessions = SessionRequests(self.state, facts, BrokerSettings(), 0.0)
+        self.sessions = SessionRequests(self.state, facts, BrokerSettings(), 0.0, 0)
         self.shares = ShareRequests(self.state, facts, BrokerSettings(), 0.0)
         self._stirred: set[str] = set()
 
@@ -423,7 +434,7 @@ class MemoryBroker:
                 opened.append(OpenedFilter(one, key, queue.end - later, held[one]))
                 continue
             if is_share(one):
-                self.state.shares.apply(Shares.beginning(one, queue.end))
+                self.state.shares.apply(Shares.beginning(one, queue.end), self.position)
             opened.append(OpenedFilter(one, key, queue.end, self.position))
         return OpenedFilters(tuple(opened))
 

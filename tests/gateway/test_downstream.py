@@ -8,6 +8,7 @@ from rig import Client, Gateway
 
 from gateway.batch import EVEN_FROM
 from gateway.mqtt.packets import (
+    Connect,
     Disconnect,
     Packet,
     Puback,
@@ -22,11 +23,12 @@ from gateway.mqtt.packets import (
 from gateway.mqtt.properties import Properties
 from penstock.errors import OffsetOutOfRange, PenstockError, Unavailable
 from penstock.link import OnResult
-from penstock.message import MQTT_TOPIC, encode_properties, record_tail
+from penstock.message import MQTT_TOPIC, Message, encode_message, encode_properties, record_tail
 from penstock.requests.filters import CloseFilters, KeepFilters, OpenFilters
 from penstock.requests.given import GivenPull, GivenPulled
-from penstock.requests.messages import Pull, QueryBounds
+from penstock.requests.messages import Pull, Pulled, QueryBounds
 from penstock.requests.request import Request
+from penstock.requests.sessions import FetchExchanges
 from penstock.runs import Run
 
 
@@ -362,6 +364,77 @@ def test_messages_that_retention_took_are_counted_and_passed_over() -> None:
     again = gateway.connect("s", clean_start=False)
     assert drain(again) == [bytes([at]) for at in range(4, 10)]
     assert gateway.downstream.lost == 4
+
+
+def retain_from(gateway: Gateway, body: bytes) -> None:
+    """Retention takes all messages before the one with this body."""
+    queue = gateway.broker.queues["~filter:t"]
+    while body not in queue.frames[0][1]:
+        queue.forget_first()
+
+
+def test_what_retention_took_is_counted_once_for_a_reader_that_jumps_over_its_feeds_head() -> None:
+    gateway = Gateway(in_flight_max=1, pull_bytes_max=100)
+    client = gateway.connect()
+    client.subscribe("t", qos=1)
+    for at in range(10):
+        gateway.produce("t", b"<%d>" % at * 50, qos=1)
+    [first] = publishes(client)
+    [cursor] = client.device.session.overlap.cursors  # type: ignore[union-attr]
+    before, head = cursor.next, cursor.feed.head
+    assert before < head
+    retain_from(gateway, b"<8>")
+    assert head < gateway.broker.queues["~filter:t"].base
+    client.send(Puback(first.packet_id))
+    assert [body[:3] for body in drain(client)] == [b"<8>", b"<9>"]
+    assert gateway.downstream.lost == gateway.broker.queues["~filter:t"].base - before
+
+
+def test_what_retention_took_is_counted_for_each_reader_at_the_head() -> None:
+    gateway = Gateway()
+    clients = [gateway.connect(name) for name in ("1", "2")]
+    for client in clients:
+        client.subscribe("t", qos=1)
+    parked, gateway.broker.parked = gateway.broker.parked, []
+    for at in range(5):
+        gateway.produce("t", b"<%d>" % at, qos=1)
+    retain_from(gateway, b"<3>")
+    gateway.broker.parked = parked
+    gateway.broker.release()
+    gateway.round()
+    assert [drain(client) for client in clients] == [[b"<3>", b"<4>"]] * 2
+    assert gateway.downstream.lost == 6
+
+
+def test_a_reader_that_has_come_to_the_head_by_itself_leaves_no_gap_in_the_window_to_others() -> None:
+    """All in one round: it counts as lagging until the round's end, and gets a batch together with the others."""
+    gateway = Gateway(in_flight_max=1, pull_bytes_max=2600)
+    asked = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}
+    slow, quick, away = gateway.connect("slow"), gateway.connect("quick"), gateway.connect("away", **asked)
+    for client in (slow, quick, away):
+        client.subscribe("t", qos=1)
+    gateway.produce("t", b"<0>", qos=1)
+    [first] = publishes(slow)
+    gateway.broker.holds = (Pull, FetchExchanges)
+    for number in range(1, 6):
+        assert len(drain(quick)) == len(drain(away)) == 1
+        if number == 5:
+            away.cut()
+        gateway.produce("t", b"<%d>" % number * 100, qos=1)
+    drain(quick)
+    slow.send(Puback(first.packet_id))
+    back = gateway.open(5)
+    back.send(Connect("away", **asked))
+    its_own, *gateway.broker._kept_back = gateway.broker._kept_back  # the window did not reach back so far
+    bounds = gateway.broker.queues["~filter:t"]
+    its_own[0](Pulled(0, bounds.end, bounds.base, bounds.end, b""))  # damage has taken them
+    gateway.broker.append(encode_message(Message(topic="t", body=b"<6>", qos=1)))
+    gateway.broker.release()
+    gateway.broker.let_go()
+    gateway.broker.release()
+    gateway.round()
+    assert [body[:3] for body in drain(back)] == [b"<5>", b"<6>"]
+    assert (drain(slow), drain(quick)) == ([b"<6>"], [b"<6>"])
 
 
 def test_unsubscribing_the_primary_leaves_its_messages_to_the_others_once_each() -> None:

@@ -215,6 +215,50 @@ def test_a_session_begins_where_the_filter_was_opened_in_its_name() -> None:
     }
 
 
+def at_home(house: House) -> dict[str, list[str]]:
+    """What is open at the home of sessions, by owner."""
+    held = house.broker.state.filters
+    return {owner: held.held_by(owner) for owner in held.owners}
+
+
+def without_home() -> tuple[House, Session]:
+    """A house with another broker and a lasting session that has subscribed while its home had no address."""
+    house, session = House(), Session("1", 1)
+    with_another(house)
+    session.lasting = Lasting(7, "b")
+    house.brokers.known[0].address = ""
+    house.broker.refuses[OpenFilters] = Unavailable("away")
+    house.open(session, "a")
+    house.flush()
+    assert house.opened == [True]
+    return house, session
+
+
+def test_what_a_session_subscribes_to_while_its_home_is_away_is_open_there_in_its_name_afterwards() -> None:
+    house, session = without_home()
+    house.leases.tick(1.0)
+    house.flush()
+    assert at_home(house) == {}
+    house.broker.refuses.clear()
+    house.leases.tick(1.5)
+    house.flush()
+    assert at_home(house) == {"gw": ["a"], "~session/7": ["a"]}
+    assert [cursor.next for cursor in session.overlap.cursors] == [1000, 1000]
+    assert asked(house.broker, house, 2.0, 2.5) == [0, 0]
+
+
+def test_a_session_that_needs_a_filter_no_longer_has_it_opened_nowhere_later() -> None:
+    house, session = without_home()
+    assert session.lasting is not None
+    for cursor in list(session.overlap.cursors):
+        house.leases.release(cursor)
+    house.leases.let_go(session.lasting, "a")
+    house.broker.refuses.clear()
+    house.leases.tick(1.0)
+    house.flush()
+    assert at_home(house) == {}
+
+
 def away(error: PenstockError) -> tuple[House, Lasting]:
     """A house with a session that let go of two filters while the broker answered with an error."""
     house, session = House(), Session("1", 1)

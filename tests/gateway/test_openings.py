@@ -65,6 +65,24 @@ def test_a_will_waits_on_as_long_as_before_where_its_client_is_refused() -> None
     assert published(gateway) == [b"gone"]
 
 
+def test_a_dead_gateways_will_waits_on_as_long_as_before_where_its_client_is_refused() -> None:
+    one = Gateway(name="one")
+    other = Gateway(beside=one, name="other")
+    one.pass_time(1)
+    asks(one, will=delayed(10)).cut()
+    other.broker.leave_alone("one")
+    other.clock.now_s += 6
+    other.broker.now_ms = other.clock.wall_ms()
+    for _ in range(2):
+        is_refused(other, will=delayed(0, b"never"))
+    other.pass_time(3)
+    assert published(other) == []
+    other.pass_time(2)
+    assert published(other) == [b"gone"]
+    other.pass_time(60)
+    assert published(other) == [b"gone"]
+
+
 def test_a_will_that_waits_on_is_void_when_its_client_is_admitted() -> None:
     gateway = Gateway()
     asks(gateway, will=delayed(10)).cut()

@@ -152,6 +152,13 @@ def test_what_is_on_its_way_back_and_is_leased_again_is_returned_again() -> None
     assert (feed.to_return, len(feed.waiting)) == ({1: 0}, 0)
 
 
+def test_where_there_is_no_member_a_message_is_too_large_for_none() -> None:
+    feed = ShareFeed(BROKER, "$share/g/a")
+    feed.arrive([Leased(arrival(1), 0)])
+    assert feed.deliver(lambda cursor, one: SENT) == 0
+    assert (feed.to_settle, len(feed.waiting)) == ({}, 1), "it would be gone for good"
+
+
 def test_no_more_is_asked_for_than_members_have_room_for() -> None:
     feed = ShareFeed(BROKER, "$share/g/a")
     small, large = Session("small", 2), Session("large", 1000)

@@ -448,6 +448,34 @@ def test_a_broker_that_is_away_refuses_no_share_and_has_it_when_it_is_back() -> 
     assert client.payloads() == [b"1"]
 
 
+def test_a_share_of_a_lasting_session_is_open_in_its_name_too_at_a_broker_that_was_away() -> None:
+    gateway = Gateway()
+    there = {"broker:1": gateway.broker, "broker:2": Gateway(name="elsewhere").broker}
+    gateway.brokers._links = SimpleNamespace(link=lambda one: there.get(one, gateway.broker), give_up=lambda one: None)  # type: ignore[assignment]
+    gateway.brokers._learn([BrokerRoute("b2", "broker:2", 4)])
+    gateway.brokers._learn([BrokerRoute("b3", "broker:2", 4)])  # so b2 is there no more
+    asked = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}
+    clients = [gateway.connect(name, **asked) for name in ("stays", "leaves", "gives up")]  # type: ignore[arg-type]
+    for client in clients:
+        assert client.subscribe(SHARE).reason_codes == (2,)
+    lasting = gateway.reception.sessions["stays"].lasting
+    assert lasting is not None
+    clients[1].cut()
+    clients[2].send(Unsubscribe(2, (SHARE,)))
+    there["broker:4"] = back = Gateway(name="elsewhere").broker
+    back.refuses[OpenFilters] = Unavailable("restarting")
+    gateway.brokers._learn([BrokerRoute("b2", "broker:4", 4)])
+    gateway.pass_time(1.0)
+    assert back.state.filters.owners == []
+    back.refuses.clear()
+    gateway.pass_time(1.0)
+    owners = [gateway.downstream.shared.taker, f"~{SHARE}", lasting.holder("b2")]
+    assert sorted(back.state.filters.owners) == owners
+    back.requests.clear()
+    gateway.pass_time(5.0)
+    assert back.made(OpenFilters) == []
+
+
 def test_where_no_broker_is_anywhere_a_share_is_refused_as_a_filter_is() -> None:
     gateway = Gateway()
     client = gateway.connect("c", level=5)

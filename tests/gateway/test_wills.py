@@ -75,6 +75,33 @@ def test_the_delay_of_a_dead_gateways_will_is_kept_and_a_return_cancels_it() -> 
     assert published(other) == [b"gone"]
 
 
+@pytest.mark.mqtt("3.1.2-8")
+def test_the_delay_of_a_will_goes_on_where_its_gateway_dies() -> None:
+    one, other = house()
+    one.connect("c", will=delayed(60), **LASTING).cut()
+    other.pass_time(58)  # the first one has no rounds any more
+    assert len(other.reception.wills) == 1
+    assert published(other) == []
+    other.pass_time(3)
+    assert published(other) == [b"gone"]
+    other.pass_time(100)
+    assert published(other) == [b"gone"]
+
+
+def test_a_dead_gateways_will_that_was_due_before_its_client_came_back_is_published() -> None:
+    one, other = house()
+    one.connect("late", will=Will("w", b"late", properties=Properties(will_delay_interval=5)), **LASTING).cut()
+    one.connect("soon", will=Will("w", b"soon", properties=Properties(will_delay_interval=50)), **LASTING).cut()
+    one.broker.leave_alone("one")
+    one.clock.now_s += 10
+    one.broker.now_ms = one.clock.wall_ms()
+    for client in ("late", "soon"):
+        other.connect(client, **LASTING)
+    assert published(other) == [b"late"]
+    other.pass_time(100)
+    assert published(other) == [b"late"]
+
+
 def test_a_client_that_comes_back_elsewhere_cancels_its_will_at_the_first_gateway() -> None:
     one, other = house()
     one.connect("c", will=delayed(5), **LASTING).cut()

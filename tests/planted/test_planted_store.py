@@ -281,7 +281,7 @@ def a_queue_as_it_is_later(queue: Queue, position: int, low: int = 0) -> int:
     return len(queue.tail) // ENTRY20.size
 
 
-def no_keyframe(snapshot: Sequence[bytes], base: int, now_ms: int) -> Iterator[bytes]:
+def no_keyframe(snapshot: Sequence[bytes], base: int, now_ms: int, part_bytes: int) -> Iterator[bytes]:
     return iter(())
 
 

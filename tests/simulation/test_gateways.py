@@ -132,8 +132,8 @@ def forget_the_ids_that_wait_for_a_pubcomp(patch: pytest.MonkeyPatch) -> None:
 def answer_for_a_session_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
     give = SessionRequests._give
 
-    def hasty(self: SessionRequests, request: object, entry: object, now_ms: int) -> Outcome:
-        outcome = give(self, request, entry, now_ms)  # type: ignore[arg-type]
+    def hasty(self: SessionRequests, request: object, entry: object, now: float, now_ms: int) -> Outcome:
+        outcome = give(self, request, entry, now, now_ms)  # type: ignore[arg-type]
         return Now(outcome.result) if isinstance(outcome, AfterSync) else outcome
 
     patch.setattr(SessionRequests, "_give", hasty)

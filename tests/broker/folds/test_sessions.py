@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.folds.sessions import Sessions, holder
-from penstock.requests.sessions import CONNECTED, GONE, LOST, NEVER_ENDS, NO_WILL, RELEASED, SessionSave
+from penstock.requests.sessions import CONNECTED, GONE, LOST, NO_WILL, RELEASED, SessionSave
 
 
 def opened(sessions: Sessions, position: int, owner: str = "g", *, is_new: bool = True, expiry_s: int = 60) -> Any:
@@ -51,8 +51,7 @@ def test_what_a_save_leaves_empty_stays_and_its_time_counts_from_the_end_of_the_
     entry = sessions.get("c")
     assert entry is not None
     assert (entry.will, entry.terms, entry.flow, entry.gone_ms, entry.owner) == (b"will", b"t", b"2", 2000, "")
-    assert (entry.has_ended(61_999), entry.has_ended(62_000)) == (False, True)
-    assert sessions.waiting() == [(62_000, "c")]
+    assert sessions.gone() == [("c", 2000)]
 
 
 def doubtful_ms(sessions: Sessions) -> int:
@@ -93,13 +92,23 @@ def test_a_snapshot_from_before_there_was_doubt_has_none() -> None:
     assert (entry.owner, entry.epoch, entry.incarnation, entry.will) == ("g", 11, 1, b"will")
 
 
-def test_a_session_without_an_end_waits_for_ever() -> None:
+def test_who_takes_a_session_for_its_will_leaves_its_client_gone_and_a_client_that_is_back_does_not() -> None:
+    for is_new in (False, True):
+        sessions = Sessions()
+        opened(sessions, 0)
+        assert sessions.gone() == []
+        sessions.apply(Sessions.opening("h", "c", is_new, 60, b"will", gone_ms=700), 10, 1000)
+        assert sessions.gone() == [("c", 700)]
+        sessions.apply(Sessions.saving([SessionSave("c", 11, GONE, 60)]), 20, 2000)
+        assert sessions.gone() == [("c", 700)]
+        opened(sessions, 30, is_new=False)
+        assert sessions.gone() == []
+
+
+def test_an_opening_of_an_earlier_version_is_for_the_client() -> None:
     sessions = Sessions()
-    opened(sessions, 0, expiry_s=NEVER_ENDS)
-    sessions.apply(Sessions.saving([SessionSave("c", 1, RELEASED, NEVER_ENDS)]), 10, 1000)
-    entry = sessions.get("c")
-    assert entry is not None
-    assert (entry.has_ended(1 << 60), sessions.waiting()) == (False, [])
+    assert sessions.apply(Sessions.opening("g", "c", True, 60, b"will", gone_ms=7)[:-1], 0, 1000) is None
+    assert sessions.gone() == []
 
 
 def test_holders_differ_by_incarnation_and_have_no_lease() -> None:

@@ -38,9 +38,9 @@ def test_the_next_open_stretch_has_no_settled_offset_in_it(floor: int, added: li
 
 def test_a_share_begins_once_and_is_forgotten_when_it_ends() -> None:
     shares = Shares()
-    shares.apply(Shares.beginning("$share/g/a", 100))
-    shares.apply(Shares.settling("$share/g/a", [(100, 103), (105, 106), (40, 50)]))
-    shares.apply(Shares.beginning("$share/g/a", 7))
+    shares.apply(Shares.beginning("$share/g/a", 100), 1000)
+    shares.apply(Shares.settling("$share/g/a", [(100, 103), (105, 106), (40, 50)], 0), 2000)
+    shares.apply(Shares.beginning("$share/g/a", 7), 1000)
     settled = shares.get("$share/g/a")
     assert settled is not None
     assert (settled.floor, settled.starts, settled.ends) == (103, [105], [106])
@@ -51,23 +51,58 @@ def test_a_share_begins_once_and_is_forgotten_when_it_ends() -> None:
 
 def test_what_is_told_of_a_share_that_there_is_not_changes_nothing() -> None:
     shares = Shares()
-    shares.apply(Shares.settling("$share/g/a", [(1, 2)]))
+    shares.apply(Shares.settling("$share/g/a", [(1, 2)], 0), 2000)
     shares.end("$share/g/a")
     assert (len(shares), shares.take_ended()) == (0, [])
 
 
 def test_a_snapshot_is_the_state_of_its_moment() -> None:
     shares = Shares()
-    shares.apply(Shares.beginning("$share/g/a", 5))
-    shares.apply(Shares.settling("$share/g/a", [(8, 9)]))
+    shares.apply(Shares.beginning("$share/g/a", 5), 1000)
+    shares.apply(Shares.settling("$share/g/a", [(8, 9)], 0), 2000)
     pieces = shares.freeze()
-    shares.apply(Shares.settling("$share/g/a", [(5, 6)]))
+    shares.apply(Shares.settling("$share/g/a", [(5, 6)], 0), 2000)
     frozen = msgpack.unpackb(b"".join(pieces))
-    assert frozen == [["$share/g/a", 5, [[8, 9]]]]
+    assert frozen == [["$share/g/a", 5, [[8, 9]], 1000]]
     again = Shares()
     again.restore(frozen)
     assert again.snapshot() == frozen
-    assert shares.snapshot() == [["$share/g/a", 6, [[8, 9]]]]
+    assert shares.snapshot() == [["$share/g/a", 6, [[8, 9]], 1000]]
+
+
+def position_of(shares: Shares) -> int:
+    settled = shares.get("$share/g/a")
+    assert settled is not None
+    return settled.position
+
+
+def test_all_before_its_beginning_is_settled_and_later_all_before_a_position_that_only_grows() -> None:
+    shares = Shares()
+    shares.apply(Shares.beginning("$share/g/a", 5), 1000)
+    assert position_of(shares) == 1000
+    for told, known in ((0, 1000), (3000, 3000), (2000, 3000)):
+        shares.apply(Shares.settling("$share/g/a", [(7, 8)], told), 4000)
+        assert position_of(shares) == known
+    shares.apply(Shares.settling("$share/g/a", [(8, 9)], 9000)[:-1], 9999)
+    assert position_of(shares) == 3000, "an earlier version says no position"
+
+
+def test_a_snapshot_of_an_earlier_version_knows_no_position() -> None:
+    shares = Shares()
+    shares.restore([["$share/g/a", 5, [[8, 9]]]])
+    assert shares.snapshot() == [["$share/g/a", 5, [[8, 9]], 0]]
+
+
+@given(st.integers(0, 30), RANGES, RANGES)
+def test_the_floor_with_some_ranges_is_that_which_they_make(floor: int, added: list, more: list) -> None:
+    settled = Settled(floor)
+    for first, count in added:
+        settled.add(first, first + count)
+    ranges = sorted([(first, first + count) for first, count in more])
+    told = settled.floor_with(ranges)
+    for first, end in ranges:
+        settled.add(first, end)
+    assert told == settled.floor
 
 
 def test_a_share_holds_its_filter_open_as_long_as_anybody_holds_it() -> None:

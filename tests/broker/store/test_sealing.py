@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
+from itertools import pairwise
 
+import msgpack
 import pytest
 
 from broker.store import sealing
+from broker.store.frames import read_stored
 from broker.store.index_chunk import decode_chunk
+from broker.store.message_store import MessageStore
+from broker.store.records import KEYFRAME_TOPIC
+from broker.store.recovery import keyframe_at, open_segments, open_store
+from broker.store.scan import Scan
+from broker.store.sealing import KEYFRAME_SHARE, PARTS_PER_STEP
 from broker.store.state import checkpoint_path, decode_checkpoint, decode_state, stored_positions
-from tests.broker.store.store_rig import SMALL, bodies, command, fill, incoming, opened, stored, sync
+from penstock.message import FRAME_HEAD_BYTES, record_body
+from tests.broker.store.store_rig import SMALL, SmallFolds, bodies, command, fill, incoming, opened, stored, sync
 from tests.simulation.disk import SimDisk
 
 
@@ -157,3 +167,125 @@ def test_many_queues_are_sealed_a_piece_at_a_time_and_stay_readable_all_the_whil
     assert 6 <= steps <= 9
     disk.kill()
     assert bodies(opened(disk), "t:3")[0] == b"3"
+
+
+LARGE = SMALL.segment_bytes * 3
+"""So large is the state in these tests, or a little larger."""
+
+
+def with_large_state(disk: SimDisk, size: int = LARGE, retention_bytes: int = 0) -> MessageStore:
+    """A store with retained messages that no segment holds."""
+    store = opened(disk, replace(SMALL, retention_bytes=retention_bytes))
+    for number in range(size // 1000 + 1):
+        stored(store, incoming(f"{number:03d}" * 333, topic=f"kept/{number:02d}", retain=True))
+    return store
+
+
+def keyframes_of(disk: SimDisk) -> dict[int, list[int]]:
+    """Where the parts of each segment's keyframe are."""
+    found: dict[int, list[int]] = {}
+    segments = open_segments(disk, SMALL)
+    for position, frame in Scan(segments, segments[0].base):
+        if read_stored(frame, position).topic == KEYFRAME_TOPIC:
+            *_, base = msgpack.unpackb(record_body(memoryview(frame)[FRAME_HEAD_BYTES:]))
+            found.setdefault(base, []).append(position)
+    return found
+
+
+def test_the_keyframe_of_a_state_that_no_segment_holds_goes_on_in_the_next_ones() -> None:
+    disk = SimDisk()
+    fill(with_large_state(disk), 2500)
+    disk.kill()
+    parts, segments = keyframes_of(disk), open_segments(disk, SMALL)
+    assert len(parts) >= 3
+    assert all(positions[-1] - base > LARGE for base, positions in parts.items())
+    assert all(keyframe_at(segments, base) is not None for base in list(parts)[:-1])
+
+
+def test_keyframes_stay_a_part_of_the_log_however_large_the_state_is() -> None:
+    disk = SimDisk()
+    fill(with_large_state(disk), 2500)
+    disk.kill()
+    gaps = [later - earlier for earlier, later in pairwise([0, *keyframes_of(disk)])]
+    assert min(gaps) >= KEYFRAME_SHARE * LARGE
+    assert max(gaps) <= KEYFRAME_SHARE * LARGE + 3 * SMALL.segment_bytes
+
+
+def test_retention_goes_on_with_a_state_that_no_segment_holds_and_the_log_alone_still_says_all() -> None:
+    disk = SimDisk()
+    store = with_large_state(disk, retention_bytes=SMALL.segment_bytes)
+    expected = store._sealing._folds.retained  # type: ignore[attr-defined]
+    most = 0
+    for number in range(2500):
+        stored(store, incoming("x" * 100))
+        store.tick(1000)
+        if number > 2000:
+            most = max(most, store.written - store.start)
+    assert most <= (KEYFRAME_SHARE + 2) * LARGE + 3 * SMALL.segment_bytes
+    disk.kill()
+    for path in [*disk.paths("index"), *disk.paths("checkpoint")]:
+        disk.delete(path)
+    folds = SmallFolds()
+    open_store(disk, SMALL, folds, 1000)
+    assert folds.retained == expected
+    assert len(expected) > 20
+
+
+def test_a_segment_that_was_full_before_its_state_was_made_into_bytes_has_a_keyframe_in_the_next() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    base = 0
+    while not base:
+        stored(store, incoming("x" * 200))
+        base = store._log.active.base
+    while store._log.active.base == base:  # nobody ticks meanwhile
+        stored(store, incoming("x" * 200))
+    for _ in range(20):
+        store.tick(1000)
+        sync(store)
+    disk.kill()
+    assert keyframes_of(disk)[base][0] >= base + SMALL.segment_bytes
+    assert keyframe_at(open_segments(disk, SMALL), base) is not None
+
+
+def test_a_long_keyframe_is_written_a_few_parts_at_a_time_also_while_others_wait() -> None:
+    disk = SimDisk()
+    store = with_large_state(disk, 2 * LARGE)
+    writes: list[bytes] = []
+    write = store._sealing.write_keyframe
+
+    def counted(record: bytes, now_ms: int) -> None:
+        writes.append(record)
+        write(record, now_ms)
+
+    store._sealing.write_keyframe = counted
+    most = 0
+    for _ in range(2000):
+        stored(store, incoming("x" * 100))
+        before = len(writes)
+        store.tick(1000)
+        most = max(most, len(writes) - before)
+    assert most == PARTS_PER_STEP
+    assert len(writes) > PARTS_PER_STEP
+
+
+def test_a_keyframe_that_was_cut_short_anywhere_leaves_a_log_that_is_whole() -> None:
+    for number in range(40):
+        disk = SimDisk(number)
+        store = with_large_state(disk)
+        expected = dict(store._sealing._folds.retained)  # type: ignore[attr-defined]
+        while store._log.active.base < KEYFRAME_SHARE * LARGE:
+            stored(store, incoming("x" * 200))
+            store.tick(1000)
+        for _ in range(number):
+            store.tick(1000)
+        (disk.lose_power if number % 2 else disk.kill)()
+        for again in range(2):
+            if again:
+                for path in [*disk.paths("index"), *disk.paths("checkpoint")]:
+                    disk.delete(path)
+            folds = SmallFolds()
+            store = open_store(disk, SMALL, folds, 1000)
+            assert folds.retained == expected
+            fill(store, 30)
+            disk.kill()

@@ -22,7 +22,7 @@ from broker.store.state import (
     state_pieces,
     stored_positions,
 )
-from penstock.message import check_record, record_topic
+from penstock.message import check_record, record_body, record_topic
 from tests.simulation.disk import SimDisk
 
 
@@ -74,6 +74,20 @@ def test_a_keyframe_with_a_part_missing_gives_nothing() -> None:
 def test_parts_of_another_segments_keyframe_are_no_parts_of_this_one() -> None:
     reader = KeyframeReader(16384)
     assert [reader.take(record) for record in keyframe_records([b"state"], 8192, 1)] == [None]
+    assert (reader.has_begun, reader.is_over) == (False, False)
+
+
+def test_a_part_of_a_later_segments_keyframe_says_that_there_will_be_no_more_of_this_one() -> None:
+    reader = KeyframeReader(8192)
+    reader.take(next(keyframe_records([bytes(2 * PART_BYTES_MAX)], 8192, 1)))
+    assert (reader.has_begun, reader.is_over) == (True, False)
+    reader.take(next(keyframe_records([b"state"], 16384, 1)))
+    assert reader.is_over
+
+
+def test_parts_are_as_large_as_asked_for() -> None:
+    records = list(keyframe_records([bytes(250), bytes(251)], 8192, 1, 100))
+    assert [len(msgpack.unpackb(record_body(record))[2]) for record in records] == [100] * 5 + [1]
 
 
 def test_a_keyframe_counts_from_its_last_part_on_and_only_if_all_came_in_order() -> None:
