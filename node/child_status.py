@@ -1,17 +1,18 @@
-"""Figures and health of gateways that run as processes of their own, read from their status ports.
+"""Figures and health of services that run as processes of their own, read from their status ports.
 
 The page is the text format of Prometheus that ``penstock/metrics.py`` writes, so reading it back takes no more than
-splitting lines. A gateway that does not answer in time has no figures, which is a reason not to be ready.
+splitting lines. A child that does not answer in time has no figures, which is a reason not to be ready.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import trio
 
 from penstock.addresses import split_address
+from penstock.standing import STARTING
 
 READ_S: Final = 2.0
 PAGE_BYTES_MAX: Final = 1 << 20
@@ -45,48 +46,57 @@ def read_page(page: str) -> dict[str, float]:
     return figures
 
 
-def labelled(figures: dict[str, float], gateway: int) -> dict[str, float]:
-    """The same with the number of the gateway as a label."""
+def labelled(figures: Mapping[str, float], who: str) -> dict[str, float]:
+    """The same with labels that tell the children apart: the number of a gateway, where it has one, and, for what a
+    process takes of the machine, the service."""
+    service, _, number = who.partition(" ")
+    of_part = f'gateway="{number}"' if number else ""
+    of_process = ",".join([*([of_part] if of_part else []), f'service="{service}"'])
     found = {}
     for name, value in figures.items():
-        family, brace, labels = name.partition("{")
-        found[f'{family}{{gateway="{gateway}"{"," + labels if brace else "}"}'] = value
+        family, _, labels = name.removesuffix("}").partition("{")
+        added = of_process if family.startswith("process_") else of_part
+        both = ",".join([one for one in (added, labels) if one])
+        found[f"{family}{{{both}}}" if both else family] = value
     return found
 
 
-async def _fetch_all(addresses: Sequence[str], path: str) -> list[tuple[int, str] | Exception]:
-    """What each gateway answers, or why it does not; all are asked at the same time."""
-    found: list[tuple[int, str] | Exception] = [OSError("not asked")] * len(addresses)
+async def _fetch_all(parts: Mapping[str, str], path: str) -> dict[str, tuple[int, str] | Exception]:
+    """What each child answers, or why it does not; all are asked at the same time."""
+    found: dict[str, tuple[int, str] | Exception] = dict.fromkeys(parts, OSError("not asked"))
 
-    async def read(number: int) -> None:
+    async def read(who: str, address: str) -> None:
         try:
-            found[number] = await fetch(addresses[number], path)
+            found[who] = await fetch(address, path)
         except (OSError, trio.TooSlowError) as error:
-            found[number] = error
+            found[who] = error
 
     async with trio.open_nursery() as nursery:
-        for number in range(len(addresses)):
-            nursery.start_soon(read, number)
+        for who, address in parts.items():
+            nursery.start_soon(read, who, address)
     return found
 
 
-async def read_figures(addresses: Sequence[str]) -> dict[str, float]:
-    """Figures of all gateways that answer: plain where there is one, with a label where there are several."""
+async def read_figures(parts: Mapping[str, str]) -> dict[str, float]:
+    """Figures of all children that answer. ``parts``: where each has its pages, by its service and, of one of several
+    gateways, its number: ``broker``, ``gateway 1``; empty of one that has none yet."""
     found: dict[str, float] = {}
-    for number, answer in enumerate(await _fetch_all(addresses, "/metrics")):
+    for who, answer in (await _fetch_all(_known(parts), "/metrics")).items():
         if not isinstance(answer, Exception):
-            figures = read_page(answer[1])
-            found |= labelled(figures, number) if len(addresses) > 1 else figures
+            found |= labelled(read_page(answer[1]), who)
     return found
 
 
-async def read_reasons(addresses: Sequence[str]) -> list[str]:
-    """Why gateways are not ready, of all of them."""
-    reasons = []
-    for number, answer in enumerate(await _fetch_all(addresses, "/readyz")):
-        who = f"gateway {number}" if len(addresses) > 1 else "gateway"
+async def read_reasons(parts: Mapping[str, str]) -> list[str]:
+    """Why children are not ready, of all of them."""
+    reasons = [f"{who}: {STARTING}" for who, address in parts.items() if not address]
+    for who, answer in (await _fetch_all(_known(parts), "/readyz")).items():
         if isinstance(answer, Exception):
             reasons.append(f"{who}: does not answer: {str(answer) or f'nothing within {READ_S:g} s'}")
         elif answer[0] != 200:
             reasons += [f"{who}: {line}" for line in answer[1].splitlines()]
     return reasons
+
+
+def _known(parts: Mapping[str, str]) -> dict[str, str]:
+    return {who: address for who, address in parts.items() if address}
