@@ -53,6 +53,12 @@ class Settled:
             offset = max(offset, self.ends[at])
         return offset, self.starts[at + 1] if at + 1 < len(self.starts) else END
 
+    def count_open(self, first: int, end: int) -> int:
+        """How many offsets from ``first`` on and before ``end`` are not settled."""
+        first = max(first, self.floor)
+        settled = [min(last, end) - max(begin, first) for begin, last in zip(self.starts, self.ends, strict=True)]
+        return max(0, end - first - sum([count for count in settled if count > 0]))
+
     def add(self, first: int, end: int) -> None:
         """Settles ``first <= offset < end``."""
         low, high = bisect_left(self.ends, first), bisect_right(self.starts, end)
