@@ -59,7 +59,7 @@ def list_sessions(server: str, as_json: bool) -> None:
             if not after:
                 break
     rows.sort(key=lambda row: str(row["client"]))
-    print_rows(rows, _COLUMNS, as_json=as_json, empty="no sessions yet")
+    print_rows(rows, _COLUMNS, as_json=as_json, empty="no sessions")
 
 
 @session.command()
