@@ -36,7 +36,11 @@ _log = logging.getLogger(__name__)
 
 
 class Registration:
-    """The leases of one broker with all its name servers."""
+    """The leases of one broker with all its name servers.
+
+    Attributes:
+        away: those that did not answer when they were last told.
+    """
 
     def __init__(self, settings: BrokerSettings, address: str, service: BrokerService, links: Links) -> None:
         self._settings = settings
@@ -45,6 +49,7 @@ class Registration:
         self._links = links
         self._changed: dict[str, trio.Event] = {}
         self._peers = service.homes()
+        self.away: set[str] = set()
 
     def topics_changed(self) -> None:
         """Name servers are told at once."""
@@ -78,9 +83,11 @@ class Registration:
                 registered = await self._renew(link, registered)
                 await self._meet(link)
                 wait_s = self._settings.register_every_s
+                self.away.discard(namesrv)
             except PenstockError as error:
                 _log.warning("name server %s: %s", namesrv, error)
                 registered, wait_s = -1, RETRY_S
+                self.away.add(namesrv)
             tried(namesrv)
             with trio.move_on_after(wait_s):
                 await self._changed[namesrv].wait()

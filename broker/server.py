@@ -7,6 +7,7 @@ once, without a clean stop: what is on the disk decides at the next start.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final
 
@@ -21,7 +22,8 @@ from broker.service import BrokerService
 from broker.settings import BrokerSettings
 from broker.store.disk import Disk, RealDisk
 from broker.store.message_store import MessageStore
-from broker.store.recovery import open_store
+from broker.store.recovery import Progress, open_store
+from penstock.accepting import Door
 from penstock.addresses import join_address
 from penstock.frame_server import Peer, Session, listening_address, open_listeners, serve_frames
 from penstock.lasting_links import lasting_links
@@ -40,17 +42,34 @@ JOINING_S: Final = 0.005
 OWN_SESSION: Final = -1
 """This broker's own requests; peers have numbers from 0 on."""
 
+Tell = Callable[[str], None]
+
 _log = logging.getLogger(__name__)
 
 
-class RunningBroker:
-    """A broker that accepts requests."""
+def _nobody(doing: str) -> None:
+    """Nobody wants to know."""
 
-    def __init__(self, host: str, port: int, service: BrokerService, dispatch: Dispatch) -> None:
+
+class RunningBroker:
+    """A broker that accepts requests. ``door``: at which they come in. ``namesrv_away``: the name servers that do not
+    answer."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        service: BrokerService,
+        dispatch: Dispatch,
+        door: Door,
+        namesrv_away: Collection[str],
+    ) -> None:
         self.host = host
         self.port = port
         self._service = service
         self._dispatch = dispatch
+        self._namesrv_away = namesrv_away
+        self.door = door
 
     def open_session(self, peer: Peer, *, ends_rounds: bool = False) -> Session:
         """A session for one peer, on the wire or in this process. ``ends_rounds``: its batches are all that a round of
@@ -59,7 +78,11 @@ class RunningBroker:
 
     def figures(self) -> dict[str, float]:
         """Counters since start, and gauges, by metric name."""
-        return self._service.figures()
+        return self._service.figures() | {"penstock_namesrv_away": len(self._namesrv_away)}
+
+    def reasons(self) -> list[str]:
+        """Why no traffic should come here; empty if there is no reason."""
+        return self.door.reasons()
 
 
 async def run(
@@ -67,23 +90,26 @@ async def run(
     world: World,
     *,
     disk: Disk | None = None,
+    tell: Tell = _nobody,
     task_status: trio.TaskStatus[RunningBroker] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Runs a broker until cancelled.
+    """Runs a broker until cancelled. ``tell`` is told what its start is doing, in words, from whatever thread does it.
 
     Raises ``AddressInUse``, ``DataFolderLocked``, ``DataFolderUnusable``, and ``StorageFailed`` when the disk fails.
     """
     listeners = await open_listeners(settings.host, settings.port)
     state = BrokerState()
     open_disk = disk or RealDisk(settings.data)
+    tell("opening the store")
+    opening = partial(open_store, open_disk, settings.store(), state, world.clock.wall_ms(), _told_of_recovery(tell))
     try:
-        store = await world.offload(partial(open_store, open_disk, settings.store(), state, world.clock.wall_ms()))
+        store = await world.offload(opening)
     except BaseException:
         for listener in listeners:
             await trio.aclose_forcefully(listener)
         raise
     try:
-        await _serve(settings, world, state, store, listeners, task_status)
+        await _serve(settings, world, state, store, listeners, tell, task_status)
     finally:
         store.close(world.clock.wall_ms())
 
@@ -94,6 +120,7 @@ async def _serve(
     state: BrokerState,
     store: MessageStore,
     listeners: list[trio.SocketListener],
+    tell: Tell,
     task_status: trio.TaskStatus[RunningBroker],
 ) -> None:
     clock = world.clock
@@ -101,23 +128,25 @@ async def _serve(
     flusher = Flusher(store, clock, settings.flush_after_s, settings.flush_bytes, settings.quick_sync_s)
     dispatch = Dispatch(service, clock, flusher.need)
     host, port = listening_address(listeners)
-    running = RunningBroker(host, port, service, dispatch)
     async with (
         world.own_thread() as offload,
         lasting_links(clock, world.rng) as links,
         trio.open_nursery() as nursery,
     ):
         registration = Registration(settings, _advertised(settings, host, port), service, links)
+        running = RunningBroker(host, port, service, dispatch, Door("the broker"), registration.away)
         service.on_routes_changed = registration.topics_changed
         nursery.start_soon(flusher.run, dispatch, service, offload)
         nursery.start_soon(_tick, dispatch, clock)
         mirror = _mirror(settings, state, dispatch, links)
+        tell("asking the home of sessions what they hold here")
         with trio.move_on_after(settings.handover_wait_s) as patience:
             await nursery.start(_keep_mirror, mirror, clock)
         if patience.cancelled_caught:
             nursery.start_soon(_keep_mirror, mirror, clock)
             _log.warning("the home of sessions does not answer: their filters are opened here when it does")
-        nursery.start_soon(serve_frames, listeners, running.open_session)
+        nursery.start_soon(partial(serve_frames, listeners, running.open_session, door=running.door))
+        tell("registering with the name servers")
         await nursery.start(registration.run)
         task_status.started(running)
         try:
@@ -126,6 +155,13 @@ async def _serve(
             dispatch.close("the broker is stopping")
             with trio.move_on_after(LEAVE_S, shield=True):
                 await registration.leave()
+
+
+def _told_of_recovery(tell: Tell) -> Progress:
+    def told(done: int, total: int) -> None:
+        tell(f"recovering the log: {done >> 20:,} of {total >> 20:,} MiB")
+
+    return told
 
 
 def _mirror(settings: BrokerSettings, state: BrokerState, dispatch: Dispatch, links: Links) -> SessionMirror:

@@ -46,12 +46,13 @@ from penstock.requests.sessions import (
     FindEndedSessions,
     KeepSessions,
     ListSessionFilters,
+    ListSessions,
     OpenSession,
     ReleaseExchanges,
     SaveSessions,
     WatchSessions,
 )
-from penstock.requests.shares import SettleShared, TakeShared
+from penstock.requests.shares import ListShares, SettleShared, TakeShared
 from penstock.requests.topics import CreateTopic, DescribeTopic, ListTopics
 from penstock.version import VERSION
 
@@ -127,8 +128,10 @@ class BrokerService:
             ReleaseExchanges: sessions.release_exchanges,
             ListSessionFilters: sessions.list_filters,
             FindEndedSessions: sessions.find_ended,
+            ListSessions: sessions.list_all,
             TakeShared: shares.take,
             SettleShared: shares.settle,
+            ListShares: lambda request, now, now_ms: shares.list_all(request),
             ReadFigures: lambda request, now, now_ms: self._read_figures(),
             Ping: lambda request, now, now_ms: Now(ServerInfo("broker", self._settings.name, VERSION)),
         }

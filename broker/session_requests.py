@@ -46,6 +46,7 @@ from penstock.requests.sessions import (
     FindEndedSessions,
     KeepSessions,
     ListSessionFilters,
+    ListSessions,
     OpenedSession,
     OpenSession,
     ReleaseExchanges,
@@ -56,7 +57,9 @@ from penstock.requests.sessions import (
     SessionDuties,
     SessionFilters,
     SessionFiltersPage,
+    SessionRow,
     SessionSave,
+    SessionsPage,
     WatchSessions,
     ends_of_parts,
 )
@@ -67,7 +70,7 @@ LEASE_S_MAX: Final = 86_400.0
 DUTIES_MAX: Final = 1000
 SESSIONS_PER_PAGE_MAX: Final = 1000
 FILTERS_PAGE_BYTES: Final = 1 << 20
-"""A page of sessions' filters ends with the session that reaches so much; the filters of one are hardly more."""
+"""A page of sessions, or of their filters, ends with the session that reaches so much; one has hardly more."""
 CLIENT_BYTES_MAX: Final = 65_535
 OWNER_BYTES_MAX: Final = 255
 _HEAD_BYTES: Final = 64  # what a record of saves has beside them
@@ -301,6 +304,30 @@ class SessionRequests:
         page = SessionFiltersPage(tuple(held), after)
         return AfterSync(page, self._store.written)
 
+    def list_all(self, request: ListSessions, now: float, now_ms: int) -> Outcome:
+        """How sessions stand, a page of a size that fits, or one of them."""
+        self._check_home()
+        if request.count_max < 1:
+            raise InvalidRequest("count_max is at least 1")
+        if request.client:
+            entry = self._sessions.get(request.client)
+            return Now(SessionsPage(() if entry is None else (_row(request.client, entry),), 0))
+        count = min(request.count_max, SESSIONS_PER_PAGE_MAX)
+        live = self._sessions.live_after(request.after, count)
+        after = live[-1] if len(live) == count else 0
+        rows: list[SessionRow] = []
+        size = 0
+        for one in live:
+            client = self._sessions.client_of(one)
+            entry = self._sessions.get(client)
+            assert entry is not None
+            rows.append(_row(client, entry))
+            size += entry.size
+            if size >= FILTERS_PAGE_BYTES and one != live[-1]:
+                after = one
+                break
+        return Now(SessionsPage(tuple(rows), after))
+
     def find_ended(self, request: FindEndedSessions, now: float, now_ms: int) -> Outcome:
         """Which sessions are over; told when that is durable."""
         self._check_home()
@@ -422,6 +449,20 @@ def _found(entry: Entry, is_new: bool, absence_s: float) -> OpenedSession:
         flow=entry.flow,
         expiry_s=entry.expiry_s,
         absence_s=absence_s,
+    )
+
+
+def _row(client: str, entry: Entry) -> SessionRow:
+    return SessionRow(
+        client,
+        entry.incarnation,
+        entry.owner,
+        entry.state,
+        entry.user,
+        entry.gone_ms,
+        entry.expiry_s,
+        entry.terms,
+        entry.flow,
     )
 
 

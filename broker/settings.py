@@ -73,6 +73,7 @@ class BrokerSettings:
         quick_sync_s: a disk whose fsyncs take less, on average, is synced by the event loop, any other by a thread;
             0: always by the thread.
         reader_silence_s: retention by age waits for a group that has members or committed within this time.
+        status_host, status_port: where it has its status pages if it runs alone; -1 for none, 0 for any free port.
 
     The others are the store's (``broker/store/settings.py``). Raises ``ValueError`` for a value outside its limits.
     """
@@ -115,12 +116,16 @@ class BrokerSettings:
     retention_s: float = 3 * 24 * 3600.0
     fresh_bytes: int = 1 << 20
     seal_after_s: float = 0.05
+    status_host: str = "127.0.0.1"
+    status_port: int = -1
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"name has 1 to 255 characters of A-Z a-z 0-9 . _ -, not {self.name!r}")
         if not 0 <= self.port <= 65_535:
             raise ValueError(f"port is from 0 to 65535, not {self.port}")
+        if not -1 <= self.status_port <= 65_535:
+            raise ValueError(f"status_port is from -1 (no pages) to 65535, not {self.status_port}")
         if self.default_level not in LEVELS:
             raise ValueError(f"default_level is one of {', '.join(LEVELS)}, not {self.default_level!r}")
         if not 1 <= self.default_queues <= self.queues_max <= QUEUES_MAX:

@@ -10,10 +10,11 @@ anything goes to others.
 from __future__ import annotations
 
 import contextlib
+import heapq
 from collections.abc import Sequence
 from typing import Final
 
-from broker.folds import shares
+from broker.folds import filters, shares
 from broker.folds.shares import Settled, Shares
 from broker.folds.state import BrokerState, fact_record
 from broker.outcomes import AfterSync, Now, Outcome, Parked
@@ -33,7 +34,7 @@ from penstock.message import (
 )
 from penstock.requests.messages import Pulled
 from penstock.requests.request import Done, Result
-from penstock.requests.shares import SettleShared, TakeShared
+from penstock.requests.shares import ListShares, SettleShared, SharesPage, ShareState, TakeShared
 from topicmap.names import parse_share
 from topicmap.queues import filter_queue
 
@@ -42,6 +43,7 @@ BYTES_MAX: Final = 1 << 20
 WAIT_S_MAX: Final = 60.0
 RESUME_S: Final = 3.0
 TAKER_BYTES_MAX: Final = 300
+SHARES_PER_PAGE_MAX: Final = 1000
 _KEYS: Final = KEYS.encode()
 
 
@@ -51,6 +53,7 @@ class ShareRequests:
 
     def __init__(self, state: BrokerState, store: MessageStore, settings: BrokerSettings, now: float) -> None:
         self._shares: Shares = state.shares
+        self._filters = state.filters
         self._store = store
         self._settings = settings
         self._leases: dict[str, ShareLeases] = {}
@@ -114,6 +117,25 @@ class ShareRequests:
         fresh = sorted({offset for offset in request.settled if 0 <= offset < end and offset not in settled})
         self._settle(request.share, _ranges(fresh))
         return AfterSync(Done(), self._store.written)
+
+    def list_all(self, request: ListShares) -> Outcome:
+        """How the shares stand, a page at a time."""
+        if request.count_max < 1:
+            raise InvalidRequest("count_max is at least 1")
+        count = min(request.count_max, SHARES_PER_PAGE_MAX)
+        names = heapq.nsmallest(count, [name for name in self._shares.names if name > request.after])
+        rows = tuple([self._state_of(name, self._settled(name)) for name in names])
+        return Now(SharesPage(rows, names[-1] if len(names) == count else ""))
+
+    def _state_of(self, share: str, settled: Settled) -> ShareState:
+        bounds = self._store.bounds(_queue_of(share))
+        leases = self._leases.get(share)
+        owed = leases.owed if leases is not None else 0
+        on_way = leases.unsettled - owed if leases is not None else 0
+        owners = self._filters.owners_of(share)
+        sessions = sum([owner.startswith(filters.LASTING) for owner in owners])
+        lag = settled.count_open(bounds.min, bounds.end)
+        return ShareState(share, lag, on_way, owed, len(owners) - sessions, sessions)
 
     def _renew(self, taker: str, now: float) -> None:
         if not 0 < len(taker.encode("utf-8", "replace")) <= TAKER_BYTES_MAX:

@@ -164,9 +164,10 @@ class Device(Sender):
             return b""
         if self._routes is None:
             return chunk
+        assert self.session is not None
         bytes_max = self._reception.settings.packet_bytes_max
         while chunk and not self._is_closed():
-            room, upstream = self._room_for_publications(), self._reception.upstream
+            room, upstream = self._room_for_publications(self.session), self._reception.upstream
             at, acknowledged = take_publishes(self, self._routes, self.is_v5, chunk, upstream, room, bytes_max)
             if not at:
                 break
@@ -311,7 +312,7 @@ class Device(Sender):
         if packet.qos == 2 and packet.packet_id in session.incoming:
             if session.begin_incoming(packet.packet_id) == STORED:
                 self.send(mark(2, packet.packet_id))
-        elif packet.qos and self._room_for_publications() <= 0:
+        elif packet.qos and self._room_for_publications(session) <= 0:
             self.fail(self._reception.quotas.refuse("receive_max"))
         elif packet.qos == 2 and self.is_v5 and len(session.incoming) >= 2 * self._reception.settings.receive_max:
             # earlier connections have left too many open
@@ -322,14 +323,13 @@ class Device(Sender):
             return True
         return False
 
-    def _room_for_publications(self) -> int:
-        """How many more QoS 1 and 2 publications it may have open on this connection (MQTT 5, 4.9). Before MQTT 5 no
-        limit is told; bytes bound it."""
+    def _room_for_publications(self, session: Session) -> int:
+        """How many more QoS 1 and 2 publications it may have open on this connection (MQTT 5, 4.9). Before MQTT 5, and
+        at a lenient listener, bytes bound it."""
         if not self.is_v5:
             return PACKET_ID_MAX
-        session = self.session
-        assert session is not None
-        return self._reception.settings.receive_max - self._unanswered - len(session.incoming) + session.inherited
+        room = self._reception.settings.receive_max - self._unanswered - len(session.incoming) + session.inherited
+        return room if room > 0 else self.tally.room_beyond()
 
     def forget_routes(self) -> None:
         """Whether it may publish to a name is to be asked again."""

@@ -81,6 +81,7 @@ class Entrance:
         self._settings = settings
         self._reception = reception
         self._tally = reception.tallies.of(listening.name)
+        self._tally.is_lenient = listening.is_lenient
         self._arriving: Deadlines[Ticket] = Deadlines()
         self._waiting = 0
         protocol = "http/1.1" if listening.is_web else "mqtt"

@@ -46,8 +46,7 @@ GOODBYE_S: Final = 1.0
 @dataclass(frozen=True, slots=True)
 class RunningGateway:
     """A gateway that accepts connections. ``listeners``: name and address of those beside ``host`` and ``port``.
-    ``reload``: reads certificates, passwords and access rules again, now. ``status``: where its status pages are, if it
-    has any of its own."""
+    ``reload``: reads certificates, passwords and access rules again, now."""
 
     host: str
     port: int
@@ -56,7 +55,6 @@ class RunningGateway:
     health: Health
     listeners: Mapping[str, str]
     reload: Callable[[], None]
-    status: str = ""
 
 
 async def obey(gateway: RunningGateway, signals: AsyncIterable[int]) -> None:

@@ -7,11 +7,17 @@ about figures is done when somebody reads them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
+
+BEYOND: Final = 65_535
+"""So many messages a client may have open beyond its Receive Maximum at a lenient listener, each time it is asked: more
+than there are packet ids, so that bytes alone bound it."""
 
 
 class Tally:
     """One listener's counters since the start; ``connected`` is a gauge. ``refused``: closed at the door;
-    ``handshakes_failed``: gone, or given up, before a byte of MQTT."""
+    ``handshakes_failed``: gone, or given up, before a byte of MQTT. ``over_receive_max``: how often a client was found
+    to have its Receive Maximum open, and more was taken, because the listener ``is_lenient``."""
 
     __slots__ = (
         "bytes_in",
@@ -19,6 +25,8 @@ class Tally:
         "connected",
         "connects",
         "handshakes_failed",
+        "is_lenient",
+        "over_receive_max",
         "packets_in",
         "packets_out",
         "publications_in",
@@ -37,6 +45,15 @@ class Tally:
         self.packets_out = 0
         self.publications_in = 0
         self.publications_out = 0
+        self.is_lenient = False
+        self.over_receive_max = 0
+
+    def room_beyond(self) -> int:
+        """How many messages more than the Receive Maximum a client may have open; asked when it has reached that."""
+        if not self.is_lenient:
+            return 0
+        self.over_receive_max += 1
+        return BEYOND
 
 
 # Field of a tally -> the metric.
@@ -45,6 +62,7 @@ METRICS: Mapping[str, str] = {
     "connects": "gateway_connects_total",
     "refused": "gateway_listener_refused_total",
     "handshakes_failed": "gateway_handshakes_failed_total",
+    "over_receive_max": "gateway_over_receive_max_total",
     "bytes_in": "gateway_bytes_in_total",
     "bytes_out": "gateway_bytes_out_total",
     "packets_in": "gateway_packets_in_total",

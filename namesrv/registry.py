@@ -98,6 +98,14 @@ class Registry:
             return error
         return None
 
+    def figures(self, now: float) -> dict[str, float]:
+        """How many brokers live and how many are away, whose topics wait for them; how many topics have a broker."""
+        return {
+            "namesrv_brokers": len(self._brokers),
+            "namesrv_brokers_away": sum([away.until > now for away in self._away.values()]),
+            "namesrv_topics": len(self._holders),
+        }
+
     def expire(self, now: float) -> list[str]:
         """Takes out the brokers whose leases have ended, and returns their names."""
         if now < self._next_end:

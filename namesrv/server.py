@@ -7,14 +7,16 @@ register again within their heartbeat's period.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import trio
 
 from namesrv.registry import Registry
 from namesrv.settings import NamesrvSettings
+from penstock.accepting import Door
 from penstock.addresses import join_address
 from penstock.errors import UnknownRequest
 from penstock.frame_server import Peer, Session, listening_address, open_listeners, serve_frames
@@ -32,11 +34,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RunningNamesrv:
-    """A name server that accepts connections; ``open_session`` reaches it from within the process."""
+    """A name server that accepts connections; ``open_session`` reaches it from within the process. ``figures``: gauges
+    by metric name. ``reasons``: why nobody should come here; none if there is no reason."""
 
     host: str
     port: int
     open_session: Callable[[Peer], Session]
+    figures: Callable[[], Mapping[str, float]]
+    reasons: Callable[[], Sequence[str]]
 
 
 class NamesrvSession:
@@ -74,10 +79,14 @@ async def run(
     def open_session(_peer: Peer) -> NamesrvSession:
         return NamesrvSession(registry, world.clock, about)
 
+    def figures() -> Mapping[str, float]:
+        return registry.figures(world.clock.monotonic())
+
+    door = Door("the name server")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_expire, registry, world.clock)
-        nursery.start_soon(serve_frames, listeners, open_session)
-        task_status.started(RunningNamesrv(host, port, open_session))
+        nursery.start_soon(partial(serve_frames, listeners, open_session, door=door))
+        task_status.started(RunningNamesrv(host, port, open_session, figures, door.reasons))
 
 
 async def _expire(registry: Registry, clock: Clock) -> None:

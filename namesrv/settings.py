@@ -17,6 +17,7 @@ class NamesrvSettings:
         brokers_max: how many brokers may be registered.
         topics_max: how many topics one broker may register.
         away_s_max: the topics of a broker that is away are not made at another one for so long.
+        status_host, status_port: where it has its status pages if it runs alone; -1 for none, 0 for any free port.
     """
 
     host: str = "127.0.0.1"
@@ -25,9 +26,13 @@ class NamesrvSettings:
     brokers_max: int = 1_000
     topics_max: int = 100_000
     away_s_max: float = 86_400.0
+    status_host: str = "127.0.0.1"
+    status_port: int = -1
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
             raise InvalidConfig(f"port is {self.port}", hint="it is from 0 to 65535")
+        if not -1 <= self.status_port <= 65_535:
+            raise InvalidConfig(f"status_port is {self.status_port}", hint="it is from -1 (no pages) to 65535")
         if min(self.lease_s_max, self.brokers_max, self.topics_max) <= 0 or self.away_s_max < 0:
             raise InvalidConfig("lease_s_max, brokers_max and topics_max are greater than 0, away_s_max is not less")

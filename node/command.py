@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from broker.store_command import store_group
 from node.mqtt_command import mqtt
+from node.session_command import session
 from node.up import up
 from penstock.cli.root import root
 from penstock.telemetry.command import telemetry
 
 root.add_command(up)
 root.add_command(mqtt)
+root.add_command(session)
 root.add_command(store_group)
 root.add_command(telemetry)
 

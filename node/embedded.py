@@ -1,14 +1,14 @@
 """All services in one process, wired up without a hop: the default of `penstock up`.
 
-Started bottom up (name server, broker, gateway, status), stopped top down: devices are told first, then the broker
-closes its log, the name server goes last. What the gateway asks of this process's broker and name server is a
-function call.
+Started bottom up (status pages, name server, broker, gateway), stopped top down: devices are told first, then the
+broker closes its log, the name server and the pages go last. What the gateway asks of this process's broker and name
+server is a function call.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,18 +17,17 @@ import trio
 import broker.server
 import gateway.server
 import namesrv.server
-from broker.server import RunningBroker
 from broker.settings import BrokerSettings
-from gateway.server import RunningGateway
 from gateway.settings import GatewaySettings
 from namesrv.settings import NamesrvSettings
 from node.addresses import Addresses
 from node.local_link import LocalLinks
 from node.settings import SERVICES, Configuration, gateway_name, listeners, place
-from penstock import config, footprint
+from penstock import config
 from penstock.addresses import join_address
 from penstock.frame_server import Peer
 from penstock.lasting_links import lasting_links
+from penstock.standing import STOPPING, Standing
 from penstock.status import serve_status
 from penstock.world import World
 
@@ -53,49 +52,49 @@ async def run(
 ) -> None:
     """Runs the services until ``stop`` is set, then stops them in order. ``signals`` are the operator's, for the
     gateway."""
-    node = configuration.node
-    async with trio.open_nursery() as bottom:
-        settings = service_settings(configuration, "namesrv", **place(configuration, "namesrv", os.environ))
-        names = await bottom.start(partial(namesrv.server.run, settings, world))
-        names_at = join_address(names.host, names.port)
-        async with trio.open_nursery() as middle:
-            given = place(configuration, "broker", os.environ) | {"data": node.data, "namesrv": (names_at,)}
-            settings = service_settings(configuration, "broker", **given)
-            store = await middle.start(partial(broker.server.run, settings, world))
-            store_at = join_address(store.host, store.port)
-            async with lasting_links() as wire, trio.open_nursery() as top:
-                embedded = {
-                    names_at: names.open_session(_LOCAL_PEER),
-                    store_at: store.open_session(_LOCAL_PEER, ends_rounds=True),
-                }
-                links = LocalLinks(embedded, wire)
-                name = gateway_name(configuration, os.environ) or f"{store_at}-0"
-                given = place(configuration, "gateway", os.environ) | listeners(configuration, os.environ)
-                given |= {"namesrv": (names_at,), "name": name}
-                settings = service_settings(configuration, "gateway", **given)
-                front = await top.start(partial(gateway.server.run, settings, world, links))
-                if signals is not None:
-                    top.start_soon(gateway.server.obey, front, signals)
-                http = await top.start(
-                    partial(serve_status, node.host, node.http_port, _figures(store, front), _reasons(front))
-                )
-                mqtt_at = join_address(front.host, front.port)
-                task_status.started(Addresses(mqtt_at, store_at, names_at, http, node.data, front.listeners))
-                await stop.wait()
-                top.cancel_scope.cancel()
-            middle.cancel_scope.cancel()
-        bottom.cancel_scope.cancel()
+    node, standing = configuration.node, Standing()
+    async with trio.open_nursery() as pages:
+        told = (standing.figures, standing.reasons)
+        http = await pages.start(partial(serve_status, node.host, node.http_port, *told))
+        async with trio.open_nursery() as bottom:
+            settings = service_settings(configuration, "namesrv", **place(configuration, "namesrv", os.environ))
+            names = await bottom.start(partial(namesrv.server.run, settings, world))
+            standing.add(names.figures, _prefixed("name server", names.reasons))
+            names_at = join_address(names.host, names.port)
+            async with trio.open_nursery() as middle:
+                given = place(configuration, "broker", os.environ) | {"data": node.data, "namesrv": (names_at,)}
+                settings = service_settings(configuration, "broker", **given)
+                store = await middle.start(partial(broker.server.run, settings, world, tell=_begin_of(standing)))
+                standing.add(store.figures, _prefixed("broker", store.reasons))
+                store_at = join_address(store.host, store.port)
+                async with lasting_links() as wire, trio.open_nursery() as top:
+                    embedded = {
+                        names_at: names.open_session(_LOCAL_PEER),
+                        store_at: store.open_session(_LOCAL_PEER, ends_rounds=True),
+                    }
+                    links = LocalLinks(embedded, wire)
+                    name = gateway_name(configuration, os.environ) or f"{store_at}-0"
+                    given = place(configuration, "gateway", os.environ) | listeners(configuration, os.environ)
+                    given |= {"namesrv": (names_at,), "name": name}
+                    settings = service_settings(configuration, "gateway", **given)
+                    front = await top.start(partial(gateway.server.run, settings, world, links))
+                    standing.add(front.figures.read, _prefixed("gateway", front.health.reasons))
+                    if signals is not None:
+                        top.start_soon(gateway.server.obey, front, signals)
+                    standing.serves()
+                    mqtt_at = join_address(front.host, front.port)
+                    task_status.started(Addresses(mqtt_at, store_at, names_at, http, node.data, front.listeners))
+                    await stop.wait()
+                    standing.begin(STOPPING)
+                    top.cancel_scope.cancel()
+                middle.cancel_scope.cancel()
+            bottom.cancel_scope.cancel()
+        pages.cancel_scope.cancel()
 
 
-def _reasons(front: RunningGateway) -> Callable[[], Awaitable[Sequence[str]]]:
-    async def read() -> Sequence[str]:
-        return [f"gateway: {reason}" for reason in front.health.reasons()]
-
-    return read
+def _begin_of(standing: Standing) -> Callable[[str], None]:
+    return lambda doing: standing.begin(f"broker: {doing}")
 
 
-def _figures(store: RunningBroker, front: RunningGateway) -> Callable[[], Awaitable[Mapping[str, float]]]:
-    async def read() -> Mapping[str, float]:
-        return {**store.figures(), **front.figures.read(), **footprint.read()}
-
-    return read
+def _prefixed(who: str, reasons: Callable[[], Sequence[str]]) -> Callable[[], Sequence[str]]:
+    return lambda: [f"{who}: {reason}" for reason in reasons()]

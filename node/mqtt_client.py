@@ -53,6 +53,7 @@ class MqttClient:
     Args:
         address: ``host:port`` of the gateway.
         client_id: empty lets the gateway choose one, and the session ends with the connection.
+        keep_alive_s: the gateway ends the connection when it hears nothing for half as long again; 0: never.
         timeout_s: deadline of connecting and of each acknowledgement.
     """
 
@@ -63,6 +64,7 @@ class MqttClient:
         client_id: str = "",
         user_name: str | None = None,
         password: str | None = None,
+        keep_alive_s: int = KEEP_ALIVE_S,
         timeout_s: float = TIMEOUT_S,
         clock: Clock | None = None,
     ) -> None:
@@ -71,7 +73,7 @@ class MqttClient:
         self._clock = clock or RealClock()
         self._hello = Connect(
             client_id,
-            keep_alive_s=KEEP_ALIVE_S,
+            keep_alive_s=keep_alive_s,
             user_name=user_name,
             password=None if password is None else password.encode(),
             level=LEVEL_5,

@@ -6,7 +6,7 @@ It lives here and not with the client's commands because it needs the gateway's 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import click
@@ -15,7 +15,7 @@ from gateway.mqtt.packets import Publish
 from node.mqtt_client import MqttClient
 from penstock.cli.display import body_text, json_option, print_json
 from penstock.errors import InvalidTopic
-from topicmap.names import InvalidName, check_name
+from topicmap.names import InvalidName, check_name, legal_filter
 
 MQTT_ADDRESS: Final = "127.0.0.1:1883"
 
@@ -68,21 +68,34 @@ def pub(
     """
     if lines and bodies:
         raise click.UsageError("--lines reads standard input; give no BODY")
-    try:
-        check_name(name)
-    except InvalidName as error:
-        raise InvalidTopic(f"{name!r}: {error}") from None
-    with MqttClient(gateway, **who) as client:
-        given = [body.encode() for body in bodies]
-        if not bodies:
-            given = [line.rstrip(b"\r\n") for line in sys.stdin.buffer] if lines else [sys.stdin.buffer.read()]
-        levels = {client.publish(name, body, qos=qos, retain=retain) for body in given} - {""}
-    level = min(levels, default="")  # "cache" is less than "disk"
+    _refuse(name, check_name)
+    count, levels = 0, set[str]()
+    given = _lines() if lines else [body.encode() for body in bodies] or [sys.stdin.buffer.read()]
+    # Nobody knows when the next line comes, and nothing pings meanwhile.
+    with MqttClient(gateway, keep_alive_s=0, **who) as client:
+        for body in given:
+            levels.add(client.publish(name, body, qos=qos, retain=retain))
+            count += 1
+    level = min(levels - {""}, default="")  # "cache" is less than "disk"
     if as_json:
-        print_json({"topic": name, "published": len(given), "qos": qos, "retain": retain, "level": level})
+        print_json({"topic": name, "published": count, "qos": qos, "retain": retain, "level": level})
     else:
         safe = f"acknowledged: on level {level}" if level else "acknowledged" if qos else "QoS 0: not acknowledged"
-        click.echo(f"{len(given)} published to {name}, {safe}", err=True)
+        click.echo(f"{count} published to {name}, {safe}", err=True)
+
+
+def _lines() -> Iterator[bytes]:
+    """Each line of standard input as soon as it is there."""
+    for line in sys.stdin.buffer:
+        yield line.rstrip(b"\r\n")
+
+
+def _refuse(text: str, check: Callable[[str], object]) -> None:
+    """Raises ``InvalidTopic`` for what is no name, or no filter: before a gateway is asked, which says less."""
+    try:
+        check(text)
+    except InvalidName as error:
+        raise InvalidTopic(f"{text!r}: {error}") from None
 
 
 @mqtt.command()
@@ -102,6 +115,8 @@ def sub(
       penstock mqtt sub 'plant/#' -v
       penstock mqtt sub plant/+/temperature -n 10 --json
     """
+    for one in filters:
+        _refuse(one, legal_filter)
     with MqttClient(gateway, **who) as client:
         client.subscribe(filters, qos=qos)
         if not as_json:

@@ -8,35 +8,33 @@ system with an error. No child outlives this process: each holds the other end o
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 import trio
 
-from node import gateway_status
+from node import child_status
 from node.addresses import Addresses
 from node.settings import Configuration, for_child, gateway_name, listeners, place, with_ports
-from penstock.errors import PenstockError, Unavailable
-from penstock.lasting_links import lasting_links
-from penstock.link import Links
-from penstock.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
+from penstock import footprint
+from penstock.errors import Unavailable
 from penstock.service_main import CHILD_VARIABLE
+from penstock.standing import STARTING, STOPPING
 from penstock.status import serve_status
-from penstock.wire_link import ask
 from penstock.world import World
 
 RESTARTS_MAX: Final = 5
 RESTART_WINDOW_S: Final = 60.0
 START_S: Final = 60.0
+"""A child gets this long to say that it starts, or that it is ready where it has no status pages."""
 STOP_S: Final = 3.0
 """A child gets this long to end by itself; then it is killed."""
-FIGURES_S: Final = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -80,6 +78,7 @@ class Child:
                     self.address = said.split()[0]
                     task_status.started(self.address)
                 status = await process.wait()
+                self.status = ""
                 _log.warning("the %s process ended with status %s; starting it again", self.service, status)
             finally:
                 with trio.CancelScope(shield=True):
@@ -106,7 +105,7 @@ class Child:
         """Where the process listens: what was any free port is this one from now on."""
         address, *also = said.split()
         told = dict(one.split("=", 1) for one in also)
-        self.status = told.pop("status", "")
+        told.pop("status", "")
         self.listeners = {name.removeprefix("mqtt-"): where for name, where in told.items()}
         self._settings["port"] = int(address.rpartition(":")[2])
         if "listeners" in self._settings:
@@ -116,9 +115,18 @@ class Child:
         """What the ready line says. Empty where a process that has run before was ended by a signal while it
         started."""
         assert process.stdout is not None
-        wanted, said = f"ready {self.service}=".encode(), b""
-        with trio.move_on_after(START_S):
-            while b"\n" not in said:
+        said = b""
+        with trio.move_on_after(START_S) as patience:
+            while True:
+                line, newline, rest = said.partition(b"\n")
+                words = line.decode("utf-8", "replace").split(maxsplit=2)
+                if newline and words[:2] == ["starting", self.service]:
+                    self.status = words[2].removeprefix("status=")
+                    patience.deadline = math.inf  # its own pages say how far it has come, however long that takes
+                    said = rest
+                    continue
+                if newline:
+                    break
                 chunk = await process.stdout.receive_some()
                 if not chunk:
                     await process.wait()
@@ -126,6 +134,7 @@ class Child:
                 said += chunk
         if self.address and (process.returncode or 0) < 0:
             return ""
+        wanted = f"ready {self.service}=".encode()
         if not said.startswith(wanted):
             raise Unavailable(f"the {self.service} process did not start", hint="its own message stands above")
         return said[len(wanted) :].split(b"\n")[0].decode()
@@ -160,38 +169,51 @@ async def run(
     """Runs the services as children until ``stop`` is set, then stops them, the gateway first. ``signals``
     are the operator's, for each gateway."""
     node, environ = configuration.node, os.environ
-    async with trio.open_nursery() as bottom:
-        given = place(configuration, "namesrv", environ)
-        names = await bottom.start(Child("namesrv", for_child(configuration, "namesrv", environ, given), world).run)
-        async with trio.open_nursery() as middle:
-            given = place(configuration, "broker", environ) | {"data": node.data, "namesrv": (names,)}
-            store = await middle.start(Child("broker", for_child(configuration, "broker", environ, given), world).run)
-            async with lasting_links() as wire, trio.open_nursery() as top:
-                told = place(configuration, "gateway", environ) | listeners(configuration, environ)
-                told |= {"namesrv": (names,), "status_port": 0}
-                if node.gateways > 1:
-                    told["share_port"] = True
-                gateways = []
-                for number in range(node.gateways):
-                    told["name"] = f"{gateway_name(configuration, environ) or store}-{number}"
-                    child = Child("gateway", for_child(configuration, "gateway", environ, told), world)
-                    told["port"] = int((await top.start(child.run)).rpartition(":")[2])
-                    if "listeners" in told:
-                        told["listeners"] = with_ports(told["listeners"], child.listeners)
-                    gateways.append(child)
-                front = gateways[0].address
-                read, reasons = (
-                    partial(_read_figures, wire, store, gateways),
-                    partial(_read_reasons, wire, store, gateways),
-                )
-                http = await top.start(partial(serve_status, node.host, node.http_port, read, reasons))
-                if signals is not None:
-                    top.start_soon(_pass_on, signals, gateways)
-                task_status.started(Addresses(front, store, names, http, node.data, gateways[0].listeners))
-                await stop.wait()
-                top.cancel_scope.cancel()
-            middle.cancel_scope.cancel()
-        bottom.cancel_scope.cancel()
+    parts = Parts(world)
+    async with trio.open_nursery() as pages:
+        http = await pages.start(partial(serve_status, node.host, node.http_port, parts.figures, parts.reasons))
+        async with trio.open_nursery() as bottom:
+            given = place(configuration, "namesrv", environ)
+            names_child = parts.child("namesrv", for_child(configuration, "namesrv", environ, given))
+            names = await bottom.start(names_child.run)
+            async with trio.open_nursery() as middle:
+                given = place(configuration, "broker", environ) | {"data": node.data, "namesrv": (names,)}
+                broker = parts.child("broker", for_child(configuration, "broker", environ, given))
+                store = await middle.start(broker.run)
+                async with trio.open_nursery() as top:
+                    gateways = await _start_gateways(configuration, names, store, parts, top)
+                    if signals is not None:
+                        top.start_soon(_pass_on, signals, gateways)
+                    parts.doing = ""
+                    front = gateways[0]
+                    task_status.started(Addresses(front.address, store, names, http, node.data, front.listeners))
+                    await stop.wait()
+                    parts.doing = STOPPING
+                    top.cancel_scope.cancel()
+                middle.cancel_scope.cancel()
+            bottom.cancel_scope.cancel()
+        pages.cancel_scope.cancel()
+
+
+async def _start_gateways(
+    configuration: Configuration, names: str, store: str, parts: Parts, nursery: trio.Nursery
+) -> list[Child]:
+    """The gateways, one after the other: what was any free port for the first is that port for the others."""
+    node, environ = configuration.node, os.environ
+    told = place(configuration, "gateway", environ) | listeners(configuration, environ)
+    told |= {"namesrv": (names,)}
+    if node.gateways > 1:
+        told["share_port"] = True
+    gateways = []
+    for number in range(node.gateways):
+        told["name"] = f"{gateway_name(configuration, environ) or store}-{number}"
+        settings = for_child(configuration, "gateway", environ, told)
+        child = parts.child("gateway", settings, number if node.gateways > 1 else None)
+        told["port"] = int((await nursery.start(child.run)).rpartition(":")[2])
+        if "listeners" in told:
+            told["listeners"] = with_ports(told["listeners"], child.listeners)
+        gateways.append(child)
+    return gateways
 
 
 async def _pass_on(signals: AsyncIterable[int], gateways: Sequence[Child]) -> None:
@@ -200,31 +222,32 @@ async def _pass_on(signals: AsyncIterable[int], gateways: Sequence[Child]) -> No
             gateway.send_signal(signal.Signals(number))
 
 
-async def _read_figures(links: Links, broker: str, gateways: Sequence[Child]) -> Mapping[str, float]:
-    """The figures of all parts that answer in time; `/readyz` says which do not."""
-    of_broker: dict[str, float] = {}
+class Parts:
+    """The children, and what the status pages say of them.
 
-    async def ask_broker() -> None:
-        with suppress(PenstockError):
-            reply = await ask(links.link(broker), ReadFigures(), BrokerFigures, FIGURES_S)
-            of_broker.update(zip(reply.names, reply.values, strict=True))
+    Attributes:
+        doing: what the whole does instead of serving, empty while it serves.
+    """
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(ask_broker)
-        of_gateways = await gateway_status.read_figures([gateway.status for gateway in gateways])
-    return of_broker | of_gateways
+    def __init__(self, world: World) -> None:
+        self.doing = STARTING
+        self._world = world
+        self._children: dict[str, Child] = {}
 
+    def child(self, service: str, settings: Mapping[str, Any], number: int | None = None) -> Child:
+        """A child that is shown from now on. ``number``: of one of several gateways."""
+        child = Child(service, {**settings, "status_port": 0}, self._world)
+        self._children[service if number is None else f"{service} {number}"] = child
+        return child
 
-async def _read_reasons(links: Links, broker: str, gateways: Sequence[Child]) -> Sequence[str]:
-    of_broker: list[str] = []
+    def _pages(self) -> dict[str, str]:
+        return {who: child.status for who, child in self._children.items()}
 
-    async def ask_broker() -> None:
-        try:
-            await ask(links.link(broker), Ping(), ServerInfo, FIGURES_S)
-        except PenstockError as error:
-            of_broker.append(f"broker: {error}")
+    async def figures(self) -> Mapping[str, float]:
+        """The figures of all parts that answer in time, and of this process; `/readyz` says which do not."""
+        return await child_status.read_figures(self._pages()) | child_status.labelled(footprint.read(), "node")
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(ask_broker)
-        of_gateways = await gateway_status.read_reasons([gateway.status for gateway in gateways])
-    return [*of_gateways, *of_broker]
+    async def reasons(self) -> Sequence[str]:
+        """Why no traffic should come here."""
+        found = await child_status.read_reasons(self._pages())
+        return found or ([self.doing] if self.doing else [])

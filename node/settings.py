@@ -27,8 +27,8 @@ PORTS: Final[Mapping[str, str]] = {"namesrv": "namesrv_port", "broker": "broker_
 """The node's setting for the ``port`` of each service."""
 
 DECIDED: Final[Mapping[str, Sequence[str]]] = {
-    "namesrv": (),
-    "broker": ("data", "namesrv"),
+    "namesrv": ("status_host", "status_port"),
+    "broker": ("data", "namesrv", "status_host", "status_port"),
     "gateway": ("namesrv", "share_port", "status_host", "status_port"),
 }
 """Settings of the services that the node decides: where its own parts are, and what they share."""

@@ -165,6 +165,13 @@ class Fenced(PenstockError):
     fault = "client"
 
 
+class SessionNotFound(PenstockError):
+    """No MQTT session of this client id is kept."""
+
+    code = 32
+    fault = "client"
+
+
 class InvalidMessage(PenstockError):
     """Bytes that are no message record, or a field outside its limit."""
 

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 import trio
 
 from penstock import wire
+from penstock.accepting import Door, PatientListener
 from penstock.addresses import cannot_listen
 from penstock.errors import Busy, InternalError, PenstockError, ProtocolError
 from penstock.link import Link
@@ -95,15 +96,21 @@ async def serve_frames(
     listeners: Sequence[trio.abc.Listener[Any]],
     open_session: Callable[[Peer], Session],
     limits: FrameLimits = FrameLimits(),
+    door: Door | None = None,
 ) -> None:
-    """Serves every connection until cancelled; closes the listeners and all connections at the end."""
+    """Serves every connection until cancelled; closes the listeners and all connections at the end. ``door`` is told
+    what keeps it from accepting."""
+    door = door or Door("this server")
     ids = itertools.count(1)
     live = 0
 
     async def serve(stream: trio.abc.Stream) -> None:
         nonlocal live
         if live >= limits.connections_max:
-            await _refuse(stream, limits)
+            await _refuse(stream, f"this server has its {limits.connections_max} connections")
+            return
+        if door.is_last(stream):
+            await _refuse(stream, "this server has no descriptor to spare")
             return
         live += 1
         try:
@@ -112,11 +119,11 @@ async def serve_frames(
         finally:
             live -= 1
 
-    await trio.serve_listeners(serve, list(listeners))
+    await trio.serve_listeners(serve, [PatientListener(one, door) for one in listeners])
 
 
-async def _refuse(stream: trio.abc.Stream, limits: FrameLimits) -> None:
-    error = Busy(f"this server has its {limits.connections_max} connections", hint="close some or try again later")
+async def _refuse(stream: trio.abc.Stream, why: str) -> None:
+    error = Busy(why, hint="close some or try again later")
     with trio.move_on_after(1.0):
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             await stream.send_all(wire.join(wire.encode_error(0, error)))

@@ -4,7 +4,8 @@ expected error.
 ``python -m broker --config FILE`` and its siblings are calls of ``main``. A service that accepts prints
 ``ready ROLE=HOST:PORT`` on standard output, with ``status=HOST:PORT`` behind it where it has status pages of its own
 and ``mqtt-NAME=HOST:PORT`` for each further listener of a gateway; SIGTERM and Ctrl-C end it with status 0; an expected
-error is one line on standard error and status 2.
+error is one line on standard error and status 2. Status pages open before all else, and then a line ``starting ROLE
+status=HOST:PORT`` stands before the other.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import trio
 from penstock import config, descriptors
 from penstock.addresses import join_address
 from penstock.errors import InternalError, PenstockError
+from penstock.standing import STOPPING, Standing
 from penstock.world import real_world
 
 STATUS_EXPECTED_ERROR: Final = 2
@@ -50,7 +52,18 @@ CHILD_VARIABLE: Final = "PENSTOCK_CHILD"
 _M_TRIM_THRESHOLD: Final = -1  # as in malloc.h
 _M_MMAP_THRESHOLD: Final = -3
 
-Settings = TypeVar("Settings")
+
+class ServiceSettings(Protocol):
+    """What every service is told of its status pages: where they are; a port of -1 for none, 0 for any free one."""
+
+    @property
+    def status_host(self) -> str: ...
+
+    @property
+    def status_port(self) -> int: ...
+
+
+Settings = TypeVar("Settings", bound=ServiceSettings)
 
 
 class Running(Protocol):
@@ -64,7 +77,7 @@ class Running(Protocol):
 
 
 Run = Callable[..., Awaitable[None]]
-"""``run(settings, world, *, task_status)``: a service's server."""
+"""``run(settings, world, standing, *, task_status)``: a service's server, which says how far it has come."""
 
 
 def operator_signals() -> tuple[signal.Signals, ...]:
@@ -102,17 +115,34 @@ def main(role: str, settings_class: type[Settings], run: Run, arguments: list[st
 
     async def serve(stop: trio.Event) -> None:
         settings = config.load(settings_class, options.config, os.environ, f"PENSTOCK_{role.upper()}")
-        async with trio.open_nursery() as nursery:
-            running = cast(Running, await nursery.start(partial(run, settings, real_world())))
-            status = getattr(running, "status", "")
-            also = f" status={status}" if status else ""
-            also += "".join([f" mqtt-{name}={at}" for name, at in getattr(running, "listeners", {}).items()])
-            settle()
-            print(f"ready {role}={join_address(running.host, running.port)}{also}", flush=True)
-            await stop.wait()
-            nursery.cancel_scope.cancel()
+        standing = Standing()
+        async with trio.open_nursery() as pages:
+            status = await _open_pages(settings, standing, pages)
+            if status:
+                print(f"starting {role} status={status}", flush=True)
+            async with trio.open_nursery() as nursery:
+                running = cast(Running, await nursery.start(partial(run, settings, real_world(), standing)))
+                also = f" status={status}" if status else ""
+                also += "".join([f" mqtt-{name}={at}" for name, at in getattr(running, "listeners", {}).items()])
+                settle()
+                standing.serves()
+                print(f"ready {role}={join_address(running.host, running.port)}{also}", flush=True)
+                await stop.wait()
+                standing.begin(STOPPING)
+                nursery.cancel_scope.cancel()
+            pages.cancel_scope.cancel()
 
     return run_until_signal(serve)
+
+
+async def _open_pages(settings: ServiceSettings, standing: Standing, nursery: trio.Nursery) -> str:
+    """Opens the status pages, and returns where; empty where there are to be none."""
+    if settings.status_port < 0:
+        return ""
+    from penstock.status import serve_status  # the HTTP server is loaded by who wants it
+
+    where = (settings.status_host, settings.status_port)
+    return cast(str, await nursery.start(partial(serve_status, *where, standing.figures, standing.reasons)))
 
 
 def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]]) -> int:

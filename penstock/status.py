@@ -39,7 +39,10 @@ Healthy = Callable[[], Awaitable[Sequence[str]]]
 _ZERO: Final = re.compile(rb"q=0(\.0*)?")
 _TEXT: Final = "text/plain; charset=utf-8"
 _JSON: Final = "application/json"
-_DEGRADED: Final = {"penstock_disk_full": "broker: the disk is full; messages are refused until there is room"}
+_DEGRADED: Final = {
+    "penstock_disk_full": "broker: the disk is full; messages are refused until there is room",
+    "penstock_namesrv_away": "broker: a name server does not answer; whoever asks it does not find this broker",
+}
 """Figure -> what it means that it is not 0."""
 _INDEX: Final = "/livez\n/readyz\n/healthz\n/metrics\n"
 _log = logging.getLogger(__name__)

@@ -61,6 +61,10 @@ class Filters:
         """Whether this owner holds the filter open."""
         return filter in self._held.get(owner, {})
 
+    def owners_of(self, filter: str) -> list[str]:
+        """Who holds a filter."""
+        return list(_names(self._owners.get(filter)))
+
     def held_by(self, owner: str) -> list[str]:
         """The filters that an owner holds."""
         return list(self._held.get(owner, {}))

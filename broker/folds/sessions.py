@@ -86,7 +86,7 @@ class Sessions:
         self.bytes = 0
         self._entries: Table[Entry] = Table()
         self._of: dict[str, dict[str, None]] = {}  # owner -> clients whose session it has
-        self._live: dict[int, None] = {}  # incarnations, oldest first
+        self._live: dict[int, str] = {}  # incarnation -> client, oldest first
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -108,6 +108,10 @@ class Sessions:
         live = list(self._live)
         at = bisect_right(live, incarnation)
         return live[at : at + count]
+
+    def client_of(self, incarnation: int) -> str:
+        """Whose session this is. Raises ``KeyError`` for one that is over."""
+        return self._live[incarnation]
 
     @property
     def owners(self) -> list[str]:
@@ -171,7 +175,7 @@ class Sessions:
         if known is not None:
             self._move(client, known, None)
             del self._live[known.incarnation]
-        self._live[epoch] = None
+        self._live[epoch] = client
         self._entries[client] = entry = Entry(owner, epoch, epoch, expiry_s, will, user)
         entry.gone_ms = gone_ms
         self.bytes += entry.size
@@ -225,7 +229,7 @@ class Sessions:
                 setattr(entry, name, value)
             if entry.owner:
                 self._of.setdefault(entry.owner, {})[client] = None
-        self._live = dict.fromkeys(sorted([entry.incarnation for entry in self._entries.values()]))
+        self._live = dict(sorted([(entry.incarnation, client) for client, entry in self._entries.items()]))
         self.bytes = sum([entry.size for entry in self._entries.values()])
 
 

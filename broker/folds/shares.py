@@ -68,6 +68,12 @@ class Settled:
                 at += 1
         return floor
 
+    def count_open(self, first: int, end: int) -> int:
+        """How many offsets from ``first`` on and before ``end`` are not settled."""
+        first = max(first, self.floor)
+        settled = [min(last, end) - max(begin, first) for begin, last in zip(self.starts, self.ends, strict=True)]
+        return max(0, end - first - sum([count for count in settled if count > 0]))
+
     def add(self, first: int, end: int) -> None:
         """Settles ``first <= offset < end``."""
         low, high = bisect_left(self.ends, first), bisect_right(self.starts, end)

@@ -22,9 +22,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from gateway.login.attempts import (
-    BAD_TOKEN,
     NO_CREDENTIALS,
     NO_KEYS,
+    NOT_A_TOKEN,
+    OTHER_USER,
     UNKNOWN_USER,
     WRONG_PASSWORD,
     WRONG_PROOF,
@@ -44,7 +45,7 @@ from gateway.login.auth import (
     Proven,
 )
 from gateway.login.scram import METHOD, ScramExchange
-from gateway.login.tokens import TokenKey, is_token
+from gateway.login.tokens import TokenKey, Unfit, is_token
 from gateway.mqtt.reason_codes import Reason
 from penstock.access.acl import Acl
 from penstock.access.passwords import PASSWORD_BYTES_MAX, Hashed, Users
@@ -151,7 +152,7 @@ class Access:
         if self._tokens is not None and shown.password is not None and is_token(shown.password):
             done(self._holder(self._tokens, shown, shown.password))
         elif not self._has_users and self._tokens is not None and shown.password is not None:
-            done(self._refused(BAD_TOKEN, shown))  # nothing but a token is a password here
+            done(self._refused(NOT_A_TOKEN, shown))  # nothing but a token is a password here
         elif shown.user_name is None or not self._has_users:
             self._anonymous.connect(shown, self._counted(shown, done))
         else:
@@ -182,8 +183,10 @@ class Access:
     def _holder(self, key: TokenKey, shown: Credentials, token: bytes) -> Identity | Reason:
         """Who shows a token. A user name beside it must be the token's."""
         holder = key.read(token, self._wall_ms())
-        if holder is None or shown.user_name not in (None, "", holder.user_name):
-            return self._refused(BAD_TOKEN, shown)
+        if isinstance(holder, Unfit):
+            return self._refused(holder.cause, shown, holder.user_name, holder.detail)
+        if shown.user_name not in (None, "", holder.user_name):
+            return self._refused(OTHER_USER, shown, holder.user_name)
         self.tokens += 1
         return Identity(shown.client_id, holder.user_name, self._clock() + holder.left_s)
 
@@ -195,8 +198,8 @@ class Access:
 
         return counted
 
-    def _refused(self, cause: str, shown: Credentials, user: str = "") -> int:
-        self.attempts.failed(cause, shown.peer, shown.client_id, user)
+    def _refused(self, cause: str, shown: Credentials, user: str = "", detail: str = "") -> int:
+        self.attempts.failed(cause, shown.peer, shown.client_id, user, detail)
         return BAD_CREDENTIALS
 
     def begin(self, method: str, client_id: str, peer: Peer, *, is_again: bool) -> Exchange | Reason:

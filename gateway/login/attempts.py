@@ -18,12 +18,14 @@ from typing import Final
 
 from gateway.buckets import Bucket, Buckets, host_of
 from gateway.login.auth import Peer
+from gateway.login.tokens import FLAWS
 from gateway.mqtt.reason_codes import Reason
 
 NO_CREDENTIALS: Final = "no_credentials"
 UNKNOWN_USER: Final = "unknown_user"
 WRONG_PASSWORD: Final = "wrong_password"
-BAD_TOKEN: Final = "bad_token"
+NOT_A_TOKEN: Final = "not_a_token"
+OTHER_USER: Final = "token_other_user"
 NO_KEYS: Final = "no_scram_keys"
 WRONG_PROOF: Final = "wrong_proof"
 MALFORMED: Final = "malformed"
@@ -32,7 +34,9 @@ CAUSES: Final = (
     NO_CREDENTIALS,
     UNKNOWN_USER,
     WRONG_PASSWORD,
-    BAD_TOKEN,
+    NOT_A_TOKEN,
+    OTHER_USER,
+    *FLAWS,
     NO_KEYS,
     WRONG_PROOF,
     MALFORMED,
@@ -71,8 +75,9 @@ class Attempts:
         has_one = self._addresses.has(host_of(peer.address), self._clock())
         return 0 if has_one else self._refuse(LIMIT)
 
-    def failed(self, cause: str, peer: Peer, client_id: str, user: str = "") -> None:
-        """One failed. ``user``: only of a user who is there."""
+    def failed(self, cause: str, peer: Peer, client_id: str, user: str = "", detail: str = "") -> None:
+        """One failed. ``user``: only of a user who is there, or whom a token names that is rightly signed. ``detail``:
+        more of the cause, for the log."""
         self.refused[cause] += 1
         now = self._clock()
         if cause != NO_CREDENTIALS:  # nothing was guessed
@@ -82,9 +87,10 @@ class Attempts:
             return
         untold, self._untold = self._untold, 0
         _log.warning(
-            "login refused: %s; %s, client id %r, from %s at %s%s",
+            "login refused: %s%s; %s, client id %r, from %s at %s%s",
             cause,
-            f"user {user!r}" if user else "no known user",
+            f" ({detail})" if detail else "",
+            f"user {user[:_SHOWN_CHARACTERS]!r}" if user else "no known user",
             client_id[:_SHOWN_CHARACTERS],
             peer.address,
             peer.listener,

@@ -8,6 +8,9 @@ for an audience, where none is set here, is somebody else's.
 A public key is written in PEM. In any other form (DER in base64, JSON, OpenSSH's) it would look like a secret, and one
 that everybody has: so these are refused.
 
+One that does not count says why, for the operator alone (``Unfit``). The signature is looked at first, so that what is
+told of the claims, the user's name among it, is true.
+
 PyJWT and cryptography (the extra ``jwt``) are loaded by whoever makes a ``TokenKey``. Time is an argument; pure but for
 that.
 """
@@ -32,6 +35,27 @@ _SSH: Final = ("ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-", "---- BEGIN SSH2 ")
 _SEQUENCE: Final = 0x30
 _INTEGER: Final = 0x02
 _TOKEN_BEGINS: Final = b"eyJ"  # {" in base64
+
+NO_TOKEN: Final = "token_malformed"
+BAD_SIGNATURE: Final = "token_bad_signature"
+WRONG_ALGORITHM: Final = "token_wrong_algorithm"
+WRONG_AUDIENCE: Final = "token_wrong_audience"
+WRONG_ISSUER: Final = "token_wrong_issuer"
+CLAIM_MISSING: Final = "token_claim_missing"
+BAD_USER: Final = "token_bad_user"
+EXPIRED: Final = "token_expired"
+TOO_EARLY: Final = "token_not_yet_valid"
+FLAWS: Final = (
+    NO_TOKEN,
+    BAD_SIGNATURE,
+    WRONG_ALGORITHM,
+    WRONG_AUDIENCE,
+    WRONG_ISSUER,
+    CLAIM_MISSING,
+    BAD_USER,
+    EXPIRED,
+    TOO_EARLY,
+)
 
 # Kind of key -> algorithms that fit it, the first one where none is named.
 FITTING: Final = MappingProxyType(
@@ -76,6 +100,15 @@ class Holder(NamedTuple):
     left_s: float
 
 
+class Unfit(NamedTuple):
+    """Why a token does not count. ``user_name``: whose it would be, if it is signed by the key. ``detail``: more for
+    the log; nothing that a forger has chosen is in it."""
+
+    cause: str
+    user_name: str = ""
+    detail: str = ""
+
+
 def is_token(password: bytes) -> bool:
     """Whether a password has the form of a token."""
     return password.startswith(_TOKEN_BEGINS) and password.count(b".") == 2
@@ -103,6 +136,13 @@ class TokenKey:
             ) from None
         self._decode = jwt.decode
         self._errors = (jwt.PyJWTError, ValueError, RecursionError)
+        self._missing: type[Exception] = jwt.MissingRequiredClaimError
+        self._causes: dict[type[Exception], str] = {
+            jwt.InvalidSignatureError: BAD_SIGNATURE,
+            jwt.InvalidAlgorithmError: WRONG_ALGORITHM,
+            jwt.InvalidAudienceError: WRONG_AUDIENCE,
+            jwt.InvalidIssuerError: WRONG_ISSUER,
+        }
         self._rules = rules
         self._key, kind = _key(text)
         fitting = FITTING[kind]
@@ -115,11 +155,11 @@ class TokenKey:
             if isinstance(self._key, bytes) and len(self._key) < _SECRET_BYTES_MIN[one]:
                 raise InvalidConfig(f"the secret is too short for {one}: {_SECRET_BYTES_MIN[one]} bytes at least")
 
-    def read(self, token: bytes, now_ms: int) -> Holder | None:
-        """Whose it is; ``None`` if it does not count. ``now_ms``: milliseconds since 1970."""
+    def read(self, token: bytes, now_ms: int) -> Holder | Unfit:
+        """Whose it is, or why it does not count. ``now_ms``: milliseconds since 1970."""
         rules = self._rules
         if len(token) > TOKEN_BYTES_MAX:
-            return None
+            return Unfit(NO_TOKEN, detail=f"more than {TOKEN_BYTES_MAX} bytes")
         required = [rules.claim, "exp"] if rules.needs_expiry else [rules.claim]
         try:
             claims = self._decode(
@@ -137,23 +177,34 @@ class TokenKey:
                     "verify_jti": False,
                 },
             )
-        except self._errors:
-            return None
+        except self._errors as error:
+            return self._unfit(error)
         name = claims.get(rules.claim)
         if not isinstance(name, str) or not name.isprintable() or not 0 < len(name.encode()) <= USER_NAME_BYTES_MAX:
-            return None
-        left_s = _left_s(claims, now_ms / 1000, rules.leeway_s)
-        return Holder(name, left_s) if left_s > 0 else None
+            return Unfit(BAD_USER, detail=f"the claim {rules.claim!r} is no name")
+        return _holder(name, claims, now_ms / 1000, rules.leeway_s)
+
+    def _unfit(self, error: Exception) -> Unfit:
+        if isinstance(error, self._missing):
+            claim = getattr(error, "claim", "")
+            where_set = {"aud": WRONG_AUDIENCE, "iss": WRONG_ISSUER}
+            return Unfit(where_set.get(claim, CLAIM_MISSING), detail=f"it has no {claim!r}")
+        return Unfit(next((cause for kind, cause in self._causes.items() if isinstance(error, kind)), NO_TOKEN))
 
 
-def _left_s(claims: dict[str, Any], now_s: float, leeway_s: float) -> float:
-    """For how long the claims still hold: infinite without an end, not above 0 if not now."""
+def _holder(name: str, claims: dict[str, Any], now_s: float, leeway_s: float) -> Holder | Unfit:
+    """Whose a token is that is right but for the times in it."""
     begins, ends = -math.inf, math.inf
     if "nbf" in claims:
         begins = _time(claims["nbf"])
     if "exp" in claims:
         ends = _time(claims["exp"])
-    return ends - now_s + leeway_s if begins <= now_s + leeway_s else 0.0  # not-a-number is neither
+    if math.isnan(begins) or math.isnan(ends):
+        return Unfit(NO_TOKEN, name, "a time in it is none")
+    left_s = ends - now_s + leeway_s
+    if begins > now_s + leeway_s:
+        return Unfit(TOO_EARLY, name, f"it begins in {begins - now_s:.0f} s")
+    return Holder(name, left_s) if left_s > 0 else Unfit(EXPIRED, name, f"it ended {now_s - ends:.0f} s ago")
 
 
 def _time(value: object) -> float:

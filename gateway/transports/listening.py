@@ -18,6 +18,7 @@ from penstock.errors import InvalidConfig
 
 KINDS: Final = ("tcp", "tls", "ws", "wss")
 CLIENTS: Final = ("none", "optional", "required")
+OVER_RECEIVE_MAX: Final = ("close", "take")
 DEFAULT_NAME: Final = "tcp"
 """The listener that ``host`` and ``port`` of the gateway's settings make."""
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
@@ -46,7 +47,7 @@ class Listening:
         files: of TLS, ``None`` where that is not spoken. path, origins: of WebSocket: where it is, and the pages that
         may open it (all if none is named). proxies: networks of load balancers that say in front of each connection
         where it comes from; nobody else may then connect. connections_max: how many may be at this listener, 0 for as
-        many as at the gateway.
+        many as at the gateway. is_lenient: whether clients may have more QoS 1 and 2 messages open than they were told.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Listening:
     origins: tuple[str, ...] = ()
     proxies: tuple[Network, ...] = ()
     connections_max: int = 0
+    is_lenient: bool = False
 
     @property
     def is_web(self) -> bool:
@@ -107,13 +109,20 @@ def parse_listener(line: str) -> Listening:
         raise InvalidConfig(f"listener {line!r}: the path is {path!r}", hint="for example path=/mqtt")
     if not (most.isascii() and most.isdigit()):
         raise InvalidConfig(f"listener {line!r}: connections_max is {most!r}, no whole number")
+    over = single.get("over_receive_max", "close")
+    if over not in OVER_RECEIVE_MAX:
+        raise InvalidConfig(
+            f"listener {line!r}: over_receive_max is {over!r}", hint=f"it is one of {', '.join(OVER_RECEIVE_MAX)}"
+        )
     files = _files(line, single) if kind in ("tls", "wss") else None
     origins, proxies = options.get("origin", ()), [_network(line, one) for one in options.get("proxy", ())]
-    return Listening(name, kind, host, port, files, path, tuple(origins), tuple(proxies), int(most))
+    return Listening(
+        name, kind, host, port, files, path, tuple(origins), tuple(proxies), int(most), is_lenient=over == "take"
+    )
 
 
 def _known(kind: str) -> list[str]:
-    known = ["name", "connections_max", "proxy"]
+    known = ["name", "connections_max", "over_receive_max", "proxy"]
     if kind in ("tls", "wss"):
         known += ["certificate", "key", "client_ca", "clients", "client_crl"]
     if kind in ("ws", "wss"):

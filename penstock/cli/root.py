@@ -23,6 +23,7 @@ from penstock.errors import (
     NoRoute,
     PenstockError,
     QueueNotFound,
+    SessionNotFound,
     TimedOut,
     TopicNotFound,
 )
@@ -37,7 +38,7 @@ STATUS_TIMED_OUT: Final = 5
 STATUS_INTERRUPTED: Final = 130
 
 _STATUS: Final = (
-    ((TopicNotFound, GroupNotFound, QueueNotFound, NoRoute), STATUS_NOT_FOUND),
+    ((TopicNotFound, GroupNotFound, QueueNotFound, SessionNotFound, NoRoute), STATUS_NOT_FOUND),
     ((InvalidConfig, InvalidRequest, InvalidTopic), STATUS_USAGE),
     ((TimedOut,), STATUS_TIMED_OUT),
 )
@@ -117,10 +118,11 @@ def register() -> None:
     from penstock.cli.consume import consume
     from penstock.cli.group import group
     from penstock.cli.produce import produce
+    from penstock.cli.share import share
     from penstock.cli.topic import topic
     from penstock.cli.user import user
 
-    for command in (topic, produce, consume, group, user, acl):
+    for command in (topic, produce, consume, group, share, user, acl):
         root.add_command(command)
 
 

@@ -239,3 +239,38 @@ class FindEndedSessions(Request):
     code: ClassVar[int] = 108
     reply: ClassVar[type[Reply]] = EndedSessions
     incarnations: tuple[int, ...]
+
+
+class SessionRow(NamedTuple):
+    """How a session stands. ``gone_ms``: since when its client is away, 0 while it is connected. ``terms`` and
+    ``flow`` as its owner saved them last."""
+
+    client: str
+    incarnation: int
+    owner: str
+    state: int
+    user: str
+    gone_ms: int
+    expiry_s: int
+    terms: bytes
+    flow: bytes
+
+
+@value
+class SessionsPage(Reply):
+    """Sessions, oldest first; ``after`` continues, 0 at the end."""
+
+    sessions: tuple[SessionRow, ...]
+    after: int
+
+
+@value
+class ListSessions(Request):
+    """How the sessions stand whose incarnation is beyond ``after``, or that of one ``client``. ``TopicNotFound`` where
+    sessions are not at home."""
+
+    code: ClassVar[int] = 109
+    reply: ClassVar[type[Reply]] = SessionsPage
+    after: int = 0
+    count_max: int = 1000
+    client: str = ""

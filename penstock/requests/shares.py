@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from penstock.requests.messages import Pulled
 from penstock.requests.request import Done, Reply, Request, value
+
+
+class ShareState(NamedTuple):
+    """How a shared subscription stands at a broker. ``lag``: messages that are not settled, with the ``on_way`` ones,
+    which gateways have, and the ``owed`` ones, which were given back or passed over and go out first. ``gateways`` and
+    durable ``sessions``: how many hold it."""
+
+    share: str
+    lag: int
+    on_way: int
+    owed: int
+    gateways: int
+    sessions: int
 
 
 @value
@@ -38,3 +51,21 @@ class SettleShared(Request):
     taker: str
     settled: tuple[int, ...] = ()
     returned: tuple[int, ...] = ()
+
+
+@value
+class SharesPage(Reply):
+    """Shared subscriptions by name; ``after`` continues, empty at the end."""
+
+    shares: tuple[ShareState, ...]
+    after: str
+
+
+@value
+class ListShares(Request):
+    """How the shared subscriptions stand whose names come behind ``after``."""
+
+    code: ClassVar[int] = 122
+    reply: ClassVar[type[Reply]] = SharesPage
+    after: str = ""
+    count_max: int = 1000

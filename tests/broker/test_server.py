@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -50,6 +51,33 @@ def within(scenario: Callable[[Simulation, trio.Nursery], Awaitable[None]]) -> N
             nursery.cancel_scope.cancel()
 
     simulate(1, whole)
+
+
+def test_the_start_tells_what_it_is_doing_and_how_much_of_the_log_there_is_to_do() -> None:
+    told: list[str] = []
+
+    async def scenario(simulation: Simulation, nursery: trio.Nursery) -> None:
+        HOST.set(BROKER)
+        given: dict[str, Any] = {"host": BROKER, "namesrv": (), "data": Path("none"), **SMALL}
+        world, settings = simulation.world("broker"), BrokerSettings(**given)
+        await nursery.start(partial(broker.server.run, settings, world, disk=SimDisk(), tell=told.append))
+
+    within(scenario)
+    assert told == [
+        "opening the store",
+        "recovering the log: 0 of 0 MiB",
+        "asking the home of sessions what they hold here",
+        "registering with the name servers",
+    ]
+
+
+def test_name_servers_that_do_not_answer_are_counted() -> None:
+    async def scenario(simulation: Simulation, nursery: trio.Nursery) -> None:
+        running = await started(simulation, nursery, SimDisk(), port=7, namesrv=("10.0.0.9:9876",), handover_wait_s=1)
+        assert running.figures()["penstock_namesrv_away"] == 1
+        assert running.reasons() == []
+
+    within(scenario)
 
 
 def submit(running: RunningBroker, *requests: Any) -> list[Result]:
@@ -211,6 +239,21 @@ def test_the_process_says_where_it_listens_and_stops_on_a_signal(tmp_path: Path)
         second = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
         assert (second.returncode, second.stderr.count("\n")) == (2, 1)
         assert second.stderr.startswith("error: another broker holds the data folder")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+
+
+@pytest.mark.endtoend
+def test_a_broker_alone_has_status_pages_if_it_is_told_so(tmp_path: Path) -> None:
+    arguments = command(tmp_path, f'port = 0\nnamesrv = []\nstatus_port = 0\ndata = "{tmp_path / "data"}"\n')
+    with subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        status = process.stdout.readline().partition(" status=")[2].strip()
+        assert status.startswith("127.0.0.1:")
+        assert process.stdout.readline().endswith(f" status={status}\n")
+        for path, expected in (("livez", "ok"), ("readyz", "ok"), ("metrics", "\nrocketmq_messages_in_total 0\n")):
+            with urllib.request.urlopen(f"http://{status}/{path}", timeout=5) as page:
+                assert expected in page.read().decode()
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0
 

@@ -27,6 +27,7 @@ from penstock.requests.sessions import (
     FindEndedSessions,
     KeepSessions,
     ListSessionFilters,
+    ListSessions,
     OpenedSession,
     OpenSession,
     ReleaseExchanges,
@@ -37,7 +38,9 @@ from penstock.requests.sessions import (
     SessionCalls,
     SessionDuties,
     SessionFiltersPage,
+    SessionRow,
     SessionSave,
+    SessionsPage,
     WatchSessions,
 )
 from penstock.requests.topics import CreateTopic
@@ -701,3 +704,40 @@ def test_pages_of_large_sessions_filters_end_early_and_miss_none() -> None:
         after = page.after
     assert found == expected
     assert sizes == [2, 2]
+
+
+def test_how_sessions_stand_is_told() -> None:
+    rig = Rig()
+    assert isinstance(rig.ask(ListSessions()), TopicNotFound)
+    rig.ask(CreateTopic(HOME_TOPIC, 1))
+    first, second = open_session(rig, user="alice"), open_session(rig, client="d")
+    save(rig, first.epoch, RELEASED, terms=b"terms", flow=b"flow")
+    gone_ms = rig.clock.wall_ms()
+    row = SessionRow("c", first.incarnation, "", RELEASED, "alice", gone_ms, 60, b"terms", b"flow")
+    other = SessionRow("d", second.incarnation, "g", CONNECTED, "", 0, 60, b"", b"")
+    assert rig.ask(ListSessions()) == SessionsPage((row, other), 0)
+    assert rig.ask(ListSessions(client="c")) == SessionsPage((row,), 0)
+    assert rig.ask(ListSessions(client="nobody")) == SessionsPage((), 0)
+    assert isinstance(rig.ask(ListSessions(count_max=0)), InvalidRequest)
+
+
+def test_sessions_are_told_a_page_at_a_time_by_count_and_by_size_also_after_a_restart() -> None:
+    rig = Rig(segment_bytes=1 << 23)
+    rig.ask(CreateTopic(HOME_TOPIC, 1))
+    for client in "xyz":
+        opened = open_session(rig, client=client)
+        rig.ask(SaveSessions("g", (SessionSave(client, opened.epoch, RELEASED, 60, terms=b"t" * 600_000),)))
+
+    def pages(count_max: int) -> list[str]:
+        told, after = [], 0
+        while True:
+            page = rig.ask(ListSessions(after, count_max))
+            told.append("".join([row.client for row in page.sessions]))
+            after = page.after
+            if not after:
+                return told
+
+    assert pages(1) == ["x", "y", "z", ""]
+    assert pages(10) == ["xy", "z"]
+    rig.state.sessions.restore(rig.state.sessions.snapshot())
+    assert pages(10) == ["xy", "z"]

@@ -17,7 +17,7 @@ from penstock.requests.filters import CloseFilters, KeepFilters, OpenedFilters, 
 from penstock.requests.messages import Pulled
 from penstock.requests.request import Done
 from penstock.requests.sessions import EndSession, OpenSession
-from penstock.requests.shares import SettleShared, TakeShared
+from penstock.requests.shares import ListShares, SettleShared, SharesPage, ShareState, TakeShared
 from tests.broker.broker_rig import Rig, append, bodies, now, parked
 
 SHARE = "$share/g/a/+"
@@ -421,3 +421,29 @@ def test_a_waiting_take_is_woken_by_queue_and_share() -> None:
     rig = Rig()
     opened(rig)
     assert parked(rig.handle(TakeShared(SHARE, "t", 1, 5.0))).wakers == ("~filter:a/+", f"share {SHARE}")
+
+
+def test_how_a_share_stands_is_told() -> None:
+    rig = Rig()
+    assert rig.ask(ListShares()) == SharesPage((), "")
+    opened(rig)
+    opened(rig, owner="~session/1")
+    assert rig.ask(ListShares()) == SharesPage((ShareState(SHARE, 0, 0, 0, 1, 1),), "")
+    published(rig, 1, 2, 3, 4, 5)
+    settle(rig, take(rig, count=1))
+    first = offsets(take(rig, count=2))
+    rig.ask(SettleShared(SHARE, "t", returned=(first[0],)))
+    assert rig.ask(ListShares()).shares == (ShareState(SHARE, lag=4, on_way=1, owed=1, gateways=1, sessions=1),)
+
+
+def test_shares_are_told_a_page_at_a_time() -> None:
+    rig = Rig()
+    opened(rig, *[f"$share/{name}/a" for name in "cab"])
+    found, after = [], ""
+    for _ in range(2):
+        page = rig.ask(ListShares(after, count_max=2))
+        found.append([row.share for row in page.shares])
+        after = page.after
+    assert found == [["$share/a/a", "$share/b/a"], ["$share/c/a"]]
+    assert after == ""
+    assert isinstance(rig.ask(ListShares(count_max=0)), InvalidRequest)

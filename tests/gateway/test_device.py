@@ -327,6 +327,26 @@ def test_a_client_that_exceeds_our_receive_maximum_is_told_and_closed() -> None:
     assert client.is_closed
 
 
+def test_at_a_lenient_listener_a_client_that_exceeds_our_receive_maximum_is_served_and_counted() -> None:
+    gateway = Gateway(receive_max=3)
+    tally = gateway.reception.tallies.of("tcp")
+    tally.is_lenient = True
+    client = gateway.connect(level=5)
+    client.publish("a")
+    gateway.broker.holds_replies = True
+    client.send(*[Publish("a", b"", 1, packet_id=at + 1) for at in range(3)])  # the straight way
+    assert tally.over_receive_max == 0
+    client.send(*[Publish("a", b"", 1, packet_id=at + 4) for at in range(3)])
+    assert tally.over_receive_max == 1
+    client.publish("a", b"", 2, packet_id=9)
+    assert tally.over_receive_max > 1
+    assert client.got() == []
+    gateway.broker.release()
+    gateway.pass_time(0)
+    assert client.got() == [*[Puback(at + 1) for at in range(6)], Pubrec(9)]
+    assert gateway.reception.quotas.refused["receive_max"] == 0
+
+
 @pytest.mark.parametrize("name", ["/".join("a" * 129), "a" * 1025, "a\x05b"])
 def test_a_name_beyond_our_limits_is_refused(name: str) -> None:
     gateway = Gateway()

@@ -190,6 +190,13 @@ def test_a_listener_has_a_limit_of_its_own(doorway: Make) -> None:
     assert house.tally.refused == 1
 
 
+@pytest.mark.parametrize(("more", "is_lenient"), [("", False), ("over_receive_max=take", True)])
+def test_a_listener_takes_more_than_the_receive_maximum_only_if_it_is_told_so(
+    doorway: Make, more: str, is_lenient: bool
+) -> None:
+    assert doorway("ws", more).tally.is_lenient == is_lenient
+
+
 def test_an_address_has_no_more_connections_that_arrive_than_it_may_have(doorway: Make) -> None:
     house = doorway("tls", address_connections_max=1)
     first = house.knock()

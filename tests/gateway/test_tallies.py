@@ -18,8 +18,18 @@ def test_a_tally_is_kept_per_listener_and_summed_up() -> None:
 
 
 def test_every_counter_has_a_metric() -> None:
-    assert set(METRICS) == {name for name in vars(Tally) if not name.startswith("_")}
+    others = {"is_lenient", "room_beyond"}
+    assert set(METRICS) == {name for name in vars(Tally) if not name.startswith("_")} - others
     assert all(metric.endswith("_total") == (field != "connected") for field, metric in METRICS.items())
+
+
+def test_only_a_lenient_listener_has_room_beyond_the_receive_maximum_and_counts_it() -> None:
+    tally = Tally()
+    assert tally.room_beyond() == 0
+    assert tally.over_receive_max == 0
+    tally.is_lenient = True
+    assert tally.room_beyond() > 0
+    assert tally.over_receive_max == 1
 
 
 def test_an_odd_name_of_a_listener_spoils_no_page() -> None:

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,6 +135,19 @@ def test_the_command_says_when_it_is_ready_and_ends_with_status_0_on_sigterm() -
     with run_module(PENSTOCK_NAMESRV_PORT="0") as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("ready namesrv=127.0.0.1:")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(5) == 0
+
+
+@pytest.mark.endtoend
+def test_a_name_server_alone_has_status_pages_if_it_is_told_so() -> None:
+    with run_module(PENSTOCK_NAMESRV_PORT="0", PENSTOCK_NAMESRV_STATUS_PORT="0") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        status = process.stdout.readline().partition(" status=")[2].strip()
+        for path, expected in (("livez", "ok"), ("readyz", "ok"), ("metrics", "\nnamesrv_brokers 0\n")):
+            with urllib.request.urlopen(f"http://{status}/{path}", timeout=5) as page:
+                assert expected in page.read().decode()
         process.send_signal(signal.SIGTERM)
         assert process.wait(5) == 0
 

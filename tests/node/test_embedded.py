@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import socket
+import urllib.error
 import urllib.request
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -98,6 +103,30 @@ async def test_a_second_system_on_the_same_folder_is_refused_and_the_first_stays
     assert isinstance(error, DataFolderLocked)
 
 
+async def test_the_pages_say_what_the_broker_is_doing_while_it_starts(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    chosen = settings.load(None, {}, {**ANY_PORTS, "data": tmp_path / "data", "http_port": port})
+    stop, seen, world = trio.Event(), [], real_world()
+
+    async def offload(work: Callable[[], Any]) -> Any:
+        for path in ("livez", "readyz", "metrics"):
+            seen.append(await trio.to_thread.run_sync(_get, f"http://127.0.0.1:{port}/{path}"))
+        return await world.offload(work)
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(embedded.run, chosen, replace(world, offload=offload), stop))
+        ready = await trio.to_thread.run_sync(_get, f"http://127.0.0.1:{port}/readyz")
+        stop.set()
+    assert seen[:2] == [(200, "ok\n"), (503, "broker: opening the store\n")]
+    assert seen[2][0] == 200
+    assert "namesrv_brokers 0" in seen[2][1]
+    assert ready == (200, "ok\n")
+
+
 def _get(url: str) -> tuple[int, str]:
-    with urllib.request.urlopen(url, timeout=5) as response:
-        return response.status, response.read().decode()
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,15 +19,18 @@ Mqtt = Callable[..., Result]
 
 
 @pytest.fixture
-def mqtt(tmp_path: Path) -> Iterator[Mqtt]:
+def address(tmp_path: Path) -> Iterator[str]:
     running = RunningSystem(tmp_path / "data")
-
-    def run(command: str, *arguments: str, stdin: bytes | None = None) -> Result:
-        given = ["mqtt", command, "--gateway", running.addresses.mqtt, *arguments]
-        return CliRunner().invoke(root, given, input=stdin)
-
-    yield run
+    yield running.addresses.mqtt
     running.stop()
+
+
+@pytest.fixture
+def mqtt(address: str) -> Mqtt:
+    def run(command: str, *arguments: str, stdin: bytes | None = None) -> Result:
+        return CliRunner().invoke(root, ["mqtt", command, "--gateway", address, *arguments], input=stdin)
+
+    return run
 
 
 @pytest.mark.endtoend
@@ -58,6 +63,24 @@ def test_what_is_no_name_is_refused_before_anybody_is_asked(name: str) -> None:
     result = CliRunner().invoke(root, ["mqtt", "pub", name, "x", "--gateway", "127.0.0.1:1"])
     assert result.exit_code == 2
     assert f"error: {name!r}: " in result.stderr
+
+
+@pytest.mark.parametrize("filter", ["a/#/b", "a+", "", "a\x00b", "$share/group", "$share//a", "$share/g/a#"])
+def test_what_is_no_filter_is_refused_before_anybody_is_asked(filter: str) -> None:
+    result = CliRunner().invoke(root, ["mqtt", "sub", "a/#", filter, "--gateway", "127.0.0.1:1"])
+    assert result.exit_code == 2
+    assert f"error: {filter!r}: " in result.stderr
+
+
+@pytest.mark.endtoend
+def test_a_line_is_published_while_standard_input_goes_on(mqtt: Mqtt, address: str) -> None:
+    command = [sys.executable, "-m", "node", "mqtt", "pub", "plant/log", "--lines", "-r", "--gateway", address]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdin is not None
+        print("a", file=running.stdin, flush=True)
+        assert mqtt("sub", "plant/log", "-n", "1").stdout == "a\n"
+        _, said = running.communicate("b\n", timeout=20)
+    assert said == "2 published to plant/log, acknowledged: on level disk\n"
 
 
 def test_nobody_there_says_what_to_start() -> None:

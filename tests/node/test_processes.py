@@ -5,12 +5,14 @@ import os
 import signal
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from node import processes, settings
-from node.gateway_status import fetch, read_page
+from node.child_status import fetch, read_page
 from node.processes import Child
 from penstock.addresses import split_address
 from penstock.errors import Unavailable
@@ -99,6 +101,57 @@ async def test_a_gateway_in_its_own_process_tells_its_figures_and_health_and_can
                 status, page = await fetch(addresses.http, "/readyz")
         assert (status, page) == (503, "gateway: this gateway is being drained\n")
         stop.set()
+
+
+async def test_the_figures_of_every_process_are_told_and_tell_them_apart(tmp_path: Path) -> None:
+    ports = {"mqtt_port": 0, "broker_port": 0, "namesrv_port": 0, "http_port": 0}
+    configuration = settings.load(None, {}, {"data": tmp_path / "data", **ports})
+    stop = trio.Event()
+    async with trio.open_nursery() as nursery:
+        addresses = await nursery.start(partial(processes.run, configuration, real_world(), stop))
+        figures = read_page((await fetch(addresses.http, "/metrics"))[1])
+        stop.set()
+    family = "process_resident_memory_bytes"
+    assert sorted(name for name in figures if name.startswith(family)) == [
+        f'{family}{{service="{service}"}}' for service in ("broker", "gateway", "namesrv", "node")
+    ]
+    assert figures["namesrv_brokers"] == 1
+
+
+class Slow:
+    """Stands for a process that takes its time: each line comes so many seconds after the one before."""
+
+    returncode: int | None = None
+
+    def __init__(self, *lines: tuple[float, str]) -> None:
+        self._lines = list(lines)
+        self.stdout = self
+
+    async def receive_some(self) -> bytes:
+        after_s, line = self._lines.pop(0)
+        await trio.sleep(after_s)
+        return line.encode()
+
+
+STARTING_LINE = (1, "starting broker status=127.0.0.1:8\n")
+READY_LINE = (36_000, "ready broker=127.0.0.1:7 status=127.0.0.1:8\n")
+
+
+def waited_for(child: Child, *lines: tuple[float, str]) -> str:
+    """What a child's ready line says, in virtual time."""
+    process: Any = Slow(*lines)
+    return trio.run(child._wait_until_ready, process, clock=MockClock(autojump_threshold=0))
+
+
+def test_a_child_that_says_that_it_starts_is_waited_for_however_long_it_takes() -> None:
+    child = Child("broker", {}, real_world())
+    assert waited_for(child, STARTING_LINE, READY_LINE) == "127.0.0.1:7 status=127.0.0.1:8"
+    assert child.status == "127.0.0.1:8"
+
+
+def test_a_child_that_says_nothing_has_a_minute() -> None:
+    with pytest.raises(Unavailable, match="did not start"):
+        waited_for(Child("broker", {}, real_world()), READY_LINE)
 
 
 async def test_while_the_broker_does_not_answer_the_figures_of_the_gateways_are_still_told(tmp_path: Path) -> None:

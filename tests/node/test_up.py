@@ -114,10 +114,43 @@ def test_a_crowd_that_takes_all_descriptors_leaves_the_status_pages_theirs(
                 text = answer.read().decode()
         connected = re.search(r"^gateway_connections(?:\{.*\})? (\d+)$", text, re.MULTILINE)
         assert connected is not None
-        assert "\nprocess_max_fds 400\n" in text
+        label = '{service="gateway"}' if options else ""
+        assert f"\nprocess_max_fds{label} 400\n" in text
         assert 200 < int(connected[1]) < 350  # more than the soft limit that it began with
         running.send_signal(signal.SIGTERM)
         assert running.wait(20) == 0
         said = running.stderr.read()
         assert said.count("LimitNOFILE") == 1
         assert len(said.splitlines()) == 1
+
+
+@pytest.mark.endtoend
+def test_a_crowd_of_native_clients_on_top_of_one_of_devices_leaves_the_status_pages_theirs(tmp_path: Path) -> None:
+    ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http")]
+    command = [sys.executable, "-m", "node", "up", f"--data={tmp_path / 'data'}", *ports]
+    with contextlib.ExitStack() as stack:
+        running = stack.enter_context(
+            subprocess.Popen(
+                ["/bin/sh", "-c", LITTLE, "sh", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+        )
+        stack.callback(running.kill)
+        assert running.stdout is not None
+        assert running.stderr is not None
+        ready = dict(word.split("=", 1) for word in running.stdout.readline().split()[1:])
+        for service in ("mqtt", "broker"):
+            host, _, port = ready[service].rpartition(":")
+            crowd = [stack.enter_context(socket.create_connection((host, int(port)), 5)) for _ in range(450)]
+        crowd[-1].settimeout(10)
+        assert b"no descriptor to spare" in crowd[-1].recv(4096)
+        with urllib.request.urlopen(f"http://{ready['http']}/livez", timeout=5) as answer:
+            assert answer.read() == b"ok\n"
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"http://{ready['http']}/readyz", timeout=5)
+        with refused.value as page:
+            assert page.read().startswith(b"broker: the listener does not accept: the process may have 400 files")
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(20) == 0
+        said = running.stderr.read().splitlines()
+        assert [line for line in said if "the broker accepts no connections" in line] == said[1:]  # one, no traceback
+        assert len(said) == 2

@@ -18,6 +18,7 @@ import trio
 
 from penstock.errors import AddressInUse, InternalError
 from penstock.service_main import COLLECT_AFTER, expected_error, main, operator_signals, run_until_signal, settle
+from penstock.standing import Standing
 
 
 def test_a_penstock_error_in_nested_groups_is_expected() -> None:
@@ -131,14 +132,17 @@ def test_large_blocks_go_back_to_the_system_also_from_between_small_ones() -> No
 
 @dataclass(frozen=True)
 class Nothing:
-    """Settings of a service without any."""
+    """Settings of a service without any of its own."""
+
+    status_host: str = "127.0.0.1"
+    status_port: int = -1
 
 
 @pytest.mark.usefixtures("thawed")
 def test_a_service_settles_before_it_says_that_it_is_ready(capsys: pytest.CaptureFixture[str]) -> None:
     said = []
 
-    async def run(settings: Nothing, world: object, task_status: trio.TaskStatus[Any]) -> None:
+    async def run(settings: Nothing, world: object, standing: Standing, task_status: trio.TaskStatus[Any]) -> None:
         class Running:
             host, port = "127.0.0.1", 7
 
@@ -152,3 +156,42 @@ def test_a_service_settles_before_it_says_that_it_is_ready(capsys: pytest.Captur
 
     assert main("broker", Nothing, run, []) == 2
     assert said == ["ready broker=127.0.0.1:7\n"]
+
+
+@pytest.mark.endtoend
+@pytest.mark.usefixtures("thawed")
+def test_status_pages_are_there_while_a_service_starts_and_say_what_it_is_doing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PENSTOCK_BROKER_STATUS_PORT", "0")
+    seen = []
+
+    async def run(settings: Nothing, world: object, standing: Standing, task_status: trio.TaskStatus[Any]) -> None:
+        class Running:
+            host, port = "127.0.0.1", 7
+
+        standing.begin("recovering the log")
+        first = capsys.readouterr().out
+        [at] = re.findall(r"starting broker status=(\S+)\n", first)
+        seen.extend([await page(at, "/livez"), await page(at, "/readyz")])
+        standing.add(lambda: {"a": 1.0}, list)
+        task_status.started(Running())
+        with trio.fail_after(10):
+            while not (second := capsys.readouterr().out):
+                await trio.lowlevel.checkpoint()
+        seen.extend([second == f"ready broker=127.0.0.1:7 status={at}\n", await page(at, "/readyz")])
+        seen.append("\na 1\n" in (await page(at, "/metrics"))[1])
+        raise AddressInUse("enough")
+
+    assert main("broker", Nothing, run, []) == 2
+    assert seen == [(200, "ok\n"), (503, "recovering the log\n"), True, (200, "ok\n"), True]
+
+
+async def page(address: str, path: str) -> tuple[int, str]:
+    host, _, port = address.rpartition(":")
+    with trio.fail_after(5):
+        async with await trio.open_tcp_stream(host, int(port)) as stream:
+            await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+            said = b"".join([part async for part in stream]).decode()
+    head, _, body = said.partition("\r\n\r\n")
+    return int(head.split()[1]), body

@@ -19,6 +19,14 @@ def test_a_queue_begins_with_the_first_owner_and_ends_with_the_last() -> None:
     assert (len(filters), filters.owners) == (0, [])
 
 
+def test_the_owners_of_a_filter_are_told() -> None:
+    filters = Filters()
+    filters.apply([OPEN, "g", ["a"]])
+    assert (filters.owners_of("a"), filters.owners_of("b")) == (["g"], [])
+    filters.apply([OPEN, "h", ["a"]])
+    assert filters.owners_of("a") == ["g", "h"]
+
+
 def test_an_action_of_a_newer_broker_changes_nothing() -> None:
     assert Filters().apply(["pause", "g", ["a"]]) == NO_CHANGE
 

@@ -36,6 +36,14 @@ def test_the_next_open_stretch_has_no_settled_offset_in_it(floor: int, added: li
     assert end == END or end in settled
 
 
+@given(st.integers(0, 30), RANGES, st.integers(0, 80), st.integers(0, 80))
+def test_the_open_offsets_of_a_stretch_are_counted(floor: int, added: list, first: int, end: int) -> None:
+    settled = Settled(floor)
+    for begin, count in added:
+        settled.add(begin, begin + count)
+    assert settled.count_open(first, end) == len([one for one in range(first, end) if one not in settled])
+
+
 def test_a_share_begins_once_and_is_forgotten_when_it_ends() -> None:
     shares = Shares()
     shares.apply(Shares.beginning("$share/g/a", 100), 1000)

@@ -353,6 +353,8 @@ def test_where_only_tokens_are_passwords_any_other_password_is_wrong_and_not_ano
     for has_users, password in ((False, b"right"), (False, b"eyJ.x.y"), (False, b""), (True, b"eyJ.x.y")):
         door = with_tokens("everyone", has_users=has_users)
         assert door.connect("alice", password) == [0x86]
+        cause = "token_malformed" if password.count(b".") == 2 else "not_a_token"
+        assert door.access.attempts.refused[cause] == 1
 
 
 def logged_in_with(door: Door, gateway: Gateway, level: int, **asked: object) -> Client:
@@ -412,6 +414,8 @@ def test_the_causes_of_refusals_are_told_apart_for_the_operator_and_never_for_th
             ("hush-hush", b"hush-hush"),
             ("alice", b"hush-hush" * 10_000),
             ("alice", token(exp=1)),
+            ("hush", token()),
+            (None, token()[:-4] + b"AAAA"),
         ):
             answer = door.connect(user, password)
             door.check_all()
@@ -419,8 +423,19 @@ def test_the_causes_of_refusals_are_told_apart_for_the_operator_and_never_for_th
         door.connect(None, None)
     assert codes == {0x86}
     refused = {cause: count for cause, count in door.access.attempts.refused.items() if count}
-    assert refused == {"wrong_password": 2, "unknown_user": 1, "bad_token": 1, "no_credentials": 1}
-    assert len(caplog.records) == 5
+    assert refused == {
+        "wrong_password": 2,
+        "unknown_user": 1,
+        "token_expired": 1,
+        "token_other_user": 1,
+        "token_bad_signature": 1,
+        "no_credentials": 1,
+    }
+    assert len(caplog.records) == 7
+    assert caplog.messages[3:5] == [
+        "login refused: token_expired (it ended 999 s ago); user 'alice', client id 'c', from 10.0.0.1 at tcp",
+        "login refused: token_other_user; user 'alice', client id 'c', from 10.0.0.1 at tcp",
+    ]
     assert "hush" not in caplog.text
     assert token(exp=1).decode()[:20] not in caplog.text
 

@@ -17,7 +17,17 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.login.tokens import ALGORITHMS, TOKEN_BYTES_MAX, Holder, TokenKey, TokenRules, check_algorithms, is_token
+from gateway.login.tokens import (
+    ALGORITHMS,
+    FLAWS,
+    TOKEN_BYTES_MAX,
+    Holder,
+    TokenKey,
+    TokenRules,
+    Unfit,
+    check_algorithms,
+    is_token,
+)
 from penstock.errors import InvalidConfig
 
 SECRET = "a secret of this test, with more than 32 bytes in it; " * 2
@@ -41,8 +51,41 @@ def signed(claims: dict[str, Any], key: Any = SECRET, algorithm: str = "HS256", 
     return jwt.encode({"sub": "alice", "exp": NOW_S + 60} | claims, key, algorithm, headers=headers).encode()
 
 
-def read(token: bytes, key: str = SECRET, now_s: float = NOW_S, **rules: Any) -> Holder | None:
+def found(token: bytes, key: str = SECRET, now_s: float = NOW_S, **rules: Any) -> Holder | Unfit:
     return TokenKey(key, TokenRules(**{"leeway_s": 0, **rules})).read(token, int(now_s * 1000))
+
+
+def read(token: bytes, key: str = SECRET, now_s: float = NOW_S, **rules: Any) -> Holder | None:
+    """Whose it is, or none."""
+    told = found(token, key, now_s, **rules)
+    return told if isinstance(told, Holder) else None
+
+
+def test_why_a_token_does_not_count_is_told_apart() -> None:
+    ours = {"audience": "penstock", "issuer": "https://id.example"}
+    claims = {"aud": "penstock", "iss": "https://id.example"}
+    key = public(PRIVATE["ES256"])
+    for expected, token in {
+        Unfit("token_expired", "alice", "it ended 40 s ago"): signed(claims | {"exp": NOW_S - 40}),
+        Unfit("token_not_yet_valid", "alice", "it begins in 40 s"): signed(claims | {"nbf": NOW_S + 40}),
+        Unfit("token_malformed", "alice", "a time in it is none"): signed_raw(
+            claims | {"sub": "alice", "exp": "tomorrow"}
+        ),
+        Unfit("token_wrong_audience"): signed(claims | {"aud": "other"}),
+        Unfit("token_wrong_audience", detail="it has no 'aud'"): signed({"iss": "https://id.example"}),
+        Unfit("token_wrong_issuer"): signed(claims | {"iss": "https://evil.example"}),
+        Unfit("token_wrong_issuer", detail="it has no 'iss'"): signed({"aud": "penstock"}),
+        Unfit("token_claim_missing", detail="it has no 'exp'"): signed_raw(claims | {"sub": "alice"}),
+        Unfit("token_bad_user", detail="the claim 'sub' is no name"): signed(claims | {"sub": "a\nb"}),
+        Unfit("token_bad_signature"): signed(claims | {"exp": NOW_S - 40}, SECRET + "another"),
+        Unfit("token_wrong_algorithm"): signed(claims, SECRET, "HS512"),
+        Unfit("token_malformed"): b"eyJh.eyJh.x",
+        Unfit("token_malformed", detail="more than 16384 bytes"): signed(claims | {"x": "y" * TOKEN_BYTES_MAX}),
+    }.items():
+        assert found(token, **ours) == expected
+        assert expected.cause in FLAWS
+    assert found(signed({}, PRIVATE["EdDSA"], "EdDSA"), key) == Unfit("token_wrong_algorithm")
+    assert found(signed({}, ec.generate_private_key(ec.SECP256R1()), "ES256"), key) == Unfit("token_bad_signature")
 
 
 @pytest.mark.parametrize("algorithm", ["HS256", "HS384", "HS512", "RS256", "PS384", *PRIVATE])
@@ -270,8 +313,11 @@ NAMES = st.sampled_from(["sub", "exp", "nbf", "iat", "aud", "iss", "jti", "alg",
 @given(st.dictionaries(NAMES, JSON), JSON | st.dictionaries(NAMES, JSON))
 def test_whatever_header_and_claims_say_there_is_a_holder_or_none(header: dict[str, Any], claims: Any) -> None:
     for head in (header, {"alg": "HS256", **header}, {**header, "alg": "HS256"}):
-        found = read(signed_raw(claims, head))
-        assert found is None or (found.user_name == claims["sub"] and found.left_s > 0)
+        told = found(signed_raw(claims, head))
+        if isinstance(told, Unfit):
+            assert told.cause in FLAWS
+        else:
+            assert (told.user_name, told.left_s > 0) == (claims["sub"], True)
 
 
 @given(st.binary(max_size=100))

@@ -16,6 +16,8 @@ from penstock.errors import InvalidConfig
         ("tcp 0.0.0.0:1884 name=inside", Listening("inside", "tcp", "0.0.0.0", 1884)),
         ("ws [::]:8083", Listening("ws", "ws", "::", 8083)),
         ("ws h:1 path=/iot connections_max=5", Listening("ws", "ws", "h", 1, path="/iot", connections_max=5)),
+        ("tcp h:1 name=old over_receive_max=take", Listening("old", "tcp", "h", 1, is_lenient=True)),
+        ("tcp h:1 name=new over_receive_max=close", Listening("new", "tcp", "h", 1)),
         ("tls h:8883 certificate=s.pem", Listening("tls", "tls", "h", 8883, Files("s.pem"))),
         (
             "tls h:0 certificate=s.pem key=s.key client_ca=ca.pem",
@@ -56,6 +58,7 @@ def test_a_line_is_a_listener(line: str, listening: Listening) -> None:
         "ws h:1 certificate=x",
         "tls h:1",
         "tls h:1 certificate=",
+        "tcp h:1 over_receive_max=warn",
         "tls h:1 certificate=a certificate=b",
         "tls h:1 certificate=x clients=required",
         "tls h:1 certificate=x client_crl=l",

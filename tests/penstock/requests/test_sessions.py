@@ -8,11 +8,14 @@ from penstock.requests.sessions import (
     RELEASED,
     KeepSessions,
     ListSessionFilters,
+    ListSessions,
     OpenedSession,
     OpenSession,
     ReleaseExchanges,
     SaveSessions,
+    SessionRow,
     SessionSave,
+    SessionsPage,
 )
 from tests.penstock.requests.first_frames import answered, asked, codes
 
@@ -28,6 +31,7 @@ def test_codes_never_change() -> None:
         106: "ReleaseExchanges",
         107: "ListSessionFilters",
         108: "FindEndedSessions",
+        109: "ListSessions",
     }
 
 
@@ -56,3 +60,9 @@ def test_a_release_of_ids_is_judged_by_no_epoch_and_keeps_what_fences_unless_it_
 
 def test_sessions_are_listed_from_the_oldest_on() -> None:
     assert asked(107) == ListSessionFilters(after=0, count_max=1000)
+
+
+def test_how_sessions_stand_is_told_from_the_oldest_on_unless_one_is_asked_for() -> None:
+    assert asked(109) == ListSessions(after=0, count_max=1000, client="")
+    row = SessionRow("c", 5, "g", RELEASED, "alice", 7, 60, b"terms", b"flow")
+    assert answered(ListSessions, [list(row)], 5) == SessionsPage((row,), 5)

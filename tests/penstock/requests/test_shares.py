@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from penstock.requests import shares
 from penstock.requests.messages import Pulled
-from penstock.requests.shares import SettleShared, TakeShared
+from penstock.requests.shares import ListShares, SettleShared, SharesPage, ShareState, TakeShared
 from tests.penstock.requests.first_frames import answered, asked, codes
 
 
 def test_codes_never_change() -> None:
-    assert codes(shares) == {120: "TakeShared", 121: "SettleShared"}
+    assert codes(shares) == {120: "TakeShared", 121: "SettleShared", 122: "ListShares"}
 
 
 def test_a_taker_waits_for_nothing_and_begins_anew_unless_asked() -> None:
@@ -27,3 +27,8 @@ def test_what_is_taken_comes_as_a_pull_does() -> None:
 
 def test_a_word_about_no_message_only_renews_the_lease() -> None:
     assert asked(121, "", "g") == SettleShared("", "g", settled=(), returned=())
+
+
+def test_shares_are_listed_from_the_first_name_on() -> None:
+    assert asked(122) == ListShares(after="", count_max=1000)
+    assert answered(ListShares, [["s", 5, 1, 2, 3, 4]], "s") == SharesPage((ShareState("s", 5, 1, 2, 3, 4),), "s")

@@ -1,4 +1,4 @@
-"""Figures and health of gateways that are processes of their own."""
+"""Figures and health of services that are processes of their own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 import trio
 
-from node.gateway_status import fetch, labelled, read_figures, read_page, read_reasons
+from node.child_status import fetch, labelled, read_figures, read_page, read_reasons
 from penstock.metrics import expose
 from penstock.status import ANSWER_S, serve_status
 
@@ -30,7 +30,14 @@ def test_a_page_of_metrics_is_read_back_as_it_was_written() -> None:
 
 
 def test_a_label_says_which_gateway_it_is() -> None:
-    assert labelled(FIGURES, 2) == {'a_total{gateway="2"}': 3.0, 'b{gateway="2",listener="tcp"}': 1.5}
+    assert labelled(FIGURES, "gateway 2") == {'a_total{gateway="2"}': 3.0, 'b{gateway="2",listener="tcp"}': 1.5}
+    assert labelled(FIGURES, "broker") == FIGURES
+
+
+def test_what_a_process_takes_has_the_service_as_a_label() -> None:
+    taken = {"process_open_fds": 7.0}
+    assert labelled(taken, "broker") == {'process_open_fds{service="broker"}': 7.0}
+    assert labelled(taken, "gateway 1") == {'process_open_fds{gateway="1",service="gateway"}': 7.0}
 
 
 @contextmanager
@@ -44,7 +51,7 @@ def socket_that_is_not_served() -> Iterator[str]:
 async def test_gateways_that_do_not_answer_cost_the_time_of_one() -> None:
     with ExitStack() as stack:
         silent = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(4)]
-        addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in silent]
+        addresses = {f"gateway {n}": f"127.0.0.1:{one.getsockname()[1]}" for n, one in enumerate(silent)}
         with trio.fail_after(ANSWER_S):  # what the page of all of them has
             assert await read_figures(addresses) == {}
             assert [one.partition(":")[0] for one in await read_reasons(addresses)] == [
@@ -60,12 +67,15 @@ async def test_figures_and_reasons_of_several_gateways_come_together() -> None:
             partial(serve_status, "127.0.0.1", 0, figures, partial(reasons, ("no broker", "slow")))
         )
         with socket_that_is_not_served() as gone:
-            assert await read_figures([well]) == FIGURES
-            assert await read_figures([well, gone, ill]) == labelled(FIGURES, 0) | labelled(FIGURES, 2)
-            assert await read_reasons([well]) == []
-            assert await read_reasons([ill]) == ["gateway: no broker", "gateway: slow"]
-            [first, *rest] = await read_reasons([gone, ill])
+            assert await read_figures({"gateway": well}) == FIGURES
+            several = {"gateway 0": well, "gateway 1": gone, "gateway 2": ill}
+            assert await read_figures(several) == labelled(FIGURES, "gateway 0") | labelled(FIGURES, "gateway 2")
+            assert await read_reasons({"gateway": well}) == []
+            assert await read_reasons({"gateway": ill}) == ["gateway: no broker", "gateway: slow"]
+            [first, *rest] = await read_reasons({"gateway 0": gone, "gateway 1": ill})
             assert first.startswith("gateway 0: does not answer")
             assert rest == ["gateway 1: no broker", "gateway 1: slow"]
+            assert await read_reasons({"broker": "", "gateway": well}) == ["broker: starting"]
+            assert await read_figures({"broker": "", "gateway": well}) == FIGURES
             assert (await fetch(well, "/nothing"))[0] == 404
         nursery.cancel_scope.cancel()

@@ -1,0 +1,169 @@
+"""``penstock session``: the MQTT sessions of a cluster, and how far each is behind.
+
+What a session has read is in bytes that only gateways write and read (``gateway/session_state.py``), so this lives
+here and not with the client's commands. It is as the gateway saved it last: of a connected client up to half a second
+old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import click
+
+from gateway.session_state import Flow, decode_flow, decode_terms
+from gateway.subscriptions import Subscription
+from penstock.blocking import Routes, bootstrap
+from penstock.cli.display import json_option, print_rows
+from penstock.errors import NoRoute, QueueNotFound, SessionNotFound
+from penstock.requests.messages import BoundsReply, QueryBounds
+from penstock.requests.sessions import CONNECTED, HOME_TOPIC, NEVER_ENDS, ListSessions, SessionRow, SessionsPage
+from penstock.world import RealClock
+from topicmap.names import is_share
+from topicmap.queues import filter_queue
+
+_COLUMNS: Final = ("client", "user", "state", "gateway", "away_s", "ends_in_s", "subscriptions", "on_way", "waiting")
+_PLACES: Final = ("filter", "qos", "broker", "next", "end", "waiting", "history")
+
+
+@click.group()
+def session() -> None:
+    """Look at MQTT sessions and how far they are behind."""
+
+
+@session.command("list")
+@json_option
+@click.pass_obj
+def list_sessions(server: str, as_json: bool) -> None:
+    """List the sessions of connected and absent clients, and what waits for each.
+
+    Waiting counts messages of its QoS 1 and 2 subscriptions that it has not been sent; on the way are those that it
+    has not acknowledged. What waits for shared subscriptions is in `penstock share list`.
+
+    \b
+    Examples:
+      penstock session list
+      penstock session list --json | jq -s 'sort_by(-.waiting) | .[:10]'
+    """
+    now_ms = RealClock().wall_ms()
+    rows: list[dict[str, Any]] = []
+    with bootstrap(server) as routes:
+        ends = _Ends(routes)
+        after = 0
+        while True:
+            page = _ask(routes, ListSessions(after))
+            ends.learn([place for one in page.sessions for place in _places(one)])
+            rows += [_row(one, ends, now_ms) for one in page.sessions]
+            after = page.after
+            if not after:
+                break
+    rows.sort(key=lambda row: str(row["client"]))
+    print_rows(rows, _COLUMNS, as_json=as_json, empty="no sessions")
+
+
+@session.command()
+@click.argument("client")
+@json_option
+@click.pass_obj
+def show(server: str, client: str, as_json: bool) -> None:
+    """Show where the session of a client id stands in each of its subscriptions, at each broker.
+
+    \b
+    Examples:
+      penstock session show d7
+    """
+    with bootstrap(server) as routes:
+        page = _ask(routes, ListSessions(client=client))
+        if not page.sessions:
+            raise SessionNotFound(f"there is no session of {client}", hint="`penstock session list` shows all")
+        one = page.sessions[0]
+        flow, ends = decode_flow(one.flow), _Ends(routes)
+        ends.learn(_places(one))
+        rows = [row for subscription in decode_terms(one.terms) for row in _standing(subscription, flow, ends)]
+    print_rows(rows, _PLACES, as_json=as_json, empty="it has no subscriptions")
+
+
+def _ask(routes: Routes, request: ListSessions) -> SessionsPage:
+    """What the home of sessions says. Raises ``NoRoute`` where nobody is."""
+    try:
+        [home, *_] = routes.topic(HOME_TOPIC)
+    except NoRoute:
+        raise NoRoute("no live broker keeps MQTT sessions", hint="no device has connected yet, or it is away") from None
+    return routes.link(home.address).ask(request, SessionsPage)
+
+
+def _row(one: SessionRow, ends: _Ends, now_ms: int) -> dict[str, Any]:
+    flow = decode_flow(one.flow)
+    away_s = max(0, now_ms - one.gone_ms) // 1000 if one.gone_ms else None
+    is_bounded = away_s is not None and one.expiry_s != NEVER_ENDS
+    return {
+        "client": one.client,
+        "user": one.user or None,
+        "state": "connected" if one.state == CONNECTED else "away",
+        "gateway": one.owner or None,
+        "away_s": away_s,
+        "ends_in_s": max(0, one.expiry_s - (away_s or 0)) if is_bounded else None,
+        "subscriptions": len(decode_terms(one.terms)),
+        "on_way": len(flow.sent) + len(flow.releasing),
+        "waiting": sum(
+            [ends.beyond(filter, broker, place.next) or 0 for (filter, broker), place in flow.places.items()]
+        ),
+    }
+
+
+def _standing(subscription: Subscription, flow: Flow, ends: _Ends) -> Iterator[dict[str, Any]]:
+    """A row for each broker where the subscription has a place; one without, where it has none."""
+    places = {broker: place.next for (filter, broker), place in flow.places.items() if filter == subscription.filter}
+    for broker, at in places.items() or [(None, None)]:
+        owed = flow.owed.get((subscription.filter, broker or ""))
+        yield {
+            "filter": subscription.filter,
+            "qos": subscription.qos,
+            "broker": broker,
+            "next": at,
+            "end": None if broker is None else ends.of(subscription.filter, broker),
+            "waiting": None if broker is None or at is None else ends.beyond(subscription.filter, broker, at),
+            "history": None if owed is None else "retained" if owed.start is None else "being sent",
+        }
+
+
+def _places(one: SessionRow) -> list[tuple[str, str]]:
+    return list(decode_flow(one.flow).places)
+
+
+class _Ends:
+    """Where the light queues of filters end, asked once per broker and filter."""
+
+    def __init__(self, routes: Routes) -> None:
+        self._addresses: Mapping[str, str] = {one.broker: one.address for one in routes.brokers()}
+        self._routes = routes
+        self._known: dict[tuple[str, str], int] = {}
+
+    def learn(self, places: Iterable[tuple[str, str]]) -> None:
+        """Asks for those of these filters and brokers that are not known yet."""
+        wanted: dict[str, dict[str, None]] = {}
+        for filter, broker in places:
+            if broker in self._addresses and (filter, broker) not in self._known and not is_share(filter):
+                wanted.setdefault(broker, {})[filter] = None
+        for broker, filters in wanted.items():
+            for filter, end in zip(filters, self._ask(broker, list(filters)), strict=True):
+                if end is not None:
+                    self._known[filter, broker] = end
+
+    def _ask(self, broker: str, filters: list[str]) -> list[int | None]:
+        queues = tuple([filter_queue(filter) for filter in filters])
+        try:
+            reply = self._routes.link(self._addresses[broker]).ask(QueryBounds(queues), BoundsReply)
+        except QueueNotFound:  # one of them was closed: which?
+            return [None] if len(filters) == 1 else [end for filter in filters for end in self._ask(broker, [filter])]
+        return [bounds.end for bounds in reply.bounds]
+
+    def of(self, filter: str, broker: str) -> int | None:
+        """Where it ends; ``None`` where nobody says."""
+        return self._known.get((filter, broker))
+
+    def beyond(self, filter: str, broker: str, at: int) -> int | None:
+        """How many messages come behind a place."""
+        end = self.of(filter, broker)
+        return None if end is None else max(0, end - at)

@@ -1,0 +1,91 @@
+"""Accepts connections for as long as the process has descriptors; out of them it waits, and says so once.
+
+The system hands out the lowest descriptor that is free, so the number of a new connection says how many there still
+are. The last ``KEPT`` stay for the rest of the process (status pages, files of the log, links): whoever gets one of
+them is turned away. Where a descriptor cannot be had at all, accepting is tried again ten times a second. The log has a
+line when that begins and one when it is over, not one per attempt.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import math
+from typing import Any, Final
+
+import trio
+
+from penstock import descriptors
+
+KEPT: Final = 32
+"""Half of what a gateway in the same process leaves at least (``penstock/descriptors.py``)."""
+AGAIN_S: Final = 0.1
+QUIET_S: Final = 5.0
+"""It is over when there was no trouble for so long: a client that leaves makes room for one more, no end of it."""
+_OUT: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+
+_log = logging.getLogger(__name__)
+
+
+class Door:
+    """Whether connections can be accepted. ``what``: who listens, as the log names it."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._why = ""
+        self._began = 0.0
+        self._last = -math.inf
+
+    def reasons(self) -> list[str]:
+        """Why no traffic should come here; empty if there is no reason."""
+        is_over = not self._why or trio.current_time() - self._last >= QUIET_S
+        return [] if is_over else [f"the listener does not accept: {self._why}"]
+
+    def is_last(self, stream: trio.abc.Stream) -> bool:
+        """Whether a connection has taken one of the descriptors that are kept."""
+        if not isinstance(stream, trio.SocketStream) or stream.socket.fileno() < descriptors.limit() - KEPT:
+            return False
+        self.failed(f"the process may have {descriptors.limit()} files and sockets open and has nearly all of them")
+        return True
+
+    def failed(self, why: str) -> None:
+        """A connection could not be accepted."""
+        now = trio.current_time()
+        if not self._why:
+            self._began = now
+            _log.error(
+                "%s accepts no connections: %s; raise the limit (LimitNOFILE= in systemd, ulimit -n)", self._what, why
+            )
+        self._why, self._last = why, now
+
+    def accepted(self) -> None:
+        """A connection was accepted."""
+        now = trio.current_time()
+        if self._why and now - self._last >= QUIET_S:
+            self._why = ""
+            _log.warning("%s accepts connections again, after %.0f s", self._what, now - self._began)
+
+
+class PatientListener(trio.abc.Listener[trio.abc.Stream]):
+    """A listener that waits where another one fails for want of descriptors or memory."""
+
+    def __init__(self, listener: trio.abc.Listener[Any], door: Door) -> None:
+        self._listener = listener
+        self._door = door
+
+    async def accept(self) -> trio.abc.Stream:
+        """The next connection. Raises what the listener raises for any other reason."""
+        while True:
+            try:
+                stream: trio.abc.Stream = await self._listener.accept()
+            except OSError as error:
+                if error.errno not in _OUT:
+                    raise
+                self._door.failed(error.strerror or type(error).__name__)
+                await trio.sleep(AGAIN_S)
+            else:
+                self._door.accepted()
+                return stream
+
+    async def aclose(self) -> None:
+        await self._listener.aclose()

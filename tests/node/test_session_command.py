@@ -1,0 +1,130 @@
+"""``penstock session`` against a real system."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gateway.mqtt import codec
+from gateway.mqtt.packets import Connack, Connect, Packet, Suback, Subscribe, Subscription
+from gateway.mqtt.properties import Properties
+from gateway.mqtt.reader import PacketReader
+from node import session_command
+from node.command import root
+from node.mqtt_client import MqttClient
+from penstock.addresses import split_address
+from penstock.requests.sessions import ListSessions
+from tests.node.running import RunningSystem
+
+pytestmark = pytest.mark.endtoend
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[RunningSystem]:
+    system = RunningSystem(tmp_path / "data")
+    yield system
+    system.stop()
+
+
+@pytest.fixture
+def penstock(running: RunningSystem) -> Run:
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(root, ["--server", running.addresses.namesrv, *arguments])
+
+    return run
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@contextmanager
+def durable(system: RunningSystem, client_id: str, *subscriptions: Subscription) -> Iterator[None]:
+    """A device with a session that outlives its connection, subscribed."""
+    with socket.create_connection(split_address(system.addresses.mqtt), 10) as device:
+        subscribe(device, client_id, subscriptions)
+        yield
+
+
+def subscribe(device: socket.socket, client_id: str, subscriptions: tuple[Subscription, ...]) -> None:
+    properties = Properties(session_expiry_interval=600)
+    hello = Connect(client_id, keep_alive_s=60, level=5, properties=properties)
+    reader = PacketReader(1 << 20)
+    reader.level = 5
+    for packet, answer in ((hello, Connack), (Subscribe(1, subscriptions), Suback)):
+        device.sendall(codec.encode(packet, 5))
+        got: list[Packet] = []
+        while not got:
+            got += reader.receive(device.recv(4096))
+        assert isinstance(got[0], answer)
+
+
+def published(system: RunningSystem, name: str, *bodies: bytes) -> None:
+    with MqttClient(system.addresses.mqtt) as client:
+        for body in bodies:
+            client.publish(name, body)
+
+
+def is_connected(penstock: Run, client: str) -> bool:
+    found = rows(penstock("session", "list", "--json"))
+    return [row["state"] for row in found if row["client"] == client] == ["connected"]
+
+
+def test_what_waits_for_an_absent_session_is_told(running: RunningSystem, penstock: Run) -> None:
+    wanted = (Subscription("plant/+", 1), Subscription("plant/a", 0), Subscription("$share/w/plant/#", 1))
+    with durable(running, "d7", *wanted):
+        pass
+    while rows(penstock("session", "show", "d7", "--json"))[0]["next"] is None or is_connected(penstock, "d7"):
+        pass
+    published(running, "plant/a", b"1", b"2", b"3")
+    found = {row["client"]: row for row in rows(penstock("session", "list", "--json"))}
+    row = found["d7"]
+    told = {name: row[name] for name in ("user", "state", "gateway", "subscriptions", "on_way", "waiting")}
+    assert told == {
+        "user": None,
+        "state": "away",
+        "gateway": None,
+        "subscriptions": 3,
+        "on_way": 0,
+        "waiting": 3,
+    }
+    assert 0 <= row["away_s"] <= 600 - row["ends_in_s"] <= 600
+    assert "d7" in penstock("session", "list").stdout
+    shown = {row["filter"]: row for row in rows(penstock("session", "show", "d7", "--json"))}
+    assert list(shown) == ["plant/+", "plant/a", "$share/w/plant/#"]
+    plain = shown["plant/+"]
+    assert (plain["broker"], plain["waiting"], plain["end"] - plain["next"]) == ("broker-a", 3, 3)
+    assert [shown[one]["waiting"] for one in ("plant/a", "$share/w/plant/#")] == [None, None]
+
+
+def test_a_connected_session_is_told_with_its_gateway(running: RunningSystem, penstock: Run) -> None:
+    with durable(running, "d7", Subscription("plant/+", 1)):
+        (row,) = rows(penstock("session", "list", "--json"))
+    assert (row["state"], row["away_s"], row["ends_in_s"]) == ("connected", None, None)
+    assert row["gateway"]
+
+
+def test_every_page_is_asked_for(running: RunningSystem, penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for client in ("c", "a", "b"):
+        with durable(running, client, Subscription("x", 1)):
+            pass
+    monkeypatch.setattr(session_command, "ListSessions", lambda after: ListSessions(after, count_max=1))
+    assert [row["client"] for row in rows(penstock("session", "list", "--json"))] == ["a", "b", "c"]
+
+
+def test_a_session_that_there_is_not_is_status_3(running: RunningSystem, penstock: Run) -> None:
+    with durable(running, "d7", Subscription("x", 1)):
+        pass
+    result = penstock("session", "show", "nope")
+    assert result.exit_code == 3
+    assert "there is no session of nope" in result.stderr
