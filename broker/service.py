@@ -41,6 +41,7 @@ from penstock.requests.request import Request
 from penstock.requests.routes import TopicRoute
 from penstock.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
 from penstock.requests.sessions import (
+    EndLives,
     EndSession,
     FetchExchanges,
     FindEndedSessions,
@@ -73,7 +74,7 @@ class BrokerService:
         self.count_parked: Callable[[], int] = _none
         self.topics = TopicRequests(state, store, settings, self._topic_created)
         self._acceptance = Acceptance(self.topics, state, settings)
-        self._messages = MessageRequests(store, self.topics, self._acceptance, settings, self._figures)
+        self._messages = MessageRequests(store, self.topics, self._acceptance, settings, self._figures, state.lives)
         self._filters = FilterRequests(state, store, settings, now)
         self._groups = GroupRequests(state, store, self.topics, settings.groups_max, now_ms)
         self._readers = Readers(
@@ -127,6 +128,7 @@ class BrokerService:
             ReleaseExchanges: sessions.release_exchanges,
             ListSessionFilters: sessions.list_filters,
             FindEndedSessions: sessions.find_ended,
+            EndLives: sessions.end_lives,
             TakeShared: shares.take,
             SettleShared: shares.settle,
             ReadFigures: lambda request, now, now_ms: self._read_figures(),

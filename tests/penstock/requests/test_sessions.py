@@ -28,6 +28,7 @@ def test_codes_never_change() -> None:
         106: "ReleaseExchanges",
         107: "ListSessionFilters",
         108: "FindEndedSessions",
+        109: "EndLives",
     }
 
 
