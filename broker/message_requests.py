@@ -11,11 +11,12 @@ from typing import Final
 
 from broker.acceptance import Acceptance
 from broker.figures import Figures
+from broker.folds.lives import Lives
 from broker.outcomes import AfterSync, Now, Outcome, Parked
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests
-from penstock.errors import InvalidRequest, PenstockError, StorageFull
+from penstock.errors import Fenced, InvalidRequest, PenstockError, StorageFull
 from penstock.message import ENTRY, tag_hash
 from penstock.requests.given import GivenPull, GivenPulled, GivenRuns
 from penstock.requests.messages import (
@@ -95,12 +96,14 @@ class MessageRequests:
         acceptance: Acceptance,
         settings: BrokerSettings,
         figures: Figures,
+        lives: Lives,
     ) -> None:
         self._store = store
         self._topics = topics
         self._acceptance = acceptance
         self._pull_bytes_max = settings.pull_bytes_max
         self._figures = figures
+        self._lives = lives
 
     def append(self, request: Append, now_ms: int) -> Outcome:
         """Stores the good records of a batch; the bad ones are ``refused`` one by one."""
@@ -121,6 +124,7 @@ class MessageRequests:
 
     def append_runs(self, request: AppendRuns, now_ms: int) -> Outcome:
         """Stores the good messages of a batch of encoded runs; the bad ones are ``refused`` one by one."""
+        self._check_life(request.life)
         body = request.body if type(request.body) is bytes else bytes(request.body)
         if checksum_of(body) != request.checksum:
             raise InvalidRequest(f"the {len(body)} bytes of runs do not match their checksum; nothing was stored")
@@ -131,7 +135,13 @@ class MessageRequests:
 
     def append_given(self, request: GivenRuns, now_ms: int) -> Outcome:
         """The same for runs of a gateway in this process."""
+        self._check_life(request.life)
         return self._append_runs(request.runs, now_ms)
+
+    def _check_life(self, life: str) -> None:
+        """Raises ``Fenced`` if it is over: some of the sender's clients may be another gateway's by now."""
+        if life in self._lives.over:
+            raise Fenced("this gateway has lost sessions, or was taken for dead; nothing was stored")
 
     def _append_runs(self, runs: list[Run], now_ms: int) -> Outcome:
         taken, destinations, refused, stored, size, in_cache = self._acceptance.take_runs(runs, now_ms)

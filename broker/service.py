@@ -41,6 +41,7 @@ from penstock.requests.request import Request
 from penstock.requests.routes import TopicRoute
 from penstock.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
 from penstock.requests.sessions import (
+    EndLives,
     EndSession,
     FetchExchanges,
     FindEndedSessions,
@@ -74,7 +75,7 @@ class BrokerService:
         self.count_parked: Callable[[], int] = _none
         self.topics = TopicRequests(state, store, settings, self._topic_created)
         self._acceptance = Acceptance(self.topics, state, settings)
-        self._messages = MessageRequests(store, self.topics, self._acceptance, settings, self._figures)
+        self._messages = MessageRequests(store, self.topics, self._acceptance, settings, self._figures, state.lives)
         self._filters = FilterRequests(state, store, settings, now)
         self._groups = GroupRequests(state, store, self.topics, settings.groups_max, now_ms)
         self._readers = Readers(
@@ -129,6 +130,7 @@ class BrokerService:
             ListSessionFilters: sessions.list_filters,
             FindEndedSessions: sessions.find_ended,
             ListSessions: sessions.list_all,
+            EndLives: sessions.end_lives,
             TakeShared: shares.take,
             SettleShared: shares.settle,
             ListShares: lambda request, now, now_ms: shares.list_all(request),

@@ -7,6 +7,11 @@ by leases, which are not durable. When one dies, its sessions are released here,
 offered to living owners (``KeepSessions``), which claim them and do what the will asks for. A session without a
 client ends when its expiry has passed: here, unless a living owner has it, which then sees to it itself.
 
+An owner from which a session is taken that it has not let go of, or that is taken for dead, may only have stood still.
+Its *life* is over then (``folds/lives.py``), and nothing is stored of what it still has of its clients' messages until
+it has begun another and asked what it has left. Whoever opens a session is told which lives are over, for the brokers
+that it publishes to.
+
 What is kept of all sessions has at most ``sessions_bytes_max``. An opening or a save by which a session would grow
 beyond that is refused before anything is appended; beside it, in the same request, everything else is kept.
 """
@@ -17,8 +22,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from broker.folds import exchanges, sessions
+from broker.folds import exchanges, lives, sessions
 from broker.folds.exchanges import Exchanges as OpenExchanges
+from broker.folds.lives import LIVES_MAX, Lives
 from broker.folds.sessions import Entry, Sessions
 from broker.folds.state import BrokerState, fact_record
 from broker.outcomes import AfterSync, Now, Outcome, Parked
@@ -40,6 +46,7 @@ from penstock.requests.sessions import (
     NO_WILL,
     RELEASED,
     EndedSessions,
+    EndLives,
     EndSession,
     Exchanges,
     FetchExchanges,
@@ -73,6 +80,7 @@ FILTERS_PAGE_BYTES: Final = 1 << 20
 """A page of sessions, or of their filters, ends with the session that reaches so much; one has hardly more."""
 CLIENT_BYTES_MAX: Final = 65_535
 OWNER_BYTES_MAX: Final = 255
+LIFE_BYTES_MAX: Final = 64
 _HEAD_BYTES: Final = 64  # what a record of saves has beside them
 
 
@@ -84,12 +92,13 @@ class SessionRequests:
     ) -> None:
         self._sessions: Sessions = state.sessions
         self._exchanges: OpenExchanges = state.exchanges
+        self._lives: Lives = state.lives
         self._is_fenced = state.is_fenced
         self._filters = state.filters
         self._topics = state.topics
         self._store = store
         self._settings = settings
-        self._leases = {owner: now + settings.owner_lease_s for owner in self._sessions.owners}
+        self._leases = {owner: now + settings.owner_lease_s for owner in self._sessions.owners + self._lives.owners}
         self._calls: dict[str, dict[str, SessionCall]] = {}  # owner -> client -> what is asked of it
         self._ownerless: dict[str, int] = {}  # client -> epoch that a dead owner had
         self._duties: dict[str, int] = {}  # those among them that somebody must see to
@@ -168,7 +177,10 @@ class SessionRequests:
                 expiry_s, will = entry.expiry_s, entry.will
         before = entry.owner if entry is not None else "", entry.epoch if entry is not None else 0
         fact = Sessions.opening(request.owner, client, is_new, expiry_s, will, request.user, gone_ms)
-        self._store.append([fact_record(sessions.TOPIC, fact)], now_ms)
+        records = [fact_record(sessions.TOPIC, fact)]
+        if before[0] != request.owner and entry is not None and entry.state != RELEASED:
+            records += self._end_of_life(before[0])
+        self._store.append(records, now_ms)
         if not request.claim:
             self._ends.back(client)
         self._settle(client)
@@ -177,8 +189,11 @@ class SessionRequests:
             self.changed.append(owner_waker(before[0]))
         given = self._sessions.get(client)
         assert given is not None
-        reply = replace(found, epoch=given.epoch, incarnation=given.incarnation, doubtful_ms=given.doubtful_ms)
-        if entry is None and expiry_s == 0:
+        over = self._lives.over_after(request.heard)
+        reply = replace(
+            found, epoch=given.epoch, incarnation=given.incarnation, doubtful_ms=given.doubtful_ms, over=over
+        )
+        if entry is None and expiry_s == 0 and not over:
             return Now(reply)  # nothing that has to outlive anything
         return AfterSync(reply, self._store.written)
 
@@ -243,10 +258,10 @@ class SessionRequests:
     def end(self, request: EndSession, now: float, now_ms: int) -> Outcome:
         """A session is over, for good where it could have come back."""
         entry = self._sessions.get(request.client)
-        may_return = entry is None or entry.expiry_s > 0
-        if entry is not None and entry.epoch == request.epoch:
-            self._end(request.client, entry, now_ms)
-        return AfterSync(Done(), self._store.written) if may_return else Now(Done())
+        if entry is None or entry.epoch != request.epoch:
+            return AfterSync(Fenced("the session is over, or another gateway's"), self._store.written)
+        self._end(request.client, entry, now_ms)
+        return AfterSync(Done(), self._store.written) if entry.expiry_s > 0 else Now(Done())
 
     def _end(self, client: str, entry: Entry, now_ms: int) -> None:
         self._store.append([fact_record(sessions.TOPIC, Sessions.ending(client, entry.epoch))], now_ms)
@@ -258,13 +273,35 @@ class SessionRequests:
         _check_owner(request.owner)
         if not 0 < request.lease_s <= LEASE_S_MAX:
             raise InvalidRequest(f"a lease has more than 0 and at most {LEASE_S_MAX:.0f} seconds")
+        if request.life:
+            _check_life(request.life)
+        is_over = request.life in self._lives.over
+        begins = not is_over and request.life not in ("", self._lives.of(request.owner))
+        if begins:
+            self._store.append([fact_record(lives.TOPIC, Lives.beginning(request.owner, request.life))], now_ms)
         if request.fresh:
             self._bury(request.owner, now)
             self._lapsed.discard(request.owner)
         self._leases[request.owner] = now + request.lease_s
         self._sort_out(now_ms)
-        duties = list(self._duties)[:DUTIES_MAX]
-        return Now(SessionDuties(tuple(duties)))
+        duties = SessionDuties(tuple(list(self._duties)[:DUTIES_MAX]), is_over)
+        return AfterSync(duties, self._store.written) if begins else Now(duties)
+
+    def end_lives(self, request: EndLives, now: float, now_ms: int) -> Outcome:
+        """The home of sessions has ended some lives; nothing that comes later is stored of them."""
+        if len(request.lives) > LIVES_MAX:
+            raise InvalidRequest(f"at most {LIVES_MAX} lives end at once, not {len(request.lives)}")
+        for life in request.lives:
+            _check_life(life)
+        ended = [life for life in request.lives if life not in self._lives.over]
+        if ended:
+            self._store.append([fact_record(lives.TOPIC, Lives.ending(ended))], now_ms)
+        return AfterSync(Done(), self._store.written)
+
+    def _end_of_life(self, owner: str) -> list[Incoming]:
+        """The record that ends the life that an owner leads; none if it leads none."""
+        life = self._lives.of(owner)
+        return [fact_record(lives.TOPIC, Lives.ending([life]))] if life else []
 
     def watch(self, request: WatchSessions, now: float, now_ms: int) -> Outcome:
         """Waits for calls."""
@@ -370,7 +407,11 @@ class SessionRequests:
 
     def expire(self, now: float, now_ms: int) -> None:
         """Owners that fell silent, and sessions whose time is over. May raise ``StorageFull``."""
-        for owner in [owner for owner, deadline in self._leases.items() if deadline <= now]:
+        silent = [owner for owner, deadline in self._leases.items() if deadline <= now]
+        ends = [record for owner in silent for record in self._end_of_life(owner)]
+        if ends:
+            self._store.append(ends, now_ms)
+        for owner in silent:
             self._bury(owner, now)
             self._lapsed.add(owner)
         self._lapsed = {owner for owner in self._lapsed if self._sessions.of(owner)}
@@ -482,6 +523,10 @@ def _check_owner(owner: str) -> None:
 
 def _check_client(client: str) -> None:
     _check_text("a client id", client, CLIENT_BYTES_MAX)
+
+
+def _check_life(life: str) -> None:
+    _check_text("the name of a life", life, LIFE_BYTES_MAX)
 
 
 def _check_text(what: str, text: str, bytes_max: int) -> None:

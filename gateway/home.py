@@ -10,19 +10,22 @@ session; each renewal tells of sessions that a dead gateway left with something 
 The last word about a session whose client has gone is said again until the home has heard it, and its client is let in
 here only after that: a session that nobody has released would stay this gateway's, connected, for as long as the
 gateway lives. An opening whose answer was lost is given back in the same way, and so is a claim: it is offered again.
+
+With each renewal goes the name of this gateway's *life*, which the home ends when it gives away what this gateway has
+not let go of; ``standing.py`` sees to what follows. Each opening brings the lives of gateways that are over.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Final
 
 from gateway.brokers import Broker, Brokers
-from penstock.errors import Busy, PenstockError, TooLarge, Unavailable
+from penstock.errors import Busy, Fenced, PenstockError, TooLarge, Unavailable
 from penstock.link import OnResult
 from penstock.requests.request import Request, Result
 from penstock.requests.sessions import (
@@ -65,15 +68,27 @@ or ``TooLarge`` or ``NO_ROOM``, which are about this save alone."""
 OnOpened = Callable[["OpenedSession | PenstockError"], None]
 
 
+def _nothing() -> None:
+    """Nobody wants to know yet."""
+
+
 class SessionHome:
     """One gateway's dealings with the home of sessions. ``on_call`` and ``on_duty`` are told of calls and duties,
-    ``on_lapse`` that the home may have taken this gateway for dead for a while, and given its sessions away."""
+    ``on_lapse`` that the home may have given this gateway's sessions away, ``on_over`` of lives of gateways that have
+    ended, before the session that was opened."""
 
-    def __init__(self, brokers: Brokers, owner: str, lease_s: float, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, brokers: Brokers, owner: str, lease_s: float, wake: Callable[[], None], new_life: Callable[[], str]
+    ) -> None:
+        """``new_life`` makes names that nothing else ever has."""
         self._brokers = brokers
         self._owner = owner
         self._lease_s = lease_s
         self._wake = wake
+        self._new_life = new_life
+        self.life = new_life()
+        self._on_begun: Callable[[], None] | None = None  # the home has not heard of this life yet
+        self._last_over = ""  # the last life that is known to be over
         self._broker: Broker | None = None
         self._is_looking = False
         self._waiting: dict[str, tuple[OpenSession, OnOpened]] = {}  # client -> what is asked once the home is there
@@ -91,6 +106,7 @@ class SessionHome:
         self.on_call: Callable[[SessionCall], None] = _nobody
         self.on_duty: Callable[[str], None] = _nobody
         self.on_lapse: Callable[[], None] = _nothing
+        self.on_over: Callable[[Sequence[str]], None] = _nobody
 
     @property
     def name(self) -> str:
@@ -101,7 +117,7 @@ class SessionHome:
 
     def open(self, client: str, user: str, clean: bool, expiry_s: int, will: bytes, on_opened: OnOpened) -> None:
         """Takes a session over from whoever has it."""
-        request = OpenSession(self._owner, client, clean, expiry_s, will, user=user)
+        request = OpenSession(self._owner, client, clean, expiry_s, will, user=user, heard=self._last_over)
         if not self._is_fresh:
             self._open(request, on_opened)
             return
@@ -117,7 +133,7 @@ class SessionHome:
 
     def claim(self, client: str, on_opened: OnOpened) -> None:
         """Takes a dead gateway's session to do what is left to be done."""
-        self._open(OpenSession(self._owner, client, False, 0, b"", claim=True), on_opened)
+        self._open(OpenSession(self._owner, client, False, 0, b"", claim=True, heard=self._last_over), on_opened)
 
     def _open(self, request: OpenSession, on_opened: OnOpened) -> None:
         """Asks when the home has heard all that was said of the client's session before: that is part of what is
@@ -151,6 +167,9 @@ class SessionHome:
             self.refused += isinstance(result, Busy)
             if isinstance(result, OpenedSession):
                 self._unheard.pop(client, None)  # all that was about what there was before
+                if result.over:
+                    self._last_over = result.over[-1]
+                    self.on_over(result.over)
             elif result.unknown and len(self._unheard) < LOST_OPENINGS_MAX:
                 state, will = (LOST, b"") if request.claim else (RELEASED, NO_WILL)
                 self._note_unheard(SessionSave(client, ANY_EPOCH, state, request.expiry_s, will))
@@ -163,29 +182,32 @@ class SessionHome:
         self._saves.append((save, on_saved))
         self.unanswered += 1
 
-    def let_go(self, save: SessionSave) -> None:
+    def let_go(self, save: SessionSave, on_lost: Callable[[], None] = _nothing) -> None:
         """The last word about a session: said again until the home has heard it. Where it is too large for that, or
         the home has no room, it is said without what is to be kept, and the session goes on from what was saved
-        before."""
+        before. ``on_lost``: it was another's already."""
         if _is_too_large(save):
             save = _bare(save)
         if save.client in self._unheard:
             self._note_unheard(save)
         else:
-            self.save(save, partial(self._told, save))
+            self.save(save, partial(self._told, save, on_lost))
 
-    def end(self, client: str, epoch: int) -> None:
-        """A session is over."""
+    def end(self, client: str, epoch: int, on_lost: Callable[[], None] = _nothing) -> None:
+        """A session is over. ``on_lost``: it was already, or was another's."""
         self.flush()
-        self._submit(EndSession(client, epoch), partial(self._ended, SessionSave(client, epoch, RELEASED, 0)))
+        word = SessionSave(client, epoch, RELEASED, 0)
+        self._submit(EndSession(client, epoch), partial(self._ended, word, on_lost))
 
-    def finish(self, client: str, epoch: int, expiry_s: int, *, ends: bool) -> None:
+    def finish(
+        self, client: str, epoch: int, expiry_s: int, *, ends: bool, on_lost: Callable[[], None] = _nothing
+    ) -> None:
         """Nothing is left to be done here for a session: it is over, or whoever opens it next has it, without its
         will."""
         if ends:
-            self.end(client, epoch)
+            self.end(client, epoch, on_lost)
         else:
-            self.let_go(SessionSave(client, epoch, RELEASED, expiry_s, NO_WILL))
+            self.let_go(SessionSave(client, epoch, RELEASED, expiry_s, NO_WILL), on_lost)
 
     def _submit(self, request: Request, on_result: OnResult) -> None:
         assert self._broker is not None, "nobody has a session before its home is known"
@@ -193,15 +215,19 @@ class SessionHome:
 
     # ------------------------------------------------------------ what the home did not hear
 
-    def _ended(self, word: SessionSave, result: Result) -> None:
-        if isinstance(result, PenstockError):
-            self._told(word, result)
+    def _ended(self, word: SessionSave, on_lost: Callable[[], None], result: Result) -> None:
+        if isinstance(result, Fenced):
+            on_lost()
+        elif isinstance(result, PenstockError):
+            self._told(word, on_lost, result)
 
-    def _told(self, word: SessionSave, outcome: bool | PenstockError) -> None:
-        if _is_missed(outcome):
+    def _told(self, word: SessionSave, on_lost: Callable[[], None], outcome: bool | PenstockError) -> None:
+        if outcome is False:
+            on_lost()
+        elif _is_missed(outcome):
             self._note_unheard(word)
         elif isinstance(outcome, PenstockError) and word != _bare(word):  # refused for good
-            self.let_go(_bare(word))
+            self.let_go(_bare(word), on_lost)
 
     def _note_unheard(self, word: SessionSave) -> None:
         words = self._unheard.setdefault(word.client, [])
@@ -288,7 +314,8 @@ class SessionHome:
     def _is_unkept(self, now: float) -> bool:
         """Whether it is time to renew the lease. Not only where the last time was answered: the home may be slow to
         answer, and must know who lives."""
-        return not self._is_keeping if self._is_fresh else now - self._kept_at >= self._lease_s / 3
+        is_new = self._is_fresh or self._on_begun is not None
+        return (is_new and not self._is_keeping) or (not self._is_fresh and now - self._kept_at >= self._lease_s / 3)
 
     def _look(self) -> None:
         is_known = self._broker is not None and self._broker.address  # it is empty where another broker has taken it
@@ -308,22 +335,44 @@ class SessionHome:
 
     def _keep(self, broker: Broker) -> None:
         self._is_keeping = True
-        broker.submit(KeepSessions(self._owner, self._lease_s, self._is_fresh), partial(self._kept, self._now))
+        request = KeepSessions(self._owner, self._lease_s, self._is_fresh, self.life)
+        broker.submit(request, partial(self._kept, self._now, self.life))
 
-    def _kept(self, asked_at: float, result: Result) -> None:
+    def begin_life(self, on_begun: Callable[[], None]) -> None:
+        """Another life begins; ``on_begun`` is told when the home knows it, and will end this one for what it takes
+        away from then on."""
+        self.life = self._new_life()
+        self._on_begun = on_begun
+        if self._broker is not None:
+            self._keep(self._broker)
+            self._wake()
+
+    def _kept(self, asked_at: float, life: str, result: Result) -> None:
         self._is_keeping = False
         if isinstance(result, SessionDuties):
             self._is_fresh = False
-            if self._now - self._renewed_at >= self._lease_s and asked_at > self._lapsed_at:
+            is_lapsed = self._now - self._renewed_at >= self._lease_s and asked_at > self._lapsed_at
+            if is_lapsed:
                 self._lapsed_at = self._now  # what was asked until now, the home has answered before it hears of this
-                self.on_lapse()
             self._renewed_at = asked_at
+            self._judge_life(life, result.is_over, is_lapsed)
             waiting, self._waiting = self._waiting, {}
             for request, on_opened in waiting.values():
                 self._open(request, on_opened)
-            for client in result.clients:
-                self.on_duty(client)
+            if self._on_begun is None:  # else some may be our own sessions yet, and are asked about first
+                for client in result.clients:
+                    self.on_duty(client)
             self._wake()
+
+    def _judge_life(self, life: str, is_over: bool, is_lapsed: bool) -> None:
+        """The home has heard of a life. One that is over as it begins is refused by whoever is sent something in it."""
+        begun = self._on_begun
+        if begun is None:
+            if is_lapsed or (is_over and life == self.life):
+                self.on_lapse()
+        elif life == self.life:
+            self._on_begun = None
+            begun()
 
     def _called(self, result: Result) -> None:
         self._is_watching = False
@@ -347,10 +396,6 @@ def _is_too_large(save: SessionSave) -> bool:
 def _bare(save: SessionSave) -> SessionSave:
     """The same without what it keeps; that there is no will stays said. It makes no session larger."""
     return save._replace(will=save.will if save.will == NO_WILL else b"", terms=b"", flow=b"")
-
-
-def _nothing() -> None:
-    """Nobody wants to know yet."""
 
 
 def _nobody(_: object) -> None:

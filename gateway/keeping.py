@@ -10,7 +10,7 @@ Nothing here waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -39,7 +39,6 @@ class Keeping(Stage):
         self._wake = wake
         self._urgent: dict[Session, None] = {}
         self._noted: dict[Session, None] = {}
-        self._unsure: dict[Session, None] = {}
         self.on_fenced: Callable[[Session], None] = _nobody
         self.on_room: Callable[[Session], None] = _nobody
 
@@ -69,24 +68,12 @@ class Keeping(Stage):
             self._urgent[session] = None
             self._wake()
 
-    def leave(self, session: Session, state: int, will: bytes) -> None:
-        """The last save of a session whose connection is over. ``will``: empty leaves it as it is."""
+    def leave(self, session: Session, state: int, will: bytes, on_lost: Callable[[], None]) -> None:
+        """The last save of a session whose connection is over. ``will``: empty leaves it as it is. ``on_lost``: it was
+        another's already."""
         self._urgent.pop(session, None)
         self._noted.pop(session, None)
-        self._home.let_go(_state_of(session, state, will))
-
-    def confirm(self, sessions: Iterable[Session]) -> None:
-        """Asks whether these are still this gateway's, the lasting ones and the others."""
-        for session in sessions:
-            save = SessionSave(session.client_id, session.epoch, CONNECTED, session.expiry_s)
-            self._home.save(save, partial(self._confirmed, session))
-
-    def _confirmed(self, session: Session, outcome: bool | PenstockError) -> None:
-        if session.device is not None and outcome is not True:
-            if outcome is False:
-                self.on_fenced(session)
-            else:
-                self._unsure[session] = None
+        self._home.let_go(_state_of(session, state, will), on_lost)
 
     # ------------------------------------------------------------ rounds and time
 
@@ -100,8 +87,6 @@ class Keeping(Stage):
 
     def tick(self) -> None:
         """Saves what was noted, those first that have waited longest; no more at once than a round can bear."""
-        unsure, self._unsure = self._unsure, {}
-        self.confirm(unsure)
         left = ENTRIES_PER_TICK
         for session in list(self._noted):
             if left <= 0:

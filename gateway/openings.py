@@ -26,15 +26,17 @@ class Opening:
         past: what there was before any of them was given it, as it is still to be done; ``None``: none was yet.
         will: that of the connection that was given it last, as its home tells it.
         due: when the will of the past is due, if one waits.
+        is_sure: whether what it is given is known not to be another gateway's by now.
     """
 
-    __slots__ = ("device", "due", "past", "will")
+    __slots__ = ("device", "due", "is_sure", "past", "will")
 
     def __init__(self, device: Client | None) -> None:
         self.device = device
         self.past: OpenedSession | None = None
         self.will = b""
         self.due = math.inf
+        self.is_sure = True
 
     def seen_through(self, found: OpenedSession) -> OpenedSession:
         """What was found, without what a connection has left there that was never admitted."""
@@ -65,6 +67,17 @@ class Openings:
             self._of[client_id] = Opening(device)
         else:
             opening.device = device
+
+    def doubt(self) -> None:
+        """Sessions of this gateway may have been given to others without a word: whoever is on its way to one here is
+        to ask for it again."""
+        for opening in self._of.values():
+            opening.is_sure = False
+
+    def is_sure(self, client_id: str) -> bool:
+        """Whether what a client on its way is given here can be relied upon."""
+        opening = self._of.get(client_id)
+        return opening is not None and opening.is_sure
 
     def forget(self, client_id: str) -> None:
         """The client is admitted, or refused, or is at another gateway by now."""

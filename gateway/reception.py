@@ -39,11 +39,12 @@ from gateway.rounds import Rounds
 from gateway.session import Client, Lasting, Session
 from gateway.session_state import Will, decode_flow, decode_terms, encode_will
 from gateway.settings import GatewaySettings
+from gateway.standing import Standing
 from gateway.tallies import Tallies
 from gateway.upstream import Upstream
 from gateway.wills import Wills
 from penstock.errors import Busy, Fenced, PenstockError
-from penstock.requests.sessions import GONE, NO_WILL, RELEASED, OpenedSession, SessionCall
+from penstock.requests.sessions import GONE, NO_WILL, RELEASED, OpenedSession, SessionCall, SessionSave
 from penstock.world import Rng
 from topicmap.names import plain_filter
 
@@ -129,6 +130,10 @@ class SessionParts(NamedTuple):
     brokers: Brokers
 
 
+def _nothing() -> None:
+    """It is for nobody to know."""
+
+
 class Reception:
     """Connections of one gateway, and their sessions. ``turns_away``: the reason why nobody is let in, 0 if there is
     none. ``failures``: clients that an unforeseen error has ended."""
@@ -169,9 +174,9 @@ class Reception:
         self.turns_away: Reason = ReasonCode.SERVER_MOVED if settings.has_moved else 0
         self.home.on_call = self._called
         self.home.on_duty = self.wills.claim
-        self.home.on_lapse = self._lapsed
         self.keeping.on_fenced = self._fenced
         self.keeping.on_room = downstream.pump_later
+        self.standing = Standing(self.home, upstream, self.wills, self._openings, self._connected, self._fenced)
         self.judge = Judge(authenticator, upstream, self.limits)
         self.wills.is_allowed = self.judge.may_leave
         self.downstream.retained.may_publish = authenticator.may_publish
@@ -183,6 +188,9 @@ class Reception:
     def admitted(self, count: int) -> list[Guest]:
         """So many of the clients that have a session here, the oldest connections first."""
         return list(islice((device for device in self._devices if device.session is not None), count))
+
+    def _connected(self) -> list[Session]:
+        return [session for session in self.sessions.values() if session.device is not None]
 
     # ------------------------------------------------------------ coming
 
@@ -310,8 +318,10 @@ class Reception:
         self.rounds.wake()
 
     def _is_awaited(self, device: Guest, client_id: str) -> bool:
-        """Whether it is still there, and no other connection of its client, here or elsewhere, has come since."""
-        return device in self._devices and self._openings.holder(client_id) is device
+        """Whether it is still there, no other connection of its client, here or elsewhere, has come since, and this
+        gateway has not stood still meanwhile."""
+        is_holder = device in self._devices and self._openings.holder(client_id) is device
+        return is_holder and self._openings.is_sure(client_id)
 
     def _turn_away(self, device: Guest, client_id: str, done: OnAdmitted, reason: Reason) -> None:
         """Something came between a client and its session."""
@@ -399,16 +409,18 @@ class Reception:
             will = None
         waits = will is not None and will.delay_s > 0 and not ends
         if will is None or is_taken:
+            on_lost = _nothing
             if will is not None and not waits:
-                self.wills.publish(session.client_id, will)
-            self._put_away(session, RELEASED, ends=ends)
+                on_lost = self.wills.publish(session.client_id, will)
+            self._put_away(session, RELEASED, ends=ends, on_lost=on_lost)
         else:  # the home keeps it until it is stored
             self._put_away(session, GONE, ends=ends)
             if waits:
                 self.wills.wait(session.client_id, session.epoch, will, session.expiry_s)
             else:
                 last_word = partial(self.home.finish, session.client_id, session.epoch, session.expiry_s, ends=ends)
-                self.wills.publish(session.client_id, will, last_word)
+                held = SessionSave(session.client_id, session.epoch, GONE, session.expiry_s)
+                self.wills.publish(session.client_id, will, last_word, held)
         self.rounds.wake()
 
     def _withdraw(self, device: Guest) -> None:
@@ -417,8 +429,9 @@ class Reception:
         if self._openings.holder(client_id) is device and self.home.withdraw(client_id):
             self._openings.forget(client_id)
 
-    def _put_away(self, session: Session, state: int, *, ends: bool) -> None:
-        """Nothing of the session stays here. ``GONE``: its home keeps it until its will is stored."""
+    def _put_away(self, session: Session, state: int, *, ends: bool, on_lost: Callable[[], None] = _nothing) -> None:
+        """Nothing of the session stays here. ``GONE``: its home keeps it until its will is stored. ``on_lost``: it was
+        another's already."""
         del self.sessions[session.client_id]
         session.device = None
         self.downstream.shared.part(session)
@@ -428,9 +441,9 @@ class Reception:
                 self.exchanges.forget(session.client_id, session.lasting.incarnation)
             self.downstream.leave(session, ends=True)
             if state == RELEASED:
-                self.home.end(session.client_id, session.epoch)
+                self.home.end(session.client_id, session.epoch, on_lost)
         else:
-            self.keeping.leave(session, state, b"" if state == GONE else NO_WILL)
+            self.keeping.leave(session, state, b"" if state == GONE else NO_WILL, on_lost)
             self.downstream.leave(session, ends=False)
 
     # ------------------------------------------------------------ what the home says
@@ -444,11 +457,6 @@ class Reception:
             return
         self._openings.forget(call.client)  # one that is just on its way here is turned away when it is known
         self.wills.hand_over(call)
-
-    def _lapsed(self) -> None:
-        """This gateway was silent for so long that others may have got its sessions: without a word, because who is
-        taken for dead is not called."""
-        self.keeping.confirm([session for session in self.sessions.values() if session.device is not None])
 
     def _fenced(self, session: Session) -> None:
         """The session is somebody else's: its client here is told, and nothing of it is touched any more."""
@@ -465,6 +473,7 @@ class Reception:
         self.patience.tick(now)
         self.wills.tick(now)
         self.keeping.tick()
+        self.standing.tick()
         self.home.tick(now)
 
     def close(self) -> None:

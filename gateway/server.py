@@ -78,7 +78,9 @@ async def run(
     brokers = Brokers(links, settings.namesrv, rounds.wake_last)
     upstream = Upstream(brokers, TopicMap(parse_rules(settings.topic_rules)), settings.append_bytes_max, rounds)
     owner = settings.name or f"gateway-{world.rng.getrandbits(48):012x}"
-    home = SessionHome(brokers, owner, settings.session_lease_s, rounds.wake)
+    home = SessionHome(
+        brokers, owner, settings.session_lease_s, rounds.wake, lambda: f"{world.rng.getrandbits(64):016x}"
+    )
     keeping = Keeping(home, settings.output_bytes_max, rounds.wake)
     exchanges = ExchangeIds(brokers, rounds.wake)
     parts = SessionParts(home, keeping, exchanges, Wills(home, upstream, rounds), brokers)

@@ -10,13 +10,16 @@ surely not stored, because no broker was there or because the log takes no more 
 cannot be told so, waits in ``Lane.kept``, its device's socket is not read meanwhile, and nothing that overtakes it is
 acknowledged; every wait is bounded by what a device may have unstored (``unstored_bytes_max``), for then it is not
 read either. A publication to a topic that is being looked up waits in ``TopicRoute.waiting``, and its device's socket
-is not read: also where nobody can say just now, for then the topic is looked up again (``retry``). Nothing here waits:
-the round's end is told by ``flush``.
+is not read: also where nobody can say just now, for then the topic is looked up again (``retry``). What a broker
+refuses because this gateway's life is over (``standing.py``), and all that follows, stays here until it leaves in
+another life (``go_on``), in its order, without what is of connections that are over by then. Nothing here waits: the
+round's end is told by ``flush``.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -27,16 +30,19 @@ from gateway.ends import Occupant
 from gateway.envelope import NEVER, record_properties
 from gateway.rounds import Rounds, Stage
 from gateway.session_state import Will
-from penstock.errors import Busy, InvalidMessage, NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
+from penstock.errors import Busy, Fenced, InvalidMessage, NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
 from penstock.message import FLAG_QOS, FLAG_RETAIN, PROPERTIES_BYTES_MAX, record_tail
 from penstock.requests.given import GivenRuns
 from penstock.requests.messages import Appended
 from penstock.requests.request import Result
+from penstock.requests.sessions import EndLives
 from penstock.runs import Run, record_bytes
 from topicmap.queues import TopicMap
 
 _NO_ROOM: Final = frozenset({Busy.code, StorageFull.code})
 _ROUTES_MAX: Final = 256
+_OVER_MAX: Final = 1000
+_NONE: Final[tuple[str, ...]] = ()
 _NOBODY_SAYS: Final = frozenset({NoRoute.code, TimedOut.code, Unavailable.code})
 _WILL: Final = b"\x00"
 """The mark of a will: it is not sent to anybody."""
@@ -94,9 +100,10 @@ class Kept(NamedTuple):
 
 class Lane:
     """The open batch of one broker. ``devices``: whose each of ``runs`` is; ``marks``: one per message of them, in
-    order. ``size``: bytes of their records. ``kept``: what is to be tried again."""
+    order. ``size``: bytes of their records. ``kept``: what is to be tried again. ``returned``: batches that wait for
+    another life of this gateway. ``told``: the lives that its broker was told to be over."""
 
-    __slots__ = ("broker", "devices", "kept", "marks", "runs", "size")
+    __slots__ = ("broker", "devices", "kept", "marks", "returned", "runs", "size", "told")
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -104,6 +111,8 @@ class Lane:
         self.marks: list[bytes] = []
         self.devices: list[Publisher | None] = []
         self.kept: list[Kept] = []
+        self.returned: list[Appending] = []
+        self.told: tuple[str, ...] = _NONE
         self.size = 0
 
 
@@ -160,6 +169,10 @@ class Upstream(Stage):
         self._topics: dict[str, TopicRoute] = {}
         self._unfound: list[TopicRoute] = []  # to be looked up again
         self.rounds = rounds
+        self.life = ""  # what this gateway appends in
+        self.is_held = False  # nothing more leaves in it
+        self.on_over: Callable[[], None] = _nothing
+        self._over: tuple[str, ...] = _NONE  # lives of gateways
         self.level = ""  # what the messages have reached whose acknowledgements are told
         self.unanswered = 0
         self.dropped = 0
@@ -248,16 +261,28 @@ class Upstream(Stage):
 
     def flush(self) -> None:
         """Sends each broker its batch, as one request."""
+        if self.is_held:
+            return
         for lane in self._lanes:
             if lane.runs:
                 self._append(lane)
 
     def _append(self, lane: Lane) -> None:
         self.appends += 1
-        self.unanswered += 1
         batch = Appending(self, lane, self.appends)
         lane.runs, lane.marks, lane.devices, lane.size = [], [], [], 0
-        lane.broker.submit(GivenRuns(len(batch.marks), batch.runs), batch)
+        self._submit(batch)
+
+    def _submit(self, batch: Appending) -> None:
+        lane = batch.lane
+        if self.is_held:
+            lane.returned.append(batch)
+            return
+        if lane.told is not self._over:
+            self._tell_over(lane)
+        self.unanswered += 1
+        batch.life = self.life
+        lane.broker.submit(GivenRuns(len(batch.marks), batch.runs, batch.life), batch)
 
     def appended(self, batch: Appending, result: Result) -> None:
         """What became of a batch."""
@@ -271,6 +296,8 @@ class Upstream(Stage):
             self._tell(batch)
             if not self.unanswered:
                 self.rounds.send()  # before what waits for the same records is told of them
+        elif isinstance(result, Fenced):
+            self._refused_life(batch)
         elif isinstance(result, PenstockError) and not result.unknown:
             self._partly(batch, dict.fromkeys(range(len(batch.marks)), result.code), True)
         else:
@@ -330,6 +357,70 @@ class Upstream(Stage):
                     lane.kept.append(Kept(device, run.of([body]), marks[at], batch.number))
                 else:
                     device.refused(marks[at], code)
+
+    # ------------------------------------------------------------ lives
+
+    def note_over(self, lives: Sequence[str]) -> None:
+        """These lives of gateways are over: no broker gets anything more from here before it has heard of that, so that
+        what their clients had sent there before is never stored behind it."""
+        added = [life for life in lives if life not in self._over]
+        if added:
+            self._over = (*self._over, *added)[-_OVER_MAX:]
+
+    def _tell_over(self, lane: Lane) -> None:
+        lives = tuple([life for life in self._over if life not in lane.told])
+        lane.told = self._over
+        if lives:
+            lane.broker.submit(EndLives(lives), partial(self._told_over, lane))
+
+    @staticmethod
+    def _told_over(lane: Lane, result: Result) -> None:
+        if isinstance(result, PenstockError) and (result.retryable or result.unknown):
+            lane.told = _NONE  # told again before the next batch
+
+    def _refused_life(self, batch: Appending) -> None:
+        if batch.life != self.life:  # what was sent after it may be stored already
+            self._lost(batch)
+            return
+        batch.lane.returned.append(batch)
+        if not self.is_held:
+            self.on_over()
+
+    def hold(self) -> None:
+        """This gateway may have lost sessions: nothing leaves until it goes on."""
+        self.is_held = True
+
+    def go_on(self, life: str) -> None:
+        """Whatever is of sessions that were lost is of connections that are over: the rest leaves in another life."""
+        for lane in self._lanes:
+            if lane.runs:
+                self._append(lane)  # to the others that wait
+        for topic in self._topics.values():
+            there = [one for one in topic.waiting if one[1].device is None or not one[1].device.is_over]
+            self.dropped += len(topic.waiting) - len(there)
+            topic.waiting = there
+        self.life, self.is_held = life, False
+        for lane in self._lanes:
+            returned, lane.returned = sorted(lane.returned, key=_number_of), []
+            for batch in returned:
+                if self._keep_present(batch):
+                    self._submit(batch)
+
+    def _keep_present(self, batch: Appending) -> bool:
+        """Leaves out what is of connections that are over. Whether there is anything else."""
+        runs, marks, devices = batch.runs, batch.marks, batch.devices
+        batch.runs, batch.marks, batch.devices = [], [], []
+        at = 0
+        for run, device in zip(runs, devices, strict=True):
+            stop = at + len(run.bodies)
+            if device is not None and device.is_over:
+                self.dropped += stop - at
+            else:
+                batch.runs.append(run)
+                batch.marks += marks[at:stop]
+                batch.devices.append(device)
+            at = stop
+        return bool(batch.runs)
 
     # ------------------------------------------------------------ waiting for a topic or for room
 
@@ -425,12 +516,13 @@ class Appending:
     """What a lane had gathered, waiting for its answer. A class, because there is one for every batch, and compiled it
     costs less than a partial."""
 
-    __slots__ = ("_upstream", "devices", "lane", "marks", "number", "runs")
+    __slots__ = ("_upstream", "devices", "lane", "life", "marks", "number", "runs")
 
     def __init__(self, upstream: Upstream, lane: Lane, number: int) -> None:
         self._upstream = upstream
         self.lane = lane
         self.number = number
+        self.life = ""
         self.runs = lane.runs
         self.marks = lane.marks
         self.devices = lane.devices
@@ -445,6 +537,14 @@ def _waits(parked: Parked, code: int) -> bool:
     if device is None or not parked.mark:
         return False
     return code in _NOBODY_SAYS or (code == StorageFull.code and not device.is_v5)
+
+
+def _number_of(batch: Appending) -> int:
+    return batch.number
+
+
+def _nothing() -> None:
+    """Nobody wants to know yet."""
 
 
 def _is_exact(run: Run) -> bool:

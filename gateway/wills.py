@@ -53,13 +53,17 @@ class Pending(NamedTuple):
 
 
 class Executor(Publisher):
-    """Sees to it that one will is stored; ``last_word`` is for then."""
+    """Sees to it that one will is stored; ``last_word`` is for then. ``held``: what shows that the session is ours
+    still. ``is_over``: the will is settled, or another's."""
 
-    def __init__(self, wills: Wills, client: str, will: Will, last_word: LastWord) -> None:
+    def __init__(
+        self, wills: Wills, client: str, will: Will, last_word: LastWord, held: SessionSave | None = None
+    ) -> None:
         self._wills = wills
         self.client = client
         self.will = will
         self.last_word = last_word
+        self.held = held
         self.size = len(will.payload) + len(will.application) + _EXECUTOR_BYTES
         self.unstored = 0
         self.is_v5 = False  # it waits for room in the log
@@ -67,17 +71,20 @@ class Executor(Publisher):
 
     def stored(self, marks: list[bytes], size: int, exact: bool) -> None:
         self.unstored -= size
-        if marks:
+        if marks and not self.is_over:
             self._wills.settled(self)
 
     def refused(self, mark: bytes, code: int) -> None:
+        if self.is_over:
+            return
         if code in _PASSING:
             self._wills.execute_later(self)
         else:
             self._wills.settled(self, dropped=1)
 
     def fate_unknown(self, marks: list[bytes]) -> None:
-        self._wills.execute_later(self)
+        if not self.is_over:
+            self._wills.execute_later(self)
 
     def hold_reading(self) -> None:
         """There is nothing to read."""
@@ -104,14 +111,18 @@ class Wills:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def publish(self, client: str, will: Will, last_word: LastWord = _nothing) -> None:
+    def publish(
+        self, client: str, will: Will, last_word: LastWord = _nothing, held: SessionSave | None = None
+    ) -> Callable[[], None]:
         """Publishes at once, if that is allowed. ``last_word`` is said when the will is stored or given up, unless the
-        client wants its session back before that."""
-        executor = Executor(self, client, will, last_word)
+        client wants its session back before that. ``held``: a save that its home takes for as long as the session is
+        ours. Gives what is to be called if it proves to have been another's before, whose the will is then."""
+        executor = Executor(self, client, will, last_word, held)
         if not self.is_allowed(client, will):
             self._upstream.dropped += 1
             self._upstream.unauthorized += 1
             last_word()
+            executor.is_over = True
         elif self._kept_bytes + executor.size <= KEPT_BYTES_MAX:
             self._kept_bytes += executor.size
             if last_word is not _nothing:
@@ -120,10 +131,25 @@ class Wills:
         else:
             self._upstream.publish_will(client, will, None)
             last_word()
+            executor.is_over = True
         self._rounds.wake()
+        return partial(self._lost, executor)
+
+    def _lost(self, executor: Executor) -> None:
+        """The session was another's already, and so is its will."""
+        if not executor.is_over:
+            executor.is_over = True
+            self._kept_bytes -= executor.size
+            if self._storing.get(executor.client) is executor:
+                del self._storing[executor.client]
+
+    def held(self) -> list[tuple[SessionSave, Callable[[], None]]]:
+        """What shows whose the wills are that are being stored, and what is to be called if they are not ours."""
+        return [(one.held, partial(self._lost, one)) for one in self._storing.values() if one.held is not None]
 
     def settled(self, executor: Executor, dropped: int = 0) -> None:
         """A will is stored, or given up."""
+        executor.is_over = True
         self._kept_bytes -= executor.size
         self._upstream.dropped += dropped
         if self._storing.get(executor.client) is executor:
@@ -164,9 +190,8 @@ class Wills:
         here."""
         pending = self._waiting.pop(call.client, None)
         if pending is not None:
-            if call.clean:
-                self.publish(call.client, pending.will)
-            self._home.finish(call.client, call.epoch, pending.expiry_s, ends=False)
+            on_lost = self.publish(call.client, pending.will) if call.clean else _nothing
+            self._home.finish(call.client, call.epoch, pending.expiry_s, ends=False, on_lost=on_lost)
         executor = self._storing.pop(call.client, None)
         if executor is not None:
             executor.last_word()
@@ -174,7 +199,7 @@ class Wills:
     def tick(self, now: float) -> None:
         """Sees to what is due."""
         again, self._again = self._again, []
-        for executor in again:
+        for executor in [one for one in again if not one.is_over]:
             self._upstream.publish_will(executor.client, executor.will, executor)
         for pending in self._due.take(now):
             if self._waiting.get(pending.client) is not pending:
@@ -196,7 +221,8 @@ class Wills:
             return
         del self._waiting[pending.client]
         last_word = partial(self._home.finish, pending.client, pending.epoch, pending.expiry_s, ends=pending.ends)
-        self.publish(pending.client, pending.will, last_word)
+        held = SessionSave(pending.client, pending.epoch, GONE, pending.expiry_s)
+        self.publish(pending.client, pending.will, last_word, held)
 
     # ------------------------------------------------------------ wills of dead gateways
 
@@ -214,7 +240,8 @@ class Wills:
         if will is None:
             self._home.end(client, result.epoch)
         elif result.ended:  # its time had passed already
-            self.publish(client, will, partial(self._home.end, client, result.epoch))
+            held = SessionSave(client, result.epoch, GONE, result.expiry_s)
+            self.publish(client, will, partial(self._home.end, client, result.epoch), held)
         else:
             self._home.save(SessionSave(client, result.epoch, GONE, result.expiry_s), _ignore)
             due = self.moment(will, result.expiry_s, result.absence_s)

@@ -7,9 +7,10 @@ from typing import Any, Final, cast
 
 import msgpack
 
-from broker.folds import exchanges, filters, offsets, retained, sessions, shares, topics
+from broker.folds import exchanges, filters, lives, offsets, retained, sessions, shares, topics
 from broker.folds.exchanges import Exchanges, exchange_of
 from broker.folds.filters import Filters
+from broker.folds.lives import Lives
 from broker.folds.offsets import Offsets
 from broker.folds.retained import Retained
 from broker.folds.sessions import Sessions
@@ -46,7 +47,8 @@ def fact_record(topic: str, body: list[Any]) -> Incoming:
 
 
 class BrokerState:
-    """Topics, filters, shares, offsets, retained messages, sessions, exchanges (satisfies ``store.records.Folds``)."""
+    """Topics, filters, shares, offsets, retained messages, sessions, exchanges, lives (satisfies
+    ``store.records.Folds``)."""
 
     def __init__(self) -> None:
         self.topics = Topics()
@@ -56,6 +58,7 @@ class BrokerState:
         self.retained = Retained()
         self.sessions = Sessions()
         self.exchanges = Exchanges()
+        self.lives = Lives()
         self.changes = 0  # of the open light queues
 
     def apply(self, record: Stored) -> Change:
@@ -81,6 +84,8 @@ class BrokerState:
             self.shares.apply(_body_of(record), record.position)
         elif record.topic == exchanges.TOPIC:
             self.exchanges.apply(_body_of(record))
+        elif record.topic == lives.TOPIC:
+            self.lives.apply(_body_of(record))
         return NO_CHANGE
 
     def _changed(self, change: Change) -> Change:
@@ -158,6 +163,7 @@ class BrokerState:
             (offsets.KEY, self.offsets),
             (sessions.KEY, self.sessions),
             (exchanges.KEY, self.exchanges),
+            (lives.KEY, self.lives),
             (retained.KEY, self.retained),
         )
 

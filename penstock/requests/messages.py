@@ -50,13 +50,14 @@ class Append(Request):
 class AppendRuns(Request):
     """Stores publications of devices. ``body`` is runs end to end (``runs.encode_runs``) with ``count`` messages in
     all, ``checksum`` its CRC-32C. Each message is stored or refused on its own, as for ``Append``; which queue it goes
-    to is decided by the broker."""
+    to is decided by the broker. ``life``: the gateway's (``KeepSessions``); all is ``Fenced`` where that is over."""
 
     code: ClassVar[int] = 45
     reply: ClassVar[type[Reply]] = Appended
     count: int
     checksum: int
     body: Bytes
+    life: str = ""
 
 
 @value

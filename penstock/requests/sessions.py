@@ -77,7 +77,9 @@ class OpenedSession(Reply):
     is new, ``incarnation`` is its epoch, and what is told of the old one (``ended``: its incarnation) has ended.
     ``epoch`` 0: the owner was called upon, now ask with ``force``. ``doubtful_ms``: what was stored until this
     wall-clock time may have been sent to the client by an owner that could not say so any more; 0: by none.
-    ``absence_s``: for how long the client of what was there had been gone, 0 if it had not."""
+    ``absence_s``: for how long the client of what was there had been gone, 0 if it had not. ``over``: lives of gateways
+    that have ended since the one that the asker has heard of last. No broker is to store anything of them behind what
+    the session's new owner publishes (``EndLives``)."""
 
     epoch: int
     incarnation: int
@@ -90,6 +92,7 @@ class OpenedSession(Reply):
     expiry_s: int = 0
     doubtful_ms: int = 0
     absence_s: float = 0.0
+    over: tuple[str, ...] = ()
 
 
 @value
@@ -97,7 +100,7 @@ class OpenSession(Request):
     """Takes an MQTT session over, or makes it; whoever had it is fenced. With another living owner that one is first
     called upon to save and release it; after a short while it is taken all the same. ``claim``: takes it as it is, and
     only if its owner is dead and it has something to be done, else ``Fenced``. Another
-    user's is ``Fenced`` too."""
+    user's is ``Fenced`` too. ``heard``: the last of the lives that the asker knows to be over."""
 
     code: ClassVar[int] = 100
     reply: ClassVar[type[Reply]] = OpenedSession
@@ -109,6 +112,7 @@ class OpenSession(Request):
     claim: bool = False
     force: bool = False
     user: str = ""
+    heard: str = ""
 
 
 @value
@@ -133,7 +137,7 @@ class SaveSessions(Request):
 
 @value
 class EndSession(Request):
-    """A session is over; nothing happens where the epoch is not its own any more."""
+    """A session is over; ``Fenced``, and nothing happens, where the epoch is not its own any more."""
 
     code: ClassVar[int] = 102
     reply: ClassVar[type[Reply]] = Done
@@ -143,21 +147,25 @@ class EndSession(Request):
 
 @value
 class SessionDuties(Reply):
-    """Sessions of dead owners with something left to be done, to be opened with ``claim``."""
+    """Sessions of dead owners with something left to be done, to be opened with ``claim``. ``is_over``: the life that
+    the asker has named is: it may have lost sessions, and must begin another."""
 
     clients: tuple[str, ...]
+    is_over: bool = False
 
 
 @value
 class KeepSessions(Request):
     """An owner lives for another ``lease_s`` seconds. ``fresh``: it has just begun, and what was its own before is
-    not any more."""
+    not any more. ``life``: a name that nothing else ever has; one that is new begins, durably, and what the owner led
+    before is over. Empty where the owner is of an older version."""
 
     code: ClassVar[int] = 103
     reply: ClassVar[type[Reply]] = SessionDuties
     owner: str
     lease_s: float
     fresh: bool = False
+    life: str = ""
 
 
 @value
@@ -274,3 +282,13 @@ class ListSessions(Request):
     after: int = 0
     count_max: int = 1000
     client: str = ""
+
+
+@value
+class EndLives(Request):
+    """These lives of gateways are over: nothing that is said to be of one of them is stored from here on. Answered when
+    that is durable."""
+
+    code: ClassVar[int] = 110
+    reply: ClassVar[type[Reply]] = Done
+    lives: tuple[str, ...]

@@ -8,8 +8,9 @@ from broker.folds.sessions import holder
 from broker.session_ends import SPARE_ENDS
 from broker.session_requests import HANDOVER_S
 from penstock.errors import Busy, Fenced, InvalidRequest, TooLarge, TopicNotFound
-from penstock.message import CLIENT_ID, FLAG_ONCE, MQTT_ID, MQTT_TOPIC, encode_record
+from penstock.message import CLIENT_ID, FLAG_ONCE, MQTT_ID, MQTT_TOPIC, encode_properties, encode_record, record_tail
 from penstock.requests.filters import OpenFilters
+from penstock.requests.given import GivenRuns
 from penstock.requests.messages import Append, Appended, QueryBounds
 from penstock.requests.request import Done
 from penstock.requests.sessions import (
@@ -21,6 +22,7 @@ from penstock.requests.sessions import (
     NEVER_ENDS,
     RELEASED,
     EndedSessions,
+    EndLives,
     EndSession,
     Exchanges,
     FetchExchanges,
@@ -44,7 +46,8 @@ from penstock.requests.sessions import (
     WatchSessions,
 )
 from penstock.requests.topics import CreateTopic
-from tests.broker.broker_rig import Rig
+from penstock.runs import Run
+from tests.broker.broker_rig import Rig, after_sync
 
 
 def open_session(rig: Rig, owner: str = "g", client: str = "c", **asked: Any) -> OpenedSession:
@@ -97,7 +100,8 @@ def test_whoever_lost_a_session_is_fenced() -> None:
     new = open_session(rig, "h", force=True)
     assert save(rig, old.epoch, RELEASED, terms=b"late") == (0,)
     assert save(rig, new.epoch, CONNECTED, "g") == (0,), "the epoch alone does not make an owner"
-    assert rig.ask(EndSession("c", old.epoch)) == Done()
+    late = rig.handle(EndSession("c", old.epoch))
+    assert isinstance(after_sync(late), Fenced)
     last = open_session(rig, "g", force=True)
     assert (last.present, last.terms) == (True, b"")
 
@@ -372,7 +376,7 @@ def test_the_end_of_a_session_that_could_come_back_is_told_when_it_is_durable(
     again = rig.submit(EndSession("c", epoch))
     assert again == [], "whoever says it again hears no more than is durable"
     rig.sync()
-    assert told == again == [Done()]
+    assert (told, [type(one) for one in again]) == ([Done()], [Fenced])
 
 
 def test_an_owner_that_begins_anew_has_lost_what_it_had() -> None:
@@ -741,3 +745,161 @@ def test_sessions_are_told_a_page_at_a_time_by_count_and_by_size_also_after_a_re
     assert pages(10) == ["xy", "z"]
     rig.state.sessions.restore(rig.state.sessions.snapshot())
     assert pages(10) == ["xy", "z"]
+
+
+# ---------------------------------------------------------------- lives of gateways
+
+
+def live(rig: Rig, owner: str, life: str) -> SessionDuties:
+    answer = rig.ask(KeepSessions(owner, 30.0, False, life))
+    assert isinstance(answer, SessionDuties)
+    return answer
+
+
+def publish(rig: Rig, life: str) -> Any:
+    """What a gateway is answered that appends a message in this life."""
+    tail = record_tail(b"t", encode_properties({MQTT_TOPIC: "t"}))
+    return rig.ask(GivenRuns(1, [Run(tail, 1, 0, [life.encode()])], life))
+
+
+def stored(rig: Rig) -> list[bytes]:
+    return rig.bodies("t:0")
+
+
+def rig_with_a_topic(**settings: Any) -> Rig:
+    rig = Rig(**settings)
+    rig.ask(CreateTopic("t", 1))
+    return rig
+
+
+def test_whoever_loses_a_session_that_it_has_not_let_go_of_stores_nothing_more_in_that_life() -> None:
+    rig = rig_with_a_topic()
+    live(rig, "g", "a")
+    live(rig, "h", "b")
+    open_session(rig, "g")
+    assert isinstance(publish(rig, "a"), Appended)
+    assert open_session(rig, "h", force=True).over == ("a",)
+    assert isinstance(publish(rig, "a"), Fenced)
+    assert isinstance(publish(rig, "b"), Appended)
+    assert isinstance(publish(rig, ""), Appended), "an older gateway knows of no lives"
+    assert live(rig, "g", "a").is_over
+    assert not live(rig, "g", "c").is_over
+    assert isinstance(publish(rig, "c"), Appended)
+    assert stored(rig) == [b"a", b"b", b"", b"c"]
+
+
+def test_encoded_runs_of_a_life_that_is_over_are_refused_too() -> None:
+    rig = rig_with_a_topic()
+    rig.ask(EndLives(("a",)))
+    tail = record_tail(b"t", encode_properties({MQTT_TOPIC: "t"}))
+    assert isinstance(rig.ask(GivenRuns(1, [Run(tail, 1, 0, [b"x"])], "a").for_wire()), Fenced)
+    assert isinstance(rig.ask(GivenRuns(1, [Run(tail, 1, 0, [b"y"])], "b").for_wire()), Appended)
+    assert stored(rig) == [b"y"]
+
+
+def test_whoever_lets_go_of_a_session_lives_on() -> None:
+    rig = rig_with_a_topic()
+    live(rig, "g", "a")
+    for state in (RELEASED, GONE):
+        held = open_session(rig, "g", force=True)
+        save(rig, held.epoch, state)
+        if state == RELEASED:
+            assert open_session(rig, "h").over == ()
+    assert isinstance(publish(rig, "a"), Appended)
+    assert open_session(rig, "h", force=True).over == ("a",), "its will may not be stored yet"
+
+
+def test_a_session_that_stays_where_it_is_ends_no_life() -> None:
+    rig = rig_with_a_topic()
+    live(rig, "g", "a")
+    open_session(rig, "g")
+    assert open_session(rig, "g").over == ()
+    assert isinstance(publish(rig, "a"), Appended)
+
+
+def test_who_falls_silent_has_lived_also_without_a_session() -> None:
+    rig = rig_with_a_topic()
+    live(rig, "g", "a")
+    live(rig, "h", "b")
+    rig.clock.now += 20
+    live(rig, "h", "b")
+    rig.clock.now += 20
+    rig.dispatch.tick()
+    assert isinstance(publish(rig, "a"), Fenced)
+    assert isinstance(publish(rig, "b"), Appended)
+    assert live(rig, "g", "a").is_over
+
+
+def test_a_life_that_is_over_is_so_after_a_restart_and_who_falls_silent_over_one_as_well() -> None:
+    rig = rig_with_a_topic(owner_lease_s=10.0)
+    live(rig, "g", "a")
+    live(rig, "h", "b")
+    open_session(rig, "g")
+    open_session(rig, "h", force=True)
+    rig = rig.restarted()
+    assert isinstance(publish(rig, "a"), Fenced)
+    assert isinstance(publish(rig, "b"), Appended)
+    rig.clock.now += 11
+    rig.dispatch.tick()
+    assert isinstance(publish(rig, "b"), Fenced)
+
+
+def test_an_owner_that_begins_another_life_has_ended_the_one_before() -> None:
+    rig = rig_with_a_topic()
+    live(rig, "g", "a")
+    live(rig, "g", "b")
+    assert isinstance(publish(rig, "a"), Fenced)
+    assert live(rig, "g", "a").is_over, "the process of the same name that came before"
+    assert isinstance(publish(rig, "b"), Appended)
+
+
+def test_a_life_has_begun_when_that_is_durable_and_goes_on_without_a_record() -> None:
+    rig = Rig()
+    told = rig.submit(KeepSessions("g", 30.0, True, "a"))
+    assert told == []
+    rig.sync()
+    assert told == [SessionDuties(())]
+    written = rig.store.written
+    assert rig.submit(KeepSessions("g", 30.0, False, "a")) == [SessionDuties(())]
+    assert rig.store.written == written
+
+
+def test_whoever_opens_a_session_is_told_which_lives_have_ended_since() -> None:
+    rig = Rig()
+    for number, owner in enumerate("gh"):
+        live(rig, owner, f"life {number}")
+    open_session(rig, "g")
+    assert open_session(rig, "h", force=True, heard="of nothing").over == ("life 0",)
+    assert open_session(rig, "x", force=True, heard="life 0").over == ("life 1",)
+    assert open_session(rig, "y", "d", heard="life 1").over == ()
+
+
+def test_what_is_told_of_lives_is_durable_whatever_is_opened() -> None:
+    rig = Rig()
+    live(rig, "g", "a")
+    open_session(rig, "g")
+    rig.submit(OpenSession("h", "c", False, 60, b"", force=True))
+    asked = OpenSession("h", "new", True, 0, b"")
+    assert rig.submit(asked) == []
+    rig.sync()
+    assert rig.submit(OpenSession("h", "newer", True, 0, b"", heard="a")) != []
+
+
+def test_another_broker_is_told_which_lives_are_over_and_never_forgets() -> None:
+    rig = rig_with_a_topic()
+    told = rig.submit(EndLives(("a", "b")))
+    assert told == []
+    rig.sync()
+    assert told == [Done()]
+    written = rig.store.written
+    assert rig.ask(EndLives(("b", "a"))) == Done()
+    assert rig.store.written == written
+    rig = rig.restarted()
+    assert [type(publish(rig, life)) for life in "abc"] == [Fenced, Fenced, Appended]
+
+
+@pytest.mark.parametrize(
+    "request_", [EndLives(("",)), EndLives(("x" * 65,)), EndLives(("x",) * 1001), KeepSessions("g", 1.0, life="x" * 65)]
+)
+def test_names_of_lives_have_limits(request_: Request) -> None:
+    assert isinstance(Rig().ask(request_), InvalidRequest)

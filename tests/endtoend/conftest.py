@@ -109,6 +109,14 @@ class Service:
         self.place = (ready[1], int(ready[2]))
         self.address = f"{ready[1]}:{ready[2]}"
 
+    def freeze(self) -> None:
+        """It stands still, as if its machine did."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """It goes on, and does not know that it stood still."""
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """kill -9."""
         self._process.send_signal(signal.SIGKILL)

@@ -84,7 +84,13 @@ class Client(Device):
 
 def new_world() -> Any:
     """What the model knows besides its clients."""
-    return SimpleNamespace(rng=random.Random(7), topics=TOPICS, has_begun=False, is_aimed=False, note=lambda what: None)
+    return SimpleNamespace(
+        rng=random.Random(7), topics=TOPICS, has_begun=False, is_aimed=False, note=_ignore, acknowledged=_ignore
+    )
+
+
+def _ignore(what: object) -> None:
+    """Only the simulation wants to know."""
 
 
 def clients_of(world: Any) -> list[Client]:

@@ -22,7 +22,8 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from gateway.mqtt.codec import encode
-from gateway.mqtt.packets import Connect
+from gateway.mqtt.packets import Connack, Connect, Packet, Puback, Publish, Will
+from gateway.mqtt.reader import PacketReader
 from penstock import Message, Producer
 from penstock.requests.servers import BrokerFigures, ReadFigures
 from penstock.requests.topics import CreateTopic, TopicDetail
@@ -41,6 +42,7 @@ class Cluster:
         self._data = data
         self._services: list[Service] = []
         self._clients: list[paho.Client] = []
+        self._plain: list[Plain] = []
         self.names = self._start("namesrv", port="0")
 
     def _start(self, module: str, **settings: str) -> Service:
@@ -66,6 +68,10 @@ class Cluster:
         self._clients.append(made.paho)
         return made
 
+    def plain(self, name: str, gateway: Service) -> Plain:
+        self._plain.append(made := Plain(name, gateway))
+        return made
+
     def figures(self, broker: Service) -> dict[str, float]:
         reply = anyio.run(self._ask, broker, ReadFigures(), BrokerFigures)
         return dict(zip(reply.names, reply.values, strict=True))
@@ -85,6 +91,8 @@ class Cluster:
             client.disconnect()
         for client in self._clients:
             client.loop_stop()
+        for one in self._plain:
+            one.close()
         for service in self._services:
             with contextlib.suppress(ProcessLookupError):
                 service.kill()
@@ -118,6 +126,40 @@ class Client:
     def leave(self) -> None:
         self.paho.disconnect()
         self.paho.loop_stop()
+
+
+class Plain:
+    """A client that does nothing by itself."""
+
+    def __init__(self, name: str, gateway: Service) -> None:
+        self.name = name
+        self.got: list[Packet] = []
+        self._reader = PacketReader(1 << 20)
+        self._reader.level = 4
+        self._socket = socket.create_connection(gateway.place, timeout=WAIT_S)
+        self.send(Connect(name, True, level=4, will=Will("far/will", name.encode(), 1)))
+
+    def send(self, *packets: Packet) -> None:
+        self._socket.sendall(b"".join([encode(packet, 4) for packet in packets]))
+
+    def wait_for(self, *packets: Packet) -> None:
+        """Waits until it has got just these, beside what it got before."""
+        while len(self.got) < len(packets) and self._receive():
+            pass
+        assert tuple(self.got) == packets
+        self.got.clear()
+
+    def wait_for_the_end(self) -> None:
+        while self._receive():
+            pass
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _receive(self) -> bool:
+        data = self._socket.recv(65_536)
+        self.got += self._reader.receive(data)
+        return bool(data)
 
 
 def wait(holds: Callable[[], bool], what: str) -> None:
@@ -218,3 +260,44 @@ def test_devices_go_on_when_their_brokers_are_killed_and_come_back_at_other_addr
     assert back.present == [True]
     assert sorted(map(int, stays.got)) == list(range(100)), "QoS 2 is once"
     assert sorted(map(int, away.got + back.got)) == list(range(100))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("topic", ["near/x", "far/x"], ids=["at the home", "at the other broker"])
+def test_a_gateway_that_stood_still_stores_nothing_of_a_client_that_another_one_has(
+    cluster: Cluster, topic: str
+) -> None:
+    """What the client had sent there waits in the sockets of a stopped process, which then goes on."""
+    cluster.create(cluster.broker("home"), "near")
+    frozen, other = cluster.gateway(), cluster.gateway()
+    watcher = cluster.client("watcher", other)
+    second = cluster.broker("second")
+    cluster.create(second, "far")
+    watcher.subscribe("near/#", "far/#")
+    wait(lambda: cluster.figures(second)["penstock_open_filters"] == 2, "the other broker never has the filters")
+    first, stays = cluster.plain("moves", frozen), cluster.plain("stays", frozen)
+    for client in (first, stays):
+        client.wait_for(Connack(False))
+        client.send(Publish(topic, b"before", 1, True, packet_id=1))
+        client.wait_for(Puback(1))
+    frozen.freeze()
+    first.send(Publish(topic, b"late", 1, True, packet_id=2), Publish(topic, b"late", 0, True))
+    stays.send(Publish(topic, b"stays", 1, packet_id=2))
+    again = cluster.plain("moves", other)
+    again.wait_for(Connack(False))
+    again.send(Publish(topic, b"new", 1, True, packet_id=1))
+    again.wait_for(Puback(1))
+    frozen.thaw()
+    first.wait_for_the_end()
+    assert not first.got, "nothing is acknowledged that is not stored"
+    stays.wait_for(Puback(2))
+    again.send(Publish(topic, b"last", 1, packet_id=2))
+    again.wait_for(Puback(2))
+    expected = [b"before", b"before", b"last", b"moves", b"new", b"stays"]
+    wait(lambda: len(watcher.got) >= len(expected), "a message is missing")
+    assert sorted(watcher.got) == expected
+    assert watcher.got.index(b"new") < watcher.got.index(b"last")
+    late = cluster.client("late", other)
+    late.subscribe(topic)
+    wait(lambda: bool(late.got), "the retained message is missing")
+    assert late.got == [b"new"]

@@ -19,7 +19,8 @@ from broker.session_requests import SessionRequests
 from broker.settings import BrokerSettings
 from broker.share_requests import ShareRequests
 from broker.store.records import Change, Incoming, Stored
-from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound, TopicNotFound
+from penstock.clock import Clock
+from penstock.errors import Fenced, OffsetOutOfRange, PenstockError, QueueNotFound, TopicNotFound
 from penstock.link import Link, OnResult
 from penstock.message import (
     BODY_AT,
@@ -68,6 +69,7 @@ from penstock.requests.request import Done, Request, Result
 from penstock.requests.routes import BrokerRoute, QueryRoute, Route
 from penstock.requests.servers import Ping, ServerInfo
 from penstock.requests.sessions import (
+    EndLives,
     EndSession,
     FetchExchanges,
     KeepSessions,
@@ -95,6 +97,7 @@ _SESSIONS: Final = {
     SettleShared: "settle",
     FetchExchanges: "fetch_exchanges",
     ReleaseExchanges: "release_exchanges",
+    EndLives: "end_lives",
 }
 
 
@@ -183,6 +186,7 @@ class MemoryBroker:
         self.holds_replies = False
         self.holds: tuple[type[Request], ...] = ()
         self.now_ms = 0
+        self.clock: Clock | None = None  # of the gateways beside it, for whatever does not go by the wall clock
         self.level = "disk"  # what every append reaches
         self.has_brokers = True
         self.silent: set[type[Request]] = set()
@@ -195,6 +199,17 @@ class MemoryBroker:
         self.sessions = SessionRequests(self.state, facts, BrokerSettings(), 0.0, 0)
         self.shares = ShareRequests(self.state, facts, BrokerSettings(), 0.0)
         self._stirred: set[str] = set()
+
+        self.lives = 0
+
+    @property
+    def now_s(self) -> float:
+        return self.now_ms / 1000 if self.clock is None else self.clock.monotonic()
+
+    def new_life(self) -> str:
+        """A name for a life of a gateway."""
+        self.lives += 1
+        return f"life-{self.lives}"
 
     # ------------------------------------------------------------ Links and Link
 
@@ -253,7 +268,7 @@ class MemoryBroker:
     def _ask_sessions(self, request: Request, on_result: OnResult) -> None:
         try:
             serves = self.shares if isinstance(request, TakeShared | SettleShared) else self.sessions
-            outcome = getattr(serves, _SESSIONS[type(request)])(request, self.now_ms / 1000, self.now_ms)
+            outcome = getattr(serves, _SESSIONS[type(request)])(request, self.now_s, self.now_ms)
         except PenstockError as error:
             outcome = Now(error)
         if isinstance(outcome, Parked):
@@ -288,19 +303,19 @@ class MemoryBroker:
 
     def leave_alone(self, owner: str) -> None:
         """An owner is as good as dead: its sessions are anybody's."""
-        self.sessions.keep(KeepSessions(owner, 1e-9), self.now_ms / 1000 - 1, self.now_ms)
+        self.sessions.keep(KeepSessions(owner, 1e-9), self.now_s - 1, self.now_ms)
 
     def pass_time(self) -> None:
         """What the broker does by the clock."""
-        self.sessions.expire(self.now_ms / 1000, self.now_ms)
-        self.shares.expire(self.now_ms / 1000)
+        self.sessions.expire(self.now_s, self.now_ms)
+        self.shares.expire(self.now_s)
 
     def _wake_asked(self) -> None:
         changed = {*self.sessions.take_changed(), *self.shares.take_changed(), *self._stirred}
         self._stirred.clear()
         asked, self.asked = self.asked, []
         for outcome, on_result in asked:
-            is_due = outcome.deadline <= self.now_ms / 1000
+            is_due = outcome.deadline <= self.now_s
             result = outcome.retry(is_due) if is_due or changed.intersection(outcome.wakers) else None
             if result is None:
                 self.asked.append((outcome, on_result))
@@ -347,6 +362,8 @@ class MemoryBroker:
         return Done()
 
     def _AppendRuns(self, request: AppendRuns) -> Result:
+        if request.life in self.state.lives.over:
+            return Fenced("this life is over")
         body = bytes(request.body)
         assert request.checksum == checksum_of(body)
         records = [

@@ -141,12 +141,15 @@ class Gateway:
         self.clock = HandClock() if beside is None else beside.clock
         self.broker = MemoryBroker() if beside is None else beside.broker
         self.broker.has_brokers = has_brokers
+        self.broker.clock = self.clock
         self.settings = GatewaySettings(name=name, **settings)
         self.quotas = Quotas()
         self.rounds = Rounds(self.clock)
         self.brokers = Brokers(self.broker, self.settings.namesrv, self.rounds.wake_last)
         self.upstream = Upstream(self.brokers, TopicMap(), self.settings.append_bytes_max, self.rounds)
-        self.home = SessionHome(self.brokers, name, self.settings.session_lease_s, self.rounds.wake)
+        self.home = SessionHome(
+            self.brokers, name, self.settings.session_lease_s, self.rounds.wake, self.broker.new_life
+        )
         self.keeping = Keeping(self.home, self.settings.output_bytes_max, self.rounds.wake)
         exchanges = ExchangeIds(self.brokers, self.rounds.wake)
         parts = SessionParts(

@@ -277,7 +277,7 @@ def test_the_last_few_are_found_where_one_answer_does_not_hold_all_that_is_looke
 
 
 def test_the_last_few_are_looked_for_anew_when_retention_has_passed_what_was_looked_at() -> None:
-    gateway, _ = gateway_with(100, queues=1)
+    gateway, _ = gateway_with(100, queues=1, session_lease_s=1000)
     client = gateway.connect("s", level=5)
     gateway.broker.refuses[Pull] = Busy("later")
     client.subscribe("plant/#", properties=asking("last=5"))

@@ -16,7 +16,6 @@ from gateway.mqtt.packets import Connect, Disconnect
 from penstock.link import Link
 from penstock.message import decode_batch
 from penstock.requests.filters import FetchRetained
-from penstock.requests.messages import Pull
 from penstock.requests.request import Request, Result
 from penstock.requests.routes import BrokerRoute
 from penstock.requests.topics import CreateTopic
@@ -88,6 +87,9 @@ class TwoBrokers(World):
         self._steps = 0
 
     # ------------------------------------------------------------ the other broker
+
+    def rigs(self) -> list[Rig]:
+        return [self.broker] if self.other is None else [self.broker, self.other.rig]
 
     def rig_at(self, address: str) -> Rig:
         if address == BROKER:
@@ -186,6 +188,10 @@ class TwoBrokers(World):
             if device.line is None and not device.is_away and not device.has_ended and self.rng.random() < 0.2:
                 device.connect(self.rng.choice(self.gateways))
 
+    def freeze(self, gateway: Gateway, until: float) -> None:
+        super().freeze(gateway, until)
+        self.links[gateway].other.frozen_until = until  # type: ignore[attr-defined]
+
     def kill_gateway(self, gateway: Gateway) -> None:
         if self.other is not None:
             self.other.rig.dispatch.drop(self.links[gateway].other.session)  # type: ignore[attr-defined]
@@ -238,16 +244,6 @@ class TwoBrokers(World):
         self.drain()
 
     # ------------------------------------------------------------ what must be true
-
-    def stored(self) -> list[bytes]:
-        found = super().stored()
-        if self.other is None:
-            return found
-        rows: list[tuple[int, bytes]] = []
-        for queue in range(2):
-            pulled = self.other.rig.ask(Pull(f"v:{queue}", 0, count_max=100_000))
-            rows += [(message.position, message.body) for _, message in decode_batch(pulled.count, pulled.body)]
-        return found + [body for _, body in sorted(rows)]
 
     def retained(self) -> dict[str, bytes]:
         found = super().retained()

@@ -158,7 +158,12 @@ class Links:
         self.broker = BrokerLink(world, world.address)
         self._brokers = {world.address: self.broker}
         self.now_ms = 0
+        self.clock = world.clock
         self.has_brokers = True
+
+    def new_life(self) -> str:
+        """A name for a life of the gateway."""
+        return self._world.new_life()
 
     def link(self, address: str) -> Link:
         if address == NAMESRV:
@@ -259,6 +264,7 @@ class Device:
             message, _ = self.open.pop(packet.packet_id, (None, False))
             if message is not None:
                 self.acknowledged.add(message.payload)
+                self.world.acknowledged(message.payload)
         elif isinstance(packet, Pubrec):
             if packet.packet_id in self.open:
                 self.open[packet.packet_id] = (self.open[packet.packet_id][0], True)
@@ -355,6 +361,8 @@ class World:
         self._disk.rng = random.Random(seed + 1)
         self.broker = Rig(self._disk, segment_bytes=1 << 16)
         self._lives = 0
+        self._life_names = 0
+        self._acknowledged: dict[bytes, int] = {}  # where the log ended when the client heard of it
         self.links: dict[Gateway, Links] = {}
         self.gateways = [self.new_gateway(f"gateway-{number}") for number in range(self.rng.choice((1, 2, 3)))]
         self.topics = TOPICS
@@ -369,6 +377,10 @@ class World:
 
     def note(self, what: str) -> None:
         self.log.append(f"{self.clock.now_s:9.2f}  {what}")
+
+    def rigs(self) -> list[Rig]:
+        """The brokers there are."""
+        return [self.broker]
 
     def rig_at(self, address: str) -> Rig:
         """The broker at an address."""
@@ -386,6 +398,19 @@ class World:
     def new_session(self) -> int:
         self._sessions += 1
         return self._sessions
+
+    def new_life(self) -> str:
+        self._life_names += 1
+        return f"life-{self._life_names}"
+
+    def acknowledged(self, payload: bytes) -> None:
+        """A client has heard that its message is stored, and will not send it again."""
+        self._acknowledged.setdefault(payload, self.broker.store.written)
+
+    def late(self) -> list[bytes]:
+        """What the home has stored once more when its client had no reason to send it any more: out of a gateway that
+        stood still. (What goes to another broker may be overtaken by the release of its session, at the home.)"""
+        return [body for position, body in placed(self.broker) if position >= self._acknowledged.get(body, 1 << 62)]
 
     def new_links(self) -> Links:
         return Links(self)
@@ -470,7 +495,7 @@ class World:
         elif kind == "gateway":
             self.kill_gateway(gateway)
         elif kind == "freeze":
-            self.links[gateway].broker.frozen_until = self.clock.now_s + self.rng.choice((0.5, 2.0, 10.0))
+            self.freeze(gateway, self.clock.now_s + self.rng.choice((0.5, 2.0, 10.0)))
             device.connect(self.rng.choice(self.gateways))
         elif kind == "link":
             gateway.rounds.begin()
@@ -478,6 +503,10 @@ class World:
             gateway.round()
         else:
             self.restart_broker(power=kind == "power")
+
+    def freeze(self, gateway: Gateway, until: float) -> None:
+        """What it has sent arrives late, and so do all answers."""
+        self.links[gateway].broker.frozen_until = until
 
     def kill_gateway(self, gateway: Gateway) -> None:
         """Nothing of it is left but what it sent; one of the same name, or of another, begins in its place."""
@@ -546,19 +575,7 @@ class World:
 
     def stored(self) -> list[bytes]:
         """Bodies of all messages, in the order of the log."""
-        found: list[tuple[int, bytes]] = []
-        for topic in self.broker.state.topics:
-            for queue in range(topic.queues):
-                offset = 0
-                while True:
-                    pulled = self.broker.ask(Pull(f"{topic.topic}:{queue}", offset, count_max=1000))
-                    if isinstance(pulled, PenstockError) or not pulled.count:
-                        break
-                    found += [
-                        (message.position, message.body) for _, message in decode_batch(pulled.count, pulled.body)
-                    ]
-                    offset = pulled.next
-        return [body for _, body in sorted(found)]
+        return [body for rig in self.rigs() for _, body in placed(rig)]
 
     def retained(self) -> dict[str, bytes]:
         page = self.broker.ask(FetchRetained("#"))
@@ -576,6 +593,21 @@ class Moving(World):
     moves = True
 
 
+def placed(rig: Rig) -> list[tuple[int, bytes]]:
+    """Log positions and bodies of all messages of a broker."""
+    found: list[tuple[int, bytes]] = []
+    for topic in rig.state.topics:
+        for queue in range(topic.queues):
+            offset = 0
+            while True:
+                pulled = rig.ask(Pull(f"{topic.topic}:{queue}", offset, count_max=1000))
+                if isinstance(pulled, PenstockError) or not pulled.count:
+                    break
+                found += [(message.position, message.body) for _, message in decode_batch(pulled.count, pulled.body)]
+                offset = pulled.next
+    return sorted(found)
+
+
 def check(world: World) -> None:
     """Raises ``AssertionError`` for the first thing that is not as it must be."""
     sent = {payload: message for device in world.devices for payload, message in device.sent.items()}
@@ -585,6 +617,7 @@ def check(world: World) -> None:
         assert not device.problems, device.problems
     assert acknowledged == set(sent), "in the end everything was acknowledged"
     assert stored.keys() <= sent.keys(), "made up"
+    assert not world.late(), f"stored late: {world.late()}"
     for payload, message in sent.items():
         assert stored[payload] >= 1, f"{payload!r} was acknowledged and is not in the log"
         assert message.qos == 1 or stored[payload] == 1, f"{payload!r} with QoS 2 is stored {stored[payload]} times"

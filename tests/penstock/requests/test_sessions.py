@@ -32,6 +32,7 @@ def test_codes_never_change() -> None:
         107: "ListSessionFilters",
         108: "FindEndedSessions",
         109: "ListSessions",
+        110: "EndLives",
     }
 
 
