@@ -19,6 +19,7 @@ from broker.group_requests import SESSION_S_MAX, GroupRequests, group_waker
 from broker.message_requests import MessageRequests
 from broker.outcomes import Now, Outcome
 from broker.readers import Readers
+from broker.session_pages import SessionPages
 from broker.session_requests import SessionRequests
 from broker.settings import BrokerSettings
 from broker.share_requests import ShareRequests
@@ -88,6 +89,7 @@ class BrokerService:
             now,
         )
         self._sessions = SessionRequests(state, store, settings, now, now_ms)
+        self._session_pages = SessionPages(state, store)
         self._shares = ShareRequests(state, store, settings, now)
         self._group_changes = self._groups.groups.changed  # the same objects for ever: asked after every batch
         self._session_changes = self._sessions.changed
@@ -96,7 +98,7 @@ class BrokerService:
 
     def _handlers(self) -> dict[type[Request], Handler]:
         topics, messages, filters, groups = self.topics, self._messages, self._filters, self._groups
-        sessions, shares = self._sessions, self._shares
+        sessions, pages, shares = self._sessions, self._session_pages, self._shares
         return {
             Append: lambda request, now, now_ms: messages.append(request, now_ms),
             AppendRuns: lambda request, now, now_ms: messages.append_runs(request, now_ms),
@@ -127,9 +129,9 @@ class BrokerService:
             WatchSessions: sessions.watch,
             FetchExchanges: sessions.fetch_exchanges,
             ReleaseExchanges: sessions.release_exchanges,
-            ListSessionFilters: sessions.list_filters,
-            FindEndedSessions: sessions.find_ended,
-            ListSessions: sessions.list_all,
+            ListSessionFilters: pages.list_filters,
+            FindEndedSessions: pages.find_ended,
+            ListSessions: pages.list_all,
             EndLives: sessions.end_lives,
             TakeShared: shares.take,
             SettleShared: shares.settle,

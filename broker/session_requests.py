@@ -33,27 +33,22 @@ from broker.session_room import SessionRoom
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
 from broker.store.records import Incoming
-from penstock.errors import Busy, Fenced, InvalidRequest, TopicNotFound
+from penstock.errors import Busy, Fenced, InvalidRequest
 from penstock.message import BODY_BYTES_MAX
 from penstock.requests.request import Done, Result
 from penstock.requests.sessions import (
     ANY_EPOCH,
     CONNECTED,
     GONE,
-    HOME_TOPIC,
     LOST,
     NEVER_ENDS,
     NO_WILL,
     RELEASED,
-    EndedSessions,
     EndLives,
     EndSession,
     Exchanges,
     FetchExchanges,
-    FindEndedSessions,
     KeepSessions,
-    ListSessionFilters,
-    ListSessions,
     OpenedSession,
     OpenSession,
     ReleaseExchanges,
@@ -62,11 +57,7 @@ from penstock.requests.sessions import (
     SessionCall,
     SessionCalls,
     SessionDuties,
-    SessionFilters,
-    SessionFiltersPage,
-    SessionRow,
     SessionSave,
-    SessionsPage,
     WatchSessions,
     ends_of_parts,
 )
@@ -75,9 +66,6 @@ HANDOVER_S: Final = 1.0
 WAIT_S_MAX: Final = 60.0
 LEASE_S_MAX: Final = 86_400.0
 DUTIES_MAX: Final = 1000
-SESSIONS_PER_PAGE_MAX: Final = 1000
-FILTERS_PAGE_BYTES: Final = 1 << 20
-"""A page of sessions, or of their filters, ends with the session that reaches so much; one has hardly more."""
 CLIENT_BYTES_MAX: Final = 65_535
 OWNER_BYTES_MAX: Final = 255
 LIFE_BYTES_MAX: Final = 64
@@ -94,8 +82,6 @@ class SessionRequests:
         self._exchanges: OpenExchanges = state.exchanges
         self._lives: Lives = state.lives
         self._is_fenced = state.is_fenced
-        self._filters = state.filters
-        self._topics = state.topics
         self._store = store
         self._settings = settings
         self._leases = {owner: now + settings.owner_lease_s for owner in self._sessions.owners + self._lives.owners}
@@ -320,61 +306,6 @@ class SessionRequests:
 
     # ------------------------------------------------------------ what other brokers ask
 
-    def list_filters(self, request: ListSessionFilters, now: float, now_ms: int) -> Outcome:
-        """What is open here for sessions, a page of a size that fits; a broker that joins opens the same."""
-        self._check_home()
-        if request.count_max < 1:
-            raise InvalidRequest("count_max is at least 1")
-        count = min(request.count_max, SESSIONS_PER_PAGE_MAX)
-        live = self._sessions.live_after(request.after, count)
-        after = live[-1] if len(live) == count else 0
-        held: list[SessionFilters] = []
-        size = 0
-        for one in live:
-            filters = tuple(self._filters.held_by(sessions.holder(one)))
-            size += sum([len(filter.encode()) for filter in filters])
-            if filters:
-                held.append(SessionFilters(one, filters))
-            if size >= FILTERS_PAGE_BYTES and one != live[-1]:
-                after = one
-                break
-        page = SessionFiltersPage(tuple(held), after)
-        return AfterSync(page, self._store.written)
-
-    def list_all(self, request: ListSessions, now: float, now_ms: int) -> Outcome:
-        """How sessions stand, a page of a size that fits, or one of them."""
-        self._check_home()
-        if request.count_max < 1:
-            raise InvalidRequest("count_max is at least 1")
-        if request.client:
-            entry = self._sessions.get(request.client)
-            return Now(SessionsPage(() if entry is None else (_row(request.client, entry),), 0))
-        count = min(request.count_max, SESSIONS_PER_PAGE_MAX)
-        live = self._sessions.live_after(request.after, count)
-        after = live[-1] if len(live) == count else 0
-        rows: list[SessionRow] = []
-        size = 0
-        for one in live:
-            client = self._sessions.client_of(one)
-            entry = self._sessions.get(client)
-            assert entry is not None
-            rows.append(_row(client, entry))
-            size += entry.size
-            if size >= FILTERS_PAGE_BYTES and one != live[-1]:
-                after = one
-                break
-        return Now(SessionsPage(tuple(rows), after))
-
-    def find_ended(self, request: FindEndedSessions, now: float, now_ms: int) -> Outcome:
-        """Which sessions are over; told when that is durable."""
-        self._check_home()
-        ended = tuple([one for one in request.incarnations if not self._sessions.lives(one)])
-        return AfterSync(EndedSessions(ended), self._store.written)
-
-    def _check_home(self) -> None:
-        if self._topics.get(HOME_TOPIC) is None:
-            raise TopicNotFound(f"{HOME_TOPIC}: sessions are not at home at this broker")
-
     # ------------------------------------------------------------ exchanges
 
     def fetch_exchanges(self, request: FetchExchanges, now: float, now_ms: int) -> Outcome:
@@ -490,20 +421,6 @@ def _found(entry: Entry, is_new: bool, absence_s: float) -> OpenedSession:
         flow=entry.flow,
         expiry_s=entry.expiry_s,
         absence_s=absence_s,
-    )
-
-
-def _row(client: str, entry: Entry) -> SessionRow:
-    return SessionRow(
-        client,
-        entry.incarnation,
-        entry.owner,
-        entry.state,
-        entry.user,
-        entry.gone_ms,
-        entry.expiry_s,
-        entry.terms,
-        entry.flow,
     )
 
 

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from broker.folds.sessions import holder
 from broker.session_ends import SPARE_ENDS
 from broker.session_requests import HANDOVER_S
-from penstock.errors import Busy, Fenced, InvalidRequest, TooLarge, TopicNotFound
+from penstock.errors import Busy, Fenced, InvalidRequest, TooLarge
 from penstock.message import CLIENT_ID, FLAG_ONCE, MQTT_ID, MQTT_TOPIC, encode_properties, encode_record, record_tail
 from penstock.requests.filters import OpenFilters
 from penstock.requests.given import GivenRuns
@@ -17,19 +16,14 @@ from penstock.requests.sessions import (
     ANY_EPOCH,
     CONNECTED,
     GONE,
-    HOME_TOPIC,
     LOST,
     NEVER_ENDS,
     RELEASED,
-    EndedSessions,
     EndLives,
     EndSession,
     Exchanges,
     FetchExchanges,
-    FindEndedSessions,
     KeepSessions,
-    ListSessionFilters,
-    ListSessions,
     OpenedSession,
     OpenSession,
     ReleaseExchanges,
@@ -39,10 +33,7 @@ from penstock.requests.sessions import (
     SessionCall,
     SessionCalls,
     SessionDuties,
-    SessionFiltersPage,
-    SessionRow,
     SessionSave,
-    SessionsPage,
     WatchSessions,
 )
 from penstock.requests.topics import CreateTopic
@@ -649,14 +640,6 @@ def test_a_late_release_of_an_earlier_gateway_frees_no_id_that_is_used_again() -
     assert rig.ask(ReleaseExchanges("c", first.incarnation, (1,), epoch=second.epoch)) == Done()
 
 
-@pytest.mark.parametrize("request_", [ListSessionFilters(), FindEndedSessions((1,))])
-def test_only_the_home_says_what_sessions_are(request_: Request) -> None:
-    rig = Rig()
-    assert rig.ask(request_).code == TopicNotFound.code
-    rig.ask(CreateTopic(HOME_TOPIC, 1))
-    assert rig.ask(request_) in (SessionFiltersPage((), 0), EndedSessions((1,)))
-
-
 def test_a_users_session_is_no_other_users_not_even_to_end_it() -> None:
     rig = Rig()
     held = open_session(rig, user="alice")
@@ -687,64 +670,6 @@ def test_an_owner_that_was_too_slow_to_let_go_hears_of_it_when_it_looks() -> Non
     open_session(rig, "h", force=True, expiry_s=0)
     assert rig.ask(WatchSessions("g", 0.0)) == SessionCalls((SessionCall("c", held.epoch, False),))
     assert rig.ask(WatchSessions("g", 0.0)) == SessionCalls(())
-
-
-def test_pages_of_large_sessions_filters_end_early_and_miss_none() -> None:
-    rig = Rig()
-    rig.ask(CreateTopic(HOME_TOPIC, 1))
-    expected = {}
-    for client in ("a", "b", "c", "d"):
-        opened = rig.ask(OpenSession("g", client, False, 60, b""))
-        filters = tuple([f"{client}/{at}/{'x' * 1000}" for at in range(600)])
-        for at in range(0, 600, 40):
-            rig.ask(OpenFilters(holder(opened.incarnation), filters[at : at + 40]))
-        expected[opened.incarnation] = set(filters)
-    found: dict[int, set[str]] = {}
-    sizes, after = [], 0
-    while not sizes or after:
-        page = rig.ask(ListSessionFilters(after))
-        sizes.append(len(page.sessions))
-        found |= {one.incarnation: set(one.filters) for one in page.sessions}
-        after = page.after
-    assert found == expected
-    assert sizes == [2, 2]
-
-
-def test_how_sessions_stand_is_told() -> None:
-    rig = Rig()
-    assert isinstance(rig.ask(ListSessions()), TopicNotFound)
-    rig.ask(CreateTopic(HOME_TOPIC, 1))
-    first, second = open_session(rig, user="alice"), open_session(rig, client="d")
-    save(rig, first.epoch, RELEASED, terms=b"terms", flow=b"flow")
-    gone_ms = rig.clock.wall_ms()
-    row = SessionRow("c", first.incarnation, "", RELEASED, "alice", gone_ms, 60, b"terms", b"flow")
-    other = SessionRow("d", second.incarnation, "g", CONNECTED, "", 0, 60, b"", b"")
-    assert rig.ask(ListSessions()) == SessionsPage((row, other), 0)
-    assert rig.ask(ListSessions(client="c")) == SessionsPage((row,), 0)
-    assert rig.ask(ListSessions(client="nobody")) == SessionsPage((), 0)
-    assert isinstance(rig.ask(ListSessions(count_max=0)), InvalidRequest)
-
-
-def test_sessions_are_told_a_page_at_a_time_by_count_and_by_size_also_after_a_restart() -> None:
-    rig = Rig(segment_bytes=1 << 23)
-    rig.ask(CreateTopic(HOME_TOPIC, 1))
-    for client in "xyz":
-        opened = open_session(rig, client=client)
-        rig.ask(SaveSessions("g", (SessionSave(client, opened.epoch, RELEASED, 60, terms=b"t" * 600_000),)))
-
-    def pages(count_max: int) -> list[str]:
-        told, after = [], 0
-        while True:
-            page = rig.ask(ListSessions(after, count_max))
-            told.append("".join([row.client for row in page.sessions]))
-            after = page.after
-            if not after:
-                return told
-
-    assert pages(1) == ["x", "y", "z", ""]
-    assert pages(10) == ["xy", "z"]
-    rig.state.sessions.restore(rig.state.sessions.snapshot())
-    assert pages(10) == ["xy", "z"]
 
 
 # ---------------------------------------------------------------- lives of gateways
