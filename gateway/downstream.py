@@ -74,8 +74,8 @@ class Downstream(Stage):
         self._on_pulled = self._pulled
         self.positions = NamedPositions()
         self.sending = Sending(clock, keeping, self.positions)
-        self.retained = Retained(clock, self.pump_later, wake, self.sending.as_variant)
-        self.replays = Replays(clock, self.sending.as_variant, self.pump_later, wake, self.positions.begin)
+        self.retained = Retained(clock, self._try, wake, self.sending.as_variant)
+        self.replays = Replays(clock, self.sending.as_variant, self._try, wake, self.positions.begin)
         life = f"{owner}/{clock.wall_ms()}"  # what one of the same name that died had is not kept open by this one
         self.shared = SharedSubscriptions(brokers, life, settings, clock, self.sending.as_variant, wake)
         self._leases = FilterLeases(brokers, life, settings.filter_lease_s, self._begun, wake)
@@ -278,8 +278,6 @@ class Downstream(Stage):
 
     def flush(self) -> bool:
         """Does what was noted since the last round. True if there is more to do at once."""
-        if self.replays.ready:
-            self.replays.take_turns()
         for _ in range(_SLICES_MAX):
             if not self._to_pump and not self._to_pull:
                 break
@@ -290,7 +288,8 @@ class Downstream(Stage):
             for feed in feeds:
                 if feed.wants_pull():
                     self._pull(feed)
-        self.retained.take_turns()
+        self.replays.turns.take()
+        self.retained.turns.take()
         self._leases.flush()
         more = self.shared.flush()
         return bool(self._to_pump or self._to_pull) or more
@@ -299,8 +298,8 @@ class Downstream(Stage):
         """Keeps the filters open and tries again what failed; to be called about every half second."""
         self._leases.tick(now, self.shared.brokers)
         self.shared.tick(now)
-        self.retained.retry()
-        self.replays.retry()
+        self.retained.turns.retry()
+        self.replays.turns.retry()
         self.positions.commit()
         failed, self._failed = self._failed, []
         for one in failed:

@@ -6,7 +6,8 @@ some position of the log; messages before that position are replayed, those from
 *held* until the replay is over. So there is neither gap nor duplicate where they meet.
 
 The queues are merged by log position: messages come in the order in which they were stored, as they do live. In memory
-are at most ``BYTES`` of them per replay, and nothing is pulled while some of that is not sent. ``last=N`` looks for the
+are at most ``BYTES`` of them per replay, and nothing is pulled while some of that is not sent; each request waits for
+its turn (``gateway/turns.py``), which bounds how much is read and judged in one round. ``last=N`` looks for the
 place to begin from the end backwards, at no more than ``LOOKED_AT_MAX`` entries of each queue, and keeps two numbers
 of each that it may need: of a queue the last N and those of one step, 128 KiB (``gateway/options.py``). A session that
 outlives its connection is owed the rest of it: with it is saved from which offsets to go on. What was sent and not
@@ -19,15 +20,15 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from operator import attrgetter
 from typing import Final
 
 from gateway.delivery import Variant, is_expired
-from gateway.envelope import Arrival, Origin, arrivals
+from gateway.envelope import HEAD_BYTES, Arrival, Heading, Origin, arrivals
 from gateway.options import BEGINNING, EVERY_QUEUE, LAST, OFFSET, TIME, Start
-from gateway.session import Cursor, Session
+from gateway.session import Cursor
 from gateway.session_state import Owed
+from gateway.turns import Turns
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, TopicNotFound
 from penstock.requests.groups import FetchOffsets, GroupOffsets
 from penstock.requests.messages import BoundsReply, OffsetReply, Pull, Pulled, QueryBounds, SeekTime
@@ -39,12 +40,16 @@ from topicmap.names import matches
 BYTES: Final = 128 * 1024
 PAGE_BYTES_MIN: Final = 4 * 1024
 PAGE_COUNT: Final = 128
-TURNS: Final = 16
-"""So many sessions go on with their history per flush."""
+LOOK_COUNT: Final = 512
+"""So many messages a pull brings where the one before it brought none that the filter matches."""
 LOOKED_AT_MAX: Final = 100_000
 STEP_MAX: Final = 4096
 QUEUES_KEPT_MAX: Final = 256
 """Of a topic with more queues, how far a replay has come is not kept with the session."""
+_WORK: Final = 16
+"""What a request takes by itself; the messages that it brings come on top (``gateway.turns.WORK_MAX``)."""
+_WORK_OF_SEEKING: Final = 64
+_WORK_OF_TOPIC: Final = 64  # and its queues, however many they are
 _POSITION: Final = attrgetter("position")
 _UNKNOWN: Final = -1
 
@@ -63,9 +68,10 @@ class Search:
 
 
 class Source:
-    """One queue of the topic. ``at``: the offset to pull next, unknown until it is clear where to begin."""
+    """One queue of the topic. ``at``: the offset to pull next, unknown until it is clear where to begin; ``count``: how
+    many messages with the next pull."""
 
-    __slots__ = ("at", "end", "min", "origin", "page", "queue", "search")
+    __slots__ = ("at", "count", "end", "min", "origin", "page", "queue", "search")
 
     def __init__(self, cursor: Cursor, queue: str, low: int, end: int) -> None:
         self.queue = queue
@@ -73,6 +79,7 @@ class Source:
         self.min = low
         self.end = end
         self.at = _UNKNOWN
+        self.count = PAGE_COUNT
         self.page: list[Arrival] = []
         self.search: Search | None = None
 
@@ -80,7 +87,7 @@ class Source:
 class Replay:
     """How far one subscription's history has come at one broker. ``before``: from this log position on it is live."""
 
-    __slots__ = ("batch", "before", "cursor", "knows_name", "sources", "start", "topic", "waiting")
+    __slots__ = ("batch", "before", "cursor", "has_begun", "knows_name", "sources", "start", "topic", "waiting")
 
     def __init__(self, cursor: Cursor, start: Start, topic: str, before: int) -> None:
         self.cursor = cursor
@@ -88,6 +95,7 @@ class Replay:
         self.topic = topic
         self.before = before
         self.knows_name = not start.name
+        self.has_begun = False
         self.sources: list[Source] | None = None
         self.batch: list[Arrival] = []
         self.waiting = 0
@@ -108,27 +116,23 @@ class Replay:
 
 
 class Replays:
-    """The replays of one gateway, those of ``coming`` subscriptions included. ``ready``: sessions that may go on with
-    what brokers have answered (``take_turns``)."""
+    """The replays of one gateway, those of ``coming`` subscriptions included."""
 
     def __init__(
         self,
         clock: Clock,
         send: Callable[[Sequence[Cursor], Arrival, Variant, int], bool],
-        pump_later: Callable[[Session], None],
+        go_on: Callable[[Cursor], None],
         wake: Callable[[], None],
         begun: Callable[[Cursor, Mapping[str, int]], None],
     ) -> None:
-        """``send`` sends one message, or says that there is no room now. ``begun`` is told from which offsets a
-        subscription with a name begins."""
+        """``send`` sends one message, or says that there is no room now. ``go_on`` leads to ``pump``. ``begun`` is told
+        from which offsets a subscription with a name begins."""
         self._clock = clock
         self._send = send
-        self._pump_later = pump_later
-        self._wake = wake
         self._begun = begun
-        self.ready: dict[Session, None] = {}
         self._replays: dict[Cursor, Replay] = {}
-        self._failed: dict[Session, None] = {}
+        self.turns = Turns(self._replays, go_on, wake)
         self.coming = 0
         self.replayed = 0
 
@@ -161,64 +165,53 @@ class Replays:
         if replay.waiting:
             return False
         if replay.sources is None:
-            self._ask(replay, DescribeTopic(replay.topic), self._described)
+            self._ask(replay, DescribeTopic(replay.topic), _WORK_OF_TOPIC, self._described)
             return False
-        if not self._has_begun(replay, replay.sources):
-            return False
-        if replay.start.name:
-            self._begun(cursor, {source.queue: source.at for source in replay.sources})
-            replay.start = replay.start._replace(name="")
+        if not replay.has_begun:
+            if not self._knows_places(replay, replay.sources):
+                return False
+            replay.has_begun = True
+            if replay.start.name:
+                self._begun(cursor, {source.queue: source.at for source in replay.sources})
+                replay.start = replay.start._replace(name="")
         while self._refill(replay, replay.sources):
             if not self._send_batch(replay):
                 return False
         return self._is_over(replay)
 
     def _is_over(self, replay: Replay) -> bool:
-        if replay.batch or any([source.page or source.at < source.end for source in replay.sources or ()]):
+        if replay.waiting or replay.batch:
+            return False
+        if any([source.page or source.at < source.end for source in replay.sources or ()]):
             return False
         self.stop(replay.cursor)
         return True
 
-    def take_turns(self) -> None:
-        """Lets some sessions go on with what brokers have answered; to be called once per flush, so that reading a
-        long history leaves time for everybody else."""
-        for session in list(islice(self.ready, TURNS)):
-            del self.ready[session]
-            self._pump_later(session)
-        if self.ready:
-            self._wake()
-
-    def retry(self) -> None:
-        """Asks again where a broker did not answer."""
-        failed, self._failed = self._failed, {}
-        for session in failed:
-            self._pump_later(session)
-
     # ------------------------------------------------------------ asking
 
-    def _ask(self, replay: Replay, request: Request, told: Callable[..., None], *about: Source) -> None:
+    def _ask(self, replay: Replay, request: Request, work: int, told: Callable[..., None], *about: Source) -> None:
         replay.waiting += 1
-        replay.cursor.feed.broker.submit(request, partial(self._answered, replay, told, about))
+        self.turns.ask(replay.cursor, replay, request, work, partial(self._answered, replay, told, about))
+
+    def _pull(self, replay: Replay, source: Source, pull: Pull, told: Callable[..., None]) -> None:
+        self._ask(replay, pull, _WORK + min(pull.count_max, pull.bytes_max // HEAD_BYTES), told, source)
 
     def _answered(self, replay: Replay, told: Callable[..., None], about: tuple[Source, ...], result: Result) -> None:
         replay.waiting -= 1
-        session = replay.cursor.session
-        if self._replays.get(replay.cursor) is not replay:
-            return
         if isinstance(result, TopicNotFound):  # no broker keeps history of what nobody has published
             replay.sources = []
         elif isinstance(result, OffsetOutOfRange) and about:  # retention has passed it
-            self._ask(replay, QueryBounds((about[0].queue,)), self._bounded, *about)
+            self._ask(replay, QueryBounds((about[0].queue,)), _WORK, self._bounded, *about)
         elif isinstance(result, PenstockError):
-            self._failed[session] = None
+            self.turns.failed(replay.cursor)
             return
         else:
             told(replay, result, *about)
         if not replay.waiting:
-            self.ready[session] = None
-            self._wake()
+            self.turns.ready(replay.cursor)
 
     def _described(self, replay: Replay, detail: TopicDetail) -> None:
+        self.turns.spent(replay.cursor, len(detail.bounds))
         replay.sources = [Source(replay.cursor, bounds.queue, bounds.min, bounds.end) for bounds in detail.bounds]
 
     def _bounded(self, replay: Replay, reply: BoundsReply, source: Source) -> None:
@@ -228,17 +221,18 @@ class Replays:
 
     # ------------------------------------------------------------ where to begin
 
-    def _has_begun(self, replay: Replay, sources: Sequence[Source]) -> bool:
+    def _knows_places(self, replay: Replay, sources: Sequence[Source]) -> bool:
         """Whether every queue knows its place; if not, it is asked for."""
         if not replay.knows_name:
-            self._ask(replay, FetchOffsets(replay.start.name, tuple([one.queue for one in sources])), self._named)
+            fetch = FetchOffsets(replay.start.name, tuple([one.queue for one in sources]))
+            self._ask(replay, fetch, _WORK + len(sources), self._named)
             return False
         unknown = [source for source in sources if source.at == _UNKNOWN]
         if replay.start.kind == LAST:
             self._search_all(replay, unknown)
         elif replay.start.kind == TIME:
             for source in unknown:
-                self._ask(replay, SeekTime(source.queue, replay.start.number), self._sought, source)
+                self._ask(replay, SeekTime(source.queue, replay.start.number), _WORK_OF_SEEKING, self._sought, source)
         else:
             offsets = dict(replay.start.offsets)
             for source in unknown:
@@ -301,7 +295,7 @@ class Replays:
             search.stop, search.begin = search.begin, max(source.min, search.begin - step)
             search.at = search.begin
         pull = Pull(source.queue, search.at, BYTES, search.stop - search.at)
-        self._ask(replay, pull, self._looked, source)
+        self._pull(replay, source, pull, self._looked)
 
     def _looked(self, replay: Replay, pulled: Pulled, source: Source) -> None:
         search = source.search
@@ -320,10 +314,11 @@ class Replays:
         """Whether there is something to send. If not it was asked for, or all is over."""
         if replay.batch:
             return True
+        self.turns.spent(replay.cursor, len(sources) // 8)  # all of them are looked through, mostly for one page
         size = max(PAGE_BYTES_MIN, BYTES // max(1, len(sources)))
         for source in sources:
             if not source.page and source.at < source.end:
-                self._ask(replay, Pull(source.queue, source.at, size, PAGE_COUNT), self._pulled, source)
+                self._pull(replay, source, Pull(source.queue, source.at, size, source.count), self._pulled)
         if replay.waiting or any([not source.page and source.at < source.end for source in sources]):
             return False  # what came held nothing for this filter: there is more, and others get their turn first
         limit = min([source.page[-1].position for source in sources if source.at < source.end], default=1 << 63)
@@ -336,6 +331,7 @@ class Replays:
 
     def _pulled(self, replay: Replay, pulled: Pulled, source: Source) -> None:
         source.page = self._wanted(replay, source, pulled)
+        source.count = PAGE_COUNT if source.page else LOOK_COUNT
         is_past = pulled.next <= source.at or pulled.next >= source.end
         source.at = source.end if is_past else pulled.next
 
@@ -346,7 +342,15 @@ class Replays:
         except InvalidMessage:
             return []
         filter, before, end = replay.cursor.subscription.filter, replay.before, source.end
-        return [one for one in batch if one.position < before and one.offset < end and matches(filter, one.name)]
+        judged: dict[Heading, bool] = {}  # few names, of many messages
+        wanted = []
+        for one in batch:
+            matched = judged.get(one.heading)
+            if matched is None:
+                matched = judged[one.heading] = matches(filter, one.name)
+            if matched and one.position < before and one.offset < end:
+                wanted.append(one)
+        return wanted
 
     def _send_batch(self, replay: Replay) -> bool:
         cursor, batch = replay.cursor, replay.batch

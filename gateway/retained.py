@@ -4,24 +4,22 @@ The broker's retained values are fetched after the filter was opened at some log
 position comes live as well, so it is left out here; one stored before it cannot. The subscriber therefore gets, per
 topic, the value that precedes its first live message, once, and in that order (its cursor is *held* until the last
 page is sent). What its publisher may no longer publish is not sent. At most one page per subscription is in memory, and
-no page is fetched while the last one is not sent. Few pages are asked for at a time, and each session gets its turn
-(``_Turns``): whoever subscribes to a thousand filters over a million names keeps nobody else waiting. A session that
+no page is fetched while the last one is not sent, and none before its turn (``gateway/turns.py``). A session that
 outlives its connection is owed what it has not been sent: with it is saved after which name to go on.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from gateway.brokers import Broker
 from gateway.delivery import Variant, is_expired
 from gateway.envelope import Arrival, Origin, arrivals
 from gateway.login.auth import Identity
-from gateway.session import Cursor, Session
+from gateway.session import Cursor
 from gateway.session_state import Owed
+from gateway.turns import Turns
 from penstock.errors import InvalidMessage, PenstockError
 from penstock.requests.filters import FetchRetained, RetainedPage
 from penstock.requests.request import Result
@@ -29,30 +27,8 @@ from penstock.world import Clock
 from topicmap.names import is_reserved
 
 PAGE: Final = 64
-FETCHES_MAX: Final = 4
-"""So many pages are under way from one broker: within one of a gateway's rounds it looks for no more at once."""
-
-
-class _Turns:
-    """Who waits for a page of one broker: its sessions in turn, of each its subscriptions in their order."""
-
-    __slots__ = ("under_way", "waiting")
-
-    def __init__(self) -> None:
-        self.waiting: dict[Session, deque[tuple[Cursor, _Fetch]]] = {}
-        self.under_way = 0
-
-    def add(self, cursor: Cursor, fetch: _Fetch) -> None:
-        self.waiting.setdefault(cursor.session, deque()).append((cursor, fetch))
-
-    def next(self) -> tuple[Cursor, _Fetch]:
-        """Whose turn it is; its session comes behind all others then."""
-        session = next(iter(self.waiting))
-        mine = self.waiting.pop(session)
-        first = mine.popleft()
-        if mine:
-            self.waiting[session] = mine
-        return first
+WORK: Final = 128
+"""For a page the broker looks at some hundred names, and more of each message is to be judged than of history."""
 
 
 class _Fetch:
@@ -79,18 +55,16 @@ class Retained:
     def __init__(
         self,
         clock: Clock,
-        pump_later: Callable[[Session], None],
+        go_on: Callable[[Cursor], None],
         wake: Callable[[], None],
         send: Callable[[Sequence[Cursor], Arrival, Variant, int], bool],
     ) -> None:
-        """``send`` sends a message in a form, false if there is no room for it (``Sending.as_variant``)."""
+        """``send`` sends a message in a form, false if there is no room for it (``Sending.as_variant``). ``go_on``
+        leads to ``pump``."""
         self._clock = clock
-        self._wake = wake
         self._send_one = send
-        self._pump_later = pump_later
-        self._turns: dict[Broker, _Turns] = {}
         self._fetches: dict[Cursor, _Fetch] = {}
-        self._failed: list[Session] = []
+        self.turns = Turns(self._fetches, go_on, wake)
         self.may_publish: Callable[[Identity, str], bool] = _anybody
 
     def __contains__(self, cursor: Cursor) -> bool:
@@ -124,24 +98,9 @@ class Retained:
             return True
         if not fetch.is_fetching:
             fetch.is_fetching = True
-            self._turns.setdefault(cursor.feed.broker, _Turns()).add(cursor, fetch)
-            self._wake()
+            request = FetchRetained(cursor.subscription.filter, fetch.after, PAGE)
+            self.turns.ask(cursor, fetch, request, WORK, partial(self._fetched, cursor, fetch))
         return False
-
-    def take_turns(self) -> None:
-        """Asks for the next pages; to be called once per flush, so that looking for them leaves time for everybody
-        else."""
-        for broker, turns in self._turns.items():
-            left = FETCHES_MAX - turns.under_way  # also of those that are answered at once
-            while turns.waiting and left:
-                cursor, fetch = turns.next()
-                if self._fetches.get(cursor) is fetch:
-                    left -= 1
-                    turns.under_way += 1
-                    request = FetchRetained(cursor.subscription.filter, fetch.after, PAGE)
-                    broker.submit(request, partial(self._fetched, cursor, fetch, turns))
-            if turns.waiting and turns.under_way < FETCHES_MAX:
-                self._wake()
 
     def _send(self, cursor: Cursor, fetch: _Fetch) -> bool:
         session, subscription = cursor.session, cursor.subscription
@@ -163,15 +122,10 @@ class Retained:
         fetch.page, fetch.reached = [], fetch.after
         return True
 
-    def _fetched(self, cursor: Cursor, fetch: _Fetch, turns: _Turns, result: Result) -> None:
-        turns.under_way -= 1
-        if turns.waiting:
-            self._wake()
+    def _fetched(self, cursor: Cursor, fetch: _Fetch, result: Result) -> None:
         fetch.is_fetching = False
-        if self._fetches.get(cursor) is not fetch:
-            return
         if isinstance(result, PenstockError):
-            self._failed.append(cursor.session)
+            self.turns.failed(cursor)
             return
         assert isinstance(result, RetainedPage)
         try:
@@ -186,7 +140,7 @@ class Retained:
         ]
         fetch.after = result.after
         fetch.is_last = not result.after
-        self._pump_later(cursor.session)
+        self.turns.ready(cursor)
 
     def _is_allowed(self, arrival: Arrival) -> bool:
         """Whether its publisher has not lost the right to publish it. What no client can publish came from a native
@@ -194,12 +148,6 @@ class Retained:
         if not arrival.sender or is_reserved(arrival.name):
             return True
         return self.may_publish(Identity(arrival.sender.decode("utf-8", "replace"), arrival.user), arrival.name)
-
-    def retry(self) -> None:
-        """Asks again where a broker did not answer."""
-        failed, self._failed = self._failed, []
-        for session in failed:
-            self._pump_later(session)
 
 
 def _anybody(identity: Identity, name: str) -> bool:

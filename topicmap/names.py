@@ -17,6 +17,7 @@ ORDERED_PREFIX: Final = "$oshare/"
 SYS_LEVEL: Final = "$SYS"
 """First level of the names under which only gateways publish."""
 
+_AFTER_SLASH: Final = chr(ord("/") + 1)
 _REFUSED: Final = re.compile("[\u0000-\u001f\u007f-\u009f\ud800-\udfff]")
 
 
@@ -106,6 +107,40 @@ def matches(filter: str, name: str) -> bool:
             return False
         levels = levels[: len(wanted)]
     return len(wanted) == len(levels) and all(want in ("+", level) for want, level in zip(wanted, levels, strict=True))
+
+
+def first_match(filter: str, name: str) -> str | None:
+    """From where on, in the order of strings, the next match is to be looked for: ``name`` itself if it matches, else a
+    string behind it before which there is none; ``None`` if none comes any more. For a legal filter and legal names:
+    what leads past whole subtrees of names in order that cannot match."""
+    if name[:1] == "$" and filter[:1] in ("+", "#"):
+        return "%"  # behind all that begins with $
+    wanted, levels = filter.split("/"), name.split("/")
+    free = 0  # behind the last level that may be another one
+    for at, want in enumerate(wanted):
+        if want == "#":
+            return name
+        if at == len(levels):  # "a!/b" stands between "a" and "a/b"
+            return name + ("\0" if free == at else "/")
+        if want == "+":
+            free = at + 1
+        elif want != levels[at]:
+            ahead = _ahead("/".join([*levels[:at], ""]), wanted[at:], name)
+            return ahead if ahead is not None else _behind(levels[:free])
+    return name if len(levels) == len(wanted) else _behind(levels[:free])
+
+
+def _ahead(above: str, wanted: list[str], name: str) -> str | None:
+    """Where what matches below ``above`` begins, if that is behind ``name``."""
+    stem = above + wanted[0]
+    if len(wanted) == 1 or (wanted[1] == "#" and name < stem):
+        return stem if name < stem else None
+    return stem + "/" if name < stem + "/" else None
+
+
+def _behind(levels: list[str]) -> str | None:
+    """Behind all names that begin with these levels and go on below them."""
+    return "/".join(levels) + _AFTER_SLASH if levels else None
 
 
 def overlaps(first: str, second: str) -> bool:

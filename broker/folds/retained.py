@@ -4,22 +4,22 @@ A record with the retain flag decides the value in the same append that stores i
 Frames are kept in memory, so that they outlive retention; the service limits their number and bytes before the append.
 
 Names are found in order through a list that is put in order when somebody asks: until then new names wait behind it
-and names that went stay in it, so that a change costs the same whatever the number of names.
+and names that went stay in it, so that a change costs the same whatever the number of names. A search goes past whole
+subtrees in which nothing can match.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from typing import Any, Final
 
 from broker.folds.frozen import Table
-from topicmap.names import matches
+from topicmap.names import first_match
 
 KEY: Final = "retained"
 FEW: Final = 64
 """So many new names are put in their places one by one; more of them are merged."""
-_WILDCARDS: Final = ("+", "#")
 
 
 class Retained:
@@ -71,25 +71,27 @@ class Retained:
     def matching(self, filter: str, after: str, looked_at_max: int) -> Iterator[tuple[str, bytes | None]]:
         """Name and frame of what matches, in order of names after ``after``; ends with (name, None) where it stopped
         for its bound."""
-        wildcards = [at for at in map(filter.find, _WILDCARDS) if at >= 0]
-        if not wildcards:
+        if "+" not in filter and not filter.endswith("#"):
             if filter > after and filter in self._frames:
                 yield filter, self._frames[filter]
             return
         names = self._in_order()
-        # all that matches begins so; "a/#" also matches "a" itself (MQTT-4.7.1-2)
-        stem = filter[: min(wildcards)]
-        stem = stem.removesuffix("/") if filter == stem + "#" else stem
-        place = bisect_right(names, after) if after >= stem else bisect_right(names, stem) - (stem in self._frames)
-        stop = min(place + looked_at_max, len(names))
-        for at in range(place, stop):
-            name = names[at]
-            if not name.startswith(stem):
+        place = bisect_right(names, after)
+        for _ in range(looked_at_max):
+            if place == len(names):
                 return
-            if name in self._frames and matches(filter, name):
+            name = names[place]
+            first = first_match(filter, name)
+            if first is None:
+                return
+            if first != name:
+                place = bisect_left(names, first, place + 1)
+                continue
+            if name in self._frames:
                 yield name, self._frames[name]
-        if stop < len(names):
-            yield names[stop - 1], None
+            place += 1
+        if place < len(names):
+            yield names[place - 1], None
 
     def _in_order(self) -> list[str]:
         """All names in order, perhaps with some that went."""

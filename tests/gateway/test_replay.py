@@ -11,7 +11,7 @@ from memory_broker import MemoryBroker
 from rig import Client, Gateway
 from test_reception import OnlyOwnTopics
 
-from gateway import replay
+from gateway import replay, turns
 from gateway.login.auth import Authenticator
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connect, Puback, Publish, Pubrec, Suback, Subscribe, Subscription, Unsubscribe
@@ -20,6 +20,7 @@ from penstock.errors import Busy
 from penstock.requests.filters import FetchRetained
 from penstock.requests.messages import Pull
 from penstock.requests.routes import BrokerRoute, Route
+from penstock.requests.topics import DescribeTopic
 
 
 @pytest.fixture(autouse=True, params=[False, True], ids=["later", "at once"])
@@ -345,22 +346,94 @@ def test_history_that_was_not_acknowledged_is_sent_again_to_a_session_that_comes
         ]
 
 
-def test_reading_a_long_history_leaves_time_for_everybody_else() -> None:
+def test_reading_many_long_histories_leaves_time_for_everybody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "WORK_MAX", 60)
+    monkeypatch.setattr(replay, "LOOK_COUNT", 4)
     gateway, _ = gateway_with(100, queues=1)
-    client = gateway.connect("s", level=5)
+    greedy, modest = gateway.connect("greedy", level=5), gateway.connect("modest", level=5)
     gateway.rounds.begin()
-    client.device.receive(encode(Subscribe(1, (Subscription("plant/none"),), asking("beginning")), 5))
-    read = 0
-    for _ in range(1000):
+    for client, filters in ((greedy, [f"plant/none/{number}" for number in range(100)]), (modest, ["plant/1"])):
+        asked = tuple([Subscription(filter) for filter in filters])
+        client.device.receive(encode(Subscribe(1, asked, asking("last=2")), 5))
+    read, rounds, got = 0, 0, []
+    while len(gateway.downstream.replays):
         gateway.rounds.finish()
         gateway.broker.flush()
         pulls = len([one for one in gateway.broker.made(Pull) if one.queue == "plant:0"])
-        assert pulls - read <= 8  # the turns of one round
-        read = pulls
+        assert pulls - read <= 8 * 4, "a round's end has eight turns at most, each with four small requests"
+        read, rounds = pulls, rounds + 1
+        gateway.rounds.begin()
+        got += numbers(modest)
+        if len(got) == 2:
+            assert read < 250, "the hundred filters of another client do not go first"
+            break
+    gateway.round()
+    assert got == [97, 99]
+    assert len(gateway.downstream.replays) == 0
+
+
+def test_a_history_that_holds_little_of_a_filter_is_read_in_longer_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "LOOK_COUNT", 10)
+    gateway, publisher = gateway_with(20, queues=1)
+    publisher.publish("plant/rare", b"20", 1, packet_id=99)
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/rare", properties=asking("beginning"))
+    assert [one.offset for one in gateway.broker.made(Pull) if one.queue == "plant:0"] == [0, 2, 12]
+    assert numbers(client) == [20]
+
+
+@pytest.mark.parametrize("start", ["beginning", "last=5", "time=1", "named=mine"])
+def test_a_topic_of_many_queues_is_looked_at_a_little_at_a_time(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "WORK_MAX", 60)
+    gateway, _ = gateway_with(100, queues=50)
+    client = gateway.connect("s", level=5)
+    gateway.rounds.begin()
+    client.device.receive(encode(Subscribe(1, (Subscription("plant/#"),), asking(start)), 5))
+    made = len(gateway.broker.requests)
+    while len(gateway.downstream.replays):
+        gateway.rounds.finish()
+        gateway.broker.flush()
+        assert len(gateway.broker.requests) - made <= 8 * 5
+        made = len(gateway.broker.requests)
         gateway.rounds.begin()
     gateway.round()
-    assert read == 50
-    assert len(gateway.downstream.replays) == 0
+    assert numbers(client) == {"last=5": [*range(95, 100)], "named=mine": []}.get(start, [*range(100)])
+
+
+def counted(gateway: Gateway, client: Client, kind: type[DescribeTopic] | type[Pull], *filters: str) -> list[int]:
+    """How many requests of a kind each round makes while a client is sent the history of filters."""
+    counts: list[int] = []
+    total = len(gateway.broker.made(kind))
+    gateway.rounds.begin()
+    asked = tuple([Subscription(filter) for filter in filters])
+    client.device.receive(encode(Subscribe(1, asked, asking("beginning")), 5))
+    while len(gateway.downstream.replays):
+        gateway.rounds.finish()
+        gateway.broker.flush()
+        counts.append(len(gateway.broker.made(kind)) - total)
+        total += counts[-1]
+        gateway.rounds.begin()
+    gateway.round()
+    return counts
+
+
+def test_the_queues_of_a_topic_that_is_described_count_as_work() -> None:
+    gateway, _ = gateway_with(1, queues=1000)
+    gateway.broker.answers_at_once = True
+    client = gateway.connect("s", level=5)
+    counts = counted(gateway, client, DescribeTopic, *[f"plant/{'+/' * depth}#" for depth in range(20)])
+    assert sum(counts) == 20
+    assert max(counts) <= 8, "one with each turn of a round"
+
+
+def test_looking_through_the_queues_of_a_topic_counts_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "WORK_MAX", 100)
+    gateway, _ = gateway_with(600, queues=200)
+    client = gateway.connect("s", level=5)
+    counts = counted(gateway, client, Pull, "plant/#")
+    assert numbers(client) == list(range(600))
+    assert sum(counts) >= 400
+    assert max(counts[len(counts) // 2 :]) <= 8 * 3, "a page of two messages alone would be a sixth of what may be"
 
 
 def test_so_many_replays_run_at_a_time() -> None:

@@ -8,9 +8,12 @@ from rig import Client, Gateway
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Puback, Publish, Suback, Subscribe, Subscription
 from gateway.mqtt.properties import Properties
-from gateway.retained import FETCHES_MAX, PAGE
+from gateway.retained import PAGE, WORK
+from gateway.turns import WORK_MAX
 from penstock.errors import Unavailable
 from penstock.requests.filters import FetchRetained
+
+FETCHES_MAX = WORK_MAX // WORK
 
 
 def with_retained(*names: str, qos: int = 1, **settings: object) -> Gateway:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from topicmap.filters import FilterIndex
-from topicmap.names import InvalidName, check_filter, check_name, matches, parse_share
+from topicmap.names import InvalidName, check_filter, check_name, first_match, matches, parse_share
 from topicmap.queues import (
     LightQueue,
     TopicMap,
@@ -55,6 +55,27 @@ def test_the_plain_matcher_agrees_with_a_naive_one(filter: str, name: str) -> No
     check_filter(filter)
     check_name(name)
     assert matches(filter, name) == naive_match(filter, name)
+
+
+# What stands before the slash in the order of strings parts a name from what is below it.
+ordered_levels = levels | st.sampled_from(["a!", "a-", "a0", "$", "%"])
+ordered_names = st.lists(ordered_levels, min_size=1, max_size=5).map("/".join).filter(bool)
+ordered_filters = (
+    st.tuples(st.lists(ordered_levels | st.just("+"), max_size=5), st.booleans())
+    .map(lambda made: "/".join([*made[0], "#"] if made[1] or not made[0] else made[0]))
+    .filter(bool)
+)
+
+
+@given(ordered_filters, st.sets(ordered_names, min_size=1, max_size=40))
+@settings(max_examples=1000, deadline=None)
+def test_no_match_is_left_out_where_names_are_passed_over(filter: str, some: set[str]) -> None:
+    for name in some:
+        first = first_match(filter, name)
+        assert (first == name) == naive_match(filter, name)
+        assert first is None or first >= name
+        passed_over = [one for one in some if name <= one and (first is None or one < first)]
+        assert [one for one in passed_over if naive_match(filter, one)] == []
 
 
 @given(st.sets(filters, max_size=60), st.lists(names, max_size=10))

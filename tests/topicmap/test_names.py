@@ -14,6 +14,7 @@ from topicmap.names import (
     check_filter,
     check_name,
     covers,
+    first_match,
     is_reserved,
     is_share,
     legal_filter,
@@ -183,6 +184,32 @@ def test_filters_overlap_where_a_name_matches_both_and_cover_where_every_name_do
     for first, second in itertools.product(FILTERS, repeat=2):
         assert overlaps(first, second) == bool(found[first] & found[second]), (first, second)
         assert covers(first, second) == (found[second] <= found[first]), (first, second)
+
+
+@pytest.mark.parametrize(
+    ("filter", "name", "first"),
+    [
+        ("a/+/x", "a/1/x", "a/1/x"),
+        ("a/+/x", "a/1/b", "a/1/x"),  # ahead, in the same subtree
+        ("a/+/x/+", "a/1/b", "a/1/x/"),
+        ("a/+/x/#", "a/1/b", "a/1/x"),  # "a/1/x" itself matches
+        ("a/+/x/#", "a/1/x!", "a/1/x/"),
+        ("a/+/x", "a/1/y", "a/10"),  # behind the subtree "a/1/"
+        ("a/+/x", "a/1/x/y", "a/10"),
+        ("a/+", "a/1/x", "a/10"),
+        ("+/+/x", "a/1/y", "a/10"),
+        ("a/+/x", "a/1", "a/1\0"),  # "a/1!/x" comes before "a/1/x"
+        ("a/b/+", "a/b", "a/b/"),
+        ("a/b/+", "a", "a/"),
+        ("a/+", "Z", "a/"),
+        ("a/+", "b", None),
+        ("a/b/+", "a/c", None),
+        ("+/x", "$SYS/a", "%"),
+        ("$SYS/+/x", "$SYS/a/b", "$SYS/a/x"),
+    ],
+)
+def test_a_search_in_order_goes_on_where_the_next_match_may_be(filter: str, name: str, first: str | None) -> None:
+    assert first_match(filter, name) == first
 
 
 def test_an_ordered_share_has_a_prefix_of_its_own() -> None:

@@ -7,8 +7,8 @@ from broker.folds import retained as module
 from broker.folds.retained import Retained
 from topicmap.names import matches
 
-NAMES = ["a", "a/b", "a/b/c", "a!", "a-b", "b", "b/c", "$sys/a", "/", "a/"]
-FILTERS = ["#", "+", "a/#", "a/+", "+/b", "a", "a/+/c", "/", "$sys/#", "+/+/#"]
+NAMES = ["a", "a/b", "a/b/c", "a!", "a!/b", "a-b", "a0/b", "b", "b/c", "b/c/b", "$sys/a", "/", "a/"]
+FILTERS = ["#", "+", "a/#", "a/+", "+/b", "a", "a/+/c", "/", "$sys/#", "+/+/#", "+/c/b", "+/b/#"]
 names = st.sampled_from(NAMES)
 
 
@@ -42,6 +42,29 @@ def test_pages_hold_what_a_plain_dictionary_would(changes: list[tuple[str, bool,
         expected = [(one, plain[one]) for one in sorted(plain) if matches(filter, one)]
         assert found(retained, filter, looked_at_max) == expected
         assert (len(retained), retained.bytes) == (len(plain), sum(map(len, plain.values())))
+
+
+def test_what_cannot_match_is_passed_over_a_subtree_at_a_time() -> None:
+    retained = Retained()
+    every = [f"site/{site}/{device}/{kind:03d}" for site in "abc" for device in "xyz" for kind in range(200)]
+    for name in every:
+        retained.put(name, b"x", 1)
+
+    def pages(filter: str) -> int:
+        """So many of ten names looked at."""
+        after, count = "", 1
+        while True:
+            rows = list(retained.matching(filter, after, 10))
+            if not rows or rows[-1][1] is not None:
+                return count
+            after, count = rows[-1][0], count + 1
+
+    assert found(retained, "site/+/+/150", 10) == [(name, b"x") for name in every if name.endswith("150")]
+    assert pages("site/+/+/150") <= 4, "three looks for each of nine devices"
+    assert pages("site/b/+/none") == 1
+    assert pages("+/+/x") == 1
+    assert pages("other/+") == 1
+    assert pages("site/+/+/+") == len(every) // 10
 
 
 @given(st.lists(st.tuples(names, st.booleans()), max_size=40))
