@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from operator import attrgetter
@@ -29,7 +29,7 @@ from gateway.options import BEGINNING, EVERY_QUEUE, LAST, OFFSET, TIME, Start
 from gateway.session import Cursor, Session
 from gateway.session_state import Owed
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, TopicNotFound
-from penstock.requests.groups import FetchOffsets, GroupOffsets
+from penstock.requests.groups import HeldOffsets
 from penstock.requests.messages import BoundsReply, OffsetReply, Pull, Pulled, QueryBounds, SeekTime
 from penstock.requests.request import Request, Result
 from penstock.requests.topics import DescribeTopic, TopicDetail
@@ -117,14 +117,16 @@ class Replays:
         send: Callable[[Sequence[Cursor], Arrival, Variant, int], bool],
         pump_later: Callable[[Session], None],
         wake: Callable[[], None],
+        find: Callable[[Cursor, Iterable[str], Callable[[Result], None]], None],
         begun: Callable[[Cursor, Mapping[str, int]], None],
     ) -> None:
-        """``send`` sends one message, or says that there is no room now. ``begun`` is told from which offsets a
-        subscription with a name begins."""
+        """``send`` sends one message, or says that there is no room now. For a subscription with a name ``find`` asks
+        where its position is in some queues, and ``begun`` is told from which offsets it begins."""
         self._clock = clock
         self._send = send
         self._pump_later = pump_later
         self._wake = wake
+        self._find = find
         self._begun = begun
         self.ready: dict[Session, None] = {}
         self._replays: dict[Cursor, Replay] = {}
@@ -231,7 +233,9 @@ class Replays:
     def _has_begun(self, replay: Replay, sources: Sequence[Source]) -> bool:
         """Whether every queue knows its place; if not, it is asked for."""
         if not replay.knows_name:
-            self._ask(replay, FetchOffsets(replay.start.name, tuple([one.queue for one in sources])), self._named)
+            replay.waiting += 1
+            answered = partial(self._answered, replay, self._named, ())
+            self._find(replay.cursor, [source.queue for source in sources], answered)
             return False
         unknown = [source for source in sources if source.at == _UNKNOWN]
         if replay.start.kind == LAST:
@@ -254,11 +258,11 @@ class Replays:
         queue_id = int(source.queue.rpartition(":")[2])
         return offsets.get(queue_id, offsets.get(EVERY_QUEUE, source.end))
 
-    def _named(self, replay: Replay, reply: GroupOffsets) -> None:
+    def _named(self, replay: Replay, reply: HeldOffsets) -> None:
         """Of a queue without an offset nothing was acknowledged, if there are offsets of others."""
         replay.knows_name = True
-        is_kept = any([kept.offset >= 0 for kept in reply.offsets])
-        for source, kept in zip(replay.sources or (), reply.offsets, strict=True):
+        is_kept = any([kept.offset >= 0 for kept in reply.progress])
+        for source, kept in zip(replay.sources or (), reply.progress, strict=True):
             if is_kept:
                 source.at = _within(source, kept.offset)
 
