@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from broker.folds import offsets
 from broker.folds.state import BrokerState, fact_record
 from broker.groups import Group, Groups
+from broker.holders import HOLDS, Holders
 from broker.outcomes import AfterSync, Now, Outcome, Parked
 from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests
-from penstock.errors import Busy, GroupNotFound, InvalidRequest, OffsetOutOfRange, PenstockError, QueueNotFound
+from penstock.errors import Busy, Fenced, GroupNotFound, InvalidRequest, OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.requests.groups import (
     Assignment,
     CommitOffsets,
@@ -22,9 +23,12 @@ from penstock.requests.groups import (
     GroupLag,
     GroupNames,
     GroupOffsets,
+    HeldOffsets,
+    HoldOffsets,
     JoinGroup,
     LeaveGroup,
     ListGroups,
+    Progress,
     QueueOffset,
     WatchGroup,
 )
@@ -48,12 +52,13 @@ class GroupRequests:
     """Consumer groups of one broker."""
 
     def __init__(
-        self, state: BrokerState, store: MessageStore, topics: TopicRequests, groups_max: int, now_ms: int
+        self, state: BrokerState, store: MessageStore, topics: TopicRequests, groups_max: int, now: float, now_ms: int
     ) -> None:
         self._offsets = state.offsets
         self._groups_max = groups_max
         self._store = store
         self.groups = Groups(topics.queue_count, now_ms << GENERATIONS_BITS)
+        self._holders = Holders(state.offsets.held(), now)
 
     def join(self, request: JoinGroup, now: float, now_ms: int) -> Outcome:
         """Enters a group."""
@@ -67,10 +72,13 @@ class GroupRequests:
 
     def _check_room(self, name: str) -> None:
         """Raises ``Busy`` where a group would be one more than there may be."""
-        if name in self.groups or name in self._offsets:
-            return
-        if max(len(self.groups.names), len(self._offsets)) >= self._groups_max:
+        if not self._has_room(name):
             raise Busy(f"there are {self._groups_max} groups: the limit is reached", hint="raise groups_max")
+
+    def _has_room(self, name: str) -> bool:
+        if name in self.groups or name in self._offsets or name in self._holders:
+            return True
+        return max(len(self.groups.names), len(self._offsets), len(self._holders)) < self._groups_max
 
     def watch(self, request: WatchGroup, now: float, now_ms: int) -> Outcome:
         """A sign of life; answered when the generation changes, or after half a session at the latest: who waits longer
@@ -102,21 +110,75 @@ class GroupRequests:
         return Now(Done())
 
     def commit(self, request: CommitOffsets, now: float, now_ms: int) -> Outcome:
-        """Stores positions, durably, if the caller holds the queues. None is beyond its queue's end."""
+        """Stores positions, durably, if the caller holds the queues: also further back, for it does so on purpose. None
+        is beyond its queue's end."""
         _check_names(request.group)
         self.groups.check_commit(
             request.group, request.member, request.generation, [one.queue for one in request.offsets]
         )
-        for queue, offset in request.offsets:
-            bounds = self._store.bounds(queue)
-            if not 0 <= offset <= bounds.end:
-                raise OffsetOutOfRange(f"{queue} ends at {bounds.end}; {offset} cannot be committed")
+        self._check_offsets(request.offsets)
         if not request.offsets:
             return Now(Done())
         self._check_room(request.group)
+        before = self._offsets.of(request.group)
+        self._holders.set_back(
+            request.group, [queue for queue, offset in request.offsets if offset < before.get(queue, UNCOMMITTED)]
+        )
         fact = self._offsets.fact(request.group, request.offsets)
         self._store.append([fact_record(offsets.TOPIC, fact)], now_ms)
         return AfterSync(Done(), self._store.written)
+
+    def _check_offsets(self, offsets: Iterable[QueueOffset]) -> None:
+        for queue, offset in offsets:
+            bounds = self._store.bounds(queue)
+            if not 0 <= offset <= bounds.end:
+                raise OffsetOutOfRange(f"{queue} ends at {bounds.end}; {offset} cannot be committed")
+
+    def hold(self, request: HoldOffsets, now: float, now_ms: int) -> Outcome:
+        """Takes in how far a gateway's subscriptions have come and moves the position, durably, as far as all that hold
+        it have. While the group has members it is theirs: what is said is kept until they are gone."""
+        _check_names(request.group, request.holder)
+        if not 0 <= request.lease_s <= SESSION_S_MAX:
+            raise InvalidRequest(f"a position is held for 0 to {SESSION_S_MAX:.0f} s")
+        group, holders = request.group, self._holders
+        moves = [QueueOffset(queue, offset) for queue, offset, _ in request.progress if offset != HOLDS]
+        self._check_offsets(moves)
+        if moves:
+            self._check_room(group)
+        if self._has_room(group):  # else there is no position yet that somebody could move
+            set_backs = self._offsets.set_backs(group)
+            holders.report(group, request.holder, request.lease_s, request.progress, set_backs, now)
+        if moves and group in self.groups:
+            if not request.lease_s:
+                holders.leave(group, request.holder)
+            raise Fenced(f"group {group} has members; its offsets are theirs", hint="stop its consumers first")
+        before = self._store.written
+        ahead = {} if group in self.groups else holders.ahead(group, self._offsets.of(group))
+        if not request.lease_s:
+            holders.leave(group, request.holder)
+        self._note_holders(group, ahead, now_ms)
+        committed, set_backs = self._offsets.of(group), self._offsets.set_backs(group)
+        queues = [row[0] for row in request.progress]
+        rows = [Progress(queue, committed.get(queue, UNCOMMITTED), set_backs.get(queue, 0)) for queue in queues]
+        reply = HeldOffsets(tuple(rows))
+        return Now(reply) if self._store.written == before else AfterSync(reply, self._store.written)
+
+    def _note_holders(self, group: str, ahead: Mapping[str, int], now_ms: int) -> None:
+        """Stores where a position moves and who holds it, if either is new. Of a group without a position nothing is
+        stored: its record would say that it is given up."""
+        names, committed = self._holders.names(group), self._offsets.of(group)
+        rows = [QueueOffset(queue, offset) for queue, offset in ahead.items()]
+        if not rows and names != self._offsets.holders(group):
+            rows = [QueueOffset(queue, offset) for queue, offset in committed.items()][:1]
+        if rows:
+            self._store.append([fact_record(offsets.TOPIC, self._offsets.fact(group, rows, names))], now_ms)
+
+    def expire(self, now: float, now_ms: int) -> None:
+        """Drops members and holders that have been silent for too long."""
+        self.groups.expire(now)
+        for group in self._holders.expire(now):
+            ahead = {} if group in self.groups else self._holders.ahead(group, self._offsets.of(group))
+            self._note_holders(group, ahead, now_ms)
 
     def fetch(self, request: FetchOffsets, now: float, now_ms: int) -> Outcome:
         """Committed positions."""
@@ -140,7 +202,8 @@ class GroupRequests:
         for member in members:
             for queue in member.queues:
                 committed.setdefault(queue, UNCOMMITTED)
-        return Now(GroupDetail(request.group, generation, members, tuple(self._lags(committed))))
+        lags, holders = tuple(self._lags(committed)), self._holders.names(request.group)
+        return Now(GroupDetail(request.group, generation, members, lags, holders))
 
     def _lags(self, committed: Mapping[str, int]) -> Iterator[GroupLag]:
         for queue, offset in sorted(committed.items()):

@@ -32,6 +32,7 @@ from penstock.requests.groups import (
     CommitOffsets,
     DescribeGroup,
     FetchOffsets,
+    HoldOffsets,
     JoinGroup,
     LeaveGroup,
     ListGroups,
@@ -78,7 +79,7 @@ class BrokerService:
         self._acceptance = Acceptance(self.topics, state, settings)
         self._messages = MessageRequests(store, self.topics, self._acceptance, settings, self._figures, state.lives)
         self._filters = FilterRequests(state, store, settings, now)
-        self._groups = GroupRequests(state, store, self.topics, settings.groups_max, now_ms)
+        self._groups = GroupRequests(state, store, self.topics, settings.groups_max, now, now_ms)
         self._readers = Readers(
             state.offsets,
             self._groups.groups,
@@ -120,6 +121,7 @@ class BrokerService:
             LeaveGroup: groups.leave,
             CommitOffsets: groups.commit,
             FetchOffsets: groups.fetch,
+            HoldOffsets: groups.hold,
             ListGroups: groups.list_all,
             DescribeGroup: groups.describe,
             OpenSession: sessions.open,
@@ -165,8 +167,8 @@ class BrokerService:
         """
         if self._failed is not None:
             raise self._failed
-        self._groups.groups.expire(now)
         with contextlib.suppress(StorageFull):  # tried again at the next tick
+            self._groups.expire(now, now_ms)
             self._filters.expire(now, now_ms)
             self._sessions.expire(now, now_ms)
         self._shares.expire(now)

@@ -62,6 +62,7 @@ class Downstream(Stage):
         clock: Clock,
         keeping: Keeping,
         wake: Callable[[], None],
+        topic_of: Callable[[str], str | None],
     ) -> None:
         self._wake = wake
         self._pull_bytes_max = settings.pull_bytes_max
@@ -72,11 +73,13 @@ class Downstream(Stage):
         self._failed: list[Feed[Cursor] | Cursor] = []
         self._replaces: dict[Subscription, Subscription | None] = {}  # on their way: what stood before each
         self._on_pulled = self._pulled
-        self.positions = NamedPositions()
+        life = f"{owner}/{clock.wall_ms()}"  # what one of the same name that died had is not kept open by this one
+        self.positions = NamedPositions(life, topic_of)
         self.sending = Sending(clock, keeping, self.positions)
         self.retained = Retained(clock, self._try, wake, self.sending.as_variant)
-        self.replays = Replays(clock, self.sending.as_variant, self._try, wake, self.positions.begin)
-        life = f"{owner}/{clock.wall_ms()}"  # what one of the same name that died had is not kept open by this one
+        self.replays = Replays(
+            clock, self.sending.as_variant, self._try, wake, self.positions.find, self.positions.begin
+        )
         self.shared = SharedSubscriptions(brokers, life, settings, clock, self.sending.as_variant, wake)
         self._leases = FilterLeases(brokers, life, settings.filter_lease_s, self._begun, wake)
         self.failures = 0  # clients that an unforeseen error has ended
@@ -177,6 +180,7 @@ class Downstream(Stage):
                 session.lasting.has_new_terms = True
                 self._let_go(session.lasting, filter)
         for cursor in [one for one in session.overlap.cursors if one.subscription.filter == filter]:
+            self.positions.unsubscribed(cursor)
             self._end(cursor)
             session.overlap.remove(cursor)
             if session.lasting is not None:
@@ -209,6 +213,7 @@ class Downstream(Stage):
         for cursor in session.overlap.cursors:
             self._end(cursor)
         self._to_pump.pop(session, None)
+        self.positions.leave(session)
         self.positions.commit()
         if ends and session.lasting is not None:
             self.forget(session.lasting)
@@ -300,7 +305,7 @@ class Downstream(Stage):
         self.shared.tick(now)
         self.retained.turns.retry()
         self.replays.turns.retry()
-        self.positions.commit()
+        self.positions.tick(now)
         failed, self._failed = self._failed, []
         for one in failed:
             if isinstance(one, Feed):
@@ -374,6 +379,7 @@ class Downstream(Stage):
         feed.head = -1
         for cursor in feed.members.all():
             self._detach(cursor)
+            self.positions.opens_anew(cursor)
             cursor.next = -1
             self.lost += 1
             self._leases.open_again(cursor)

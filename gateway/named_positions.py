@@ -1,145 +1,312 @@
 """Named positions: how far subscriptions have come in the queues of their topic, kept as offsets of a consumer group.
 
-A subscription with a name commits, for the group of that name, the offset after which nothing of it is unacknowledged:
-first where it begins, in every queue of the topic, then as its client acknowledges. A message counts with its PUBACK or
-PUBREC, one of QoS 0 when it is sent, and only for the subscription that it was sent for. Where several subscriptions
-of this gateway have the same name, the one that has come least far decides. Native consumers of the group begin there,
-and whoever subscribes with the name begins where they ended. While a native consumer is a member of the group its
-queues are its own: commits from here are refused by the broker, counted, and let go.
+A subscription with a name tells the broker, for the group of that name, the offset after which nothing of it is
+unacknowledged: first where it begins, in every queue of the topic, then as its client acknowledges, and as its filter
+passes messages over (``gateway/passing.py``). A message counts with its PUBACK or PUBREC, also after UNSUBSCRIBE, one
+of QoS 0 when it is sent, and only for the subscription that it was sent for. Of all subscriptions with a name, at this
+gateway (here) and at all (``broker/holders.py``), the one that has come least far decides; nothing moves a position
+back by itself. Native consumers of the group begin there, and whoever subscribes with the name begins where they
+ended. While a native consumer is a member of the group its queues are its own. Who sets a position back, as such a
+consumer may, takes it from the subscriptions that stand: they move it no more in that queue, until they are made again.
 
-A commit goes out with the next tick, many offsets in one request; what is lost with a gateway is delivered again.
+A message that comes to a client through an older subscription of its session counts for one with a name, too. That one
+has come past it when it meets it in its own queue; if the older one is not there yet (``Left``), the position waits.
+
+Invariants: a position is never after a message that was sent for one of its subscriptions and is not acknowledged, nor
+after one that is still to be sent for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import NamedTuple
 
-from gateway.brokers import Broker
 from gateway.delivery import Blob
 from gateway.envelope import Arrival
+from gateway.passing import Passing
+from gateway.position_holds import UNKNOWN, Group, PositionHolds
 from gateway.session import Cursor, Session
-from penstock.errors import PenstockError
-from penstock.requests.groups import CommitOffsets, QueueOffset
+from penstock.requests.groups import HoldOffsets
 from penstock.requests.request import Result
 from topicmap.names import matches
 
-Group = tuple[Broker, str]
+
+class Left(NamedTuple):
+    """A message that another cursor of the session, its primary, is yet to deliver. ``offset``: in the own light
+    queue."""
+
+    primary: Cursor
+    position: int
+    offset: int
+
+    def is_open(self, cursor: Cursor) -> bool:
+        """Whether it is still to be delivered, by the primary or, where that has ended, by the cursor itself."""
+        if self.primary.seen >= self.position:
+            return False
+        return self.primary in cursor.session.overlap.cursors or cursor.next <= self.offset
 
 
 class Track:
-    """One subscription in one queue: the offset after all that was sent, and what of it is not acknowledged, with the
-    filter through which it went."""
+    """One subscription in one queue: the offset after all that it has come past, ``UNKNOWN`` if nobody can say where
+    it began; what of it is not acknowledged, with the filter through which it went; what is left to others."""
 
-    __slots__ = ("next", "unsettled")
+    __slots__ = ("left", "next", "unsettled")
 
-    def __init__(self, begin: int) -> None:
+    def __init__(self, begin: int = UNKNOWN) -> None:
         self.unsettled: dict[int, str] = {}
+        self.left: dict[int, Left] = {}
         self.next = begin
 
-    def position(self) -> int:
+    def floor(self) -> int:
         """Where to begin if the subscription ended now."""
-        return min(self.unsettled, default=self.next)
+        return min(self.next, min(self.unsettled, default=self.next), min(self.left, default=self.next))
+
+    def come_past(self, offset: int) -> None:
+        self.next = max(self.next, offset)
+
+
+class Course:
+    """The way of one subscription, also after it has ended (``is_over``), as long as something that was sent is not
+    acknowledged. ``void``: queues in which somebody has set the position back since it began."""
+
+    __slots__ = ("group", "is_over", "session", "tracks", "void")
+
+    def __init__(self, group: Group, session: Session) -> None:
+        self.group = group
+        self.session = session
+        self.is_over = False
+        self.tracks: dict[str, Track] = {}
+        self.void: set[str] = set()
+
+    def track(self, queue: str) -> Track | None:
+        """Its track in a queue, if it has a say there."""
+        if queue in self.void:
+            return None
+        track = self.tracks.get(queue)
+        if track is None:
+            track = self.tracks[queue] = Track()
+        return track
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that was sent is acknowledged."""
+        return not any([track.unsettled for track in self.tracks.values()])
 
 
 class NamedPositions:
-    """All of one gateway."""
+    """All of one gateway, which brokers know as ``holder``."""
 
-    def __init__(self) -> None:
-        self._tracks: dict[Group, dict[Cursor, dict[str, Track]]] = {}
-        self._group_of: dict[Cursor, Group] = {}
-        self._stirred: dict[Group, dict[str, None]] = {}  # queues whose position has to be worked out again
-        self._changed: dict[Group, dict[str, int]] = {}
-        self.commits = 0
-        self.refused = 0
+    def __init__(self, holder: str, topic_of: Callable[[str], str | None]) -> None:
+        self._holds = PositionHolds(holder, self._floor, self._set_back)
+        self._passing = Passing(topic_of, self._passed)
+        self._courses: dict[Cursor, Course] = {}  # of subscriptions that stand
+        self._of_session: dict[Session, dict[Course, None]] = {}  # the others, too
+        self._of_group: dict[Group, dict[Course, None]] = {}
+        self._leaving: dict[Cursor, None] = {}  # they have left messages to others
+
+    @property
+    def commits(self) -> int:
+        """How often brokers were told what has changed."""
+        return self._holds.commits
+
+    @property
+    def refused(self) -> int:
+        """How often that was refused."""
+        return self._holds.refused
+
+    # ------------------------------------------------------------ where subscriptions begin
+
+    def find(self, cursor: Cursor, queues: Iterable[str]) -> tuple[HoldOffsets, Callable[[Result], Result]]:
+        """What asks where the position is in these queues, for a subscription that is about to begin, and what makes
+        the answer (``HeldOffsets``) of the result."""
+        course = self._course(cursor)
+        return self._holds.ask(course.group, course, queues)
 
     def begin(self, cursor: Cursor, offsets: Mapping[str, int]) -> None:
         """A subscription begins at these offsets; the whole position is kept from now on, not only where something
-        comes."""
-        tracks = self._tracks_of(cursor)
+        comes. What it was sent before, under this name, it still has to acknowledge."""
+        course = self._course(cursor)
+        course.void.clear()
         for queue, offset in offsets.items():
-            tracks[queue] = Track(offset)
-            self._note(self._group_of[cursor], queue)
+            track, before = Track(offset), course.tracks.get(queue)
+            if before is not None:
+                track.unsettled, track.left = before.unsettled, before.left
+            course.tracks[queue] = track
+        self._holds.begun(course.group, course)
+        self._holds.stir(course.group, offsets)
 
     def resume(self, session: Session) -> None:
         """What an earlier connection of the session was sent, and is not acknowledged, stays before its positions."""
         named = [cursor for cursor in session.overlap.cursors if cursor.subscription.name]
+        for cursor in named:
+            self._course(cursor)
         for _, made in session.sent() if named else ():
+            arrival = made.arrival
             for cursor in named:
-                if _counts(cursor, made.arrival):
-                    self.sent(cursor, made.arrival, made.qos)
+                if _counts(cursor, arrival):
+                    self.sent(cursor, arrival, made.qos, is_own=_way(arrival) == cursor.subscription.filter)
 
-    def sent(self, cursor: Cursor, arrival: Arrival, qos: int) -> None:
-        """A message left for this cursor's subscription, with this QoS."""
-        tracks, queue, offset = self._tracks_of(cursor), arrival.queue, arrival.queue_offset
-        track = tracks.get(queue)
+    def opens_anew(self, cursor: Cursor) -> None:
+        """The broker had closed its filter: it begins where that is opened again, and asks no more where to begin."""
+        course = self._courses.get(cursor)
+        if course is not None:
+            self._passing.stop(cursor)
+            self._holds.begun(course.group, course)
+
+    def _course(self, cursor: Cursor) -> Course:
+        group = (cursor.feed.broker, cursor.subscription.name)
+        course = self._courses.get(cursor)
+        if course is None or course.group != group:
+            self.unsubscribed(cursor)
+            session = cursor.session
+            course = self._courses[cursor] = Course(group, session)
+            self._of_session.setdefault(session, {})[course] = None
+            self._of_group.setdefault(group, {})[course] = None
+            self._holds.keep(group)
+            session.tell_settled(self, partial(self._settled, session))
+        return course
+
+    # ------------------------------------------------------------ how far they come
+
+    def sent(self, cursor: Cursor, arrival: Arrival, qos: int, *, is_own: bool) -> None:
+        """A message left for this cursor's subscription, with this QoS; ``is_own``: it has come to it by itself."""
+        course = self._course(cursor)
+        queue, offset = arrival.queue, arrival.queue_offset
+        track = course.track(queue)
         if track is None:
-            track = tracks[queue] = Track(offset)
-        track.next = max(track.next, offset + 1)
+            return
         if qos:
             track.unsettled[offset] = _way(arrival)
-        else:
-            self._note(self._group_of[cursor], queue)
+        if is_own:
+            track.left.pop(offset, None)
+            track.come_past(offset + 1)
+        self._holds.stir(course.group, (queue,))
 
-    def _tracks_of(self, cursor: Cursor) -> dict[str, Track]:
-        group = (cursor.feed.broker, cursor.subscription.name)
-        if self._group_of.get(cursor) != group:
-            self.stop(cursor)
-            self._group_of[cursor] = group
-            self._tracks.setdefault(group, {})[cursor] = {}
-            cursor.session.tell_settled(self, partial(self._settled, cursor.session))
-        return self._tracks[group][cursor]
+    def left(self, cursor: Cursor, primary: Cursor, arrival: Arrival) -> None:
+        """A cursor has come to a message that another one of its session delivers, or has delivered."""
+        course = self._course(cursor)
+        queue, offset = arrival.queue, arrival.queue_offset
+        track = course.track(queue)
+        if track is None:
+            return
+        left = Left(primary, arrival.position, arrival.offset)
+        if left.is_open(cursor):
+            track.left[offset] = left
+            self._leaving[cursor] = None
+        track.come_past(offset + 1)
+        self._holds.stir(course.group, (queue,))
+
+    def _look_after_left(self) -> None:
+        """Sees which messages that were left to others these have come to meanwhile."""
+        for cursor in list(self._leaving):
+            course = self._courses[cursor]
+            for queue, track in course.tracks.items():
+                if track.left:
+                    track.left = {offset: one for offset, one in track.left.items() if one.is_open(cursor)}
+                    self._holds.stir(course.group, (queue,))
+            if not any([track.left for track in course.tracks.values()]):
+                del self._leaving[cursor]
 
     def _settled(self, session: Session, made: Blob) -> None:
         arrival = made.arrival
         queue, offset, way = arrival.queue, arrival.queue_offset, _way(arrival)
-        for cursor in session.overlap.cursors:
-            group = self._group_of.get(cursor)
-            track = self._tracks[group][cursor].get(queue) if group is not None else None
-            if group is not None and track is not None and track.unsettled.get(offset) == way:
+        for course in list(self._of_session.get(session, ())):
+            track = course.tracks.get(queue)
+            if track is not None and track.unsettled.get(offset) == way:
                 del track.unsettled[offset]
-                self._note(group, queue)
+                self._holds.stir(course.group, (queue,))
+                if course.is_over and course.is_settled:
+                    self._end(course)
 
-    def _note(self, group: Group, queue: str) -> None:
-        self._stirred.setdefault(group, {})[queue] = None
+    def _passed(self, cursor: Cursor, ends: Mapping[str, int]) -> None:
+        course = self._courses[cursor]
+        for queue, end in ends.items():
+            track = course.track(queue)
+            if track is not None:
+                track.come_past(end)
+        self._holds.stir(course.group, ends)
 
-    def _work_out(self, group: Group) -> None:
-        """How far the subscription of a name that has come least far has come, where anything has changed."""
-        tracks = self._tracks[group].values()
-        for queue in self._stirred.pop(group, ()):
-            positions = [track[queue].position() for track in tracks if queue in track]
-            self._changed.setdefault(group, {})[queue] = min(positions)
+    def _set_back(self, group: Group, queue: str) -> None:
+        for course in list(self._of_group.get(group, ())):
+            course.tracks.pop(queue, None)
+            course.void.add(queue)
+            if course.is_over and course.is_settled:
+                self._end(course)
+        self._holds.stir(group, (queue,))
+
+    def _floor(self, group: Group, queue: str) -> int | None:
+        """How far the subscription of a name that has come least far has come."""
+        courses = self._of_group.get(group, ())
+        return min([course.tracks[queue].floor() for course in courses if queue in course.tracks], default=None)
+
+    # ------------------------------------------------------------ how they end
 
     def replaced(self, cursor: Cursor) -> None:
         """The subscription has other options: the position that it had moves by it no more, if it has another name."""
-        if self._group_of.get(cursor) != (cursor.feed.broker, cursor.subscription.name):
+        course = self._courses.get(cursor)
+        if course is not None and course.group != (cursor.feed.broker, cursor.subscription.name):
+            self.unsubscribed(cursor)
+
+    def unsubscribed(self, cursor: Cursor) -> None:
+        """The subscription is over, the connection is not: what was sent and is not acknowledged still counts. What was
+        left to others is not sent for it any more: there the position ends."""
+        course = self._courses.get(cursor)
+        if course is None or course.is_settled:
             self.stop(cursor)
+            return
+        self._forget(cursor, course)
+        course.is_over = True
+        for track in course.tracks.values():
+            track.next = min(track.next, min(track.left, default=track.next))
+            track.left = {}
 
     def stop(self, cursor: Cursor) -> None:
         """The subscription is over, or its connection is."""
-        group = self._group_of.pop(cursor, None)
-        if group is not None:
-            self._work_out(group)
-            del self._tracks[group][cursor]
-            if not self._tracks[group]:
-                del self._tracks[group]
+        course = self._courses.get(cursor)
+        if course is not None:
+            self._forget(cursor, course)
+            self._end(course)
+
+    def leave(self, session: Session) -> None:
+        """The connection is over: nothing is acknowledged any more."""
+        for course in list(self._of_session.get(session, ())):
+            self._end(course)
+
+    def _forget(self, cursor: Cursor, course: Course) -> None:
+        del self._courses[cursor]
+        self._leaving.pop(cursor, None)
+        self._passing.stop(cursor)
+        self._holds.begun(course.group, course)
+
+    def _end(self, course: Course) -> None:
+        """Its last word counts; from then on it holds nobody back."""
+        group = course.group
+        self._holds.work_out(group)
+        for courses in (self._of_session[course.session], self._of_group[group]):
+            del courses[course]
+        if not self._of_session[course.session]:
+            del self._of_session[course.session]
+        if self._of_group[group]:
+            self._holds.stir(group, course.tracks)
+        else:
+            del self._of_group[group]
+            self._holds.leave(group)
+
+    # ------------------------------------------------------------ time
 
     def commit(self) -> None:
         """Has the brokers keep what has changed; to be called about twice a second, and at the end."""
-        for group in list(self._stirred):
-            self._work_out(group)
-        changed, self._changed = self._changed, {}
-        for (broker, name), offsets in changed.items():
-            self.commits += 1
-            rows = tuple([QueueOffset(queue, offset) for queue, offset in offsets.items()])
-            broker.submit(CommitOffsets(name, "", 0, rows), partial(self._committed, broker, name, offsets))
+        self._look_after_left()
+        self._holds.flush()
 
-    def _committed(self, broker: Broker, name: str, offsets: dict[str, int], result: Result) -> None:
-        if isinstance(result, PenstockError):
-            if result.retryable:
-                self._changed[broker, name] = offsets | self._changed.get((broker, name), {})
-            else:
-                self.refused += 1
+    def tick(self, now: float) -> None:
+        """What ``commit`` does, and a few times per lease all that keeps the positions."""
+        if self._holds.is_time(now):
+            for cursor in list(self._courses):
+                self._passing.look(cursor)
+            self._holds.beat()
+        self.commit()
 
 
 def _way(arrival: Arrival) -> str:

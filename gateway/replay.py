@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Final
@@ -30,7 +30,7 @@ from gateway.session import Cursor
 from gateway.session_state import Owed
 from gateway.turns import Turns
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, TopicNotFound
-from penstock.requests.groups import FetchOffsets, GroupOffsets
+from penstock.requests.groups import HeldOffsets
 from penstock.requests.messages import BoundsReply, OffsetReply, Pull, Pulled, QueryBounds, SeekTime
 from penstock.requests.request import Request, Result
 from penstock.requests.topics import DescribeTopic, TopicDetail
@@ -124,12 +124,15 @@ class Replays:
         send: Callable[[Sequence[Cursor], Arrival, Variant, int], bool],
         go_on: Callable[[Cursor], None],
         wake: Callable[[], None],
+        find: Callable[[Cursor, Iterable[str]], tuple[Request, Callable[[Result], Result]]],
         begun: Callable[[Cursor, Mapping[str, int]], None],
     ) -> None:
-        """``send`` sends one message, or says that there is no room now. ``go_on`` leads to ``pump``. ``begun`` is told
-        from which offsets a subscription with a name begins."""
+        """``send`` sends one message, or says that there is no room now. ``go_on`` leads to ``pump``. For a
+        subscription with a name ``find`` gives what asks where its position is in some queues, and what makes the
+        answer of the result; ``begun`` is told from which offsets it begins."""
         self._clock = clock
         self._send = send
+        self._find = find
         self._begun = begun
         self._replays: dict[Cursor, Replay] = {}
         self.turns = Turns(self._replays, go_on, wake)
@@ -224,8 +227,11 @@ class Replays:
     def _knows_places(self, replay: Replay, sources: Sequence[Source]) -> bool:
         """Whether every queue knows its place; if not, it is asked for."""
         if not replay.knows_name:
-            fetch = FetchOffsets(replay.start.name, tuple([one.queue for one in sources]))
-            self._ask(replay, fetch, _WORK + len(sources), self._named)
+            request, answer = self._find(replay.cursor, [source.queue for source in sources])
+            replay.waiting += 1
+            named = partial(self._answered, replay, self._named, ())
+            work = _WORK + len(sources)
+            self.turns.ask(replay.cursor, replay, request, work, lambda result: named(answer(result)))
             return False
         unknown = [source for source in sources if source.at == _UNKNOWN]
         if replay.start.kind == LAST:
@@ -248,11 +254,11 @@ class Replays:
         queue_id = int(source.queue.rpartition(":")[2])
         return offsets.get(queue_id, offsets.get(EVERY_QUEUE, source.end))
 
-    def _named(self, replay: Replay, reply: GroupOffsets) -> None:
+    def _named(self, replay: Replay, reply: HeldOffsets) -> None:
         """Of a queue without an offset nothing was acknowledged, if there are offsets of others."""
         replay.knows_name = True
-        is_kept = any([kept.offset >= 0 for kept in reply.offsets])
-        for source, kept in zip(replay.sources or (), reply.offsets, strict=True):
+        is_kept = any([kept.offset >= 0 for kept in reply.progress])
+        for source, kept in zip(replay.sources or (), reply.progress, strict=True):
             if is_kept:
                 source.at = _within(source, kept.offset)
 

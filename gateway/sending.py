@@ -116,6 +116,8 @@ class Sending:
             return True
         if matching[0] is not cursor:
             cursor.leave_to(matching[0], arrival)
+            if cursor.subscription.name:
+                self._positions.left(cursor, matching[0], arrival)
             return True
         device = session.device
         assert device is not None
@@ -145,7 +147,7 @@ class Sending:
         device.tally.publications_out += 1
         for cursor in matching:
             if cursor.subscription.name:
-                self._positions.sent(cursor, arrival, made.qos)
+                self._positions.sent(cursor, arrival, made.qos, is_own=cursor is matching[0])
         return True
 
     def waits(self, session: Session, qos: int, packets: bytes) -> bool:

@@ -84,7 +84,7 @@ async def run(
     keeping = Keeping(home, settings.output_bytes_max, rounds.wake)
     exchanges = ExchangeIds(brokers, rounds.wake)
     parts = SessionParts(home, keeping, exchanges, Wills(home, upstream, rounds), brokers)
-    downstream = Downstream(brokers, settings, owner, world.clock, keeping, rounds.wake)
+    downstream = Downstream(brokers, settings, owner, world.clock, keeping, rounds.wake, upstream.topic_of)
     quotas = Quotas()
     access = Access(
         settings.anonymous,

@@ -7,9 +7,9 @@ changes who delivers a message, and all messages of one topic come through one q
 copy carries the highest granted QoS and the identifiers of all matching subscriptions (MQTT-3.3.4-2, -3).
 
 A ``Cursor`` is a session's place in one such queue. Queues are read independently, so a cursor may pass over a
-message that its primary has not come to yet. It remembers the first such message per primary (``skipped``): if the
-primary is unsubscribed before it gets there, the cursor goes back and delivers what was left to it, and nothing
-else (``Redo``).
+message that its primary has not come to yet. It remembers the first and the last such message per primary
+(``skipped``): if the primary is unsubscribed before it gets there, the cursor goes back and delivers what was left to
+it, and nothing else (``Redo``).
 
 Offline messages are not here: they are in the log, and a session is only a cursor per queue. One that outlives its
 connection (``Lasting``) is saved at its home and goes from here with the connection. What a session does hold is
@@ -161,7 +161,7 @@ class Cursor:
         backlog: messages of its own pull, for a session that has fallen behind the shared window.
         pulling: its own pull is under way.
         seen: log position of the last message that it came to.
-        skipped: primary -> offset and position of the first message left to it that it has not come to.
+        skipped: primary -> offset of the first and position of the last message left to it that it has not come to.
         redos: stretches to go over again.
         is_resumed: its subscription stood before this connection of its session, and before ``start`` if that is later.
     """
@@ -214,17 +214,18 @@ class Cursor:
             return
         if self.skipped is None:
             self.skipped = {}
-        first = self.skipped.get(primary)
-        if first is None or first[1] <= primary.seen:
-            self.skipped[primary] = (arrival.offset, arrival.position)
+        first, last = self.skipped.get(primary, (0, -1))
+        if last <= primary.seen:
+            first = arrival.offset
+        self.skipped[primary] = (min(first, arrival.offset), max(last, arrival.position))
 
     def take_back(self, ended: Cursor) -> bool:
         """A primary's subscription has ended. True if this cursor goes back for what was left to it."""
-        first = self.skipped.pop(ended, None) if self.skipped else None
-        if first is None or first[1] <= ended.seen:
+        first, last = self.skipped.pop(ended, (0, -1)) if self.skipped else (0, -1)
+        if last <= ended.seen:
             return False
         self.redos = [*(self.redos or ()), Redo(self.next, ended.seen, ended.subscription.filter)]
-        self.next = first[0]
+        self.next = first
         self.backlog = None
         return True
 

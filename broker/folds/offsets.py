@@ -1,4 +1,5 @@
-"""Fold of consumer offsets: for each group, the next offset to read in each queue, and when it last committed."""
+"""Fold of consumer offsets: for each group, the next offset to read in each queue, when it last committed, which
+gateways held its position for subscriptions then, and how often it was set back."""
 
 from __future__ import annotations
 
@@ -18,10 +19,13 @@ _NONE: Final[Mapping[str, int]] = MappingProxyType({})
 
 @dataclass(slots=True)
 class GroupProgress:
-    """Committed offsets of one group by queue. ``committed_ms``: store time of its last commit."""
+    """Committed offsets of one group by queue. ``committed_ms``: store time of its last commit.
+    ``holders``: names of gateways (``broker/holders.py``). ``set_backs``: how often it was set back, by queue."""
 
     committed_ms: int = 0
     offsets: dict[str, int] = field(default_factory=dict)
+    holders: tuple[str, ...] = ()
+    set_backs: dict[str, int] = field(default_factory=dict)
 
 
 class Offsets:
@@ -52,10 +56,28 @@ class Offsets:
         known = self._groups.get(group)
         return known.committed_ms if known else 0
 
+    def holders(self, group: str) -> tuple[str, ...]:
+        """Gateways that hold a group's position."""
+        known = self._groups.get(group)
+        return known.holders if known else ()
+
+    def set_backs(self, group: str) -> Mapping[str, int]:
+        """How often a group's position was set back, by queue; those where it never was are left out."""
+        known = self._groups.get(group)
+        return known.set_backs if known else _NONE
+
+    def held(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Groups whose position gateways hold, and who these are."""
+        for group, progress in self._groups.items():
+            if progress.holders:
+                yield group, progress.holders
+
     @staticmethod
-    def fact(group: str, offsets: Iterable[QueueOffset]) -> list[Any]:
-        """Body of the record that commits offsets; none: the group is forgotten."""
-        return [group, [list(one) for one in offsets]]
+    def fact(group: str, offsets: Iterable[QueueOffset], holders: Iterable[str] | None = None) -> list[Any]:
+        """Body of the record that commits offsets; none: the group is forgotten. ``holders``: from now on, if that is
+        to be said."""
+        body: list[Any] = [group, [list(one) for one in offsets]]
+        return body if holders is None else [*body, list(holders)]
 
     def apply(self, body: list[Any], stored_ms: int) -> None:
         """Takes in a record's body."""
@@ -67,8 +89,12 @@ class Offsets:
         progress = self._groups.own(group, _copied)
         progress.committed_ms = stored_ms
         for queue, offset in offsets:
+            if offset < progress.offsets.get(queue, offset):
+                progress.set_backs[queue] = progress.set_backs.get(queue, 0) + 1
             progress.offsets[queue] = offset
             self._note(queue, group)
+        if len(body) > 2:
+            progress.holders = tuple(body[2])
 
     def _note(self, queue: str, group: str) -> None:
         if queue.startswith(LIGHT):
@@ -85,6 +111,7 @@ class Offsets:
         for group in self._light.pop(queue, ()):
             progress = self._groups.own(group, _copied)
             del progress.offsets[queue]
+            progress.set_backs.pop(queue, None)
             if not progress.offsets:
                 del self._groups[group]
 
@@ -98,7 +125,7 @@ class Offsets:
 
     def restore(self, snapshot: list[Any]) -> None:
         """Takes the state of a snapshot."""
-        self._groups = Table((group, GroupProgress(at_ms, dict(offsets))) for group, at_ms, offsets in snapshot)
+        self._groups = Table((row[0], _progress(*row[1:5])) for row in snapshot)
         self._light = {}
         for group, progress in self._groups.items():
             for queue in progress.offsets:
@@ -106,8 +133,22 @@ class Offsets:
 
 
 def _copied(progress: GroupProgress) -> GroupProgress:
-    return GroupProgress(progress.committed_ms, dict(progress.offsets))
+    offsets, set_backs = dict(progress.offsets), dict(progress.set_backs)
+    return GroupProgress(progress.committed_ms, offsets, progress.holders, set_backs)
 
 
 def _row(group: str, progress: GroupProgress) -> list[Any]:
-    return [group, progress.committed_ms, sorted([queue, at] for queue, at in progress.offsets.items())]
+    row = [group, progress.committed_ms, _sorted(progress.offsets)]
+    if progress.holders or progress.set_backs:
+        row += [list(progress.holders), _sorted(progress.set_backs)]
+    return row
+
+
+def _sorted(numbers: Mapping[str, int]) -> list[Any]:
+    return sorted([queue, number] for queue, number in numbers.items())
+
+
+def _progress(
+    committed_ms: int, offsets: list[Any], holders: Iterable[str] = (), set_backs: Iterable[Any] = ()
+) -> GroupProgress:
+    return GroupProgress(committed_ms, dict(offsets), tuple(holders), dict(set_backs))

@@ -47,7 +47,7 @@ def list_groups(server: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def show(server: str, name: str, as_json: bool) -> None:
-    """Show who reads which queue in a group, and how far.
+    """Show who reads which queue in a group, and how far; of a named position, which gateways hold it.
 
     \b
     Examples:
@@ -70,10 +70,11 @@ def show(server: str, name: str, as_json: bool) -> None:
                     "committed": committed,
                     "end": one.end,
                 }
-                rows.append(row | {"lag": _lag(one.offset, one.end), "member": holder.get(one.queue)})
+                row |= {"lag": _lag(one.offset, one.end), "member": holder.get(one.queue)}
+                rows.append(row | {"held_by": ", ".join(detail.holders) or None})
     if not rows:
         raise GroupNotFound(f"there is no group {name}", hint="`penstock group list` shows all")
-    print_rows(rows, ("queue", "broker", "committed", "end", "lag", "member"), as_json=as_json)
+    print_rows(rows, ("queue", "broker", "committed", "end", "lag", "member", "held_by"), as_json=as_json)
 
 
 def _lag(offset: int, end: int) -> int:

@@ -14,6 +14,19 @@ class QueueOffset(NamedTuple):
     offset: int
 
 
+class Progress(NamedTuple):
+    """How far a holder has come in a queue, or where the position is.
+
+    Attributes:
+        offset: all before it is acknowledged; -1: the position is to stay where it is, or is nowhere yet.
+        set_backs: how often somebody has set the position back, as far as the holder was told.
+    """
+
+    queue: str
+    offset: int
+    set_backs: int
+
+
 class MemberInfo(NamedTuple):
     """A consumer group's member and the queues that it holds."""
 
@@ -112,10 +125,13 @@ class ListGroups(Request):
 
 @value
 class GroupDetail(Reply):
+    """``holders``: gateways that hold its position for subscriptions."""
+
     group: str
     generation: int
     members: tuple[MemberInfo, ...]
     lags: tuple[GroupLag, ...]
+    holders: tuple[str, ...] = ()
 
 
 @value
@@ -123,3 +139,24 @@ class DescribeGroup(Request):
     code: ClassVar[int] = 76
     reply: ClassVar[type[Reply]] = GroupDetail
     group: str
+
+
+@value
+class HeldOffsets(Reply):
+    progress: tuple[Progress, ...]
+
+
+@value
+class HoldOffsets(Request):
+    """A gateway holds a group's position for its subscriptions of that name: for ``lease_s`` seconds, 0 with its last
+    word. ``progress`` names all queues in which it has a say. In each the position moves to where the holder is that
+    has come least far, never back, and not while the group has members (``Fenced``, unless nothing is to move).
+    Answered with where it is, in the order of ``progress``. Where somebody has set it back more often than the holder
+    knows, what that says of the queue does not count."""
+
+    code: ClassVar[int] = 77
+    reply: ClassVar[type[Reply]] = HeldOffsets
+    group: str
+    holder: str
+    lease_s: float
+    progress: tuple[Progress, ...]

@@ -11,10 +11,13 @@ from penstock.requests.groups import (
     DescribeGroup,
     FetchOffsets,
     GroupLag,
+    HeldOffsets,
+    HoldOffsets,
     JoinGroup,
     LeaveGroup,
     ListGroups,
     MemberInfo,
+    Progress,
     QueueOffset,
     WatchGroup,
 )
@@ -188,3 +191,99 @@ def test_groups_have_a_limit_and_those_that_stand_go_on() -> None:
     assert isinstance(rig.ask(JoinGroup("three", "m", ("t",), 30.0)), Busy)
     assert rig.ask(CommitOffsets("two", "", 0, start)) == Done()
     assert isinstance(rig.ask(JoinGroup("one", "m", ("t",), 30.0)), Assignment)
+
+
+# ------------------------------------------------------------ positions that gateways hold
+
+
+def hold(rig: Rig, holder: str, *rows: tuple[str, int] | tuple[str, int, int], lease_s: float = 15.0) -> object:
+    """What is answered: where the position is in each queue."""
+    answer = rig.ask(HoldOffsets("g", holder, lease_s, tuple(Progress(*row[:2], *(row[2:] or (0,))) for row in rows)))
+    return [tuple(row) for row in answer.progress] if isinstance(answer, HeldOffsets) else answer
+
+
+def committed(rig: Rig, *names: str) -> list[int]:
+    return [one.offset for one in rig.ask(FetchOffsets("g", names or ("t:0", "t:1"))).offsets]
+
+
+def test_a_position_is_where_the_gateway_that_has_come_least_far_is() -> None:
+    rig = made(messages=8)
+    assert hold(rig, "a", ("t:0", -1)) == [("t:0", -1, 0)]
+    assert hold(rig, "b", ("t:0", 3), ("t:1", 2)) == [("t:0", -1, 0), ("t:1", 2, 0)]
+    assert hold(rig, "a", ("t:0", 2)) == [("t:0", 2, 0)]
+    assert hold(rig, "a", ("t:0", 4), lease_s=0.0) == [("t:0", 3, 0)]
+    assert rig.ask(DescribeGroup("g")).holders == ("b",)
+    assert hold(rig, "b", ("t:0", 4), ("t:1", 1)) == [("t:0", 4, 0), ("t:1", 2, 0)]
+
+
+def test_a_gateway_that_is_silent_holds_a_position_for_its_lease() -> None:
+    rig = made(messages=8)
+    hold(rig, "a", ("t:0", 1))
+    rig.clock.now = 10.0
+    hold(rig, "b", ("t:0", 3))
+    assert committed(rig, "t:0") == [1]
+    rig.clock.now = 15.0
+    rig.dispatch.tick()
+    rig.sync()
+    assert committed(rig, "t:0") == [3]
+
+
+def test_where_nothing_moves_and_nobody_is_new_nothing_is_stored() -> None:
+    rig = made(messages=8)
+    hold(rig, "a", ("t:0", 1))
+    before = rig.store.written
+    hold(rig, "a", ("t:0", 1))
+    assert rig.store.written == before
+
+
+def test_while_a_group_has_members_its_positions_are_theirs_and_what_gateways_say_counts_afterwards() -> None:
+    rig = made(messages=8)
+    hold(rig, "a", ("t:0", 1))
+    generation = join(rig, "m").generation
+    assert isinstance(hold(rig, "a", ("t:0", 2)), Fenced)
+    assert hold(rig, "b", ("t:0", -1)) == [("t:0", 1, 0)]
+    hold(rig, "b", lease_s=0.0)
+    rig.ask(CommitOffsets("g", "m", generation, (QueueOffset("t:0", 3),)))
+    rig.ask(LeaveGroup("g", "m"))
+    assert hold(rig, "a", ("t:0", 2)) == [("t:0", 3, 0)]
+    assert hold(rig, "a", ("t:0", 4)) == [("t:0", 4, 0)]
+
+
+def test_a_position_that_is_set_back_stays_there_until_somebody_begins_there() -> None:
+    rig = made(messages=8)
+    hold(rig, "a", ("t:0", 4), ("t:1", 2))
+    rig.ask(CommitOffsets("g", "", 0, (QueueOffset("t:0", 1), QueueOffset("t:1", 3))))
+    assert hold(rig, "b", ("t:1", 4)) == [("t:1", 3, 0)], "what was said of others still counts"
+    assert hold(rig, "a", ("t:0", 4), ("t:1", 4)) == [("t:0", 1, 1), ("t:1", 4, 0)]
+    assert hold(rig, "a", ("t:0", 2, 1)) == [("t:0", 2, 1)]
+
+
+def test_after_a_restart_a_position_waits_for_all_who_held_it() -> None:
+    rig = made(messages=8)
+    hold(rig, "a", ("t:0", 1))
+    hold(rig, "b", ("t:0", 2))
+    rig.ask(CommitOffsets("g", "", 0, (QueueOffset("t:0", 0),)))
+    again = rig.restarted()
+    assert hold(again, "b", ("t:0", 3, 1)) == [("t:0", 0, 1)]
+    assert hold(again, "b", ("t:0", 3, 0)) == [("t:0", 0, 1)], "it had not heard of it"
+    assert hold(again, "a", ("t:0", 2, 1)) == [("t:0", 2, 1)]
+    hold(again, "a", lease_s=0.0)
+    hold(again, "b", lease_s=0.0)
+    last = again.restarted()
+    assert hold(last, "c", ("t:0", 4, 1)) == [("t:0", 4, 1)], "nobody held it any more"
+
+
+def test_what_a_gateway_says_has_limits() -> None:
+    rig = made(messages=8)
+    assert isinstance(hold(rig, "", ("t:0", 1)), InvalidRequest)
+    assert isinstance(hold(rig, "a", ("t:0", 1), lease_s=-1.0), InvalidRequest)
+    assert isinstance(hold(rig, "a", ("t:0", 9)), OffsetOutOfRange)
+    assert isinstance(hold(rig, "a", ("u:0", 0)), QueueNotFound)
+
+
+def test_where_groups_have_no_room_a_new_name_is_nowhere_and_moves_nowhere() -> None:
+    rig = Rig(groups_max=1)
+    rig.ask(CreateTopic("t", 1))
+    rig.ask(CommitOffsets("other", "", 0, (QueueOffset("t:0", 0),)))
+    assert hold(rig, "a", ("t:0", -1)) == [("t:0", -1, 0)]
+    assert isinstance(hold(rig, "a", ("t:0", 0)), Busy)

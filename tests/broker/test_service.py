@@ -9,7 +9,7 @@ from penstock.errors import InvalidTopic, PenstockError, StorageFailed, UnknownR
 from penstock.message import Message
 from penstock.requests.filters import FetchRetained, OpenFilters
 from penstock.requests.given import GivenPull, GivenRuns
-from penstock.requests.groups import CommitOffsets, JoinGroup, QueueOffset
+from penstock.requests.groups import CommitOffsets, JoinGroup, Progress, QueueOffset
 from penstock.requests.messages import Append, Pull
 from penstock.requests.routes import QueryRoute, TopicRoute
 from penstock.requests.servers import Ping, ReadFigures, ServerInfo
@@ -121,6 +121,7 @@ def _odd(hint: object, text: str, number: int) -> object:
         "tuple[str, ...]": (text,),
         "tuple[int, ...]": (number,),
         "tuple[QueueOffset, ...]": (QueueOffset(text, number),),
+        "tuple[Progress, ...]": (Progress(text, number, number),),
         "tuple[SessionSave, ...]": (SessionSave(text, number, number, number),),
     }
     return kinds[str(hint)]

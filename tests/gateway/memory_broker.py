@@ -14,6 +14,7 @@ from broker.folds.exchanges import exchange_of
 from broker.folds.filters import CLOSE, OPEN
 from broker.folds.shares import Shares
 from broker.folds.state import BrokerState
+from broker.holders import Holders
 from broker.outcomes import Now, Parked
 from broker.session_requests import SessionRequests
 from broker.settings import BrokerSettings
@@ -53,7 +54,7 @@ from penstock.requests.filters import (
     OpenFilters,
     RetainedPage,
 )
-from penstock.requests.groups import CommitOffsets, FetchOffsets, GroupOffsets, QueueOffset
+from penstock.requests.groups import HeldOffsets, HoldOffsets, Progress
 from penstock.requests.messages import (
     Appended,
     AppendRuns,
@@ -183,6 +184,8 @@ class MemoryBroker:
         self.queues_per_topic = 1
         self.chosen_queue: Callable[[int], int] = lambda number: number
         self.groups: dict[str, dict[str, int]] = {}
+        self.set_backs: dict[str, dict[str, int]] = {}
+        self.holders = Holders((), 0.0)
         self.holds_replies = False
         self.holds: tuple[type[Request], ...] = ()
         self.now_ms = 0
@@ -309,6 +312,8 @@ class MemoryBroker:
         """What the broker does by the clock."""
         self.sessions.expire(self.now_s, self.now_ms)
         self.shares.expire(self.now_s)
+        for group in self.holders.expire(self.now_s):
+            self.groups[group] |= self.holders.ahead(group, self.groups[group])
 
     def _wake_asked(self) -> None:
         changed = {*self.sessions.take_changed(), *self.shares.take_changed(), *self._stirred}
@@ -352,14 +357,22 @@ class MemoryBroker:
         times = [STORED.unpack_from(frame, FRAME_HEAD_BYTES + STORED_AT)[0] for _, frame in queue.frames]
         return OffsetReply(queue.base + sum(time < request.stored_ms for time in times))
 
-    def _FetchOffsets(self, request: FetchOffsets) -> Result:
-        kept = self.groups.get(request.group, {})
-        return GroupOffsets(tuple(QueueOffset(queue, kept.get(queue, -1)) for queue in request.queues))
+    def _HoldOffsets(self, request: HoldOffsets) -> Result:
+        kept, now = self.groups.setdefault(request.group, {}), self.now_s
+        set_backs = self.set_backs.get(request.group, {})
+        self.holders.report(request.group, request.holder, request.lease_s, request.progress, set_backs, now)
+        kept |= self.holders.ahead(request.group, kept)
+        if not request.lease_s:
+            self.holders.leave(request.group, request.holder)
+        rows = [Progress(one, kept.get(one, -1), set_backs.get(one, 0)) for one, _, _ in request.progress]
+        return HeldOffsets(tuple(rows))
 
-    def _CommitOffsets(self, request: CommitOffsets) -> Result:
-        assert (request.member, request.generation) == ("", 0)
-        self.groups.setdefault(request.group, {}).update(request.offsets)
-        return Done()
+    def set_back(self, group: str, queue: str, offset: int) -> None:
+        """A native consumer commits a position that is further back."""
+        self.groups[group][queue] = offset
+        counted = self.set_backs.setdefault(group, {})
+        counted[queue] = counted.get(queue, 0) + 1
+        self.holders.set_back(group, [queue])
 
     def _AppendRuns(self, request: AppendRuns) -> Result:
         if request.life in self.state.lives.over:

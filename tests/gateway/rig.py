@@ -155,7 +155,15 @@ class Gateway:
         parts = SessionParts(
             self.home, self.keeping, exchanges, Wills(self.home, self.upstream, self.rounds), self.brokers
         )
-        self.downstream = Downstream(self.brokers, self.settings, name, self.clock, self.keeping, self.rounds.wake)
+        self.downstream = Downstream(
+            self.brokers,
+            self.settings,
+            name,
+            self.clock,
+            self.keeping,
+            self.rounds.wake,
+            self.upstream.topic_of,
+        )
         self.reception = Reception(
             self.settings,
             authenticator or Anonymous("everyone"),

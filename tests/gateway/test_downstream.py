@@ -453,6 +453,25 @@ def test_unsubscribing_the_primary_leaves_its_messages_to_the_others_once_each()
     assert drain(client) == [b"on"]
 
 
+def test_unsubscribing_a_primary_that_has_come_to_a_part_of_its_messages_leaves_the_rest_to_the_others() -> None:
+    gateway = Gateway()
+    publisher = gateway.connect("p")
+    client = gateway.connect(level=5, properties=Properties(receive_maximum=1))
+    for one in ("a/b", "a/#"):
+        client.subscribe(one, qos=1)
+    [primary] = [pull for pull in gateway.broker.parked if pull[0].queue == "~filter:a/b"]
+    gateway.broker.parked.remove(primary)
+    for at in range(3):
+        publisher.publish("a/b", bytes([at]), 1, packet_id=at + 1)
+    assert publishes(client) == []
+    gateway.broker.parked.append(primary)
+    gateway.round()
+    [first] = publishes(client)
+    client.send(Unsubscribe(7, ("a/b",)))
+    client.send(Puback(first.packet_id))
+    assert drain(client) == [bytes([1]), bytes([2])]
+
+
 def test_an_answer_that_was_on_its_way_when_a_filter_went_back_for_its_primarys_messages_hides_none_of_them() -> None:
     """Nothing lost: all that was stored while the client was away, whichever filter it is sent for."""
     count = 600

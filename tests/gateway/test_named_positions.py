@@ -7,11 +7,13 @@ from rig import Client, Gateway
 from test_reception import OnlyOwnTopics
 from test_replay import asking, gateway_with, numbers
 
-from gateway.mqtt.packets import Puback, Publish, Pubrec
+from gateway.mqtt.packets import Puback, Publish, Pubrec, Unsubscribe
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.errors import Fenced, Unavailable
 from penstock.requests.filters import OpenFilters
-from penstock.requests.groups import CommitOffsets
+from penstock.requests.groups import HoldOffsets
+from penstock.requests.messages import Pull, QueryBounds
+from penstock.requests.topics import DescribeTopic
 
 
 def take(client: Client, *, answers: bool = True, refuses: bool = False) -> list[int]:
@@ -154,7 +156,7 @@ def test_of_a_connection_that_ends_before_its_filter_stands_nothing_is_left() ->
     client.cut()
     gateway.broker.holds = (OpenFilters,)
     named(gateway).cut()
-    assert gateway.downstream.positions._tracks == {}
+    assert gateway.downstream.positions._of_group == {}
 
 
 def test_a_name_that_nobody_has_used_begins_now() -> None:
@@ -228,7 +230,7 @@ def test_of_two_subscriptions_with_one_name_the_one_that_has_come_least_far_coun
     client.send(Puback(second.packet_id))
     assert kept(gateway) == {"plant:0": 1}
     client.send(Puback(first.packet_id))
-    assert kept(gateway) == {"plant:0": 2}
+    assert kept(gateway) == {"plant:0": 3}
 
 
 def test_a_position_is_kept_by_those_who_may(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,8 +253,9 @@ def test_commits_of_a_tick_are_one_request() -> None:
     client = gateway.connect("s", level=5)
     client.subscribe("plant/#", qos=1, properties=asking("named=billing", "beginning"))
     take(client)
+    gateway.broker.requests.clear()
     kept(gateway)
-    assert len(gateway.broker.made(CommitOffsets)) == 1
+    assert len(gateway.broker.made(HoldOffsets)) == 1
 
 
 def test_a_commit_that_got_lost_is_made_again_and_one_that_is_refused_is_not() -> None:
@@ -260,11 +263,11 @@ def test_a_commit_that_got_lost_is_made_again_and_one_that_is_refused_is_not() -
     client = gateway.connect("s", level=5)
     client.subscribe("plant/#", qos=0, properties=asking("named=billing", "beginning"))
     assert numbers(client) == [0]
-    gateway.broker.refuses[CommitOffsets] = Unavailable("away")
+    gateway.broker.refuses[HoldOffsets] = Unavailable("away")
     assert kept(gateway) == {}
     gateway.broker.refuses.clear()
     assert kept(gateway) == {"plant:0": 1}
-    gateway.broker.refuses[CommitOffsets] = Fenced("a native consumer holds it")
+    gateway.broker.refuses[HoldOffsets] = Fenced("a native consumer holds it")
     publisher.publish("plant/0", b"1")
     assert kept(gateway) == {"plant:0": 1}
     gateway.broker.refuses.clear()
@@ -285,3 +288,340 @@ def test_a_subscription_that_gives_its_name_up_holds_the_position_back_no_more(l
     for client in clients:
         assert take(client) == [1, 2, 3]
     assert kept(gateway) == {"plant:0": 4}
+
+
+def published(publisher: Client, *names: str, first: int = 0) -> None:
+    for number, name in enumerate(names, first):
+        publisher.publish(name, b"%d" % number, 1, packet_id=number + 1)
+
+
+def subscriber(gateway: Gateway, name: str, *filters: str, start: str = "beginning", room: int = 100) -> Client:
+    """A client that subscribes; the last filter has the name."""
+    client = gateway.connect(name, level=5, properties=Properties(receive_maximum=room))
+    for one in filters:
+        client.subscribe(one, qos=1, properties=asking("named=billing", start) if one == filters[-1] else NO_PROPERTIES)
+    return client
+
+
+def others_turn(*gateways: Gateway) -> None:
+    for gateway in gateways:
+        gateway.rounds.begin()
+        gateway.round()
+
+
+# ------------------------------------------------------------ what the filter passes over
+
+
+def test_a_position_moves_past_what_its_filter_passes_over() -> None:
+    gateway, publisher = gateway_with(0)
+    client = subscriber(gateway, "s", "plant/1")
+    published(publisher, "plant/0", "plant/0", "plant/1", "plant/0", "plant/0")
+    assert take(client) == [2]
+    gateway.pass_time(10)
+    assert kept(gateway) == {"plant:0": 2, "plant:1": 2, "plant:2": 1}
+    client.cut()
+    gateway.broker.requests.clear()
+    again = subscriber(gateway, "t", "plant/1")
+    assert numbers(again) == []
+    assert not [one for one in gateway.broker.made(Pull) if one.queue.startswith("plant")], "all of it read again"
+
+
+def test_a_position_that_moves_past_others_messages_stays_before_one_that_is_not_acknowledged() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = subscriber(gateway, "s", "plant/1")
+    published(publisher, "plant/0", "plant/1", "plant/0", "plant/0")
+    [unacknowledged] = packet_ids(client)
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 1}
+    client.send(Puback(unacknowledged))
+    assert kept(gateway) == {"plant:0": 4}
+
+
+def test_a_subscription_that_is_behind_passes_nothing_over_that_it_has_not_come_to() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = subscriber(gateway, "s", "plant/1", room=1)
+    published(publisher, "plant/1", "plant/0", "plant/1", "plant/0")
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 0}
+    assert take(client) == [0]
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 2}
+    assert take(client) == [2]
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 4}
+
+
+def test_a_session_that_was_away_passes_over_too_even_where_nothing_comes_to_it() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = named(gateway, "plant/1")
+    client.cut()
+    published(publisher, "plant/0", "plant/0")
+    named(gateway)
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 2}
+
+
+def test_subscriptions_without_a_name_ask_nothing_of_it() -> None:
+    gateway, publisher = gateway_with(0)
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/1", qos=1, properties=asking("beginning"))
+    published(publisher, "plant/1", "plant/0")
+    take(client)
+    gateway.broker.requests.clear()
+    gateway.pass_time(30)
+    assert not gateway.broker.made(HoldOffsets)
+    assert not gateway.broker.made(DescribeTopic)
+    assert not gateway.broker.made(QueryBounds)
+
+
+# ------------------------------------------------------------ overlapping subscriptions
+
+
+def test_what_came_through_another_subscription_while_history_is_sent_moves_no_position_past_history() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    published(publisher, "plant/0", "plant/0", "plant/0")
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/1", qos=1)
+    gateway.broker.holds = (Pull,)
+    client.subscribe("plant/+", qos=1, properties=asking("named=billing", "beginning"))
+    publisher.publish("plant/1", b"3", 1, packet_id=9)
+    assert take(client) == [3]
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 0}
+    gateway.broker.let_go()
+    gateway.round()
+    history = packet_ids(client)
+    client.send(*[Puback(one) for one in history])
+    assert kept(gateway) == {"plant:0": 4}
+
+
+def test_what_came_through_another_subscription_before_a_named_one_began_stays_after_its_position() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    published(publisher, "plant/0")
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/1", qos=1)
+    gateway.broker.holds = (HoldOffsets,)
+    client.subscribe("plant/#", qos=1, properties=asking("named=billing", "beginning"))
+    published(publisher, "plant/1", "plant/0")
+    [live] = packet_ids(client)
+    gateway.broker.let_go()
+    gateway.round()
+    assert take(client) == [0, 1]
+    assert kept(gateway) == {"plant:0": 1}
+    client.send(Puback(live))
+    assert kept(gateway) == {"plant:0": 3}
+
+
+def test_what_another_subscription_is_yet_to_deliver_stays_after_the_position() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = subscriber(gateway, "s", "plant/1", "plant/#", start="last=0")
+    [older] = [one for one in gateway.broker.parked if one[0].queue == "~filter:plant/1"]
+    gateway.broker.parked.remove(older)
+    published(publisher, "plant/0", "plant/1", "plant/0")
+    assert take(client) == [0, 2]
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 1}
+    gateway.broker.parked.append(older)
+    gateway.round()
+    [late] = packet_ids(client)
+    assert kept(gateway) == {"plant:0": 1}
+    client.send(Puback(late))
+    assert kept(gateway) == {"plant:0": 3}
+
+
+def test_what_another_subscription_has_left_to_a_named_one_counts_when_that_has_sent_it() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = subscriber(gateway, "s", "plant/1", "plant/#", start="last=0")
+    [older] = [one for one in gateway.broker.parked if one[0].queue == "~filter:plant/1"]
+    gateway.broker.parked.remove(older)
+    published(publisher, "plant/0", "plant/1", "plant/0")
+    assert take(client) == [0, 2]
+    client.send(Unsubscribe(1, ("plant/1",)))
+    [late] = packet_ids(client)
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 1}
+    client.send(Puback(late))
+    assert kept(gateway) == {"plant:0": 3}
+
+
+# ------------------------------------------------------------ after UNSUBSCRIBE
+
+
+def test_what_was_sent_before_unsubscribe_counts_when_it_is_acknowledged_after_it() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = subscriber(gateway, "s", "plant/#")
+    published(publisher, "plant/0", "plant/0")
+    first, second = packet_ids(client)
+    client.send(Unsubscribe(1, ("plant/#",)))
+    client.got()
+    assert kept(gateway) == {"plant:0": 0}
+    client.send(Puback(first))
+    assert kept(gateway) == {"plant:0": 1}
+    published(publisher, "plant/0")
+    client.send(Puback(second))
+    assert kept(gateway) == {"plant:0": 2}
+    assert gateway.downstream.positions._of_group == {}
+
+
+def test_what_was_sent_before_unsubscribe_holds_others_back_until_it_is_acknowledged() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client, other = subscriber(gateway, "s", "plant/#"), subscriber(gateway, "t", "plant/#")
+    published(publisher, "plant/0", "plant/0")
+    [first, second] = packet_ids(client)
+    client.send(Unsubscribe(1, ("plant/#",)))
+    take(other)
+    assert kept(gateway) == {"plant:0": 0}
+    client.send(Puback(second))
+    assert kept(gateway) == {"plant:0": 0}
+    client.send(Puback(first))
+    assert kept(gateway) == {"plant:0": 2}
+
+
+def test_what_was_left_to_another_subscription_stays_after_the_position_after_unsubscribe() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = subscriber(gateway, "s", "plant/1", "plant/#", start="last=0")
+    [older] = [one for one in gateway.broker.parked if one[0].queue == "~filter:plant/1"]
+    gateway.broker.parked.remove(older)
+    published(publisher, "plant/0", "plant/1", "plant/0")
+    first, second = packet_ids(client)
+    client.send(Unsubscribe(1, ("plant/#",)))
+    client.send(Puback(first), Puback(second))
+    assert kept(gateway) == {"plant:0": 1}
+
+
+# ------------------------------------------------------------ several who hold a name
+
+
+def test_of_two_gateways_with_one_name_the_one_that_has_come_least_far_counts() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    other = Gateway(beside=gateway, name="other")
+    client, far = subscriber(gateway, "s", "plant/#"), subscriber(other, "t", "plant/#")
+    published(publisher, "plant/0", "plant/0", "plant/0")
+    others_turn(other)
+    first, second, _ = packet_ids(client)
+    kept(gateway)
+    assert take(far) == [0, 1, 2]
+    assert kept(other) == {"plant:0": 0}
+    client.send(Puback(first))
+    assert kept(gateway) == {"plant:0": 1}
+    client.send(Puback(second))
+    client.cut()
+    gateway.round()
+    other.pass_time(6)
+    assert kept(other) == {"plant:0": 3}
+
+
+def test_a_gateway_that_is_lost_holds_a_position_back_for_a_lease() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    lost = Gateway(beside=gateway, name="lost")
+    client = subscriber(gateway, "s", "plant/#")
+    subscriber(lost, "t", "plant/#")
+    published(publisher, "plant/0")
+    kept(lost)
+    take(client)
+    gateway.pass_time(12)
+    assert kept(gateway) == {"plant:0": 0}
+    gateway.pass_time(10)
+    assert kept(gateway) == {"plant:0": 1}
+
+
+def test_a_gateway_says_its_last_word_when_the_last_subscription_of_a_name_is_over() -> None:
+    gateway, _ = gateway_with(1, queues=1)
+    client = subscriber(gateway, "s", "plant/#")
+    take(client)
+    client.cut()
+    gateway.round()
+    assert gateway.broker.groups["billing"] == {"plant:0": 1}
+    assert gateway.broker.holders.names("billing") == ()
+
+
+def test_what_another_has_committed_beyond_is_not_overwritten() -> None:
+    gateway, publisher = gateway_with(5, queues=1)
+    client = subscriber(gateway, "s", "plant/#", room=1)
+    kept(gateway)
+    gateway.broker.groups["billing"]["plant:0"] = 4
+    take(client)
+    assert kept(gateway) == {"plant:0": 4}
+    for _ in range(4):
+        take(client)
+    assert kept(gateway) == {"plant:0": 5}
+    published(publisher, "plant/0")
+    take(client)
+    assert kept(gateway) == {"plant:0": 6}
+
+
+def test_a_position_that_somebody_sets_back_is_moved_by_later_subscriptions_only() -> None:
+    gateway, publisher = gateway_with(5, queues=1)
+    client = subscriber(gateway, "s", "plant/#")
+    take(client)
+    assert kept(gateway) == {"plant:0": 5}
+    gateway.broker.set_back("billing", "plant:0", 2)
+    published(publisher, "plant/0")
+    take(client)
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 2}
+    again = subscriber(gateway, "t", "plant/#")
+    assert take(again) == [2, 3, 4, 0]
+    assert kept(gateway) == {"plant:0": 6}
+    assert client.subscribe("plant/#", qos=1, properties=asking("named=billing")).reason_codes == (1,)
+    published(publisher, "plant/0")
+    [last] = packet_ids(client)
+    assert take(again) == [0]
+    assert kept(gateway) == {"plant:0": 6}
+    client.send(Puback(last))
+    assert kept(gateway) == {"plant:0": 7}
+
+
+def test_a_subscription_that_is_about_to_begin_is_not_overtaken() -> None:
+    gateway, _ = gateway_with(2, queues=1)
+    client = subscriber(gateway, "s", "plant/#")
+    gateway.pass_time(1)
+    gateway.broker.holds = (HoldOffsets,)
+    begins = subscriber(gateway, "t", "plant/#")
+    take(client)
+    gateway.pass_time(10)
+    gateway.broker.let_go()
+    gateway.round()
+    assert take(begins, answers=False) == [0, 1]
+    assert kept(gateway) == {"plant:0": 0}
+
+
+def test_a_subscription_that_never_begins_holds_nobody_back() -> None:
+    gateway, _ = gateway_with(2, queues=1)
+    client = subscriber(gateway, "s", "plant/#")
+    gateway.pass_time(1)
+    gateway.broker.holds = (HoldOffsets,)
+    begins = subscriber(gateway, "t", "plant/#")
+    take(client)
+    begins.cut()
+    gateway.broker.let_go()
+    gateway.round()
+    assert kept(gateway) == {"plant:0": 2}
+
+
+def test_a_subscription_that_is_over_holds_nobody_back() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    slow, other = subscriber(gateway, "s", "plant/#"), subscriber(gateway, "t", "plant/#")
+    published(publisher, "plant/0")
+    take(other)
+    gateway.pass_time(1)
+    assert kept(gateway) == {"plant:0": 0}
+    slow.cut()
+    assert kept(gateway) == {"plant:0": 1}
+
+
+def test_a_subscription_whose_filter_is_opened_anew_before_it_has_begun_holds_nobody_back() -> None:
+    gateway, publisher = gateway_with(2, queues=1)
+    client = subscriber(gateway, "s", "plant/#")
+    take(client)
+    gateway.connect("reads along").subscribe("plant/0")
+    gateway.broker.holds = (HoldOffsets,)
+    subscriber(gateway, "t", "plant/0")
+    del gateway.broker.queues["~filter:plant/0"]
+    gateway.broker.release()
+    gateway.round()
+    gateway.broker.let_go()
+    gateway.round()
+    published(publisher, "plant/1")
+    take(client)
+    assert kept(gateway) == {"plant:0": 3}

@@ -57,3 +57,35 @@ def test_a_group_that_was_given_up_is_forgotten_with_all_that_it_committed() -> 
     offsets.forget("~filter:a/+")
     assert offsets.snapshot() == [["g", 30, [["t:0", 2]]]]
     assert msgpack.unpackb(b"".join(frozen)) == before
+
+
+def test_who_holds_a_position_is_known_until_it_is_said_anew() -> None:
+    offsets = Offsets()
+    offsets.apply(offsets.fact("g", (QueueOffset("t:0", 5),), ("a", "b")), 10)
+    offsets.apply(offsets.fact("g", (QueueOffset("t:0", 6),)), 20)
+    offsets.apply(offsets.fact("h", (QueueOffset("t:0", 6),)), 20)
+    assert list(offsets.held()) == [("g", ("a", "b"))]
+    offsets.apply(offsets.fact("g", (QueueOffset("t:0", 6),), ()), 30)
+    assert (offsets.holders("g"), list(offsets.held())) == ((), [])
+
+
+def test_it_is_counted_how_often_a_position_was_set_back() -> None:
+    offsets = Offsets()
+    for offset in (5, 3, 3, 7, 0):
+        offsets.apply(["g", [["t:0", offset], ["t:1", 1]]], 10)
+    assert dict(offsets.set_backs("g")) == {"t:0": 2}
+    offsets.apply(offsets.fact("g", ()), 20)
+    assert dict(offsets.set_backs("g")) == {}
+
+
+def test_holders_and_counts_are_in_the_snapshot_and_one_of_earlier_versions_has_none() -> None:
+    offsets, copy = Offsets(), Offsets()
+    offsets.apply(offsets.fact("g", (QueueOffset("t:0", 5),), ("a",)), 10)
+    frozen = offsets.freeze()
+    offsets.apply(["g", [["t:0", 4]]], 20)
+    assert msgpack.unpackb(b"".join(frozen)) == [["g", 10, [["t:0", 5]], ["a"], []]]
+    assert offsets.snapshot() == [["g", 20, [["t:0", 4]], ["a"], [["t:0", 1]]]]
+    copy.restore(offsets.snapshot())
+    assert copy.snapshot() == offsets.snapshot()
+    copy.restore([["g", 10, [["t:0", 5]]]])
+    assert (copy.holders("g"), dict(copy.set_backs("g")), dict(copy.of("g"))) == ((), {}, {"t:0": 5})

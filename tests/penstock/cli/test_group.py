@@ -7,7 +7,8 @@ from typing import Any
 
 from click.testing import Result
 
-from penstock.blocking import Consumer
+from penstock.blocking import Consumer, bootstrap
+from penstock.requests.groups import HeldOffsets, HoldOffsets, Progress
 
 Penstock = Callable[..., Result]
 Rows = Callable[..., list[dict[str, Any]]]
@@ -30,6 +31,20 @@ def test_a_group_is_shown_with_its_members(penstock: Penstock, rows: Rows, real_
         assert len({row["member"] for row in shown}) == 1
         assert sorted((row["committed"], row["lag"]) for row in shown if row["lag"]) == [(None, 2)]
         assert "member-" in penstock("group", "show", "billing").stdout
+
+
+def test_a_position_that_subscriptions_keep_is_shown_with_the_gateways_that_hold_it(
+    penstock: Penstock, rows: Rows, real_cluster: Any
+) -> None:
+    rows("produce", "orders", "a", "b", "-k", "k")
+    with bootstrap(real_cluster.servers) as routes:
+        [route] = routes.brokers()
+        for holder in ("gw/1", "gw/2"):
+            request = HoldOffsets("billing", holder, 60.0, (Progress("orders:0", 0, 0),))
+            routes.link(route.address).ask(request, HeldOffsets)
+    (shown,) = rows("group", "show", "billing")
+    assert (shown["queue"], shown["committed"], shown["member"]) == ("orders:0", 0, None)
+    assert shown["held_by"] == "gw/1, gw/2"
 
 
 def test_an_unknown_group_is_status_3(penstock: Penstock) -> None:

@@ -9,8 +9,11 @@ from penstock.requests.groups import (
     DescribeGroup,
     GroupDetail,
     GroupLag,
+    HeldOffsets,
+    HoldOffsets,
     JoinGroup,
     MemberInfo,
+    Progress,
     QueueOffset,
 )
 from tests.penstock.requests.first_frames import answered, asked, codes
@@ -25,6 +28,7 @@ def test_codes_never_change() -> None:
         74: "FetchOffsets",
         75: "ListGroups",
         76: "DescribeGroup",
+        77: "HoldOffsets",
     }
 
 
@@ -40,3 +44,13 @@ def test_queues_come_with_the_offset_to_start_from() -> None:
 def test_a_group_tells_who_holds_what_and_how_far_it_came() -> None:
     told = answered(DescribeGroup, "g", 3, [["m", ["t:0"]]], [["t:0", 2, 9]])
     assert told == GroupDetail("g", 3, (MemberInfo("m", ("t:0",)),), (GroupLag("t:0", 2, 9),))
+
+
+def test_a_gateway_holds_a_position_and_is_told_where_it_is() -> None:
+    assert asked(77, "g", "m", 15.0, [["t:0", 9, 1]]) == HoldOffsets("g", "m", 15.0, (Progress("t:0", 9, 1),))
+    assert answered(HoldOffsets, [["t:0", 9, 1]]) == HeldOffsets((Progress("t:0", 9, 1),))
+
+
+def test_a_group_tells_which_gateways_hold_its_position() -> None:
+    told = answered(DescribeGroup, "g", 3, [], [["t:0", 2, 9]], ["gw/1"])
+    assert told == GroupDetail("g", 3, (), (GroupLag("t:0", 2, 9),), ("gw/1",))

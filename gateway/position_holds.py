@@ -1,0 +1,197 @@
+"""What this gateway tells brokers of the names that its subscriptions have: how far they have come, in all queues, when
+that has changed and else a few times per lease (``HoldOffsets``). The broker moves the position, to where the gateway
+is that has come least far, and answers where it is.
+
+A subscription that is about to begin asks where that is. From then until it has begun the position is held: what the
+others of this gateway acknowledge meanwhile counts when the new one can hold it back. One report of a name is under way
+at a time. What is lost with a gateway is delivered again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+from gateway.brokers import Broker
+from penstock.errors import PenstockError
+from penstock.requests.groups import HeldOffsets, HoldOffsets, Progress
+from penstock.requests.request import Result
+
+LEASE_S: Final = 15.0
+UNKNOWN: Final = -1
+"""How far it is nobody can say: the position is to stay where it is."""
+
+Group = tuple[Broker, str]
+
+
+class Hold:
+    """One name at one broker.
+
+    Attributes:
+        floors: by queue, the offset before which nothing is unacknowledged.
+        stirred: queues of which that has to be worked out again.
+        told: the floors that the broker was told last, ``None`` if it has to be told in any case.
+        set_backs: how often the position was set back, by the broker's last answer.
+        beginning: subscriptions that have asked where to begin.
+        is_asking: a report is under way.
+        is_over: no subscription has the name any more; the last word is to be said.
+        wants_beat: the lease is to be renewed.
+    """
+
+    __slots__ = ("beginning", "floors", "is_asking", "is_over", "set_backs", "stirred", "told", "wants_beat")
+
+    def __init__(self) -> None:
+        self.floors: dict[str, int] = {}
+        self.stirred: dict[str, None] = {}
+        self.told: dict[str, int] | None = None
+        self.set_backs: dict[str, int] = {}
+        self.beginning: set[object] = set()
+        self.is_asking = False
+        self.is_over = False
+        self.wants_beat = False
+
+    def progress(self) -> list[Progress]:
+        """What is to be told."""
+        held = bool(self.beginning)
+        return [self.row(queue, UNKNOWN if held else floor) for queue, floor in self.floors.items()]
+
+    def row(self, queue: str, floor: int = UNKNOWN) -> Progress:
+        """What is to be told of one queue."""
+        return Progress(queue, floor, self.set_backs.get(queue, 0))
+
+
+class PositionHolds:
+    """All of one gateway, which brokers know as ``holder``. ``floor`` says how far the subscriptions of a name have
+    come in a queue, ``None`` if none has a say. ``set_back`` is told that somebody has set a position back.
+    ``commits`` and ``refused`` count reports of what has changed."""
+
+    def __init__(
+        self, holder: str, floor: Callable[[Group, str], int | None], set_back: Callable[[Group, str], None]
+    ) -> None:
+        self._holder = holder
+        self._floor = floor
+        self._set_back = set_back
+        self._holds: dict[Group, Hold] = {}
+        self._due: dict[Group, None] = {}
+        self._beaten_at = 0.0
+        self.commits = 0
+        self.refused = 0
+
+    def __len__(self) -> int:
+        return len(self._holds)
+
+    def keep(self, group: Group) -> None:
+        """A subscription has this name."""
+        hold = self._holds.get(group)
+        if hold is None:
+            hold = self._holds[group] = Hold()
+        hold.is_over = False
+
+    def stir(self, group: Group, queues: Iterable[str]) -> None:
+        """How far a name has come in these queues may have changed."""
+        hold = self._holds.get(group)
+        if hold is not None:
+            hold.stirred.update(dict.fromkeys(queues))
+            self._due[group] = None
+
+    def work_out(self, group: Group) -> None:
+        """Sees how far the subscriptions of a name have come by now."""
+        hold = self._holds[group]
+        stirred, hold.stirred = hold.stirred, {}
+        for queue in stirred:
+            floor = self._floor(group, queue)
+            if floor is None:
+                hold.floors.pop(queue, None)
+            else:
+                hold.floors[queue] = floor
+
+    def leave(self, group: Group) -> None:
+        """No subscription has the name any more: what was worked out last is the last word."""
+        self._holds[group].is_over = True
+        self._due[group] = None
+
+    def ask(self, group: Group, who: object, queues: Iterable[str]) -> tuple[HoldOffsets, Callable[[Result], Result]]:
+        """What asks where the position is, for a subscription that is about to begin, and has it held there until
+        then; and what is to be given the result, and gives what there is of these queues."""
+        hold = self._holds[group]
+        hold.beginning.add(who)
+        hold.told = None
+        rows = [hold.row(queue) for queue in queues]
+        asked = {row.queue for row in rows}
+        progress = (*rows, *[row for row in hold.progress() if row.queue not in asked])
+
+        def answered(result: Result) -> Result:
+            self._take_in(group, hold, result)
+            return HeldOffsets(result.progress[: len(rows)]) if isinstance(result, HeldOffsets) else result
+
+        return HoldOffsets(group[1], self._holder, LEASE_S, progress), answered
+
+    def begun(self, group: Group, who: object) -> None:
+        """A subscription has begun, or never will."""
+        hold = self._holds[group]
+        if who in hold.beginning:
+            hold.beginning.remove(who)
+            self._due[group] = None
+
+    def flush(self) -> None:
+        """Tells brokers what has changed."""
+        due, self._due = self._due, {}
+        for group in due:
+            hold = self._holds.get(group)
+            if hold is None:
+                continue
+            if hold.is_asking or (hold.beginning and not hold.wants_beat):
+                self._due[group] = None
+                continue
+            self.work_out(group)
+            is_news = hold.is_over or hold.floors != hold.told
+            if is_news or hold.wants_beat:
+                self._tell(group, hold, is_news=is_news and not hold.beginning)
+
+    def is_time(self, now: float) -> bool:
+        """Whether a third of a lease has passed since it was so last."""
+        if now - self._beaten_at < LEASE_S / 3:
+            return False
+        self._beaten_at = now
+        return True
+
+    def beat(self) -> None:
+        """The next ``flush`` renews all leases."""
+        for group, hold in self._holds.items():
+            hold.wants_beat = True
+            self._due[group] = None
+
+    def _tell(self, group: Group, hold: Hold, *, is_news: bool) -> None:
+        broker, name = group
+        self.commits += is_news
+        hold.is_asking, hold.wants_beat = True, False
+        if hold.beginning:
+            self._due[group] = None
+        hold.told = None if hold.beginning else dict(hold.floors)
+        progress = tuple(hold.progress())
+        request = HoldOffsets(name, self._holder, 0.0 if hold.is_over else LEASE_S, progress)
+        broker.submit(request, partial(self._answered, group, hold, request, is_news))
+
+    def _answered(self, group: Group, hold: Hold, request: HoldOffsets, is_news: bool, result: Result) -> None:
+        hold.is_asking = False
+        self._take_in(group, hold, result)
+        if isinstance(result, PenstockError) and result.retryable:
+            hold.told = None
+            self._due[group] = None
+            return
+        self.refused += is_news and isinstance(result, PenstockError)
+        if request.lease_s:
+            return
+        if hold.is_over:
+            del self._holds[group]
+        else:  # somebody has the name again
+            hold.told = None
+            self._due[group] = None
+
+    def _take_in(self, group: Group, hold: Hold, result: Result) -> None:
+        """How often the position was set back. A resumed subscription knows of no earlier times."""
+        for row in result.progress if isinstance(result, HeldOffsets) else ():
+            if row.set_backs > hold.set_backs.get(row.queue, row.set_backs):
+                self._set_back(group, row.queue)
+            hold.set_backs[row.queue] = row.set_backs
