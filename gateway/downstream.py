@@ -259,11 +259,12 @@ class Downstream(Stage):
                 cursor.feed.trim(self._pull_bytes_max)  # a window that nobody needs is not extended
             cursor.backlog = None
             self.retained.stop(cursor)
-            self.replays.stop(cursor)
+            self.replays.interrupt(cursor)
 
     def _end(self, cursor: Cursor) -> None:
         """The subscription is over, or its connection is."""
         self._detach(cursor)
+        self.replays.forget(cursor)
         self.positions.stop(cursor)
         cursor.next = CLOSED
         self._leases.release(cursor)

@@ -135,6 +135,7 @@ class Replays:
         self._find = find
         self._begun = begun
         self._replays: dict[Cursor, Replay] = {}
+        self._interrupted: dict[Cursor, tuple[Start, str]] = {}
         self.turns = Turns(self._replays, go_on, wake)
         self.coming = 0
         self.replayed = 0
@@ -152,13 +153,30 @@ class Replays:
         cursor.held, cursor.owed = True, replay.owed
 
     def resume(self, cursor: Cursor) -> bool:
-        """Goes on where an earlier connection of the session ended. False if nothing is owed."""
+        """Goes on where an earlier connection of the session ended, or where the broker closed the filter: then up to
+        where that was opened again. False if nothing is owed."""
+        interrupted = self._interrupted.pop(cursor, None)
+        if interrupted is not None:
+            self.begin(cursor, *interrupted)
+            return True
         owed = cursor.take_owed(is_history=True)
         if owed is not None and owed.start is not None:
             self.begin(cursor, owed.start, owed.topic, owed.before)
         return owed is not None
 
-    def stop(self, cursor: Cursor) -> None:
+    def interrupt(self, cursor: Cursor) -> None:
+        """The cursor reads no more, for now (``resume``) or for ever (``forget``)."""
+        replay = self._replays.get(cursor)
+        owed = replay.owed() if replay is not None else None
+        if owed is not None and owed.start is not None:
+            self._interrupted[cursor] = owed.start, owed.topic
+        self._stop(cursor)
+
+    def forget(self, cursor: Cursor) -> None:
+        """The subscription is over, or its connection is."""
+        self._interrupted.pop(cursor, None)
+
+    def _stop(self, cursor: Cursor) -> None:
         if self._replays.pop(cursor, None) is not None:
             cursor.held, cursor.owed = False, None
 
@@ -187,7 +205,7 @@ class Replays:
             return False
         if any([source.page or source.at < source.end for source in replay.sources or ()]):
             return False
-        self.stop(replay.cursor)
+        self._stop(replay.cursor)
         return True
 
     # ------------------------------------------------------------ asking

@@ -17,7 +17,7 @@ from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connect, Puback, Publish, Pubrec, Suback, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import Properties
 from penstock.errors import Busy
-from penstock.requests.filters import FetchRetained
+from penstock.requests.filters import FetchRetained, OpenFilters
 from penstock.requests.messages import Pull
 from penstock.requests.routes import BrokerRoute, Route
 from penstock.requests.topics import DescribeTopic
@@ -513,3 +513,43 @@ def test_a_history_that_is_cut_off_goes_on_although_retained_messages_were_asked
         came += [int(packet.payload) for packet in sent]
         client.send(*[Puback(packet.packet_id) for packet in sent])
     assert came == list(range(5))
+
+
+def test_history_goes_on_up_to_where_a_filter_that_the_broker_has_closed_is_opened_again() -> None:
+    gateway, publisher = gateway_with(6, in_flight_max=2)
+    gateway.connect("live").subscribe("plant/#")
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", qos=1, properties=asking("beginning"))
+    got = [one for one in client.got() if isinstance(one, Publish)]
+    assert [one.payload for one in got] == [b"0", b"1"]
+    del gateway.broker.queues["~filter:plant/#"]
+    gateway.broker.position += 5000
+    for number in (6, 7):
+        publisher.publish("plant/0", b"%d" % number, 1, packet_id=number)
+    gateway.broker.release()
+    gateway.pass_time(1)
+    publisher.publish("plant/1", b"8", 1, packet_id=8)
+    seen: list[int] = []
+    while got:
+        seen += [int(one.payload) for one in got]
+        for one in got:
+            client.send(Puback(one.packet_id))
+        gateway.pass_time(0.5)
+        got = [one for one in client.got() if isinstance(one, Publish)]
+    assert seen == list(range(9))
+    assert not gateway.downstream.replays._interrupted
+
+
+def test_of_history_that_a_closed_filter_has_interrupted_nothing_is_kept_when_the_subscription_ends() -> None:
+    gateway, _ = gateway_with(6, in_flight_max=2)
+    gateway.connect("live").subscribe("plant/#")
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", qos=1, properties=asking("beginning"))
+    gateway.broker.refuses[OpenFilters] = Busy("not now")
+    del gateway.broker.queues["~filter:plant/#"]
+    gateway.broker.position += 5000
+    gateway.broker.release()
+    gateway.round()
+    assert gateway.downstream.replays._interrupted
+    client.send(Unsubscribe(2, ("plant/#",)))
+    assert not gateway.downstream.replays._interrupted
