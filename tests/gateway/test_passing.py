@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
+import pytest
+
 from gateway.brokers import Broker
 from gateway.feed import Feed
 from gateway.passing import Passing
@@ -14,6 +16,9 @@ from penstock.errors import TopicNotFound, Unavailable
 from penstock.requests.messages import BoundsReply, QueryBounds
 from penstock.requests.request import Request, Result
 from penstock.requests.topics import Bounds, DescribeTopic, TopicDetail
+
+
+pytestmark = pytest.mark.interpreted  # a compiled feed takes no other broker
 
 
 class Asked:
