@@ -17,7 +17,6 @@ from penstock.requests.messages import BoundsReply, QueryBounds
 from penstock.requests.request import Request, Result
 from penstock.requests.topics import Bounds, DescribeTopic, TopicDetail
 
-
 pytestmark = pytest.mark.interpreted  # a compiled feed takes no other broker
 
 
