@@ -19,7 +19,7 @@ from gateway.rates import Pace
 from gateway.tallies import Tally
 from gateway.upstream import Lane, Publisher, Route, Upstream
 from penstock.message import BODY_AT
-from penstock.runs import Run, record_bytes
+from penstock.runs import Run
 
 _QOS0: Final = 0x30
 _QOS1: Final = 0x32
@@ -104,7 +104,7 @@ def take_publishes(
         run = Run(route.tail, (first >> 1) & 1, now_ms, bodies)
         lane.runs.append(run)
         lane.devices.append(device)
-        size += record_bytes(run)
+        size += run.size
     if lane is not None and at:
         _hand_over(device, upstream, lane, len(lane.marks) - begin, size)
     return at, acknowledged

@@ -23,7 +23,7 @@ BROKEN: Final = select.EPOLLHUP | select.EPOLLERR
 ENDED: Final = select.EPOLLRDHUP
 """The other side sends no more: behind what there is to read, its end is to be read too."""
 _ALWAYS: Final = ENDED | select.EPOLLET
-EVENTS_MAX: Final = 512
+EVENTS_MAX: Final = 1024
 """Descriptors handled in one round: the other tasks of the process get their turn after so many."""
 
 

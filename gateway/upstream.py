@@ -36,7 +36,7 @@ from penstock.requests.given import GivenRuns
 from penstock.requests.messages import Appended
 from penstock.requests.request import Result
 from penstock.requests.sessions import EndLives
-from penstock.runs import Run, record_bytes
+from penstock.runs import Run
 from topicmap.queues import TopicMap
 
 _NO_ROOM: Final = frozenset({Busy.code, StorageFull.code})
@@ -217,7 +217,7 @@ class Upstream(Stage):
         tail = record_tail(route.topic_bytes, properties) if properties else route.tail
         run = Run(tail, flag, self.rounds.now_ms, [bytes(payload)])
         if device is not None:
-            device.unstored += record_bytes(run)
+            device.unstored += run.size
         lane = route.lane()
         if lane is None:
             self._wait_for_topic(route, Parked(device, run, mark))
@@ -249,7 +249,7 @@ class Upstream(Stage):
         lane.devices.append(parked.device)
         lane.runs.append(parked.run)
         lane.marks.append(parked.mark)
-        self.grown(lane, record_bytes(parked.run))
+        self.grown(lane, parked.run.size)
 
     def grown(self, lane: Lane, size: int) -> None:
         """Tells that so many bytes of records were added to a lane."""
@@ -309,10 +309,10 @@ class Upstream(Stage):
         at = which = 0
         while which < len(runs):
             run, device = runs[which], devices[which]
-            size, stop, exact = record_bytes(run), at + len(run.bodies), _is_exact(run)
+            size, stop, exact = run.size, at + len(run.bodies), _is_exact(run)
             which += 1
             while which < len(runs) and devices[which] is device and _is_exact(runs[which]) == exact:
-                size += record_bytes(runs[which])
+                size += runs[which].size
                 stop += len(runs[which].bodies)
                 which += 1
             if device is not None and stop == at + 1 and not exact:
@@ -326,7 +326,7 @@ class Upstream(Stage):
         for run, device in zip(batch.runs, batch.devices, strict=True):
             count = len(run.bodies)
             if device is not None:
-                device.stored([], record_bytes(run), False)  # it counts as unstored no more
+                device.stored([], run.size, False)  # it counts as unstored no more
                 device.fate_unknown(batch.marks[at : at + count])
             at += count
 
@@ -345,7 +345,7 @@ class Upstream(Stage):
             if device is None:
                 self.dropped += sum(at in codes for at in places)
                 continue
-            device.stored([], record_bytes(run), False)  # it counts as unstored no more
+            device.stored([], run.size, False)  # it counts as unstored no more
             for at, body in zip(places, run.bodies, strict=True):
                 code = codes.get(at)
                 if code is None and marks[at] and device in overtaken:
@@ -474,7 +474,7 @@ class Upstream(Stage):
             self.dropped += 1
         else:
             parked.device.release_reading()
-            parked.device.stored([], record_bytes(parked.run), False)
+            parked.device.stored([], parked.run.size, False)
             parked.device.refused(parked.mark, error.code)
 
     def retry(self) -> None:
@@ -495,7 +495,7 @@ class Upstream(Stage):
                 elif device in busy:
                     lane.kept.append(kept)
                 else:
-                    device.unstored += record_bytes(kept.run)
+                    device.unstored += kept.run.size
                     device.release_reading()
                     self._add(lane, Parked(device, kept.run, kept.mark))
         self.flush()

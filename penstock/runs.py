@@ -32,6 +32,7 @@ class Run:
         flag: application flag of each.
         born_ms: wall-clock milliseconds since 1970 at the sender.
         bodies: at least one, all of one size.
+        size: bytes of the records that they become.
 
     Whoever stores it notes on it where: the messages are one behind the other in the log and in every queue that they
     belong to. One object for both, because every publication makes one.
@@ -42,13 +43,14 @@ class Run:
         stored_ms: wall-clock milliseconds since 1970 at which they were stored.
     """
 
-    __slots__ = ("bodies", "born_ms", "flag", "offset", "position", "queue_id", "step", "stored_ms", "tail")
+    __slots__ = ("bodies", "born_ms", "flag", "offset", "position", "queue_id", "size", "step", "stored_ms", "tail")
 
     def __init__(self, tail: bytes, flag: int, born_ms: int, bodies: list[bytes]) -> None:
         self.tail = tail
         self.flag = flag
         self.born_ms = born_ms
         self.bodies = bodies
+        self.size = len(bodies) * (BODY_AT + len(bodies[0]) + len(tail))
         self.position = self.offset = -1
         self.step = self.queue_id = self.stored_ms = 0
 
@@ -73,11 +75,6 @@ class Run:
 
 checksum_of: Final[Callable[[bytes], int]] = iscsi
 """CRC-32C of a batch of runs: what a request carries beside it."""
-
-
-def record_bytes(run: Run) -> int:
-    """Bytes of the records of a run."""
-    return len(run.bodies) * (BODY_AT + len(run.bodies[0]) + len(run.tail))
 
 
 def encode_runs(runs: Sequence[Run]) -> bytes:

@@ -77,14 +77,17 @@ class Layout:
             self._rest = _TIMES.pack(run.born_ms, run.stored_ms) + self._end
         pack, lead, place, rest, tail = self._pack, self._lead, self._place, self._rest, run.tail
         offset, position, length, entry_end = run.offset, run.position, self.length, self._entry_end
+        bodies = run.bodies
+        if len(bodies) == 1:
+            frame = pack(lead, crc32(bodies[0]) & _BODY_SUM_MASK, place, offset, position, rest, bodies[0], tail)
+            pieces.append(crc32c(frame).to_bytes(4, "big"))
+            pieces.append(frame)
+            return position.to_bytes(8, "big") + entry_end
         places: list[bytes] = []
-        is_one = len(run.bodies) == 1
-        for body in run.bodies:
+        for body in bodies:
             frame = pack(lead, crc32(body) & _BODY_SUM_MASK, place, offset, position, rest, body, tail)
             pieces.append(crc32c(frame).to_bytes(4, "big"))
             pieces.append(frame)
-            if is_one:
-                return position.to_bytes(8, "big") + entry_end
             places.append(position.to_bytes(8, "big"))
             offset += 1
             position += length

@@ -18,7 +18,6 @@ from penstock.runs import (
     checksum_of,
     decode_runs,
     encode_runs,
-    record_bytes,
 )
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "runs.md").read_text()
@@ -68,7 +67,7 @@ def test_a_batch_that_was_cut_is_never_taken_for_more_than_whole_runs(runs: list
 
 def test_a_few_bytes_cannot_stand_for_more_records_than_the_bound() -> None:
     run = Run(TAIL, 1, 0, [b""])
-    most = RECORDS_BYTES_MAX // record_bytes(run)
+    most = RECORDS_BYTES_MAX // run.size
     head = RUN_HEAD.pack(len(TAIL), 1, 0, most, 0) + TAIL
     assert len(decode_runs(head)[0].bodies) == most
     with pytest.raises(InvalidRequest):
