@@ -181,8 +181,8 @@ class Acceptance:
                     begun = begun or set()
                     again = count if self._is_repeated(tail, begun) else count - 1
                     repeated += again
-                    if again:
-                        bodies = bodies[: count - again]
+                    bodies = bodies[: count - again]
+                    if bodies and again:
                         run = run.of(bodies)
                 if flag & FLAG_RETAIN and bodies:
                     room = room or RetainedRoom(self._retained, self._settings)
@@ -192,7 +192,7 @@ class Acceptance:
                     run.queue_id = tail.key_queue if tail.key_queue >= 0 else next(self._round_robin) % tail.queues
                     taken.append(run)
                     destinations.append(tail)
-                    size += len(bodies) * (BODY_AT + body_bytes + len(raw))
+                    size += run.size
                     in_cache = in_cache and tail.in_cache
             except PenstockError as error:
                 refused += [Refused(at, error.code, error.message) for at in range(first, first + count)]

@@ -148,7 +148,7 @@ class NamedPositions:
                     self.sent(cursor, arrival, made.qos, is_own=_way(arrival) == cursor.subscription.filter)
 
     def opens_anew(self, cursor: Cursor) -> None:
-        """The broker had closed its filter: it begins where that is opened again, and asks no more where to begin."""
+        """The broker had closed its filter: where it was about to begin it asks again when that is open."""
         course = self._courses.get(cursor)
         if course is not None:
             self._passing.stop(cursor)

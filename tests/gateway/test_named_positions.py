@@ -610,13 +610,13 @@ def test_a_subscription_that_is_over_holds_nobody_back() -> None:
     assert kept(gateway) == {"plant:0": 1}
 
 
-def test_a_subscription_whose_filter_is_opened_anew_before_it_has_begun_holds_nobody_back() -> None:
+def test_a_subscription_whose_filter_is_opened_anew_before_it_has_begun_begins_then_and_holds_nobody_back() -> None:
     gateway, publisher = gateway_with(2, queues=1)
     client = subscriber(gateway, "s", "plant/#")
     take(client)
     gateway.connect("reads along").subscribe("plant/0")
     gateway.broker.holds = (HoldOffsets,)
-    subscriber(gateway, "t", "plant/0")
+    other = subscriber(gateway, "t", "plant/0")
     del gateway.broker.queues["~filter:plant/0"]
     gateway.broker.release()
     gateway.round()
@@ -624,4 +624,7 @@ def test_a_subscription_whose_filter_is_opened_anew_before_it_has_begun_holds_no
     gateway.round()
     published(publisher, "plant/1")
     take(client)
+    take(other)
+    for _ in range(20):
+        gateway.pass_time(0.5)
     assert kept(gateway) == {"plant:0": 3}
