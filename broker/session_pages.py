@@ -5,6 +5,7 @@ Only their home can say. What is told of many comes in pages, by incarnation, so
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from broker.folds import sessions
@@ -41,48 +42,49 @@ class SessionPages:
 
     def list_filters(self, request: ListSessionFilters, now: float, now_ms: int) -> Outcome:
         """What is open here for sessions, a page of a size that fits; a broker that joins opens the same."""
-        self._check_home()
-        if request.count_max < 1:
-            raise InvalidRequest("count_max is at least 1")
-        count = min(request.count_max, COUNT_MAX)
-        live = self._sessions.live_after(request.after, count)
-        after = live[-1] if len(live) == count else 0
         held: list[SessionFilters] = []
-        size = 0
-        for one in live:
-            filters = tuple(self._filters.held_by(sessions.holder(one)))
-            size += sum([len(filter.encode()) for filter in filters])
+
+        def take(incarnation: int) -> int:
+            filters = tuple(self._filters.held_by(sessions.holder(incarnation)))
             if filters:
-                held.append(SessionFilters(one, filters))
-            if size >= PAGE_BYTES and one != live[-1]:
-                after = one
-                break
-        page = SessionFiltersPage(tuple(held), after)
-        return AfterSync(page, self._store.written)
+                held.append(SessionFilters(incarnation, filters))
+            return sum([len(filter.encode()) for filter in filters])
+
+        after = self._page(request.after, request.count_max, take)
+        return AfterSync(SessionFiltersPage(tuple(held), after), self._store.written)
 
     def list_all(self, request: ListSessions, now: float, now_ms: int) -> Outcome:
         """How sessions stand, a page of a size that fits, or one of them."""
-        self._check_home()
-        if request.count_max < 1:
-            raise InvalidRequest("count_max is at least 1")
         if request.client:
+            self._check_home()
             entry = self._sessions.get(request.client)
             return Now(SessionsPage(() if entry is None else (_row(request.client, entry),), 0))
-        count = min(request.count_max, COUNT_MAX)
-        live = self._sessions.live_after(request.after, count)
-        after = live[-1] if len(live) == count else 0
         rows: list[SessionRow] = []
-        size = 0
-        for one in live:
-            client = self._sessions.client_of(one)
+
+        def take(incarnation: int) -> int:
+            client = self._sessions.client_of(incarnation)
             entry = self._sessions.get(client)
             assert entry is not None
             rows.append(_row(client, entry))
-            size += entry.size
-            if size >= PAGE_BYTES and one != live[-1]:
-                after = one
-                break
+            return entry.size
+
+        after = self._page(request.after, request.count_max, take)
         return Now(SessionsPage(tuple(rows), after))
+
+    def _page(self, after: int, count_max: int, take: Callable[[int], int]) -> int:
+        """Has ``take`` take in the sessions behind ``after``, one by one, until they are a page; it says how many bytes
+        each is. Gives what continues, 0 at the end."""
+        self._check_home()
+        if count_max < 1:
+            raise InvalidRequest("count_max is at least 1")
+        count = min(count_max, COUNT_MAX)
+        live = self._sessions.live_after(after, count)
+        size = 0
+        for one in live:
+            size += take(one)
+            if size >= PAGE_BYTES and one != live[-1]:
+                return one
+        return live[-1] if len(live) == count else 0
 
     def find_ended(self, request: FindEndedSessions, now: float, now_ms: int) -> Outcome:
         """Which sessions are over; told when that is durable."""
