@@ -126,9 +126,14 @@ class SessionRequests:
             raise Busy("the limit sessions_bytes_max is reached", hint="raise it")
 
     def _has_living_owner(self, client: str, entry: Entry, now: float) -> bool:
-        if not entry.owner or entry.epoch in (self._ownerless.get(client), self._duties.get(client)):
+        if not entry.owner or self._is_orphaned(client, entry):
             return False
         return self._leases.get(entry.owner, now) > now
+
+    def _is_orphaned(self, client: str, entry: Entry) -> bool:
+        """Whether the owner was taken for dead, began anew or has called the session lost, and has not shown since that
+        it has it. The life that it led before is over, and the one that it leads now has sent nothing of the session."""
+        return entry.epoch in (self._ownerless.get(client), self._duties.get(client))
 
     def _is_over(self, entry: Entry, request: OpenSession, now: float) -> bool:
         """Whether what was there ends with this opening. A session without expiry ends with its connection."""
@@ -165,7 +170,7 @@ class SessionRequests:
         fact = Sessions.opening(request.owner, client, is_new, expiry_s, will, request.user, gone_ms)
         records = [fact_record(sessions.TOPIC, fact)]
         if before[0] != request.owner and entry is not None and entry.state != RELEASED:
-            records += self._end_of_life(before[0])
+            records += [] if self._is_orphaned(client, entry) else self._end_of_life(before[0])
         self._store.append(records, now_ms)
         if not request.claim:
             self._ends.back(client)
@@ -214,8 +219,8 @@ class SessionRequests:
                 full.append(at)
             else:
                 saves.append(save if save.epoch == epoch else save._replace(epoch=epoch))
-                if save.state == CONNECTED and request.owner in self._lapsed:
-                    self._revive(save.client)
+                if request.owner in self._lapsed:
+                    self._revive(save)
         if saves:
             self._store.append(_saving(saves), now_ms)
         for save in saves:
@@ -225,19 +230,21 @@ class SessionRequests:
                 self._released(save.client)
         return AfterSync(SavedSessions(tuple(fenced), tuple(full)), self._store.written)
 
-    def _revive(self, client: str) -> None:
-        """Its owner was not dead: nobody need see to the session, and the client is there if it was before."""
-        self._ownerless.pop(client, None)
-        self._duties.pop(client, None)
-        entry = self._sessions.get(client)
-        if entry is not None and not entry.gone_ms:
-            self._ends.back(client)
+    def _revive(self, save: SessionSave) -> None:
+        """Its owner was not dead: nobody else need see to the session, and the client is there if it was before."""
+        self._ownerless.pop(save.client, None)
+        self._duties.pop(save.client, None)
+        entry = self._sessions.get(save.client)
+        if entry is not None and save.state == CONNECTED and not entry.gone_ms:
+            self._ends.back(save.client)
 
     def _epoch_of(self, owner: str, save: SessionSave) -> int:
         """The epoch in which a save counts, 0 if the session is not its owner's."""
         entry = self._sessions.get(save.client)
         if entry is None or entry.owner != owner:
             return 0
+        if save.epoch and owner not in self._lapsed and self._is_orphaned(save.client, entry):
+            return 0  # it was an earlier process of that name
         is_meant = entry.epoch == save.epoch or (save.epoch == ANY_EPOCH and entry.state == CONNECTED)
         return entry.epoch if is_meant else 0
 

@@ -828,3 +828,58 @@ def test_another_broker_is_told_which_lives_are_over_and_never_forgets() -> None
 )
 def test_names_of_lives_have_limits(request_: Request) -> None:
     assert isinstance(Rig().ask(request_), InvalidRequest)
+
+
+@pytest.mark.parametrize("claim", [False, True])
+def test_what_an_earlier_process_of_a_name_has_left_ends_no_life_of_the_next(claim: bool) -> None:
+    rig = rig_with_a_topic()
+    rig.ask(KeepSessions("g", 30.0, True, "a"))
+    open_session(rig, "g", will=b"will")
+    rig.ask(KeepSessions("g", 30.0, True, "b"))
+    open_session(rig, "h", claim=claim)
+    assert isinstance(publish(rig, "a"), Fenced)
+    assert isinstance(publish(rig, "b"), Appended)
+
+
+@pytest.mark.parametrize("state", [CONNECTED, GONE, RELEASED])
+def test_an_earlier_process_of_a_name_has_nothing_of_what_it_had(state: int) -> None:
+    rig = Rig()
+    alive(rig, "g", fresh=True)
+    held = open_session(rig, will=b"will")
+    alive(rig, "g", fresh=True)
+    assert save(rig, held.epoch, state) == (0,)
+    assert alive(rig, "h").clients == ("c",)
+
+
+def frozen(rig: Rig, state: int) -> OpenedSession:
+    """A gateway "g" has a session with a will in this state, was taken for dead, and has begun another life, "c"."""
+    live(rig, "g", "a")
+    held = open_session(rig, "g", will=b"will")
+    save(rig, held.epoch, state)
+    rig.clock.now += 20
+    live(rig, "h", "b")
+    pass_time(rig, 11)
+    assert live(rig, "g", "a").is_over
+    assert live(rig, "g", "c").clients == ("c",)
+    return held
+
+
+@pytest.mark.parametrize("state", [CONNECTED, GONE])
+def test_what_is_taken_from_whoever_has_not_asked_for_it_in_its_new_life_does_not_end_that(state: int) -> None:
+    rig = rig_with_a_topic()
+    held = frozen(rig, state)
+    open_session(rig, "h", claim=True)
+    assert isinstance(publish(rig, "c"), Appended)
+    assert save(rig, held.epoch, state) == (0,)
+
+
+@pytest.mark.parametrize("state", [CONNECTED, GONE])
+def test_whoever_was_not_dead_goes_on_seeing_to_its_clients_and_their_wills(state: int) -> None:
+    rig = rig_with_a_topic()
+    held = frozen(rig, state)
+    assert save(rig, held.epoch, state) == ()
+    assert live(rig, "h", "b").clients == ()
+    assert rig.submit(OpenSession("h", "c", False, 60, b"")) == [], "it is called first"
+    assert isinstance(publish(rig, "c"), Appended)
+    open_session(rig, "h", force=True)
+    assert isinstance(publish(rig, "c"), Fenced)

@@ -394,6 +394,22 @@ def test_a_will_of_which_nobody_knows_whether_it_is_stored_is_given_up_with_its_
     assert not one.reception.wills._kept_bytes
 
 
+def test_a_will_that_is_being_stored_as_its_gateway_is_taken_for_dead_is_stored_once() -> None:
+    one, other = house()
+    first = one.connect("c", will=Will("w", b"offline", 1), **LASTING)
+    one.upstream.hold()
+    first.cut()
+    one.broker.leave_alone("one")
+    one.broker.pass_time()
+    one.reception.standing.doubt()
+    one.round()
+    assert published(one) == [b"offline"]
+    for gateway in (one, other):
+        gateway.pass_time(gateway.settings.session_lease_s / 3 + 1)
+    assert published(one) == [b"offline"]
+    assert one.home.life not in one.broker.state.lives.over
+
+
 def test_a_will_that_is_stored_after_all_is_counted_once() -> None:
     one, _ = two()
     one.broker.holds = (AppendRuns,)
