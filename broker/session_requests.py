@@ -90,6 +90,7 @@ class SessionRequests:
         self._duties: dict[str, int] = {}  # those among them that somebody must see to
         self._lapsed: set[str] = set()  # owners that fell silent, and may be alive
         self._ends = SessionEnds(self._sessions, now, now_ms)
+        self._begun_until = 0  # the log position behind the last life that has begun
         self.changed: list[str] = []
 
     # ------------------------------------------------------------ taking one over
@@ -270,15 +271,18 @@ class SessionRequests:
             _check_life(request.life)
         is_over = request.life in self._lives.over
         begins = not is_over and request.life not in ("", self._lives.of(request.owner))
+        self._leases[request.owner] = now + request.lease_s  # also where the log has no room: whoever asks lives
         if begins:
             self._store.append([fact_record(lives.TOPIC, Lives.beginning(request.owner, request.life))], now_ms)
+            self._begun_until = self._store.written
+        elif request.fresh and not request.life:  # a process of an older version
+            self._store.append(self._end_of_life(request.owner), now_ms)
         if request.fresh:
             self._bury(request.owner, now)
             self._lapsed.discard(request.owner)
-        self._leases[request.owner] = now + request.lease_s
         self._sort_out(now_ms)
         duties = SessionDuties(tuple(list(self._duties)[:DUTIES_MAX]), is_over)
-        return AfterSync(duties, self._store.written) if begins else Now(duties)
+        return AfterSync(duties, self._begun_until)
 
     def end_lives(self, request: EndLives, now: float, now_ms: int) -> Outcome:
         """The home of sessions has ended some lives; nothing that comes later is stored of them."""
@@ -350,6 +354,7 @@ class SessionRequests:
         if ends:
             self._store.append(ends, now_ms)
         for owner in silent:
+            del self._leases[owner]
             self._bury(owner, now)
             self._lapsed.add(owner)
         self._lapsed = {owner for owner in self._lapsed if self._sessions.of(owner)}
@@ -367,7 +372,6 @@ class SessionRequests:
 
     def _bury(self, owner: str, now: float) -> None:
         """An owner is dead, or begins anew: what it had has nobody to care for it."""
-        self._leases.pop(owner, None)
         self._calls.pop(owner, None)
         for client in self._sessions.of(owner):
             entry = self._sessions.get(client)

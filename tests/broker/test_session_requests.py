@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from errno import ENOSPC
 from typing import Any
 
 import pytest
 
 from broker.session_ends import SPARE_ENDS
 from broker.session_requests import HANDOVER_S
-from penstock.errors import Busy, Fenced, InvalidRequest, TooLarge
+from penstock.errors import Busy, Fenced, InvalidRequest, StorageFull, TooLarge
 from penstock.message import CLIENT_ID, FLAG_ONCE, MQTT_ID, MQTT_TOPIC, encode_properties, encode_record, record_tail
 from penstock.requests.filters import OpenFilters
 from penstock.requests.given import GivenRuns
@@ -778,15 +779,38 @@ def test_an_owner_that_begins_another_life_has_ended_the_one_before() -> None:
     assert isinstance(publish(rig, "b"), Appended)
 
 
+def test_also_an_owner_of_an_older_version_that_begins_anew_has_ended_the_life_before() -> None:
+    rig = rig_with_a_topic()
+    live(rig, "g", "a")
+    rig.ask(KeepSessions("g", 30.0, False))
+    assert isinstance(publish(rig, "a"), Appended)
+    rig.ask(KeepSessions("g", 30.0, True))
+    assert isinstance(publish(rig, "a"), Fenced)
+
+
 def test_a_life_has_begun_when_that_is_durable_and_goes_on_without_a_record() -> None:
     rig = Rig()
     told = rig.submit(KeepSessions("g", 30.0, True, "a"))
-    assert told == []
+    again = rig.submit(KeepSessions("g", 30.0, True, "a"))
+    assert told == again == [], "whoever says it again hears no more than is durable"
     rig.sync()
-    assert told == [SessionDuties(())]
+    assert told == again == [SessionDuties(())]
     written = rig.store.written
     assert rig.submit(KeepSessions("g", 30.0, False, "a")) == [SessionDuties(())]
     assert rig.store.written == written
+
+
+def test_an_owner_whose_life_cannot_begin_for_want_of_room_is_not_taken_for_dead() -> None:
+    rig = Rig()
+    live(rig, "g", "a")
+    held = open_session(rig, "g")
+    rig.ask(EndLives(("a",)))
+    for _ in range(4):
+        pass_time(rig, 20)
+        rig.disk.fail("pwrite", ENOSPC)
+        assert isinstance(rig.ask(KeepSessions("g", 30.0, False, "b")), StorageFull)
+    live(rig, "g", "b")
+    assert save(rig, held.epoch, CONNECTED) == ()
 
 
 def test_whoever_opens_a_session_is_told_which_lives_have_ended_since() -> None:
