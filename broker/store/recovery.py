@@ -210,11 +210,11 @@ def _good_chunks(disk: Disk, segments: list[Segment]) -> list[index_chunk.Chunk]
 
 
 def keyframe_at(segments: list[Segment], base: int) -> state.State | None:
-    """The state in a segment's keyframe, None if there is no whole one. It begins in the segment or the next one, and
-    a large one goes on in those behind."""
+    """The state in a segment's keyframe, None if there is no whole one. It begins in the segment or the next one, or
+    where that has no room for a part in the third, and a large one goes on in those behind."""
     reader = state.KeyframeReader(base)
     following = [one for one in segments if one.base >= base]
-    begins_before = sum([one.size for one in following[:2]], base)
+    begins_before = sum([one.size for one in following[:3]], base)
     for position, frame in Scan(following, base):
         if reader.is_over or (position >= begins_before and not reader.has_begun):
             return None

@@ -248,6 +248,26 @@ def test_a_segment_that_was_full_before_its_state_was_made_into_bytes_has_a_keyf
     assert keyframe_at(open_segments(disk, SMALL), base) is not None
 
 
+def test_where_that_has_no_room_for_it_either_the_keyframe_is_in_the_third_segment() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    stored(store, incoming("x" * 900, topic="kept", retain=True))
+    base = 0
+    while not base:
+        stored(store, incoming("x" * 200))
+        base = store._log.active.base
+    while store._log.active.base == base or store._log.room() > 900:  # nobody ticks meanwhile
+        stored(store, incoming("x" * 200))
+    for _ in range(20):
+        store.tick(1000)
+        sync(store)
+    disk.kill()
+    segments = open_segments(disk, SMALL)
+    third = [one.base for one in segments if one.base >= base][2]
+    assert keyframes_of(disk)[base][0] >= third
+    assert keyframe_at(segments, base) is not None
+
+
 def test_a_long_keyframe_is_written_a_few_parts_at_a_time_also_while_others_wait() -> None:
     disk = SimDisk()
     store = with_large_state(disk, 2 * LARGE)
