@@ -200,9 +200,10 @@ class SessionRequests:
     # ------------------------------------------------------------ what its owner says
 
     def save(self, request: SaveSessions, now: float, now_ms: int) -> Outcome:
-        """Keeps the state of sessions. One that its owner calls lost is as if the owner were dead."""
+        """Keeps the state of sessions. One that its owner calls lost is as if the owner were dead. What changes nothing,
+        as when an owner asks what it still has, needs no record."""
         _check_owner(request.owner)
-        saves, fenced, full = list[SessionSave](), list[int](), list[int]()
+        saves, fenced, full, changed = list[SessionSave](), list[int](), list[int](), set[str]()
         room = SessionRoom(self._sessions, self._settings.sessions_bytes_max)
         for at, save in enumerate(request.saves):
             if save.state not in (CONNECTED, GONE, RELEASED) and (save.state, save.epoch) != (LOST, ANY_EPOCH):
@@ -219,7 +220,9 @@ class SessionRequests:
                 fenced.append(at)
                 full.append(at)
             else:
-                saves.append(save if save.epoch == epoch else save._replace(epoch=epoch))
+                if save.client in changed or not self._sessions.is_as(save):
+                    saves.append(save if save.epoch == epoch else save._replace(epoch=epoch))
+                    changed.add(save.client)
                 if request.owner in self._lapsed:
                     self._revive(save)
         if saves:

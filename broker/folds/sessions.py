@@ -99,6 +99,12 @@ class Sessions:
         """The clients whose sessions an owner has."""
         return list(self._of.get(owner, _NOBODY))
 
+    def is_as(self, save: SessionSave) -> bool:
+        """Whether a client's session is as this save of its owner says."""
+        entry = self._entries.get(save.client)
+        is_same = entry is not None and (entry.state, entry.expiry_s) == (save.state, save.expiry_s)
+        return is_same and not (save.will or save.terms or save.flow)
+
     def lives(self, incarnation: int) -> bool:
         """Whether this session is not over; an incarnation that is over never comes back."""
         return incarnation in self._live

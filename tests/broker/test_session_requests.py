@@ -532,6 +532,31 @@ def test_a_save_by_which_a_session_grows_beyond_the_limit_is_refused_alone() -> 
     assert after.service.figures()["penstock_session_bytes"] == 100
 
 
+@pytest.mark.parametrize("state", [CONNECTED, GONE])
+def test_an_owner_that_asks_whether_it_has_a_session_is_answered_without_a_record(state: int) -> None:
+    rig = Rig()
+    held = open_session(rig)
+    change = SessionSave("c", held.epoch, state, 50, b"will", b"terms", b"flow")
+    question = SessionSave("c", held.epoch, state, 50)
+    rig.submit(SaveSessions("g", (change,)))
+    written = rig.store.written
+    told = rig.submit(SaveSessions("g", (question, question._replace(epoch=1))))
+    assert told == [], "what it says is not durable yet"
+    rig.sync()
+    assert told == [SavedSessions((1,))]
+    assert rig.store.written == written
+
+
+def test_of_saves_of_one_session_the_last_one_counts_also_where_it_says_what_was_before() -> None:
+    rig = Rig()
+    held = open_session(rig, expiry_s=60)
+    saves = [SessionSave("c", held.epoch, CONNECTED, expiry_s) for expiry_s in (60, 50, 60)]
+    rig.ask(SaveSessions("g", tuple(saves)))
+    entry = rig.restarted().state.sessions.get("c")
+    assert entry is not None
+    assert entry.expiry_s == 60
+
+
 def test_an_owner_gives_back_what_it_was_never_told_it_has() -> None:
     rig = Rig()
     open_session(rig)

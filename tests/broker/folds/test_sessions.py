@@ -189,3 +189,15 @@ def test_a_will_that_is_said_again_is_in_memory_once_also_while_a_snapshot_has_i
     assert after is not None
     assert (before.owner, after.owner, after.will is before.will) == ("g", "h", True)
     assert b"".join(frozen)
+
+
+def test_a_save_that_says_what_is_known_changes_nothing() -> None:
+    sessions = Sessions()
+    sessions.apply(Sessions.opening("g", "c", True, 60, b"will"), 9, 1)
+    known = SessionSave("c", 10, CONNECTED, 60)
+    before = sessions.snapshot()
+    sessions.apply(Sessions.saving([known]), 20, 2)
+    assert (sessions.is_as(known), sessions.snapshot()) == (True, before)
+    others = [SessionSave("d", 10, CONNECTED, 60), known._replace(state=GONE), known._replace(expiry_s=50)]
+    others += [known._replace(**{part: b"x"}) for part in ("will", "terms", "flow")]
+    assert not any(map(sessions.is_as, others))
