@@ -52,8 +52,10 @@ class SysTopics:
         return self._every_s > 0 and now >= self._due
 
     def tell(self, figures: Mapping[str, float], now: float) -> None:
-        """Publishes all values."""
+        """Publishes all values; none while nothing leaves this gateway, for nobody would give them up."""
         self._due = now + self._every_s
+        if self._upstream.is_held:
+            return
         self._publish("version", f"penstock version {VERSION}")
         self._publish("uptime", f"{int(now - self._started)} seconds")
         for tail, figure in TOLD.items():

@@ -363,12 +363,14 @@ class Upstream(Stage):
     def note_over(self, lives: Sequence[str]) -> None:
         """These lives of gateways are over: no broker gets anything more from here before it has heard of that, so that
         what their clients had sent there before is never stored behind it."""
-        added = [life for life in lives if life not in self._over]
+        known = frozenset(self._over)
+        added = [life for life in lives if life not in known]
         if added:
             self._over = (*self._over, *added)[-_OVER_MAX:]
 
     def _tell_over(self, lane: Lane) -> None:
-        lives = tuple([life for life in self._over if life not in lane.told])
+        told = frozenset(lane.told)
+        lives = tuple([life for life in self._over if life not in told])
         lane.told = self._over
         if lives:
             lane.broker.submit(EndLives(lives), partial(self._told_over, lane))

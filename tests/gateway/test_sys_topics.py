@@ -12,6 +12,7 @@ from gateway.settings import GatewaySettings
 from gateway.sys_topics import SysTopics
 from penstock.errors import InvalidConfig
 from penstock.message import CLIENT_ID
+from penstock.requests.sessions import KeepSessions
 from penstock.requests.topics import CreateTopic
 from penstock.version import VERSION
 
@@ -112,6 +113,23 @@ def test_a_clean_stop_takes_the_values_back() -> None:
     told.take_back()
     gateway.round()
     assert not gateway.broker.retained
+
+
+def test_while_nothing_leaves_a_gateway_no_values_heap_up() -> None:
+    gateway = Gateway()
+    told = telling(gateway)
+    tell(gateway, told)
+    before = len(gateway.broker.log)
+    gateway.broker.holds = (KeepSessions,)
+    gateway.reception.standing.doubt()
+    gateway.pass_time(10)
+    for _ in range(10):
+        tell(gateway, told)
+    gateway.broker.let_go()
+    gateway.round()
+    assert len(gateway.broker.log) == before
+    tell(gateway, told)
+    assert len(gateway.broker.log) == 2 * before
 
 
 @pytest.mark.parametrize("level", [4, 5])
