@@ -2,10 +2,11 @@
 
 A session has one owner, a gateway, and every change of hands is a record with a new epoch; a save or an end with an
 older epoch changes nothing (it is *fenced*). An owner that is alive is first called upon to let a session go, so that
-it can tell its client and save the last state; after ``HANDOVER_S`` the session changes hands all the same. Owners live
-by leases, which are not durable. When one dies, its sessions are released here, but for those with a will: these are
-offered to living owners (``KeepSessions``), which claim them and do what the will asks for. A session without a
-client ends when its expiry has passed: here, unless a living owner has it, which then sees to it itself.
+it can tell its client and save the last state; after ``HANDOVER_S`` the session changes hands all the same, unless it
+has another owner by then, which is called upon in turn. Owners live by leases, which are not durable. When one dies,
+its sessions are released here, but for those with a will: these are offered to living owners (``KeepSessions``), which
+claim them and do what the will asks for. A session without a client ends when its expiry has passed: here, unless a
+living owner has it, which then sees to it itself.
 
 An owner from which a session is taken that it has not let go of, or that is taken for dead, may only have stood still.
 Its *life* is over then (``folds/lives.py``), and nothing is stored of what it still has of its clients' messages until
@@ -86,6 +87,7 @@ class SessionRequests:
         self._settings = settings
         self._leases = {owner: now + settings.owner_lease_s for owner in self._sessions.owners + self._lives.owners}
         self._calls: dict[str, dict[str, SessionCall]] = {}  # owner -> client -> what is asked of it
+        self._called: dict[str, int] = {}  # client -> the epoch in which its session was asked for last
         self._ownerless: dict[str, int] = {}  # client -> epoch that a dead owner had
         self._duties: dict[str, int] = {}  # those among them that somebody must see to
         self._lapsed: set[str] = set()  # owners that fell silent, and may be alive
@@ -111,7 +113,7 @@ class SessionRequests:
         if (
             entry is not None
             and entry.owner != request.owner
-            and not request.force
+            and not (request.force and self._called.get(request.client) == entry.epoch)
             and self._has_living_owner(request.client, entry, now)
         ):
             return self._call(request, entry, now)
@@ -133,7 +135,8 @@ class SessionRequests:
 
     def _is_orphaned(self, client: str, entry: Entry) -> bool:
         """Whether the owner was taken for dead, began anew or has called the session lost, and has not shown since that
-        it has it. The life that it led before is over, and the one that it leads now has sent nothing of the session."""
+        it has it. The life that it led before is over, and the one that it leads now has sent nothing of the session.
+        """
         return entry.epoch in (self._ownerless.get(client), self._duties.get(client))
 
     def _is_over(self, entry: Entry, request: OpenSession, now: float) -> bool:
@@ -149,6 +152,7 @@ class SessionRequests:
     def _call(self, request: OpenSession, entry: Entry, now: float) -> Outcome:
         """Calls upon the owner; the asker is answered when it has let go, or has had the time for it."""
         client, epoch = request.client, entry.epoch
+        self._called[client] = epoch
         self._calls.setdefault(entry.owner, {})[client] = SessionCall(client, epoch, request.clean)
         self.changed.append(owner_waker(entry.owner))
 
@@ -191,6 +195,7 @@ class SessionRequests:
 
     def _settle(self, client: str) -> None:
         """A session has changed hands or is over: nobody is asked for it any more."""
+        self._called.pop(client, None)
         self._ownerless.pop(client, None)
         self._duties.pop(client, None)
         for calls in self._calls.values():
@@ -200,8 +205,8 @@ class SessionRequests:
     # ------------------------------------------------------------ what its owner says
 
     def save(self, request: SaveSessions, now: float, now_ms: int) -> Outcome:
-        """Keeps the state of sessions. One that its owner calls lost is as if the owner were dead. What changes nothing,
-        as when an owner asks what it still has, needs no record."""
+        """Keeps the state of sessions. One that its owner calls lost is as if the owner were dead. What changes
+        nothing, as when an owner asks what it still has, needs no record."""
         _check_owner(request.owner)
         saves, fenced, full, changed = list[SessionSave](), list[int](), list[int](), set[str]()
         room = SessionRoom(self._sessions, self._settings.sessions_bytes_max)

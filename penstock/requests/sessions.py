@@ -98,9 +98,9 @@ class OpenedSession(Reply):
 @value
 class OpenSession(Request):
     """Takes an MQTT session over, or makes it; whoever had it is fenced. With another living owner that one is first
-    called upon to save and release it; after a short while it is taken all the same. ``claim``: takes it as it is, and
-    only if its owner is dead and it has something to be done, else ``Fenced``. Another
-    user's is ``Fenced`` too. ``heard``: the last of the lives that the asker knows to be over."""
+    called upon to save and release it; after a short while it is taken all the same (``force``). ``claim``: takes it as
+    it is, and only if its owner is dead and it has something to be done, else ``Fenced``. Another user's is ``Fenced``
+    too. ``heard``: the last of the lives that the asker knows to be over."""
 
     code: ClassVar[int] = 100
     reply: ClassVar[type[Reply]] = OpenedSession

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from errno import ENOSPC
 from typing import Any
 
@@ -43,8 +44,11 @@ from tests.broker.broker_rig import Rig, after_sync
 
 
 def open_session(rig: Rig, owner: str = "g", client: str = "c", **asked: Any) -> OpenedSession:
-    request = OpenSession(owner, client, **{"clean": False, "expiry_s": 60, "will": b"", **asked})
-    answer = rig.ask(request)
+    """Gives a session to an owner. ``force``: one that has it is called upon, and passed over at once."""
+    request = OpenSession(owner, client, **{"clean": False, "expiry_s": 60, "will": b"", **asked, "force": False})
+    answers = rig.submit(request)
+    rig.sync()
+    answer = answers[0] if answers or not asked.get("force") else rig.ask(replace(request, force=True))
     assert isinstance(answer, OpenedSession), answer
     return answer
 
@@ -120,6 +124,22 @@ def test_an_owner_that_does_not_let_go_loses_the_session_all_the_same() -> None:
     assert asking == [OpenedSession(0, 0, False)]
     taken = open_session(rig, "h", force=True)
     assert (taken.present, taken.state, save(rig, held.epoch, RELEASED)) == (True, CONNECTED, (0,))
+
+
+def test_whoever_got_the_session_while_another_owner_was_called_upon_is_called_upon_too() -> None:
+    rig = Rig()
+    alive(rig, "g", "h", "x")
+    held = open_session(rig, "g")
+    asked = OpenSession("h", "c", False, 60, b"")
+    assert rig.submit(asked) == []
+    save(rig, held.epoch, RELEASED)
+    between = open_session(rig, "x")
+    told = rig.submit(replace(asked, force=True))
+    assert told == []
+    assert rig.ask(WatchSessions("x", 0.0)) == SessionCalls((SessionCall("c", between.epoch, False),))
+    pass_time(rig, HANDOVER_S)
+    assert told == [OpenedSession(0, 0, False)]
+    assert rig.ask(replace(asked, force=True)).epoch > between.epoch
 
 
 def test_an_owner_that_was_too_slow_to_let_go_hears_all_the_same_that_its_session_is_gone() -> None:
@@ -852,7 +872,8 @@ def test_what_is_told_of_lives_is_durable_whatever_is_opened() -> None:
     rig = Rig()
     live(rig, "g", "a")
     open_session(rig, "g")
-    rig.submit(OpenSession("h", "c", False, 60, b"", force=True))
+    for force in (False, True):
+        rig.submit(OpenSession("h", "c", False, 60, b"", force=force))
     asked = OpenSession("h", "new", True, 0, b"")
     assert rig.submit(asked) == []
     rig.sync()

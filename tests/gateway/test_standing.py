@@ -492,3 +492,19 @@ def test_an_older_broker_that_knows_of_no_lives_is_told_once() -> None:
         again.publish("t", b"x", 1, packet_id=number)
     assert again.got() == [Puback(1), Puback(2), Puback(3)]
     assert len(one.broker.made(EndLives)) == 1
+
+
+def test_a_client_that_is_back_before_another_gateway_has_got_its_session_ends_no_life() -> None:
+    one, other = house()
+    first = one.connect("c", **LASTING)
+    again = other.open(5)
+    again.send(Connect("c", **LASTING))
+    assert first.is_closed, "its gateway is called, and lets go"
+    back = one.open(5)
+    back.send(Connect("c", **LASTING))
+    for gateway in (other, one, other):
+        gateway.rounds.begin()
+        gateway.round()
+    again.got_one(Connack)
+    assert [type(packet) for packet in back.got()] == [Connack, Disconnect]
+    assert not one.broker.state.lives.over
