@@ -229,7 +229,7 @@ class SessionRequests:
                     saves.append(save if save.epoch == epoch else save._replace(epoch=epoch))
                     changed.add(save.client)
                 if request.owner in self._lapsed:
-                    self._revive(save)
+                    self._revive(request.owner, save, now)
         if saves:
             self._store.append(_saving(saves), now_ms)
         for save in saves:
@@ -239,8 +239,10 @@ class SessionRequests:
                 self._released(save.client)
         return AfterSync(SavedSessions(tuple(fenced), tuple(full)), self._store.written)
 
-    def _revive(self, save: SessionSave) -> None:
-        """Its owner was not dead: nobody else need see to the session, and the client is there if it was before."""
+    def _revive(self, owner: str, save: SessionSave, now: float) -> None:
+        """Its owner was not dead, and may yet die: nobody else need see to the session until then, and the client is
+        there if it was before."""
+        self._leases.setdefault(owner, now + self._settings.owner_lease_s)
         self._ownerless.pop(save.client, None)
         self._duties.pop(save.client, None)
         entry = self._sessions.get(save.client)

@@ -66,7 +66,7 @@ class Openings:
         if opening is None:
             self._of[client_id] = Opening(device)
         else:
-            opening.device = device
+            opening.device, opening.is_sure = device, True  # it asks anew
 
     def doubt(self) -> None:
         """Sessions of this gateway may have been given to others without a word: whoever is on its way to one here is

@@ -362,6 +362,18 @@ def test_the_wills_of_a_dead_owner_are_offered_to_the_living_until_one_has_claim
     assert rig.ask(OpenSession("g", "with", False, 0, b"", claim=True)).code == Fenced.code
 
 
+def test_the_will_of_an_owner_that_says_a_last_word_and_dies_is_offered_again() -> None:
+    rig = Rig(owner_lease_s=10.0)
+    alive(rig, "g")
+    held = open_session(rig, will=b"will")
+    pass_time(rig, 31)
+    assert alive(rig, "h").clients == ("c",)
+    assert save(rig, held.epoch, CONNECTED) == ()
+    assert alive(rig, "h").clients == ()
+    pass_time(rig, 11)
+    assert alive(rig, "h").clients == ("c",)
+
+
 def test_a_session_that_its_owner_calls_lost_is_offered_as_if_the_owner_were_dead() -> None:
     rig = Rig()
     alive(rig, "g")

@@ -455,6 +455,20 @@ def test_whoever_is_on_its_way_to_a_session_meanwhile_is_turned_away() -> None:
     assert entry.owner == "other"
 
 
+def test_whoever_comes_after_that_is_not_turned_away_for_one_that_came_before() -> None:
+    one, _ = two()
+    one.broker.holds = (OpenSession,)
+    early, late = one.open(5), one.open(5)
+    early.send(Connect("d", **LASTING))
+    one.reception.standing.doubt()
+    one.round()
+    late.send(Connect("d", **LASTING))
+    one.broker.let_go()
+    one.round()
+    assert early.got_one(Connack).reason_code >= 0x80
+    assert late.got_one(Connack).reason_code == 0
+
+
 def test_brokers_are_told_which_lives_are_over_before_anything_is_published_there() -> None:
     one, other = two()
     life = one.home.life
