@@ -136,14 +136,15 @@ class GroupRequests:
 
     def hold(self, request: HoldOffsets, now: float, now_ms: int) -> Outcome:
         """Takes in how far a gateway's subscriptions have come and moves the position, durably, as far as all that hold
-        it have. While the group has members it is theirs: what is said is kept until they are gone."""
+        it have. While the group has members it is theirs: what is said is kept until they are gone. Where there is no
+        room for another group, the last word of a holder that never had any means nothing."""
         _check_names(request.group, request.holder)
         if not 0 <= request.lease_s <= SESSION_S_MAX:
             raise InvalidRequest(f"a position is held for 0 to {SESSION_S_MAX:.0f} s")
         group, holders = request.group, self._holders
         moves = [QueueOffset(queue, offset) for queue, offset, _ in request.progress if offset != HOLDS]
         self._check_offsets(moves)
-        if moves:
+        if moves and request.lease_s:
             self._check_room(group)
         if self._has_room(group):  # else there is no position yet that somebody could move
             set_backs = self._offsets.set_backs(group)

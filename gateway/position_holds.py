@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from gateway.brokers import Broker
-from penstock.errors import PenstockError
+from penstock.errors import Busy, PenstockError
 from penstock.requests.groups import HeldOffsets, HoldOffsets, Progress
 from penstock.requests.request import Result
 
@@ -33,7 +33,7 @@ class Hold:
         stirred: queues of which that has to be worked out again.
         told: the floors that the broker was told last, ``None`` if it has to be told in any case.
         set_backs: how often the position was set back, by the broker's last answer.
-        beginning: subscriptions that have asked where to begin.
+        beginning: subscriptions that have asked where to begin, and in which queues.
         is_asking: a report is under way.
         is_over: no subscription has the name any more; the last word is to be said.
         wants_beat: the lease is to be renewed.
@@ -46,15 +46,17 @@ class Hold:
         self.stirred: dict[str, None] = {}
         self.told: dict[str, int] | None = None
         self.set_backs: dict[str, int] = {}
-        self.beginning: set[object] = set()
+        self.beginning: dict[object, tuple[str, ...]] = {}
         self.is_asking = False
         self.is_over = False
         self.wants_beat = False
 
     def progress(self) -> list[Progress]:
         """What is to be told."""
-        held = bool(self.beginning)
-        return [self.row(queue, UNKNOWN if held else floor) for queue, floor in self.floors.items()]
+        if not self.beginning:
+            return [self.row(queue, floor) for queue, floor in self.floors.items()]
+        asked = [queue for queues in self.beginning.values() for queue in queues]
+        return [self.row(queue) for queue in dict.fromkeys([*asked, *self.floors])]
 
     def row(self, queue: str, floor: int = UNKNOWN) -> Progress:
         """What is to be told of one queue."""
@@ -115,15 +117,15 @@ class PositionHolds:
         """What asks where the position is, for a subscription that is about to begin, and has it held there until
         then; and what is to be given the result, and gives what there is of these queues."""
         hold = self._holds[group]
-        hold.beginning.add(who)
+        asked = hold.beginning[who] = tuple(queues)
         hold.told = None
-        rows = [hold.row(queue) for queue in queues]
-        asked = {row.queue for row in rows}
-        progress = (*rows, *[row for row in hold.progress() if row.queue not in asked])
+        theirs = set(asked)
+        others = [row for row in hold.progress() if row.queue not in theirs]
+        progress = (*[hold.row(queue) for queue in asked], *others)
 
         def answered(result: Result) -> Result:
             self._take_in(group, hold, result)
-            return HeldOffsets(result.progress[: len(rows)]) if isinstance(result, HeldOffsets) else result
+            return HeldOffsets(result.progress[: len(asked)]) if isinstance(result, HeldOffsets) else result
 
         return HoldOffsets(group[1], self._holder, LEASE_S, progress), answered
 
@@ -131,7 +133,7 @@ class PositionHolds:
         """A subscription has begun, or never will."""
         hold = self._holds[group]
         if who in hold.beginning:
-            hold.beginning.remove(who)
+            del hold.beginning[who]
             self._due[group] = None
 
     def flush(self) -> None:
@@ -176,7 +178,7 @@ class PositionHolds:
     def _answered(self, group: Group, hold: Hold, request: HoldOffsets, is_news: bool, result: Result) -> None:
         hold.is_asking = False
         self._take_in(group, hold, result)
-        if isinstance(result, PenstockError) and result.retryable:
+        if isinstance(result, PenstockError) and result.retryable and (hold.is_over or not isinstance(result, Busy)):
             hold.told = None
             self._due[group] = None
             return

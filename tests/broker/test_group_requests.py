@@ -287,3 +287,4 @@ def test_where_groups_have_no_room_a_new_name_is_nowhere_and_moves_nowhere() -> 
     rig.ask(CommitOffsets("other", "", 0, (QueueOffset("t:0", 0),)))
     assert hold(rig, "a", ("t:0", -1)) == [("t:0", -1, 0)]
     assert isinstance(hold(rig, "a", ("t:0", 0)), Busy)
+    assert hold(rig, "a", ("t:0", 0), lease_s=0) == [("t:0", -1, 0)], "who lets go is not refused for ever"

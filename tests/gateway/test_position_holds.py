@@ -7,7 +7,7 @@ from typing import cast
 
 from gateway.brokers import Broker
 from gateway.position_holds import LEASE_S, PositionHolds
-from penstock.errors import Fenced, Unavailable
+from penstock.errors import Busy, Fenced, PenstockError, Unavailable
 from penstock.requests.groups import HeldOffsets, HoldOffsets, Progress
 from penstock.requests.request import Request, Result
 
@@ -29,7 +29,7 @@ class Asked:
             on_result(HeldOffsets(request.progress))
         return [request for request, _ in asked]
 
-    def refuse(self, error: Unavailable | Fenced) -> None:
+    def refuse(self, error: PenstockError) -> None:
         asked, self.asked = self.asked, []
         for _, on_result in asked:
             on_result(error)
@@ -107,7 +107,7 @@ def test_a_subscription_that_is_about_to_begin_holds_the_position_until_it_has()
     one.stir()
     assert one.told() == []
     one.holds.beat()
-    assert one.told() == [said(LEASE_S, ("t:0", -1))]
+    assert one.told() == [said(LEASE_S, ("t:1", -1), ("t:0", -1))], "also where nobody has begun yet"
     one.holds.begun(one.group, "new")
     assert one.told() == [said(LEASE_S, ("t:0", 2))]
 
@@ -151,6 +151,22 @@ def test_what_is_refused_is_counted_and_said_again_with_the_next_beat_what_is_lo
     assert one.holds.refused == 1
     one.holds.beat()
     assert one.told() == [said(LEASE_S, ("t:0", 1))]
+
+
+def test_what_there_is_no_room_for_is_counted_as_refused_and_said_again_with_the_next_beat_the_last_word_at_once() -> (
+    None
+):
+    one = Holding()
+    one.holds.flush()
+    one.broker.refuse(Busy("there are so many groups"))
+    assert one.told() == []
+    assert one.holds.refused == 1
+    one.holds.beat()
+    assert one.told() == [said(LEASE_S, ("t:0", 1))]
+    one.holds.leave(one.group)
+    one.holds.flush()
+    one.broker.refuse(Busy("so many requests wait"))
+    assert one.told() == [said(0.0, ("t:0", 1))]
 
 
 def test_a_position_that_was_set_back_since_it_was_heard_of_is_told_once() -> None:
