@@ -74,12 +74,10 @@ class Downstream(Stage):
         self._replaces: dict[Subscription, Subscription | None] = {}  # on their way: what stood before each
         self._on_pulled = self._pulled
         life = f"{owner}/{clock.wall_ms()}"  # what one of the same name that died had is not kept open by this one
-        self.positions = NamedPositions(life, topic_of)
+        self.positions = NamedPositions(life, topic_of, self._replaces.__contains__)
         self.sending = Sending(clock, keeping, self.positions)
-        self.retained = Retained(clock, self._try, wake, self.sending.as_variant)
-        self.replays = Replays(
-            clock, self.sending.as_variant, self._try, wake, self.positions.find, self.positions.begin
-        )
+        self.retained = Retained(clock, self._try, wake, self.sending.as_variant, self._fail)
+        self.replays = Replays(clock, self.sending.as_variant, self._try, wake, self.positions, self._fail)
         self.shared = SharedSubscriptions(brokers, life, settings, clock, self.sending.as_variant, wake)
         self._leases = FilterLeases(brokers, life, settings.filter_lease_s, self._begun, wake)
         self.failures = 0  # clients that an unforeseen error has ended
@@ -421,13 +419,16 @@ class Downstream(Stage):
         try:
             lags = not self._catch_up(cursor)
         except Exception:
-            self.failures += 1
-            _log.exception("an error that nobody has foreseen; the client that was sent something is disconnected")
-            if cursor.session.device is not None:
-                cursor.session.device.fail(ReasonCode.UNSPECIFIED_ERROR)
+            self._fail(cursor)
         else:
             if cursor in cursor.feed.attached:  # else its filter was just found closed
                 self._set_lagging(cursor, lags)
+
+    def _fail(self, cursor: Cursor) -> None:
+        self.failures += 1
+        _log.exception("an error that nobody has foreseen; the client that was sent something is disconnected")
+        if cursor.session.device is not None:
+            cursor.session.device.fail(ReasonCode.UNSPECIFIED_ERROR)
 
     def _set_lagging(self, cursor: Cursor, lags: bool) -> None:
         behind, feed = cursor.session.behind, cursor.feed

@@ -27,7 +27,8 @@ from gateway.envelope import Arrival
 from gateway.passing import Passing
 from gateway.position_holds import UNKNOWN, Group, PositionHolds
 from gateway.session import Cursor, Session
-from penstock.requests.groups import HoldOffsets
+from gateway.subscriptions import Subscription
+from penstock.requests.groups import FetchOffsets, GroupOffsets, HeldOffsets, HoldOffsets, Progress
 from penstock.requests.request import Result
 from topicmap.names import matches
 
@@ -95,9 +96,13 @@ class Course:
 
 
 class NamedPositions:
-    """All of one gateway, which brokers know as ``holder``."""
+    """All of one gateway, which brokers know as ``holder``. ``is_coming`` says whether a subscription does not stand
+    yet: its name counts only when it does, and until then the one that it replaces."""
 
-    def __init__(self, holder: str, topic_of: Callable[[str], str | None]) -> None:
+    def __init__(
+        self, holder: str, topic_of: Callable[[str], str | None], is_coming: Callable[[Subscription], bool]
+    ) -> None:
+        self._is_coming = is_coming
         self._holds = PositionHolds(holder, self._floor, self._set_back)
         self._passing = Passing(topic_of, self._passed)
         self._courses: dict[Cursor, Course] = {}  # of subscriptions that stand
@@ -117,16 +122,24 @@ class NamedPositions:
 
     # ------------------------------------------------------------ where subscriptions begin
 
-    def find(self, cursor: Cursor, queues: Iterable[str]) -> tuple[HoldOffsets, Callable[[Result], Result]]:
-        """What asks where the position is in these queues, for a subscription that is about to begin, and what makes
-        the answer (``HeldOffsets``) of the result."""
-        course = self._course(cursor)
+    def find(
+        self, cursor: Cursor, name: str, queues: Iterable[str]
+    ) -> tuple[HoldOffsets | FetchOffsets, Callable[[Result], Result]]:
+        """What asks where the position of this name is in these queues, for a subscription that is about to begin, and
+        what makes the answer (``HeldOffsets``) of the result. One that has given up the name meanwhile goes on from
+        there and holds nothing."""
+        course = self._course_so_far(cursor)
+        if course is None or course.group[1] != name:
+            return FetchOffsets(name, tuple(queues)), _as_held
         return self._holds.ask(course.group, course, queues)
 
-    def begin(self, cursor: Cursor, offsets: Mapping[str, int]) -> None:
+    def begin(self, cursor: Cursor, name: str, offsets: Mapping[str, int]) -> None:
         """A subscription begins at these offsets; the whole position is kept from now on, not only where something
-        comes. What it was sent before, under this name, it still has to acknowledge."""
-        course = self._course(cursor)
+        comes. What it was sent before, under this name, it still has to acknowledge. One that has given up the name
+        meanwhile has no part in it."""
+        course = self._courses.get(cursor)
+        if course is None or course.group[1] != name:
+            return
         course.void.clear()
         for queue, offset in offsets.items():
             track, before = Track(offset), course.tracks.get(queue)
@@ -167,14 +180,21 @@ class NamedPositions:
             session.tell_settled(self, partial(self._settled, session))
         return course
 
+    def _course_so_far(self, cursor: Cursor) -> Course | None:
+        """While a subscription does not stand, that of the one before it; ``None`` where that has no name."""
+        subscription = cursor.subscription
+        if not subscription.name or self._is_coming(subscription):
+            return self._courses.get(cursor)
+        return self._course(cursor)
+
     # ------------------------------------------------------------ how far they come
 
     def sent(self, cursor: Cursor, arrival: Arrival, qos: int, *, is_own: bool) -> None:
         """A message left for this cursor's subscription, with this QoS; ``is_own``: it has come to it by itself."""
-        course = self._course(cursor)
+        course = self._course_so_far(cursor)
         queue, offset = arrival.queue, arrival.queue_offset
-        track = course.track(queue)
-        if track is None:
+        track = course.track(queue) if course is not None else None
+        if course is None or track is None:
             return
         if qos:
             track.unsettled[offset] = _way(arrival)
@@ -185,10 +205,10 @@ class NamedPositions:
 
     def left(self, cursor: Cursor, primary: Cursor, arrival: Arrival) -> None:
         """A cursor has come to a message that another one of its session delivers, or has delivered."""
-        course = self._course(cursor)
+        course = self._course_so_far(cursor)
         queue, offset = arrival.queue, arrival.queue_offset
-        track = course.track(queue)
-        if track is None:
+        track = course.track(queue) if course is not None else None
+        if course is None or track is None:
             return
         left = Left(primary, arrival.position, arrival.offset)
         if left.is_open(cursor):
@@ -307,6 +327,12 @@ class NamedPositions:
                 self._passing.look(cursor)
             self._holds.beat()
         self.commit()
+
+
+def _as_held(result: Result) -> Result:
+    if not isinstance(result, GroupOffsets):
+        return result
+    return HeldOffsets(tuple([Progress(queue, offset, 0) for queue, offset in result.offsets]))
 
 
 def _way(arrival: Arrival) -> str:

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Final
 
 from gateway.delivery import Variant, is_expired
 from gateway.envelope import HEAD_BYTES, Arrival, Heading, Origin, arrivals
+from gateway.named_positions import NamedPositions
 from gateway.options import BEGINNING, EVERY_QUEUE, LAST, OFFSET, TIME, Start
 from gateway.session import Cursor
 from gateway.session_state import Owed
@@ -101,12 +102,15 @@ class Replay:
         self.waiting = 0
 
     def owed(self) -> Owed | None:
-        """What is not sent yet; ``None`` where it would take too much room to say."""
+        """What is not sent yet; ``None`` where it would take too much room to say with the session."""
+        rest = self.rest()
+        return rest if rest.start is self.start or len(self.sources or ()) <= QUEUES_KEPT_MAX else None
+
+    def rest(self) -> Owed:
+        """What is not sent yet."""
         sources = self.sources
-        if sources is None or any([source.at == _UNKNOWN for source in sources]):
+        if sources is None or self.start.name or any([source.at == _UNKNOWN for source in sources]):
             return Owed(self.before, "", self.start, self.topic)
-        if len(sources) > QUEUES_KEPT_MAX:
-            return None
         waiting = {id(one.origin): one.offset for one in reversed(self.batch)}
         offsets = []
         for source in sources:
@@ -124,19 +128,17 @@ class Replays:
         send: Callable[[Sequence[Cursor], Arrival, Variant, int], bool],
         go_on: Callable[[Cursor], None],
         wake: Callable[[], None],
-        find: Callable[[Cursor, Iterable[str]], tuple[Request, Callable[[Result], Result]]],
-        begun: Callable[[Cursor, Mapping[str, int]], None],
+        positions: NamedPositions,
+        fail: Callable[[Cursor], None],
     ) -> None:
-        """``send`` sends one message, or says that there is no room now. ``go_on`` leads to ``pump``. For a
-        subscription with a name ``find`` gives what asks where its position is in some queues, and what makes the
-        answer of the result; ``begun`` is told from which offsets it begins."""
+        """``send`` sends one message, or says that there is no room now. ``go_on`` leads to ``pump``. ``positions``:
+        where subscriptions with a name begin. ``fail``: that of ``Turns``."""
         self._clock = clock
         self._send = send
-        self._find = find
-        self._begun = begun
+        self._positions = positions
         self._replays: dict[Cursor, Replay] = {}
         self._interrupted: dict[Cursor, tuple[Start, str]] = {}
-        self.turns = Turns(self._replays, go_on, wake)
+        self.turns = Turns(self._replays, go_on, wake, fail)
         self.coming = 0
         self.replayed = 0
 
@@ -167,7 +169,7 @@ class Replays:
     def interrupt(self, cursor: Cursor) -> None:
         """The cursor reads no more, for now (``resume``) or for ever (``forget``)."""
         replay = self._replays.get(cursor)
-        owed = replay.owed() if replay is not None else None
+        owed = replay.rest() if replay is not None else None
         if owed is not None and owed.start is not None:
             self._interrupted[cursor] = owed.start, owed.topic
         self._stop(cursor)
@@ -193,7 +195,7 @@ class Replays:
                 return False
             replay.has_begun = True
             if replay.start.name:
-                self._begun(cursor, {source.queue: source.at for source in replay.sources})
+                self._positions.begin(cursor, replay.start.name, {one.queue: one.at for one in replay.sources})
                 replay.start = replay.start._replace(name="")
         while self._refill(replay, replay.sources):
             if not self._send_batch(replay):
@@ -245,7 +247,8 @@ class Replays:
     def _knows_places(self, replay: Replay, sources: Sequence[Source]) -> bool:
         """Whether every queue knows its place; if not, it is asked for."""
         if not replay.knows_name:
-            request, answer = self._find(replay.cursor, [source.queue for source in sources])
+            queues = [source.queue for source in sources]
+            request, answer = self._positions.find(replay.cursor, replay.start.name, queues)
             replay.waiting += 1
             named = partial(self._answered, replay, self._named, ())
             work = _WORK + len(sources)

@@ -58,13 +58,14 @@ class Retained:
         go_on: Callable[[Cursor], None],
         wake: Callable[[], None],
         send: Callable[[Sequence[Cursor], Arrival, Variant, int], bool],
+        fail: Callable[[Cursor], None],
     ) -> None:
         """``send`` sends a message in a form, false if there is no room for it (``Sending.as_variant``). ``go_on``
-        leads to ``pump``."""
+        leads to ``pump``. ``fail``: that of ``Turns``."""
         self._clock = clock
         self._send_one = send
         self._fetches: dict[Cursor, _Fetch] = {}
-        self.turns = Turns(self._fetches, go_on, wake)
+        self.turns = Turns(self._fetches, go_on, wake, fail)
         self.may_publish: Callable[[Identity, str], bool] = _anybody
 
     def __contains__(self, cursor: Cursor) -> bool:

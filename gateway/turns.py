@@ -51,12 +51,18 @@ class Turns(Generic[Held]):
     """Those of one gateway, for one kind of what is owed."""
 
     def __init__(
-        self, current: Mapping[Cursor, Held], go_on: Callable[[Cursor], None], wake: Callable[[], None]
+        self,
+        current: Mapping[Cursor, Held],
+        go_on: Callable[[Cursor], None],
+        wake: Callable[[], None],
+        fail: Callable[[Cursor], None],
     ) -> None:
         """``current``: what each cursor is held for; of what is not there any more nothing is asked, and no answer is
-        told. ``go_on`` is told of cursors that may go on."""
+        told. ``go_on`` is told of cursors that may go on. ``fail`` is called, within the ``except``, where an answer
+        has brought an error that nobody has foreseen: it ends one client, and no round."""
         self._current = current
         self._go_on = go_on
+        self._fail = fail
         self._wake = wake
         self._lines: dict[Broker, _Line[Held]] = {}
         self._ready: dict[Cursor, None] = {}
@@ -133,4 +139,7 @@ class Turns(Generic[Held]):
         if line.waiting:
             self._wake()
         if self._stands(asked):
-            asked.tell(result)
+            try:
+                asked.tell(result)
+            except Exception:
+                self._fail(asked.cursor)

@@ -54,7 +54,7 @@ from penstock.requests.filters import (
     OpenFilters,
     RetainedPage,
 )
-from penstock.requests.groups import HeldOffsets, HoldOffsets, Progress
+from penstock.requests.groups import FetchOffsets, GroupOffsets, HeldOffsets, HoldOffsets, Progress, QueueOffset
 from penstock.requests.messages import (
     Appended,
     AppendRuns,
@@ -366,6 +366,10 @@ class MemoryBroker:
             self.holders.leave(request.group, request.holder)
         rows = [Progress(one, kept.get(one, -1), set_backs.get(one, 0)) for one, _, _ in request.progress]
         return HeldOffsets(tuple(rows))
+
+    def _FetchOffsets(self, request: FetchOffsets) -> Result:
+        kept = self.groups.get(request.group, {})
+        return GroupOffsets(tuple([QueueOffset(queue, kept.get(queue, -1)) for queue in request.queues]))
 
     def set_back(self, group: str, queue: str, offset: int) -> None:
         """A native consumer commits a position that is further back."""

@@ -7,9 +7,9 @@ from rig import Client, Gateway
 from test_reception import OnlyOwnTopics
 from test_replay import asking, gateway_with, numbers
 
-from gateway.mqtt.packets import Puback, Publish, Pubrec, Unsubscribe
+from gateway.mqtt.packets import Puback, Publish, Pubrec, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
-from penstock.errors import Fenced, Unavailable
+from penstock.errors import Busy, Fenced, Unavailable
 from penstock.requests.filters import OpenFilters
 from penstock.requests.groups import HoldOffsets
 from penstock.requests.messages import Pull, QueryBounds
@@ -628,3 +628,75 @@ def test_a_subscription_whose_filter_is_opened_anew_before_it_has_begun_begins_t
     for _ in range(20):
         gateway.pass_time(0.5)
     assert kept(gateway) == {"plant:0": 3}
+
+
+# ------------------------------------------------------------ subscriptions that do not stand yet
+
+
+def test_what_comes_before_a_subscription_with_a_name_stands_does_not_move_the_position() -> None:
+    gateway, publisher = gateway_with(3, queues=1)
+    gateway.broker.groups["billing"] = {"plant:0": 1}
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", qos=1)
+    gateway.broker.holds = (OpenFilters,)
+    client.send(Subscribe(1, (Subscription("plant/#", 1),), asking("named=billing")))
+    publisher.publish("plant/0", b"3", 1, packet_id=9)
+    assert take(client) == [3]
+    assert kept(gateway) == {"plant:0": 1}
+    gateway.broker.let_go()
+    gateway.round()
+    assert take(client)[:2] == [1, 2]
+
+
+def test_what_comes_before_a_subscription_has_another_name_counts_for_the_one_that_it_has() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = subscriber(gateway, "s", "plant/#")
+    published(publisher, "plant/0")
+    gateway.broker.holds = (OpenFilters,)
+    client.send(Subscribe(1, (Subscription("plant/#", 1),), asking("named=other")))
+    published(publisher, "plant/0", "plant/0")
+    first, second, third = packet_ids(client)
+    client.send(Puback(first), Puback(second))
+    assert (kept(gateway), kept(gateway, "other")) == ({"plant:0": 2}, {})
+    gateway.broker.lose_kept_back(Busy("no room for another filter"))
+    gateway.round()
+    client.send(Puback(third))
+    assert (kept(gateway), kept(gateway, "other")) == ({"plant:0": 3}, {})
+
+
+@pytest.mark.parametrize("later", [(), ("named=other", "beginning")])
+def test_history_goes_on_where_its_subscription_gives_up_a_name_whose_position_is_still_asked_for(
+    later: tuple[str, ...],
+) -> None:
+    gateway, publisher = gateway_with(3, queues=1)
+    gateway.broker.groups["billing"] = {"plant:0": 1}
+    client = gateway.connect("s", level=5)
+    gateway.broker.holds = (HoldOffsets,)
+    client.subscribe("plant/#", qos=1, properties=asking("named=billing", "beginning"))
+    client.subscribe("plant/#", qos=1, properties=asking(*later), retain_handling=2)
+    gateway.broker.let_go()
+    gateway.round()
+    assert take(client) == ([0, 1, 2] if later else [1, 2])
+    publisher.publish("plant/0", b"3", 1, packet_id=9)
+    assert take(client) == [3]
+    gateway.pass_time(2)
+    assert {one.group for one in gateway.broker.made(HoldOffsets)} <= {"billing", "other"}
+
+
+def test_what_is_owed_to_a_subscription_has_its_name_until_it_has_begun_there() -> None:
+    gateway, _ = gateway_with(3, queues=1)
+    gateway.broker.groups["billing"] = {"plant:0": 1}
+    gateway.broker.holds = (HoldOffsets,)
+    client = subscriber(gateway, "s", "plant/#", room=1)
+    gateway.broker.let_go()
+    gateway.broker.release()
+    assert client.device.session is not None
+    [cursor] = client.device.session.overlap.cursors
+    names = []
+    for _ in range(2):
+        owed = cursor.owed() if cursor.owed is not None else None
+        assert owed is not None
+        assert owed.start is not None
+        names.append(owed.start.name)
+        gateway.round()
+    assert names == ["billing", ""]

@@ -19,6 +19,7 @@ from gateway.mqtt.properties import Properties
 from penstock.errors import Busy
 from penstock.requests.filters import FetchRetained, OpenFilters
 from penstock.requests.messages import Pull
+from penstock.requests.request import Done
 from penstock.requests.routes import BrokerRoute, Route
 from penstock.requests.topics import DescribeTopic
 
@@ -553,3 +554,37 @@ def test_of_history_that_a_closed_filter_has_interrupted_nothing_is_kept_when_th
     assert gateway.downstream.replays._interrupted
     client.send(Unsubscribe(2, ("plant/#",)))
     assert not gateway.downstream.replays._interrupted
+
+
+def test_history_of_a_topic_with_many_queues_goes_on_where_a_closed_filter_has_interrupted_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replay, "QUEUES_KEPT_MAX", 2)
+    gateway, _ = gateway_with(6, in_flight_max=6)
+    gateway.connect("live").subscribe("plant/#")
+    client = gateway.connect("s", level=5, properties=Properties(receive_maximum=2))
+    client.subscribe("plant/#", qos=1, properties=asking("beginning"))
+    del gateway.broker.queues["~filter:plant/#"]
+    gateway.broker.position += 5000
+    gateway.broker.release()
+    gateway.pass_time(1)
+    seen: list[int] = []
+    while got := [one for one in client.got() if isinstance(one, Publish)]:
+        seen += [int(one.payload) for one in got]
+        client.send(*[Puback(one.packet_id) for one in got])
+    assert seen == list(range(6))
+
+
+@pytest.mark.parametrize("kind", [DescribeTopic, FetchRetained])
+def test_an_answer_that_nobody_has_foreseen_ends_one_client(kind: type) -> None:
+    gateway, publisher = gateway_with(1)
+    publisher.publish("plant/kept", b"9", 1, packet_id=99, retain=True)
+    client, other = gateway.connect("s", level=5), gateway.connect("t", level=5)
+    answer = getattr(gateway.broker, f"_{kind.__name__}")
+    setattr(gateway.broker, f"_{kind.__name__}", lambda _: Done())
+    client.send(Subscribe(1, (Subscription("plant/#", 1),), asking(*(["beginning"] if kind is DescribeTopic else []))))
+    setattr(gateway.broker, f"_{kind.__name__}", answer)
+    assert client.is_closed
+    assert gateway.downstream.failures == 1
+    other.subscribe("plant/#", properties=asking("beginning"))
+    assert numbers(other) == [0, 9]

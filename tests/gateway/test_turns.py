@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 
 import pytest
@@ -59,7 +60,9 @@ class Rig:
         self.current: dict[Cursor, list[str]] = {}
         self.wakes = 0
         self.told: list[str] = []
-        self.turns = Turns(self.current, self.pump, self.wake)
+        self.turns = Turns(self.current, self.pump, self.wake, self.fail)
+        self.failed: list[Cursor] = []
+        self.error: Exception | None = None
         self.work = THIRD
         self.more = 0
         self.goes_on = True
@@ -83,7 +86,13 @@ class Rig:
             request = FetchOffsets(wanted.pop(0), ())
             self.turns.ask(cursor, wanted, request, self.work, partial(self.answered, cursor, request.group))
 
+    def fail(self, cursor: Cursor) -> None:
+        assert sys.exc_info()[1] is self.error
+        self.failed.append(cursor)
+
     def answered(self, cursor: Cursor, request: str, result: Result) -> None:
+        if self.error is not None:
+            raise self.error
         self.told.append(request)
         self.turns.spent(cursor, self.more)
         if self.goes_on:
@@ -204,6 +213,19 @@ def test_who_was_not_answered_goes_on_with_the_next_retry(rig: Rig) -> None:
     assert rig.take() == ["b"]
     rig.turns.retry()
     assert rig.take() == []
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_an_error_that_an_answer_brings_ends_one_client_and_others_go_on(rig: Rig, at_once: bool) -> None:
+    rig.error, rig.peer.answers_at_once = RuntimeError("nobody has foreseen it"), at_once
+    cursors = [rig.begin(Session("c", 1), str(number)) for number in range(6)]
+    for _ in range(2):
+        rig.take()
+        rig.peer.answer()
+    assert rig.failed == cursors
+    rig.error = None
+    rig.begin(Session("c", 1), "next")
+    assert rig.take() == ["next"], "what was answered so is not under way any more"
 
 
 @pytest.mark.parametrize("work_max", [1, 100])
