@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from gateway.delivery import Blob
 from gateway.envelope import Arrival
+from gateway.options import NOW, OFFSET, Start
 from gateway.passing import Passing
 from gateway.position_holds import UNKNOWN, Group, PositionHolds
 from gateway.session import Cursor, Session
@@ -66,17 +67,24 @@ class Track:
     def come_past(self, offset: int) -> None:
         self.next = max(self.next, offset)
 
+    def go_back(self) -> None:
+        """What was left to others is not sent for it any more."""
+        self.next = min(self.next, min(self.left, default=self.next))
+        self.left = {}
+
 
 class Course:
     """The way of one subscription, also after it has ended (``is_over``), as long as something that was sent is not
-    acknowledged. ``void``: queues in which somebody has set the position back since it began."""
+    acknowledged. ``void``: queues in which somebody has set the position back since it began. ``is_cut_off``: the
+    broker had closed its filter, and it has not gone on yet."""
 
-    __slots__ = ("group", "is_over", "session", "tracks", "void")
+    __slots__ = ("group", "is_cut_off", "is_over", "session", "tracks", "void")
 
     def __init__(self, group: Group, session: Session) -> None:
         self.group = group
         self.session = session
         self.is_over = False
+        self.is_cut_off = False
         self.tracks: dict[str, Track] = {}
         self.void: set[str] = set()
 
@@ -102,6 +110,7 @@ class NamedPositions:
     def __init__(
         self, holder: str, topic_of: Callable[[str], str | None], is_coming: Callable[[Subscription], bool]
     ) -> None:
+        self._topic_of = topic_of
         self._is_coming = is_coming
         self._holds = PositionHolds(holder, self._floor, self._set_back)
         self._passing = Passing(topic_of, self._passed)
@@ -166,6 +175,25 @@ class NamedPositions:
         if course is not None:
             self._passing.stop(cursor)
             self._holds.begun(course.group, course)
+            course.is_cut_off = True
+            for track in course.tracks.values():
+                track.go_back()  # what another one of its session delivers from now on no longer counts for it
+
+    def behind(self, cursor: Cursor) -> tuple[Start, str] | None:
+        """Where a subscription goes on, and in which topic, whose filter was not opened for its SUBSCRIBE: at a broker
+        that joined later at its position there; where it had been closed, behind what it had come past."""
+        subscription = cursor.subscription
+        topic = self._topic_of(subscription.filter) if subscription.name else None
+        if topic is None or self._is_coming(subscription):
+            return None
+        course = self._courses.get(cursor)
+        if course is None:
+            return None if cursor.is_resumed or cursor.seen >= 0 else (Start(NOW, name=subscription.name), topic)
+        known = [(queue, track.next) for queue, track in course.tracks.items() if track.next != UNKNOWN]
+        if not course.is_cut_off or not known:
+            return None
+        course.is_cut_off = False
+        return Start(OFFSET, offsets=tuple([(int(queue.rpartition(":")[2]), at) for queue, at in known])), topic
 
     def _course(self, cursor: Cursor) -> Course:
         group = (cursor.feed.broker, cursor.subscription.name)
@@ -278,8 +306,7 @@ class NamedPositions:
         self._forget(cursor, course)
         course.is_over = True
         for track in course.tracks.values():
-            track.next = min(track.next, min(track.left, default=track.next))
-            track.left = {}
+            track.go_back()
 
     def stop(self, cursor: Cursor) -> None:
         """The subscription is over, or its connection is."""

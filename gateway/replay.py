@@ -156,15 +156,17 @@ class Replays:
 
     def resume(self, cursor: Cursor) -> bool:
         """Goes on where an earlier connection of the session ended, or where the broker closed the filter: then up to
-        where that was opened again. False if nothing is owed."""
-        interrupted = self._interrupted.pop(cursor, None)
-        if interrupted is not None:
-            self.begin(cursor, *interrupted)
-            return True
-        owed = cursor.take_owed(is_history=True)
+        where that was opened again. One with a name goes on so also where its history had been sent, and begins so at
+        a broker that joins later. False if nothing is owed."""
+        rest = self._interrupted.pop(cursor, None)
+        owed = cursor.take_owed(is_history=True) if rest is None else None
         if owed is not None and owed.start is not None:
             self.begin(cursor, owed.start, owed.topic, owed.before)
-        return owed is not None
+            return True
+        rest = rest or self._positions.behind(cursor)
+        if rest is not None:
+            self.begin(cursor, *rest)
+        return rest is not None
 
     def interrupt(self, cursor: Cursor) -> None:
         """The cursor reads no more, for now (``resume``) or for ever (``forget``)."""

@@ -454,6 +454,9 @@ class MemoryBroker:
 
     def _QueryBounds(self, request: QueryBounds) -> Result:
         queues = self.queues | self.topic_queues
+        for key in request.queues:
+            if key not in queues:
+                return QueueNotFound(key)
         return BoundsReply(tuple(Bounds(key, queues[key].base, queues[key].end) for key in request.queues))
 
     def _OpenFilters(self, request: OpenFilters) -> Result:

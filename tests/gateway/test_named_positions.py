@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from memory_broker import MemoryBroker
 from rig import Client, Gateway
 from test_reception import OnlyOwnTopics
 from test_replay import asking, gateway_with, numbers
@@ -10,9 +11,11 @@ from test_replay import asking, gateway_with, numbers
 from gateway.mqtt.packets import Puback, Publish, Pubrec, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.errors import Busy, Fenced, Unavailable
+from penstock.message import Message, encode_message
 from penstock.requests.filters import OpenFilters
 from penstock.requests.groups import HoldOffsets
 from penstock.requests.messages import Pull, QueryBounds
+from penstock.requests.routes import BrokerRoute, Route
 from penstock.requests.topics import DescribeTopic
 
 
@@ -700,3 +703,48 @@ def test_what_is_owed_to_a_subscription_has_its_name_until_it_has_begun_there() 
         names.append(owed.start.name)
         gateway.round()
     assert names == ["billing", ""]
+
+
+# ------------------------------------------------------------ brokers and filters that come later
+
+
+def test_at_a_broker_that_joins_later_a_subscription_begins_at_its_position_there() -> None:
+    gateway, _ = gateway_with(1, queues=1)
+    first, second = gateway.broker, MemoryBroker()
+    client = subscriber(gateway, "s", "plant/#")
+    assert take(client) == [0]
+    second.name, second.address = "c", "broker:2"
+    second.state, second.sessions = first.state, first.sessions  # the home of sessions is not what is tested here
+    for number in range(1, 4):
+        second.append(encode_message(Message(topic="plant", body=b"%d" % number, mqtt_topic="plant/0")))
+    second.groups["billing"] = {"plant:0": 1}
+    first.link = lambda address: second if address == second.address else first  # type: ignore[method-assign]
+    routes = Route((BrokerRoute("b", first.address, 1), BrokerRoute("c", second.address, 1)))
+    first._QueryRoute = lambda request: routes  # type: ignore[method-assign]
+    gateway.brokers.refresh()
+    gateway.round()
+    assert take(client) == [2, 3]
+    second.append(encode_message(Message(topic="plant", body=b"4", mqtt_topic="plant/0")))
+    second.release()
+    gateway.round()
+    assert take(client) == [4]
+    gateway.pass_time(1)
+    assert second.groups == {"billing": {"plant:0": 4}}
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_filter_that_the_broker_opens_anew_goes_on_with_what_was_stored_while_it_was_closed(answers: bool) -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = subscriber(gateway, "s", "plant/#")
+    published(publisher, "plant/0")
+    sent = packet_ids(client)
+    if answers:
+        client.send(Puback(*sent))
+    gateway.broker.refuses[OpenFilters] = Unavailable("away")
+    del gateway.broker.queues["~filter:plant/#"]
+    published(publisher, "plant/0", "plant/0", first=1)
+    gateway.broker.refuses.clear()
+    gateway.pass_time(1)
+    published(publisher, "plant/0", first=3)
+    assert take(client) == [1, 2, 3]
+    assert kept(gateway) == {"plant:0": 4 if answers else 0}

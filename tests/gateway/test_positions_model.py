@@ -127,6 +127,13 @@ class Positions(RuleBasedStateMachine):
         self.stalled = []
         self.settle()
 
+    @rule(filter=st.sampled_from(["plant/#", "plant/2"]))
+    def close(self, filter: str) -> None:
+        """The broker closes a filter: its gateway was away for too long."""
+        if self.broker.queues.pop(f"~filter:{filter}", None) is not None:
+            self.broker.position += 5000  # as in any log; where it begins anew is no place that it had
+            self.settle()
+
     @precondition(lambda self: len(self.subscribers) < 4)
     @rule(at=st.integers(0, 1), older=st.sampled_from(["", "plant/1", "plant/+"]), filter=FILTERS)
     def subscribe(self, at: int, older: str, filter: str) -> None:
