@@ -74,7 +74,7 @@ class Downstream(Stage):
         self._replaces: dict[Subscription, Subscription | None] = {}  # on their way: what stood before each
         self._on_pulled = self._pulled
         life = f"{owner}/{clock.wall_ms()}"  # what one of the same name that died had is not kept open by this one
-        self.positions = NamedPositions(life, topic_of, self._replaces.__contains__)
+        self.positions = NamedPositions(life, topic_of, self._replaces.__contains__, wake)
         self.sending = Sending(clock, keeping, self.positions)
         self.retained = Retained(clock, self._try, wake, self.sending.as_variant, self._fail)
         self.replays = Replays(clock, self.sending.as_variant, self._try, wake, self.positions, self._fail)
@@ -212,7 +212,6 @@ class Downstream(Stage):
             self._end(cursor)
         self._to_pump.pop(session, None)
         self.positions.leave(session)
-        self.positions.commit()
         if ends and session.lasting is not None:
             self.forget(session.lasting)
 
@@ -294,6 +293,7 @@ class Downstream(Stage):
                     self._pull(feed)
         self.replays.turns.take()
         self.retained.turns.take()
+        self.positions.flush()
         self._leases.flush()
         more = self.shared.flush()
         return bool(self._to_pump or self._to_pull) or more

@@ -108,10 +108,16 @@ class NamedPositions:
     yet: its name counts only when it does, and until then the one that it replaces."""
 
     def __init__(
-        self, holder: str, topic_of: Callable[[str], str | None], is_coming: Callable[[Subscription], bool]
+        self,
+        holder: str,
+        topic_of: Callable[[str], str | None],
+        is_coming: Callable[[Subscription], bool],
+        wake: Callable[[], None],
     ) -> None:
         self._topic_of = topic_of
         self._is_coming = is_coming
+        self._wake = wake
+        self._has_last_words = False
         self._holds = PositionHolds(holder, self._floor, self._set_back)
         self._passing = Passing(topic_of, self._passed)
         self._courses: dict[Cursor, Course] = {}  # of subscriptions that stand
@@ -339,13 +345,22 @@ class NamedPositions:
         else:
             del self._of_group[group]
             self._holds.leave(group)
+            self._has_last_words = True
+            self._wake()
 
     # ------------------------------------------------------------ time
 
     def commit(self) -> None:
-        """Has the brokers keep what has changed; to be called about twice a second, and at the end."""
+        """Has the brokers keep what has changed; to be called about twice a second."""
         self._look_after_left()
         self._holds.flush()
+
+    def flush(self) -> None:
+        """What names no subscription has any more goes at once, however many they are: a gateway may be about to end;
+        to be called once per round."""
+        if self._has_last_words:
+            self._has_last_words = False
+            self._holds.flush()
 
     def tick(self, now: float) -> None:
         """What ``commit`` does, and a few times per lease all that keeps the positions."""

@@ -90,12 +90,14 @@ def test_what_is_sent_again_and_not_acknowledged_stays_before_the_position(
     assert numbers(client) == [0, 1]
     gateway.pass_time(1)
     if is_lost:
-        gateway = Gateway(beside=gateway, name="other")
+        lost, gateway = gateway, Gateway(beside=gateway, name="other")
         gateway.broker.leave_alone("gw")
         publisher = gateway.connect("p")
+        again = named(gateway)
+        others_turn(lost)
     else:
         client.cut()
-    again = named(gateway)
+        again = named(gateway)
     publisher.publish("plant/0", b"2", 1, packet_id=1)
     first, second, third = packet_ids(again)
     again.send(Puback(third))
@@ -748,3 +750,17 @@ def test_a_filter_that_the_broker_opens_anew_goes_on_with_what_was_stored_while_
     published(publisher, "plant/0", first=3)
     assert take(client) == [1, 2, 3]
     assert kept(gateway) == {"plant:0": 4 if answers else 0}
+
+
+def test_what_is_left_to_say_when_many_connections_end_at_once_is_said_once() -> None:
+    """As when a gateway closes: what waits for an answer or failed is not gone through for each of them."""
+    gateway, _ = gateway_with(1, queues=1)
+    clients = [gateway.connect(f"s{number}", level=5) for number in range(9)]
+    for number, client in enumerate(clients):
+        client.subscribe("plant/#", qos=1, properties=asking(f"named=n{number}", "beginning"))
+    gateway.broker.requests.clear()
+    gateway.broker.refuses[HoldOffsets] = Unavailable("away")
+    gateway.rounds.begin()
+    gateway.reception.close()
+    gateway.rounds.finish()
+    assert [one.lease_s for one in gateway.broker.made(HoldOffsets)] == [0.0] * 9
