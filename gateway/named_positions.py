@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.delivery import Blob
 from gateway.envelope import Arrival
@@ -33,10 +33,13 @@ from penstock.requests.groups import FetchOffsets, GroupOffsets, HeldOffsets, Ho
 from penstock.requests.request import Result
 from topicmap.names import matches
 
+LEFT_MAX: Final = 256
+"""So many messages that are left to others are known one by one in a queue, and those behind them together."""
+
 
 class Left(NamedTuple):
-    """A message that another cursor of the session, its primary, is yet to deliver. ``offset``: in the own light
-    queue."""
+    """A message that another cursor of the session, its primary, is yet to deliver; or the last of several. ``offset``:
+    in the own light queue."""
 
     primary: Cursor
     position: int
@@ -66,6 +69,23 @@ class Track:
 
     def come_past(self, offset: int) -> None:
         self.next = max(self.next, offset)
+
+    def leave(self, offset: int, left: Left) -> None:
+        """A message is left to another one: with those before it, where there are many."""
+        if len(self.left) >= LEFT_MAX:
+            for first in reversed(self.left):
+                before = self.left[first]
+                if before.primary is left.primary and first < offset and before.position < left.position:
+                    self.left[first] = left
+                    return
+        self.left[offset] = left
+
+    def take_over(self, offset: int, arrival: Arrival) -> None:
+        """It has delivered a message itself, also where that was left to another one."""
+        left = self.left.get(offset)
+        if left is not None and left.position == arrival.position:
+            del self.left[offset]
+        self.come_past(offset + 1)
 
     def go_back(self) -> None:
         """What was left to others is not sent for it any more."""
@@ -233,8 +253,7 @@ class NamedPositions:
         if qos:
             track.unsettled[offset] = _way(arrival)
         if is_own:
-            track.left.pop(offset, None)
-            track.come_past(offset + 1)
+            track.take_over(offset, arrival)
         self._holds.stir(course.group, (queue,))
 
     def left(self, cursor: Cursor, primary: Cursor, arrival: Arrival) -> None:
@@ -246,7 +265,7 @@ class NamedPositions:
             return
         left = Left(primary, arrival.position, arrival.offset)
         if left.is_open(cursor):
-            track.left[offset] = left
+            track.leave(offset, left)
             self._leaving[cursor] = None
         track.come_past(offset + 1)
         self._holds.stir(course.group, (queue,))

@@ -8,6 +8,7 @@ from rig import Client, Gateway
 from test_reception import OnlyOwnTopics
 from test_replay import asking, gateway_with, numbers
 
+from gateway import named_positions
 from gateway.mqtt.packets import Puback, Publish, Pubrec, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.errors import Busy, Fenced, Unavailable
@@ -764,3 +765,33 @@ def test_what_is_left_to_say_when_many_connections_end_at_once_is_said_once() ->
     gateway.reception.close()
     gateway.rounds.finish()
     assert [one.lease_s for one in gateway.broker.made(HoldOffsets)] == [0.0] * 9
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("older_ends", [False, True])
+def test_of_many_messages_that_are_left_to_another_subscription_few_are_known_one_by_one(
+    older_ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(named_positions, "LEFT_MAX", 2)
+    gateway, publisher = gateway_with(0, queues=1)
+    client = subscriber(gateway, "s", "plant/1", "plant/#", start="last=0", room=4)
+    [older] = [one for one in gateway.broker.parked if one[0].queue == "~filter:plant/1"]
+    gateway.broker.parked.remove(older)
+    published(publisher, *["plant/1"] * 7)
+    positions = gateway.downstream.positions
+    [track] = [track for course in positions._courses.values() for track in course.tracks.values()]
+    assert len(track.left) == 2
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 0}
+    if older_ends:
+        client.send(Unsubscribe(1, ("plant/1",)))
+    else:
+        gateway.broker.parked.append(older)
+        gateway.round()
+    sent: list[int] = []
+    for acknowledged in range(1, 8):
+        sent += packet_ids(client)
+        client.send(Puback(sent.pop(0)))
+        gateway.pass_time(6)
+        assert kept(gateway)["plant:0"] <= acknowledged, "what is not acknowledged stays after it"
+    assert kept(gateway) == {"plant:0": 7}
