@@ -22,6 +22,10 @@ LEASE_S: Final = 15.0
 UNKNOWN: Final = -1
 """How far it is nobody can say: the position is to stay where it is."""
 
+ROWS_MAX: Final = 16_384
+"""So many rows are told in one go; the others come next. At two goes a second that is room in a lease for 30 times as
+many, such as 480 names of a topic with 1024 queues."""
+
 Group = tuple[Broker, str]
 
 
@@ -137,19 +141,23 @@ class PositionHolds:
             self._due[group] = None
 
     def flush(self) -> None:
-        """Tells brokers what has changed."""
+        """Tells brokers what has changed; last words all, the rest as long as that is not too much."""
         due, self._due = self._due, {}
+        left = ROWS_MAX
+        next_time: dict[Group, None] = {}  # before whatever is due again by then
         for group in due:
             hold = self._holds.get(group)
             if hold is None:
                 continue
-            if hold.is_asking or (hold.beginning and not hold.wants_beat):
-                self._due[group] = None
+            if hold.is_asking or (hold.beginning and not hold.wants_beat) or (left <= 0 and not hold.is_over):
+                next_time[group] = None
                 continue
             self.work_out(group)
             is_news = hold.is_over or hold.floors != hold.told
             if is_news or hold.wants_beat:
+                left -= len(hold.floors)
                 self._tell(group, hold, is_news=is_news and not hold.beginning)
+        self._due = next_time | self._due
 
     def is_time(self, now: float) -> bool:
         """Whether a third of a lease has passed since it was so last."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
+import pytest
+
+from gateway import position_holds
 from gateway.brokers import Broker
 from gateway.position_holds import LEASE_S, PositionHolds
 from penstock.errors import Busy, Fenced, PenstockError, Unavailable
@@ -184,3 +187,25 @@ def test_a_position_that_was_set_back_since_it_was_heard_of_is_told_once() -> No
         answer(HeldOffsets((Progress("t:0", 0, 4),)))
     assert one.set_back == ["t:0"]
     assert request.progress == (Progress("t:0", 1, 4),)
+
+
+@pytest.mark.interpreted
+def test_much_is_told_little_by_little_all_in_their_turn_and_last_words_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(position_holds, "ROWS_MAX", 2)
+    one = Holding()
+    one.told()
+    names = [(one.group[0], name) for name in "abcde"]
+    for group in names:
+        one.holds.keep(group)
+        one.holds.stir(group, one.floors)
+    assert [told.group for told in one.told()] == ["a", "b"]
+    one.holds.stir(names[0], one.floors)
+    one.floors["t:0"] = 2
+    one.holds.flush()
+    assert [request.group for request, _ in one.broker.asked] == ["c", "d"]
+    one.broker.refuse(Unavailable("away"))
+    one.holds.leave(names[1])
+    assert [told.group for told in one.told()] == ["e", "a", "b"], "who was refused comes behind them"
+    assert [told.group for told in one.told()] == ["c", "d"]
