@@ -82,7 +82,7 @@ async def open_listeners(host: str, port: int) -> list[trio.SocketListener]:
     """
     try:
         return list(await trio.open_tcp_listeners(port, host=host))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise cannot_listen(host, port, error) from None
 
 
