@@ -6,6 +6,7 @@ once, without a clean stop: what is on the disk decides at the next start.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Collection
 from functools import partial
@@ -158,8 +159,12 @@ async def _serve(
 
 
 def _told_of_recovery(tell: Tell) -> Progress:
+    """A start that is broken off does not go on recovering in its thread; the next one does it, as after a crash."""
+
     def told(done: int, total: int) -> None:
         tell(f"recovering the log: {done >> 20:,} of {total >> 20:,} MiB")
+        with contextlib.suppress(RuntimeError):  # of a world without threads
+            trio.from_thread.check_cancelled()
 
     return told
 
