@@ -105,14 +105,13 @@ async def run(
     opening = partial(open_store, open_disk, settings.store(), state, world.clock.wall_ms(), _told_of_recovery(tell))
     try:
         store = await world.offload(opening)
-    except BaseException:
-        for listener in listeners:
-            await trio.aclose_forcefully(listener)
-        raise
-    try:
-        await _serve(settings, world, state, store, listeners, tell, task_status)
+        try:
+            await _serve(settings, world, state, store, listeners, tell, task_status)
+        finally:
+            store.close(world.clock.wall_ms())
     finally:
-        store.close(world.clock.wall_ms())
+        for listener in listeners:  # also where nobody has come to serve them
+            await trio.aclose_forcefully(listener)
 
 
 async def _serve(

@@ -92,7 +92,10 @@ async def test_a_start_that_is_broken_off_recovers_no_further_and_gives_the_fold
         nursery.cancel_scope.cancel()
         is_cancelled.set()
     assert told == ["opening the store", "recovering the log: 0 of 0 MiB"]
-    RealDisk(tmp_path).lock()
+    assert list((tmp_path / "checkpoint").iterdir()) == []
+    again = RealDisk(tmp_path)
+    again.lock()
+    again.unlock()
 
 
 def test_name_servers_that_do_not_answer_are_counted() -> None:
