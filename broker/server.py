@@ -6,6 +6,7 @@ once, without a clean stop: what is on the disk decides at the next start.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Collection
 from functools import partial
@@ -104,14 +105,13 @@ async def run(
     opening = partial(open_store, open_disk, settings.store(), state, world.clock.wall_ms(), _told_of_recovery(tell))
     try:
         store = await world.offload(opening)
-    except BaseException:
-        for listener in listeners:
-            await trio.aclose_forcefully(listener)
-        raise
-    try:
-        await _serve(settings, world, state, store, listeners, tell, task_status)
+        try:
+            await _serve(settings, world, state, store, listeners, tell, task_status)
+        finally:
+            store.close(world.clock.wall_ms())
     finally:
-        store.close(world.clock.wall_ms())
+        for listener in listeners:  # also where nobody has come to serve them
+            await trio.aclose_forcefully(listener)
 
 
 async def _serve(
@@ -158,8 +158,12 @@ async def _serve(
 
 
 def _told_of_recovery(tell: Tell) -> Progress:
+    """A start that is broken off does not go on recovering in its thread; the next one does it, as after a crash."""
+
     def told(done: int, total: int) -> None:
         tell(f"recovering the log: {done >> 20:,} of {total >> 20:,} MiB")
+        with contextlib.suppress(RuntimeError):  # of a world without threads
+            trio.from_thread.check_cancelled()
 
     return told
 

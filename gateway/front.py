@@ -305,6 +305,8 @@ def open_listener(host: str, port: int, settings: GatewaySettings) -> socket.soc
         )[0]
     except socket.gaierror as error:
         raise InvalidConfig(f"the host {host!r} is unknown: {error.strerror}") from None
+    except UnicodeError as error:
+        raise cannot_listen(host, port, error) from None
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

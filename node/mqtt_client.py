@@ -53,7 +53,8 @@ class MqttClient:
     Args:
         address: ``host:port`` of the gateway.
         client_id: empty lets the gateway choose one, and the session ends with the connection.
-        keep_alive_s: the gateway ends the connection when it hears nothing for half as long again; 0: never.
+        keep_alive_s: the gateway ends the connection when it hears nothing for half as long again; 0: never. The
+            gateway may want another and has the last word (MQTT-3.1.2-21).
         timeout_s: deadline of connecting and of each acknowledgement.
     """
 
@@ -70,6 +71,7 @@ class MqttClient:
     ) -> None:
         self.address = address
         self._timeout_s = timeout_s
+        self._keep_alive_s = keep_alive_s
         self._clock = clock or RealClock()
         self._hello = Connect(
             client_id,
@@ -93,7 +95,10 @@ class MqttClient:
             raise no_server(self.address, error) from None
         try:
             self._send(self._hello)
-            _check(self._wait_for(Connack).reason_code, "the gateway refuses the connection")
+            answer = self._wait_for(Connack)
+            _check(answer.reason_code, "the gateway refuses the connection")
+            if answer.properties.server_keep_alive is not None:
+                self._keep_alive_s = answer.properties.server_keep_alive
         except BaseException:
             self._socket.close()
             raise
@@ -143,7 +148,7 @@ class MqttClient:
                 if isinstance(packet, Publish):
                     yield packet
                 self._answer(packet)
-            if not self._read(KEEP_ALIVE_S / 2):
+            if not self._read(self._keep_alive_s / 2 or None):
                 self._send(Pingreq())
 
     def _answer(self, packet: Packet) -> None:
@@ -178,8 +183,9 @@ class MqttClient:
         except OSError as error:
             raise lost(self.address, error.strerror or str(error)) from None
 
-    def _read(self, wait_s: float) -> bool:
-        """One read; false when nothing came in time. Raises ``Unavailable`` and ``PacketError``."""
+    def _read(self, wait_s: float | None) -> bool:
+        """One read; false when nothing came in time; ``None`` waits for ever. Raises ``Unavailable`` and
+        ``PacketError``."""
         assert self._socket is not None
         self._socket.settimeout(wait_s)
         try:

@@ -63,8 +63,17 @@ async def serve(configuration: settings.Configuration, as_demo: bool, as_json: b
     world = real_world()
     with trio.open_signal_receiver(*operator_signals()) as signals:
         async with trio.open_nursery() as nursery:
-            addresses: Addresses = await nursery.start(partial(run, configuration, world, stop, signals))
+            async with trio.open_nursery() as starting:
+                starting.start_soon(_break_off, stop, nursery.cancel_scope)
+                addresses: Addresses = await nursery.start(partial(run, configuration, world, stop, signals))
+                starting.cancel_scope.cancel()
             settle()
             print(addresses.ready_json() if as_json else addresses.ready_line(), flush=True)
             if as_demo:
                 nursery.start_soon(demo.run, addresses, world, stop)
+
+
+async def _break_off(stop: trio.Event, start: trio.CancelScope) -> None:
+    """What has started is stopped in order; what is still starting, with all that it has begun, ends at once."""
+    await stop.wait()
+    start.cancel()

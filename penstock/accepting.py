@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import logging
 import math
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import trio
 
@@ -41,11 +41,15 @@ class Door:
         is_over = not self._why or trio.current_time() - self._last >= QUIET_S
         return [] if is_over else [f"the listener does not accept: {self._why}"]
 
-    def is_last(self, stream: trio.abc.Stream) -> bool:
-        """Whether a connection has taken one of the descriptors that are kept."""
-        if not isinstance(stream, trio.SocketStream) or stream.socket.fileno() < descriptors.limit() - KEPT:
+    def lets_in(self, stream: trio.abc.Stream) -> bool:
+        """Whether a connection that was accepted may stay: not if it has taken one of the descriptors that are kept."""
+        if isinstance(stream, trio.SocketStream) and stream.socket.fileno() >= descriptors.limit() - KEPT:
+            self.failed(f"the process may have {descriptors.limit()} files and sockets open and has nearly all of them")
             return False
-        self.failed(f"the process may have {descriptors.limit()} files and sockets open and has nearly all of them")
+        now = trio.current_time()
+        if self._why and now - self._last >= QUIET_S:
+            self._why = ""
+            _log.warning("%s accepts connections again, after %.0f s", self._what, now - self._began)
         return True
 
     def failed(self, why: str) -> None:
@@ -57,13 +61,6 @@ class Door:
                 "%s accepts no connections: %s; raise the limit (LimitNOFILE= in systemd, ulimit -n)", self._what, why
             )
         self._why, self._last = why, now
-
-    def accepted(self) -> None:
-        """A connection was accepted."""
-        now = trio.current_time()
-        if self._why and now - self._last >= QUIET_S:
-            self._why = ""
-            _log.warning("%s accepts connections again, after %.0f s", self._what, now - self._began)
 
 
 class PatientListener(trio.abc.Listener[trio.abc.Stream]):
@@ -77,15 +74,12 @@ class PatientListener(trio.abc.Listener[trio.abc.Stream]):
         """The next connection. Raises what the listener raises for any other reason."""
         while True:
             try:
-                stream: trio.abc.Stream = await self._listener.accept()
+                return cast(trio.abc.Stream, await self._listener.accept())
             except OSError as error:
                 if error.errno not in _OUT:
                     raise
                 self._door.failed(error.strerror or type(error).__name__)
                 await trio.sleep(AGAIN_S)
-            else:
-                self._door.accepted()
-                return stream
 
     async def aclose(self) -> None:
         await self._listener.aclose()

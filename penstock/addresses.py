@@ -74,9 +74,11 @@ def lost(address: str, reason: str) -> Unavailable:
     return error
 
 
-def cannot_listen(host: str, port: int, error: OSError) -> PenstockError:
+def cannot_listen(host: str, port: int, error: OSError | UnicodeError) -> PenstockError:
     """What to say when a server cannot listen on an address: ``AddressInUse`` where the port is taken, also when that
-    is one of several causes, else ``InvalidConfig``."""
+    is one of several causes, else ``InvalidConfig``. A ``UnicodeError`` is of a host that is no name at all."""
+    if isinstance(error, UnicodeError):
+        return InvalidConfig(f"cannot listen on {join_address(host, port)}: {host!r} is no host name")
     causes = {error.errno, *(getattr(one, "errno", None) for one in getattr(error.__cause__, "exceptions", ()))}
     if errno.EADDRINUSE in causes:
         hint = "end the server that holds it or choose another port"

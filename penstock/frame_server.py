@@ -82,7 +82,7 @@ async def open_listeners(host: str, port: int) -> list[trio.SocketListener]:
     """
     try:
         return list(await trio.open_tcp_listeners(port, host=host))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise cannot_listen(host, port, error) from None
 
 
@@ -109,7 +109,7 @@ async def serve_frames(
         if live >= limits.connections_max:
             await _refuse(stream, f"this server has its {limits.connections_max} connections")
             return
-        if door.is_last(stream):
+        if not door.lets_in(stream):
             await _refuse(stream, "this server has no descriptor to spare")
             return
         live += 1

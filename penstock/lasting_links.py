@@ -28,7 +28,8 @@ async def lasting_links(clock: Clock | None = None, rng: Rng | None = None) -> A
 
 async def _keep(done: trio.Event, *, task_status: trio.TaskStatus[trio.Nursery]) -> None:
     async with trio.open_nursery() as tasks:
-        tasks.cancel_scope.shield = True
         task_status.started(tasks)
+        await trio.lowlevel.checkpoint_if_cancelled()  # a block that ends before it begins has no goodbye to say
+        tasks.cancel_scope.shield = True
         await done.wait()
         tasks.cancel_scope.cancel()

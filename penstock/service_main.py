@@ -121,18 +121,23 @@ def main(role: str, settings_class: type[Settings], run: Run, arguments: list[st
             if status:
                 print(f"starting {role} status={status}", flush=True)
             async with trio.open_nursery() as nursery:
+                nursery.start_soon(_end, stop, standing, nursery.cancel_scope)
                 running = cast(Running, await nursery.start(partial(run, settings, real_world(), standing)))
                 also = f" status={status}" if status else ""
                 also += "".join([f" mqtt-{name}={at}" for name, at in getattr(running, "listeners", {}).items()])
                 settle()
                 standing.serves()
                 print(f"ready {role}={join_address(running.host, running.port)}{also}", flush=True)
-                await stop.wait()
-                standing.begin(STOPPING)
-                nursery.cancel_scope.cancel()
             pages.cancel_scope.cancel()
 
     return run_until_signal(serve)
+
+
+async def _end(stop: trio.Event, standing: Standing, service: trio.CancelScope) -> None:
+    """Ends a service when it is to stop, also in the middle of its start."""
+    await stop.wait()
+    standing.begin(STOPPING)
+    service.cancel()
 
 
 async def _open_pages(settings: ServiceSettings, standing: Standing, nursery: trio.Nursery) -> str:
@@ -159,7 +164,7 @@ def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]]) -> int:
     async def watched() -> None:
         stop = trio.Event()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_set_on_signal, stop)
+            await nursery.start(_set_on_signal, stop)
             if os.environ.get(CHILD_VARIABLE):
                 nursery.start_soon(_set_when_orphaned, stop)
             await serve(stop)
@@ -176,23 +181,32 @@ def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]]) -> int:
     return 0
 
 
-async def _set_on_signal(stop: trio.Event) -> None:
+async def _set_on_signal(stop: trio.Event, *, task_status: trio.TaskStatus[None]) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
         async for _ in signals:
-            signal.signal(signal.SIGALRM, _stop_by_force)
-            signal.setitimer(signal.ITIMER_REAL, STOP_S)
-            stop.set()
+            _begin_stop(stop)
+
+
+def _begin_stop(stop: trio.Event) -> None:
+    """The process has ``STOP_S`` from now on, however often it is told to stop."""
+    if not signal.getitimer(signal.ITIMER_REAL)[0]:
+        signal.signal(signal.SIGALRM, _stop_by_force)
+        signal.setitimer(signal.ITIMER_REAL, STOP_S)
+    stop.set()
 
 
 async def _set_when_orphaned(stop: trio.Event) -> None:
-    """A child's standard input is a pipe that its parent holds open: its end means that the parent is gone."""
+    """A child's standard input is a pipe that its parent holds open: its end means that the parent is gone. What the
+    child does just then, recovering a log for example, must not keep the port and the data folder from the next one."""
     await trio.lowlevel.wait_readable(sys.stdin.fileno())
-    stop.set()
+    _begin_stop(stop)
 
 
 def _stop_by_force(*_: object) -> None:
     """The clean stop takes too long. What was acknowledged is on the disk, so nothing is lost by ending here."""
-    print("stopped by force: the clean stop took too long", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # of an orphan, whom nobody hears any more
+        print("stopped by force: the clean stop took too long", file=sys.stderr, flush=True)
     os._exit(0)
 
 

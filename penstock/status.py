@@ -149,14 +149,16 @@ async def _live(receive: Any, send: Any) -> None:
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes any free one. Raises ``AddressInUse`` or ``InvalidConfig``."""
+    """A listening socket; port 0 takes any free one. Raises ``AddressInUse`` or ``InvalidConfig``. An empty host, which
+    ``bind`` would take for every interface, is no host, as with all servers."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
+        address = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)[0][4]
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
+        listening.bind(address)
         listening.listen()
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         listening.close()
         raise cannot_listen(host, port, error) from None
     return listening

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -19,6 +20,7 @@ import trio
 import broker.server
 from broker.server import HEARING_S, TICK_S, RunningBroker
 from broker.settings import BrokerSettings
+from broker.store.disk import RealDisk
 from penstock.errors import AddressInUse, DataFolderLocked, StorageFailed, Unavailable
 from penstock.frame_server import Peer
 from penstock.message import Message
@@ -26,6 +28,7 @@ from penstock.requests.messages import Appended, Pull, Pulled
 from penstock.requests.request import Result
 from penstock.requests.topics import CreateTopic, DescribeTopic, TopicDetail
 from penstock.wire_link import WireLinks, ask
+from penstock.world import real_world
 from tests.broker.broker_rig import SMALL, append, bodies
 from tests.simulation.disk import SimDisk
 from tests.simulation.network import HOST
@@ -69,6 +72,30 @@ def test_the_start_tells_what_it_is_doing_and_how_much_of_the_log_there_is_to_do
         "asking the home of sessions what they hold here",
         "registering with the name servers",
     ]
+
+
+@pytest.mark.endtoend
+async def test_a_start_that_is_broken_off_recovers_no_further_and_gives_the_folder_back(tmp_path: Path) -> None:
+    told: list[str] = []
+    recovering, is_cancelled = trio.Event(), threading.Event()
+
+    def tell(doing: str) -> None:
+        told.append(doing)
+        if doing.startswith("recovering"):
+            trio.from_thread.run_sync(recovering.set)
+            assert is_cancelled.wait(30)
+
+    settings = BrokerSettings(port=0, namesrv=(), data=tmp_path, **SMALL)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(broker.server.run, settings, real_world(), tell=tell))
+        await recovering.wait()
+        nursery.cancel_scope.cancel()
+        is_cancelled.set()
+    assert told == ["opening the store", "recovering the log: 0 of 0 MiB"]
+    assert list((tmp_path / "checkpoint").iterdir()) == []
+    again = RealDisk(tmp_path)
+    again.lock()
+    again.unlock()
 
 
 def test_name_servers_that_do_not_answer_are_counted() -> None:

@@ -398,7 +398,8 @@ def test_a_port_in_use_is_one_clear_error_and_gives_the_others_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "message"), [("ws 192.0.2.1:0", "cannot listen"), ("ws no.such.invalid:0", "unknown")]
+    ("line", "message"),
+    [("ws 192.0.2.1:0", "cannot listen"), ("ws no.such.invalid:0", "unknown"), ("ws a..b:0", "no host name")],
 )
 def test_an_address_that_is_not_ours_is_no_port_in_use(line: str, message: str) -> None:
     with pytest.raises(InvalidConfig, match=message):

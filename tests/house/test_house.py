@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -141,6 +142,51 @@ def test_every_file_that_a_page_links_or_names_exists(page: str) -> None:
     assert [link for link in links if not ((ROOT / page).parent / link).exists()] == []
     named = re.findall(rf"`((?:{'|'.join(PACKAGES)}|tests|loadtest)/[\w./]+)", text)
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def unfenced(text: str) -> str:
+    """A page without its blocks of code."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """What leads to the headings of a page, as GitHub and most others make it of them."""
+    headings = re.findall(r"^#+ (.+)$", unfenced(page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+DECISIONS = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs" / "decisions").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *DECISIONS, "CHANGELOG.md"])
+def test_every_link_leads_to_a_page_and_a_heading_that_there_are(page: str) -> None:
+    links = re.findall(r"\]\(([^):]*)\)", unfenced((ROOT / page).read_text()))
+    missing = []
+    for link in links:
+        file, _, heading = link.partition("#")
+        target = (ROOT / page).parent / file if file else ROOT / page
+        if not target.exists() or (heading and heading not in anchors(target)):
+            missing.append(link)
+    assert missing == []
+
+
+COMMAND_PAGES = ["README.md", *[f"docs/guide/{guide}.md" for guide in ("analyst", "backend", "device", "operator")]]
+
+
+@pytest.mark.parametrize("page", COMMAND_PAGES)
+def test_every_command_that_a_page_names_exists(page: str) -> None:
+    from node.command import root
+
+    text = (ROOT / page).read_text()
+    code = "\n".join(
+        re.findall(r"^```sh$(.*?)^```$", text, re.MULTILINE | re.DOTALL) + re.findall(r"`([^`\n]+)`", text)
+    )
+    missing = []
+    for name, sub_name in re.findall(r"(?<![\w'-])penstock ([a-z]+)(?: ([a-z-]+))?", code):
+        command = root.commands.get(name)
+        if command is None or (isinstance(command, click.Group) and sub_name and sub_name not in command.commands):
+            missing.append(f"{name} {sub_name}".strip())
+    assert missing == []
 
 
 def test_every_decision_record_has_a_number_of_its_own() -> None:

@@ -85,3 +85,26 @@ def test_a_refusal_is_said_in_words() -> None:
         ):
             pass
         thread.join()
+
+
+def test_a_gateway_that_wants_to_hear_more_often_does() -> None:
+    heard = []
+
+    def listen() -> None:
+        connection, _ = listener.accept()
+        connection.settimeout(20)
+        with connection:
+            connection.recv(1000)
+            connection.sendall(bytes([0x20, 6, 0, 0, 3, 0x13, 0, 1]))  # Server Keep Alive: 1 s
+            heard.append(connection.recv(1000))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=listen)
+        thread.start()
+        with (
+            MqttClient(f"127.0.0.1:{listener.getsockname()[1]}") as client,
+            pytest.raises(Unavailable, match="was lost"),
+        ):
+            next(client.messages())
+        thread.join()
+    assert heard == [bytes([0xC0, 0])]

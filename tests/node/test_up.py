@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import signal
 import socket
@@ -84,6 +85,56 @@ def test_a_listener_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> No
     ended = subprocess.run([*command, *ports], capture_output=True, text=True, timeout=30)
     assert ended.returncode == 2
     assert ended.stderr.startswith("error: listener 'udp 127.0.0.1:0' cannot be read")
+
+
+@pytest.mark.endtoend
+def test_a_signal_ends_a_start_and_every_child_of_it_although_the_disk_does_not_answer(tmp_path: Path) -> None:
+    chunks = tmp_path / "data" / "index"
+    chunks.mkdir(parents=True)
+    os.mkfifo(chunks / f"{0:020}.idx")  # whoever opens it to read waits for ever
+    ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv")]
+    command = [sys.executable, "-m", "node", "up", "--processes", f"--data={tmp_path / 'data'}", *ports]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        http = free.getsockname()[1]
+    with subprocess.Popen([*command, f"--http-port={http}"], stderr=subprocess.PIPE, text=True) as running:
+        started: list[int] = []
+        try:
+            said = b""
+            give_up = time.monotonic() + 30
+            while said != b"broker: opening the store\n" and time.monotonic() < give_up:
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", http), 5) as asking:
+                    asking.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
+                    said = asking.makefile("rb").read().partition(b"\r\n\r\n")[2]
+            started = children_of(running.pid)
+            running.send_signal(signal.SIGTERM)
+            assert running.communicate(timeout=20)[1] == ""
+            assert running.returncode == 0
+            assert len(started) == 2
+            assert [pid for pid in started if Path(f"/proc/{pid}").exists()] == []
+        finally:
+            running.kill()
+            for pid in started:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def children_of(parent: int) -> list[int]:
+    tasks = Path(f"/proc/{parent}/task").glob("*/children")
+    return [int(pid) for task in tasks for pid in task.read_text().split()]
+
+
+@pytest.mark.endtoend
+@pytest.mark.parametrize("options", [(), ("--processes",)])
+def test_a_status_port_in_use_is_one_clear_error_and_nothing_is_left(tmp_path: Path, options: tuple[str, ...]) -> None:
+    ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv")]
+    command = [sys.executable, "-m", "node", "up", f"--data={tmp_path / 'data'}", *ports, *options]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = subprocess.run([*command, f"--http-port={port}"], capture_output=True, text=True, timeout=30)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith(f"error: 127.0.0.1:{port} is already in use")
+    assert ended.stderr.count("\n") == 1
+    assert not (tmp_path / "data").exists()
 
 
 LITTLE = 'ulimit -S -n 100 && ulimit -H -n 400 && exec "$@"'

@@ -50,14 +50,14 @@ async def test_without_descriptors_it_waits_and_the_log_has_one_line_for_all_att
 async def test_it_is_over_when_it_was_quiet_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
     door = Door("the broker")
     listener = PatientListener(Failing([errno.EMFILE, 0, errno.ENFILE, 0, 0, errno.ENOMEM, 0]), door)
-    await listener.accept()
-    await listener.accept()  # one has left and another has come: still the same trouble
+    assert door.lets_in(await listener.accept())
+    assert door.lets_in(await listener.accept())  # one has left and another has come: still the same trouble
     assert len(caplog.records) == 1
     await trio.sleep(QUIET_S)
     assert door.reasons() == []  # also when nobody comes any more
-    await listener.accept()
+    assert door.lets_in(await listener.accept())
     assert caplog.messages[1:] == ["the broker accepts connections again, after 5 s"]
-    await listener.accept()
+    assert door.lets_in(await listener.accept())
     assert len(caplog.records) == 3
 
 
@@ -78,9 +78,35 @@ async def test_the_last_descriptors_are_not_for_connections(monkeypatch: pytest.
     async with listener, await trio.open_tcp_stream("127.0.0.1", port), await listener.accept() as stream:
         number = stream.socket.fileno()
         monkeypatch.setattr(descriptors, "limit", lambda: number + KEPT + 1)
-        assert not door.is_last(stream)
+        assert door.lets_in(stream)
         assert door.reasons() == []
         monkeypatch.setattr(descriptors, "limit", lambda: number + KEPT)
-        assert door.is_last(stream)
+        assert not door.lets_in(stream)
         assert len(door.reasons()) == 1
-    assert not door.is_last(memory_stream_pair()[0])
+    assert door.lets_in(memory_stream_pair()[0])
+
+
+class Pairs(trio.abc.Listener[trio.SocketStream]):
+    """Accepts connections with a descriptor, from nobody."""
+
+    async def accept(self) -> trio.SocketStream:
+        await trio.lowlevel.checkpoint()
+        ours, theirs = trio.socket.socketpair()
+        theirs.close()
+        return trio.SocketStream(ours)
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+async def test_who_is_turned_away_now_and_then_is_no_end_of_the_trouble(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(descriptors, "limit", lambda: KEPT)
+    door = Door("the broker")
+    listener = PatientListener(Pairs(), door)
+    for _ in range(3):
+        async with await listener.accept() as stream:
+            assert not door.lets_in(stream)
+        await trio.sleep(QUIET_S)
+    assert len(caplog.records) == 1

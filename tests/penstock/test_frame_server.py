@@ -303,3 +303,5 @@ async def test_a_taken_port_is_a_clear_error() -> None:
 async def test_a_host_that_is_not_ours_is_a_clear_error() -> None:
     with pytest.raises(InvalidConfig, match=r"cannot listen on 192\.0\.2\.1:0"):
         await open_listeners("192.0.2.1", 0)
+    with pytest.raises(InvalidConfig, match=r"cannot listen on a\.\.b:0: 'a\.\.b' is no host name"):
+        await open_listeners("a..b", 0)

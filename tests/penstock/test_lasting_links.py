@@ -49,3 +49,28 @@ async def test_a_cancelled_block_can_still_say_goodbye_over_its_links() -> None:
             nursery.cancel_scope.cancel()
         server.cancel_scope.cancel()
     assert goodbyes == [ServerInfo("test", "Ping", "1")]
+
+
+@pytest.mark.timeout(30)
+async def test_a_block_that_is_cancelled_before_it_begins_has_no_links_and_ends() -> None:
+    has_begun = False
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        async with lasting_links():
+            has_begun = True
+    assert scope.cancelled_caught
+    assert not has_begun
+
+
+@pytest.mark.timeout(30)
+async def test_a_block_that_is_cancelled_as_it_begins_ends() -> None:
+    async def block() -> None:
+        async with lasting_links():
+            await trio.sleep_forever()
+
+    for turns in range(6):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(block)
+            for _ in range(turns):
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()

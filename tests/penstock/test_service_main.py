@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import gc
 import io
 import logging
+import os
 import platform
 import re
 import signal
@@ -185,6 +187,69 @@ def test_status_pages_are_there_while_a_service_starts_and_say_what_it_is_doing(
 
     assert main("broker", Nothing, run, []) == 2
     assert seen == [(200, "ok\n"), (503, "recovering the log\n"), True, (200, "ok\n"), True]
+
+
+SERVICE = """
+import sys, time
+from dataclasses import dataclass
+import trio
+from penstock import service_main
+
+@dataclass
+class Nothing:
+    status_host: str = "127.0.0.1"
+    status_port: int = 0
+
+async def run(settings, world, standing, task_status):
+    if sys.argv[1] == "blocked":
+        await trio.to_thread.run_sync(time.sleep, 600)
+    else:
+        await trio.sleep_forever()
+
+service_main.STOP_S = float(sys.argv[2])
+sys.exit(service_main.main("broker", Nothing, run, []))
+"""
+
+
+@contextlib.contextmanager
+def starting(how: str, stop_s: float, **environ: str) -> Iterator[subprocess.Popen[str]]:
+    """A service that does not get beyond its start, as a process of its own that has said so."""
+    command, pipe = [sys.executable, "-c", SERVICE, how, str(stop_s)], subprocess.PIPE
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=os.environ | environ
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("starting broker status=127.0.0.1:")
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.endtoend
+def test_a_signal_breaks_off_a_start() -> None:
+    with starting("waiting", 60) as process:
+        process.terminate()
+        assert process.communicate(timeout=30) == ("", "")
+        assert process.returncode == 0
+
+
+@pytest.mark.endtoend
+def test_a_start_that_nothing_breaks_off_is_ended_by_force() -> None:
+    with starting("blocked", 0.1) as process:
+        process.terminate()
+        assert process.communicate(timeout=30) == ("", "stopped by force: the clean stop took too long\n")
+        assert process.returncode == 0
+
+
+@pytest.mark.endtoend
+def test_a_child_whose_parent_is_gone_does_not_begin_what_it_was_starting() -> None:
+    with starting("blocked", 0.1, PENSTOCK_CHILD="1") as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stderr.close()  # as of a parent that was killed
+        process.stdin.close()
+        assert process.wait(30) == 0
 
 
 async def page(address: str, path: str) -> tuple[int, str]:

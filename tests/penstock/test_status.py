@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from penstock.errors import AddressInUse, InvalidConfig, Unavailable
-from penstock.status import serve_status
+from penstock.status import open_socket, serve_status
 
 pytestmark = pytest.mark.endtoend  # sockets need real time
 
@@ -139,6 +139,12 @@ async def test_a_taken_port_and_a_foreign_host_are_clear_errors() -> None:
             await serve_status("127.0.0.1", port, figures)
     with pytest.raises(InvalidConfig, match="cannot listen on"):
         await serve_status("203.0.113.1", 0, figures)
+
+
+@pytest.mark.parametrize("host", ["", "a..b", pytest.param("\N{LATIN SMALL LETTER U WITH DIAERESIS}" * 64, id="long")])
+def test_what_is_no_host_is_a_clear_error_and_never_every_interface(host: str) -> None:
+    with pytest.raises(InvalidConfig, match="cannot listen on"):
+        open_socket(host, 0).close()
 
 
 async def test_the_port_is_free_again_after_the_end() -> None:
