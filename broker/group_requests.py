@@ -134,6 +134,14 @@ class GroupRequests:
             if not 0 <= offset <= bounds.end:
                 raise OffsetOutOfRange(f"{queue} ends at {bounds.end}; {offset} cannot be committed")
 
+    def _possible(self, row: Progress) -> Progress:
+        """Who has come further than a queue reaches, as a crash at level ``cache`` has left it, keeps its position
+        where it is."""
+        queue, offset, set_backs = row
+        if offset < HOLDS:
+            raise OffsetOutOfRange(f"{queue}: {offset} is no offset")
+        return Progress(queue, HOLDS if offset > self._store.bounds(queue).end else offset, set_backs)
+
     def hold(self, request: HoldOffsets, now: float, now_ms: int) -> Outcome:
         """Takes in how far a gateway's subscriptions have come and moves the position, durably, as far as all that hold
         it have. While the group has members it is theirs: what is said is kept until they are gone. Where there is no
@@ -142,13 +150,13 @@ class GroupRequests:
         if not 0 <= request.lease_s <= SESSION_S_MAX:
             raise InvalidRequest(f"a position is held for 0 to {SESSION_S_MAX:.0f} s")
         group, holders = request.group, self._holders
-        moves = [QueueOffset(queue, offset) for queue, offset, _ in request.progress if offset != HOLDS]
-        self._check_offsets(moves)
+        progress = [self._possible(row) for row in request.progress]
+        moves = [row for row in progress if row.offset != HOLDS]
         if moves and request.lease_s:
             self._check_room(group)
         if self._has_room(group):  # else there is no position yet that somebody could move
             set_backs = self._offsets.set_backs(group)
-            holders.report(group, request.holder, request.lease_s, request.progress, set_backs, now)
+            holders.report(group, request.holder, request.lease_s, progress, set_backs, now)
         if moves and group in self.groups:
             if not request.lease_s:
                 holders.leave(group, request.holder)
@@ -159,7 +167,7 @@ class GroupRequests:
             holders.leave(group, request.holder)
         self._note_holders(group, ahead, now_ms)
         committed, set_backs = self._offsets.of(group), self._offsets.set_backs(group)
-        queues = [row[0] for row in request.progress]
+        queues = [row.queue for row in progress]
         rows = [Progress(queue, committed.get(queue, UNCOMMITTED), set_backs.get(queue, 0)) for queue in queues]
         reply = HeldOffsets(tuple(rows))
         return Now(reply) if self._store.written == before else AfterSync(reply, self._store.written)

@@ -228,6 +228,20 @@ def test_a_gateway_that_is_silent_holds_a_position_for_its_lease() -> None:
     assert committed(rig, "t:0") == [3]
 
 
+def test_a_gateway_that_has_come_further_than_a_queue_reaches_holds_its_position_and_counts_in_the_others() -> None:
+    rig = made(messages=8)
+    hold(rig, "a", ("t:0", 1), ("t:1", 1))
+    hold(rig, "b", ("t:0", 3), ("t:1", 3))
+    assert hold(rig, "a", ("t:0", 99), ("t:1", 2)) == [("t:0", 1, 0), ("t:1", 2, 0)]
+    rig.clock.now = 10.0
+    hold(rig, "a", ("t:0", 99), ("t:1", 2))
+    rig.clock.now = 16.0
+    rig.dispatch.tick()
+    rig.sync()
+    assert rig.ask(DescribeGroup("g")).holders == ("a",)
+    assert committed(rig) == [1, 2]
+
+
 def test_where_nothing_moves_and_nobody_is_new_nothing_is_stored() -> None:
     rig = made(messages=8)
     hold(rig, "a", ("t:0", 1))
@@ -277,7 +291,7 @@ def test_what_a_gateway_says_has_limits() -> None:
     rig = made(messages=8)
     assert isinstance(hold(rig, "", ("t:0", 1)), InvalidRequest)
     assert isinstance(hold(rig, "a", ("t:0", 1), lease_s=-1.0), InvalidRequest)
-    assert isinstance(hold(rig, "a", ("t:0", 9)), OffsetOutOfRange)
+    assert isinstance(hold(rig, "a", ("t:0", -2)), OffsetOutOfRange)
     assert isinstance(hold(rig, "a", ("u:0", 0)), QueueNotFound)
 
 
