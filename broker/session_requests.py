@@ -174,8 +174,9 @@ class SessionRequests:
         before = entry.owner if entry is not None else "", entry.epoch if entry is not None else 0
         fact = Sessions.opening(request.owner, client, is_new, expiry_s, will, request.user, gone_ms)
         records = [fact_record(sessions.TOPIC, fact)]
-        if before[0] != request.owner and entry is not None and entry.state != RELEASED:
-            records += [] if self._is_orphaned(client, entry) else self._end_of_life(before[0])
+        is_taken = entry is not None and entry.state != RELEASED and not self._is_orphaned(client, entry)
+        if is_taken and before[0] != request.owner:
+            records += self._end_of_life(before[0])
         self._store.append(records, now_ms)
         if not request.claim:
             self._ends.back(client)

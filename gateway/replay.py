@@ -104,19 +104,21 @@ class Replay:
     def owed(self) -> Owed | None:
         """What is not sent yet; ``None`` where it would take too much room to say with the session."""
         rest = self.rest()
-        return rest if rest.start is self.start or len(self.sources or ()) <= QUEUES_KEPT_MAX else None
+        if rest is not self.start and len(rest.offsets) > QUEUES_KEPT_MAX:
+            return None
+        return Owed(self.before, "", rest, self.topic)
 
-    def rest(self) -> Owed:
-        """What is not sent yet."""
+    def rest(self) -> Start:
+        """From where on it is not sent yet."""
         sources = self.sources
         if sources is None or self.start.name or any([source.at == _UNKNOWN for source in sources]):
-            return Owed(self.before, "", self.start, self.topic)
+            return self.start
         waiting = {id(one.origin): one.offset for one in reversed(self.batch)}
         offsets = []
         for source in sources:
             behind = source.page[0].offset if source.page else source.at
             offsets.append((int(source.queue.rpartition(":")[2]), waiting.get(id(source.origin), behind)))
-        return Owed(self.before, "", Start(OFFSET, offsets=tuple(offsets)), self.topic)
+        return Start(OFFSET, offsets=tuple(offsets))
 
 
 class Replays:
@@ -171,9 +173,8 @@ class Replays:
     def interrupt(self, cursor: Cursor) -> None:
         """The cursor reads no more, for now (``resume``) or for ever (``forget``)."""
         replay = self._replays.get(cursor)
-        owed = replay.rest() if replay is not None else None
-        if owed is not None and owed.start is not None:
-            self._interrupted[cursor] = owed.start, owed.topic
+        if replay is not None:
+            self._interrupted[cursor] = replay.rest(), replay.topic
         self._stop(cursor)
 
     def forget(self, cursor: Cursor) -> None:
@@ -251,10 +252,7 @@ class Replays:
         if not replay.knows_name:
             queues = [source.queue for source in sources]
             request, answer = self._positions.find(replay.cursor, replay.start.name, queues)
-            replay.waiting += 1
-            named = partial(self._answered, replay, self._named, ())
-            work = _WORK + len(sources)
-            self.turns.ask(replay.cursor, replay, request, work, lambda result: named(answer(result)))
+            self._ask(replay, request, _WORK + len(sources), partial(self._named, answer))
             return False
         unknown = [source for source in sources if source.at == _UNKNOWN]
         if replay.start.kind == LAST:
@@ -277,8 +275,10 @@ class Replays:
         queue_id = int(source.queue.rpartition(":")[2])
         return offsets.get(queue_id, offsets.get(EVERY_QUEUE, source.end))
 
-    def _named(self, replay: Replay, reply: HeldOffsets) -> None:
+    def _named(self, answer: Callable[[Result], Result], replay: Replay, result: Result) -> None:
         """Of a queue without an offset nothing was acknowledged, if there are offsets of others."""
+        reply = answer(result)
+        assert isinstance(reply, HeldOffsets)
         replay.knows_name = True
         is_kept = any([kept.offset >= 0 for kept in reply.progress])
         for source, kept in zip(replay.sources or (), reply.progress, strict=True):

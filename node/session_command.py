@@ -53,8 +53,9 @@ def list_sessions(server: str, as_json: bool) -> None:
         after = 0
         while True:
             page = _ask(routes, ListSessions(after))
-            ends.learn([place for one in page.sessions for place in _places(one)])
-            rows += [_row(one, ends, now_ms) for one in page.sessions]
+            flows = [decode_flow(one.flow) for one in page.sessions]
+            ends.learn([place for flow in flows for place in flow.places])
+            rows += [_row(one, flow, ends, now_ms) for one, flow in zip(page.sessions, flows, strict=True)]
             after = page.after
             if not after:
                 break
@@ -79,7 +80,7 @@ def show(server: str, client: str, as_json: bool) -> None:
             raise SessionNotFound(f"there is no session of {client}", hint="`penstock session list` shows all")
         one = page.sessions[0]
         flow, ends = decode_flow(one.flow), _Ends(routes)
-        ends.learn(_places(one))
+        ends.learn(flow.places)
         rows = [row for subscription in decode_terms(one.terms) for row in _standing(subscription, flow, ends)]
     print_rows(rows, _PLACES, as_json=as_json, empty="it has no subscriptions")
 
@@ -93,8 +94,7 @@ def _ask(routes: Routes, request: ListSessions) -> SessionsPage:
     return routes.link(home.address).ask(request, SessionsPage)
 
 
-def _row(one: SessionRow, ends: _Ends, now_ms: int) -> dict[str, Any]:
-    flow = decode_flow(one.flow)
+def _row(one: SessionRow, flow: Flow, ends: _Ends, now_ms: int) -> dict[str, Any]:
     away_s = max(0, now_ms - one.gone_ms) // 1000 if one.gone_ms else None
     is_bounded = away_s is not None and one.expiry_s != NEVER_ENDS
     return {
@@ -126,10 +126,6 @@ def _standing(subscription: Subscription, flow: Flow, ends: _Ends) -> Iterator[d
             "waiting": None if broker is None or at is None else ends.beyond(subscription.filter, broker, at),
             "history": None if owed is None else "retained" if owed.start is None else "being sent",
         }
-
-
-def _places(one: SessionRow) -> list[tuple[str, str]]:
-    return list(decode_flow(one.flow).places)
 
 
 class _Ends:

@@ -288,6 +288,10 @@ class MemoryBroker:
         self._held += self._kept_back
         self._kept_back = []
 
+    def let_first_go(self) -> None:
+        """The oldest of these may."""
+        self._held.append(self._kept_back.pop(0))
+
     def lose_kept_back(self, error: PenstockError) -> None:
         """The link breaks: what was asked has been done, but its replies never come."""
         self._kept_back = [(on_result, error) for on_result, _ in self._kept_back]

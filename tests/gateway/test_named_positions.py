@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from memory_broker import MemoryBroker
 from rig import Client, Gateway
@@ -418,11 +420,18 @@ def test_what_came_through_another_subscription_before_a_named_one_began_stays_a
     assert kept(gateway) == {"plant:0": 3}
 
 
-def test_what_another_subscription_is_yet_to_deliver_stays_after_the_position() -> None:
+def with_an_older_one_that_stalls(**asked: int) -> tuple[Gateway, Client, Client, Any]:
+    """A named subscription to ``plant/#`` of a client that has one to ``plant/1`` already, whose pull is kept back:
+    gateway, publisher, client and that pull."""
     gateway, publisher = gateway_with(0, queues=1)
-    client = subscriber(gateway, "s", "plant/1", "plant/#", start="last=0")
+    client = subscriber(gateway, "s", "plant/1", "plant/#", start="last=0", **asked)
     [older] = [one for one in gateway.broker.parked if one[0].queue == "~filter:plant/1"]
     gateway.broker.parked.remove(older)
+    return gateway, publisher, client, older
+
+
+def test_what_another_subscription_is_yet_to_deliver_stays_after_the_position() -> None:
+    gateway, publisher, client, older = with_an_older_one_that_stalls()
     published(publisher, "plant/0", "plant/1", "plant/0")
     assert take(client) == [0, 2]
     gateway.pass_time(20)
@@ -436,10 +445,7 @@ def test_what_another_subscription_is_yet_to_deliver_stays_after_the_position() 
 
 
 def test_what_another_subscription_has_left_to_a_named_one_counts_when_that_has_sent_it() -> None:
-    gateway, publisher = gateway_with(0, queues=1)
-    client = subscriber(gateway, "s", "plant/1", "plant/#", start="last=0")
-    [older] = [one for one in gateway.broker.parked if one[0].queue == "~filter:plant/1"]
-    gateway.broker.parked.remove(older)
+    gateway, publisher, client, _ = with_an_older_one_that_stalls()
     published(publisher, "plant/0", "plant/1", "plant/0")
     assert take(client) == [0, 2]
     client.send(Unsubscribe(1, ("plant/1",)))
@@ -484,10 +490,7 @@ def test_what_was_sent_before_unsubscribe_holds_others_back_until_it_is_acknowle
 
 
 def test_what_was_left_to_another_subscription_stays_after_the_position_after_unsubscribe() -> None:
-    gateway, publisher = gateway_with(0, queues=1)
-    client = subscriber(gateway, "s", "plant/1", "plant/#", start="last=0")
-    [older] = [one for one in gateway.broker.parked if one[0].queue == "~filter:plant/1"]
-    gateway.broker.parked.remove(older)
+    gateway, publisher, client, _ = with_an_older_one_that_stalls()
     published(publisher, "plant/0", "plant/1", "plant/0")
     first, second = packet_ids(client)
     client.send(Unsubscribe(1, ("plant/#",)))
@@ -773,10 +776,7 @@ def test_of_many_messages_that_are_left_to_another_subscription_few_are_known_on
     older_ends: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(named_positions, "LEFT_MAX", 2)
-    gateway, publisher = gateway_with(0, queues=1)
-    client = subscriber(gateway, "s", "plant/1", "plant/#", start="last=0", room=4)
-    [older] = [one for one in gateway.broker.parked if one[0].queue == "~filter:plant/1"]
-    gateway.broker.parked.remove(older)
+    gateway, publisher, client, older = with_an_older_one_that_stalls(room=4)
     published(publisher, *["plant/1"] * 7)
     positions = gateway.downstream.positions
     [track] = [track for course in positions._courses.values() for track in course.tracks.values()]

@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -141,23 +142,27 @@ def test_a_status_port_in_use_is_one_clear_error_and_nothing_is_left(tmp_path: P
 LITTLE = 'ulimit -S -n 100 && ulimit -H -n 400 && exec "$@"'
 
 
+@contextlib.contextmanager
+def with_few_descriptors(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
+    """``penstock up`` within these limits, and what its ready line says."""
+    ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http")]
+    command = [sys.executable, "-m", "node", "up", f"--data={folder / 'data'}", *ports, *options]
+    shell = ["/bin/sh", "-c", LITTLE, "sh", *command]
+    with subprocess.Popen(shell, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            yield running, dict(word.split("=", 1) for word in running.stdout.readline().split()[1:])
+        finally:
+            running.kill()
+
+
 @pytest.mark.endtoend
 @pytest.mark.parametrize("options", [(), ("--processes",)])
 def test_a_crowd_that_takes_all_descriptors_leaves_the_status_pages_theirs(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http")]
-    command = [sys.executable, "-m", "node", "up", f"--data={tmp_path / 'data'}", *ports, *options]
     with contextlib.ExitStack() as stack:
-        running = stack.enter_context(
-            subprocess.Popen(
-                ["/bin/sh", "-c", LITTLE, "sh", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
-        )
-        stack.callback(running.kill)
-        assert running.stdout is not None
-        assert running.stderr is not None
-        ready = dict(word.split("=", 1) for word in running.stdout.readline().split()[1:])
+        running, ready = stack.enter_context(with_few_descriptors(tmp_path, *options))
         host, _, port = ready["mqtt"].rpartition(":")
         crowd = [stack.enter_context(socket.create_connection((host, int(port)), 5)) for _ in range(450)]
         assert crowd[-1].recv(1) == b""  # it was closed at the door
@@ -171,6 +176,7 @@ def test_a_crowd_that_takes_all_descriptors_leaves_the_status_pages_theirs(
         assert 200 < int(connected[1]) < 350  # more than the soft limit that it began with
         running.send_signal(signal.SIGTERM)
         assert running.wait(20) == 0
+        assert running.stderr is not None
         said = running.stderr.read()
         assert said.count("LimitNOFILE") == 1
         assert len(said.splitlines()) == 1
@@ -178,18 +184,8 @@ def test_a_crowd_that_takes_all_descriptors_leaves_the_status_pages_theirs(
 
 @pytest.mark.endtoend
 def test_a_crowd_of_native_clients_on_top_of_one_of_devices_leaves_the_status_pages_theirs(tmp_path: Path) -> None:
-    ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http")]
-    command = [sys.executable, "-m", "node", "up", f"--data={tmp_path / 'data'}", *ports]
     with contextlib.ExitStack() as stack:
-        running = stack.enter_context(
-            subprocess.Popen(
-                ["/bin/sh", "-c", LITTLE, "sh", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
-        )
-        stack.callback(running.kill)
-        assert running.stdout is not None
-        assert running.stderr is not None
-        ready = dict(word.split("=", 1) for word in running.stdout.readline().split()[1:])
+        running, ready = stack.enter_context(with_few_descriptors(tmp_path))
         for service in ("mqtt", "broker"):
             host, _, port = ready[service].rpartition(":")
             crowd = [stack.enter_context(socket.create_connection((host, int(port)), 5)) for _ in range(450)]
@@ -203,6 +199,7 @@ def test_a_crowd_of_native_clients_on_top_of_one_of_devices_leaves_the_status_pa
             assert page.read().startswith(b"broker: the listener does not accept: the process may have 400 files")
         running.send_signal(signal.SIGTERM)
         assert running.wait(20) == 0
+        assert running.stderr is not None
         said = running.stderr.read().splitlines()
         assert [line for line in said if "the broker accepts no connections" in line] == said[1:]  # one, no traceback
         assert len(said) == 2
