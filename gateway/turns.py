@@ -67,6 +67,7 @@ class Turns(Generic[Held]):
         self._lines: dict[Broker, _Line[Held]] = {}
         self._ready: dict[Cursor, None] = {}
         self._failed: dict[Cursor, None] = {}
+        self._is_due = False
 
     def ask(self, cursor: Cursor, held: Held, request: Request, work: int, tell: Callable[[Result], None]) -> None:
         """Has a request made of the cursor's broker when its turn comes. ``work``: what is to be looked at for it."""
@@ -74,7 +75,7 @@ class Turns(Generic[Held]):
         if line is None:
             line = self._lines[cursor.feed.broker] = _Line()
         line.waiting.setdefault(cursor.session, deque()).append(_Asked(cursor, held, request, work, tell))
-        self._wake()
+        self._call()
 
     def spent(self, cursor: Cursor, work: int) -> None:
         """There was so much to look at of which nothing was known when it was asked for."""
@@ -83,7 +84,7 @@ class Turns(Generic[Held]):
     def ready(self, cursor: Cursor) -> None:
         """It may go on with what it was answered."""
         self._ready[cursor] = None
-        self._wake()
+        self._call()
 
     def failed(self, cursor: Cursor) -> None:
         """It was not answered, and goes on with the next ``retry``."""
@@ -97,7 +98,11 @@ class Turns(Generic[Held]):
 
     def take(self) -> None:
         """Goes on with what was answered, and asks for more; to be called once per flush. What is answered at once may
-        ask for more in the same flush, as long as that has little to look at."""
+        ask for more in the same flush, as long as that has little to look at. Costs next to nothing while nothing is
+        due: every round comes here."""
+        if not self._is_due:
+            return
+        self._is_due = False
         for line in self._lines.values():
             line.left = WORK_MAX - line.under_way
         while True:
@@ -116,7 +121,7 @@ class Turns(Generic[Held]):
             line.under_way += asked.work
             broker.submit(asked.request, partial(self._answered, line, asked))
         if line.waiting and line.under_way < WORK_MAX:
-            self._wake()
+            self._call()
 
     def _next(self, line: _Line[Held]) -> _Asked[Held] | None:
         """The request whose turn it is; its session comes behind all others then."""
@@ -131,13 +136,18 @@ class Turns(Generic[Held]):
                     return asked
         return None
 
+    def _call(self) -> None:
+        """There is something to do in the next ``take``."""
+        self._is_due = True
+        self._wake()
+
     def _stands(self, asked: _Asked[Held]) -> bool:
         return self._current.get(asked.cursor) is asked.held
 
     def _answered(self, line: _Line[Held], asked: _Asked[Held], result: Result) -> None:
         line.under_way -= asked.work
         if line.waiting:
-            self._wake()
+            self._call()
         if self._stands(asked):
             try:
                 asked.tell(result)
