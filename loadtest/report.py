@@ -71,6 +71,7 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
     BACKLOG: (
         ("MiB,\nsessions", _figure("sessions_bytes", ".1f", MIB)),
         ("MiB,\nstored", _figure("without_bytes", ".1f", MIB)),
+        ("most, as\nthey come", _figure("most_bytes", ".1f", MIB)),
         ("MiB,\nwaiting", _figure("with_bytes", ".1f", MIB)),
         ("waiting /\nstored", _figure("with_without", ".2f")),
         ("bytes/\nmessage", _figure("bytes_per_message", ",.1f")),

@@ -164,7 +164,7 @@ SCENARIOS: Final = (
         BACKLOG,
         sessions=10_000,
         messages=1_000_000,
-        small=0.3,  # with less, entries not yet in an index chunk are all that grows
+        small=0.3,  # with less, all that grows is what is not sealed yet of the index
         goals=bound("RSS with backlog / without", "with_without", 1.1, 1.0, "x"),
         servers=_STORED,
     ),

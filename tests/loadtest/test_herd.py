@@ -16,7 +16,6 @@ pytestmark = pytest.mark.endtoend
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generator, "SETTLE_S", 0.0)
-    monkeypatch.setattr(herd, "SETTLE_MEMORY_S", 0.0)
     monkeypatch.setattr(herd, "DRAIN_S", 0.3)
     monkeypatch.setattr(herd, "COMING", 3)
 
@@ -40,7 +39,8 @@ def test_messages_wait_and_are_fetched() -> None:
         outcome = perform(order(server.port, kind=scenarios.BACKLOG, sessions=20, messages=100))
     assert (outcome.error, outcome.messages, outcome.checked) == ("", 100, 100)
     assert server.came_back == 20
-    assert outcome.figures["with_without"] > 0
+    assert outcome.figures["most_bytes"] >= outcome.figures["with_bytes"] / 2 > 0
+    assert outcome.figures["with_without"] == outcome.figures["with_bytes"] / outcome.figures["without_bytes"]
 
 
 @pytest.mark.parametrize(

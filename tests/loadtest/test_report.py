@@ -136,11 +136,11 @@ def reconnects(seconds: float) -> list[Outcome]:
 
 
 def test_every_kind_of_scenario_has_its_table() -> None:
-    backlog = {"sessions_bytes": 1.0, "without_bytes": 3e6, "with_bytes": 6e6, "with_without": 2.0}
+    backlog = {"sessions_bytes": 1.0, "without_bytes": 3e6, "most_bytes": 7e6, "with_bytes": 6e6}
     filters = {"few_cpu_us": 2.0, "many_cpu_us": 3.0, "cost_ratio": 1.5, "few_rate": 8.0}
     made = measured(
         paced_acks={"penstock": [Outcome(rate=5000, p99_us=9000, figures={"late_p99_us": 999.0})]},
-        backlog={"penstock": [Outcome(rate=9, figures={**backlog, "bytes_per_message": 3.0})]},
+        backlog={"penstock": [Outcome(rate=9, figures={**backlog, "with_without": 2.0, "bytes_per_message": 3.0})]},
         filters={"penstock": [Outcome(rate=9, figures=filters)]},
         reconnect={"penstock": reconnects(2.5)},
     )
