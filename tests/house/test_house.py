@@ -122,6 +122,33 @@ def test_architecture_names_a_test_for_each_invariant() -> None:
     assert [row for row in rows if not re.search(r"tests/[\w/]+\.py::\w+", row)] == []
 
 
+WAITING = {"trio", "anyio", "socket", "select", "selectors", "subprocess", "threading", "time"}
+
+
+def waits(path: Path) -> bool:
+    """Whether a module imports what waits or blocks."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return not WAITING.isdisjoint(name.partition(".")[0] for name in names)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_architecture_tells_which_modules_wait(package: str) -> None:
+    row = re.search(rf"^\| `{package}` \|(.*)\|(.*)\|$", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    assert row
+    deciding, waiting = (set(" ".join(re.findall(r"`([^`]+)`", cell)).split()) for cell in row.groups())
+    modules = [path.relative_to(ROOT / package) for path in (ROOT / package).rglob("*.py") if "_" not in path.name[:1]]
+    that_wait = [module for module in modules if waits(ROOT / package / module)]
+
+    def named(module: Path, names: set[str]) -> bool:
+        return str(module.with_suffix("")) in names or f"{module.parent}/" in names
+
+    assert [str(module) for module in that_wait if named(module, deciding) or not named(module, waiting)] == []
+    unknown = [name for name in deciding | waiting if not any(named(module, {name}) for module in modules)]
+    assert unknown == []
+
+
 def test_invariants_are_numbered_in_their_order() -> None:
     numbers = re.findall(r"^\| I(\d+) \|", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
     assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
