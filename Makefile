@@ -45,7 +45,7 @@ $(VENV)/.spark: $(VENV)/.core
 install: $(VENV)/.core $(VENV)/.spark  ## install everything a user needs into .venv
 install-test: install $(VENV)/.test $(VENV)/.system $(VENV)/.node
 
-demo: $(VENV)/.core  ## the whole system with simulated devices, live in this terminal
+demo: $(VENV)/.core $(VENV)/.spark  ## the whole system with simulated devices, live in this terminal
 	@$(BIN)/penstock up --demo --data .penstock/demo
 
 # A copy of the tree with the hot modules compiled; the tree itself never has a compiled file.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -197,6 +198,11 @@ def test_every_link_leads_to_a_page_and_a_heading_that_there_are(page: str) -> N
     assert missing == []
 
 
+def guides() -> str:
+    """The README and all guides, one behind the other."""
+    return "\n".join([(ROOT / page).read_text() for page in COMMAND_PAGES])
+
+
 COMMAND_PAGES = ["README.md", *[f"docs/guide/{guide}.md" for guide in ("analyst", "backend", "device", "operator")]]
 
 
@@ -214,6 +220,19 @@ def test_every_command_that_a_page_names_exists(page: str) -> None:
         if command is None or (isinstance(command, click.Group) and sub_name and sub_name not in command.commands):
             missing.append(f"{name} {sub_name}".strip())
     assert missing == []
+
+
+def test_what_the_guides_import_says_that_it_is_typed() -> None:
+    programs = "\n".join(re.findall(r"^```python$(.*?)^```$", guides(), re.MULTILINE | re.DOTALL))
+    imported = set(re.findall(r"^(?:from|import) (\w+)", programs, re.MULTILINE)).intersection(PACKAGES)
+    assert imported >= {"penstock"}
+    assert [name for name in sorted(imported) if not (ROOT / name / "py.typed").exists()] == []
+
+
+def test_the_demo_installs_all_that_it_shows() -> None:
+    told = subprocess.run(["make", "-n", "-B", "demo"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "-e '.[spark]'" in told
+    assert "penstock up --demo" in told
 
 
 def test_every_decision_record_has_a_number_of_its_own() -> None:
