@@ -149,6 +149,12 @@ def check_makeable(topic: str) -> None:
         raise InvalidTopic(f"only gateways publish under {topic!r}")
 
 
+def maker_of(topic: str, live: Sequence[BrokerRoute]) -> BrokerRoute:
+    """The broker, of all that live, that makes a topic which nobody has. Clients and gateways choose the same one, so
+    that it is made once."""
+    return sorted(live, key=lambda one: one.broker)[zlib.crc32(topic.encode()) % len(live)]
+
+
 def choose(key: str, brokers: Sequence[BrokerRoute], turn: int, avoid: Collection[str] = ()) -> BrokerRoute:
     """The broker to send to. One key stays with one broker, whatever happens to it, for its order; messages without a
     key take turns and go round the brokers at the addresses to ``avoid``. Raises ``NoRoute``."""

@@ -32,6 +32,7 @@ from penstock.sending import (
     batches,
     choose,
     final_error,
+    maker_of,
     once_more,
     prepare,
     receipts,
@@ -142,6 +143,12 @@ def test_only_what_may_succeed_is_sent_once_more() -> None:
     many[0].fail(Busy(""))
     many[1].fail(InvalidTopic(""))
     assert once_more(many) == many[:1]
+
+
+def test_everybody_has_a_topic_made_by_the_same_broker_and_all_brokers_make_some() -> None:
+    topics = [f"topic-{number}" for number in range(20)]
+    assert [maker_of(topic, BROKERS) for topic in topics] == [maker_of(topic, BROKERS[::-1]) for topic in topics]
+    assert {maker_of(topic, BROKERS).broker for topic in topics} == {"a", "b"}
 
 
 def test_an_unknown_attempt_makes_the_whole_outcome_unknown() -> None:
