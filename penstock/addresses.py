@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from typing import Final
 
 from penstock.errors import AddressInUse, InvalidConfig, PenstockError, Unavailable
+
+SERVERS: Final = "127.0.0.1:9876"
+"""Name server of a client that names none: where ``penstock up`` listens."""
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -157,7 +157,6 @@ def encode_record(
     queue_id: int = ANY_QUEUE,
     flag: int = 0,
     born_ms: int = 0,
-    born_host: bytes = _NO_HOST,
 ) -> bytes:
     """One record with the broker's four fields left zero. The caller has checked the limits (see
     ``encode_message``)."""
@@ -172,7 +171,7 @@ def encode_record(
         0,
         0,
         born_ms,
-        born_host,
+        _NO_HOST,
         0,
         _NO_HOST,
         0,
