@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,15 +125,20 @@ def test_architecture_names_a_test_for_each_invariant() -> None:
     assert [row for row in rows if not re.search(r"tests/[\w/]+\.py::\w+", row)] == []
 
 
+def imported(path: Path) -> set[str]:
+    """What a module imports from, at its top or anywhere in it."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {name.partition(".")[0] for name in names}
+
+
 WAITING = {"trio", "anyio", "socket", "select", "selectors", "subprocess", "threading", "time"}
 
 
 def waits(path: Path) -> bool:
     """Whether a module imports what waits or blocks."""
-    nodes = list(ast.walk(ast.parse(path.read_text())))
-    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-    return not WAITING.isdisjoint(name.partition(".")[0] for name in names)
+    return not WAITING.isdisjoint(imported(path))
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -224,9 +231,20 @@ def test_every_command_that_a_page_names_exists(page: str) -> None:
 
 def test_what_the_guides_import_says_that_it_is_typed() -> None:
     programs = "\n".join(re.findall(r"^```python$(.*?)^```$", guides(), re.MULTILINE | re.DOTALL))
-    imported = set(re.findall(r"^(?:from|import) (\w+)", programs, re.MULTILINE)).intersection(PACKAGES)
-    assert imported >= {"penstock"}
-    assert [name for name in sorted(imported) if not (ROOT / name / "py.typed").exists()] == []
+    ours = set(re.findall(r"^(?:from|import) (\w+)", programs, re.MULTILINE)).intersection(PACKAGES)
+    assert ours >= {"penstock"}
+    assert [name for name in sorted(ours) if not (ROOT / name / "py.typed").exists()] == []
+
+
+def test_a_wheel_is_built_with_all_that_its_compiled_modules_import() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    needed = set().union(*[imported(ROOT / path) for path in project["tool"]["penstock"]["compiled"]])
+    needed -= {*PACKAGES, *sys.stdlib_module_names}
+    assert "numpy" in needed
+    run_time = {re.split(r"[\[<>=]", one)[0].replace("-", "_"): one for one in project["project"]["dependencies"]}
+    assert [
+        run_time[name] for name in sorted(needed) if run_time[name] not in project["build-system"]["requires"]
+    ] == []
 
 
 def test_the_demo_installs_all_that_it_shows() -> None:
