@@ -33,9 +33,9 @@ from gateway.mqtt.packets import (
 )
 from gateway.mqtt.properties import Properties
 from gateway.mqtt.reader import PacketReader
-from gateway.mqtt.reason_codes import ReasonCode
+from gateway.mqtt.reason_codes import PacketError, ReasonCode
 from penstock.addresses import lost, no_server, split_address
-from penstock.errors import InvalidRequest, PenstockError, TimedOut
+from penstock.errors import InvalidConfig, InvalidRequest, PenstockError, TimedOut
 from penstock.retry import TIMEOUT_S
 from penstock.world import Clock, RealClock
 
@@ -88,14 +88,18 @@ class MqttClient:
         self._packet_id = 0
 
     def __enter__(self) -> MqttClient:
-        """Connects. Raises ``Unavailable``, ``TimedOut``, and ``InvalidRequest`` where the gateway refuses us."""
+        """Connects. Raises ``Unavailable``, ``TimedOut``, ``InvalidRequest`` where the gateway refuses us, and
+        ``InvalidConfig`` where somebody else answers."""
         try:
             self._socket = socket.create_connection(split_address(self.address), self._timeout_s)
         except OSError as error:
             raise no_server(self.address, error) from None
         try:
             self._send(self._hello)
-            answer = self._wait_for(Connack)
+            try:
+                answer = self._wait_for(Connack)
+            except PacketError:
+                raise _no_gateway(self.address) from None
             _check(answer.reason_code, "the gateway refuses the connection")
             if answer.properties.server_keep_alive is not None:
                 self._keep_alive_s = answer.properties.server_keep_alive
@@ -203,6 +207,12 @@ class MqttClient:
 def _name(code: int) -> str:
     known = code in ReasonCode.__members__.values()
     return ReasonCode(code).name.lower().replace("_", " ") if known else f"reason {code:#x}"
+
+
+def _no_gateway(address: str) -> InvalidConfig:
+    """The error for an address where somebody else answers."""
+    hint = "give the address of a gateway, not that of a name server, a broker or a health page"
+    return InvalidConfig(f"{address} is no MQTT server (usual port 1883)", hint=hint)
 
 
 def _check(code: int, what: str) -> None:

@@ -17,7 +17,7 @@ from penstock.requests.request import Reply, Request
 from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
 from penstock.requests.topics import DescribeTopic, TopicDetail
 from penstock.retry import TIMEOUT_S
-from penstock.sending import check_makeable, maker_of
+from penstock.sending import check_makeable, maker_of, nobody_has
 
 _R = TypeVar("_R", bound=Reply)
 
@@ -52,7 +52,7 @@ class Routes:
         """Brokers that hold queues of a topic. Raises ``NoRoute`` or ``Unavailable``."""
         found = self._holders(topic)
         if not found:
-            raise NoRoute(f"no live broker has topic {topic!r}", hint=f"`penstock topic create {topic}` creates it")
+            raise nobody_has(topic)
         return found
 
     def _holders(self, topic: str) -> tuple[BrokerRoute, ...]:
