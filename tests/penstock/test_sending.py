@@ -152,7 +152,7 @@ def test_only_what_may_succeed_is_sent_once_more() -> None:
 def test_who_takes_an_mqtt_name_for_a_topic_is_told_where_it_is(tell: Callable[[str], object]) -> None:
     with pytest.raises(InvalidTopic) as raised:
         tell("sensors/d7/temperature")
-    assert "the topic of its first level" in raised.value.hint
+    assert "in the topic a, its first level" in raised.value.hint
 
 
 def test_who_asks_for_a_topic_that_is_not_there_is_told_how_to_make_it() -> None:
