@@ -96,13 +96,13 @@ class MqttClient:
             raise no_server(self.address, error) from None
         try:
             self._send(self._hello)
-            try:
-                answer = self._wait_for(Connack)
-            except PacketError:
-                raise _no_gateway(self.address) from None
+            answer = self._wait_for(Connack)
             _check(answer.reason_code, "the gateway refuses the connection")
             if answer.properties.server_keep_alive is not None:
                 self._keep_alive_s = answer.properties.server_keep_alive
+        except PacketError:
+            self._socket.close()
+            raise _no_gateway(self.address) from None
         except BaseException:
             self._socket.close()
             raise
@@ -204,15 +204,15 @@ class MqttClient:
         return True
 
 
-def _name(code: int) -> str:
-    known = code in ReasonCode.__members__.values()
-    return ReasonCode(code).name.lower().replace("_", " ") if known else f"reason {code:#x}"
-
-
 def _no_gateway(address: str) -> InvalidConfig:
     """The error for an address where somebody else answers."""
     hint = "give the address of a gateway, not that of a name server, a broker or a health page"
     return InvalidConfig(f"{address} is no MQTT server (usual port 1883)", hint=hint)
+
+
+def _name(code: int) -> str:
+    known = code in ReasonCode.__members__.values()
+    return ReasonCode(code).name.lower().replace("_", " ") if known else f"reason {code:#x}"
 
 
 def _check(code: int, what: str) -> None:

@@ -40,13 +40,19 @@ _NAMES: Final[Mapping[Any, str]] = {
 }
 
 
-def load(cls: type[T], path: Path | None, environ: Mapping[str, str], prefix: str) -> T:
-    """The settings of a TOML file (none if ``path`` is None), then of ``PREFIX_FIELD`` variables.
+def load(
+    cls: type[T],
+    path: Path | None,
+    environ: Mapping[str, str],
+    prefix: str,
+    overrides: Mapping[str, object] | None = None,
+) -> T:
+    """The settings of a TOML file (none if ``path`` is None), then of ``PREFIX_FIELD`` variables, then ``overrides``.
 
     Raises:
         InvalidConfig: the file cannot be read or is no TOML, or as ``load_table``.
     """
-    return load_table(cls, read_file(path), environ, prefix, source=str(path))
+    return load_table(cls, read_file(path), environ, prefix, overrides, source=str(path))
 
 
 def read_file(path: Path | None) -> dict[str, Any]:
@@ -85,8 +91,8 @@ def load_table(
     source: str = "settings",
     others: Collection[str] = (),
 ) -> T:
-    """The same from a table that was read already, then ``overrides``; ``source`` names it in errors. Variables among
-    ``others`` have other readers and are passed over; a name there that ends in ``_`` stands for all that begin so.
+    """The same from a table that was read already; ``source`` names it in errors. Variables among ``others`` have other
+    readers and are passed over; a name there that ends in ``_`` stands for all that begin so.
 
     Raises:
         InvalidConfig: an unknown setting, a value of a wrong type or outside its limits, a missing one.

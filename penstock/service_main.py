@@ -76,7 +76,7 @@ class Running(Protocol):
     def port(self) -> int: ...
 
 
-RunService = Callable[..., Awaitable[None]]
+Run = Callable[..., Awaitable[None]]
 """``run(settings, world, standing, *, task_status)``: a service's server, which says how far it has come."""
 
 
@@ -107,7 +107,7 @@ def settle() -> None:
     gc.set_threshold(*COLLECT_AFTER)
 
 
-def main(role: str, settings_class: type[Settings], run: RunService, arguments: list[str] | None = None) -> int:
+def main(role: str, settings_class: type[Settings], run: Run, arguments: list[str] | None = None) -> int:
     """Runs one service until a signal; returns the exit status."""
     parser = argparse.ArgumentParser(prog=f"python -m {role}", description=f"The Penstock {role}.")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings as TOML (docs/guide/operator.md)")

@@ -14,8 +14,8 @@ from penstock import footprint
 STARTING: Final = "starting"
 STOPPING: Final = "stopping"
 
-TellFigures = Callable[[], Mapping[str, float]]
-TellReasons = Callable[[], Sequence[str]]
+ReadFigures = Callable[[], Mapping[str, float]]
+ReadReasons = Callable[[], Sequence[str]]
 
 
 class Standing:
@@ -27,13 +27,13 @@ class Standing:
 
     def __init__(self) -> None:
         self.doing = STARTING
-        self._parts: list[tuple[TellFigures, TellReasons]] = []
+        self._parts: list[tuple[ReadFigures, ReadReasons]] = []
 
     def begin(self, doing: str) -> None:
         """From now on this is what it does."""
         self.doing = doing
 
-    def add(self, figures: TellFigures, reasons: TellReasons) -> None:
+    def add(self, figures: ReadFigures, reasons: ReadReasons) -> None:
         """A part runs: its figures, and its reasons not to send traffic here."""
         self._parts.append((figures, reasons))
 

@@ -61,17 +61,17 @@ def test_nobody_there_is_said() -> None:
         pass
 
 
-def test_a_gateway_that_does_not_answer_is_timed_out() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
-        with pytest.raises(TimedOut, match="CONNACK"), MqttClient(address, timeout_s=0.05):
-            pass
-
-
 @pytest.mark.endtoend
 def test_somebody_else_than_a_gateway_is_said(system: RunningSystem) -> None:
     for address in (system.addresses.namesrv, system.addresses.broker, system.addresses.http):
         with pytest.raises(InvalidConfig, match=f"{address} is no MQTT server"), MqttClient(address):
+            pass
+
+
+def test_a_gateway_that_does_not_answer_is_timed_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(TimedOut, match="CONNACK"), MqttClient(address, timeout_s=0.05):
             pass
 
 

@@ -81,7 +81,7 @@ def test_the_environment_gives_every_type_of_setting() -> None:
 def test_environment_is_stronger_than_the_file_and_overrides_are_stronger_than_both(tmp_path: Path) -> None:
     file = written(tmp_path, 'name = "file"\nport = 1\nlease_s = 1\n')
     environ = {"PENSTOCK_BROKER_NAME": "environment", "PENSTOCK_BROKER_PORT": "2"}
-    found = load_table(Settings, read_file(file), environ, "PENSTOCK_BROKER", {"name": "override"})
+    found = load(Settings, file, environ, "PENSTOCK_BROKER", {"name": "override"})
     assert (found.name, found.port, found.lease_s) == ("override", 2, 1.0)
 
 
