@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("Penstock needs Python 3.11 or newer, this is %s" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -45,7 +45,7 @@ $(VENV)/.spark: $(VENV)/.core
 install: $(VENV)/.core $(VENV)/.spark  ## install everything a user needs into .venv
 install-test: install $(VENV)/.test $(VENV)/.system $(VENV)/.node
 
-demo: $(VENV)/.core  ## the whole system with simulated devices, live in this terminal
+demo: $(VENV)/.core $(VENV)/.spark  ## the whole system with simulated devices, live in this terminal
 	@$(BIN)/penstock up --demo --data .penstock/demo
 
 # A copy of the tree with the hot modules compiled; the tree itself never has a compiled file.

@@ -10,7 +10,6 @@ asked in turn until one answers. Nothing here waits: answers come by completion.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Sequence
 
 from gateway.rounds import Stage
@@ -19,6 +18,7 @@ from penstock.link import Link, Links, OnResult
 from penstock.requests.request import Request, Result
 from penstock.requests.routes import BrokerRoute, QueryRoute, Route
 from penstock.requests.topics import CreateTopic, DescribeTopic, TopicDetail
+from penstock.sending import maker_of
 from topicmap.queues import SYS_TOPIC
 
 OnFound = Callable[["list[Broker] | PenstockError"], None]
@@ -167,13 +167,13 @@ class Brokers(Stage):
             self._ask(QueryRoute(""), lambda all_live: self._make(topic, all_live, on_found))
 
     def _make(self, topic: str, result: Result, on_found: OnFound) -> None:
-        live = self._learn(result.brokers) if isinstance(result, Route) else []
-        if not live:
+        if not isinstance(result, Route) or not result.brokers:
             on_found(
                 result if isinstance(result, PenstockError) else NoRoute(f"no broker lives that could hold {topic}")
             )
             return
-        broker = live[zlib.crc32(topic.encode()) % len(live)]
+        self._learn(result.brokers)
+        broker = self._known[maker_of(topic, result.brokers).broker]
         is_sys = topic == SYS_TOPIC  # figures that are told again anyway wait for no disk
         request = CreateTopic(topic, 1, "cache") if is_sys else DescribeTopic(topic, create=True)
         broker.submit(request, lambda made: self._made(broker, made, on_found))

@@ -14,7 +14,6 @@ CONNACK_OK: Final = b"\x20\x02\x00\x00"
 CONNACK_PRESENT: Final = b"\x20\x02\x01\x00"
 DISCONNECT: Final = b"\xe0\x00"
 PUBLISH_QOS1: Final = 0x32
-PUBLISH_QOS1_AGAIN: Final = 0x3A
 SEQUENCE_BYTES: Final = 4
 
 

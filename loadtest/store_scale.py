@@ -48,10 +48,10 @@ def sync(store: MessageStore) -> None:
     store.take_readable()
 
 
-def device(number: int, body: bytes = b"x" * 64) -> Incoming:
+def device(number: int) -> Incoming:
     """A message for the light queue of one device."""
     properties = encode_properties({"MQTT_TOPIC": f"devices/d{number}/cmd"})
-    return Incoming(encode_record(b"devices", body, properties), "devices", 0, 1, properties)
+    return Incoming(encode_record(b"devices", b"x" * 64, properties), "devices", 0, 1, properties)
 
 
 def open_filters(store: MessageStore, names: Iterator[str]) -> None:

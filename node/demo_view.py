@@ -24,9 +24,10 @@ AGGREGATE_ROWS_MAX = 12
 
 @dataclass(slots=True)
 class Stage:
-    """One stage that messages pass: a counter and the rates of the last seconds."""
+    """One stage that messages pass: a counter and the rates of the last seconds. ``word``: what it has done to them."""
 
     label: str
+    word: str
     total: int = 0
     rates: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
     _at_last_tick: int = 0
@@ -64,10 +65,10 @@ class DemoFigures:
     namesrv: str
     http: str
     data: str
-    published: Stage = field(default_factory=lambda: Stage("devices publish (MQTT, QoS 1)"))
-    stored: Stage = field(default_factory=lambda: Stage("broker stores, fsynced"))
-    delivered: Stage = field(default_factory=lambda: Stage("a device receives (telemetry/+/temperature)"))
-    consumed: Stage = field(default_factory=lambda: Stage("consumer group demo-service reads"))
+    published: Stage = field(default_factory=lambda: Stage("devices publish (MQTT, QoS 1)", "published"))
+    stored: Stage = field(default_factory=lambda: Stage("broker stores, fsynced", "stored"))
+    delivered: Stage = field(default_factory=lambda: Stage("a device receives (telemetry/+/temperature)", "received"))
+    consumed: Stage = field(default_factory=lambda: Stage("consumer group demo-service reads", "consumed"))
     lag: int = 0
     devices: int = 0
     spark: str = "Spark starts behind this view; its first table follows in under a minute"
@@ -94,7 +95,7 @@ def screen(figures: DemoFigures) -> RenderableType:
 
 def line(figures: DemoFigures) -> str:
     """The view in one line, for output that is no terminal."""
-    rates = "  ".join(f"{stage.label.split()[0]} {stage.rate:.0f}/s" for stage in figures.stages)
+    rates = "  ".join(f"{stage.word} {stage.rate:.0f}/s" for stage in figures.stages)
     return f"{rates}  lag {figures.lag}  spark: {figures.spark}"
 
 

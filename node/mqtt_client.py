@@ -33,9 +33,9 @@ from gateway.mqtt.packets import (
 )
 from gateway.mqtt.properties import Properties
 from gateway.mqtt.reader import PacketReader
-from gateway.mqtt.reason_codes import ReasonCode
+from gateway.mqtt.reason_codes import PacketError, ReasonCode
 from penstock.addresses import lost, no_server, split_address
-from penstock.errors import InvalidRequest, PenstockError, TimedOut
+from penstock.errors import InvalidConfig, InvalidRequest, PenstockError, TimedOut
 from penstock.retry import TIMEOUT_S
 from penstock.world import Clock, RealClock
 
@@ -88,7 +88,8 @@ class MqttClient:
         self._packet_id = 0
 
     def __enter__(self) -> MqttClient:
-        """Connects. Raises ``Unavailable``, ``TimedOut``, and ``InvalidRequest`` where the gateway refuses us."""
+        """Connects. Raises ``Unavailable``, ``TimedOut``, ``InvalidRequest`` where the gateway refuses us, and
+        ``InvalidConfig`` where somebody else answers."""
         try:
             self._socket = socket.create_connection(split_address(self.address), self._timeout_s)
         except OSError as error:
@@ -99,6 +100,9 @@ class MqttClient:
             _check(answer.reason_code, "the gateway refuses the connection")
             if answer.properties.server_keep_alive is not None:
                 self._keep_alive_s = answer.properties.server_keep_alive
+        except PacketError:
+            self._socket.close()
+            raise _no_gateway(self.address) from None
         except BaseException:
             self._socket.close()
             raise
@@ -198,6 +202,12 @@ class MqttClient:
             raise lost(self.address, "the gateway closed it")
         self._arrived += self._reader.receive(data)
         return True
+
+
+def _no_gateway(address: str) -> InvalidConfig:
+    """The error for an address where somebody else answers."""
+    hint = "give the address of a gateway, not that of a name server, a broker or a health page"
+    return InvalidConfig(f"{address} is no MQTT server (usual port 1883)", hint=hint)
 
 
 def _name(code: int) -> str:

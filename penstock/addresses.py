@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from typing import Final
 
 from penstock.errors import AddressInUse, InvalidConfig, PenstockError, Unavailable
+
+SERVERS: Final = "127.0.0.1:9876"
+"""Name server of a client that names none: where ``penstock up`` listens."""
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -81,6 +85,6 @@ def cannot_listen(host: str, port: int, error: OSError | UnicodeError) -> Pensto
         return InvalidConfig(f"cannot listen on {join_address(host, port)}: {host!r} is no host name")
     causes = {error.errno, *(getattr(one, "errno", None) for one in getattr(error.__cause__, "exceptions", ()))}
     if errno.EADDRINUSE in causes:
-        hint = "end the server that holds it or choose another port"
+        hint = "end the server that holds it or choose another port: `penstock up --help` shows how"
         return AddressInUse(f"{join_address(host, port)} is already in use", hint=hint)
     return InvalidConfig(f"cannot listen on {join_address(host, port)}: {error.strerror or error}")

@@ -7,27 +7,24 @@ delivered again, here or at another member. Heartbeats run in tasks of their own
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Final
 
 import anyio
 
+from penstock.addresses import SERVERS
 from penstock.discovery import Discovery
 from penstock.errors import InvalidRequest, PenstockError, QueueNotFound, TimedOut
-from penstock.holdings import SESSION_S, Membership, fenced_if_lost
+from penstock.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost
 from penstock.link import Links
 from penstock.membership import Member
 from penstock.message import Message
 from penstock.positions import PullLimits, QueueAt, Start, chosen_tags
 from penstock.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
-from penstock.retry import SERVERS, TIMEOUT_S, BackOff, check_seconds, worth_another_try
+from penstock.retry import TIMEOUT_S, BackOff, check_seconds, worth_another_try
 from penstock.task_scope import TaskScope
 from penstock.wire_link import WireLinks
 from penstock.world import Clock, RealClock, Rng, new_rng
-
-REFRESH_S: Final = 15.0
-"""How often the name servers are asked for new brokers of the topics."""
 
 
 class Consumer:
@@ -90,7 +87,7 @@ class Consumer:
             links = self._links or WireLinks(self._wires, clock=self._clock, rng=self._rng)
             discovery = Discovery(self._servers, links, clock=self._clock, fresh_s=REFRESH_S / 2)
             self._opened = (discovery, Intake(self._tasks, self._limits, self._rng))
-            await self._find_first()
+            await self._repeat(self._find)
             await self._wait_joined()
             self._tasks.start_soon(self._keep_finding)
         except BaseException:
@@ -157,20 +154,8 @@ class Consumer:
         self._intake()
         async with self._committing:
             for member in list(self._members.values()):
-                await self._commit(member)
+                await self._repeat(member.commit)
         fenced_if_lost(self._who.group, [queue for member in self._members.values() for queue in member.take_lost()])
-
-    async def _commit(self, member: Member) -> None:
-        deadline, attempt = self._clock.monotonic() + self._timeout_s, 0
-        while True:
-            try:
-                await member.commit()
-                return
-            except PenstockError as error:
-                if not worth_another_try(error, self._clock.monotonic(), deadline):
-                    raise
-            attempt += 1
-            await anyio.sleep(self._back_off.wait_s(attempt, self._rng))
 
     async def seek(self, queue: str, place: int | Start, *, broker: str = "") -> None:
         """Goes on reading a held queue (``"orders:0"``) at an offset; ``broker`` where several have that queue.
@@ -214,11 +199,12 @@ class Consumer:
             raise InvalidRequest("this consumer is not open", hint="use it inside `async with Consumer(...) as c:`")
         return self._opened[1]
 
-    async def _find_first(self) -> None:
+    async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Does something again until it works, its error cannot be mended, or ``timeout_s`` is over."""
         deadline, attempt = self._clock.monotonic() + self._timeout_s, 0
         while True:
             try:
-                await self._find()
+                await work()
                 return
             except PenstockError as error:
                 if not worth_another_try(error, self._clock.monotonic(), deadline):

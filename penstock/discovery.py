@@ -8,7 +8,6 @@ choose.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -27,7 +26,7 @@ from penstock.link import Link, Links
 from penstock.requests.request import Reply, Request
 from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
 from penstock.requests.topics import DescribeTopic, TopicDetail
-from penstock.sending import ROUTE_FRESH_S, check_makeable
+from penstock.sending import ROUTE_FRESH_S, check_makeable, maker_of, nobody_has
 from penstock.wire_link import ask
 from penstock.world import Clock, RealClock
 
@@ -97,7 +96,7 @@ class Discovery:
             found = await self._create(topic)
         if not found:
             self._answers.pop(topic, None)
-            raise NoRoute(f"no live broker has topic {topic!r}", hint=f"`penstock topic create {topic}` creates it")
+            raise nobody_has(topic)
         self._answers[topic] = _Answer(found, self._clock.monotonic() + self._fresh_s)
         return found
 
@@ -114,8 +113,7 @@ class Discovery:
 
     async def _create(self, topic: str) -> tuple[BrokerRoute, ...]:
         check_makeable(topic)
-        live = sorted(await self.all_brokers(), key=lambda route: route.broker)
-        chosen = live[zlib.crc32(topic.encode()) % len(live)]
+        chosen = maker_of(topic, await self.all_brokers())
         detail = await ask(self.link(chosen.address), DescribeTopic(topic, create=True), TopicDetail)
         return (BrokerRoute(chosen.broker, chosen.address, detail.queues),)
 

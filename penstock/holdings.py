@@ -19,6 +19,10 @@ from penstock.retry import check_seconds
 
 SESSION_S: Final = 30.0
 """How long a member that falls silent keeps its queues."""
+REFRESH_S: Final = 15.0
+"""How often the name servers are asked for new brokers of the topics."""
+LEAVE_S: Final = 2.0
+"""So long a member that leaves waits for the broker to hear of it."""
 FENCED_MAX: Final = 5
 """A commit that is refused so often in a row, each time after a fresh assignment, is given up."""
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Final
 
 import anyio
 
 from penstock.errors import Fenced, GroupNotFound, PenstockError
-from penstock.holdings import FENCED_MAX, Holdings, Membership, begin_unset
+from penstock.holdings import FENCED_MAX, LEAVE_S, Holdings, Membership, begin_unset
 from penstock.link import Link
 from penstock.positions import UNSET, QueueAt
 from penstock.pulling import Held, Intake, bounds_of
@@ -21,8 +20,6 @@ from penstock.requests.groups import Assignment, CommitOffsets, JoinGroup, Leave
 from penstock.retry import BackOff
 from penstock.wire_link import ask, call
 from penstock.world import Rng
-
-LEAVE_S: Final = 2.0
 
 
 class Member:

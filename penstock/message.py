@@ -157,7 +157,6 @@ def encode_record(
     queue_id: int = ANY_QUEUE,
     flag: int = 0,
     born_ms: int = 0,
-    born_host: bytes = _NO_HOST,
 ) -> bytes:
     """One record with the broker's four fields left zero. The caller has checked the limits (see
     ``encode_message``)."""
@@ -172,7 +171,7 @@ def encode_record(
         0,
         0,
         born_ms,
-        born_host,
+        _NO_HOST,
         0,
         _NO_HOST,
         0,
@@ -215,7 +214,7 @@ def encode_message(message: Message, *, queue_id: int = ANY_QUEUE, born_ms: int 
 def _own_properties(message: Message) -> dict[str, str]:
     own: dict[str, str] = {}
     if message.mqtt_topic:
-        own[MQTT_TOPIC] = message.mqtt_topic  # always first: ``record_name`` looks for it there
+        own[MQTT_TOPIC] = message.mqtt_topic  # always first: ``mqtt_name`` looks for it there
     if message.key:
         own[KEYS] = message.key
     if message.tag:
@@ -330,7 +329,8 @@ def decode_message(record: bytes | memoryview) -> Message:
 
 
 def decode_batch(count: int, batch: bytes | memoryview) -> Iterator[tuple[int, Message]]:
-    """Queue offset and message of each entry of a pulled batch (``wire.Pulled``): ``count`` entries, then their frames.
+    """Queue offset and message of each entry of a pulled batch (``requests.messages.Pulled``): ``count`` entries, then
+    their frames.
 
     The offset is the one in the queue that was pulled: for a light queue it differs from ``message.offset``.
     """

@@ -16,13 +16,14 @@ import anyio
 import anyio.lowlevel
 
 from penstock import sending
+from penstock.addresses import SERVERS
 from penstock.discovery import Discovery
 from penstock.errors import InvalidRequest, PenstockError, TimedOut, Unavailable
 from penstock.link import Links
 from penstock.message import Message
 from penstock.requests.request import Result
 from penstock.requests.routes import BrokerRoute
-from penstock.retry import SERVERS, TIMEOUT_S, BackOff, check_seconds
+from penstock.retry import TIMEOUT_S, BackOff, check_seconds
 from penstock.sending import AVOID_S, Outgoing, Receipt, UniqueIds
 from penstock.task_scope import TaskScope
 from penstock.wire_link import WireLinks

@@ -7,14 +7,15 @@ from types import TracebackType
 
 import anyio
 
+from penstock.addresses import SERVERS
 from penstock.discovery import Discovery
-from penstock.errors import InvalidRequest, QueueNotFound
+from penstock.errors import InvalidRequest, QueueNotFound, TimedOut
 from penstock.link import Link, Links
 from penstock.message import Message
 from penstock.positions import UNSET, PullLimits, QueueAt, Start, check_start, chosen_tags, place_offset
 from penstock.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
 from penstock.requests.topics import Bounds
-from penstock.retry import SERVERS, TIMEOUT_S, check_seconds
+from penstock.retry import TIMEOUT_S, check_seconds
 from penstock.task_scope import TaskScope
 from penstock.wire_link import WireLinks
 from penstock.world import Clock, RealClock, Rng, new_rng
@@ -69,13 +70,15 @@ class Reader:
         self._intake: Intake | None = None
 
     async def __aenter__(self) -> Reader:
-        """Finds the queues. Raises ``NoRoute``, ``QueueNotFound``, ``Unavailable``, ``TimeoutError``."""
+        """Finds the queues. Raises ``NoRoute``, ``QueueNotFound``, ``Unavailable``, ``TimedOut``."""
         await self._tasks.open()
         try:
             links = self._links or WireLinks(self._tasks, clock=self._clock, rng=self._rng)
             intake = Intake(self._tasks, self._limits, self._rng, ends=self._until_end)
-            with anyio.fail_after(self._timeout_s):
+            with anyio.move_on_after(self._timeout_s) as patience:
                 await self._find(Discovery(self._servers, links, clock=self._clock))
+            if patience.cancelled_caught:
+                raise TimedOut(f"nobody said within {self._timeout_s:g} s where the queues of {self.topic} begin")
             for held in self._held:
                 intake.pull(held)
         except BaseException:

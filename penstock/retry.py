@@ -15,8 +15,6 @@ from penstock.errors import InvalidRequest, PenstockError
 from penstock.requests.request import Request
 from penstock.world import Rng
 
-SERVERS: Final = "127.0.0.1:9876"
-"""Name server of a client that names none: where ``penstock up`` listens."""
 TIMEOUT_S: Final = 10.0
 """Deadline of a call that names none."""
 

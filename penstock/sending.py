@@ -27,7 +27,8 @@ from penstock.requests.messages import Append, Appended
 from penstock.requests.request import Result
 from penstock.requests.routes import BrokerRoute
 from penstock.requests.sessions import GATEWAYS_TOPICS
-from topicmap.queues import TopicMap
+from topicmap.names import InvalidName
+from topicmap.queues import TopicMap, check_topic
 
 BATCH_BYTES_MAX: Final = 1024 * 1024
 BATCH_COUNT_MAX: Final = 4096
@@ -147,6 +148,27 @@ def check_makeable(topic: str) -> None:
     """Raises ``InvalidTopic`` for a topic that no producer may have made: what it sends there is refused."""
     if topic in GATEWAYS_TOPICS:
         raise InvalidTopic(f"only gateways publish under {topic!r}")
+    _check_topic(topic)
+
+
+def nobody_has(topic: str) -> NoRoute:
+    """The error for a topic that no live broker has. Raises ``InvalidTopic`` for what is none."""
+    _check_topic(topic)
+    return NoRoute(f"no live broker has topic {topic!r}", hint=f"`penstock topic create {topic}` creates it")
+
+
+def _check_topic(topic: str) -> None:
+    try:
+        check_topic(topic)
+    except InvalidName as error:
+        hint = "what has the MQTT name a/b is in the topic a, its first level" if "/" in topic else ""
+        raise InvalidTopic(str(error), hint=hint) from None
+
+
+def maker_of(topic: str, live: Sequence[BrokerRoute]) -> BrokerRoute:
+    """The broker, of all that live, that makes a topic which nobody has. Clients and gateways choose the same one, so
+    that it is made once."""
+    return sorted(live, key=lambda one: one.broker)[zlib.crc32(topic.encode()) % len(live)]
 
 
 def choose(key: str, brokers: Sequence[BrokerRoute], turn: int, avoid: Collection[str] = ()) -> BrokerRoute:

@@ -2,7 +2,7 @@
 
 An ASGI application, served by hypercorn in trio. It only reads: GET and HEAD, no body is looked at, nothing is kept
 between requests. What it shows comes from two functions of its caller, each with a deadline, so that a page never
-hangs: ``figures`` (a mapping of numbers) and ``healthy`` (reasons why the system cannot serve, none if it can).
+hangs: ``figures`` (a mapping of numbers) and ``reasons`` (why the system cannot serve, none if it can).
 
 ``/livez`` says that the event loop turns, ``/readyz`` is 503 while there is a reason not to send traffic here, and
 ``/healthz`` always answers 200 with the reasons as JSON, because degraded is not down: there a figure may be a reason
@@ -29,12 +29,12 @@ from penstock.addresses import cannot_listen, join_address
 from penstock.errors import PenstockError
 
 ANSWER_S: Final = 5.0
-"""How long figures and health may take."""
+"""How long figures and reasons may take."""
 REQUEST_BYTES_MAX: Final = 16 * 1024
 IDLE_S: Final = 5.0
 
 Figures = Callable[[], Awaitable[Mapping[str, float]]]
-Healthy = Callable[[], Awaitable[Sequence[str]]]
+Reasons = Callable[[], Awaitable[Sequence[str]]]
 
 _ZERO: Final = re.compile(rb"q=0(\.0*)?")
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -56,11 +56,11 @@ class _Page:
 
 
 class StatusPages:
-    """The ASGI application. Without ``healthy`` the system counts as ready while its figures can be read."""
+    """The ASGI application."""
 
-    def __init__(self, figures: Figures, healthy: Healthy | None = None) -> None:
+    def __init__(self, figures: Figures, reasons: Reasons) -> None:
         self._figures = figures
-        self._healthy = healthy
+        self._reasons = reasons
 
     async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -87,13 +87,13 @@ class StatusPages:
             case "/livez":
                 return _Page(200, _TEXT, "ok\n")
             case "/readyz":
-                reasons = await self._reasons()
+                reasons = await self._read_reasons()
                 return _Page(503 if reasons else 200, _TEXT, "\n".join(reasons or ("ok",)) + "\n")
             case "/healthz":
                 troubles: list[str] = []
                 async with trio.open_nursery() as nursery:  # so that both have one deadline, not two
                     nursery.start_soon(self._look_for_troubles, troubles)
-                    reasons = [*await self._reasons()]
+                    reasons = [*await self._read_reasons()]
                 reasons += troubles
                 state = {"status": "degraded" if reasons else "ok", "reasons": reasons}
                 return _Page(200, _JSON, json.dumps(state) + "\n")
@@ -116,15 +116,12 @@ class StatusPages:
             figures = await self._figures()
             found += [meaning for name, meaning in _DEGRADED.items() if figures.get(name)]
 
-    async def _reasons(self) -> Sequence[str]:
+    async def _read_reasons(self) -> Sequence[str]:
         try:
             with trio.fail_after(ANSWER_S):
-                if self._healthy is not None:
-                    return await self._healthy()
-                await self._figures()
+                return await self._reasons()
         except (PenstockError, trio.TooSlowError) as error:
             return (_reason(error),)
-        return ()
 
 
 def _takes(accept: bytes, kind: bytes) -> bool:
@@ -168,7 +165,7 @@ async def serve_status(
     host: str,
     port: int,
     figures: Figures,
-    healthy: Healthy | None = None,
+    reasons: Reasons,
     *,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -189,5 +186,5 @@ async def serve_status(
     config.read_timeout = int(IDLE_S)
     config.graceful_timeout = 0.5
     async with trio.open_nursery() as nursery:
-        await nursery.start(serve, StatusPages(figures, healthy), config)
+        await nursery.start(serve, StatusPages(figures, reasons), config)
         task_status.started(address)

@@ -24,6 +24,7 @@ import msgpack
 from penstock import errors
 from penstock.errors import PenstockError, ProtocolError, TooLarge, UnknownRequest
 from penstock.requests.request import Bytes, Reply, Request, Result
+from penstock.requests.servers import Ping
 from penstock.requests.table import REPLIES, REQUESTS
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -199,13 +200,12 @@ def _split(frame: memoryview) -> RawFrame:
 class FrameReader:
     """Cuts a stream of bytes into frames, whatever the pieces in which it arrives.
 
-    It keeps at most one incomplete frame; a frame over ``frame_bytes_max`` is a ``ProtocolError`` as soon as its
+    It keeps at most one incomplete frame; a frame over ``FRAME_BYTES_MAX`` is a ``ProtocolError`` as soon as its
     length is read.
     """
 
-    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+    def __init__(self) -> None:
         self._rest = bytearray()
-        self._frame_bytes_max = frame_bytes_max
 
     @property
     def incomplete(self) -> bool:
@@ -221,8 +221,8 @@ class FrameReader:
         view = memoryview(data)
         while end - at >= 4:
             length = int.from_bytes(view[at : at + 4], "big")
-            if not 4 <= length <= self._frame_bytes_max:
-                raise ProtocolError(f"a frame of {length} bytes; the limit is {self._frame_bytes_max}")
+            if not 4 <= length <= FRAME_BYTES_MAX:
+                raise ProtocolError(f"a frame of {length} bytes; the limit is {FRAME_BYTES_MAX}")
             if at + 4 + length > end:
                 break
             yield _split(view[at + 4 : at + 4 + length])
@@ -233,7 +233,7 @@ class FrameReader:
         """All buffered bytes if they hold a whole frame, else none (so that a long frame is not copied per piece)."""
         if len(self._rest) >= 4:
             length = int.from_bytes(self._rest[:4], "big")
-            if len(self._rest) < 4 + length <= 4 + self._frame_bytes_max:
+            if len(self._rest) < 4 + length <= 4 + FRAME_BYTES_MAX:
                 return b""
         data = bytes(self._rest)
         self._rest.clear()
@@ -267,6 +267,12 @@ def decode_result(frame: RawFrame, asked: type[Request]) -> Result:
     if type(code) is not int or type(message) is not str or type(hint) is not str:
         raise ProtocolError("an error has a code, a message and a hint")
     return errors.from_wire(code, message, hint)
+
+
+def last_word(frame: RawFrame) -> PenstockError:
+    """What a frame with id 0 tells a client: the server ends the connection, and why. Raises ``ProtocolError``."""
+    result = decode_result(frame, Ping)
+    return result if isinstance(result, PenstockError) else ProtocolError("a reply to no request")
 
 
 def join(parts: Sequence[Bytes]) -> bytes:

@@ -20,7 +20,6 @@ from penstock.addresses import lost, no_server, split_address
 from penstock.errors import Busy, PenstockError, ProtocolError, TimedOut, Unavailable
 from penstock.link import Link, OnResult
 from penstock.requests.request import Bytes, Reply, Request, Result
-from penstock.requests.servers import Ping
 from penstock.retry import BackOff, patience_s
 from penstock.world import Clock, RealClock, Rng, new_rng
 
@@ -175,7 +174,7 @@ class WireLink:
                     asked, on_result = waiting
                     on_result(_result(frame, asked))
                 elif frame.request_id == 0:
-                    raise _last_word(frame)
+                    raise wire.last_word(frame)
 
     def _fail_all(self, error: PenstockError) -> None:
         """Ends every waiting request; those that never left are known not to have been carried out."""
@@ -194,12 +193,6 @@ def _result(frame: wire.RawFrame, asked: type[Request]) -> Result:
     except ProtocolError as error:
         error.unknown = True  # something was answered: the request was carried out or refused
         return error
-
-
-def _last_word(frame: wire.RawFrame) -> PenstockError:
-    """What a frame with id 0 tells: the server ends the connection, and why."""
-    result = wire.decode_result(frame, Ping)
-    return result if isinstance(result, PenstockError) else ProtocolError("a reply to no request")
 
 
 def _notice_dead_hosts(raw: socket.socket) -> None:

@@ -174,7 +174,8 @@ def covers(wide: str, narrow: str) -> bool:
 
 def _differ_in_guard(first: str, second: str) -> bool:
     """Whether one of two filters is for ``$`` names and the other begins with a wildcard (MQTT-4.7.2-1)."""
-    return (first[0] == "$" and second[0] in "+#") or (second[0] == "$" and first[0] in "+#")
+    starts = (first[:1], second[:1])
+    return "$" in starts and ("+" in starts or "#" in starts)
 
 
 def _check_text(text: str, what: str) -> None:

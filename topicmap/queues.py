@@ -1,8 +1,8 @@
 """From MQTT names to broker topics and queues, and the names of queues.
 
 The mapping is injective and reversible: distinct first levels give distinct topics. A topic holds ``A-Z a-z 0-9 - _
-% |``; any other byte of a level is written ``%XX``. Queues have names: ``telemetry:0`` is queue 0 of a topic; a
-*light queue* begins with ``~``, which no topic does: ``~filter:a/+``, ``~peer:CLIENT``, ``~retry:GROUP``.
+% |``; any other byte of a level is written ``%XX``. Queues have names: ``telemetry:0`` is queue 0 of a topic; the
+*light queue* of a filter begins with ``~``, which no topic does: ``~filter:a/+``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _ESCAPE: Final = re.compile(r"%([0-9A-F]{2})")
 _EMPTY_LEVEL: Final = "%"
-_LIGHT: Final = re.compile(r"~(filter|peer|retry):(.+)", re.DOTALL)
 
 
 class Placement(NamedTuple):
@@ -47,13 +46,6 @@ class TopicQueue(NamedTuple):
 
     topic: str
     queue_id: int
-
-
-class LightQueue(NamedTuple):
-    """A light queue; ``kind`` is ``filter``, ``peer`` or ``retry``."""
-
-    kind: str
-    name: str
 
 
 class TopicMap:
@@ -154,26 +146,11 @@ def filter_queue(filter: str) -> str:
     return f"~filter:{filter}"
 
 
-def peer_queue(client_id: str) -> str:
-    """Name of the light queue of a client's point-to-point address."""
-    return f"~peer:{client_id}"
-
-
-def retry_queue(group: str) -> str:
-    """Name of the light queue of a group's messages that are to be tried again."""
-    return f"~retry:{group}"
-
-
-def parse_queue(key: str) -> TopicQueue | LightQueue:
-    """What a queue's name stands for. Raises ``InvalidName``."""
-    light = _LIGHT.fullmatch(key)
-    if light:
-        if light[1] == "filter":
-            check_filter(light[2])
-        return LightQueue(light[1], light[2])
+def parse_topic_queue(key: str) -> TopicQueue:
+    """What the name of a topic's queue stands for. Raises ``InvalidName``, also for a light queue."""
     topic, colon, number = key.rpartition(":")
     if not colon or not number.isascii() or not number.isdigit() or len(number) > 10 or str(int(number)) != number:
-        raise InvalidName(f"{key!r} is neither TOPIC:NUMBER nor a light queue")
+        raise InvalidName(f"{key!r} is not TOPIC:NUMBER")
     if not _TOPIC.fullmatch(topic):
         raise InvalidName(f"{topic!r} is no topic")
     return TopicQueue(topic, int(number))

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from penstock.errors import InvalidConfig
-from topicmap.names import InvalidName, check_filter
+from topicmap.names import InvalidName, check_filter, covers, overlaps
 
 ACTIONS: Final = ("publish", "subscribe", "position", "all")
 _ALL: Final = "all"
@@ -41,7 +41,7 @@ class Rule(NamedTuple):
     who: str
     name: str
     action: str
-    levels: tuple[str, ...]
+    pattern: str
     line: int
 
 
@@ -76,18 +76,17 @@ class Acl:
         return self._judge("position", user, client, name)
 
     def _judge(self, action: str, user: str, client: str, name: str) -> Verdict:
-        levels = name.split("/")
         for rule in self._rules_for(action, user):
-            if covers(_resolved(rule, user, client), levels):
+            pattern = _resolved(rule, user, client)
+            if pattern is not None and covers(pattern, name):
                 return Verdict(rule.allows, rule.line)
         return Verdict(False, 0)
 
     def subscribe(self, user: str, client: str, filter: str) -> Verdict:
         """Whether this client may subscribe to this filter."""
-        levels = filter.split("/")
         for rule in self._rules_for("subscribe", user):
             pattern = _resolved(rule, user, client)
-            if covers(pattern, levels) if rule.allows else overlaps(pattern, levels):
+            if pattern is not None and (covers(pattern, filter) if rule.allows else overlaps(pattern, filter)):
                 return Verdict(rule.allows, rule.line)
         return Verdict(False, 0)
 
@@ -163,54 +162,25 @@ def _rule(words: list[str], number: int, groups: Mapping[str, Set[str]]) -> Rule
     if action not in ACTIONS:
         raise ValueError(f"{action!r} is not one of {', '.join(ACTIONS)}")
     check_filter(pattern)
-    levels = tuple(pattern.split("/"))
-    if any("%c" in level or "%u" in level for level in levels if level not in ("%c", "%u")):
+    if any("%c" in level or "%u" in level for level in pattern.split("/") if level not in ("%c", "%u")):
         raise ValueError("%c and %u each are a whole level")
-    return Rule(verdict == "allow", who, name, action, levels, number)
+    return Rule(verdict == "allow", who, name, action, pattern, number)
 
 
-def _resolved(rule: Rule, user: str, client: str) -> list[str | None]:
-    """The pattern with its names in place. A name that is no level is ``None``, which matches nothing, where the rule
-    allows, and any level where it denies: no client chooses an id that gets round a rule."""
-    resolved: list[str | None] = []
-    for at, level in enumerate(rule.levels):
+def _resolved(rule: Rule, user: str, client: str) -> str | None:
+    """The pattern with its names in place. With a name that is no level it matches nothing (``None``) where the rule
+    allows, and any level there where it denies: no client chooses an id that gets round a rule."""
+    if "%" not in rule.pattern:
+        return rule.pattern
+    levels = rule.pattern.split("/")
+    for at, level in enumerate(levels):
         text = {"%c": client, "%u": user}.get(level)
         if text is None:
-            resolved.append(level)
-        elif text and text not in ("+", "#") and "/" not in text and (at or not text.startswith("$")):
-            resolved.append(text)
+            continue
+        if text and text not in ("+", "#") and "/" not in text and (at or not text.startswith("$")):
+            levels[at] = text
+        elif rule.allows:
+            return None
         else:
-            resolved.append(None if rule.allows else "+")
-    return resolved
-
-
-def covers(pattern: Sequence[str | None], levels: Sequence[str]) -> bool:
-    """Whether every name that ``levels`` (a name or a filter) stands for is one that the pattern matches."""
-    if None in pattern or (levels[0].startswith("$") and pattern[0] in ("+", "#")):
-        return False
-    for at, part in enumerate(pattern):
-        if part == "#":  # it also matches the level above (MQTT-4.7.1-2)
-            return True
-        if at >= len(levels) or (part != levels[at] and (part != "+" or levels[at] == "#")):
-            return False
-    return len(pattern) == len(levels)
-
-
-def overlaps(pattern: Sequence[str | None], levels: Sequence[str]) -> bool:
-    """Whether there is a name that both match."""
-    first, other = pattern[0], levels[0]
-    if (
-        None in pattern
-        or (other.startswith("$") and first in ("+", "#"))
-        or (other in ("+", "#") and str(first).startswith("$"))
-    ):
-        return False
-    for at in range(max(len(pattern), len(levels))):
-        mine = pattern[at] if at < len(pattern) else ""
-        theirs = levels[at] if at < len(levels) else ""
-        is_over = at >= len(pattern) or at >= len(levels)
-        if mine == "#" or theirs == "#":
-            return True  # also of the level above (MQTT-4.7.1-2)
-        if is_over or (mine != theirs and "+" not in (mine, theirs)):
-            return False
-    return True
+            levels[at] = "+"
+    return "/".join(levels)

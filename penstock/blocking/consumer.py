@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Final
 
+from penstock.addresses import SERVERS
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.member import Member
 from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_since
 from penstock.blocking.routes import Routes
 from penstock.errors import InvalidRequest, PenstockError, QueueNotFound
-from penstock.holdings import SESSION_S, Membership, fenced_if_lost
+from penstock.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost
 from penstock.message import Message
 from penstock.positions import PullLimits, QueueAt, Start, chosen_tags, place_offset
-from penstock.retry import SERVERS, TIMEOUT_S, BackOff, check_seconds, worth_another_try
+from penstock.retry import TIMEOUT_S, BackOff, check_seconds, worth_another_try
 from penstock.world import Clock, RealClock, Rng, new_rng, pause
-
-REFRESH_S: Final = 15.0
 
 
 class Consumer:

@@ -15,9 +15,8 @@ from typing import Final, TypeVar, TypeVarTuple
 
 from penstock import wire
 from penstock.addresses import lost, no_server, split_address
-from penstock.errors import PenstockError, ProtocolError, TimedOut, Unavailable
+from penstock.errors import PenstockError, TimedOut, Unavailable
 from penstock.requests.request import Reply, Request, Result
-from penstock.requests.servers import Ping
 from penstock.retry import TIMEOUT_S, patience_s
 from penstock.world import Clock, RealClock
 
@@ -183,9 +182,4 @@ class BlockingLink:
             if asked is not None:
                 self._arrived[frame.request_id] = wire.decode_result(frame, asked)
             elif frame.request_id == 0:
-                raise _last_word(wire.decode_result(frame, Ping))
-
-
-def _last_word(result: Result) -> PenstockError:
-    """What a frame with id 0 tells: the server ends the connection, and why."""
-    return result if isinstance(result, PenstockError) else ProtocolError("a reply to no request")
+                raise wire.last_word(frame)

@@ -13,14 +13,12 @@ from penstock.blocking.exchange import Exchange
 from penstock.blocking.link import BlockingLink
 from penstock.blocking.pulls import Pulls, bounds_of
 from penstock.errors import Fenced, GroupNotFound, PenstockError
-from penstock.holdings import FENCED_MAX, Holdings, Membership, begin_unset
+from penstock.holdings import FENCED_MAX, LEAVE_S, Holdings, Membership, begin_unset
 from penstock.positions import UNSET, Position, QueueAt
 from penstock.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
 from penstock.requests.request import Result
 from penstock.retry import BackOff
 from penstock.world import Clock, Rng
-
-LEAVE_S = 2.0
 
 
 class Member:

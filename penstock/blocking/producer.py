@@ -11,12 +11,13 @@ from types import TracebackType
 from typing import Final, overload
 
 from penstock import sending
+from penstock.addresses import SERVERS
 from penstock.blocking.routes import Routes
 from penstock.errors import InvalidRequest, PenstockError, TimedOut, Unavailable
 from penstock.message import Message
 from penstock.requests.request import Result
 from penstock.requests.routes import BrokerRoute
-from penstock.retry import SERVERS, TIMEOUT_S, BackOff, check_seconds
+from penstock.retry import TIMEOUT_S, BackOff, check_seconds
 from penstock.sending import AVOID_S, ROUTE_FRESH_S, Outgoing, Receipt, UniqueIds
 from penstock.world import Clock, RealClock, Rng, new_rng, pause
 from topicmap.queues import TopicMap

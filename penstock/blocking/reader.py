@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 
+from penstock.addresses import SERVERS
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_since
 from penstock.blocking.routes import Routes
@@ -12,7 +13,7 @@ from penstock.errors import InvalidRequest, QueueNotFound
 from penstock.message import Message
 from penstock.positions import UNSET, Position, PullLimits, QueueAt, Start, check_start, chosen_tags, place_offset
 from penstock.requests.topics import Bounds
-from penstock.retry import SERVERS, TIMEOUT_S, check_seconds
+from penstock.retry import TIMEOUT_S, check_seconds
 from penstock.world import Clock, RealClock, Rng, new_rng
 from topicmap.queues import topic_queue
 

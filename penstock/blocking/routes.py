@@ -6,7 +6,6 @@ It keeps no answers: whoever needs a route often keeps it.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TypeVar
@@ -18,7 +17,7 @@ from penstock.requests.request import Reply, Request
 from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
 from penstock.requests.topics import DescribeTopic, TopicDetail
 from penstock.retry import TIMEOUT_S
-from penstock.sending import check_makeable
+from penstock.sending import check_makeable, maker_of, nobody_has
 
 _R = TypeVar("_R", bound=Reply)
 
@@ -53,7 +52,7 @@ class Routes:
         """Brokers that hold queues of a topic. Raises ``NoRoute`` or ``Unavailable``."""
         found = self._holders(topic)
         if not found:
-            raise NoRoute(f"no live broker has topic {topic!r}", hint=f"`penstock topic create {topic}` creates it")
+            raise nobody_has(topic)
         return found
 
     def _holders(self, topic: str) -> tuple[BrokerRoute, ...]:
@@ -70,8 +69,7 @@ class Routes:
         if found:
             return found
         check_makeable(topic)
-        live = sorted(self.brokers(), key=lambda route: route.broker)
-        chosen = live[zlib.crc32(topic.encode()) % len(live)]
+        chosen = maker_of(topic, self.brokers())
         detail = self.link(chosen.address).ask(DescribeTopic(topic, create=True), TopicDetail)
         return (BrokerRoute(chosen.broker, chosen.address, detail.queues),)
 
@@ -110,9 +108,9 @@ class Routes:
             raise nobody_answers(failures)
 
 
-def bootstrap(servers: str | Sequence[str], timeout_s: float = TIMEOUT_S) -> Routes:
+def bootstrap(servers: str | Sequence[str]) -> Routes:
     """Routes from name servers ``"host:port,host:port"``; asks at once, so that a wrong address fails here."""
-    routes = Routes(servers, timeout_s)
+    routes = Routes(servers)
     try:
         routes.topics()
     except BaseException:

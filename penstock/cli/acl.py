@@ -97,9 +97,11 @@ def _read(file: Path) -> Acl:
 
 def _doubt(rule: Rule) -> str:
     """Why a rule can hardly be what its author means, empty if it can."""
-    if is_share("/".join(rule.levels)):
+    if is_share(rule.pattern):
         return "a shared subscription is judged by its filter: leave $share/GROUP/ out"
-    if rule.allows and rule.action == "publish" and rule.levels[0].startswith("$"):
+    if rule.allows and rule.action == "publish" and rule.pattern.startswith("$"):
         return "no client publishes under $, whatever a rule says"
     meant = {"%C": "the client id is %c", "%U": "the user name is %u"}
-    return next((f"{level} stands for itself; {meant[level]}" for level in rule.levels if level in meant), "")
+    return next(
+        (f"{level} stands for itself; {meant[level]}" for level in rule.pattern.split("/") if level in meant), ""
+    )

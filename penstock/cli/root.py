@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import click
 
+from penstock.addresses import SERVERS
 from penstock.cli.display import ERROR_STATUS, JSON_WANTED
 from penstock.errors import (
     GroupNotFound,
@@ -28,7 +29,6 @@ from penstock.errors import (
     TopicNotFound,
 )
 from penstock.message import IS_COMPILED
-from penstock.retry import SERVERS
 from penstock.version import VERSION
 
 STATUS_FAILED: Final = 1

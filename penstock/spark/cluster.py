@@ -19,7 +19,7 @@ from penstock.requests.topics import DescribeTopic, TopicDetail
 from penstock.spark.offsets import Extent, Extents, Places, QueueKey, named, settle
 from penstock.spark.options import Bound, SourceOptions
 from penstock.world import pause
-from topicmap.queues import TopicQueue, is_system, parse_queue, topic_queue
+from topicmap.queues import is_system, parse_topic_queue, topic_queue
 
 _T = TypeVar("_T")
 
@@ -99,7 +99,9 @@ class Cluster:
         except TopicNotFound:
             return {}  # the name server has not heard yet
         return {
-            QueueKey(topic, broker.broker, _number(one.queue)): Extent(broker.address, one.min, one.end)
+            QueueKey(topic, broker.broker, parse_topic_queue(one.queue).queue_id): Extent(
+                broker.address, one.min, one.end
+            )
             for one in detail.bounds
         }
 
@@ -123,9 +125,3 @@ class Cluster:
                     raise
             pause(self._options.retry_pause_s)
         return ask()
-
-
-def _number(queue: str) -> int:
-    place = parse_queue(queue)
-    assert isinstance(place, TopicQueue), "a topic has topic queues"
-    return place.queue_id

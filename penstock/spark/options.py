@@ -14,13 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
-from penstock.addresses import parse_servers
+from penstock.addresses import SERVERS, parse_servers
 from penstock.errors import InvalidConfig
 from penstock.spark.columns import BASE, COLUMNS
 from penstock.spark.offsets import EARLIEST, LATEST
 from penstock.telemetry.decode import COLUMNS_NEEDED
-
-SERVERS: Final = "127.0.0.1:9876"
 
 Given = Mapping[str, Mapping[str, int]]
 

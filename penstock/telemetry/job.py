@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.addresses import SERVERS
 from penstock.errors import InternalError, InvalidConfig, PenstockError
 from penstock.telemetry.windows import WATERMARK, WINDOW, refused, windows
 from penstock.world import pause
@@ -54,7 +55,7 @@ class JobOptions:
         fail_on_data_loss: whether messages that retention removed end the job.
     """
 
-    servers: str = "127.0.0.1:9876"
+    servers: str = SERVERS
     topic: str = "telemetry"
     window: str = WINDOW
     watermark: str = WATERMARK

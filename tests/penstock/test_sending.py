@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,8 +31,11 @@ from penstock.sending import (
     append_of,
     as_message,
     batches,
+    check_makeable,
     choose,
     final_error,
+    maker_of,
+    nobody_has,
     once_more,
     prepare,
     receipts,
@@ -142,6 +146,23 @@ def test_only_what_may_succeed_is_sent_once_more() -> None:
     many[0].fail(Busy(""))
     many[1].fail(InvalidTopic(""))
     assert once_more(many) == many[:1]
+
+
+@pytest.mark.parametrize("tell", [check_makeable, nobody_has])
+def test_who_takes_an_mqtt_name_for_a_topic_is_told_where_it_is(tell: Callable[[str], object]) -> None:
+    with pytest.raises(InvalidTopic) as raised:
+        tell("sensors/d7/temperature")
+    assert "in the topic a, its first level" in raised.value.hint
+
+
+def test_who_asks_for_a_topic_that_is_not_there_is_told_how_to_make_it() -> None:
+    assert "penstock topic create orders" in nobody_has("orders").hint
+
+
+def test_everybody_has_a_topic_made_by_the_same_broker_and_all_brokers_make_some() -> None:
+    topics = [f"topic-{number}" for number in range(20)]
+    assert [maker_of(topic, BROKERS) for topic in topics] == [maker_of(topic, BROKERS[::-1]) for topic in topics]
+    assert {maker_of(topic, BROKERS).broker for topic in topics} == {"a", "b"}
 
 
 def test_an_unknown_attempt_makes_the_whole_outcome_unknown() -> None:

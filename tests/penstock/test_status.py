@@ -7,13 +7,12 @@ import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 import pytest
 import trio
 
 from penstock.errors import AddressInUse, InvalidConfig, Unavailable
-from penstock.status import open_socket, serve_status
+from penstock.status import Figures, Reasons, open_socket, serve_status
 
 pytestmark = pytest.mark.endtoend  # sockets need real time
 
@@ -23,13 +22,21 @@ async def figures() -> Mapping[str, float]:
 
 
 async def no_figures() -> Mapping[str, float]:
-    raise Unavailable("the broker is starting")
+    raise Unavailable("the broker does not answer")
+
+
+async def no_reasons() -> list[str]:
+    return []
+
+
+async def starting() -> list[str]:
+    return ["the broker is starting"]
 
 
 @asynccontextmanager
-async def served(*functions: Any) -> AsyncIterator[str]:
+async def served(figures: Figures, reasons: Reasons = no_reasons) -> AsyncIterator[str]:
     async with trio.open_nursery() as nursery:
-        address: str = await nursery.start(partial(serve_status, "127.0.0.1", 0, *functions))
+        address: str = await nursery.start(partial(serve_status, "127.0.0.1", 0, figures, reasons))
         yield address
         nursery.cancel_scope.cancel()
 
@@ -77,7 +84,7 @@ async def test_a_scraper_that_asks_for_openmetrics_gets_it() -> None:
 
 
 async def test_a_system_that_cannot_be_read_is_alive_but_not_ready() -> None:
-    async with served(no_figures) as address:
+    async with served(no_figures, starting) as address:
         assert (await fetch(address, "/livez"))[0] == 200
         assert (await fetch(address, "/readyz"))[::2] == (503, "the broker is starting\n")
         assert (await fetch(address, "/metrics"))[0] == 503
@@ -97,11 +104,8 @@ async def test_a_full_disk_is_degraded_and_still_ready() -> None:
 
 
 async def test_reasons_of_the_caller_count() -> None:
-    async def healthy() -> list[str]:
-        return ["the disk is full"]
-
-    async with served(figures, healthy) as address:
-        assert (await fetch(address, "/readyz"))[::2] == (503, "the disk is full\n")
+    async with served(figures, starting) as address:
+        assert (await fetch(address, "/readyz"))[::2] == (503, "the broker is starting\n")
         assert (await fetch(address, "/metrics"))[0] == 200
 
 
@@ -136,9 +140,9 @@ async def test_a_taken_port_and_a_foreign_host_are_clear_errors() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(AddressInUse, match=f"127.0.0.1:{port} is already in use"):
-            await serve_status("127.0.0.1", port, figures)
+            await serve_status("127.0.0.1", port, figures, no_reasons)
     with pytest.raises(InvalidConfig, match="cannot listen on"):
-        await serve_status("203.0.113.1", 0, figures)
+        await serve_status("203.0.113.1", 0, figures, no_reasons)
 
 
 @pytest.mark.parametrize("host", ["", "a..b", pytest.param("\N{LATIN SMALL LETTER U WITH DIAERESIS}" * 64, id="long")])

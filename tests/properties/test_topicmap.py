@@ -9,17 +9,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from topicmap.filters import FilterIndex
 from topicmap.names import InvalidName, check_filter, check_name, first_match, matches, parse_share
 from topicmap.queues import (
-    LightQueue,
     TopicMap,
     TopicQueue,
     check_topic,
     decode_level,
     encode_level,
-    filter_queue,
     is_system,
-    parse_queue,
-    peer_queue,
-    retry_queue,
+    parse_topic_queue,
     topic_queue,
 )
 
@@ -131,7 +127,7 @@ TestIndexAgainstNaiveMatcher = IndexAgainstNaiveMatcher.TestCase
 @given(any_text)
 @settings(max_examples=300, deadline=None)
 def test_any_string_is_a_legal_name_or_invalid_and_nothing_else(text: str) -> None:
-    for check in (check_name, check_filter, parse_share, check_topic, parse_queue, decode_level, encode_level):
+    for check in (check_name, check_filter, parse_share, check_topic, parse_topic_queue, decode_level, encode_level):
         try:
             check(text)
         except InvalidName:
@@ -160,22 +156,8 @@ def test_distinct_first_levels_give_distinct_topics_and_every_topic_gives_its_le
     assert not is_system(first)
 
 
-@given(st.text("aA%:~/+#0123456789 |$é", min_size=1, max_size=12), st.text("aA%:~/+#0 |$é", max_size=12))
-@settings(max_examples=500, deadline=None)
-def test_distinct_names_never_share_a_queue(one: str, other: str) -> None:
-    made = [make(text) for text in {one, other} if text for make in (filter_queue, peer_queue, retry_queue)]
-    assert len(set(made)) == len(made)
-    for key in made:
-        try:
-            parsed = parse_queue(key)
-        except InvalidName:
-            assert key.startswith("~filter:")
-            continue
-        assert isinstance(parsed, LightQueue)
-        assert f"~{parsed.kind}:{parsed.name}" == key
-
-
 @given(names, st.integers(0, 1 << 16))
 def test_a_topic_queue_reads_back_and_is_never_a_light_queue(name: str, queue_id: int) -> None:
     topic = TopicMap().place(name).topic
-    assert parse_queue(topic_queue(topic, queue_id)) == TopicQueue(topic, queue_id)
+    assert parse_topic_queue(topic_queue(topic, queue_id)) == TopicQueue(topic, queue_id)
+    assert not topic.startswith("~")

@@ -69,14 +69,7 @@ class ShareWorld(World):
             if isinstance(device, Member):
                 device.forget_lines()
         for _ in range(50):
-            for gateway in list(self.gateways):
-                while not self.links[gateway].broker.is_idle:
-                    gateway.rounds.begin()
-                    self.links[gateway].broker.carry()
-                    gateway.round()
-                    self.sync()
-            for device in self.devices:
-                device.read()
+            self.drain()
             self.reconnect()
             self.pass_time(0.5)
 
