@@ -3,8 +3,8 @@
 The log decides (``scan.py``): a torn tail is cut, rot is reported and passed over. State is restored at the newest
 valid checkpoint before which all index chunks are good, else at a segment's keyframe, else at the log's beginning; the
 rest is replayed. Files of the index that the replay makes anew are removed first. What was found is synced before
-anything is told or written, and a seal then says so in the log. After rot all is sealed at once, so that the next start
-begins behind it.
+anything is told or written, and a seal then says so in the log; what no sync is known to have covered is written again
+before, because the last one may have failed. After rot all is sealed at once, so that the next start begins behind it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from broker.store.key_index import KeyIndex
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import Piece, QueueIndex
 from broker.store.records import KEYFRAME_TOPIC, Folds
-from broker.store.scan import Scan
+from broker.store.scan import WINDOW_BYTES, Scan
 from broker.store.segment import Segment, segment_path
 from broker.store.settings import StoreSettings
 from penstock.errors import DataFolderUnusable
@@ -73,6 +73,7 @@ def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int,
         del start  # the state may be large, and is in the folds by now
         scan = _replay(store, segments, begin, on_progress)
         _cut(disk, segments, scan.end)
+        _write_again(segments, scan.watermark, scan.end)
     except BaseException:
         for one in segments:
             one.file.close()
@@ -235,3 +236,12 @@ def _cut(disk: Disk, segments: list[Segment], end: int) -> None:
     last = segments[-1]
     if last.file.size() != end - last.base:
         last.cut(end)
+
+
+def _write_again(segments: list[Segment], start: int, end: int) -> None:
+    """Writes a stretch of the log over itself. After a failed sync the system may go on showing what it has not brought
+    to the medium and takes for clean, so that no later sync brings it there either."""
+    for one in segments:
+        stop = min(end, one.end) - one.base
+        for at in range(max(start - one.base, 0), stop, WINDOW_BYTES):
+            one.file.pwrite(one.file.pread(min(WINDOW_BYTES, stop - at), at), at)

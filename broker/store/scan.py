@@ -74,14 +74,15 @@ class Window:
 
 
 class Scan:
-    """Iterates the good frames from a position on: (position, frame). Afterwards ``end`` and ``damage`` are known:
-    where the log ends, and which stretches before are rotten (from, to)."""
+    """Iterates the good frames from a position on: (position, frame). Afterwards ``end``, ``damage`` and ``watermark``
+    are known: where the log ends, which stretches before are rotten (from, to), and up to where a sync is known to have
+    gone well."""
 
     def __init__(self, segments: Sequence[Segment], position: int, durable: int = 0) -> None:
         """``durable``: everything before it is known to have been synced, so what is bad there is rot."""
         self._segments = [segment for segment in segments if segment.end > position]
         self._durable = durable
-        self.end = position
+        self.end = self.watermark = position
         self.damage: list[tuple[int, int]] = []
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
@@ -134,6 +135,7 @@ class Scan:
             if not frames:
                 return
             self.end = base + at
+            self.watermark = max(self.watermark, read_head(frames[-1]).watermark)  # later ones carry no lower one
             yield base + start, frames
 
     def _after_damage(self, number: int, at: int) -> int | None:

@@ -76,6 +76,10 @@ def sync_that_is_tried_again(log: CommitLog) -> None:
     log._syncing = []
 
 
+def what_a_failed_sync_left_is_taken_for_written(segments: list[Segment], start: int, end: int) -> None:
+    pass
+
+
 def sync_of_the_active_segment_only(log: CommitLog) -> None:
     if log.failed is not None:
         raise log.failed
@@ -302,6 +306,13 @@ PLANTS = [
     Plant("B1", CommitLog, "sync", sync_that_does_nothing, test_store_model.drive_the_store),
     Plant("B1", CommitLog, "sync", sync_of_the_active_segment_only, log_tests.test_both_segments_of_a_roll_are_synced),
     Plant("B2", CommitLog, "sync", sync_that_is_tried_again, log_tests.test_a_failed_sync_is_never_tried_again),
+    Plant(
+        "B2",
+        recovery,
+        "_write_again",
+        what_a_failed_sync_left_is_taken_for_written,
+        recovery_tests.test_what_a_failed_sync_left_unwritten_is_written_by_the_next_start,
+    ),
     Plant(
         "B3",
         CommitLog,

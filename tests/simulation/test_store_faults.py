@@ -57,12 +57,18 @@ class Run:
         store.close(9000)
 
     def check(self) -> None:
+        found = self._found()
+        assert found in (self.acked, self.acked + self.unknown)
+        self.disk.lose_power()
+        assert self._found() == found, "what a start has shown is durable"
+
+    def _found(self) -> list[bytes]:
         store = opened(self.disk, SETTINGS)
         assert store.damage == []
         found = bodies(store) if store._index.find("t:0") else []
-        assert found in (self.acked, self.acked + self.unknown)
         if self.acked:
             assert bodies(store, "~all") == found
+        return found
 
 
 @pytest.mark.parametrize("fault", ["EIO", "ENOSPC", "power"])

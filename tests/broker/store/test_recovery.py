@@ -11,7 +11,7 @@ import pytest
 from broker.store.message_store import MessageStore
 from broker.store.recovery import keyframe_at, open_segments, open_store
 from broker.store.settings import StoreSettings
-from penstock.errors import DataFolderLocked, DataFolderUnusable
+from penstock.errors import DataFolderLocked, DataFolderUnusable, StorageFailed
 from tests.broker.store.store_rig import (
     SMALL,
     SmallFolds,
@@ -149,6 +149,22 @@ def test_recovery_vouches_for_nothing_that_it_has_not_synced() -> None:
 
 def derived(disk: SimDisk) -> list[str]:
     return disk.paths("index") + disk.paths("checkpoint")
+
+
+def test_what_a_failed_sync_left_unwritten_is_written_by_the_next_start() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    sent = fill(store, 40)  # in more than one segment
+    store.append([incoming("unsynced")], 1000)
+    disk.fail("sync", errno.EIO)
+    with pytest.raises(StorageFailed):
+        sync(store)
+    disk.kill()
+    assert bodies(opened(disk)) == [*sent, b"unsynced"], "the system shows it still"
+    disk.lose_power()
+    again = opened(disk)
+    assert again.damage == []
+    assert bodies(again) == [*sent, b"unsynced"], "and whoever has read it is right"
 
 
 @pytest.mark.parametrize(
