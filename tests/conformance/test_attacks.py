@@ -144,6 +144,24 @@ def attack_02_slow_loris_has_no_more_time_than_anybody() -> None:
     siege.end()
 
 
+def attack_02_what_a_connection_had_of_a_packet_goes_with_it() -> None:
+    siege = Siege()
+
+    def come_and_go() -> None:
+        for at in range(20):
+            line = siege.gateway.open(4)
+            line.send_bytes(b"\x10\xf0\xff\x03" + bytes(60_000))  # of a CONNECT, for which there were 10 s more
+            line.cut()
+            line = siege.gateway.connect(f"c{at}", level=4, keep_alive_s=60)
+            line.send_bytes(b"\x30" + number(200_000) + text("a") + bytes(150_000))  # and 60 s, of a PUBLISH
+            line.cut()
+        siege.gateway.round()
+        siege.gateway.broker.requests.clear()
+
+    assert grown(come_and_go) < 200_000
+    siege.end()
+
+
 def attack_03_integers_of_five_bytes_and_property_overruns_are_malformed() -> None:
     siege = Siege()
     for data in (
