@@ -66,7 +66,7 @@ class Authenticating:
             self._device.fail(ReasonCode.NOT_AUTHORIZED)
         else:
             self._exchange = begun
-            self._due = self._reception.patience.expect(self)
+            self._due = self._reception.expect(self._device, self)
             self._go_on(begun, data)
 
     def is_late(self, now: float) -> bool:

@@ -156,26 +156,24 @@ class SessionHome:
         self.flush()
 
     def _ask(self, request: OpenSession, on_opened: OnOpened) -> None:
-        client = request.client
+        self._submit(request, partial(self._answered, request, on_opened))
 
-        def answered(result: Result) -> None:
-            if isinstance(result, OpenedSession) and not result.epoch:
-                self._submit(replace(request, force=True), answered)
-                self._wake()
-                return
-            assert isinstance(result, OpenedSession | PenstockError)
-            self.refused += isinstance(result, Busy)
-            if isinstance(result, OpenedSession):
-                self._unheard.pop(client, None)  # all that was about what there was before
-                if result.over:
-                    self._last_over = result.over[-1]
-                    self.on_over(result.over)
-            elif result.unknown and len(self._unheard) < LOST_OPENINGS_MAX:
-                state, will = (LOST, b"") if request.claim else (RELEASED, NO_WILL)
-                self._note_unheard(SessionSave(client, ANY_EPOCH, state, request.expiry_s, will))
-            on_opened(result)
-
-        self._submit(request, answered)
+    def _answered(self, request: OpenSession, on_opened: OnOpened, result: Result) -> None:
+        if isinstance(result, OpenedSession) and not result.epoch:
+            self._ask(replace(request, force=True), on_opened)
+            self._wake()
+            return
+        assert isinstance(result, OpenedSession | PenstockError)
+        self.refused += isinstance(result, Busy)
+        if isinstance(result, OpenedSession):
+            self._unheard.pop(request.client, None)  # all that was about what there was before
+            if result.over:
+                self._last_over = result.over[-1]
+                self.on_over(result.over)
+        elif result.unknown and len(self._unheard) < LOST_OPENINGS_MAX:
+            state, will = (LOST, b"") if request.claim else (RELEASED, NO_WILL)
+            self._note_unheard(SessionSave(request.client, ANY_EPOCH, state, request.expiry_s, will))
+        on_opened(result)
 
     def save(self, save: SessionSave, on_saved: OnSaved) -> None:
         """Keeps a session's state; leaves with the round."""

@@ -31,7 +31,7 @@ from gateway.limits import Limits, Stalls
 from gateway.login.auth import Authenticator, Credentials, Identity, Peer
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
 from gateway.openings import Openings
-from gateway.patience import Expected, Patience
+from gateway.patience import Expected, Patience, Proving, Stay
 from gateway.quotas import Quotas
 from gateway.rates import Crowd, Door, Pacing, Takeovers
 from gateway.resuming import Resuming
@@ -167,9 +167,9 @@ class Reception:
         self.crowd = Crowd(settings.address_connections_max)
         self._rng = rng
         self._openings = Openings(self.home, self.wills)
-        self.patience = Patience(settings.connect_wait_s, quotas, rounds, lambda device: device in self._devices)
+        self.patience = Patience(settings.connect_wait_s, quotas, rounds)
         self.failures = 0
-        self._devices: dict[Guest, None] = {}
+        self._devices: dict[Guest, Stay] = {}
         self.half_open = 0
         self.turns_away: Reason = ReasonCode.SERVER_MOVED if settings.has_moved else 0
         self.home.on_call = self._called
@@ -196,11 +196,10 @@ class Reception:
 
     def opened(self, device: Guest) -> None:
         """A connection stands; its CONNECT must come soon."""
-        self._devices[device] = None
+        self._devices[device] = self.patience.opened(device)
         self.tallies.entered(device.tally, len(self._devices))
         self.crowd.enter(device.peer.address)
         self.half_open += 1
-        self.patience.opened(device)
 
     def admit(self, device: Guest, asked: Arriving, done: OnAdmitted) -> None:
         """Gives the client its session, or the reason code of the refusal, through ``done``."""
@@ -330,6 +329,10 @@ class Reception:
         if device in self._devices:
             done(reason)
 
+    def expect(self, device: Guest, proving: Proving) -> float:
+        """A connected client begins to authenticate again: when it must have done so."""
+        return self.patience.expect(self._devices[device], proving)
+
     def failed(self, device: Guest) -> None:
         """An error that nobody has foreseen has come of what a client sent, as an answer was taken in: its connection
         ends, and no other. To be called where the error was caught."""
@@ -365,7 +368,7 @@ class Reception:
         self.sessions[session.client_id] = session
         session.device = device
         identity = grant.identity
-        self.patience.admitted(device, grant.keep_alive_s, identity.until)
+        self.patience.admitted(self._devices[device], grant.keep_alive_s, identity.until)
         self.half_open -= 1
         if found.present:
             self.downstream.resume(session, decode_terms(found.terms))
@@ -394,8 +397,10 @@ class Reception:
     def left(self, device: Guest, *, is_normal: bool, ends_session: bool = False, is_taken: bool = False) -> None:
         """A connection is over. ``is_normal``: its client took leave, so its will is void (MQTT-3.1.2-10).
         ``is_taken``: its client has another connection, which goes on with the session unless that ends."""
-        if self._devices.pop(device, 0) == 0:
+        stay = self._devices.pop(device, None)
+        if stay is None:
             return
+        stay.end()
         device.tally.connected -= 1
         self.crowd.leave(device.peer.address)
         session = device.session

@@ -144,6 +144,24 @@ def attack_02_slow_loris_has_no_more_time_than_anybody() -> None:
     siege.end()
 
 
+def attack_02_what_a_connection_had_of_a_packet_goes_with_it() -> None:
+    siege = Siege()
+
+    def come_and_go() -> None:
+        for at in range(20):
+            line = siege.gateway.open(4)
+            line.send_bytes(b"\x10\xf0\xff\x03" + bytes(60_000))  # of a CONNECT, for which there were 10 s more
+            line.cut()
+            line = siege.gateway.connect(f"c{at}", level=4, keep_alive_s=60)
+            line.send_bytes(b"\x30" + number(200_000) + text("a") + bytes(150_000))  # and 60 s, of a PUBLISH
+            line.cut()
+        siege.gateway.round()
+        siege.gateway.broker.requests.clear()
+
+    assert grown(come_and_go) < 200_000
+    siege.end()
+
+
 def attack_03_integers_of_five_bytes_and_property_overruns_are_malformed() -> None:
     siege = Siege()
     for data in (
@@ -528,6 +546,22 @@ def attack_25_subscription_bombs_meet_their_quotas() -> None:
     client.send(Subscribe(2, tuple(Subscription(f"g/{at}") for at in range(60))))
     assert told(client) == 0x97
     siege.end()
+
+
+def attack_25_overlapping_filters_cost_their_number_and_not_its_square() -> None:
+    work = []
+    for count in (30, 60):
+        siege = Siege()
+        client, publisher = siege.connect(), siege.connect("publisher")
+        filters = ["/".join(["+" if at >> bit & 1 else "a" for bit in range(7)]) + "/#" for at in range(count)]
+        client.subscribe(*filters, qos=0)
+        names = ["/".join(["a"] * 7 + [str(at)]) for at in range(300)]
+        publisher.publish(names[0])
+        publications = [Publish(name, b"") for name in names]
+        work.append(calls(lambda publisher=publisher, made=publications: publisher.send(*made)))  # type: ignore[misc]
+        assert [one.topic for one in client.got() if isinstance(one, Publish)] == [names[0], *names]
+        siege.end()
+    assert work[1] < 3 * work[0]
 
 
 def attack_26_a_client_that_never_reads_costs_a_bounded_amount() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -605,3 +607,24 @@ def test_a_gateway_whose_lease_is_renewed_in_time_asks_nobody_whose_the_sessions
     saves = len(gateway.broker.made(SaveSessions))
     gateway.pass_time(60)
     assert len(gateway.broker.made(SaveSessions)) == saves
+
+
+def test_nothing_of_an_opening_is_left_to_the_garbage_collector() -> None:
+    gateway = Gateway()
+
+    class Guest:
+        def __call__(self, outcome: Any) -> None:
+            """It may have megabytes of a packet by then."""
+
+    gateway.pass_time(1)
+    guest = Guest()
+    there = weakref.ref(guest)
+    gc.disable()
+    try:
+        gateway.reception.home.open("c", "", True, 0, b"", guest)
+        del guest
+        gateway.round()
+        gateway.broker.requests.clear()
+        assert there() is None
+    finally:
+        gc.enable()
