@@ -103,9 +103,7 @@ def test_a_gateway_that_may_have_lost_its_sessions_is_not_ready_until_the_home_h
     gateway.broker.holds = (KeepSessions,)
     gateway.reception.standing.doubt()
     gateway.round()
-    assert health.reasons() == [
-        "this gateway may have lost sessions, and stores nothing until their home has answered"
-    ]
+    assert health.reasons() == ["this gateway may have lost sessions, and stores nothing until their home has answered"]
     gateway.broker.let_go()
     gateway.round()
     assert health.reasons() == []
