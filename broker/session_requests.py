@@ -19,6 +19,7 @@ beyond that is refused before anything is appended; beside it, in the same reque
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -94,6 +95,8 @@ class SessionRequests:
         self._ends = SessionEnds(self._sessions, now, now_ms)
         self._begun_until = 0  # the log position behind the last life that has begun
         self.changed: list[str] = []
+        for owner, position in self._lives.began.items():
+            self._bury(owner, now, position)
 
     # ------------------------------------------------------------ taking one over
 
@@ -284,7 +287,8 @@ class SessionRequests:
         begins = not is_over and request.life not in ("", self._lives.of(request.owner))
         self._leases[request.owner] = now + request.lease_s  # also where the log has no room: whoever asks lives
         if begins:
-            self._store.append([fact_record(lives.TOPIC, Lives.beginning(request.owner, request.life))], now_ms)
+            beginning = Lives.beginning(request.owner, request.life, request.fresh)
+            self._store.append([fact_record(lives.TOPIC, beginning)], now_ms)
             self._begun_until = self._store.written
         elif request.fresh and not request.life:  # a process of an older version
             self._store.append(self._end_of_life(request.owner), now_ms)
@@ -381,12 +385,13 @@ class SessionRequests:
                 self._end(client, entry, now_ms)
             ended += 1
 
-    def _bury(self, owner: str, now: float) -> None:
-        """An owner is dead, or begins anew: what it had has nobody to care for it."""
+    def _bury(self, owner: str, now: float, until: int = sys.maxsize) -> None:
+        """An owner is dead, or begins anew: what it had has nobody to care for it. ``until``: the last epoch
+        of its earlier process."""
         self._calls.pop(owner, None)
         for client in self._sessions.of(owner):
             entry = self._sessions.get(client)
-            if entry is not None:
+            if entry is not None and entry.epoch <= until:
                 self._ownerless[client] = entry.epoch
                 self._ends.went(client, now)
 

@@ -74,6 +74,7 @@ class Figures:
             "gateway_publish_dropped_total": upstream.dropped,
             "gateway_publish_unauthorized_total": upstream.unauthorized,
             "gateway_unanswered": upstream.unanswered,
+            "gateway_held": int(upstream.is_held),
             "gateway_delivered_total": downstream.sending.delivered,
             "gateway_delivery_dropped_total": downstream.sending.dropped + downstream.shared.dropped,
             "gateway_delivery_lost_total": downstream.lost,

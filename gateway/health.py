@@ -1,4 +1,4 @@
-"""Whether a gateway can serve: is a broker there, does the listener accept, is it not being drained?
+"""Whether a gateway can serve: is a broker there, does the listener accept, is it not being drained or held?
 
 Each known broker is asked every few seconds who it is; one that has not answered for longer counts as away. A gateway
 is fit for traffic while one broker is there: what needs another one waits. The log has one line when a broker or the
@@ -15,6 +15,7 @@ from typing import Final
 
 from gateway.brokers import Broker, Brokers
 from gateway.drain import Drain
+from gateway.upstream import Upstream
 from penstock.errors import PenstockError
 from penstock.requests.request import Result
 from penstock.requests.servers import Ping
@@ -28,8 +29,11 @@ _log = logging.getLogger(__name__)
 class Health:
     """The health of one gateway. ``trouble``: what keeps its listeners from accepting, empty if nothing does."""
 
-    def __init__(self, brokers: Brokers, drain: Drain, trouble: Callable[[], str], now: float) -> None:
+    def __init__(
+        self, brokers: Brokers, upstream: Upstream, drain: Drain, trouble: Callable[[], str], now: float
+    ) -> None:
         self._brokers = brokers
+        self._upstream = upstream
         self._drain = drain
         self._trouble = trouble
         self._now = now
@@ -96,6 +100,8 @@ class Health:
         trouble = self._trouble()
         if trouble:
             reasons.append(f"the listener does not accept: {trouble}")
+        if self._upstream.is_held:
+            reasons.append("this gateway may have lost sessions, and stores nothing until their home has answered")
         if self._drain.is_on:
             reasons.append("this gateway is being drained")
         elif self._drain.has_moved:

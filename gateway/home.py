@@ -74,8 +74,8 @@ def _nothing() -> None:
 
 class SessionHome:
     """One gateway's dealings with the home of sessions. ``on_call`` and ``on_duty`` are told of calls and duties,
-    ``on_lapse`` that the home may have given this gateway's sessions away, ``on_over`` of lives of gateways that have
-    ended, before the session that was opened."""
+    ``on_lapse`` that the home may have given this gateway's sessions away, ``on_heard`` that something that was said
+    again was heard, ``on_over`` of lives of gateways that have ended, before the session that was opened."""
 
     def __init__(
         self, brokers: Brokers, owner: str, lease_s: float, wake: Callable[[], None], new_life: Callable[[], str]
@@ -93,7 +93,8 @@ class SessionHome:
         self._is_looking = False
         self._waiting: dict[str, tuple[OpenSession, OnOpened]] = {}  # client -> what is asked once the home is there
         self._saves: list[tuple[SessionSave, OnSaved]] = []
-        self._unheard: dict[str, list[SessionSave]] = {}  # client -> last words about its session, in their order
+        # client -> last words about its session, in their order, with who is told if it proves to be another's
+        self._unheard: dict[str, dict[SessionSave, Callable[[], None]]] = {}
         self._is_repeating = False
         self._kept_at = float("-inf")
         self._now = self._renewed_at = float("inf")  # there was no tick, and so no lease to lapse
@@ -106,12 +107,18 @@ class SessionHome:
         self.on_call: Callable[[SessionCall], None] = _nobody
         self.on_duty: Callable[[str], None] = _nobody
         self.on_lapse: Callable[[], None] = _nothing
+        self.on_heard: Callable[[], None] = _nothing
         self.on_over: Callable[[Sequence[str]], None] = _nobody
 
     @property
     def name(self) -> str:
         """The broker where sessions are at home, once it is known."""
         return self._broker.name if self._broker is not None else ""
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether something that is said again may prove to be of a session that was another's already."""
+        return any([on_lost is not _nothing for words in self._unheard.values() for on_lost in words.values()])
 
     # ------------------------------------------------------------ requests
 
@@ -143,10 +150,11 @@ class SessionHome:
         if words is None:
             self._ask(request, on_opened)
             return
-        word = words[0]
+        word = next(iter(words))
 
         def heard(outcome: bool | PenstockError) -> None:
             self._heard(word, outcome)
+            self.on_heard()
             if isinstance(outcome, PenstockError) and outcome is not NO_ROOM:
                 on_opened(outcome)
             else:
@@ -183,11 +191,12 @@ class SessionHome:
     def let_go(self, save: SessionSave, on_lost: Callable[[], None] = _nothing) -> None:
         """The last word about a session: said again until the home has heard it. Where it is too large for that, or
         the home has no room, it is said without what is to be kept, and the session goes on from what was saved
-        before. ``on_lost``: it was another's already."""
+        before. ``on_lost``: it was another's already; nobody can say so any more once an answer was lost on its way,
+        for the word may have been heard then."""
         if _is_too_large(save):
             save = _bare(save)
         if save.client in self._unheard:
-            self._note_unheard(save)
+            self._note_unheard(save, on_lost)
         else:
             self.save(save, partial(self._told, save, on_lost))
 
@@ -223,33 +232,37 @@ class SessionHome:
         if outcome is False:
             on_lost()
         elif _is_missed(outcome):
-            self._note_unheard(word)
+            self._note_unheard(word, _nothing if _may_be_heard(outcome) else on_lost)
         elif isinstance(outcome, PenstockError) and word != _bare(word):  # refused for good
             self.let_go(_bare(word), on_lost)
 
-    def _note_unheard(self, word: SessionSave) -> None:
-        words = self._unheard.setdefault(word.client, [])
-        if word not in words:
-            words.append(word)
+    def _note_unheard(self, word: SessionSave, on_lost: Callable[[], None] = _nothing) -> None:
+        self._unheard.setdefault(word.client, {}).setdefault(word, on_lost)
 
     def _heard(self, word: SessionSave, outcome: bool | PenstockError) -> None:
         """What became of a word that was said again. One that was missed stands where it stood."""
         words = self._unheard.get(word.client)
-        if words is None or words[0] != word or _is_missed(outcome):
+        if words is None or next(iter(words)) != word:
             return
+        if _is_missed(outcome):
+            if _may_be_heard(outcome):
+                words[word] = _nothing
+            return
+        on_lost = words.pop(word)
         if isinstance(outcome, PenstockError) and word != _bare(word):  # refused for good
-            words[0] = _bare(word)
+            self._unheard[word.client] = {_bare(word): on_lost, **words}
             return
-        del words[0]
         if not words:
             del self._unheard[word.client]
+        if outcome is False:
+            on_lost()
 
     def _repeat(self) -> None:
         """Says again what was not heard: the first word about each of some sessions, one request at a time."""
         if not self._unheard or self._is_repeating:
             return
         self._is_repeating = True
-        some = [words[0] for words in islice(self._unheard.values(), SAVES_PER_REQUEST)]
+        some = [next(iter(words)) for words in islice(self._unheard.values(), SAVES_PER_REQUEST)]
         del some[ends_of_parts(some, SAVES_BYTES_MAX, SAVES_PER_REQUEST)[0] :]
         self._submit(SaveSessions(self._owner, tuple(some)), partial(self._repeated, some))
 
@@ -257,6 +270,7 @@ class SessionHome:
         self._is_repeating = False
         for at, word in enumerate(some):
             self._heard(word, self._outcome(at, result))
+        self.on_heard()
 
     # ------------------------------------------------------------ rounds and time
 
@@ -385,6 +399,11 @@ class SessionHome:
 
 def _is_missed(outcome: bool | PenstockError) -> bool:
     return isinstance(outcome, PenstockError) and outcome.retryable and outcome is not NO_ROOM
+
+
+def _may_be_heard(outcome: bool | PenstockError) -> bool:
+    """Whether a word that was missed may have been heard all the same."""
+    return isinstance(outcome, PenstockError) and outcome.unknown
 
 
 def _is_too_large(save: SessionSave) -> bool:

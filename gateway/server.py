@@ -118,7 +118,7 @@ async def run(
                 nursery.start_soon(verifier.run)
                 for shard in shards:
                     nursery.start_soon(shard.run)
-                health = Health(brokers, drain, front.trouble, rounds.now)
+                health = Health(brokers, upstream, drain, front.trouble, rounds.now)
                 figures.health = health
                 figures.shards = shards
                 figures.access, figures.verifier = access, verifier

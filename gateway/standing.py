@@ -64,6 +64,7 @@ class Standing:
         self._again: list[Question] = []  # those of them whose answers were lost
         self._lost = 0
         home.on_lapse = upstream.on_over = self.doubt
+        home.on_heard = self._go_on
         home.on_over = upstream.note_over
         upstream.life = home.life
 
@@ -111,7 +112,9 @@ class Standing:
         self._go_on()
 
     def _go_on(self) -> None:
-        if not self._open and not self._is_beginning and self._upstream.is_held:
+        """Nothing is open any more, not even whose the sessions were that the home has not heard the last word of:
+        their wills are among what is kept back."""
+        if not self._open and not self._is_beginning and self._upstream.is_held and not self._home.is_unsure:
             _log.warning("this gateway goes on; %d of its sessions were another's", self._lost)
             self._upstream.go_on(self._home.life)
 

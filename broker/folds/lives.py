@@ -3,7 +3,10 @@
 A gateway names its life with all that it appends. The home of sessions ends a life when it gives away a session that
 the gateway has not let go of, or takes the gateway for dead; other brokers are told of it. Whoever goes on after that,
 because it was frozen or its network was, is refused, however late what it sent arrives, and has to begin another life.
-A life that is over never comes back. Of very many lives the latest ``LIVES_MAX`` are known.
+A life that is over never comes back. Of very many lives the latest ``LIVES_MAX`` are known, and as many owners.
+
+A process that has just begun has nothing of what an earlier one of its name has left, also where the home starts anew
+before that has found another owner: so it is remembered at which log position each owner's process began.
 """
 
 from __future__ import annotations
@@ -24,10 +27,12 @@ class Lives:
 
     Attributes:
         over: those that are over, in the order in which this broker was told of it.
+        began: owner -> log position at which its process has told that it begins.
     """
 
     def __init__(self) -> None:
         self.over: dict[str, None] = {}
+        self.began: dict[str, int] = {}
         self._of: dict[str, str] = {}  # owner -> the life that it leads
 
     def of(self, owner: str) -> str:
@@ -46,25 +51,29 @@ class Lives:
         return tuple(takewhile(lambda life: life != heard, reversed(self.over)))[::-1]
 
     @staticmethod
-    def beginning(owner: str, life: str) -> list[Any]:
-        """Body of the record that an owner leads a life; the one that it led before is over."""
-        return [_BEGIN, owner, life]
+    def beginning(owner: str, life: str, fresh: bool) -> list[Any]:
+        """Body of the record that an owner leads a life; the one that it led before is over. ``fresh``: its process has
+        just begun."""
+        return [_BEGIN, owner, life, fresh]
 
     @staticmethod
     def ending(lives: Iterable[str]) -> list[Any]:
         """Body of the record that ends lives."""
         return [_END, list(lives)]
 
-    def apply(self, body: list[Any]) -> None:
-        """Takes in a record's body."""
+    def apply(self, body: list[Any], position: int) -> None:
+        """Takes in a record's body. Older brokers have stored none that is known to be fresh."""
         if body[0] == _BEGIN:
             owner, life = body[1:3]
             earlier = self._of.pop(owner, life)
             if earlier != life:
                 self._end([earlier])
             self._of[owner] = life
-            if len(self._of) > LIVES_MAX:
-                del self._of[next(iter(self._of))]
+            _forget_first(self._of)
+            if len(body) > 3 and body[3]:
+                self.began.pop(owner, None)
+                self.began[owner] = position
+                _forget_first(self.began)
         elif body[0] == _END:
             self._end(body[1])
 
@@ -72,13 +81,18 @@ class Lives:
         self.over |= dict.fromkeys(lives)
         for owner in [owner for owner, life in self._of.items() if life in lives]:
             del self._of[owner]
-        while len(self.over) > LIVES_MAX:
-            del self.over[next(iter(self.over))]
+        _forget_first(self.over)
 
     def snapshot(self) -> list[Any]:
         """The state as plain values."""
-        return [list(self.over), [list(one) for one in self._of.items()]]
+        return [list(self.over), [list(one) for one in self._of.items()], [list(one) for one in self.began.items()]]
 
     def restore(self, snapshot: list[Any]) -> None:
         """Takes the state of a snapshot."""
         self.over, self._of = dict.fromkeys(snapshot[0]), {owner: life for owner, life in snapshot[1]}
+        self.began = {owner: position for owner, position in snapshot[2]} if len(snapshot) > 2 else {}
+
+
+def _forget_first(known: dict[str, Any]) -> None:
+    while len(known) > LIVES_MAX:
+        del known[next(iter(known))]

@@ -85,7 +85,7 @@ class BrokerState:
         elif record.topic == exchanges.TOPIC:
             self.exchanges.apply(_body_of(record))
         elif record.topic == lives.TOPIC:
-            self.lives.apply(_body_of(record))
+            self.lives.apply(_body_of(record), record.position)
         return NO_CHANGE
 
     def _changed(self, change: Change) -> Change:

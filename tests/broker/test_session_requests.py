@@ -923,6 +923,27 @@ def test_what_an_earlier_process_of_a_name_has_left_ends_no_life_of_the_next(cla
     assert isinstance(publish(rig, "b"), Appended)
 
 
+@pytest.mark.parametrize("claim", [False, True])
+@pytest.mark.parametrize("is_over", [False, True])
+def test_what_an_earlier_process_has_left_is_nobodys_also_after_the_home_has_started_anew(
+    claim: bool, is_over: bool
+) -> None:
+    rig = rig_with_a_topic()
+    rig.ask(KeepSessions("g", 30.0, True, "a"))
+    open_session(rig, "g", will=b"will")
+    rig.ask(KeepSessions("g", 30.0, True, "b"))
+    own = open_session(rig, "g", "d", will=b"will")
+    if is_over:
+        rig.ask(EndLives(("b",)))
+        live(rig, "g", "b2")
+    rig = rig.restarted()
+    rig.dispatch.tick()
+    assert live(rig, "h", "c").clients == ("c",)
+    open_session(rig, "h", claim=claim)
+    assert isinstance(publish(rig, "b2" if is_over else "b"), Appended)
+    assert rig.ask(SaveSessions("g", (SessionSave("d", own.epoch, CONNECTED, 60),))) == SavedSessions(())
+
+
 @pytest.mark.parametrize("state", [CONNECTED, GONE, RELEASED])
 def test_an_earlier_process_of_a_name_has_nothing_of_what_it_had(state: int) -> None:
     rig = Rig()

@@ -14,6 +14,7 @@ from gateway.login.verifier import Verifier
 from gateway.tallies import METRICS
 from penstock.access.passwords import Users
 from penstock.metrics import expose
+from penstock.requests.sessions import KeepSessions
 from penstock.world import real_world
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "operator.md").read_text()
@@ -34,6 +35,20 @@ def test_figures_follow_what_happens() -> None:
     assert read["gateway_refused_subscriptions_max_total"] == 1
     assert read['gateway_publications_in_total{listener="tcp"}'] == 1
     assert figures(gateway).sums()["gateway_publications_in_total"] == 1
+
+
+def test_a_gateway_that_may_have_lost_its_sessions_shows_it_for_as_long_as_it_stores_nothing() -> None:
+    gateway = Gateway()
+    gateway.pass_time(1)
+    held = [figures(gateway).read()["gateway_held"]]
+    gateway.broker.holds = (KeepSessions,)
+    gateway.reception.standing.doubt()
+    gateway.round()
+    held.append(figures(gateway).read()["gateway_held"])
+    gateway.broker.let_go()
+    gateway.round()
+    held.append(figures(gateway).read()["gateway_held"])
+    assert held == [0, 1, 0]
 
 
 def test_a_family_is_on_the_page_once_with_and_without_labels_never_both() -> None:

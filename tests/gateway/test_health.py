@@ -10,12 +10,13 @@ from gateway.health import AWAY_S, PING_S, Health
 from penstock.errors import Unavailable
 from penstock.requests.routes import QueryRoute
 from penstock.requests.servers import Ping
+from penstock.requests.sessions import KeepSessions
 
 
 def watched(gateway: Gateway, trouble: list[str] | None = None) -> Health:
     drain = Drain(gateway.reception, 1)
     said = trouble if trouble is not None else [""]
-    return Health(gateway.brokers, drain, lambda: said[0], gateway.clock.now_s)
+    return Health(gateway.brokers, gateway.upstream, drain, lambda: said[0], gateway.clock.now_s)
 
 
 def pass_time(gateway: Gateway, health: Health, seconds: float) -> None:
@@ -95,11 +96,24 @@ def test_a_gateway_that_has_moved_is_not_ready() -> None:
     assert watched(Gateway(has_moved=True)).reasons() == ["this gateway has moved and lets nobody in"]
 
 
+def test_a_gateway_that_may_have_lost_its_sessions_is_not_ready_until_the_home_has_answered() -> None:
+    gateway = Gateway()
+    health = watched(gateway)
+    gateway.pass_time(1)
+    gateway.broker.holds = (KeepSessions,)
+    gateway.reception.standing.doubt()
+    gateway.round()
+    assert health.reasons() == ["this gateway may have lost sessions, and stores nothing until their home has answered"]
+    gateway.broker.let_go()
+    gateway.round()
+    assert health.reasons() == []
+
+
 def test_a_listener_in_trouble_and_a_drain_are_reasons_too() -> None:
     gateway = Gateway()
     trouble = [""]
     drain = Drain(gateway.reception, 1)
-    health = Health(gateway.brokers, drain, lambda: trouble[0], gateway.clock.now_s)
+    health = Health(gateway.brokers, gateway.upstream, drain, lambda: trouble[0], gateway.clock.now_s)
     assert health.reasons() == []
     trouble[0] = "Too many open files"
     assert health.reasons() == ["the listener does not accept: Too many open files"]

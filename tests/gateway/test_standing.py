@@ -18,6 +18,7 @@ from penstock.requests.routes import QueryRoute
 from penstock.requests.sessions import (
     GONE,
     EndLives,
+    EndSession,
     KeepSessions,
     OpenSession,
     SaveSessions,
@@ -415,6 +416,48 @@ def test_a_will_that_is_stored_after_all_is_counted_once() -> None:
     one.round()
     on_lost()
     assert one.reception.wills._kept_bytes == 0
+
+
+@pytest.mark.parametrize("asked", [LASTING, BRIEF], ids=["lasting", "brief"])
+def test_a_will_whose_last_word_the_home_did_not_hear_is_not_stored_late(asked: dict[str, Any]) -> None:
+    one, other = two()
+    will = Will("w", b"offline", 1, True)
+    one.connect("c", will=will, **asked)
+    gone = Unavailable("away")
+    one.broker.refuses = dict.fromkeys((SaveSessions, EndSession, OpenSession, AppendRuns), gone)
+    one.open(5).send(Connect("c", will=will, **asked))
+    one.broker.refuses = {}
+    take_over(other, will=will, **asked).publish("w", b"online", 1, retain=True, packet_id=1)
+    before = published(one)
+    assert before == [b"offline", b"online"]
+    one.broker.refuses = {SaveSessions: gone}
+    one.pass_time(2)
+    assert (published(one), one.upstream.is_held) == (before, True)
+    one.broker.refuses = {}
+    one.pass_time(2)
+    assert published(one) == before
+    assert not one.reception.wills._kept_bytes
+    assert not one.upstream.is_held
+
+
+@pytest.mark.parametrize("asked", [LASTING, BRIEF], ids=["lasting", "brief"])
+def test_a_will_is_stored_also_where_the_home_has_heard_the_last_word_and_its_answer_was_lost(
+    asked: dict[str, Any],
+) -> None:
+    one, _ = house()
+    one.connect("c", will=Will("w", b"offline", 1, True), **asked)
+    one.broker.refuses = dict.fromkeys((OpenSession, AppendRuns), Unavailable("away"))
+    one.broker.holds = (SaveSessions, EndSession)
+    one.open(5).send(Connect("c", **asked))
+    lost = Unavailable("the connection was lost")
+    lost.unknown = True
+    one.broker.lose_kept_back(lost)
+    one.pass_time(1)
+    assert published(one) == []
+    one.broker.refuses = {}
+    one.pass_time(1)
+    assert published(one) == [b"offline"]
+    assert not one.reception.wills._kept_bytes
 
 
 def test_a_call_that_is_heard_in_time_brings_the_will() -> None:
