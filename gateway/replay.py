@@ -70,15 +70,17 @@ class Search:
 
 class Source:
     """One queue of the topic. ``at``: the offset to pull next, unknown until it is clear where to begin; ``count``: how
-    many messages with the next pull."""
+    many messages with the next pull; ``low``: all before it is history, and ``step``: so far before ``at`` is the next
+    look whether that is."""
 
-    __slots__ = ("at", "count", "end", "min", "origin", "page", "queue", "search")
+    __slots__ = ("at", "count", "end", "low", "min", "origin", "page", "queue", "search", "step")
 
     def __init__(self, cursor: Cursor, queue: str, low: int, end: int) -> None:
         self.queue = queue
         self.origin = Origin(cursor.feed.broker, cursor.subscription.filter, queue)
-        self.min = low
+        self.min = self.low = low
         self.end = end
+        self.step = 1
         self.at = _UNKNOWN
         self.count = PAGE_COUNT
         self.page: list[Arrival] = []
@@ -242,6 +244,7 @@ class Replays:
 
     def _bounded(self, replay: Replay, reply: BoundsReply, source: Source) -> None:
         source.min = reply.bounds[0].min
+        source.low = max(source.low, source.min)
         source.at = min(max(source.at, source.min), source.end) if source.at != _UNKNOWN else _UNKNOWN
         source.search = None
 
@@ -264,7 +267,7 @@ class Replays:
             offsets = dict(replay.start.offsets)
             for source in unknown:
                 source.at = _within(source, self._begin_of(replay.start, offsets, source))
-        return all([source.at != _UNKNOWN for source in sources])
+        return all([source.at != _UNKNOWN for source in sources]) and self._is_history_before(replay, sources)
 
     @staticmethod
     def _begin_of(start: Start, offsets: dict[int, int], source: Source) -> int:
@@ -283,10 +286,28 @@ class Replays:
         is_kept = any([kept.offset >= 0 for kept in reply.progress])
         for source, kept in zip(replay.sources or (), reply.progress, strict=True):
             if is_kept:
-                source.at = _within(source, kept.offset)
+                source.at = source.low = _within(source, kept.offset)
 
     def _sought(self, replay: Replay, reply: OffsetReply, source: Source) -> None:
         source.at = _within(source, reply.offset)
+
+    def _is_history_before(self, replay: Replay, sources: Sequence[Source]) -> bool:
+        """A name that nobody has used yet begins behind no live message, or its position would be past some that are
+        still to be sent: those that were stored between the opening of the filter and the look at the queue's end.
+        Whether that is known; if not, it is looked for, back from where the queue was to begin."""
+        for source in sources if replay.start.name else ():
+            if source.low < source.at:
+                pull = Pull(source.queue, max(source.low, source.at - source.step), PAGE_BYTES_MIN, 1)
+                self._pull(replay, source, pull, self._looked_back)
+        return not replay.waiting
+
+    def _looked_back(self, replay: Replay, pulled: Pulled, source: Source) -> None:
+        at = max(source.low, source.at - source.step)
+        if any([one.position < replay.before for one in _decoded(pulled, source)]):
+            source.low, source.step = at + 1, 1
+        else:
+            source.at, source.step = at, source.step * 2
+            source.end = min(source.end, at)
 
     # ------------------------------------------------------------ the last N
 
@@ -366,14 +387,10 @@ class Replays:
 
     @staticmethod
     def _wanted(replay: Replay, source: Source, pulled: Pulled) -> list[Arrival]:
-        try:
-            batch = arrivals(pulled.count, pulled.body, source.origin)
-        except InvalidMessage:
-            return []
         filter, before, end = replay.cursor.subscription.filter, replay.before, source.end
         judged: dict[Heading, bool] = {}  # few names, of many messages
         wanted = []
-        for one in batch:
+        for one in _decoded(pulled, source):
             matched = judged.get(one.heading)
             if matched is None:
                 matched = judged[one.heading] = matches(filter, one.name)
@@ -399,6 +416,13 @@ class Replays:
             self.replayed += 1
         batch.clear()
         return True
+
+
+def _decoded(pulled: Pulled, source: Source) -> list[Arrival]:
+    try:
+        return arrivals(pulled.count, pulled.body, source.origin)
+    except InvalidMessage:
+        return []
 
 
 def _within(source: Source, offset: int) -> int:

@@ -175,6 +175,44 @@ def test_a_name_that_nobody_has_used_begins_now() -> None:
     assert take(client) == [3]
 
 
+@pytest.mark.parametrize("starts", [(), ("last=0",), ("last=2",), ("time=9999000",), ("offset=99",), ("offset=7:0",)])
+@pytest.mark.parametrize("queues", [1, 3])
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_name_that_nobody_has_used_begins_before_what_came_while_its_topic_was_asked_for(
+    starts: tuple[str, ...], queues: int, count: int
+) -> None:
+    gateway, publisher = gateway_with(6, queues=queues)
+    gateway.broker.refuses[DescribeTopic] = Unavailable("later")
+    client = gateway.connect("s", level=5, properties=Properties(receive_maximum=3))
+    client.subscribe("plant/#", qos=1, properties=asking("named=billing", *starts))
+    published(publisher, *["plant/0"] * count, first=6)
+    gateway.broker.refuses.clear()
+    gateway.broker.holds = (Pull,)
+    while not gateway.broker.groups.get("billing"):  # what is live is kept back
+        gateway.broker.let_go()
+        gateway.broker.holds = (Pull,)
+        gateway.pass_time(0.5)
+    begins = dict(gateway.broker.groups["billing"])
+    expected = 4 if starts == ("last=2",) else 6
+    assert sum(begins.values()) == expected, "it begins with the first message that is still to be sent"
+    gateway.broker.let_go()
+    gateway.round()
+    assert take(client, answers=False) == list(range(expected, min(expected + 3, 6 + count)))
+    assert kept(gateway) == begins
+
+
+def test_a_name_that_begins_when_its_session_is_back_begins_before_what_came_meanwhile() -> None:
+    gateway, publisher = gateway_with(2, queues=1)
+    gateway.broker.refuses[DescribeTopic] = Unavailable("later")
+    client = named(gateway, "plant/1")
+    client.cut()
+    published(publisher, *["plant/1"] * 3, *["plant/0"] * 30, first=2)
+    gateway.broker.refuses.clear()
+    again = named(gateway)
+    assert take(again, answers=False) == [2, 3, 4]
+    assert kept(gateway) == {"plant:0": 2}
+
+
 def test_a_name_begins_where_a_native_consumer_has_committed() -> None:
     gateway, _ = gateway_with(6)
     gateway.broker.groups["billing"] = {"plant:0": 1, "plant:1": 2}
