@@ -633,6 +633,21 @@ def test_a_subscription_that_is_about_to_begin_is_not_overtaken() -> None:
     assert kept(gateway) == {"plant:0": 0}
 
 
+def test_a_name_over_two_topics_is_kept_in_one_while_it_is_about_to_begin_in_the_other() -> None:
+    gateway, publisher = gateway_with(2, queues=1)
+    published(publisher, "tank/0")
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", qos=1, properties=asking("named=billing"))
+    gateway.broker.holds = (Pull,)  # where the last few begin is looked for, for as long as that takes
+    client.subscribe("tank/#", qos=1, properties=asking("named=billing", "last=1"))
+    assert kept(gateway) == {"plant:0": 2}
+    gateway.pass_time(6)
+    assert kept(gateway) == {"plant:0": 2}
+    gateway.broker.let_go()
+    gateway.round()
+    assert kept(gateway) == {"plant:0": 2, "tank:0": 0}
+
+
 def test_a_subscription_that_never_begins_holds_nobody_back() -> None:
     gateway, _ = gateway_with(2, queues=1)
     client = subscriber(gateway, "s", "plant/#")
