@@ -186,15 +186,15 @@ class Downstream(Stage):
                 session.lasting.forget(filter)
                 session.lasting.closed.append(cursor.feed)
                 self._let_go(session.lasting, filter)
-            for other in session.overlap.cursors:
-                if other.take_back(cursor):
-                    self._go_back(other)
+            self._take_back(cursor)
         return True
 
-    def _go_back(self, cursor: Cursor) -> None:
-        if cursor in cursor.feed.attached:
-            self._set_lagging(cursor, True)
-            self.pump_later(cursor.session)
+    def _take_back(self, ended: Cursor) -> None:
+        """Others of its session deliver what was left to a cursor that does not come to it any more."""
+        for other in ended.session.overlap.cursors:
+            if other.next >= 0 and other.take_back(ended) and other in other.feed.attached:
+                self._set_lagging(other, True)
+                self.pump_later(other.session)
 
     def resume(self, session: Session, subscriptions: Sequence[Subscription]) -> None:
         """The subscriptions of a session that was saved stand again, each from where it was."""
@@ -381,6 +381,7 @@ class Downstream(Stage):
             self.positions.opens_anew(cursor)
             cursor.next = -1
             self.lost += 1
+            self._take_back(cursor)
             self._leases.open_again(cursor)
 
     def _dispatch(self, feed: Feed[Cursor], batch: Batch, head: int) -> None:

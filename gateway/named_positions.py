@@ -46,10 +46,12 @@ class Left(NamedTuple):
     offset: int
 
     def is_open(self, cursor: Cursor) -> bool:
-        """Whether it is still to be delivered, by the primary or, where that has ended, by the cursor itself."""
-        if self.primary.seen >= self.position:
-            return False
-        return self.primary in cursor.session.overlap.cursors or cursor.next <= self.offset
+        """Whether it is still to be delivered, by the primary or, where that does not come to it any more, by the
+        cursor itself."""
+        primary = self.primary
+        if primary.next < 0 or self.position < primary.start:
+            return cursor.next <= self.offset
+        return primary.seen < self.position
 
 
 class Track:

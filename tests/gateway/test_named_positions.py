@@ -494,6 +494,30 @@ def test_what_another_subscription_has_left_to_a_named_one_counts_when_that_has_
     assert kept(gateway) == {"plant:0": 3}
 
 
+def test_what_was_left_to_another_subscription_whose_filter_the_broker_has_closed_stays_after_the_position() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = gateway.connect("s", level=5, properties=Properties(receive_maximum=1))
+    client.subscribe("tank/#", qos=1)
+    client.subscribe("plant/+", qos=0)
+    client.subscribe("plant/1/#", qos=1, properties=asking("named=billing", "last=0"))
+    [older] = [one for one in gateway.broker.parked if one[0].queue == "~filter:plant/+"]
+    gateway.broker.parked.remove(older)
+    published(publisher, "tank/0", "plant/1")
+    [fills_its_room] = packet_ids(client)
+    del gateway.broker.queues["~filter:plant/+"]
+    gateway.broker.position += 5000
+    gateway.broker.parked.append(older)
+    gateway.round()
+    published(publisher, "plant/0", first=2)
+    assert take(client) == [2], "the older one is past it by now"
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 0}
+    client.send(Puback(fills_its_room))
+    assert take(client) == [1]
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 2}
+
+
 # ------------------------------------------------------------ after UNSUBSCRIBE
 
 
