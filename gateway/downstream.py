@@ -115,17 +115,20 @@ class Downstream(Stage):
         def opened(error: PenstockError | None, positions: dict[Cursor, int]) -> None:
             self.replays.coming -= history is not None
             stands = self._stands(session, subscription, error)
-            if stands:
-                for cursor in positions:
-                    self.positions.replaced(cursor)
+            mine = list(positions) if stands else []
+            if mine and (history or subscription.counts):  # others may have come since
+                mine = [one for one in session.overlap.cursors if one.subscription is subscription]
+            for cursor in mine:
+                self.positions.replaced(cursor)
             on_done(error)
-            if stands and (wants_retained or history) and session.device is not None:
-                for cursor, position in positions.items():
+            if mine and (wants_retained or history) and session.device is not None:
+                for cursor in mine:
                     if history:
                         self.replays.begin(cursor, *history)
-                    else:
-                        self.retained.begin(cursor, position)
-                    self._set_lagging(cursor, True)
+                    elif cursor in positions:
+                        self.retained.begin(cursor, positions[cursor])
+                    if cursor.held:
+                        self._set_lagging(cursor, True)
                 self.pump_later(session)
 
         self._leases.open(session, subscription, opened)
@@ -164,6 +167,7 @@ class Downstream(Stage):
         for cursor in session.overlap.cursors:
             if cursor.subscription.filter == before.filter:
                 cursor.subscription = before
+                self.positions.replaced(cursor)
 
     def unsubscribe(self, session: Session, filter: str) -> bool:
         """Ends a subscription; exchanges that have begun go on (MQTT-3.10.4-3). False if there was none."""
@@ -174,19 +178,18 @@ class Downstream(Stage):
             self._replaces[subscription] = subscription  # it comes too late to stand
         if is_share(filter):
             self.shared.unsubscribe(session, filter)
-            if session.lasting is not None:
-                session.lasting.has_new_terms = True
-                self._let_go(session.lasting, filter)
         for cursor in [one for one in session.overlap.cursors if one.subscription.filter == filter]:
             self.positions.unsubscribed(cursor)
             self._end(cursor)
             session.overlap.remove(cursor)
             if session.lasting is not None:
-                session.lasting.has_new_terms = True
-                session.lasting.forget(filter)
                 session.lasting.closed.append(cursor.feed)
-                self._let_go(session.lasting, filter)
             self._take_back(cursor)
+        if session.lasting is not None:
+            session.lasting.has_new_terms = True
+            session.lasting.forget(filter)
+            self.shared.let_go(session.lasting, filter)
+            self._leases.let_go(session.lasting, filter)
         return True
 
     def _take_back(self, ended: Cursor) -> None:
@@ -220,10 +223,6 @@ class Downstream(Stage):
         for filter in ended.held:
             self.shared.let_go(ended, filter)
         self._leases.forget(ended)
-
-    def _let_go(self, lasting: Lasting, filter: str) -> None:
-        self.shared.let_go(lasting, filter)
-        self._leases.let_go(lasting, filter)
 
     def attach(self, session: Session) -> None:
         """The session has a connection: what it was sent before goes first, then its cursors read from where they

@@ -319,8 +319,9 @@ class NamedPositions:
 
     def replaced(self, cursor: Cursor) -> None:
         """The subscription has other options: the position that it had moves by it no more, if it has another name."""
-        course = self._courses.get(cursor)
-        if course is not None and course.group != (cursor.feed.broker, cursor.subscription.name):
+        course, subscription = self._courses.get(cursor), cursor.subscription
+        subscription.counts = bool(subscription.name)
+        if course is not None and course.group != (cursor.feed.broker, subscription.name):
             self.unsubscribed(cursor)
 
     def unsubscribed(self, cursor: Cursor) -> None:

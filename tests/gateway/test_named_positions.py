@@ -734,20 +734,49 @@ def test_what_comes_before_a_subscription_with_a_name_stands_does_not_move_the_p
     assert take(client)[:2] == [1, 2]
 
 
-def test_what_comes_before_a_subscription_has_another_name_counts_for_the_one_that_it_has() -> None:
+@pytest.mark.parametrize("later", [(), ("named=other",)])
+def test_what_comes_before_a_subscription_has_another_name_counts_for_the_one_that_it_has(
+    later: tuple[str, ...],
+) -> None:
     gateway, publisher = gateway_with(0, queues=1)
     client = subscriber(gateway, "s", "plant/#")
     published(publisher, "plant/0")
     gateway.broker.holds = (OpenFilters,)
-    client.send(Subscribe(1, (Subscription("plant/#", 1),), asking("named=other")))
+    client.send(Subscribe(1, (Subscription("plant/#", 1, retain_handling=2),), asking(*later)))
     published(publisher, "plant/0", "plant/0")
     first, second, third = packet_ids(client)
     client.send(Puback(first), Puback(second))
     assert (kept(gateway), kept(gateway, "other")) == ({"plant:0": 2}, {})
     gateway.broker.lose_kept_back(Busy("no room for another filter"))
     gateway.round()
+    published(publisher, "plant/0")
+    fourth = packet_ids(client)[-1]
+    client.send(Puback(fourth))
+    gateway.pass_time(20)
+    assert (kept(gateway), kept(gateway, "other")) == ({"plant:0": 2}, {})
     client.send(Puback(third))
-    assert (kept(gateway), kept(gateway, "other")) == ({"plant:0": 3}, {})
+    assert (kept(gateway), kept(gateway, "other")) == ({"plant:0": 4}, {})
+
+
+def test_the_last_one_that_stands_of_several_subscribes_counts_and_no_name_before_it() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = subscriber(gateway, "s", "plant/#")
+    published(publisher, "plant/0")
+    kept(gateway)
+    gateway.broker.holds = (OpenFilters,)
+    client.send(Subscribe(1, (Subscription("plant/#", 1, retain_handling=2),)))
+    gateway.broker.let_first_go()
+    client.send(Subscribe(2, (Subscription("plant/#", 1),), asking("named=other")))
+    gateway.broker.lose_kept_back(Busy("no room for another filter"))
+    gateway.round()
+    [first] = packet_ids(client)
+    published(publisher, "plant/0")
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 0}
+    client.send(Puback(first))
+    take(client)
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 1}, "it was given up"
 
 
 @pytest.mark.parametrize("later", [(), ("named=other", "beginning")])
@@ -791,28 +820,65 @@ def test_what_is_owed_to_a_subscription_has_its_name_until_it_has_begun_there() 
 # ------------------------------------------------------------ brokers and filters that come later
 
 
-def test_at_a_broker_that_joins_later_a_subscription_begins_at_its_position_there() -> None:
-    gateway, _ = gateway_with(1, queues=1)
-    first, second = gateway.broker, MemoryBroker()
-    client = subscriber(gateway, "s", "plant/#")
-    assert take(client) == [0]
+def stored_at(broker: MemoryBroker, *numbers: int) -> None:
+    for number in numbers:
+        broker.append(encode_message(Message(topic="plant", body=b"%d" % number, mqtt_topic="plant/0", qos=1)))
+    broker.release()
+
+
+def joins(gateway: Gateway, second: MemoryBroker) -> None:
+    """Another broker, beside the one that there is."""
+    first = gateway.broker
     second.name, second.address = "c", "broker:2"
     second.state, second.sessions = first.state, first.sessions  # the home of sessions is not what is tested here
-    for number in range(1, 4):
-        second.append(encode_message(Message(topic="plant", body=b"%d" % number, mqtt_topic="plant/0")))
-    second.groups["billing"] = {"plant:0": 1}
     first.link = lambda address: second if address == second.address else first  # type: ignore[method-assign]
     routes = Route((BrokerRoute("b", first.address, 1), BrokerRoute("c", second.address, 1)))
     first._QueryRoute = lambda request: routes  # type: ignore[method-assign]
     gateway.brokers.refresh()
     gateway.round()
+
+
+def test_at_a_broker_that_joins_later_a_subscription_begins_at_its_position_there() -> None:
+    gateway, _ = gateway_with(1, queues=1)
+    second = MemoryBroker()
+    client = subscriber(gateway, "s", "plant/#")
+    assert take(client) == [0]
+    stored_at(second, 1, 2, 3)
+    second.groups["billing"] = {"plant:0": 1}
+    joins(gateway, second)
     assert take(client) == [2, 3]
-    second.append(encode_message(Message(topic="plant", body=b"4", mqtt_topic="plant/0")))
-    second.release()
+    stored_at(second, 4)
     gateway.round()
     assert take(client) == [4]
     gateway.pass_time(1)
     assert second.groups == {"billing": {"plant:0": 4}}
+
+
+@pytest.mark.parametrize("starts", [("beginning",), ("named=billing",), ("named=billing", "beginning")])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_history_comes_from_a_broker_that_joins_while_a_subscribe_waits_for_another_one(
+    starts: tuple[str, ...], is_late: bool
+) -> None:
+    gateway, _ = gateway_with(1, queues=1)
+    first, second = gateway.broker, MemoryBroker()
+    stored_at(second, 1, 2)
+    first.groups["billing"], second.groups["billing"] = {"plant:0": 0}, {"plant:0": 0}
+    first.holds = (OpenFilters,)
+    client = gateway.connect("s", level=5)
+    client.send(Subscribe(1, (Subscription("plant/#", 1),), asking(*starts)))
+    second.holds = (OpenFilters,) if is_late else ()
+    joins(gateway, second)
+    for broker in (first, second):
+        broker.let_go()
+        gateway.round()
+    got = take(client)
+    gateway.pass_time(1)
+    assert sorted(got + take(client)) == [0, 1, 2]
+    stored_at(second, 3)
+    gateway.round()
+    assert take(client) == [3]
+    gateway.pass_time(1)
+    assert second.groups["billing"] == {"plant:0": 3 if "named=billing" in starts else 0}
 
 
 @pytest.mark.parametrize("answers", [False, True])
