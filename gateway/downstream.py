@@ -110,10 +110,11 @@ class Downstream(Stage):
         if is_share(subscription.filter):
             self._share(session, subscription, on_done)
             return
-        self.replays.coming += history is not None
+        if history:
+            self.replays.coming[subscription] = history
 
         def opened(error: PenstockError | None, positions: dict[Cursor, int]) -> None:
-            self.replays.coming -= history is not None
+            self.replays.coming.pop(subscription, None)
             stands = self._stands(session, subscription, error)
             mine = list(positions) if stands else []
             if mine and (history or subscription.counts):  # others may have come since
@@ -121,15 +122,14 @@ class Downstream(Stage):
             for cursor in mine:
                 self.positions.replaced(cursor)
             on_done(error)
-            if mine and (wants_retained or history) and session.device is not None:
-                for cursor in mine:
-                    if history:
-                        self.replays.begin(cursor, *history)
-                    elif cursor in positions:
-                        self.retained.begin(cursor, positions[cursor])
-                    if cursor.held:
-                        self._set_lagging(cursor, True)
-                self.pump_later(session)
+            for cursor in mine if session.device is not None else ():
+                if history:
+                    self.replays.begin(cursor, *history)
+                elif wants_retained and cursor in positions:
+                    self.retained.begin(cursor, positions[cursor])
+                if cursor.held:
+                    self._set_lagging(cursor, True)
+            self.pump_later(session)
 
         self._leases.open(session, subscription, opened)
 

@@ -29,6 +29,7 @@ from gateway.named_positions import NamedPositions
 from gateway.options import BEGINNING, EVERY_QUEUE, LAST, OFFSET, TIME, Start
 from gateway.session import Cursor
 from gateway.session_state import Owed
+from gateway.subscriptions import Subscription
 from gateway.turns import Turns
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, TopicNotFound
 from penstock.requests.groups import HeldOffsets
@@ -124,7 +125,8 @@ class Replay:
 
 
 class Replays:
-    """The replays of one gateway, those of ``coming`` subscriptions included."""
+    """The replays of one gateway. ``coming``: subscriptions on their way and the history that each is to be sent, which
+    counts already, and of which nothing is sent before they stand."""
 
     def __init__(
         self,
@@ -143,11 +145,11 @@ class Replays:
         self._replays: dict[Cursor, Replay] = {}
         self._interrupted: dict[Cursor, tuple[Start, str]] = {}
         self.turns = Turns(self._replays, go_on, wake, fail)
-        self.coming = 0
+        self.coming: dict[Subscription, tuple[Start, str]] = {}
         self.replayed = 0
 
     def __len__(self) -> int:
-        return len(self._replays) + self.coming
+        return len(self._replays) + len(self.coming)
 
     def __contains__(self, cursor: Cursor) -> bool:
         return cursor in self._replays
@@ -165,8 +167,9 @@ class Replays:
     def resume(self, cursor: Cursor) -> bool:
         """Goes on where an earlier connection of the session ended, or where the broker closed the filter: then up to
         where that was opened again. One with a name goes on so also where its history had been sent, and begins so at
-        a broker that joins later. False if nothing is owed."""
-        rest = self._interrupted.pop(cursor, None)
+        a broker that joins later. One of a subscription that is on its way waits here until that stands, or what is
+        live would come before its history, and again with it. False if nothing is owed."""
+        rest = self._interrupted.pop(cursor, None) or self.coming.get(cursor.subscription)
         owed = cursor.take_owed(is_history=True) if rest is None else None
         if owed is not None and owed.start is not None:
             self.begin(cursor, owed.start, owed.topic, owed.before)
@@ -194,7 +197,7 @@ class Replays:
     def pump(self, cursor: Cursor) -> bool:
         """Sends what there is room for, and sees that more comes. True when all is sent and the cursor held no more."""
         replay = self._replays[cursor]
-        if replay.waiting:
+        if replay.waiting or cursor.subscription in self.coming:
             return False
         if replay.sources is None:
             self._ask(replay, DescribeTopic(replay.topic), _WORK_OF_TOPIC, self._described)

@@ -8,17 +8,15 @@ import pytest
 from memory_broker import MemoryBroker
 from rig import Client, Gateway
 from test_reception import OnlyOwnTopics
-from test_replay import asking, gateway_with, numbers
+from test_replay import asking, gateway_with, joins, numbers, stored_at
 
 from gateway import named_positions
 from gateway.mqtt.packets import Puback, Publish, Pubrec, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.errors import Busy, Fenced, Unavailable
-from penstock.message import Message, encode_message
 from penstock.requests.filters import OpenFilters
 from penstock.requests.groups import HoldOffsets
 from penstock.requests.messages import Pull, QueryBounds
-from penstock.requests.routes import BrokerRoute, Route
 from penstock.requests.topics import DescribeTopic
 
 
@@ -818,24 +816,6 @@ def test_what_is_owed_to_a_subscription_has_its_name_until_it_has_begun_there() 
 
 
 # ------------------------------------------------------------ brokers and filters that come later
-
-
-def stored_at(broker: MemoryBroker, *numbers: int) -> None:
-    for number in numbers:
-        broker.append(encode_message(Message(topic="plant", body=b"%d" % number, mqtt_topic="plant/0", qos=1)))
-    broker.release()
-
-
-def joins(gateway: Gateway, second: MemoryBroker) -> None:
-    """Another broker, beside the one that there is."""
-    first = gateway.broker
-    second.name, second.address = "c", "broker:2"
-    second.state, second.sessions = first.state, first.sessions  # the home of sessions is not what is tested here
-    first.link = lambda address: second if address == second.address else first  # type: ignore[method-assign]
-    routes = Route((BrokerRoute("b", first.address, 1), BrokerRoute("c", second.address, 1)))
-    first._QueryRoute = lambda request: routes  # type: ignore[method-assign]
-    gateway.brokers.refresh()
-    gateway.round()
 
 
 def test_at_a_broker_that_joins_later_a_subscription_begins_at_its_position_there() -> None:
