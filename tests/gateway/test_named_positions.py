@@ -405,6 +405,37 @@ def test_a_session_that_was_away_passes_over_too_even_where_nothing_comes_to_it(
     assert kept(gateway) == {"plant:0": 2}
 
 
+def test_a_session_that_was_away_has_a_say_also_in_queues_of_which_it_is_sent_nothing_yet() -> None:
+    gateway, publisher = gateway_with(0, queues=2)
+    asked: dict[str, Any] = {
+        "clean_start": False,
+        "properties": Properties(session_expiry_interval=1000, receive_maximum=1),
+    }
+    gateway.connect("s", level=5, **asked).subscribe("plant/#", qos=1, properties=asking("named=billing"))
+    published(publisher, "plant/0", "plant/0")
+    other = subscriber(gateway, "t", "plant/#")
+    kept(gateway)
+    gateway.connect("s", level=5, **asked)  # takes over, and has room for one
+    assert take(other) == [0, 1]
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 0, "plant:1": 0}
+
+
+def test_a_name_is_kept_before_the_first_message_of_a_topic_that_was_not_there_when_it_began() -> None:
+    gateway, publisher = gateway_with(0, queues=2)
+    client = subscriber(gateway, "s", "plant/#", start="last=0", room=1)
+    parked, gateway.broker.parked = gateway.broker.parked, []
+    published(publisher, "plant/0", "plant/0")
+    gateway.pass_time(6)
+    assert packet_ids(client) == []
+    assert kept(gateway) == {"plant:0": 0, "plant:1": 0}
+    gateway.broker.parked += parked
+    gateway.round()
+    for number in range(2):
+        assert kept(gateway) == {"plant:0": number, "plant:1": 0}
+        assert take(client) == [number]
+
+
 def test_subscriptions_without_a_name_ask_nothing_of_it() -> None:
     gateway, publisher = gateway_with(0)
     client = gateway.connect("s", level=5)
@@ -877,6 +908,20 @@ def test_a_filter_that_the_broker_opens_anew_goes_on_with_what_was_stored_while_
     published(publisher, "plant/0", first=3)
     assert take(client) == [1, 2, 3]
     assert kept(gateway) == {"plant:0": 4 if answers else 0}
+
+
+def test_a_filter_that_the_broker_opens_anew_goes_on_with_the_first_message_of_a_topic_that_was_not_there_before() -> (
+    None
+):
+    gateway, publisher = gateway_with(0, queues=2)
+    client = subscriber(gateway, "s", "plant/#", start="last=0")
+    gateway.broker.refuses[OpenFilters] = Unavailable("away")
+    del gateway.broker.queues["~filter:plant/#"]
+    published(publisher, "plant/0", "plant/0", "plant/0")
+    gateway.broker.refuses.clear()
+    gateway.pass_time(1)
+    assert take(client) == [0, 1, 2]
+    assert kept(gateway) == {"plant:0": 2, "plant:1": 1}
 
 
 def test_what_is_left_to_say_when_many_connections_end_at_once_is_said_once() -> None:
