@@ -212,15 +212,19 @@ class NamedPositions:
 
     def behind(self, cursor: Cursor) -> tuple[Start, str] | None:
         """Where a subscription goes on, and in which topic, whose filter was not opened for its SUBSCRIBE: at a broker
-        that joined later at its position there; where it had been closed, behind what it had come past. One of a
-        session that was away goes on by itself; it has a say in all queues as soon as these are known."""
+        that joined later at its position there, and so does one of QoS 0 of a session that was away, for which nothing
+        was kept; where it had been closed, behind what it had come past. Any other one of a session that was away goes
+        on by itself; it has a say in all queues as soon as these are known."""
         subscription = cursor.subscription
         topic = self._topic_of(subscription.filter) if subscription.name else None
         if topic is None or self._is_coming(subscription):
             return None
         course = self._courses.get(cursor)
+        has_place = cursor.seen >= 0 or (cursor.is_resumed and subscription.qos > 0)
+        if not has_place and (course is None or course.begin == UNKNOWN):
+            return Start(NOW, name=subscription.name), topic
         if course is None:
-            return None if cursor.is_resumed or cursor.seen >= 0 else (Start(NOW, name=subscription.name), topic)
+            return None
         known = [
             (int(queue.rpartition(":")[2]), track.next)
             for queue, track in course.tracks.items()

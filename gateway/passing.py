@@ -32,8 +32,8 @@ class Mark:
 
 
 class Passing:
-    """The marks of one gateway's subscriptions. ``topic_of`` tells the topic of a filter, ``found`` is told which queues
-    that has, ``passed`` what a cursor has come past."""
+    """The marks of one gateway's subscriptions. ``topic_of`` tells the topic of a filter, ``found`` is told which
+    queues that has, ``passed`` what a cursor has come past."""
 
     def __init__(
         self,

@@ -421,6 +421,33 @@ def test_a_session_that_was_away_has_a_say_also_in_queues_of_which_it_is_sent_no
     assert kept(gateway) == {"plant:0": 0, "plant:1": 0}
 
 
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_session_that_was_away_is_sent_what_is_behind_the_position_whatever_its_qos(qos: int, is_lost: bool) -> None:
+    gateway, publisher = gateway_with(0, queues=2)
+    asked: dict[str, Any] = {"clean_start": False, "properties": Properties(session_expiry_interval=1000)}
+    client = gateway.connect("s", level=5, **asked)
+    client.subscribe("plant/#", qos=qos, properties=asking("named=billing"))
+    published(publisher, "plant/0", "plant/0")
+    assert take(client) == [0, 1]
+    gateway.pass_time(1)
+    if is_lost:
+        lost, gateway = gateway, Gateway(beside=gateway, name="other")
+        gateway.broker.leave_alone("gw")
+        published(gateway.connect("p"), "plant/0", "plant/0", first=2)
+    else:
+        client.cut()
+        published(publisher, "plant/0", "plant/0", first=2)
+    again = gateway.connect("s", level=5, **asked)
+    if is_lost:
+        others_turn(lost)
+    assert take(again) == [2, 3]
+    published(gateway.connect("p"), "plant/0", "plant/0", first=4)
+    assert take(again) == [4, 5]
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 3, "plant:1": 3}
+
+
 def test_a_name_is_kept_before_the_first_message_of_a_topic_that_was_not_there_when_it_began() -> None:
     gateway, publisher = gateway_with(0, queues=2)
     client = subscriber(gateway, "s", "plant/#", start="last=0", room=1)
