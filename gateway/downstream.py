@@ -110,23 +110,26 @@ class Downstream(Stage):
         if is_share(subscription.filter):
             self._share(session, subscription, on_done)
             return
-        self.replays.coming += history is not None
+        if history:
+            self.replays.coming[subscription] = history
 
         def opened(error: PenstockError | None, positions: dict[Cursor, int]) -> None:
-            self.replays.coming -= history is not None
+            self.replays.coming.pop(subscription, None)
             stands = self._stands(session, subscription, error)
-            if stands:
-                for cursor in positions:
-                    self.positions.replaced(cursor)
+            mine = list(positions) if stands else []
+            if mine and (history or subscription.counts):  # others may have come since
+                mine = [one for one in session.overlap.cursors if one.subscription is subscription]
+            for cursor in mine:
+                self.positions.replaced(cursor)
             on_done(error)
-            if stands and (wants_retained or history) and session.device is not None:
-                for cursor, position in positions.items():
-                    if history:
-                        self.replays.begin(cursor, *history)
-                    else:
-                        self.retained.begin(cursor, position)
+            for cursor in mine if session.device is not None else ():
+                if history:
+                    self.replays.begin(cursor, *history)
+                elif wants_retained and cursor in positions:
+                    self.retained.begin(cursor, positions[cursor])
+                if cursor.held:
                     self._set_lagging(cursor, True)
-                self.pump_later(session)
+            self.pump_later(session)
 
         self._leases.open(session, subscription, opened)
 
@@ -164,6 +167,7 @@ class Downstream(Stage):
         for cursor in session.overlap.cursors:
             if cursor.subscription.filter == before.filter:
                 cursor.subscription = before
+                self.positions.replaced(cursor)
 
     def unsubscribe(self, session: Session, filter: str) -> bool:
         """Ends a subscription; exchanges that have begun go on (MQTT-3.10.4-3). False if there was none."""
@@ -174,27 +178,26 @@ class Downstream(Stage):
             self._replaces[subscription] = subscription  # it comes too late to stand
         if is_share(filter):
             self.shared.unsubscribe(session, filter)
-            if session.lasting is not None:
-                session.lasting.has_new_terms = True
-                self._let_go(session.lasting, filter)
         for cursor in [one for one in session.overlap.cursors if one.subscription.filter == filter]:
             self.positions.unsubscribed(cursor)
             self._end(cursor)
             session.overlap.remove(cursor)
             if session.lasting is not None:
-                session.lasting.has_new_terms = True
-                session.lasting.forget(filter)
                 session.lasting.closed.append(cursor.feed)
-                self._let_go(session.lasting, filter)
-            for other in session.overlap.cursors:
-                if other.take_back(cursor):
-                    self._go_back(other)
+            self._take_back(cursor)
+        if session.lasting is not None:
+            session.lasting.has_new_terms = True
+            session.lasting.forget(filter)
+            self.shared.let_go(session.lasting, filter)
+            self._leases.let_go(session.lasting, filter)
         return True
 
-    def _go_back(self, cursor: Cursor) -> None:
-        if cursor in cursor.feed.attached:
-            self._set_lagging(cursor, True)
-            self.pump_later(cursor.session)
+    def _take_back(self, ended: Cursor) -> None:
+        """Others of its session deliver what was left to a cursor that does not come to it any more."""
+        for other in ended.session.overlap.cursors:
+            if other.next >= 0 and other.take_back(ended) and other in other.feed.attached:
+                self._set_lagging(other, True)
+                self.pump_later(other.session)
 
     def resume(self, session: Session, subscriptions: Sequence[Subscription]) -> None:
         """The subscriptions of a session that was saved stand again, each from where it was."""
@@ -220,10 +223,6 @@ class Downstream(Stage):
         for filter in ended.held:
             self.shared.let_go(ended, filter)
         self._leases.forget(ended)
-
-    def _let_go(self, lasting: Lasting, filter: str) -> None:
-        self.shared.let_go(lasting, filter)
-        self._leases.let_go(lasting, filter)
 
     def attach(self, session: Session) -> None:
         """The session has a connection: what it was sent before goes first, then its cursors read from where they
@@ -381,6 +380,7 @@ class Downstream(Stage):
             self.positions.opens_anew(cursor)
             cursor.next = -1
             self.lost += 1
+            self._take_back(cursor)
             self._leases.open_again(cursor)
 
     def _dispatch(self, feed: Feed[Cursor], batch: Batch, head: int) -> None:

@@ -279,6 +279,7 @@ class FilterLeases:
             feed = shelf.feeds[subscription.filter] = Feed(shelf.broker, subscription.filter)
         for cursor in session.overlap.cursors:
             if cursor.feed is feed:
+                subscription.counts = subscription.counts or cursor.subscription.counts
                 cursor.subscription = subscription
                 return cursor
         cursor = Cursor(session, subscription, feed)

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from gateway.delivery import Blob
 from gateway.envelope import Arrival
-from gateway.options import NOW, OFFSET, Start
+from gateway.options import EVERY_QUEUE, NOW, OFFSET, Start
 from gateway.passing import Passing
 from gateway.position_holds import UNKNOWN, Group, PositionHolds
 from gateway.session import Cursor, Session
@@ -46,10 +46,12 @@ class Left(NamedTuple):
     offset: int
 
     def is_open(self, cursor: Cursor) -> bool:
-        """Whether it is still to be delivered, by the primary or, where that has ended, by the cursor itself."""
-        if self.primary.seen >= self.position:
-            return False
-        return self.primary in cursor.session.overlap.cursors or cursor.next <= self.offset
+        """Whether it is still to be delivered, by the primary or, where that does not come to it any more, by the
+        cursor itself."""
+        primary = self.primary
+        if primary.next < 0 or self.position < primary.start:
+            return cursor.next <= self.offset
+        return primary.seen < self.position
 
 
 class Track:
@@ -95,14 +97,16 @@ class Track:
 
 class Course:
     """The way of one subscription, also after it has ended (``is_over``), as long as something that was sent is not
-    acknowledged. ``void``: queues in which somebody has set the position back since it began. ``is_cut_off``: the
-    broker had closed its filter, and it has not gone on yet."""
+    acknowledged. ``void``: queues in which somebody has set the position back since it began. ``begin``: where it began
+    in queues that it has not met yet: they had nothing, if it has begun here. ``is_cut_off``: the broker had closed its
+    filter, and it has not gone on yet."""
 
-    __slots__ = ("group", "is_cut_off", "is_over", "session", "tracks", "void")
+    __slots__ = ("begin", "group", "is_cut_off", "is_over", "session", "tracks", "void")
 
     def __init__(self, group: Group, session: Session) -> None:
         self.group = group
         self.session = session
+        self.begin = UNKNOWN
         self.is_over = False
         self.is_cut_off = False
         self.tracks: dict[str, Track] = {}
@@ -114,7 +118,7 @@ class Course:
             return None
         track = self.tracks.get(queue)
         if track is None:
-            track = self.tracks[queue] = Track()
+            track = self.tracks[queue] = Track(self.begin)
         return track
 
     @property
@@ -139,7 +143,7 @@ class NamedPositions:
         self._wake = wake
         self._has_last_words = False
         self._holds = PositionHolds(holder, self._floor, self._set_back)
-        self._passing = Passing(topic_of, self._passed)
+        self._passing = Passing(topic_of, self._found, self._passed)
         self._courses: dict[Cursor, Course] = {}  # of subscriptions that stand
         self._of_session: dict[Session, dict[Course, None]] = {}  # the others, too
         self._of_group: dict[Group, dict[Course, None]] = {}
@@ -176,6 +180,7 @@ class NamedPositions:
         if course is None or course.group[1] != name:
             return
         course.void.clear()
+        course.begin = 0
         for queue, offset in offsets.items():
             track, before = Track(offset), course.tracks.get(queue)
             if before is not None:
@@ -207,19 +212,31 @@ class NamedPositions:
 
     def behind(self, cursor: Cursor) -> tuple[Start, str] | None:
         """Where a subscription goes on, and in which topic, whose filter was not opened for its SUBSCRIBE: at a broker
-        that joined later at its position there; where it had been closed, behind what it had come past."""
+        that joined later at its position there, and so does one of QoS 0 of a session that was away, for which nothing
+        was kept; where it had been closed, behind what it had come past. Any other one of a session that was away goes
+        on by itself; it has a say in all queues as soon as these are known."""
         subscription = cursor.subscription
         topic = self._topic_of(subscription.filter) if subscription.name else None
         if topic is None or self._is_coming(subscription):
             return None
         course = self._courses.get(cursor)
+        has_place = cursor.seen >= 0 or (cursor.is_resumed and subscription.qos > 0)
+        if not has_place and (course is None or course.begin == UNKNOWN):
+            return Start(NOW, name=subscription.name), topic
         if course is None:
-            return None if cursor.is_resumed or cursor.seen >= 0 else (Start(NOW, name=subscription.name), topic)
-        known = [(queue, track.next) for queue, track in course.tracks.items() if track.next != UNKNOWN]
+            return None
+        known = [
+            (int(queue.rpartition(":")[2]), track.next)
+            for queue, track in course.tracks.items()
+            if track.next != UNKNOWN
+        ]
+        if course.begin != UNKNOWN and not course.void:
+            known.append((EVERY_QUEUE, course.begin))
         if not course.is_cut_off or not known:
+            self._passing.look(cursor)
             return None
         course.is_cut_off = False
-        return Start(OFFSET, offsets=tuple([(int(queue.rpartition(":")[2]), at) for queue, at in known])), topic
+        return Start(OFFSET, offsets=tuple(known)), topic
 
     def _course(self, cursor: Cursor) -> Course:
         group = (cursor.feed.broker, cursor.subscription.name)
@@ -292,6 +309,13 @@ class NamedPositions:
                 if course.is_over and course.is_settled:
                     self._end(course)
 
+    def _found(self, cursor: Cursor, queues: Iterable[str]) -> None:
+        """It has a say in all of these, also where nothing comes to it: whoever has come further there waits for it."""
+        course = self._courses[cursor]
+        for queue in queues:
+            course.track(queue)
+        self._holds.stir(course.group, queues)
+
     def _passed(self, cursor: Cursor, ends: Mapping[str, int]) -> None:
         course = self._courses[cursor]
         for queue, end in ends.items():
@@ -317,8 +341,9 @@ class NamedPositions:
 
     def replaced(self, cursor: Cursor) -> None:
         """The subscription has other options: the position that it had moves by it no more, if it has another name."""
-        course = self._courses.get(cursor)
-        if course is not None and course.group != (cursor.feed.broker, cursor.subscription.name):
+        course, subscription = self._courses.get(cursor), cursor.subscription
+        subscription.counts = bool(subscription.name)
+        if course is not None and course.group != (cursor.feed.broker, subscription.name):
             self.unsubscribed(cursor)
 
     def unsubscribed(self, cursor: Cursor) -> None:

@@ -10,7 +10,7 @@ position, and so does what another subscription of its session is yet to deliver
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from gateway.session import Cursor
@@ -32,13 +32,17 @@ class Mark:
 
 
 class Passing:
-    """The marks of one gateway's subscriptions. ``topic_of`` tells the topic of a filter, ``passed`` is told what a
-    cursor has come past."""
+    """The marks of one gateway's subscriptions. ``topic_of`` tells the topic of a filter, ``found`` is told which
+    queues that has, ``passed`` what a cursor has come past."""
 
     def __init__(
-        self, topic_of: Callable[[str], str | None], passed: Callable[[Cursor, Mapping[str, int]], None]
+        self,
+        topic_of: Callable[[str], str | None],
+        found: Callable[[Cursor, Iterable[str]], None],
+        passed: Callable[[Cursor, Mapping[str, int]], None],
     ) -> None:
         self._topic_of = topic_of
+        self._found = found
         self._passed = passed
         self._marks: dict[Cursor, Mark] = {}
 
@@ -67,6 +71,7 @@ class Passing:
             self.stop(cursor)
             return
         mark.ends = {bounds.queue: bounds.end for bounds in result.bounds}
+        self._found(cursor, mark.ends)
         cursor.feed.broker.submit(QueryBounds((cursor.feed.queue,)), partial(self._bounded, cursor, mark))
 
     def _bounded(self, cursor: Cursor, mark: Mark, result: Result) -> None:

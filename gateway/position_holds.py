@@ -2,14 +2,14 @@
 that has changed and else a few times per lease (``HoldOffsets``). The broker moves the position, to where the gateway
 is that has come least far, and answers where it is.
 
-A subscription that is about to begin asks where that is. From then until it has begun the position is held: what the
-others of this gateway acknowledge meanwhile counts when the new one can hold it back. One report of a name is under way
-at a time. What is lost with a gateway is delivered again.
+A subscription that is about to begin asks where that is. From then until it has begun the position is held in the
+queues of its topic: what the others of this gateway acknowledge there meanwhile counts when the new one can hold it
+back. One report of a name is under way at a time. What is lost with a gateway is delivered again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -35,7 +35,7 @@ class Hold:
     Attributes:
         floors: by queue, the offset before which nothing is unacknowledged.
         stirred: queues of which that has to be worked out again.
-        told: the floors that the broker was told last, ``None`` if it has to be told in any case.
+        told: what the broker was told last, ``None`` if it has to be told in any case.
         set_backs: how often the position was set back, by the broker's last answer.
         beginning: subscriptions that have asked where to begin, and in which queues.
         is_asking: a report is under way.
@@ -55,16 +55,13 @@ class Hold:
         self.is_over = False
         self.wants_beat = False
 
-    def progress(self) -> list[Progress]:
+    def saying(self) -> dict[str, int]:
         """What is to be told."""
-        if not self.beginning:
-            return [self.row(queue, floor) for queue, floor in self.floors.items()]
-        asked = [queue for queues in self.beginning.values() for queue in queues]
-        return [self.row(queue) for queue in dict.fromkeys([*asked, *self.floors])]
+        return self.floors | {queue: UNKNOWN for queues in self.beginning.values() for queue in queues}
 
-    def row(self, queue: str, floor: int = UNKNOWN) -> Progress:
-        """What is to be told of one queue."""
-        return Progress(queue, floor, self.set_backs.get(queue, 0))
+    def progress(self, saying: Mapping[str, int]) -> tuple[Progress, ...]:
+        """The rows that tell it."""
+        return tuple([Progress(queue, floor, self.set_backs.get(queue, 0)) for queue, floor in saying.items()])
 
 
 class PositionHolds:
@@ -122,16 +119,17 @@ class PositionHolds:
         then; and what is to be given the result, and gives what there is of these queues."""
         hold = self._holds[group]
         asked = hold.beginning[who] = tuple(queues)
-        hold.told = None
-        theirs = set(asked)
-        others = [row for row in hold.progress() if row.queue not in theirs]
-        progress = (*[hold.row(queue) for queue in asked], *others)
+        hold.told = dict.fromkeys([*asked, *hold.saying()], UNKNOWN)  # while a group has members it may move nothing
+        self._due[group] = None
 
         def answered(result: Result) -> Result:
             self._take_in(group, hold, result)
-            return HeldOffsets(result.progress[: len(asked)]) if isinstance(result, HeldOffsets) else result
+            if isinstance(result, HeldOffsets):
+                return HeldOffsets(result.progress[: len(asked)])
+            hold.told = None
+            return result
 
-        return HoldOffsets(group[1], self._holder, LEASE_S, progress), answered
+        return HoldOffsets(group[1], self._holder, LEASE_S, hold.progress(hold.told)), answered
 
     def begun(self, group: Group, who: object) -> None:
         """A subscription has begun, or never will."""
@@ -149,14 +147,15 @@ class PositionHolds:
             hold = self._holds.get(group)
             if hold is None:
                 continue
-            if hold.is_asking or (hold.beginning and not hold.wants_beat) or (left <= 0 and not hold.is_over):
+            if hold.is_asking or (left <= 0 and not hold.is_over):
                 next_time[group] = None
                 continue
             self.work_out(group)
-            is_news = hold.is_over or hold.floors != hold.told
+            saying = hold.saying()
+            is_news = hold.is_over or saying != hold.told
             if is_news or hold.wants_beat:
-                left -= len(hold.floors)
-                self._tell(group, hold, is_news=is_news and not hold.beginning)
+                left -= len(saying)
+                self._tell(group, hold, saying, is_news)
         self._due = next_time | self._due
 
     def is_time(self, now: float) -> bool:
@@ -172,15 +171,12 @@ class PositionHolds:
             hold.wants_beat = True
             self._due[group] = None
 
-    def _tell(self, group: Group, hold: Hold, *, is_news: bool) -> None:
+    def _tell(self, group: Group, hold: Hold, saying: dict[str, int], is_news: bool) -> None:
         broker, name = group
         self.commits += is_news
         hold.is_asking, hold.wants_beat = True, False
-        if hold.beginning:
-            self._due[group] = None
-        hold.told = None if hold.beginning else dict(hold.floors)
-        progress = tuple(hold.progress())
-        request = HoldOffsets(name, self._holder, 0.0 if hold.is_over else LEASE_S, progress)
+        hold.told = saying
+        request = HoldOffsets(name, self._holder, 0.0 if hold.is_over else LEASE_S, hold.progress(saying))
         broker.submit(request, partial(self._answered, group, hold, request, is_news))
 
     def _answered(self, group: Group, hold: Hold, request: HoldOffsets, is_news: bool, result: Result) -> None:

@@ -29,6 +29,7 @@ from gateway.named_positions import NamedPositions
 from gateway.options import BEGINNING, EVERY_QUEUE, LAST, OFFSET, TIME, Start
 from gateway.session import Cursor
 from gateway.session_state import Owed
+from gateway.subscriptions import Subscription
 from gateway.turns import Turns
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, TopicNotFound
 from penstock.requests.groups import HeldOffsets
@@ -70,15 +71,17 @@ class Search:
 
 class Source:
     """One queue of the topic. ``at``: the offset to pull next, unknown until it is clear where to begin; ``count``: how
-    many messages with the next pull."""
+    many messages with the next pull; ``low``: all before it is history, and ``step``: so far before ``at`` is the next
+    look whether that is."""
 
-    __slots__ = ("at", "count", "end", "min", "origin", "page", "queue", "search")
+    __slots__ = ("at", "count", "end", "low", "min", "origin", "page", "queue", "search", "step")
 
     def __init__(self, cursor: Cursor, queue: str, low: int, end: int) -> None:
         self.queue = queue
         self.origin = Origin(cursor.feed.broker, cursor.subscription.filter, queue)
-        self.min = low
+        self.min = self.low = low
         self.end = end
+        self.step = 1
         self.at = _UNKNOWN
         self.count = PAGE_COUNT
         self.page: list[Arrival] = []
@@ -122,7 +125,8 @@ class Replay:
 
 
 class Replays:
-    """The replays of one gateway, those of ``coming`` subscriptions included."""
+    """The replays of one gateway. ``coming``: subscriptions on their way and the history that each is to be sent, which
+    counts already, and of which nothing is sent before they stand."""
 
     def __init__(
         self,
@@ -141,17 +145,21 @@ class Replays:
         self._replays: dict[Cursor, Replay] = {}
         self._interrupted: dict[Cursor, tuple[Start, str]] = {}
         self.turns = Turns(self._replays, go_on, wake, fail)
-        self.coming = 0
+        self.coming: dict[Subscription, tuple[Start, str]] = {}
         self.replayed = 0
 
     def __len__(self) -> int:
-        return len(self._replays) + self.coming
+        return len(self._replays) + len(self.coming)
 
     def __contains__(self, cursor: Cursor) -> bool:
         return cursor in self._replays
 
     def begin(self, cursor: Cursor, start: Start, topic: str, before: int = -1) -> None:
-        """Holds a cursor until its history is sent: what was stored before its first live message, or ``before``."""
+        """Holds a cursor until its history is sent: what was stored before its first live message, or ``before``. One
+        whose broker is still to open its filter begins then."""
+        if cursor not in cursor.feed.attached:
+            self._interrupted[cursor] = start, topic
+            return
         before = max(cursor.start, cursor.seen + 1) if before < 0 else before
         replay = self._replays[cursor] = Replay(cursor, start, topic, before)
         cursor.held, cursor.owed = True, replay.owed
@@ -159,8 +167,9 @@ class Replays:
     def resume(self, cursor: Cursor) -> bool:
         """Goes on where an earlier connection of the session ended, or where the broker closed the filter: then up to
         where that was opened again. One with a name goes on so also where its history had been sent, and begins so at
-        a broker that joins later. False if nothing is owed."""
-        rest = self._interrupted.pop(cursor, None)
+        a broker that joins later. One of a subscription that is on its way waits here until that stands, or what is
+        live would come before its history, and again with it. False if nothing is owed."""
+        rest = self._interrupted.pop(cursor, None) or self.coming.get(cursor.subscription)
         owed = cursor.take_owed(is_history=True) if rest is None else None
         if owed is not None and owed.start is not None:
             self.begin(cursor, owed.start, owed.topic, owed.before)
@@ -188,7 +197,7 @@ class Replays:
     def pump(self, cursor: Cursor) -> bool:
         """Sends what there is room for, and sees that more comes. True when all is sent and the cursor held no more."""
         replay = self._replays[cursor]
-        if replay.waiting:
+        if replay.waiting or cursor.subscription in self.coming:
             return False
         if replay.sources is None:
             self._ask(replay, DescribeTopic(replay.topic), _WORK_OF_TOPIC, self._described)
@@ -242,6 +251,7 @@ class Replays:
 
     def _bounded(self, replay: Replay, reply: BoundsReply, source: Source) -> None:
         source.min = reply.bounds[0].min
+        source.low = max(source.low, source.min)
         source.at = min(max(source.at, source.min), source.end) if source.at != _UNKNOWN else _UNKNOWN
         source.search = None
 
@@ -264,7 +274,7 @@ class Replays:
             offsets = dict(replay.start.offsets)
             for source in unknown:
                 source.at = _within(source, self._begin_of(replay.start, offsets, source))
-        return all([source.at != _UNKNOWN for source in sources])
+        return all([source.at != _UNKNOWN for source in sources]) and self._is_history_before(replay, sources)
 
     @staticmethod
     def _begin_of(start: Start, offsets: dict[int, int], source: Source) -> int:
@@ -283,10 +293,28 @@ class Replays:
         is_kept = any([kept.offset >= 0 for kept in reply.progress])
         for source, kept in zip(replay.sources or (), reply.progress, strict=True):
             if is_kept:
-                source.at = _within(source, kept.offset)
+                source.at = source.low = _within(source, kept.offset)
 
     def _sought(self, replay: Replay, reply: OffsetReply, source: Source) -> None:
         source.at = _within(source, reply.offset)
+
+    def _is_history_before(self, replay: Replay, sources: Sequence[Source]) -> bool:
+        """A name that nobody has used yet begins behind no live message, or its position would be past some that are
+        still to be sent: those that were stored between the opening of the filter and the look at the queue's end.
+        Whether that is known; if not, it is looked for, back from where the queue was to begin."""
+        for source in sources if replay.start.name else ():
+            if source.low < source.at:
+                pull = Pull(source.queue, max(source.low, source.at - source.step), PAGE_BYTES_MIN, 1)
+                self._pull(replay, source, pull, self._looked_back)
+        return not replay.waiting
+
+    def _looked_back(self, replay: Replay, pulled: Pulled, source: Source) -> None:
+        at = max(source.low, source.at - source.step)
+        if any([one.position < replay.before for one in _decoded(pulled, source)]):
+            source.low, source.step = at + 1, 1
+        else:
+            source.at, source.step = at, source.step * 2
+            source.end = min(source.end, at)
 
     # ------------------------------------------------------------ the last N
 
@@ -366,14 +394,10 @@ class Replays:
 
     @staticmethod
     def _wanted(replay: Replay, source: Source, pulled: Pulled) -> list[Arrival]:
-        try:
-            batch = arrivals(pulled.count, pulled.body, source.origin)
-        except InvalidMessage:
-            return []
         filter, before, end = replay.cursor.subscription.filter, replay.before, source.end
         judged: dict[Heading, bool] = {}  # few names, of many messages
         wanted = []
-        for one in batch:
+        for one in _decoded(pulled, source):
             matched = judged.get(one.heading)
             if matched is None:
                 matched = judged[one.heading] = matches(filter, one.name)
@@ -399,6 +423,13 @@ class Replays:
             self.replayed += 1
         batch.clear()
         return True
+
+
+def _decoded(pulled: Pulled, source: Source) -> list[Arrival]:
+    try:
+        return arrivals(pulled.count, pulled.body, source.origin)
+    except InvalidMessage:
+        return []
 
 
 def _within(source: Source, offset: int) -> int:

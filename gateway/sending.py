@@ -67,7 +67,7 @@ class Sending:
             return False
         if batch.first < cursor.start or batch.first <= cursor.seen:
             return False
-        if not one.is_plain:  # what it is sent is like nobody else's
+        if one.shows_place or one.counts:  # what it is sent is like nobody else's
             return False
         if cursor.doubtful_ms:
             if batch.arrivals[0].stored_ms <= cursor.doubtful_ms:
@@ -116,7 +116,7 @@ class Sending:
             return True
         if primary is not cursor:
             cursor.leave_to(primary, arrival)
-            if cursor.subscription.name:
+            if cursor.subscription.counts:
                 self._positions.left(cursor, primary, arrival)
             return True
         matching = session.overlap.matching(cursor, arrival)
@@ -147,7 +147,7 @@ class Sending:
         self.delivered += 1
         device.tally.publications_out += 1
         for cursor in matching:
-            if cursor.subscription.name:
+            if cursor.subscription.counts:
                 self._positions.sent(cursor, arrival, made.qos, is_own=cursor is matching[0])
         return True
 

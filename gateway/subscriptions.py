@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 class Subscription:
     """A filter with its options. ``identifier`` is 0 where there is none; ``qos`` is the granted one; ``shows_place``:
-    each message says where it is stored; ``name``: of the position that is kept for it, if one is; ``is_plain``:
-    neither of these."""
+    each message says where it is stored; ``name``: of the position that is kept for it, if one is; ``counts``: what it
+    is sent counts for that, or, until it stands, for the one before it."""
 
     __slots__ = (
         "as_published",
+        "counts",
         "filter",
         "identifier",
-        "is_plain",
         "name",
         "no_local",
         "qos",
@@ -42,7 +42,7 @@ class Subscription:
         self.identifier = identifier
         self.shows_place = shows_place
         self.name = name
-        self.is_plain = not shows_place and not name
+        self.counts = bool(name)
 
 
 class Redo(NamedTuple):

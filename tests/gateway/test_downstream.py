@@ -537,6 +537,26 @@ def test_an_error_nobody_has_foreseen_ends_the_connection_that_met_it_and_no_oth
     assert [client.payloads() for client in (clients[0], clients[2])] == [[b"y"]] * 2
 
 
+@pytest.mark.parametrize("is_room", [False, True])
+def test_what_was_left_to_a_primary_whose_filter_the_broker_has_closed_others_deliver(is_room: bool) -> None:
+    """As that of QoS 0 is, of a durable session, when its gateway was silent for too long."""
+    gateway = Gateway()
+    publisher = gateway.connect("p")
+    client = gateway.connect(level=5, properties=Properties(receive_maximum=65_535 if is_room else 1))
+    client.subscribe("a/b", qos=0)
+    client.subscribe("a/#", qos=1)
+    [primary] = [pull for pull in gateway.broker.parked if pull[0].queue == "~filter:a/b"]
+    gateway.broker.parked.remove(primary)
+    for at, name in enumerate(["a/c", "a/b", "a/b", "a/c"]):
+        publisher.publish(name, bytes([at]), 1, packet_id=at + 1)
+    del gateway.broker.queues["~filter:a/b"]
+    gateway.broker.position += 5000
+    gateway.broker.parked.append(primary)
+    gateway.round()
+    publisher.publish("a/b", b"on", 1, packet_id=9)
+    assert sorted(drain(client)) == sorted([bytes([0]), bytes([1]), bytes([2]), bytes([3]), b"on"])
+
+
 def test_unsubscribing_a_primary_that_is_up_to_date_repeats_nothing() -> None:
     gateway = Gateway()
     client = gateway.connect()

@@ -8,17 +8,15 @@ import pytest
 from memory_broker import MemoryBroker
 from rig import Client, Gateway
 from test_reception import OnlyOwnTopics
-from test_replay import asking, gateway_with, numbers
+from test_replay import asking, gateway_with, joins, numbers, stored_at
 
 from gateway import named_positions
 from gateway.mqtt.packets import Puback, Publish, Pubrec, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.errors import Busy, Fenced, Unavailable
-from penstock.message import Message, encode_message
 from penstock.requests.filters import OpenFilters
 from penstock.requests.groups import HoldOffsets
 from penstock.requests.messages import Pull, QueryBounds
-from penstock.requests.routes import BrokerRoute, Route
 from penstock.requests.topics import DescribeTopic
 
 
@@ -173,6 +171,44 @@ def test_a_name_that_nobody_has_used_begins_now() -> None:
     client.subscribe("plant/#", properties=asking("named=billing"))
     publisher.publish("plant/0", b"3")
     assert take(client) == [3]
+
+
+@pytest.mark.parametrize("starts", [(), ("last=0",), ("last=2",), ("time=9999000",), ("offset=99",), ("offset=7:0",)])
+@pytest.mark.parametrize("queues", [1, 3])
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_name_that_nobody_has_used_begins_before_what_came_while_its_topic_was_asked_for(
+    starts: tuple[str, ...], queues: int, count: int
+) -> None:
+    gateway, publisher = gateway_with(6, queues=queues)
+    gateway.broker.refuses[DescribeTopic] = Unavailable("later")
+    client = gateway.connect("s", level=5, properties=Properties(receive_maximum=3))
+    client.subscribe("plant/#", qos=1, properties=asking("named=billing", *starts))
+    published(publisher, *["plant/0"] * count, first=6)
+    gateway.broker.refuses.clear()
+    gateway.broker.holds = (Pull,)
+    while not gateway.broker.groups.get("billing"):  # what is live is kept back
+        gateway.broker.let_go()
+        gateway.broker.holds = (Pull,)
+        gateway.pass_time(0.5)
+    begins = dict(gateway.broker.groups["billing"])
+    expected = 4 if starts == ("last=2",) else 6
+    assert sum(begins.values()) == expected, "it begins with the first message that is still to be sent"
+    gateway.broker.let_go()
+    gateway.round()
+    assert take(client, answers=False) == list(range(expected, min(expected + 3, 6 + count)))
+    assert kept(gateway) == begins
+
+
+def test_a_name_that_begins_when_its_session_is_back_begins_before_what_came_meanwhile() -> None:
+    gateway, publisher = gateway_with(2, queues=1)
+    gateway.broker.refuses[DescribeTopic] = Unavailable("later")
+    client = named(gateway, "plant/1")
+    client.cut()
+    published(publisher, *["plant/1"] * 3, *["plant/0"] * 30, first=2)
+    gateway.broker.refuses.clear()
+    again = named(gateway)
+    assert take(again, answers=False) == [2, 3, 4]
+    assert kept(gateway) == {"plant:0": 2}
 
 
 def test_a_name_begins_where_a_native_consumer_has_committed() -> None:
@@ -369,6 +405,64 @@ def test_a_session_that_was_away_passes_over_too_even_where_nothing_comes_to_it(
     assert kept(gateway) == {"plant:0": 2}
 
 
+def test_a_session_that_was_away_has_a_say_also_in_queues_of_which_it_is_sent_nothing_yet() -> None:
+    gateway, publisher = gateway_with(0, queues=2)
+    asked: dict[str, Any] = {
+        "clean_start": False,
+        "properties": Properties(session_expiry_interval=1000, receive_maximum=1),
+    }
+    gateway.connect("s", level=5, **asked).subscribe("plant/#", qos=1, properties=asking("named=billing"))
+    published(publisher, "plant/0", "plant/0")
+    other = subscriber(gateway, "t", "plant/#")
+    kept(gateway)
+    gateway.connect("s", level=5, **asked)  # takes over, and has room for one
+    assert take(other) == [0, 1]
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 0, "plant:1": 0}
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_session_that_was_away_is_sent_what_is_behind_the_position_whatever_its_qos(qos: int, is_lost: bool) -> None:
+    gateway, publisher = gateway_with(0, queues=2)
+    asked: dict[str, Any] = {"clean_start": False, "properties": Properties(session_expiry_interval=1000)}
+    client = gateway.connect("s", level=5, **asked)
+    client.subscribe("plant/#", qos=qos, properties=asking("named=billing"))
+    published(publisher, "plant/0", "plant/0")
+    assert take(client) == [0, 1]
+    gateway.pass_time(1)
+    if is_lost:
+        lost, gateway = gateway, Gateway(beside=gateway, name="other")
+        gateway.broker.leave_alone("gw")
+        published(gateway.connect("p"), "plant/0", "plant/0", first=2)
+    else:
+        client.cut()
+        published(publisher, "plant/0", "plant/0", first=2)
+    again = gateway.connect("s", level=5, **asked)
+    if is_lost:
+        others_turn(lost)
+    assert take(again) == [2, 3]
+    published(gateway.connect("p"), "plant/0", "plant/0", first=4)
+    assert take(again) == [4, 5]
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 3, "plant:1": 3}
+
+
+def test_a_name_is_kept_before_the_first_message_of_a_topic_that_was_not_there_when_it_began() -> None:
+    gateway, publisher = gateway_with(0, queues=2)
+    client = subscriber(gateway, "s", "plant/#", start="last=0", room=1)
+    parked, gateway.broker.parked = gateway.broker.parked, []
+    published(publisher, "plant/0", "plant/0")
+    gateway.pass_time(6)
+    assert packet_ids(client) == []
+    assert kept(gateway) == {"plant:0": 0, "plant:1": 0}
+    gateway.broker.parked += parked
+    gateway.round()
+    for number in range(2):
+        assert kept(gateway) == {"plant:0": number, "plant:1": 0}
+        assert take(client) == [number]
+
+
 def test_subscriptions_without_a_name_ask_nothing_of_it() -> None:
     gateway, publisher = gateway_with(0)
     client = gateway.connect("s", level=5)
@@ -454,6 +548,30 @@ def test_what_another_subscription_has_left_to_a_named_one_counts_when_that_has_
     assert kept(gateway) == {"plant:0": 1}
     client.send(Puback(late))
     assert kept(gateway) == {"plant:0": 3}
+
+
+def test_what_was_left_to_another_subscription_whose_filter_the_broker_has_closed_stays_after_the_position() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = gateway.connect("s", level=5, properties=Properties(receive_maximum=1))
+    client.subscribe("tank/#", qos=1)
+    client.subscribe("plant/+", qos=0)
+    client.subscribe("plant/1/#", qos=1, properties=asking("named=billing", "last=0"))
+    [older] = [one for one in gateway.broker.parked if one[0].queue == "~filter:plant/+"]
+    gateway.broker.parked.remove(older)
+    published(publisher, "tank/0", "plant/1")
+    [fills_its_room] = packet_ids(client)
+    del gateway.broker.queues["~filter:plant/+"]
+    gateway.broker.position += 5000
+    gateway.broker.parked.append(older)
+    gateway.round()
+    published(publisher, "plant/0", first=2)
+    assert take(client) == [2], "the older one is past it by now"
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 0}
+    client.send(Puback(fills_its_room))
+    assert take(client) == [1]
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 2}
 
 
 # ------------------------------------------------------------ after UNSUBSCRIBE
@@ -595,6 +713,21 @@ def test_a_subscription_that_is_about_to_begin_is_not_overtaken() -> None:
     assert kept(gateway) == {"plant:0": 0}
 
 
+def test_a_name_over_two_topics_is_kept_in_one_while_it_is_about_to_begin_in_the_other() -> None:
+    gateway, publisher = gateway_with(2, queues=1)
+    published(publisher, "tank/0")
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", qos=1, properties=asking("named=billing"))
+    gateway.broker.holds = (Pull,)  # where the last few begin is looked for, for as long as that takes
+    client.subscribe("tank/#", qos=1, properties=asking("named=billing", "last=1"))
+    assert kept(gateway) == {"plant:0": 2}
+    gateway.pass_time(6)
+    assert kept(gateway) == {"plant:0": 2}
+    gateway.broker.let_go()
+    gateway.round()
+    assert kept(gateway) == {"plant:0": 2, "tank:0": 0}
+
+
 def test_a_subscription_that_never_begins_holds_nobody_back() -> None:
     gateway, _ = gateway_with(2, queues=1)
     client = subscriber(gateway, "s", "plant/#")
@@ -657,20 +790,49 @@ def test_what_comes_before_a_subscription_with_a_name_stands_does_not_move_the_p
     assert take(client)[:2] == [1, 2]
 
 
-def test_what_comes_before_a_subscription_has_another_name_counts_for_the_one_that_it_has() -> None:
+@pytest.mark.parametrize("later", [(), ("named=other",)])
+def test_what_comes_before_a_subscription_has_another_name_counts_for_the_one_that_it_has(
+    later: tuple[str, ...],
+) -> None:
     gateway, publisher = gateway_with(0, queues=1)
     client = subscriber(gateway, "s", "plant/#")
     published(publisher, "plant/0")
     gateway.broker.holds = (OpenFilters,)
-    client.send(Subscribe(1, (Subscription("plant/#", 1),), asking("named=other")))
+    client.send(Subscribe(1, (Subscription("plant/#", 1, retain_handling=2),), asking(*later)))
     published(publisher, "plant/0", "plant/0")
     first, second, third = packet_ids(client)
     client.send(Puback(first), Puback(second))
     assert (kept(gateway), kept(gateway, "other")) == ({"plant:0": 2}, {})
     gateway.broker.lose_kept_back(Busy("no room for another filter"))
     gateway.round()
+    published(publisher, "plant/0")
+    fourth = packet_ids(client)[-1]
+    client.send(Puback(fourth))
+    gateway.pass_time(20)
+    assert (kept(gateway), kept(gateway, "other")) == ({"plant:0": 2}, {})
     client.send(Puback(third))
-    assert (kept(gateway), kept(gateway, "other")) == ({"plant:0": 3}, {})
+    assert (kept(gateway), kept(gateway, "other")) == ({"plant:0": 4}, {})
+
+
+def test_the_last_one_that_stands_of_several_subscribes_counts_and_no_name_before_it() -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = subscriber(gateway, "s", "plant/#")
+    published(publisher, "plant/0")
+    kept(gateway)
+    gateway.broker.holds = (OpenFilters,)
+    client.send(Subscribe(1, (Subscription("plant/#", 1, retain_handling=2),)))
+    gateway.broker.let_first_go()
+    client.send(Subscribe(2, (Subscription("plant/#", 1),), asking("named=other")))
+    gateway.broker.lose_kept_back(Busy("no room for another filter"))
+    gateway.round()
+    [first] = packet_ids(client)
+    published(publisher, "plant/0")
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 0}
+    client.send(Puback(first))
+    take(client)
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 1}, "it was given up"
 
 
 @pytest.mark.parametrize("later", [(), ("named=other", "beginning")])
@@ -716,26 +878,45 @@ def test_what_is_owed_to_a_subscription_has_its_name_until_it_has_begun_there() 
 
 def test_at_a_broker_that_joins_later_a_subscription_begins_at_its_position_there() -> None:
     gateway, _ = gateway_with(1, queues=1)
-    first, second = gateway.broker, MemoryBroker()
+    second = MemoryBroker()
     client = subscriber(gateway, "s", "plant/#")
     assert take(client) == [0]
-    second.name, second.address = "c", "broker:2"
-    second.state, second.sessions = first.state, first.sessions  # the home of sessions is not what is tested here
-    for number in range(1, 4):
-        second.append(encode_message(Message(topic="plant", body=b"%d" % number, mqtt_topic="plant/0")))
+    stored_at(second, 1, 2, 3)
     second.groups["billing"] = {"plant:0": 1}
-    first.link = lambda address: second if address == second.address else first  # type: ignore[method-assign]
-    routes = Route((BrokerRoute("b", first.address, 1), BrokerRoute("c", second.address, 1)))
-    first._QueryRoute = lambda request: routes  # type: ignore[method-assign]
-    gateway.brokers.refresh()
-    gateway.round()
+    joins(gateway, second)
     assert take(client) == [2, 3]
-    second.append(encode_message(Message(topic="plant", body=b"4", mqtt_topic="plant/0")))
-    second.release()
+    stored_at(second, 4)
     gateway.round()
     assert take(client) == [4]
     gateway.pass_time(1)
     assert second.groups == {"billing": {"plant:0": 4}}
+
+
+@pytest.mark.parametrize("starts", [("beginning",), ("named=billing",), ("named=billing", "beginning")])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_history_comes_from_a_broker_that_joins_while_a_subscribe_waits_for_another_one(
+    starts: tuple[str, ...], is_late: bool
+) -> None:
+    gateway, _ = gateway_with(1, queues=1)
+    first, second = gateway.broker, MemoryBroker()
+    stored_at(second, 1, 2)
+    first.groups["billing"], second.groups["billing"] = {"plant:0": 0}, {"plant:0": 0}
+    first.holds = (OpenFilters,)
+    client = gateway.connect("s", level=5)
+    client.send(Subscribe(1, (Subscription("plant/#", 1),), asking(*starts)))
+    second.holds = (OpenFilters,) if is_late else ()
+    joins(gateway, second)
+    for broker in (first, second):
+        broker.let_go()
+        gateway.round()
+    got = take(client)
+    gateway.pass_time(1)
+    assert sorted(got + take(client)) == [0, 1, 2]
+    stored_at(second, 3)
+    gateway.round()
+    assert take(client) == [3]
+    gateway.pass_time(1)
+    assert second.groups["billing"] == {"plant:0": 3 if "named=billing" in starts else 0}
 
 
 @pytest.mark.parametrize("answers", [False, True])
@@ -754,6 +935,20 @@ def test_a_filter_that_the_broker_opens_anew_goes_on_with_what_was_stored_while_
     published(publisher, "plant/0", first=3)
     assert take(client) == [1, 2, 3]
     assert kept(gateway) == {"plant:0": 4 if answers else 0}
+
+
+def test_a_filter_that_the_broker_opens_anew_goes_on_with_the_first_message_of_a_topic_that_was_not_there_before() -> (
+    None
+):
+    gateway, publisher = gateway_with(0, queues=2)
+    client = subscriber(gateway, "s", "plant/#", start="last=0")
+    gateway.broker.refuses[OpenFilters] = Unavailable("away")
+    del gateway.broker.queues["~filter:plant/#"]
+    published(publisher, "plant/0", "plant/0", "plant/0")
+    gateway.broker.refuses.clear()
+    gateway.pass_time(1)
+    assert take(client) == [0, 1, 2]
+    assert kept(gateway) == {"plant:0": 2, "plant:1": 1}
 
 
 def test_what_is_left_to_say_when_many_connections_end_at_once_is_said_once() -> None:

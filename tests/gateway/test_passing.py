@@ -46,7 +46,12 @@ class Looking:
         self.cursor = Cursor(Session("c", 10), Subscription("t/1", 1), feed)
         self.cursor.next = 5
         self.passed: list[dict[str, int]] = []
-        self.passing = Passing(lambda filter: filter.partition("/")[0], lambda _, ends: self.passed.append(dict(ends)))
+        self.found: list[str] = []
+        self.passing = Passing(
+            lambda filter: filter.partition("/")[0],
+            lambda _, queues: self.found.extend(queues),
+            lambda _, ends: self.passed.append(dict(ends)),
+        )
 
     def look(self) -> None:
         self.passing.look(self.cursor)
@@ -68,7 +73,7 @@ def test_a_cursor_that_lags_passes_its_mark_when_it_comes_there_however_much_the
     one = Looking()
     one.mark(9, 7)
     one.look()
-    assert one.passed == []
+    assert (one.found, one.passed) == (["t:0"], [])
     one.cursor.next = 7
     one.look()
     assert one.passed == [{"t:0": 9}]

@@ -106,13 +106,13 @@ def test_a_subscription_that_is_about_to_begin_holds_the_position_until_it_has()
     one.group[0].submit(request, lambda result: answers.append(answer(result)))
     assert one.broker.take() == [said(LEASE_S, ("t:1", -1), ("t:0", -1))]
     assert answers == [HeldOffsets((Progress("t:1", -1, 0),))]
-    one.floors["t:0"] = 2
+    one.floors["t:1"] = 2
     one.stir()
-    assert one.told() == []
+    assert one.told() == [said(LEASE_S, ("t:0", 1), ("t:1", -1))], "others are in its queue, and it is in no other"
     one.holds.beat()
-    assert one.told() == [said(LEASE_S, ("t:1", -1), ("t:0", -1))], "also where nobody has begun yet"
+    assert one.told() == [said(LEASE_S, ("t:0", 1), ("t:1", -1))]
     one.holds.begun(one.group, "new")
-    assert one.told() == [said(LEASE_S, ("t:0", 2))]
+    assert one.told() == [said(LEASE_S, ("t:0", 1), ("t:1", 2))]
 
 
 def test_the_last_word_is_said_until_it_is_heard() -> None:

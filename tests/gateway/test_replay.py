@@ -17,6 +17,7 @@ from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connect, Puback, Publish, Pubrec, Suback, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import Properties
 from penstock.errors import Busy
+from penstock.message import Message, encode_message
 from penstock.requests.filters import FetchRetained, OpenFilters
 from penstock.requests.messages import Pull
 from penstock.requests.request import Done
@@ -454,18 +455,30 @@ def test_before_mqtt_5_nobody_can_ask_for_history(level: int) -> None:
     assert numbers(client) == [3]
 
 
+def joins(gateway: Gateway, second: MemoryBroker) -> None:
+    """Another broker, beside the one that there is."""
+    first = gateway.broker
+    second.name, second.address = "c", "broker:2"
+    second.state, second.sessions = first.state, first.sessions  # the home of sessions is not what is tested here
+    first.link = lambda address: second if address == second.address else first  # type: ignore[method-assign]
+    routes = Route((BrokerRoute("b", first.address, 1), BrokerRoute("c", second.address, 1)))
+    first._QueryRoute = lambda request: routes  # type: ignore[method-assign]
+    gateway.brokers.refresh()
+    gateway.round()
+
+
+def stored_at(broker: MemoryBroker, *numbers: int) -> None:
+    for number in numbers:
+        broker.append(encode_message(Message(topic="plant", body=b"%d" % number, mqtt_topic="plant/0", qos=1)))
+    broker.release()
+
+
 def test_the_last_n_are_those_of_each_broker_that_has_the_topic() -> None:
     """Logs of two brokers have no common order, so N counts at each of them (docs/guide/device.md): none of the
     last N of all is missing."""
     gateway = Gateway()
     first, second = gateway.broker, MemoryBroker()
-    second.address = "broker:2"
-    second.state, second.sessions = first.state, first.sessions  # the home of sessions is not what is tested here
-    gateway.broker.link = lambda address: second if address == second.address else first  # type: ignore[method-assign]
-    routes = Route((BrokerRoute("b", first.address, 1), BrokerRoute("c", second.address, 1)))
-    gateway.broker._QueryRoute = lambda request: routes  # type: ignore[method-assign]
-    gateway.brokers.refresh()
-    gateway.round()
+    joins(gateway, second)
     publishers = [gateway.connect(name) for name in ("p4", "p0")]  # whose keys choose one broker each
     for number in range(20):
         publishers[number % 4 == 0].publish("plant/1", b"%d" % number, 1, packet_id=number + 1)
@@ -476,6 +489,45 @@ def test_the_last_n_are_those_of_each_broker_that_has_the_topic() -> None:
     assert [one for one in got if one % 4] == [17, 18, 19]
     assert [one for one in got if not one % 4] == [8, 12, 16]
     assert len(got) == 6
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_what_comes_while_a_subscribe_waits_for_one_of_two_brokers_comes_behind_the_history_and_once(
+    is_refused: bool,
+) -> None:
+    gateway, _ = gateway_with(2, queues=1)
+    first, second = gateway.broker, MemoryBroker()
+    joins(gateway, second)
+    second.answers_at_once, second.holds = False, (OpenFilters,)
+    client = gateway.connect("s", level=5)
+    client.send(Subscribe(1, (Subscription("plant/#", 1),), asking("beginning")))
+    stored_at(first, 2)
+    gateway.round()
+    assert client.got() == []
+    if is_refused:
+        second.lose_kept_back(Busy("no room for another filter"))
+    second.let_go()
+    second.release()
+    gateway.round()
+    assert client.got_one(Suback).reason_codes == (0x97,) if is_refused else numbers(client) == [0, 1, 2]
+    assert len(gateway.downstream.replays) == 0
+
+
+def test_a_history_goes_on_where_the_subscribe_that_was_to_replace_it_is_refused() -> None:
+    gateway, _ = gateway_with(4, queues=1, in_flight_max=1)
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", qos=1, properties=asking("beginning"))
+    [first] = [one for one in client.got() if isinstance(one, Publish)]
+    gateway.broker.answers_at_once, gateway.broker.holds = False, (OpenFilters,)
+    client.send(Subscribe(2, (Subscription("plant/#", 1),), asking("last=1")), Puback(first.packet_id))
+    assert client.got() == [], "it may begin again at any moment"
+    gateway.broker.lose_kept_back(Busy("no room for another filter"))
+    gateway.round()
+    came = []
+    while sent := [packet for packet in client.got() if isinstance(packet, Publish)]:
+        came += [int(packet.payload) for packet in sent]
+        client.send(*[Puback(packet.packet_id) for packet in sent])
+    assert came == [1, 2, 3]
 
 
 def test_so_many_replays_run_at_a_time_also_of_one_subscribe() -> None:

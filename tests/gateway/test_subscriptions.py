@@ -13,7 +13,6 @@ def test_a_subscription_without_options_is_as_before_mqtt_5() -> None:
     assert one.retain_handling == 0
 
 
-def test_one_that_is_sent_what_nobody_else_is_sent_is_not_plain() -> None:
-    assert Subscription("a/+", 1, no_local=True, as_published=True, identifier=7).is_plain
-    assert not Subscription("a/+", 1, shows_place=True).is_plain
-    assert not Subscription("a/+", 1, name="mine").is_plain
+def test_what_one_with_a_name_is_sent_counts_for_its_position() -> None:
+    assert not Subscription("a/+", 1, shows_place=True).counts
+    assert Subscription("a/+", 1, name="mine").counts
