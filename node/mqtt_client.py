@@ -7,6 +7,7 @@ message after it was taken. Not a library for devices: those have their own.
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ from gateway.mqtt.packets import (
     Disconnect,
     Packet,
     Pingreq,
+    Pingresp,
     Puback,
     Pubcomp,
     Publish,
@@ -150,6 +152,24 @@ class MqttClient:
                 self._answer(packet)
             if not self._read(self._keep_alive_s / 2 or None):
                 self._send(Pingreq())
+
+    def wait_until_readable(self, file: int) -> None:
+        """Waits until there is something to read in a file, or its end, and keeps the connection up meanwhile. Raises
+        ``Unavailable`` where that ends."""
+        ready: list[object] = []
+        while file not in ready:
+            ready, _, _ = select.select([file, self._socket], [], [], self._keep_alive_s / 2 or None)
+            if not ready:
+                self._send(Pingreq())
+            elif file not in ready:
+                self._read(None)
+                self._pass_over_pings()
+
+    def _pass_over_pings(self) -> None:
+        for packet in self._arrived:
+            if isinstance(packet, Disconnect):
+                self._answer(packet)
+        self._arrived = deque([packet for packet in self._arrived if not isinstance(packet, Pingresp)])
 
     def _answer(self, packet: Packet) -> None:
         if isinstance(packet, Publish) and packet.qos:
