@@ -124,8 +124,6 @@ class BrokerSettings:
             raise ValueError(f"name has 1 to 255 characters of A-Z a-z 0-9 . _ -, not {self.name!r}")
         if not 0 <= self.port <= 65_535:
             raise ValueError(f"port is from 0 to 65535, not {self.port}")
-        if not -1 <= self.status_port <= 65_535:
-            raise ValueError(f"status_port is from -1 (no pages) to 65535, not {self.status_port}")
         if self.default_level not in LEVELS:
             raise ValueError(f"default_level is one of {', '.join(LEVELS)}, not {self.default_level!r}")
         if not 1 <= self.default_queues <= self.queues_max <= QUEUES_MAX:

@@ -178,7 +178,6 @@ class GatewaySettings:
 
 _RANGES: Final = (
     ("port", 0, 65_535),
-    ("status_port", -1, 65_535),
     ("tcp_keep_alive_s", 0, 32_767),
     ("topic_levels_max", 1, LEVELS_MAX),
     ("in_flight_bytes_max", 1024, 1 << 40),

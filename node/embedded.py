@@ -78,7 +78,7 @@ async def run(
                     given |= {"namesrv": (names_at,), "name": name}
                     settings = service_settings(configuration, "gateway", **given)
                     front = await top.start(partial(gateway.server.run, settings, world, links))
-                    standing.add(front.figures.read, _prefixed("gateway", front.health.reasons))
+                    standing.add(front.figures, _prefixed("gateway", front.reasons))
                     if signals is not None:
                         top.start_soon(gateway.server.obey, front, signals)
                     standing.serves()

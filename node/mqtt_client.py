@@ -156,9 +156,10 @@ class MqttClient:
     def wait_until_readable(self, file: int) -> None:
         """Waits until there is something to read in a file, or its end, and keeps the connection up meanwhile. Raises
         ``Unavailable`` where that ends."""
-        ready: list[object] = []
+        assert self._socket is not None
+        ready: list[int] = []
         while file not in ready:
-            ready, _, _ = select.select([file, self._socket], [], [], self._keep_alive_s / 2 or None)
+            ready, _, _ = select.select([file, self._socket.fileno()], [], [], self._keep_alive_s / 2 or None)
             if not ready:
                 self._send(Pingreq())
             elif file not in ready:
