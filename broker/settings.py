@@ -72,7 +72,8 @@ class BrokerSettings:
             long, or when there is so much of it; a power cut costs no more than that. 0: at once.
         quick_sync_s: a disk whose fsyncs take less, on average, is synced by the event loop, any other by a thread;
             0: always by the thread.
-        reader_silence_s: retention by age waits for a group that has members or committed within this time.
+        reader_silence_s: retention by age waits for a group that has members, that a gateway holds, or that committed
+            within this time.
         status_host, status_port: where it has its status pages if it runs alone; -1 for none, 0 for any free port.
 
     The others are the store's (``broker/store/settings.py``). Raises ``ValueError`` for a value outside its limits.
