@@ -1,4 +1,4 @@
-"""The slow side of authentication: reads the password and access files and the key of tokens, and checks passwords in
+"""The slow side of authentication: reads the password and access files and the keys of tokens, and checks passwords in
 threads.
 
 Files are read at the start, where a bad one is an error, and in a thread when they change; a bad one then leaves what
@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 import trio
 
 from gateway.login.access import Access
-from gateway.login.tokens import TokenKey, TokenRules
+from gateway.login.tokens import TokenKeys, TokenRules
 from penstock.access.acl import parse_acl
 from penstock.access.passwords import parse_passwords, verify
 from penstock.errors import InvalidConfig
@@ -113,9 +113,9 @@ class Verifier:
         if acl_file:
             self._files.append(Watched(Path(acl_file), parse_acl, access.set_acl))
         if jwt_key_file:
-            parse = partial(TokenKey, rules=rules or TokenRules())
+            parse = partial(TokenKeys, rules=rules or TokenRules())
             self._files.append(
-                Watched(Path(jwt_key_file), parse, lambda key: access.set_tokens(key, world.clock.wall_ms))
+                Watched(Path(jwt_key_file), parse, lambda keys: access.set_tokens(keys, world.clock.wall_ms))
             )
 
     @property
