@@ -98,7 +98,7 @@ class MqttClient:
         try:
             self._send(self._hello)
             answer = self._wait_for(Connack)
-            _check(answer.reason_code, "the gateway refuses the connection")
+            _check(answer.reason_code, "the gateway refuses the connection", answer.properties.reason_string)
             if answer.properties.server_keep_alive is not None:
                 self._keep_alive_s = answer.properties.server_keep_alive
         except BaseException:
@@ -128,7 +128,7 @@ class MqttClient:
         if not qos:
             return ""
         answer = self._wait_for(Puback, packet_id) if qos == 1 else self._wait_for(Pubrec, packet_id)
-        _check(answer.reason_code, f"{name} is refused")
+        _check(answer.reason_code, f"{name} is refused", answer.properties.reason_string)
         if qos == 2:
             self._send(Pubrel(packet_id))
             self._wait_for(Pubcomp, packet_id)
@@ -140,7 +140,7 @@ class MqttClient:
         self._send(Subscribe(self._packet_id, tuple(Subscription(one, qos) for one in filters)))
         suback = self._wait_for(Suback, self._packet_id)
         for one, code in zip(filters, suback.reason_codes, strict=True):
-            _check(code, f"the filter {one} is refused")
+            _check(code, f"the filter {one} is refused", suback.properties.reason_string)
 
     def messages(self) -> Iterator[Publish]:
         """What comes, for ever; a message is acknowledged when the next one is asked for."""
@@ -178,7 +178,7 @@ class MqttClient:
         elif isinstance(packet, Pubrel):
             self._send(Pubcomp(packet.packet_id))
         elif isinstance(packet, Disconnect):
-            raise lost(self.address, f"the gateway says {_name(packet.reason_code)}")
+            raise lost(self.address, f"the gateway says {_said(packet.reason_code, packet.properties.reason_string)}")
 
     # -- the connection
 
@@ -226,6 +226,11 @@ def _name(code: int) -> str:
     return ReasonCode(code).name.lower().replace("_", " ") if known else f"reason {code:#x}"
 
 
-def _check(code: int, what: str) -> None:
+def _said(code: int, why: str | None) -> str:
+    """A reason code in words, and what the gateway says more."""
+    return f"{_name(code)} ({why})" if why else _name(code)
+
+
+def _check(code: int, what: str, why: str | None) -> None:
     if code >= _FAILURE:
-        raise InvalidRequest(f"{what}: {_name(code)}")
+        raise InvalidRequest(f"{what}: {_said(code, why)}")

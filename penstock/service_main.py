@@ -47,7 +47,7 @@ SPARE_BYTES: Final = 4 << 20
 """So much of the heap's free end stays."""
 
 CHILD_VARIABLE: Final = "PENSTOCK_CHILD"
-"""Set in the environment of a process that ends with its parent (``node/processes.py``)."""
+"""In the environment of a process that ends with its parent (``node/processes.py``): what that calls it."""
 
 _M_TRIM_THRESHOLD: Final = -1  # as in malloc.h
 _M_MMAP_THRESHOLD: Final = -3
@@ -168,7 +168,7 @@ def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]]) -> int:
 
     Returns the exit status, having told of an expected error.
     """
-    logging.basicConfig(format=LOG_FORMAT, level=logging.WARNING)
+    logging.basicConfig(format=_log_format(os.environ.get(CHILD_VARIABLE, "")), level=logging.WARNING)
     bound_heap()
     descriptors.raise_limit()
 
@@ -190,6 +190,11 @@ def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]]) -> int:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return STATUS_EXPECTED_ERROR
     return 0
+
+
+def _log_format(who: str) -> str:
+    """Several processes of a service share one log: each line says of which it is. ``who``: ``gateway 1``."""
+    return LOG_FORMAT.replace("%(name)s", f"%(name)s of {who}") if " " in who else LOG_FORMAT
 
 
 async def _set_on_signal(stop: trio.Event, *, task_status: trio.TaskStatus[None]) -> None:

@@ -70,19 +70,20 @@ def test_a_gateway_that_does_not_answer_is_timed_out() -> None:
             pass
 
 
-def test_a_refusal_is_said_in_words() -> None:
+@pytest.mark.parametrize(("properties", "why"), [(b"", ""), (b"\x1f\x00\x04slow", r" \(slow\)")])
+def test_a_refusal_is_said_in_words(properties: bytes, why: str) -> None:
     def refuse() -> None:
         connection, _ = listener.accept()
         with connection:
             connection.recv(1000)
-            connection.sendall(bytes([0x20, 3, 0, 0x87, 0]))
+            connection.sendall(bytes([0x20, 3 + len(properties), 0, 0x87, len(properties)]) + properties)
             connection.recv(1000)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=refuse)
         thread.start()
         with (
-            pytest.raises(InvalidRequest, match="refuses the connection: not authorized"),
+            pytest.raises(InvalidRequest, match=f"refuses the connection: not authorized{why}$"),
             MqttClient(f"127.0.0.1:{listener.getsockname()[1]}"),
         ):
             pass

@@ -56,6 +56,24 @@ def test_a_service_logs_with_time_level_and_logger(
     assert re.fullmatch(r"\d{4}-\d\d-\d\d [\d:,]+ WARNING gateway.door: shut\n", capsys.readouterr().err)
 
 
+def test_of_several_processes_of_a_service_each_line_says_of_which_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def serve(_stop: trio.Event) -> None:
+        logging.getLogger("gateway.door").warning("shut")
+        await trio.lowlevel.checkpoint()
+
+    silent, parent = os.pipe()  # which holds it open
+    with open(silent) as standard_input:
+        monkeypatch.setattr(sys, "stdin", standard_input)
+        for who, named in {"gateway 1": "gateway.door of gateway 1", "broker": "gateway.door"}.items():
+            monkeypatch.setattr(logging.getLogger(), "handlers", [])
+            monkeypatch.setenv("PENSTOCK_CHILD", who)
+            assert run_until_signal(serve) == 0
+            assert capsys.readouterr().err.endswith(f" WARNING {named}: shut\n")
+    os.close(parent)
+
+
 def test_a_service_that_returns_ends_with_status_0() -> None:
     async def serve(_stop: trio.Event) -> None:
         await trio.lowlevel.checkpoint()
