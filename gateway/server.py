@@ -120,7 +120,7 @@ async def run(
                 for shard in shards:
                     nursery.start_soon(shard.run)
                 health = Health(brokers, drain, front.trouble, rounds.now)
-                figures.health = health
+                figures.health, figures.certificates = health, front.certificates_end_at
                 figures.shards = shards
                 figures.access, figures.verifier = access, verifier
                 stages = (downstream.tick, reception.tick, drain.tick, health.tick, front.tick)

@@ -15,6 +15,7 @@ import pytest
 import trio
 from memory_broker import MemoryBroker
 from stream_client import Client
+from wire_ends import Authority
 
 from gateway.mqtt.packets import (
     Connack,
@@ -29,6 +30,7 @@ from gateway.mqtt.packets import (
 )
 from gateway.server import RunningGateway, obey, run
 from gateway.settings import GatewaySettings
+from gateway.transports.validity import ends_at
 from penstock.errors import AddressInUse, InvalidConfig
 from penstock.world import real_world
 
@@ -100,6 +102,12 @@ async def test_several_gateways_may_share_a_port() -> None:
             second: RunningGateway = await nursery.start(again)
             assert second.port == first.port
             nursery.cancel_scope.cancel()
+
+
+async def test_the_end_of_a_certificate_is_among_the_figures(tmp_path: Path) -> None:
+    server = Authority(tmp_path).server
+    async with serving(listeners=(f"tls 127.0.0.1:0 certificate={server}",)) as running:
+        assert running.figures()['gateway_certificate_ends_at_s{listener="tls"}'] == ends_at(server.read_text())
 
 
 async def test_connections_beyond_the_limit_are_closed_at_the_door(streams: list[trio.SocketStream]) -> None:
