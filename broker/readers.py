@@ -1,8 +1,9 @@
 """How far the slowest consumer group has read, for retention by age; and which groups were given up.
 
-A group that has no member and committed nothing for ``silence_s`` was given up: nothing is kept for it any more. Its
-offsets stay, because somebody may come back and find some of it still there, until groups have no room: from nine
-tenths of ``groups_max`` on those that were given up go for good.
+A group that has no member, that no gateway holds for its devices (``folds/offsets.py``), and that committed nothing for
+``silence_s`` was given up: nothing is kept for it any more. Its offsets stay, because somebody may come back and find
+some of it still there, until groups have no room: from nine tenths of ``groups_max`` on those that were given up go for
+good.
 
 There may be 100,000 groups, so they are looked at a slice per tick. Invariant: before all were seen once, everything
 counts as needed.
@@ -35,7 +36,7 @@ class Readers:
         needed_from: log position from which on some group still has to read; None if none has to.
 
     Args:
-        silence_s: a group without members that committed nothing for so long was given up.
+        silence_s: a group without members and holders that committed nothing for so long was given up.
         return_s: whoever was a member before this broker began has come back after so long.
     """
 
@@ -78,7 +79,7 @@ class Readers:
                 yield
             given_up = []
             for group in groups[at : at + SLICE]:
-                if group not in self._groups and now_ms - self._offsets.committed_ms(group) >= self._silence_ms:
+                if self._is_given_up(group, now_ms):
                     given_up.append(group)
                     continue
                 for queue, offset in self._offsets.of(group).items():
@@ -92,6 +93,10 @@ class Readers:
             if number % SLICE == 0:
                 yield
         self.needed_from = needed_from
+
+    def _is_given_up(self, group: str, now_ms: int) -> bool:
+        is_read = group in self._groups or self._offsets.holders(group)
+        return not is_read and now_ms - self._offsets.committed_ms(group) >= self._silence_ms
 
     def _position_of(self, queue: str, offset: int) -> int:
         try:

@@ -83,9 +83,12 @@ class Registration:
                 registered = await self._renew(link, registered)
                 await self._meet(link)
                 wait_s = self._settings.register_every_s
+                if namesrv in self.away:
+                    _log.warning("name server %s answers again", namesrv)
                 self.away.discard(namesrv)
             except PenstockError as error:
-                _log.warning("name server %s: %s", namesrv, error)
+                if namesrv not in self.away:  # it is asked again every second or so
+                    _log.warning("name server %s lost: %s", namesrv, error)
                 registered, wait_s = -1, RETRY_S
                 self.away.add(namesrv)
             tried(namesrv)

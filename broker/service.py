@@ -16,6 +16,7 @@ from broker.filter_requests import FilterRequests
 from broker.folds.sessions import homes_of
 from broker.folds.state import BrokerState
 from broker.group_requests import SESSION_S_MAX, GroupRequests, group_waker
+from broker.lags import Lags
 from broker.message_requests import MessageRequests
 from broker.outcomes import Now, Outcome
 from broker.readers import Readers
@@ -91,6 +92,7 @@ class BrokerService:
         )
         self._sessions = SessionRequests(state, store, settings, now, now_ms)
         self._session_pages = SessionPages(state, store)
+        self._lags = Lags(state, store, settings.name)
         self._shares = ShareRequests(state, store, settings, now)
         self._group_changes = self._groups.groups.changed  # the same objects for ever: asked after every batch
         self._session_changes = self._sessions.changed
@@ -173,6 +175,7 @@ class BrokerService:
             self._sessions.expire(now, now_ms)
         self._shares.expire(now)
         self._readers.tick(now, now_ms)
+        self._lags.tick(now, now_ms, self._readers.needed_from)
         self._store.tick(now_ms, self._readers.needed_from)
 
     def take_wakers(self) -> list[str]:
@@ -211,6 +214,7 @@ class BrokerService:
             penstock_shared_lost_total=self._shares.lost,
             penstock_damaged_frames_total=store.damaged,
             penstock_disk_full=int(store.is_full),
+            **self._lags.figures,
         )
 
     def synced(self) -> None:

@@ -72,7 +72,8 @@ class BrokerSettings:
             long, or when there is so much of it; a power cut costs no more than that. 0: at once.
         quick_sync_s: a disk whose fsyncs take less, on average, is synced by the event loop, any other by a thread;
             0: always by the thread.
-        reader_silence_s: retention by age waits for a group that has members or committed within this time.
+        reader_silence_s: retention by age waits for a group that has members, that a gateway holds, or that committed
+            within this time.
         status_host, status_port: where it has its status pages if it runs alone; -1 for none, 0 for any free port.
 
     The others are the store's (``broker/store/settings.py``). Raises ``ValueError`` for a value outside its limits.
@@ -124,8 +125,6 @@ class BrokerSettings:
             raise ValueError(f"name has 1 to 255 characters of A-Z a-z 0-9 . _ -, not {self.name!r}")
         if not 0 <= self.port <= 65_535:
             raise ValueError(f"port is from 0 to 65535, not {self.port}")
-        if not -1 <= self.status_port <= 65_535:
-            raise ValueError(f"status_port is from -1 (no pages) to 65535, not {self.status_port}")
         if self.default_level not in LEVELS:
             raise ValueError(f"default_level is one of {', '.join(LEVELS)}, not {self.default_level!r}")
         if not 1 <= self.default_queues <= self.queues_max <= QUEUES_MAX:

@@ -71,7 +71,7 @@ def verify_command(context: click.Context, data: Path, as_json: bool) -> None:
       penstock store verify -d penstock-data --json | jq .damage
     """
     with _progress("verifying", quiet=as_json) as show:
-        report = _run(verify(RealDisk(data)), show)
+        report = _run(verify(RealDisk(data, is_read_only=True)), show)
     if as_json:
         print_json(_row(report))
     else:
@@ -142,7 +142,7 @@ def dump_command(data: Path, since: int, count: int | None, topic: str | None, s
     """
     records = (
         one
-        for one in dump(RealDisk(data), since)
+        for one in dump(RealDisk(data, is_read_only=True), since)
         if (system or not one.topic.startswith(SYSTEM_PREFIX)) and topic in (None, one.topic)
     )
     for one in islice(records, count):

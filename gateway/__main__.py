@@ -13,19 +13,17 @@ from gateway.server import run as serve
 from gateway.settings import GatewaySettings
 from penstock.lasting_links import lasting_links
 from penstock.service_main import main, operator_signals
-from penstock.standing import Standing
 from penstock.world import World
 
 
 async def run(
-    settings: GatewaySettings, world: World, standing: Standing, task_status: trio.TaskStatus[RunningGateway]
+    settings: GatewaySettings, world: World, _tell: object, task_status: trio.TaskStatus[RunningGateway]
 ) -> None:
     """The gateway on wire links, which outlive its goodbye."""
     with trio.open_signal_receiver(*operator_signals()) as signals:
         async with lasting_links() as links, trio.open_nursery() as nursery:
             gateway = await nursery.start(partial(serve, settings, world, links))
             nursery.start_soon(obey, gateway, signals)
-            standing.add(gateway.figures.read, gateway.health.reasons)
             task_status.started(gateway)
 
 

@@ -5,7 +5,7 @@ docs/guide/operator.md lists the names; the ones that devices of each listener c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gateway.downstream import Downstream
 from gateway.health import Health
@@ -20,7 +20,17 @@ from gateway.upstream import Upstream
 class Figures:
     """The figures of one gateway."""
 
-    __slots__ = ("_downstream", "_quotas", "_reception", "_upstream", "access", "health", "shards", "verifier")
+    __slots__ = (
+        "_downstream",
+        "_quotas",
+        "_reception",
+        "_upstream",
+        "access",
+        "certificates",
+        "health",
+        "shards",
+        "verifier",
+    )
 
     def __init__(self, reception: Reception, upstream: Upstream, downstream: Downstream, quotas: Quotas) -> None:
         self._reception = reception
@@ -30,12 +40,14 @@ class Figures:
         self.access: Access | None = None
         self.verifier: Verifier | None = None
         self.health: Health | None = None
+        self.certificates: Callable[[], Mapping[str, float]] = dict
         self.shards: Sequence[Shard] = ()
 
-    def read(self) -> dict[str, int]:
+    def read(self) -> dict[str, float]:
         """All of them, by metric name."""
         refused = {f"gateway_refused_{limit}_total": count for limit, count in self._quotas.refused.items()}
-        return self._of_all() | self._reception.tallies.by_listener() | refused | self._logins()
+        counted = self._of_all() | self._reception.tallies.by_listener() | refused | self._logins()
+        return {**counted, **self.certificates()}
 
     def _logins(self) -> dict[str, int]:
         access = self.access

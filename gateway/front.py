@@ -85,7 +85,7 @@ class Entrance:
         self._arriving: Deadlines[Ticket] = Deadlines()
         self._waiting = 0
         protocol = "http/1.1" if listening.is_web else "mqtt"
-        self._certificates = None if listening.files is None else Certificates(listening.files, protocol)
+        self.certificates = None if listening.files is None else Certificates(listening.files, protocol)
         self.socket = open_listener(listening.host, listening.port, settings)
         self.host, self.port = self.socket.getsockname()[:2]
 
@@ -143,8 +143,8 @@ class Entrance:
         if listening.is_plain:
             return None
         codecs: list[Codec] = [ProxyCodec()] if listening.proxies else []
-        if self._certificates is not None:
-            codecs.append(TlsCodec(self._certificates.context))
+        if self.certificates is not None:
+            codecs.append(TlsCodec(self.certificates.context))
         if listening.is_web:
             codecs.append(WebSocketCodec(listening.path, listening.origins))
         return codecs[0] if len(codecs) == 1 else Stack(codecs)
@@ -191,13 +191,13 @@ class Entrance:
                 self._reception.quotas.refuse("connect_wait_s")
                 self._tally.handshakes_failed += 1
                 arrival.line.close()
-        if self._certificates is not None:
-            self._certificates.refresh()
+        if self.certificates is not None:
+            self.certificates.refresh()
 
     def reload(self) -> None:
         """Reads the certificates again, changed or not."""
-        if self._certificates is not None:
-            self._certificates.refresh(anyway=True)
+        if self.certificates is not None:
+            self.certificates.refresh(anyway=True)
 
 
 class Front:
@@ -267,6 +267,16 @@ class Front:
         """Reads all certificates again, changed or not."""
         for one in self._entrances:
             one.reload()
+
+    def certificates_end_at(self) -> dict[str, float]:
+        """When what they serve TLS with ends, in seconds since 1970, by metric name."""
+        found = {}
+        for one in self._entrances:
+            if one.certificates is not None:
+                for what, ends in (("certificate", one.certificates.ends_at), ("crl", one.certificates.list_ends_at)):
+                    if ends is not None:
+                        found[f'gateway_{what}_ends_at_s{{listener="{one.listening.name}"}}'] = ends
+        return found
 
     def close(self) -> None:
         for one in self._entrances:

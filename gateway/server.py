@@ -46,13 +46,14 @@ GOODBYE_S: Final = 1.0
 @dataclass(frozen=True, slots=True)
 class RunningGateway:
     """A gateway that accepts connections. ``listeners``: name and address of those beside ``host`` and ``port``.
-    ``reload``: reads certificates, passwords and access rules again, now."""
+    ``figures``: by metric name. ``reasons``: why no traffic should come here. ``reload``: reads certificates, passwords
+    and access rules again, now."""
 
     host: str
     port: int
-    figures: Figures
+    figures: Callable[[], Mapping[str, float]]
+    reasons: Callable[[], Sequence[str]]
     drain: Drain
-    health: Health
     listeners: Mapping[str, str]
     reload: Callable[[], None]
 
@@ -119,15 +120,16 @@ async def run(
                 for shard in shards:
                     nursery.start_soon(shard.run)
                 health = Health(brokers, upstream, drain, front.trouble, rounds.now)
-                figures.health = health
+                figures.health, figures.certificates = health, front.certificates_end_at
                 figures.shards = shards
                 figures.access, figures.verifier = access, verifier
                 stages = (downstream.tick, reception.tick, drain.tick, health.tick, front.tick)
                 ticker = Ticker(settings, world, brokers, upstream, stages, shards, figures, told)
                 nursery.start_soon(ticker.run)
                 nursery.start_soon(front.run)
-                running = RunningGateway(front.host, front.port, figures, drain, health, front.listeners, reload)
-                task_status.started(running)
+                task_status.started(
+                    RunningGateway(front.host, front.port, figures.read, health.reasons, drain, front.listeners, reload)
+                )
         finally:
             front.close()
             with trio.CancelScope(shield=True):

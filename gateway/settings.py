@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.login.tokens import TokenRules, check_algorithms
+from gateway.login.token_keys import check_algorithms
+from gateway.login.tokens import TokenRules
 from gateway.transports.listening import parse_listeners
 from penstock.errors import InvalidConfig
 from topicmap.names import LEVELS_MAX, InvalidName, check_name
@@ -39,10 +40,10 @@ class GatewaySettings:
         may come without credentials: ``nobody``, peers on ``loopback``, or ``everyone``. password_file, acl_file: who
         the users are and what each client may do (`penstock user`, `penstock acl`); empty for none. checks_max: so many
         passwords wait to be checked. credentials_cached_s: right ones are not checked again for so long. jwt_key_file:
-        the secret or public key that tokens are signed with, empty for no tokens; jwt_algorithms: by which they may be
-        signed, empty for the usual one of the key; jwt_audience, jwt_issuer: whom they are for and who makes them,
-        empty for none; jwt_claim: what names the user; jwt_expiry_required: whether they must end; jwt_leeway_s: by so
-        much clocks may differ.
+        the secret or public keys that tokens are checked with, empty for no tokens; jwt_algorithms: by which they may
+        be signed, empty for that of the key or its usual one; jwt_audience, jwt_issuer: whom they are for and who makes
+        them, empty for none; jwt_claim: what names the user; jwt_expiry_required: whether they must end; jwt_leeway_s:
+        by so much clocks may differ.
         accept_backlog: so many connections wait to be accepted, at each listener. connections_max, half_open_max: how
         many there may be, and how many of them without an accepted CONNECT. connect_wait_s: the time until it is there.
         connect_packet_bytes_max, packet_bytes_max: the size of a CONNECT, and of any other packet. client_id_bytes_max:
@@ -178,7 +179,6 @@ class GatewaySettings:
 
 _RANGES: Final = (
     ("port", 0, 65_535),
-    ("status_port", -1, 65_535),
     ("tcp_keep_alive_s", 0, 32_767),
     ("topic_levels_max", 1, LEVELS_MAX),
     ("in_flight_bytes_max", 1024, 1 << 40),

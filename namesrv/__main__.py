@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 
 import trio
 
@@ -11,18 +10,14 @@ from namesrv import server
 from namesrv.server import RunningNamesrv
 from namesrv.settings import NamesrvSettings
 from penstock.service_main import main
-from penstock.standing import Standing
 from penstock.world import World
 
 
 async def run(
-    settings: NamesrvSettings, world: World, standing: Standing, task_status: trio.TaskStatus[RunningNamesrv]
+    settings: NamesrvSettings, world: World, _tell: object, task_status: trio.TaskStatus[RunningNamesrv]
 ) -> None:
-    """The name server, which tells its figures."""
-    async with trio.open_nursery() as nursery:
-        names = await nursery.start(partial(server.run, settings, world))
-        standing.add(names.figures, names.reasons)
-        task_status.started(names)
+    """The name server, whose start takes no time to speak of."""
+    await server.run(settings, world, task_status=task_status)
 
 
 if __name__ == "__main__":

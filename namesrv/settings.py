@@ -32,7 +32,5 @@ class NamesrvSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
             raise InvalidConfig(f"port is {self.port}", hint="it is from 0 to 65535")
-        if not -1 <= self.status_port <= 65_535:
-            raise InvalidConfig(f"status_port is {self.status_port}", hint="it is from -1 (no pages) to 65535")
         if min(self.lease_s_max, self.brokers_max, self.topics_max) <= 0 or self.away_s_max < 0:
             raise InvalidConfig("lease_s_max, brokers_max and topics_max are greater than 0, away_s_max is not less")

@@ -8,22 +8,18 @@ server is a function call.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Sequence
 from functools import partial
-from typing import Any
 
 import trio
 
 import broker.server
 import gateway.server
 import namesrv.server
-from broker.settings import BrokerSettings
-from gateway.settings import GatewaySettings
-from namesrv.settings import NamesrvSettings
 from node.addresses import Addresses
 from node.local_link import LocalLinks
-from node.settings import SERVICES, Configuration, gateway_name, listeners, place
-from penstock import config
+from node.services import service_settings
+from node.settings import Configuration, gateway_name
 from penstock.addresses import join_address
 from penstock.frame_server import Peer
 from penstock.lasting_links import lasting_links
@@ -31,15 +27,7 @@ from penstock.standing import STOPPING, Standing
 from penstock.status import serve_status
 from penstock.world import World
 
-_SETTINGS: Mapping[str, type[Any]] = {"namesrv": NamesrvSettings, "broker": BrokerSettings, "gateway": GatewaySettings}
-assert set(_SETTINGS) == set(SERVICES)
 _LOCAL_PEER = Peer(0, "in this process")
-
-
-def service_settings(configuration: Configuration, service: str, **given: object) -> Any:
-    """Settings of one service: its table in the file, its environment, then what the node decides."""
-    table, prefix = configuration.services[service], f"PENSTOCK_{service.upper()}"
-    return config.load_table(_SETTINGS[service], table, os.environ, prefix, given, source=f"[{service}]")
 
 
 async def run(
@@ -57,13 +45,12 @@ async def run(
         told = (standing.figures, standing.reasons)
         http = await pages.start(partial(serve_status, node.host, node.http_port, *told))
         async with trio.open_nursery() as bottom:
-            settings = service_settings(configuration, "namesrv", **place(configuration, "namesrv", os.environ))
+            settings = service_settings(configuration, "namesrv")
             names = await bottom.start(partial(namesrv.server.run, settings, world))
             standing.add(names.figures, _prefixed("name server", names.reasons))
             names_at = join_address(names.host, names.port)
             async with trio.open_nursery() as middle:
-                given = place(configuration, "broker", os.environ) | {"data": node.data, "namesrv": (names_at,)}
-                settings = service_settings(configuration, "broker", **given)
+                settings = service_settings(configuration, "broker", data=node.data, namesrv=(names_at,))
                 store = await middle.start(partial(broker.server.run, settings, world, tell=_begin_of(standing)))
                 standing.add(store.figures, _prefixed("broker", store.reasons))
                 store_at = join_address(store.host, store.port)
@@ -74,11 +61,9 @@ async def run(
                     }
                     links = LocalLinks(embedded, wire)
                     name = gateway_name(configuration, os.environ) or f"{store_at}-0"
-                    given = place(configuration, "gateway", os.environ) | listeners(configuration, os.environ)
-                    given |= {"namesrv": (names_at,), "name": name}
-                    settings = service_settings(configuration, "gateway", **given)
+                    settings = service_settings(configuration, "gateway", namesrv=(names_at,), name=name)
                     front = await top.start(partial(gateway.server.run, settings, world, links))
-                    standing.add(front.figures.read, _prefixed("gateway", front.health.reasons))
+                    standing.add(front.figures, _prefixed("gateway", front.reasons))
                     if signals is not None:
                         top.start_soon(gateway.server.obey, front, signals)
                     standing.serves()

@@ -7,6 +7,7 @@ message after it was taken. Not a library for devices: those have their own.
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ from gateway.mqtt.packets import (
     Disconnect,
     Packet,
     Pingreq,
+    Pingresp,
     Puback,
     Pubcomp,
     Publish,
@@ -97,7 +99,7 @@ class MqttClient:
         try:
             self._send(self._hello)
             answer = self._wait_for(Connack)
-            _check(answer.reason_code, "the gateway refuses the connection")
+            _check(answer.reason_code, "the gateway refuses the connection", answer.properties.reason_string)
             if answer.properties.server_keep_alive is not None:
                 self._keep_alive_s = answer.properties.server_keep_alive
         except PacketError:
@@ -130,7 +132,7 @@ class MqttClient:
         if not qos:
             return ""
         answer = self._wait_for(Puback, packet_id) if qos == 1 else self._wait_for(Pubrec, packet_id)
-        _check(answer.reason_code, f"{name} is refused")
+        _check(answer.reason_code, f"{name} is refused", answer.properties.reason_string)
         if qos == 2:
             self._send(Pubrel(packet_id))
             self._wait_for(Pubcomp, packet_id)
@@ -142,7 +144,7 @@ class MqttClient:
         self._send(Subscribe(self._packet_id, tuple(Subscription(one, qos) for one in filters)))
         suback = self._wait_for(Suback, self._packet_id)
         for one, code in zip(filters, suback.reason_codes, strict=True):
-            _check(code, f"the filter {one} is refused")
+            _check(code, f"the filter {one} is refused", suback.properties.reason_string)
 
     def messages(self) -> Iterator[Publish]:
         """What comes, for ever; a message is acknowledged when the next one is asked for."""
@@ -155,13 +157,32 @@ class MqttClient:
             if not self._read(self._keep_alive_s / 2 or None):
                 self._send(Pingreq())
 
+    def wait_until_readable(self, file: int) -> None:
+        """Waits until there is something to read in a file, or its end, and keeps the connection up meanwhile. Raises
+        ``Unavailable`` where that ends."""
+        assert self._socket is not None
+        ready: list[int] = []
+        while file not in ready:
+            ready, _, _ = select.select([file, self._socket.fileno()], [], [], self._keep_alive_s / 2 or None)
+            if not ready:
+                self._send(Pingreq())
+            elif file not in ready:
+                self._read(None)
+                self._pass_over_pings()
+
+    def _pass_over_pings(self) -> None:
+        for packet in self._arrived:
+            if isinstance(packet, Disconnect):
+                self._answer(packet)
+        self._arrived = deque([packet for packet in self._arrived if not isinstance(packet, Pingresp)])
+
     def _answer(self, packet: Packet) -> None:
         if isinstance(packet, Publish) and packet.qos:
             self._send(Puback(packet.packet_id) if packet.qos == 1 else Pubrec(packet.packet_id))
         elif isinstance(packet, Pubrel):
             self._send(Pubcomp(packet.packet_id))
         elif isinstance(packet, Disconnect):
-            raise lost(self.address, f"the gateway says {_name(packet.reason_code)}")
+            raise lost(self.address, f"the gateway says {_said(packet.reason_code, packet.properties.reason_string)}")
 
     # -- the connection
 
@@ -215,6 +236,11 @@ def _name(code: int) -> str:
     return ReasonCode(code).name.lower().replace("_", " ") if known else f"reason {code:#x}"
 
 
-def _check(code: int, what: str) -> None:
+def _said(code: int, why: str | None) -> str:
+    """A reason code in words, and what the gateway says more."""
+    return f"{_name(code)} ({why})" if why else _name(code)
+
+
+def _check(code: int, what: str, why: str | None) -> None:
     if code >= _FAILURE:
-        raise InvalidRequest(f"{what}: {_name(code)}")
+        raise InvalidRequest(f"{what}: {_said(code, why)}")

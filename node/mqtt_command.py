@@ -5,6 +5,7 @@ It lives here and not with the client's commands because it needs the gateway's 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -18,6 +19,7 @@ from penstock.errors import InvalidTopic
 from topicmap.names import InvalidName, check_name, legal_filter
 
 MQTT_ADDRESS: Final = "127.0.0.1:1883"
+READ_BYTES_MAX: Final = 256 * 1024
 
 _Command = Callable[..., Any]
 
@@ -70,10 +72,9 @@ def pub(
         raise click.UsageError("--lines reads standard input; give no BODY")
     _refuse(name, check_name)
     count, levels = 0, set[str]()
-    given = _lines() if lines else [body.encode() for body in bodies] or [sys.stdin.buffer.read()]
-    # Nobody knows when the next line comes, and nothing pings meanwhile.
-    with MqttClient(gateway, keep_alive_s=0, **who) as client:
-        for body in given:
+    given = [] if lines else [body.encode() for body in bodies] or [sys.stdin.buffer.read()]
+    with MqttClient(gateway, **who) as client:
+        for body in _lines(client) if lines else given:
             levels.add(client.publish(name, body, qos=qos, retain=retain))
             count += 1
     level = min(levels - {""}, default="")  # "cache" is less than "disk"
@@ -84,10 +85,20 @@ def pub(
         click.echo(f"{count} published to {name}, {safe}", err=True)
 
 
-def _lines() -> Iterator[bytes]:
-    """Each line of standard input as soon as it is there."""
-    for line in sys.stdin.buffer:
-        yield line.rstrip(b"\r\n")
+def _lines(client: MqttClient) -> Iterator[bytes]:
+    """Each line of standard input as soon as it is there; nobody knows when that is, so the client stays connected
+    meanwhile."""
+    standard_input = sys.stdin.fileno()
+    begun = b""
+    while True:
+        client.wait_until_readable(standard_input)
+        chunk = os.read(standard_input, READ_BYTES_MAX)
+        *lines, begun = (begun + chunk).split(b"\n")
+        yield from [line.rstrip(b"\r") for line in lines]
+        if not chunk:
+            break
+    if begun:
+        yield begun.rstrip(b"\r")
 
 
 def _refuse(text: str, check: Callable[[str], object]) -> None:

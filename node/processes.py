@@ -21,6 +21,7 @@ import trio
 
 from node import child_status
 from node.addresses import Addresses
+from node.services import refuse_taken_ports
 from node.settings import Configuration, for_child, gateway_name, listeners, place, with_ports
 from penstock import footprint
 from penstock.errors import Unavailable
@@ -45,10 +46,12 @@ class Child:
     Args:
         service: ``namesrv``, ``broker`` or ``gateway``: the package that is run.
         settings: what the process is given, by setting name; ports of 0 are fixed by the first start.
+        who: what its lines in the log and those about it call it, if there are several of the service.
     """
 
-    def __init__(self, service: str, settings: Mapping[str, Any], world: World) -> None:
+    def __init__(self, service: str, settings: Mapping[str, Any], world: World, who: str = "") -> None:
         self.service = service
+        self._who = who or service
         self.address = ""
         self.status = ""
         self.listeners: dict[str, str] = {}
@@ -66,7 +69,7 @@ class Child:
                 [sys.executable, "-m", self.service],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env=os.environ | self._environment() | {CHILD_VARIABLE: "1"},
+                env=os.environ | self._environment() | {CHILD_VARIABLE: self._who},
                 start_new_session=True,  # Ctrl-C in the terminal reaches the parent alone, which stops in order
             )
             self._process = process
@@ -79,7 +82,7 @@ class Child:
                     task_status.started(self.address)
                 status = await process.wait()
                 self.status = ""
-                _log.warning("the %s process ended with status %s; starting it again", self.service, status)
+                _log.warning("the %s process ended with status %s; starting it again", self._who, status)
             finally:
                 with trio.CancelScope(shield=True):
                     await self._end(process)
@@ -94,7 +97,7 @@ class Child:
         now = self._clock.monotonic()
         self._starts = [at for at in self._starts if now - at < RESTART_WINDOW_S]
         if len(self._starts) >= RESTARTS_MAX:
-            raise Unavailable(f"the {self.service} process died {RESTARTS_MAX} times within {RESTART_WINDOW_S:.0f} s")
+            raise Unavailable(f"the {self._who} process died {RESTARTS_MAX} times within {RESTART_WINDOW_S:.0f} s")
         self._starts.append(now)
 
     def _environment(self) -> dict[str, str]:
@@ -136,7 +139,7 @@ class Child:
             return ""
         wanted = f"ready {self.service}=".encode()
         if not said.startswith(wanted):
-            raise Unavailable(f"the {self.service} process did not start", hint="its own message stands above")
+            raise Unavailable(f"the {self._who} process did not start", hint="its own message stands above")
         return said[len(wanted) :].split(b"\n")[0].decode()
 
     async def _end(self, process: trio.Process) -> None:
@@ -170,6 +173,8 @@ async def run(
     are the operator's, for each gateway."""
     node, environ = configuration.node, os.environ
     parts = Parts(world)
+    if node.gateways > 1:
+        refuse_taken_ports(configuration)
     async with trio.open_nursery() as pages:
         http = await pages.start(partial(serve_status, node.host, node.http_port, parts.figures, parts.reasons))
         async with trio.open_nursery() as bottom:
@@ -236,9 +241,9 @@ class Parts:
 
     def child(self, service: str, settings: Mapping[str, Any], number: int | None = None) -> Child:
         """A child that is shown from now on. ``number``: of one of several gateways."""
-        child = Child(service, {**settings, "status_port": 0}, self._world)
-        self._children[service if number is None else f"{service} {number}"] = child
-        return child
+        who = service if number is None else f"{service} {number}"
+        self._children[who] = Child(service, {**settings, "status_port": 0}, self._world, who)
+        return self._children[who]
 
     def _pages(self) -> dict[str, str]:
         return {who: child.status for who, child in self._children.items()}

@@ -56,8 +56,14 @@ def up(file: Path | None, as_demo: bool, as_json: bool, **flags: Any) -> None:
 
 async def serve(configuration: settings.Configuration, as_demo: bool, as_json: bool, stop: trio.Event) -> None:
     """Runs the system until ``stop``, says when it is ready, and shows the demo if asked."""
-    from node import demo, embedded, processes  # the services' code loads only when they run: other commands start fast
+    from node import (
+        demo,
+        embedded,
+        processes,
+        services,
+    )  # their code loads only when they run: other commands start fast
 
+    services.check(configuration)
     node = configuration.node
     run = processes.run if node.processes or node.gateways > 1 else embedded.run
     world = real_world()

@@ -52,7 +52,7 @@ def load(
     Raises:
         InvalidConfig: the file cannot be read or is no TOML, or as ``load_table``.
     """
-    return load_table(cls, read_file(path), environ, prefix, overrides, source=str(path))
+    return load_table(cls, read_file(path), environ, prefix, overrides, source=str(path or "the environment"))
 
 
 def read_file(path: Path | None) -> dict[str, Any]:

@@ -27,8 +27,8 @@ import trio
 
 from penstock import config, descriptors
 from penstock.addresses import join_address
-from penstock.errors import InternalError, PenstockError
-from penstock.standing import STOPPING, Standing
+from penstock.errors import InternalError, InvalidConfig, PenstockError
+from penstock.standing import STOPPING, ReadFigures, ReadReasons, Standing
 from penstock.world import real_world
 
 STATUS_EXPECTED_ERROR: Final = 2
@@ -47,14 +47,15 @@ SPARE_BYTES: Final = 4 << 20
 """So much of the heap's free end stays."""
 
 CHILD_VARIABLE: Final = "PENSTOCK_CHILD"
-"""Set in the environment of a process that ends with its parent (``node/processes.py``)."""
+"""In the environment of a process that ends with its parent (``node/processes.py``): what that calls it."""
 
 _M_TRIM_THRESHOLD: Final = -1  # as in malloc.h
 _M_MMAP_THRESHOLD: Final = -3
 
 
 class ServiceSettings(Protocol):
-    """What every service is told of its status pages: where they are; a port of -1 for none, 0 for any free one."""
+    """What every service is told of its status pages: where they are; a port of -1 for none, 0 for any free one. They
+    are checked here, as they are used."""
 
     @property
     def status_host(self) -> str: ...
@@ -67,7 +68,8 @@ Settings = TypeVar("Settings", bound=ServiceSettings)
 
 
 class Running(Protocol):
-    """What a service reports through ``task_status`` when it accepts connections."""
+    """What a service reports through ``task_status`` when it accepts connections: where, its figures, and its reasons
+    not to send traffic there."""
 
     @property
     def host(self) -> str: ...
@@ -75,9 +77,15 @@ class Running(Protocol):
     @property
     def port(self) -> int: ...
 
+    @property
+    def figures(self) -> ReadFigures: ...
+
+    @property
+    def reasons(self) -> ReadReasons: ...
+
 
 Run = Callable[..., Awaitable[None]]
-"""``run(settings, world, standing, *, task_status)``: a service's server, which says how far it has come."""
+"""``run(settings, world, tell, *, task_status)``: a service's server; it tells in words what its start is doing."""
 
 
 def operator_signals() -> tuple[signal.Signals, ...]:
@@ -122,7 +130,8 @@ def main(role: str, settings_class: type[Settings], run: Run, arguments: list[st
                 print(f"starting {role} status={status}", flush=True)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_end, stop, standing, nursery.cancel_scope)
-                running = cast(Running, await nursery.start(partial(run, settings, real_world(), standing)))
+                running = cast(Running, await nursery.start(partial(run, settings, real_world(), standing.begin)))
+                standing.add(running.figures, running.reasons)
                 also = f" status={status}" if status else ""
                 also += "".join([f" mqtt-{name}={at}" for name, at in getattr(running, "listeners", {}).items()])
                 settle()
@@ -142,6 +151,8 @@ async def _end(stop: trio.Event, standing: Standing, service: trio.CancelScope) 
 
 async def _open_pages(settings: ServiceSettings, standing: Standing, nursery: trio.Nursery) -> str:
     """Opens the status pages, and returns where; empty where there are to be none."""
+    if not -1 <= settings.status_port <= 65_535:
+        raise InvalidConfig(f"status_port is {settings.status_port}", hint="it is from -1 (no pages) to 65535")
     if settings.status_port < 0:
         return ""
     from penstock.status import serve_status  # the HTTP server is loaded by who wants it
@@ -157,7 +168,7 @@ def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]]) -> int:
 
     Returns the exit status, having told of an expected error.
     """
-    logging.basicConfig(format=LOG_FORMAT, level=logging.WARNING)
+    logging.basicConfig(format=_log_format(os.environ.get(CHILD_VARIABLE, "")), level=logging.WARNING)
     bound_heap()
     descriptors.raise_limit()
 
@@ -179,6 +190,11 @@ def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]]) -> int:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return STATUS_EXPECTED_ERROR
     return 0
+
+
+def _log_format(who: str) -> str:
+    """Several processes of a service share one log: each line says of which it is. ``who``: ``gateway 1``."""
+    return LOG_FORMAT.replace("%(name)s", f"%(name)s of {who}") if " " in who else LOG_FORMAT
 
 
 async def _set_on_signal(stop: trio.Event, *, task_status: trio.TaskStatus[None]) -> None:

@@ -120,8 +120,13 @@ class Sessions:
         return self._live[incarnation]
 
     @property
-    def owners(self) -> list[str]:
+    def clients(self) -> list[str]:
         """All who have a session."""
+        return list(self._entries)
+
+    @property
+    def owners(self) -> list[str]:
+        """All who have the session of somebody."""
         return list(self._of)
 
     def gone(self) -> list[tuple[str, int]]:

@@ -120,10 +120,12 @@ class RealFile:
 
 
 class RealDisk:
-    """A data folder of the operating system."""
+    """A data folder of the operating system. ``is_read_only``: its files are opened for reading alone, as who has no
+    right to more, and a copy that nobody can change, let one."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, is_read_only: bool = False) -> None:
         self.root = root
+        self._access = os.O_RDONLY if is_read_only else os.O_RDWR
         self._lock: int | None = None
 
     def lock(self) -> None:
@@ -154,7 +156,7 @@ class RealDisk:
         return sorted(os.listdir(self.root / folder))
 
     def open(self, path: str, *, create: bool = False) -> File:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        flags = self._access | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
         file = RealFile(os.open(self.root / path, flags, 0o600))
         if create:
             self._sync_folder((self.root / path).parent)

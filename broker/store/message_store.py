@@ -16,6 +16,7 @@ from broker.store import index_chunk
 from broker.store.commit_log import CommitLog
 from broker.store.destinations import Destination
 from broker.store.disk import Disk
+from broker.store.frames import stored_ms_of
 from broker.store.index_chunk import ChunkFiles
 from broker.store.key_index import KeyIndex
 from broker.store.queue_index import LIGHT, QueueIndex, hole
@@ -221,6 +222,10 @@ class MessageStore:
         """Log position of an entry of a queue, the log's end for its next one: what a reader that stands there still
         needs. Raises ``QueueNotFound``; an offset before the first one counts as the first."""
         return self._reading.position_of(queue, offset)
+
+    def stored_ms(self, position: int) -> int:
+        """When the record at a log position was stored. Raises ``Damaged``."""
+        return stored_ms_of(self._reading.frame(position))
 
     def offset_at(self, queue: str, position: int) -> int:
         """Offset of a queue's first message that is stored at a log position or behind it, the end if there is none.

@@ -45,7 +45,7 @@ from gateway.login.auth import (
     Proven,
 )
 from gateway.login.scram import METHOD, ScramExchange
-from gateway.login.tokens import TokenKey, Unfit, is_token
+from gateway.login.tokens import TokenKeys, Unfit, is_token
 from gateway.mqtt.reason_codes import Reason
 from penstock.access.acl import Acl
 from penstock.access.passwords import PASSWORD_BYTES_MAX, Hashed, Users
@@ -106,7 +106,7 @@ class Access:
         self._clock = clock
         self._users = Users({})
         self._has_users = False
-        self._tokens: TokenKey | None = None
+        self._tokens: TokenKeys | None = None
         self._wall_ms: Callable[[], int] = lambda: 0
         self._nonces = 0
         self._acl: Acl | None = None
@@ -131,9 +131,9 @@ class Access:
         self._users = users
         self._has_users = True
 
-    def set_tokens(self, key: TokenKey, wall_ms: Callable[[], int]) -> None:
-        """Tokens count from now on as passwords, by this key and clock."""
-        self._tokens = key
+    def set_tokens(self, keys: TokenKeys, wall_ms: Callable[[], int]) -> None:
+        """Tokens count from now on as passwords, by these keys and this clock."""
+        self._tokens = keys
         self._wall_ms = wall_ms
 
     def set_acl(self, acl: Acl) -> None:
@@ -180,9 +180,9 @@ class Access:
             self._waiting.append(Check(user, shown.client_id, shown.peer, hashed, is_known, password, digest, done))
             self._wake()
 
-    def _holder(self, key: TokenKey, shown: Credentials, token: bytes) -> Identity | Reason:
+    def _holder(self, keys: TokenKeys, shown: Credentials, token: bytes) -> Identity | Reason:
         """Who shows a token. A user name beside it must be the token's."""
-        holder = key.read(token, self._wall_ms())
+        holder = keys.read(token, self._wall_ms())
         if isinstance(holder, Unfit):
             return self._refused(holder.cause, shown, holder.user_name, holder.detail)
         if shown.user_name not in (None, "", holder.user_name):

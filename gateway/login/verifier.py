@@ -1,4 +1,4 @@
-"""The slow side of authentication: reads the password and access files and the key of tokens, and checks passwords in
+"""The slow side of authentication: reads the password and access files and the keys of tokens, and checks passwords in
 threads.
 
 Files are read at the start, where a bad one is an error, and in a thread when they change; a bad one then leaves what
@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 import trio
 
 from gateway.login.access import Access
-from gateway.login.tokens import TokenKey, TokenRules
+from gateway.login.tokens import TokenKeys, TokenRules
 from penstock.access.acl import parse_acl
 from penstock.access.passwords import parse_passwords, verify
 from penstock.errors import InvalidConfig
@@ -37,14 +37,15 @@ _log = logging.getLogger(__name__)
 
 
 class Watched:
-    """A file that is taken again whenever it changes. Raises ``InvalidConfig`` where it cannot be taken at first.
+    """A file that is taken again whenever it changes; ``setting`` names it. Raises ``InvalidConfig`` where it cannot be
+    taken at first.
 
     Attributes:
         failures: how often there was something new that could not be taken.
     """
 
-    def __init__(self, path: Path, parse: Callable[[str], T], take: Callable[[T], None]) -> None:
-        self._path = path
+    def __init__(self, setting: str, path: str, parse: Callable[[str], T], take: Callable[[T], None]) -> None:
+        self._path = Path(path)
         self._parsed: Callable[[str], Callable[[], None]] = lambda text: partial(take, parse(text))
         self._seen: object = None  # as which it was read, ``None`` if it could not be
         self._told = ""  # why it cannot be read, as the log has it
@@ -53,8 +54,7 @@ class Watched:
         try:
             taken = self._read()
         except _TROUBLES as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise InvalidConfig(f"{path}: {reason}") from None
+            raise InvalidConfig(f"{setting} {path}: {_reason(error)}") from None
         if taken is not None:
             taken()
 
@@ -77,17 +77,23 @@ class Watched:
         try:
             taken = await offload(partial(self._read, anyway))
         except _TROUBLES as error:
-            told, self._told = self._told, str(error) if isinstance(error, OSError) else ""
+            told, self._told = self._told, _reason(error) if isinstance(error, OSError) else ""
             self._is_bad = True
             if anyway or not self._told or self._told != told:
                 self.failures += 1
-                _log.error("%s: %s; what was read before stays in force", self._path, error)
+                _log.error("%s: %s; what was read before stays in force", self._path, _reason(error))
         else:
             if taken is not None:
                 if anyway or self._is_bad:
                     _log.warning("%s: read again and in force", self._path)
                 self._told, self._is_bad = "", False
                 taken()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is no text in UTF-8: {error.reason} at byte {error.start}"
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 class Verifier:
@@ -109,13 +115,13 @@ class Verifier:
         self._asked = trio.Event()
         self._files: list[Watched] = []
         if password_file:
-            self._files.append(Watched(Path(password_file), parse_passwords, access.set_users))
+            self._files.append(Watched("password_file", password_file, parse_passwords, access.set_users))
         if acl_file:
-            self._files.append(Watched(Path(acl_file), parse_acl, access.set_acl))
+            self._files.append(Watched("acl_file", acl_file, parse_acl, access.set_acl))
         if jwt_key_file:
-            parse = partial(TokenKey, rules=rules or TokenRules())
+            parse = partial(TokenKeys, rules=rules or TokenRules())
             self._files.append(
-                Watched(Path(jwt_key_file), parse, lambda key: access.set_tokens(key, world.clock.wall_ms))
+                Watched("jwt_key_file", jwt_key_file, parse, lambda keys: access.set_tokens(keys, world.clock.wall_ms))
             )
 
     @property

@@ -16,17 +16,23 @@ from __future__ import annotations
 import logging
 import os
 import ssl
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from gateway.transports.listening import Files
+from gateway.transports.validity import ends_at
 from penstock.errors import InvalidConfig
 
+_WORDS: Final = {"KEY_VALUES_MISMATCH": "the key is of another certificate"}
+"""For what OpenSSL calls so."""
 _VERIFY: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _log = logging.getLogger(__name__)
 
 
 class Certificates:
-    """``context`` is the one for new connections. ``protocol``: what ALPN agrees on with a client that asks."""
+    """``context`` is the one for new connections; ``ends_at``, ``list_ends_at``: when its certificate and its list of
+    revoked ones end, in seconds since 1970. ``protocol``: what ALPN agrees on with a client that asks."""
 
     def __init__(self, files: Files, protocol: str) -> None:
         """Raises ``InvalidConfig``."""
@@ -34,6 +40,8 @@ class Certificates:
         self._protocol = protocol
         self._times = self._looked()
         self._unread = ""  # why a file could not be read at all
+        self.ends_at: float | None = None
+        self.list_ends_at: float | None = None
         self._is_bad = False  # the context is older than what was last looked at
         self.context = self._read()
 
@@ -62,6 +70,7 @@ class Certificates:
 
     def _read(self) -> ssl.SSLContext:
         files = self._files
+        texts = {path: self._text(path) for path in (files.certificate, files.key, files.client_ca, files.client_crl)}
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -79,12 +88,37 @@ class Certificates:
                     raise ValueError("there is no list of revoked certificates in it")
                 context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
-            if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
-                self._unread = f"{path}: {reason}"
-            raise InvalidConfig(f"cannot read the certificate {path}: {reason}") from None
+            raise self._unreadable(path, _flaw(files, path, texts) or _reason(error), error) from None
         context.verify_mode = _VERIFY[files.clients]
+        self.ends_at, self.list_ends_at = ends_at(texts[files.certificate]), ends_at(texts[files.client_crl])
         return context
+
+    def _text(self, path: str) -> str:
+        try:
+            return Path(path).read_text(errors="replace") if path else ""
+        except OSError as error:
+            raise self._unreadable(path, _reason(error), error) from None
+
+    def _unreadable(self, path: str, reason: str, error: Exception) -> InvalidConfig:
+        if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
+            self._unread = f"{path}: {reason}"
+        return InvalidConfig(f"cannot read the certificate {path}: {reason}")
+
+
+def _reason(error: Exception) -> str:
+    reason: str = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+    return _WORDS.get(reason, reason)
+
+
+def _flaw(files: Files, path: str, texts: Mapping[str, str]) -> str:
+    """What is wrong with a file as far as one sees it; OpenSSL says hardly more than that something is."""
+    if path == files.client_crl:
+        return ""
+    if "-----BEGIN CERTIFICATE-----" not in texts[path]:
+        return "there is no certificate in PEM in it"
+    if path == files.certificate and "PRIVATE KEY-----" not in texts[files.key or path]:
+        return f"there is no key in {files.key}" if files.key else "there is no key in it; name its file with key=FILE"
+    return ""
 
 
 def _changed(path: str) -> tuple[int, ...] | None:

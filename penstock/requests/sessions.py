@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final, NamedTuple
 
+import msgpack
+
 from penstock.requests.request import Done, Reply, Request, value
 from topicmap.queues import SYS_TOPIC
 
@@ -53,6 +55,17 @@ def ends_of_parts(saves: Sequence[SessionSave], bytes_max: int, count_max: int) 
         count += 1
         size += added
     return [*ends, len(saves)] if saves else ends
+
+
+def saved_places(flow: bytes) -> list[tuple[str, str, int]]:
+    """Filter, broker and next offset of each place in the bytes of a flow (docs/formats/mqtt.md), for whoever tells how
+    far sessions are behind. Of bytes that have another shape, none."""
+    try:
+        return (
+            [(str(filter), str(broker), int(at)) for filter, broker, at, *_ in msgpack.unpackb(flow)[0]] if flow else []
+        )
+    except (ValueError, TypeError, IndexError, KeyError, msgpack.UnpackException):
+        return []
 
 
 class SessionCall(NamedTuple):

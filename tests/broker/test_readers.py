@@ -5,14 +5,17 @@ from __future__ import annotations
 import pytest
 
 from broker import readers
+from broker.holders import HOLDS
 from penstock.errors import Busy, GroupNotFound, StorageFull
 from penstock.message import Message
 from penstock.requests.groups import (
     Assignment,
     CommitOffsets,
     DescribeGroup,
+    HoldOffsets,
     JoinGroup,
     ListGroups,
+    Progress,
     QueueOffset,
 )
 from penstock.requests.request import Done
@@ -60,6 +63,24 @@ def test_retention_waits_for_the_slowest_group_that_still_reads() -> None:
     assert needed_from(rig) is None, "they are taken for given up"
     join(rig, "g")
     assert needed_from(rig) == rig.store.position_of("t:0", 1)
+
+
+def test_a_group_that_a_gateway_holds_is_not_given_up_however_long_nothing_moves() -> None:
+    rig = made(groups_max=1)
+    commit(rig, "g", ("t:0", 1))
+
+    def hold(lease_s: float) -> None:
+        rig.ask(HoldOffsets("g", "gateway-a", lease_s, (Progress("t:0", HOLDS, 0),)))
+
+    for _ in range(40):  # a subscription at the end of its topic, or one whose client acknowledges nothing
+        rig.clock.now += 100.0
+        hold(300.0)
+    assert needed_from(rig) == rig.store.position_of("t:0", 1)
+    assert groups(rig) == ["g"]
+    hold(0.0)
+    rig.clock.now += 100.0
+    assert needed_from(rig) is None
+    assert groups(rig) == []
 
 
 def test_no_tick_looks_at_more_than_a_slice_and_until_all_are_seen_everything_is_needed(

@@ -132,6 +132,27 @@ def test_a_name_server_that_is_down_holds_up_neither_the_start_nor_the_other_one
     within(scenario)
 
 
+def test_a_name_server_that_is_lost_and_back_has_one_line_each_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == "broker.registration"]
+
+    async def scenario(town: Town) -> None:
+        for host in NAMES:
+            await town.start_names(host)
+        running = await town.start_broker()
+        assert told() == []
+        town.sim.network.cut(BROKER, NAMES[0])
+        await trio.sleep(300)
+        [lost] = told()
+        assert lost.startswith(f"name server {SERVERS[0]} lost: ")
+        assert running.figures()["penstock_namesrv_away"] == 1
+        town.sim.network.heal(BROKER, NAMES[0])
+        await trio.sleep(60)
+        assert told()[1:] == [f"name server {SERVERS[0]} answers again"]
+
+    within(scenario)
+
+
 def test_a_name_server_that_was_restarted_learns_the_broker_again_with_its_topics() -> None:
     async def scenario(town: Town) -> None:
         first = await town.start_names(NAMES[0])

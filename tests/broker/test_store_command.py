@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,21 @@ def test_verify_says_sound_with_status_0(folder: Path) -> None:
     result = run("verify", "-d", folder)
     assert result.exit_code == 0
     assert result.stdout.splitlines()[-1] == "sound"
+
+
+def test_verify_and_dump_read_a_folder_that_cannot_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = os.open
+
+    def read_only(path: Path, flags: int, *mode: int) -> int:  # as of a snapshot or a copy that nobody may change
+        if flags & (os.O_RDWR | os.O_WRONLY | os.O_CREAT):
+            raise OSError(errno.EROFS, "Read-only file system")
+        return opened(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", read_only)
+    assert run("verify", "-d", folder).stdout.splitlines()[-1] == "sound"
+    assert len(run("dump", "-d", folder).stdout.splitlines()) == 20
+    refused = run("repair-index", "-d", folder)
+    assert (refused.exit_code, refused.stdout) == (1, "")
 
 
 def test_verify_names_the_damage_with_status_1(folder: Path) -> None:

@@ -37,6 +37,7 @@ from gateway.poller import EpollPoller
 from gateway.settings import GatewaySettings
 from gateway.shard import CODED_BYTES, Shard
 from gateway.transports.tls import TlsCodec
+from gateway.transports.validity import ends_at
 from penstock.descriptors import SPARE, count_open
 from penstock.errors import AddressInUse, InvalidConfig
 
@@ -426,14 +427,27 @@ def test_a_client_that_vanished_without_a_keep_alive_is_noticed_by_the_system(si
 def test_every_listener_reads_its_certificate_again_when_asked(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     made = front(f"tls 127.0.0.1:0 certificate={authority.server}", f"wss 127.0.0.1:0 certificate={authority.server}")
-    contexts = [one._certificates.context for one in made._entrances if one._certificates is not None]
+    contexts = [one.certificates.context for one in made._entrances if one.certificates is not None]
     made.tick(0.0)
-    assert [one._certificates.context for one in made._entrances if one._certificates is not None] == contexts
+    assert [one.certificates.context for one in made._entrances if one.certificates is not None] == contexts
     made.reload()
-    again = [one._certificates.context for one in made._entrances if one._certificates is not None]
+    again = [one.certificates.context for one in made._entrances if one.certificates is not None]
     made.close()
     assert len(again) == 2
     assert not set(again) & set(contexts)
+
+
+def test_when_certificates_end_is_told_of_each_listener_that_has_one(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    server, clients = f"certificate={authority.server}", f"client_ca={authority.ca} client_crl={authority.revoke()}"
+    made = front("ws 127.0.0.1:0", f"tls 127.0.0.1:0 {server}", f"wss 127.0.0.1:0 name=web {server} {clients}")
+    made.close()
+    ends, list_ends = [ends_at(path.read_text()) for path in (authority.server, tmp_path / "crl.pem")]
+    assert made.certificates_end_at() == {
+        'gateway_certificate_ends_at_s{listener="tls"}': ends,
+        'gateway_certificate_ends_at_s{listener="web"}': ends,
+        'gateway_crl_ends_at_s{listener="web"}': list_ends,
+    }
 
 
 @pytest.fixture

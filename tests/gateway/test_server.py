@@ -15,6 +15,7 @@ import pytest
 import trio
 from memory_broker import MemoryBroker
 from stream_client import Client
+from wire_ends import Authority
 
 from gateway.mqtt.packets import (
     Connack,
@@ -29,6 +30,7 @@ from gateway.mqtt.packets import (
 )
 from gateway.server import RunningGateway, obey, run
 from gateway.settings import GatewaySettings
+from gateway.transports.validity import ends_at
 from penstock.errors import AddressInUse, InvalidConfig
 from penstock.world import real_world
 
@@ -77,7 +79,7 @@ async def test_messages_go_from_client_to_client_over_any_number_of_shards(
         for client in subscribers:
             got = [await client.next() for _ in range(100)]
             assert [packet.payload for packet in got] == [bytes([at]) for at in range(100)]  # type: ignore[union-attr]
-        assert running.figures.read()["gateway_delivered_total"] == 400
+        assert running.figures()["gateway_delivered_total"] == 400
 
 
 async def test_a_port_in_use_is_one_clear_error() -> None:
@@ -102,13 +104,19 @@ async def test_several_gateways_may_share_a_port() -> None:
             nursery.cancel_scope.cancel()
 
 
+async def test_the_end_of_a_certificate_is_among_the_figures(tmp_path: Path) -> None:
+    server = Authority(tmp_path).server
+    async with serving(listeners=(f"tls 127.0.0.1:0 certificate={server}",)) as running:
+        assert running.figures()['gateway_certificate_ends_at_s{listener="tls"}'] == ends_at(server.read_text())
+
+
 async def test_connections_beyond_the_limit_are_closed_at_the_door(streams: list[trio.SocketStream]) -> None:
     async with serving(connections_max=1) as running:
         await connect(running, streams, "one")
         streams.append(await trio.open_tcp_stream("127.0.0.1", running.port))
         with trio.fail_after(5):
             assert await streams[-1].receive_some() == b""
-        assert running.figures.read()["gateway_refused_connections_max_total"] == 1
+        assert running.figures()["gateway_refused_connections_max_total"] == 1
 
 
 async def test_a_stop_tells_clients_publishes_wills_and_ends_soon(streams: list[trio.SocketStream]) -> None:
@@ -132,7 +140,7 @@ async def test_a_client_that_does_not_read_is_bounded_and_others_are_served(stre
             await publisher.send(*[Publish("a", payload) for _ in range(5)])
             for _ in range(5):
                 assert isinstance(await quick.next(), Publish)
-        assert running.figures.read()["gateway_delivery_dropped_total"] > 0
+        assert running.figures()["gateway_delivery_dropped_total"] > 0
 
 
 async def test_a_signal_drains_the_process_and_a_clean_stop_takes_its_values_back(

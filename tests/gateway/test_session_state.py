@@ -26,7 +26,7 @@ from gateway.session_state import (
     encode_will,
 )
 from gateway.subscriptions import Redo, Subscription
-from penstock.requests.sessions import NO_WILL
+from penstock.requests.sessions import NO_WILL, saved_places
 
 wills = st.builds(
     Will,
@@ -147,3 +147,9 @@ def test_fields_of_a_newer_gateway_are_passed_over() -> None:
     sent = Sent(1, "a", "b", 7, "", 1, False, (), False, "", 300)
     assert decode_flow(msgpack.packb([[], [[*sent, "new"]], [], 1])).sent == [sent]
     assert decode_flow(msgpack.packb([[], [sent[:-1]], [], 1])).sent == [sent._replace(position=-1)]
+
+
+def test_whoever_tells_how_far_sessions_are_behind_finds_their_places() -> None:
+    places = {("a/+", "broker-a"): Place(7, 3, 5, (Redo(8, 6, "a/+"),)), ("b", "broker-b"): Place(0, 0, 0, ())}
+    assert saved_places(encode_flow(NO_FLOW._replace(places=places))) == [("a/+", "broker-a", 7), ("b", "broker-b", 0)]
+    assert saved_places(encode_flow(NO_FLOW)) == []

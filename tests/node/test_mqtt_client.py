@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -75,26 +77,44 @@ def test_a_gateway_that_does_not_answer_is_timed_out() -> None:
             pass
 
 
-def test_a_refusal_is_said_in_words() -> None:
+@pytest.mark.parametrize(("properties", "why"), [(b"", ""), (b"\x1f\x00\x04slow", r" \(slow\)")])
+def test_a_refusal_is_said_in_words(properties: bytes, why: str) -> None:
     def refuse() -> None:
         connection, _ = listener.accept()
         with connection:
             connection.recv(1000)
-            connection.sendall(bytes([0x20, 3, 0, 0x87, 0]))
+            connection.sendall(bytes([0x20, 3 + len(properties), 0, 0x87, len(properties)]) + properties)
             connection.recv(1000)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=refuse)
         thread.start()
         with (
-            pytest.raises(InvalidRequest, match="refuses the connection: not authorized"),
+            pytest.raises(InvalidRequest, match=f"refuses the connection: not authorized{why}$"),
             MqttClient(f"127.0.0.1:{listener.getsockname()[1]}"),
         ):
             pass
         thread.join()
 
 
-def test_a_gateway_that_wants_to_hear_more_often_does() -> None:
+def read_messages(client: MqttClient) -> None:
+    next(client.messages())
+
+
+def wait_for_input(client: MqttClient) -> None:
+    silent, other = os.pipe()
+    try:
+        client.wait_until_readable(silent)
+    finally:
+        os.close(silent)
+        os.close(other)
+
+
+@pytest.mark.parametrize("idle", [read_messages, wait_for_input])
+@pytest.mark.parametrize(("last", "why"), [(b"", "the gateway closed it"), (b"\xe0\x01\x8b", "server shutting down")])
+def test_a_gateway_that_wants_to_hear_more_often_does(
+    idle: Callable[[MqttClient], None], last: bytes, why: str
+) -> None:
     heard = []
 
     def listen() -> None:
@@ -104,14 +124,28 @@ def test_a_gateway_that_wants_to_hear_more_often_does() -> None:
             connection.recv(1000)
             connection.sendall(bytes([0x20, 6, 0, 0, 3, 0x13, 0, 1]))  # Server Keep Alive: 1 s
             heard.append(connection.recv(1000))
+            connection.sendall(bytes([0xD0, 0]) + last)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=listen)
         thread.start()
-        with (
-            MqttClient(f"127.0.0.1:{listener.getsockname()[1]}") as client,
-            pytest.raises(Unavailable, match="was lost"),
-        ):
-            next(client.messages())
+        with MqttClient(f"127.0.0.1:{listener.getsockname()[1]}") as client, pytest.raises(Unavailable, match=why):
+            idle(client)
         thread.join()
     assert heard == [bytes([0xC0, 0])]
+
+
+def test_what_can_be_read_ends_the_wait() -> None:
+    def connect() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1000)
+            connection.sendall(bytes([0x20, 3, 0, 0, 0]))
+            connection.recv(1000)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, tempfile.TemporaryFile() as empty:
+        thread = threading.Thread(target=connect)
+        thread.start()
+        with MqttClient(f"127.0.0.1:{listener.getsockname()[1]}") as client:
+            client.wait_until_readable(empty.fileno())
+        thread.join()

@@ -51,9 +51,7 @@ def test_lines_come_from_standard_input_alone(mqtt: Mqtt) -> None:
 
 
 @pytest.mark.endtoend
-def test_lines_of_standard_input_are_messages(mqtt: Mqtt) -> None:
-    stored = mqtt("pub", "plant/log", "--lines", stdin=b"a\nb\nc\n")
-    assert stored.stderr == "3 published to plant/log, acknowledged: on level disk\n"
+def test_all_of_standard_input_is_a_message_where_nothing_else_is_given(mqtt: Mqtt) -> None:
     sent = mqtt("pub", "plant/log", "-q", "0", stdin=b"whole\ninput")
     assert (sent.exit_code, sent.stderr) == (0, "1 published to plant/log, QoS 0: not acknowledged\n")
 
@@ -79,8 +77,9 @@ def test_a_line_is_published_while_standard_input_goes_on(mqtt: Mqtt, address: s
         assert running.stdin is not None
         print("a", file=running.stdin, flush=True)
         assert mqtt("sub", "plant/log", "-n", "1").stdout == "a\n"
-        _, said = running.communicate("b\n", timeout=20)
-    assert said == "2 published to plant/log, acknowledged: on level disk\n"
+        _, said = running.communicate("b\r\n\nlast", timeout=20)
+    assert said == "4 published to plant/log, acknowledged: on level disk\n"
+    assert mqtt("sub", "plant/log", "-n", "1").stdout == "last\n"
 
 
 def test_nobody_there_says_what_to_start() -> None:

@@ -203,3 +203,33 @@ def test_a_crowd_of_native_clients_on_top_of_one_of_devices_leaves_the_status_pa
         said = running.stderr.read().splitlines()
         assert [line for line in said if "the broker accepts no connections" in line] == said[1:]  # one, no traceback
         assert len(said) == 2
+
+
+@pytest.mark.endtoend
+@pytest.mark.parametrize("options", [(), ("--processes",)])
+def test_a_wrong_setting_of_a_service_is_one_line_and_nothing_is_left(tmp_path: Path, options: tuple[str, ...]) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text('[gateway]\npasword_file = "x"\n')
+    ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http")]
+    command = [sys.executable, "-m", "node", "up", f"--data={tmp_path / 'data'}", f"--config={file}", *ports, *options]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == "error: [gateway]: pasword_file is no setting (did you mean 'password_file'?)\n"
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.endtoend
+def test_two_systems_with_several_gateways_do_not_share_a_port(tmp_path: Path) -> None:
+    ports = [f"--{name}-port=0" for name in ("broker", "namesrv", "http")]
+    command = [sys.executable, "-m", "node", "up", "--gateways=2", *ports]
+    first = [*command, f"--data={tmp_path / 'first'}", "--mqtt-port=0"]
+    with subprocess.Popen(first, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
+        try:
+            assert running.stdout is not None
+            port = running.stdout.readline().split()[1].rpartition(":")[2]
+            second = [*command, f"--data={tmp_path / 'second'}", f"--mqtt-port={port}"]
+            ended = subprocess.run(second, capture_output=True, text=True, timeout=30)
+        finally:
+            running.terminate()
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith(f"error: 127.0.0.1:{port} is already in use")

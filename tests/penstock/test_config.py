@@ -54,6 +54,11 @@ def test_without_file_and_environment_the_defaults_hold() -> None:
     assert load(Settings, None, {"HOME": "/root"}, "PENSTOCK_BROKER") == Settings()
 
 
+def test_a_value_of_the_environment_that_is_refused_is_said_to_be_from_there() -> None:
+    with pytest.raises(InvalidConfig, match=r"^the environment: namesrv is empty$"):
+        from_environment(NAMESRV="")
+
+
 def test_a_file_gives_every_type_of_setting(tmp_path: Path) -> None:
     file = written(
         tmp_path,

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,6 @@ import trio
 
 from penstock.errors import AddressInUse, InternalError
 from penstock.service_main import COLLECT_AFTER, expected_error, main, operator_signals, run_until_signal, settle
-from penstock.standing import Standing
 
 
 def test_a_penstock_error_in_nested_groups_is_expected() -> None:
@@ -55,6 +54,24 @@ def test_a_service_logs_with_time_level_and_logger(
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     assert run_until_signal(serve) == 0
     assert re.fullmatch(r"\d{4}-\d\d-\d\d [\d:,]+ WARNING gateway.door: shut\n", capsys.readouterr().err)
+
+
+def test_of_several_processes_of_a_service_each_line_says_of_which_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def serve(_stop: trio.Event) -> None:
+        logging.getLogger("gateway.door").warning("shut")
+        await trio.lowlevel.checkpoint()
+
+    silent, parent = os.pipe()  # which holds it open
+    with open(silent) as standard_input:
+        monkeypatch.setattr(sys, "stdin", standard_input)
+        for who, named in {"gateway 1": "gateway.door of gateway 1", "broker": "gateway.door"}.items():
+            monkeypatch.setattr(logging.getLogger(), "handlers", [])
+            monkeypatch.setenv("PENSTOCK_CHILD", who)
+            assert run_until_signal(serve) == 0
+            assert capsys.readouterr().err.endswith(f" WARNING {named}: shut\n")
+    os.close(parent)
 
 
 def test_a_service_that_returns_ends_with_status_0() -> None:
@@ -140,14 +157,38 @@ class Nothing:
     status_port: int = -1
 
 
+class Running:
+    """A service that accepts."""
+
+    host, port = "127.0.0.1", 7
+
+    def figures(self) -> dict[str, float]:
+        return {"a": 1.0}
+
+    def reasons(self) -> list[str]:
+        return ["of its own"]
+
+
+Tell = Callable[[str], None]
+
+
+@pytest.mark.parametrize("port", [-2, 65_536])
+def test_a_status_port_that_is_none_is_one_clear_error(
+    port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def run(*_: object, task_status: trio.TaskStatus[Any]) -> None:
+        raise AssertionError("it has begun")
+
+    monkeypatch.setenv("PENSTOCK_BROKER_STATUS_PORT", str(port))
+    assert main("broker", Nothing, run, []) == 2
+    assert capsys.readouterr().err == f"error: status_port is {port} (it is from -1 (no pages) to 65535)\n"
+
+
 @pytest.mark.usefixtures("thawed")
 def test_a_service_settles_before_it_says_that_it_is_ready(capsys: pytest.CaptureFixture[str]) -> None:
     said = []
 
-    async def run(settings: Nothing, world: object, standing: Standing, task_status: trio.TaskStatus[Any]) -> None:
-        class Running:
-            host, port = "127.0.0.1", 7
-
+    async def run(settings: Nothing, world: object, tell: Tell, task_status: trio.TaskStatus[Any]) -> None:
         task_status.started(Running())
         with trio.fail_after(10):
             while not said:
@@ -168,15 +209,11 @@ def test_status_pages_are_there_while_a_service_starts_and_say_what_it_is_doing(
     monkeypatch.setenv("PENSTOCK_BROKER_STATUS_PORT", "0")
     seen = []
 
-    async def run(settings: Nothing, world: object, standing: Standing, task_status: trio.TaskStatus[Any]) -> None:
-        class Running:
-            host, port = "127.0.0.1", 7
-
-        standing.begin("recovering the log")
+    async def run(settings: Nothing, world: object, tell: Tell, task_status: trio.TaskStatus[Any]) -> None:
+        tell("recovering the log")
         first = capsys.readouterr().out
         [at] = re.findall(r"starting broker status=(\S+)\n", first)
         seen.extend([await page(at, "/livez"), await page(at, "/readyz")])
-        standing.add(lambda: {"a": 1.0}, list)
         task_status.started(Running())
         with trio.fail_after(10):
             while not (second := capsys.readouterr().out):
@@ -186,7 +223,7 @@ def test_status_pages_are_there_while_a_service_starts_and_say_what_it_is_doing(
         raise AddressInUse("enough")
 
     assert main("broker", Nothing, run, []) == 2
-    assert seen == [(200, "ok\n"), (503, "recovering the log\n"), True, (200, "ok\n"), True]
+    assert seen == [(200, "ok\n"), (503, "recovering the log\n"), True, (503, "of its own\n"), True]
 
 
 SERVICE = """
@@ -200,7 +237,7 @@ class Nothing:
     status_host: str = "127.0.0.1"
     status_port: int = 0
 
-async def run(settings, world, standing, task_status):
+async def run(settings, world, tell, task_status):
     if sys.argv[1] == "blocked":
         await trio.to_thread.run_sync(time.sleep, 600)
     else:

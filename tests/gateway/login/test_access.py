@@ -9,7 +9,7 @@ from rig import Client, Gateway
 from gateway.login.access import Access
 from gateway.login.attempts import Attempts
 from gateway.login.auth import Credentials, Identity, Peer
-from gateway.login.tokens import TokenKey, TokenRules
+from gateway.login.tokens import TokenKeys, TokenRules
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Publish, Will
 from gateway.mqtt.properties import Properties
 from penstock.access.acl import parse_acl
@@ -321,7 +321,7 @@ def token(**claims: object) -> bytes:
 def with_tokens(anonymous: str = "nobody", *, has_users: bool = True) -> Door:
     """A door to which tokens are passwords, at second 1000 of the wall clock."""
     door = Door(anonymous)
-    door.access.set_tokens(TokenKey(SECRET, TokenRules(leeway_s=0)), lambda: 1_000_000)
+    door.access.set_tokens(TokenKeys(SECRET, TokenRules(leeway_s=0)), lambda: 1_000_000)
     door.access._has_users = has_users
     return door
 

@@ -123,10 +123,29 @@ def test_a_bad_file_at_the_start_is_an_error_that_names_file_and_line(
         make(tmp_path, users, rules)
 
 
-def test_a_missing_file_at_the_start_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("setting", ["password_file", "acl_file", "jwt_key_file"])
+def test_a_missing_file_at_the_start_is_an_error_that_names_the_setting(tmp_path: Path, setting: str) -> None:
     access = Access("everyone", 1, 0.0, b"", lambda: None, lambda: 0.0)
-    with pytest.raises(InvalidConfig, match="No such file"):
-        Verifier(access, real_world(), str(tmp_path / "none"), "")
+    path = str(tmp_path / "none")
+    with pytest.raises(InvalidConfig) as caught:
+        Verifier(access, real_world(), **{"password_file": "", "acl_file": "", setting: path})
+    assert str(caught.value) == f"{setting} {path}: No such file or directory"
+
+
+async def test_why_a_file_cannot_be_taken_any_more_is_said_in_words(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, verifier = make(tmp_path, None, "allow all publish #\n")
+    file = tmp_path / "acl"
+    file.write_bytes(b"\xffallow")
+    await verifier.look()
+    file.unlink()
+    await verifier.look()
+    stays = "what was read before stays in force"
+    assert caplog.messages == [
+        f"{file}: it is no text in UTF-8: invalid start byte at byte 0; {stays}",
+        f"{file}: No such file or directory; {stays}",
+    ]
 
 
 async def test_a_new_key_of_tokens_counts_and_a_bad_one_leaves_the_old_in_force(tmp_path: Path) -> None:
@@ -205,7 +224,7 @@ async def test_a_file_that_could_not_be_read_is_tried_again_although_it_is_uncha
 
     path, taken = tmp_path / "acl", list[str]()
     path.write_text("old")
-    watched = Watched(path, str.strip, taken.append)
+    watched = Watched("acl_file", str(path), str.strip, taken.append)
     path.write_text("new and longer")
     with monkeypatch.context() as patch:
         patch.setattr(Path, "read_text", refuse)

@@ -12,6 +12,7 @@ from wire_ends import Authority, TlsEnd
 from gateway.transports.certificates import Certificates
 from gateway.transports.listening import Files
 from gateway.transports.tls import TlsCodec
+from gateway.transports.validity import ends_at
 from penstock.errors import InvalidConfig
 
 
@@ -79,6 +80,43 @@ def test_what_is_no_certificate_is_one_clear_error(tmp_path: Path, text: str) ->
     path.write_text(text)
     with pytest.raises(InvalidConfig, match=r"server\.pem"):
         Certificates(Files(str(path)), "mqtt")
+
+
+def test_why_files_do_not_serve_is_said_in_words(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    whole, other = authority.server.read_text(), authority.client("other.example").read_text()
+    begin = "-----BEGIN CERTIFICATE-----"
+    files = {name: tmp_path / name for name in ("certificate", "key", "other", "nothing")}
+    texts = (begin + whole.partition(begin)[2], whole.partition(begin)[0], other.partition(begin)[0], "nothing")
+    for path, text in zip(files.values(), texts, strict=True):
+        path.write_text(text)
+    certificate, key, foreign, nothing = map(str, files.values())
+    assert Certificates(Files(certificate, key), "mqtt").context
+    for served, why in {
+        Files(certificate): f"{certificate}: there is no key in it; name its file with key=FILE",
+        Files(certificate, nothing): f"{certificate}: there is no key in {nothing}",
+        Files(certificate, foreign): f"{certificate}: the key is of another certificate",
+        Files(certificate, str(tmp_path / "none")): f"{tmp_path / 'none'}: No such file or directory",
+        Files(key, key): f"{key}: there is no certificate in PEM in it",
+        Files(certificate, key, nothing): f"{nothing}: there is no certificate in PEM in it",
+    }.items():
+        with pytest.raises(InvalidConfig) as caught:
+            Certificates(served, "mqtt")
+        assert str(caught.value) == f"cannot read the certificate {why}"
+
+
+def test_when_certificate_and_list_end_is_told_as_they_are_renewed(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificates = Certificates(authority.files(), "mqtt")
+    assert certificates.list_ends_at is None
+    certificates = Certificates(authority.files("required", str(authority.revoke(days=1))), "mqtt")
+    first = certificates.ends_at, certificates.list_ends_at
+    assert first == (ends_at(authority.server.read_text()), ends_at((tmp_path / "crl.pem").read_text()))
+    authority.revoke(days=2)
+    assert certificates.refresh()
+    assert certificates.list_ends_at is not None
+    assert first[1] is not None
+    assert 86_300 < certificates.list_ends_at - first[1] < 86_500
 
 
 def test_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgpack
+
 from penstock.requests import sessions
 from penstock.requests.sessions import (
     CONNECTED,
@@ -16,6 +18,7 @@ from penstock.requests.sessions import (
     SessionRow,
     SessionSave,
     SessionsPage,
+    saved_places,
 )
 from tests.penstock.requests.first_frames import answered, asked, codes
 
@@ -67,3 +70,17 @@ def test_how_sessions_stand_is_told_from_the_oldest_on_unless_one_is_asked_for()
     assert asked(109) == ListSessions(after=0, count_max=1000, client="")
     row = SessionRow("c", 5, "g", RELEASED, "alice", 7, 60, b"terms", b"flow")
     assert answered(ListSessions, [list(row)], 5) == SessionsPage((row,), 5)
+
+
+def test_of_bytes_that_are_no_flow_there_are_no_places() -> None:
+    for flow in (
+        b"",
+        b"\xc1",
+        b"\x01",
+        b"\x90",
+        b"\x91\x01",
+        msgpack.packb([[["f", "b"]]]),
+        msgpack.packb({0: [["f"]]}),
+    ):
+        assert saved_places(flow) == []
+    assert saved_places(msgpack.packb([[["f", "b", 7, "of a later gateway"]]])) == [("f", "b", 7)]
