@@ -25,6 +25,7 @@ from topicmap.names import plain_filter
 from topicmap.queues import filter_queue
 
 EVERY_S: Final = 10.0
+"""So long it rests between looks."""
 SLICE: Final = 100
 """So much is looked at per tick: readers and queues, and what of a reader has a lot to be gone through counts more."""
 RANGES: Final = 64
@@ -62,7 +63,6 @@ class Lags:
         if self._look is None:
             if now < self._begins:
                 return
-            self._begins = now + EVERY_S
             self._look = _Look(self._shares, self._filters, self._sessions, self._store, self._broker)
         if next(self._look.slices, _DONE) is _DONE:
             self.figures = self._look.figures() | {
@@ -70,7 +70,7 @@ class Lags:
                 for readers, position in (*self._look.oldest.items(), ("groups", groups_need))
                 if position != 0  # of groups: not known yet
             }
-            self._look = None
+            self._look, self._begins = None, now + EVERY_S
 
     def _age_s(self, position: int | None, now_ms: int) -> float:
         """How long ago the record at a log position was stored; 0 where there is none."""
