@@ -119,12 +119,12 @@ class Downstream(Stage):
                 for cursor in positions:
                     self.positions.replaced(cursor)
             on_done(error)
-            if stands and (wants_retained or history) and session.device is not None:
-                for cursor, position in positions.items():
+            if error is None and session.device is not None and (stands if history else wants_retained):
+                for cursor in [one for one in positions if one in one.feed.members]:
                     if history:
                         self.replays.begin(cursor, *history)
-                    else:
-                        self.retained.begin(cursor, position)
+                    else:  # also where it was replaced before it stood (MQTT-3.8.4-5)
+                        self.retained.begin(cursor, positions[cursor])
                     self._set_lagging(cursor, True)
                 self.pump_later(session)
 

@@ -6,7 +6,7 @@ import pytest
 from rig import Client, Gateway
 
 from gateway.mqtt.codec import encode
-from gateway.mqtt.packets import Puback, Publish, Suback, Subscribe, Subscription
+from gateway.mqtt.packets import Puback, Publish, Suback, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import Properties
 from gateway.retained import PAGE, WORK
 from gateway.turns import WORK_MAX
@@ -62,6 +62,24 @@ def test_retain_handling_says_when_they_are_sent(handling: int, first: int, seco
     for expected in (first, second):
         client.subscribe("a", retain_handling=handling)
         assert len(retained(client)) == expected
+
+
+@pytest.mark.mqtt("3.8.4-3", "3.8.4-5", "3.3.1-10")
+@pytest.mark.parametrize("in_one_packet", [True, False])
+@pytest.mark.parametrize(("first", "second"), [(1, 1), (0, 1), (0, 2), (1, 2), (2, 0)])
+def test_they_are_sent_also_where_the_subscription_is_replaced_before_it_stands(
+    first: int, second: int, in_one_packet: bool
+) -> None:
+    gateway = with_retained("a")
+    client = gateway.connect(level=5)
+    filters = tuple([Subscription("a", 1, retain_handling=handling) for handling in (first, second)])
+    if in_one_packet:
+        client.send(Subscribe(1, filters))
+    else:
+        client.send(*[Subscribe(at + 1, (one,)) for at, one in enumerate(filters)])
+    assert retained(client) == [b"a"]
+    client.send(Unsubscribe(1, ("a",)), Subscribe(2, filters[:1]), Unsubscribe(3, ("a",)), Subscribe(4, filters[1:]))
+    assert retained(client) == [b"a"][second // 2 :]  # what ended with its subscription is not sent
 
 
 def test_the_value_from_before_the_first_live_message_comes_first_and_no_newer_one_twice() -> None:
