@@ -173,14 +173,15 @@ def test_unsubscribe_takes_exactly_the_filters_that_it_names() -> None:
     gateway = Gateway()
     old, new = gateway.connect("old"), gateway.connect("new", level=5)
     for client in (old, new):
-        client.subscribe("a/b", "a/+", "c")
+        client.subscribe("a/b", "a/+", "c", "C")
         client.send(Unsubscribe(9, ("a/b", "A/+", "a/b/", "c")))
     assert old.got() == [Unsuback(9)]
     assert new.got() == [Unsuback(9, (0, 0x11, 0x11, 0))]
     publisher = gateway.connect("p")
     publisher.publish("a/b", b"by the wildcard", 1, packet_id=1)
     publisher.publish("c", b"by nothing", 1, packet_id=2)
-    assert old.payloads() == new.payloads() == [b"by the wildcard"]
+    publisher.publish("C", b"by its capital", 1, packet_id=3)
+    assert old.payloads() == new.payloads() == [b"by the wildcard", b"by its capital"]
 
 
 @pytest.mark.mqtt("3.10.4-3", old=("3.10.4-3",))
@@ -247,7 +248,10 @@ def test_a_will_is_published_once() -> None:
 @pytest.mark.mqtt("3.2.2-21", "3.2.2-22")
 def test_the_keep_alive_that_the_server_told_is_the_one_that_counts() -> None:
     gateway = Gateway(keep_alive_s_max=10)
-    cut, none, shorter = (gateway.connect(f"c{asked}", level=5, keep_alive_s=asked) for asked in (100, 0, 4))
+    cut, none, shorter = clients = [gateway.open(5) for _ in range(3)]
+    for client, asked, told in zip(clients, (100, 0, 4), (10, 10, None), strict=True):
+        client.send(Connect(f"c{asked}", level=5, keep_alive_s=asked))
+        assert client.got_one(Connack).properties.server_keep_alive == told
     gateway.pass_time(7)
     assert (cut.is_closed, none.is_closed, shorter.is_closed) == (False, False, True)
     gateway.pass_time(9)

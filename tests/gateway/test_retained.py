@@ -122,6 +122,7 @@ def test_a_full_connection_gets_them_when_it_has_room_also_of_qos_0() -> None:
     assert retained(client) == [b"a", b"b"]
 
 
+@pytest.mark.mqtt("3.3.2-5", "3.3.2-6")
 def test_an_expired_value_is_not_sent_and_a_living_one_says_what_is_left() -> None:
     gateway = Gateway()
     publisher = gateway.connect("p", level=5)
@@ -135,6 +136,7 @@ def test_an_expired_value_is_not_sent_and_a_living_one_says_what_is_left() -> No
     assert (packet.topic, packet.properties.message_expiry_interval) == ("long", 50)
 
 
+@pytest.mark.mqtt("3.8.3-3")
 def test_no_local_holds_for_retained_messages_too() -> None:
     gateway = Gateway()
     client = gateway.connect("me", level=5)
