@@ -212,6 +212,20 @@ def test_a_delivery_that_has_begun_is_completed_after_the_unsubscribe() -> None:
 # ---------------------------------------------------------------- wills
 
 
+@pytest.mark.mqtt("3.1.2-5", "4.1.0-1", old=("3.1.2-4",))
+def test_a_subscription_comes_back_as_it_was_asked_for() -> None:
+    gateway = Gateway()
+    identified = Properties(subscription_identifiers=(7,))
+    before = gateway.connect("c", **kept(5))
+    before.subscribe("t", qos=1, no_local=True, retain_as_published=True, properties=identified)
+    before.cut()
+    client = gateway.connect("c", **kept(5))
+    client.publish("t", b"its own", 2, packet_id=1)
+    gateway.connect("p").publish("t", b"another's", 2, packet_id=1, retain=True)
+    [came] = [one for one in client.got() if isinstance(one, Publish)]
+    assert (came.payload, came.qos, came.retain, came.properties) == (b"another's", 1, True, identified)
+
+
 @pytest.mark.mqtt("3.1.2-7", "3.1.2-14", "3.1.2-15", old=("3.1.2-16", "3.1.2-17"))
 @pytest.mark.parametrize("retain", [False, True])
 @pytest.mark.parametrize("qos", [0, 1, 2])

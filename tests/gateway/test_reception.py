@@ -32,7 +32,7 @@ def published(gateway: Gateway) -> list[tuple[str, bytes]]:
 # ---------------------------------------------------------------- admission
 
 
-@pytest.mark.mqtt("3.2.2-22")
+@pytest.mark.mqtt("3.2.2-15", "3.2.2-17", "3.2.2-21", "3.2.2-22", "3.3.4-7")
 def test_the_connack_tells_mqtt5_every_limit_that_is_enforced() -> None:
     gateway = Gateway(receive_max=7, packet_bytes_max=5000, topic_alias_max=9, keep_alive_s_max=30)
     client = gateway.open(5)

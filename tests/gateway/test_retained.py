@@ -41,6 +41,17 @@ def test_a_new_subscription_gets_the_last_value_of_each_matching_topic_after_its
     ]
 
 
+@pytest.mark.parametrize("published", [0, 1, 2])
+@pytest.mark.parametrize("granted", [0, 1, 2])
+@pytest.mark.mqtt("3.8.4-8", "3.3.4-3", old=("3.8.4-6",))
+def test_they_come_with_the_lower_qos_and_the_identifier_of_the_subscription(published: int, granted: int) -> None:
+    gateway = with_retained("a", qos=published)
+    client = gateway.connect(level=5)
+    client.subscribe("a", qos=granted, properties=Properties(subscription_identifiers=(7,)))
+    packet = client.got_one(Publish)
+    assert (packet.qos, packet.properties.subscription_identifiers) == (min(published, granted), (7,))
+
+
 @pytest.mark.mqtt("3.3.1-6", "3.3.1-7", old=("3.3.1-10", "3.3.1-11"))
 def test_an_empty_value_removes_and_is_still_delivered_live() -> None:
     gateway = with_retained("a")

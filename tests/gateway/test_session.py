@@ -191,6 +191,7 @@ def test_an_inbound_qos_2_id_goes_from_storing_to_stored_to_free() -> None:
     assert session.begin_incoming(9) is None
 
 
+@pytest.mark.mqtt("4.3.3-10", "4.3.3-12", old=("4.3.3-2",))
 def test_an_inbound_id_of_an_earlier_connection_is_inherited_until_it_is_sent_again_or_released() -> None:
     session = Session("c", window=10)
     session.inherit_incoming([7, 8, 8, 9])
