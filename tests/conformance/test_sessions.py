@@ -11,6 +11,7 @@ from gateway.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
+    Packet,
     Puback,
     Pubcomp,
     Publish,
@@ -282,6 +283,20 @@ def test_after_a_disconnect_nothing_is_carried_out_or_sent_and_the_line_closes(l
     assert client.is_closed
     assert client.got() == []
     assert gateway.broker.log == []
+
+
+@pytest.mark.mqtt("3.14.4-1", old=("3.14.4-1",))
+@pytest.mark.parametrize(("last", "said"), [(Disconnect(), []), (Connect("c", level=5), [Disconnect(0x82)])])
+def test_what_brokers_answer_after_a_disconnect_is_not_sent(last: Packet, said: list[Packet]) -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", level=5)
+    gateway.broker.holds_replies = True
+    client.send(Publish("t", b"x", 1, packet_id=1), Subscribe(2, (Subscription("t"),)))
+    client.send(last)
+    gateway.broker.holds_replies = False
+    gateway.round()
+    assert len(gateway.broker.log) == 1
+    assert client.got() == said
 
 
 @pytest.mark.mqtt("3.14.2-2", "3.14.2-1")
