@@ -122,11 +122,14 @@ class Downstream(Stage):
             for cursor in mine:
                 self.positions.replaced(cursor)
             on_done(error)
-            for cursor in mine if session.device is not None else ():
-                if history:
+            if session.device is not None and history:
+                for cursor in mine:
                     self.replays.begin(cursor, *history)
-                elif wants_retained and cursor in positions:
+            elif session.device is not None and wants_retained and error is None:
+                mine = [one for one in positions if one in one.feed.members]
+                for cursor in mine:  # also where it was replaced before it stood (MQTT-3.8.4-5)
                     self.retained.begin(cursor, positions[cursor])
+            for cursor in mine:
                 if cursor.held:
                     self._set_lagging(cursor, True)
             self.pump_later(session)

@@ -76,6 +76,8 @@ def _level(cursor: Cursor) -> int:
 def _legal_flags(flags: int, level: int) -> int:
     if flags & _RESERVED:
         raise MalformedPacket("the reserved connect flag is set (MQTT-3.1.2-3)")
+    if level == LEVEL_3_1 and not flags & _WILL:
+        flags &= ~(_WILL_QOS | _WILL_RETAIN)  # they say nothing there (MQTT 3.1, 3.1)
     if flags & _WILL_QOS == _WILL_QOS:
         raise MalformedPacket("a will with QoS 3 (MQTT-3.1.2-12; 3.1.2-14)")
     if not flags & _WILL and flags & (_WILL_QOS | _WILL_RETAIN):

@@ -87,6 +87,12 @@ def test_anything_before_connect_is_refused_by_its_first_byte(first: int) -> Non
             Connect("c", True, 60, level=3),
             mqtt=("3.1 flags",),
         ),
+        case(
+            "3.1 with will QoS 3 and will retain but no will",
+            connect(0x3A, text("c"), level=3, name="MQIsdp"),
+            Connect("c", True, 60, level=3),
+            mqtt=("3.1 will flags",),
+        ),
     ],
 )
 def test_connect_is_read_field_by_field_as_its_flags_say(data: bytes, value: Packet) -> None:
@@ -115,6 +121,12 @@ def test_connect_is_read_field_by_field_as_its_flags_say(data: bytes, value: Pac
         ),
         case("will QoS without will", connect(0x0A, text("c")), PROTOCOL_ERROR, mqtt=("3.1.2-11",), old=("3.1.2-13",)),
         case("will retain, no will", connect(0x22, text("c")), PROTOCOL_ERROR, mqtt=("3.1.2-13",), old=("3.1.2-15",)),
+        case(
+            "will QoS 3 in 3.1",
+            connect(0x1E, text("c"), text("w"), text(""), level=3, name="MQIsdp"),
+            MALFORMED,
+            mqtt=("3.1 will flags",),
+        ),
         case("will flag, no will", connect(0x06, text("c")), MALFORMED, mqtt=("3.1.2-9",), old=("3.1.2-9",)),
         case("will without flag", connect(0x02, text("c"), text("w"), text("x")), MALFORMED, old=("3.1.2-11",)),
         case("user flag, no name", connect(0x82, text("c")), MALFORMED, mqtt=("3.1.2-17",), old=("3.1.2-19",)),

@@ -11,6 +11,7 @@ from gateway.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
+    Packet,
     Puback,
     Pubcomp,
     Publish,
@@ -173,14 +174,15 @@ def test_unsubscribe_takes_exactly_the_filters_that_it_names() -> None:
     gateway = Gateway()
     old, new = gateway.connect("old"), gateway.connect("new", level=5)
     for client in (old, new):
-        client.subscribe("a/b", "a/+", "c")
+        client.subscribe("a/b", "a/+", "c", "C")
         client.send(Unsubscribe(9, ("a/b", "A/+", "a/b/", "c")))
     assert old.got() == [Unsuback(9)]
     assert new.got() == [Unsuback(9, (0, 0x11, 0x11, 0))]
     publisher = gateway.connect("p")
     publisher.publish("a/b", b"by the wildcard", 1, packet_id=1)
     publisher.publish("c", b"by nothing", 1, packet_id=2)
-    assert old.payloads() == new.payloads() == [b"by the wildcard"]
+    publisher.publish("C", b"by its capital", 1, packet_id=3)
+    assert old.payloads() == new.payloads() == [b"by the wildcard", b"by its capital"]
 
 
 @pytest.mark.mqtt("3.10.4-3", old=("3.10.4-3",))
@@ -209,6 +211,20 @@ def test_a_delivery_that_has_begun_is_completed_after_the_unsubscribe() -> None:
 
 
 # ---------------------------------------------------------------- wills
+
+
+@pytest.mark.mqtt("3.1.2-5", "4.1.0-1", old=("3.1.2-4",))
+def test_a_subscription_comes_back_as_it_was_asked_for() -> None:
+    gateway = Gateway()
+    identified = Properties(subscription_identifiers=(7,))
+    before = gateway.connect("c", **kept(5))
+    before.subscribe("t", qos=1, no_local=True, retain_as_published=True, properties=identified)
+    before.cut()
+    client = gateway.connect("c", **kept(5))
+    client.publish("t", b"its own", 2, packet_id=1)
+    gateway.connect("p").publish("t", b"another's", 2, packet_id=1, retain=True)
+    [came] = [one for one in client.got() if isinstance(one, Publish)]
+    assert (came.payload, came.qos, came.retain, came.properties) == (b"another's", 1, True, identified)
 
 
 @pytest.mark.mqtt("3.1.2-7", "3.1.2-14", "3.1.2-15", old=("3.1.2-16", "3.1.2-17"))
@@ -247,7 +263,10 @@ def test_a_will_is_published_once() -> None:
 @pytest.mark.mqtt("3.2.2-21", "3.2.2-22")
 def test_the_keep_alive_that_the_server_told_is_the_one_that_counts() -> None:
     gateway = Gateway(keep_alive_s_max=10)
-    cut, none, shorter = (gateway.connect(f"c{asked}", level=5, keep_alive_s=asked) for asked in (100, 0, 4))
+    cut, none, shorter = clients = [gateway.open(5) for _ in range(3)]
+    for client, asked, told in zip(clients, (100, 0, 4), (10, 10, None), strict=True):
+        client.send(Connect(f"c{asked}", level=5, keep_alive_s=asked))
+        assert client.got_one(Connack).properties.server_keep_alive == told
     gateway.pass_time(7)
     assert (cut.is_closed, none.is_closed, shorter.is_closed) == (False, False, True)
     gateway.pass_time(9)
@@ -264,6 +283,20 @@ def test_after_a_disconnect_nothing_is_carried_out_or_sent_and_the_line_closes(l
     assert client.is_closed
     assert client.got() == []
     assert gateway.broker.log == []
+
+
+@pytest.mark.mqtt("3.14.4-1", old=("3.14.4-1",))
+@pytest.mark.parametrize(("last", "said"), [(Disconnect(), []), (Connect("c", level=5), [Disconnect(0x82)])])
+def test_what_brokers_answer_after_a_disconnect_is_not_sent(last: Packet, said: list[Packet]) -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", level=5)
+    gateway.broker.holds_replies = True
+    client.send(Publish("t", b"x", 1, packet_id=1), Subscribe(2, (Subscription("t"),)))
+    client.send(last)
+    gateway.broker.holds_replies = False
+    gateway.round()
+    assert len(gateway.broker.log) == 1
+    assert client.got() == said
 
 
 @pytest.mark.mqtt("3.14.2-2", "3.14.2-1")

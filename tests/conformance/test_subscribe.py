@@ -93,6 +93,13 @@ def test_subscriptions_and_their_answers_are_read_and_written_byte_by_byte(
             PROTOCOL_ERROR,
             mqtt=("3.8.3-4",),
         ),
+        case(
+            "no local on an ordered shared one",
+            5,
+            packet(0x82, ID, b"\x00", text("$oshare/g/a"), b"\x04"),
+            PROTOCOL_ERROR,
+            mqtt=("3.8.3-4",),
+        ),
         case("second filter broken", 4, packet(0x82, ID, text("a"), b"\x00", b"\x00\x09x"), MALFORMED),
         case("SUBACK without codes", 5, packet(0x90, ID, b"\x00"), MALFORMED, mqtt=("3.9.3-1",), old=("3.9.3-1",)),
         case("UNSUBACK 5.0 without codes", 5, packet(0xB0, ID, b"\x00"), MALFORMED, mqtt=("3.11.3-1",)),

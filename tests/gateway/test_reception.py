@@ -32,7 +32,7 @@ def published(gateway: Gateway) -> list[tuple[str, bytes]]:
 # ---------------------------------------------------------------- admission
 
 
-@pytest.mark.mqtt("3.2.2-22")
+@pytest.mark.mqtt("3.2.2-15", "3.2.2-17", "3.2.2-21", "3.2.2-22", "3.3.4-7")
 def test_the_connack_tells_mqtt5_every_limit_that_is_enforced() -> None:
     gateway = Gateway(receive_max=7, packet_bytes_max=5000, topic_alias_max=9, keep_alive_s_max=30)
     client = gateway.open(5)
@@ -267,6 +267,7 @@ def test_a_will_waits_for_its_delay_and_is_cancelled_by_a_return() -> None:
     assert published(gateway) == [("w", b"gone")]
 
 
+@pytest.mark.mqtt("3.1.2-8")
 def test_a_will_does_not_outwait_its_session() -> None:
     gateway = Gateway()
     delayed = Will("w", b"gone", properties=Properties(will_delay_interval=1000))
@@ -277,6 +278,7 @@ def test_a_will_does_not_outwait_its_session() -> None:
     assert len(published(gateway)) == 2
 
 
+@pytest.mark.mqtt("3.1.2-8")
 def test_a_clean_start_ends_the_old_session_and_its_will_comes_at_once() -> None:
     gateway = Gateway()
     delayed = Will("w", b"gone", properties=Properties(will_delay_interval=1000))
@@ -296,12 +298,19 @@ def test_a_takeover_cancels_a_delayed_will_but_publishes_one_without_delay() -> 
     assert published(gateway) == [("w", b"b")]
 
 
-@pytest.mark.mqtt("3.1.2-15", "3.1.3-10", old=("3.1.2-17",))
+@pytest.mark.mqtt("3.1.2-15", "3.1.3-10", "3.3.2-4", "3.3.2-15", "3.3.2-16", "3.3.2-20", old=("3.1.2-17",))
 def test_a_will_carries_its_properties_and_retain() -> None:
     gateway = Gateway()
     watcher = gateway.connect("w", level=5)
     watcher.subscribe("will")
-    sent = Properties(content_type="t", user_properties=(("a", "1"), ("a", "2")), message_expiry_interval=60)
+    sent = Properties(
+        payload_format_indicator=1,
+        message_expiry_interval=60,
+        content_type="t",
+        response_topic="r/t",
+        correlation_data=b"\x00\xff",
+        user_properties=(("b", "1"), ("a", "2"), ("b", "1")),
+    )
     will = Will("will", b"x", 1, retain=True, properties=sent)
     gateway.connect("c", level=5, will=will).cut()
     [delivered] = [packet for packet in watcher.got() if isinstance(packet, Publish)]

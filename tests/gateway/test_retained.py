@@ -6,7 +6,7 @@ import pytest
 from rig import Client, Gateway
 
 from gateway.mqtt.codec import encode
-from gateway.mqtt.packets import Puback, Publish, Suback, Subscribe, Subscription
+from gateway.mqtt.packets import Puback, Publish, Suback, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import Properties
 from gateway.retained import PAGE, WORK
 from gateway.turns import WORK_MAX
@@ -41,6 +41,17 @@ def test_a_new_subscription_gets_the_last_value_of_each_matching_topic_after_its
     ]
 
 
+@pytest.mark.parametrize("published", [0, 1, 2])
+@pytest.mark.parametrize("granted", [0, 1, 2])
+@pytest.mark.mqtt("3.8.4-8", "3.3.4-3", old=("3.8.4-6",))
+def test_they_come_with_the_lower_qos_and_the_identifier_of_the_subscription(published: int, granted: int) -> None:
+    gateway = with_retained("a", qos=published)
+    client = gateway.connect(level=5)
+    client.subscribe("a", qos=granted, properties=Properties(subscription_identifiers=(7,)))
+    packet = client.got_one(Publish)
+    assert (packet.qos, packet.properties.subscription_identifiers) == (min(published, granted), (7,))
+
+
 @pytest.mark.mqtt("3.3.1-6", "3.3.1-7", old=("3.3.1-10", "3.3.1-11"))
 def test_an_empty_value_removes_and_is_still_delivered_live() -> None:
     gateway = with_retained("a")
@@ -62,6 +73,24 @@ def test_retain_handling_says_when_they_are_sent(handling: int, first: int, seco
     for expected in (first, second):
         client.subscribe("a", retain_handling=handling)
         assert len(retained(client)) == expected
+
+
+@pytest.mark.mqtt("3.8.4-3", "3.8.4-5", "3.3.1-10")
+@pytest.mark.parametrize("in_one_packet", [True, False])
+@pytest.mark.parametrize(("first", "second"), [(1, 1), (0, 1), (0, 2), (1, 2), (2, 0)])
+def test_they_are_sent_also_where_the_subscription_is_replaced_before_it_stands(
+    first: int, second: int, in_one_packet: bool
+) -> None:
+    gateway = with_retained("a")
+    client = gateway.connect(level=5)
+    filters = tuple([Subscription("a", 1, retain_handling=handling) for handling in (first, second)])
+    if in_one_packet:
+        client.send(Subscribe(1, filters))
+    else:
+        client.send(*[Subscribe(at + 1, (one,)) for at, one in enumerate(filters)])
+    assert retained(client) == [b"a"]
+    client.send(Unsubscribe(1, ("a",)), Subscribe(2, filters[:1]), Unsubscribe(3, ("a",)), Subscribe(4, filters[1:]))
+    assert retained(client) == [b"a"][second // 2 :]  # what ended with its subscription is not sent
 
 
 def test_the_value_from_before_the_first_live_message_comes_first_and_no_newer_one_twice() -> None:
@@ -104,6 +133,7 @@ def test_a_full_connection_gets_them_when_it_has_room_also_of_qos_0() -> None:
     assert retained(client) == [b"a", b"b"]
 
 
+@pytest.mark.mqtt("3.3.2-5", "3.3.2-6")
 def test_an_expired_value_is_not_sent_and_a_living_one_says_what_is_left() -> None:
     gateway = Gateway()
     publisher = gateway.connect("p", level=5)
@@ -117,6 +147,7 @@ def test_an_expired_value_is_not_sent_and_a_living_one_says_what_is_left() -> No
     assert (packet.topic, packet.properties.message_expiry_interval) == ("long", 50)
 
 
+@pytest.mark.mqtt("3.8.3-3")
 def test_no_local_holds_for_retained_messages_too() -> None:
     gateway = Gateway()
     client = gateway.connect("me", level=5)

@@ -12,28 +12,38 @@ from penstock.errors import Unavailable
 from penstock.requests.messages import Pull
 from penstock.requests.sessions import SaveSessions
 
+# with several subscriptions a client is sent messages one by one, with one the form that is shared with others
+OTHERS = pytest.mark.parametrize("others", [(), ("elsewhere",)])
+
 
 @pytest.mark.parametrize("published", [0, 1, 2])
 @pytest.mark.parametrize("granted", [0, 1, 2])
+@OTHERS
 @pytest.mark.mqtt("3.8.4-8", "3.3.1-2", old=("3.8.4-6", "3.3.1-2"))
-def test_the_delivered_qos_is_the_lower_of_published_and_granted(published: int, granted: int) -> None:
+def test_the_delivered_qos_is_the_lower_of_published_and_granted(
+    published: int, granted: int, others: tuple[str, ...]
+) -> None:
     gateway = Gateway()
     client = gateway.connect()
-    client.subscribe("a", qos=granted)
+    client.subscribe("a", *others, qos=granted)
     client.publish("a", b"x", published, packet_id=5 if published else 0)
     [delivered] = publishes(client)
     assert (delivered.qos, delivered.dup, delivered.retain) == (min(published, granted), False, False)
 
 
-@pytest.mark.mqtt("3.3.1-12", "3.3.1-13")
-def test_retain_is_kept_only_as_published() -> None:
+@OTHERS
+@pytest.mark.mqtt("3.3.1-12", "3.3.1-13", old=("3.3.1-9",))
+def test_retain_is_kept_only_as_published(others: tuple[str, ...]) -> None:
     gateway = Gateway()
-    plain, asking = gateway.connect("p", level=5), gateway.connect("a", level=5)
-    plain.subscribe("t")
-    asking.subscribe("t", retain_as_published=True)
+    old, plain, asking = gateway.connect("o"), gateway.connect("p", level=5), gateway.connect("a", level=5)
+    old.subscribe("t", *others)
+    plain.subscribe("t", *others)
+    asking.subscribe("t", *others, retain_as_published=True)
     plain.publish("t", b"x", retain=True)
-    assert [packet.retain for packet in publishes(plain)] == [False]
-    assert [packet.retain for packet in publishes(asking)] == [True]
+    plain.publish("t", b"y")
+    assert [packet.retain for packet in publishes(old)] == [False, False]
+    assert [packet.retain for packet in publishes(plain)] == [False, False]
+    assert [packet.retain for packet in publishes(asking)] == [True, False]
 
 
 @pytest.mark.mqtt("3.3.2-4", "3.3.2-15", "3.3.2-16", "3.3.2-17", "3.3.2-18", "3.3.2-20")

@@ -191,6 +191,7 @@ def test_an_inbound_qos_2_id_goes_from_storing_to_stored_to_free() -> None:
     assert session.begin_incoming(9) is None
 
 
+@pytest.mark.mqtt("4.3.3-10", "4.3.3-12", old=("4.3.3-2",))
 def test_an_inbound_id_of_an_earlier_connection_is_inherited_until_it_is_sent_again_or_released() -> None:
     session = Session("c", window=10)
     session.inherit_incoming([7, 8, 8, 9])
@@ -336,7 +337,8 @@ def key_of(form: Variant | None) -> object:
     return form.key
 
 
-def test_the_one_copy_has_the_highest_qos_and_all_identifiers() -> None:
+@pytest.mark.mqtt("3.3.1-12", "3.3.1-13", "3.3.4-2", "3.3.4-4")
+def test_the_one_copy_has_the_highest_qos_all_identifiers_and_retain_if_any_subscription_wants_it() -> None:
     session = Session("c", 10)
     cursors = [
         subscribed(session, "a/b", qos=0, identifier=7),
@@ -345,6 +347,8 @@ def test_the_one_copy_has_the_highest_qos_and_all_identifiers() -> None:
     ]
     message = arrival(qos=2, retain=True)
     assert key_of(variant_for(cursors, message, b"c", True)) == Variant(True, 2, True, (7, 9)).key
+    assert key_of(variant_for(cursors[:2], message, b"c", True)) == Variant(True, 2, False, (7,)).key
+    assert key_of(variant_for(cursors, arrival(qos=2), b"c", True)) == Variant(True, 2, False, (7, 9)).key
 
 
 def test_the_one_copy_says_where_it_is_stored_if_any_subscription_wants_that() -> None:
@@ -361,6 +365,7 @@ def test_the_qos_is_never_higher_than_published() -> None:
     assert key_of(variant_for([one, one], arrival(qos=0), b"c", False)) == Variant(False, 0, False).key
 
 
+@pytest.mark.mqtt("3.8.3-3")
 def test_no_local_leaves_out_the_clients_own_messages_only_for_that_subscription() -> None:
     session = Session("c", 10)
     silent = subscribed(session, "a/b", no_local=True, qos=2)

@@ -110,6 +110,24 @@ def test_messages_that_nobody_has_room_for_wait_at_the_broker() -> None:
     assert client.payloads() == [b"3"]
 
 
+@pytest.mark.mqtt("3.3.2-5", "3.3.2-6")
+def test_a_message_that_expires_while_nobody_has_room_for_it_goes_to_nobody() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", level=5, properties=Properties(receive_maximum=1))
+    client.subscribe(SHARE)
+    publisher = gateway.connect("p", level=5)
+    for at, expiry_s in enumerate((60, 5, 60)):
+        lives = Properties(message_expiry_interval=expiry_s)
+        publisher.publish("a/b", b"%d" % at, 1, packet_id=at + 1, properties=lives)
+    [first] = published(client)
+    gateway.pass_time(10)
+    acknowledge(client, first)
+    [last] = published(client)
+    assert (last.payload, last.properties.message_expiry_interval) == (b"2", 50)
+    acknowledge(client, last)
+    assert gateway.broker.shares.unsettled == 0
+
+
 def test_what_a_lost_member_has_not_acknowledged_goes_to_another_without_dup() -> None:
     gateway = Gateway()
     one, two = members(gateway)
@@ -267,6 +285,7 @@ def test_a_resume_of_which_a_part_was_not_heard_is_said_again(monkeypatch: pytes
     ]
 
 
+@pytest.mark.mqtt("3.10.4-3", old=("3.10.4-3",))
 def test_unsubscribing_ends_the_share_and_what_is_on_its_way_goes_on() -> None:
     gateway = Gateway()
     one, two = members(gateway)
@@ -338,6 +357,7 @@ def test_an_ordered_share_grants_qos_1_at_most() -> None:
     assert client.subscribe(ORDERED, qos=2).reason_codes == (1,)
 
 
+@pytest.mark.mqtt("3.1.2-24", "3.1.2-25")
 def test_a_message_too_large_for_one_member_goes_to_another_and_for_all_is_dropped() -> None:
     gateway = Gateway()
     narrow = gateway.connect("narrow", level=5, properties=Properties(maximum_packet_size=60))

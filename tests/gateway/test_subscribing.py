@@ -160,9 +160,12 @@ def test_a_durable_session_keeps_a_subscription_whose_answer_it_did_not_see() ->
 
 
 @pytest.mark.mqtt("3.3.4-3")
-def test_a_subscription_identifier_comes_back_with_what_it_delivers() -> None:
+@pytest.mark.parametrize("others", [(), ("elsewhere",)])
+def test_a_subscription_identifier_comes_back_with_what_it_delivers(others: tuple[str, ...]) -> None:
     gateway = Gateway()
     client = gateway.connect(level=5)
+    for other in others:  # with several subscriptions it is sent messages one by one
+        client.subscribe(other, properties=Properties(subscription_identifiers=(1,)))
     client.subscribe("t", properties=Properties(subscription_identifiers=(300,)))
     client.publish("t", b"x")
     [delivered] = client.got()

@@ -103,6 +103,15 @@ def test_an_alias_counts_from_when_it_was_given_and_up_to_the_maximum() -> None:
     assert connected().name_of(Publish("", b"", properties=Properties(topic_alias=1)), 5) == 0x82
 
 
+@pytest.mark.mqtt("3.3.2.3.4")
+def test_an_alias_may_be_given_to_another_name() -> None:
+    connection = connected()
+    for name in ("a", "b"):
+        given = Publish(name, b"", properties=Properties(topic_alias=1))
+        used = Publish("", b"", properties=Properties(topic_alias=1))
+        assert [connection.name_of(packet, 5) for packet in (given, used)] == [name, name]
+
+
 @pytest.mark.mqtt("3.2.2-2", "3.1 connack", old=("3.2.2-2",))
 @pytest.mark.parametrize(("level", "present"), [(3, False), (4, True), (5, True)])
 def test_session_present_is_told_by_the_versions_that_have_it(level: int, present: bool) -> None:
