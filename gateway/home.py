@@ -92,6 +92,7 @@ class SessionHome:
         self._broker: Broker | None = None
         self._is_looking = False
         self._waiting: dict[str, tuple[OpenSession, OnOpened]] = {}  # client -> what is asked once the home is there
+        self._latest: dict[str, OpenSession] = {}  # client -> its last opening, until it is answered
         self._saves: list[tuple[SessionSave, OnSaved]] = []
         self._unheard: dict[str, list[SessionSave]] = {}  # client -> last words about its session, in their order
         self._is_repeating = False
@@ -118,18 +119,22 @@ class SessionHome:
     def open(self, client: str, user: str, clean: bool, expiry_s: int, will: bytes, on_opened: OnOpened) -> None:
         """Takes a session over from whoever has it."""
         request = OpenSession(self._owner, client, clean, expiry_s, will, user=user, heard=self._last_over)
+        self._latest[client] = request
         if not self._is_fresh:
             self._open(request, on_opened)
             return
         earlier = self._waiting.pop(client, None)
         self._waiting[client] = request, on_opened
         if earlier is not None:
-            earlier[1](Unavailable("the same client is there on another connection"))
+            earlier[1](_superseded())
         self._look()
 
     def withdraw(self, client: str) -> bool:
         """Nobody waits for this session any more: whether it had not been asked for yet, and never will be."""
-        return self._waiting.pop(client, None) is not None
+        if self._waiting.pop(client, None) is None:
+            return False
+        del self._latest[client]
+        return True
 
     def claim(self, client: str, on_opened: OnOpened) -> None:
         """Takes a dead gateway's session to do what is left to be done."""
@@ -148,6 +153,7 @@ class SessionHome:
         def heard(outcome: bool | PenstockError) -> None:
             self._heard(word, outcome)
             if isinstance(outcome, PenstockError) and outcome is not NO_ROOM:
+                self._answered(request)
                 on_opened(outcome)
             else:
                 self._open(request, on_opened)
@@ -156,13 +162,18 @@ class SessionHome:
         self.flush()
 
     def _ask(self, request: OpenSession, on_opened: OnOpened) -> None:
+        """Asks, unless a later connection of the client has: it would lose the session to this one."""
         client = request.client
 
         def answered(result: Result) -> None:
             if isinstance(result, OpenedSession) and not result.epoch:
-                self._submit(replace(request, force=True), answered)
+                if self._is_superseded(request):
+                    on_opened(_superseded())
+                else:
+                    self._submit(replace(request, force=True), answered)
                 self._wake()
                 return
+            self._answered(request)
             assert isinstance(result, OpenedSession | PenstockError)
             self.refused += isinstance(result, Busy)
             if isinstance(result, OpenedSession):
@@ -175,7 +186,17 @@ class SessionHome:
                 self._note_unheard(SessionSave(client, ANY_EPOCH, state, request.expiry_s, will))
             on_opened(result)
 
-        self._submit(request, answered)
+        if self._is_superseded(request):
+            on_opened(_superseded())
+        else:
+            self._submit(request, answered)
+
+    def _is_superseded(self, request: OpenSession) -> bool:
+        return not request.claim and self._latest.get(request.client) is not request
+
+    def _answered(self, request: OpenSession) -> None:
+        if self._latest.get(request.client) is request:
+            del self._latest[request.client]
 
     def save(self, save: SessionSave, on_saved: OnSaved) -> None:
         """Keeps a session's state; leaves with the round."""
@@ -383,6 +404,10 @@ class SessionHome:
                 self._is_watching = True
                 self._broker.submit(WatchSessions(self._owner, WATCH_S), self._called)
             self._wake()
+
+
+def _superseded() -> Unavailable:
+    return Unavailable("the same client is there on another connection")
 
 
 def _is_missed(outcome: bool | PenstockError) -> bool:
