@@ -190,7 +190,7 @@ class SessionRequests:
         reply = replace(
             found, epoch=given.epoch, incarnation=given.incarnation, doubtful_ms=given.doubtful_ms, over=over
         )
-        if entry is None and expiry_s == 0 and not over:
+        if entry is None and expiry_s == 0 and will == NO_WILL and not over:
             return Now(reply)  # nothing that has to outlive anything
         return AfterSync(reply, self._store.written)
 
