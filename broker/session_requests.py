@@ -193,7 +193,7 @@ class SessionRequests:
         reply = replace(
             found, epoch=given.epoch, incarnation=given.incarnation, doubtful_ms=given.doubtful_ms, over=over
         )
-        if entry is None and expiry_s == 0 and not over:
+        if entry is None and expiry_s == 0 and will == NO_WILL and not over:
             return Now(reply)  # nothing that has to outlive anything
         return AfterSync(reply, self._store.written)
 
@@ -268,8 +268,9 @@ class SessionRequests:
         entry = self._sessions.get(request.client)
         if entry is None or entry.epoch != request.epoch:
             return AfterSync(Fenced("the session is over, or another gateway's"), self._store.written)
+        matters = entry.expiry_s > 0 or entry.will != NO_WILL  # one that a power loss brings back, will and all
         self._end(request.client, entry, now_ms)
-        return AfterSync(Done(), self._store.written) if entry.expiry_s > 0 else Now(Done())
+        return AfterSync(Done(), self._store.written) if matters else Now(Done())
 
     def _end(self, client: str, entry: Entry, now_ms: int) -> None:
         self._store.append([fact_record(sessions.TOPIC, Sessions.ending(client, entry.epoch))], now_ms)

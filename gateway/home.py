@@ -92,6 +92,7 @@ class SessionHome:
         self._broker: Broker | None = None
         self._is_looking = False
         self._waiting: dict[str, tuple[OpenSession, OnOpened]] = {}  # client -> what is asked once the home is there
+        self._latest: dict[str, OpenSession] = {}  # client -> its last opening, until it is answered
         self._saves: list[tuple[SessionSave, OnSaved]] = []
         # client -> last words about its session, in their order, with who is told if it proves to be another's
         self._unheard: dict[str, dict[SessionSave, Callable[[], None]]] = {}
@@ -125,18 +126,22 @@ class SessionHome:
     def open(self, client: str, user: str, clean: bool, expiry_s: int, will: bytes, on_opened: OnOpened) -> None:
         """Takes a session over from whoever has it."""
         request = OpenSession(self._owner, client, clean, expiry_s, will, user=user, heard=self._last_over)
+        self._latest[client] = request
         if not self._is_fresh:
             self._open(request, on_opened)
             return
         earlier = self._waiting.pop(client, None)
         self._waiting[client] = request, on_opened
         if earlier is not None:
-            earlier[1](Unavailable("the same client is there on another connection"))
+            earlier[1](_superseded())
         self._look()
 
     def withdraw(self, client: str) -> bool:
         """Nobody waits for this session any more: whether it had not been asked for yet, and never will be."""
-        return self._waiting.pop(client, None) is not None
+        if self._waiting.pop(client, None) is None:
+            return False
+        del self._latest[client]
+        return True
 
     def claim(self, client: str, on_opened: OnOpened) -> None:
         """Takes a dead gateway's session to do what is left to be done."""
@@ -156,6 +161,7 @@ class SessionHome:
             self._heard(word, outcome)
             self.on_heard()
             if isinstance(outcome, PenstockError) and outcome is not NO_ROOM:
+                self._forget(request)
                 on_opened(outcome)
             else:
                 self._open(request, on_opened)
@@ -163,14 +169,20 @@ class SessionHome:
         self.save(word, heard)
         self.flush()
 
-    def _ask(self, request: OpenSession, on_opened: OnOpened) -> None:
-        self._submit(request, partial(self._answered, request, on_opened))
+    def _ask(self, request: OpenSession, on_opened: OnOpened, *, force: bool = False) -> None:
+        """Asks, unless a later connection of the client has: it would lose the session to this one."""
+        if self._is_superseded(request):
+            on_opened(_superseded())
+        else:
+            asked = replace(request, force=True) if force else request
+            self._submit(asked, partial(self._answered, request, on_opened))
 
     def _answered(self, request: OpenSession, on_opened: OnOpened, result: Result) -> None:
         if isinstance(result, OpenedSession) and not result.epoch:
-            self._ask(replace(request, force=True), on_opened)
+            self._ask(request, on_opened, force=True)
             self._wake()
             return
+        self._forget(request)
         assert isinstance(result, OpenedSession | PenstockError)
         self.refused += isinstance(result, Busy)
         if isinstance(result, OpenedSession):
@@ -182,6 +194,13 @@ class SessionHome:
             state, will = (LOST, b"") if request.claim else (RELEASED, NO_WILL)
             self._note_unheard(SessionSave(request.client, ANY_EPOCH, state, request.expiry_s, will))
         on_opened(result)
+
+    def _is_superseded(self, request: OpenSession) -> bool:
+        return not request.claim and self._latest.get(request.client) is not request
+
+    def _forget(self, request: OpenSession) -> None:
+        if self._latest.get(request.client) is request:
+            del self._latest[request.client]
 
     def save(self, save: SessionSave, on_saved: OnSaved) -> None:
         """Keeps a session's state; leaves with the round."""
@@ -395,6 +414,10 @@ class SessionHome:
                 self._is_watching = True
                 self._broker.submit(WatchSessions(self._owner, WATCH_S), self._called)
             self._wake()
+
+
+def _superseded() -> Unavailable:
+    return Unavailable("the same client is there on another connection")
 
 
 def _is_missed(outcome: bool | PenstockError) -> bool:

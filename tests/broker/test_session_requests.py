@@ -388,12 +388,23 @@ def test_a_session_that_its_owner_calls_lost_is_offered_as_if_the_owner_were_dea
     assert alive(rig, "g").clients == ()
 
 
-@pytest.mark.parametrize(("expiry_s", "at_once"), [(60, []), (0, [Done()])])
-def test_the_end_of_a_session_that_could_come_back_is_told_when_it_is_durable(
-    expiry_s: int, at_once: list[Done]
+@pytest.mark.parametrize(("expiry_s", "will", "waits"), [(60, b"", True), (0, b"will", True), (0, b"", False)])
+def test_a_session_that_is_to_outlive_anything_is_given_when_that_is_durable(
+    expiry_s: int, will: bytes, waits: bool
 ) -> None:
     rig = Rig()
-    epoch = open_session(rig, expiry_s=expiry_s).epoch
+    told = rig.submit(OpenSession("g", "c", False, expiry_s, will))
+    assert (told == []) == waits
+    rig.sync()
+    assert [type(one) for one in told] == [OpenedSession]
+
+
+@pytest.mark.parametrize(("expiry_s", "will", "at_once"), [(60, b"", []), (0, b"will", []), (0, b"", [Done()])])
+def test_the_end_of_a_session_that_could_come_back_or_has_a_will_is_told_when_it_is_durable(
+    expiry_s: int, will: bytes, at_once: list[Done]
+) -> None:
+    rig = Rig()
+    epoch = open_session(rig, expiry_s=expiry_s, will=will).epoch
     told = rig.submit(EndSession("c", epoch))
     assert rig.state.sessions.get("c") is None
     assert told == at_once

@@ -111,6 +111,22 @@ def test_a_gateway_that_does_not_answer_loses_the_session_after_a_second() -> No
     assert entry_of(other).doubtful_ms > 0
 
 
+def test_an_earlier_connection_does_not_get_the_session_behind_a_later_one() -> None:
+    one, other = two()
+    first = one.connect("c", **LASTING)
+    other.broker.holds_replies = True
+    earlier, later = other.open(5), other.open(5)
+    earlier.send(Connect("c", **LASTING))  # waits until the first gateway lets go
+    first.cut()
+    later.send(Connect("c", **LASTING))  # is given it, before the earlier one hears that it may ask again
+    other.broker.holds_replies = False
+    settle(one, other)
+    assert earlier.got_one(Connack).reason_code >= 0x80
+    assert later.got_one(Connack).session_present
+    entry, session = entry_of(other), other.reception.sessions["c"]
+    assert (entry.owner, entry.state, entry.epoch) == ("other", CONNECTED, session.epoch)
+
+
 def test_the_lease_is_renewed_in_time_and_tells_of_a_fresh_start_once() -> None:
     gateway = Gateway(session_lease_s=9.0)
     gateway.pass_time(10)
