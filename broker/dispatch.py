@@ -107,6 +107,15 @@ class Dispatch:
         self._parked.expire(now)
         self.end_batch()
 
+    def hold(self, session: int) -> None:
+        """What a session has parked is not answered until it is released."""
+        self._parked.hold(session)
+
+    def release(self, session: int) -> None:
+        """What it has parked may be answered again."""
+        self._parked.release(session)
+        self._wake()
+
     def drop(self, session: int) -> None:
         """A session is gone; what it parked is forgotten."""
         self._parked.drop_session(session)
@@ -135,6 +144,14 @@ class BrokerSession:
     def flush(self) -> None:
         """All requests of one read, or of one round, have been submitted."""
         self._dispatch.end_batch(self._ends_rounds)
+
+    def hold(self) -> None:
+        """Much waits to be sent to the peer."""
+        self._dispatch.hold(self._number)
+
+    def release(self) -> None:
+        """There is room again."""
+        self._dispatch.release(self._number)
 
     def close(self) -> None:
         """The peer is gone."""

@@ -1,7 +1,9 @@
 """Requests that wait: for messages in a queue, or for a change of a group. Plain records, no task and no event per
 request.
 
-A request is found by any of its wakers or by its deadline. Pure: ``now`` is an argument.
+A request is found by any of its wakers or by its deadline. One of a session that is *held*, because its peer has much
+to read first, waits on, whatever stirs, and is asked again when that is over: so many requests that one message
+answers do not all have it at once. Pure: ``now`` is an argument.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ class ParkedRequests:
     def __init__(self) -> None:
         self._by_waker: dict[str, Waiting | dict[Waiting, None]] = {}  # nearly all have one
         self._by_session: dict[int, dict[Waiting, None]] = {}
+        self._held: dict[int, dict[Waiting, bool]] = {}  # session -> what has stirred meanwhile, and if it is the last
         self._deadlines: list[tuple[float, int, Waiting]] = []
         self._number = 0
         self._count = 0
@@ -81,13 +84,28 @@ class ParkedRequests:
             if not waiting.answered:
                 self._try(waiting, last=True)
 
+    def hold(self, session: int) -> None:
+        """The requests of this session wait on, whatever stirs, until they are released."""
+        self._held.setdefault(session, {})
+
+    def release(self, session: int) -> None:
+        """Answers what has stirred meanwhile, in that order, until the session is held again."""
+        stirred = self._held.pop(session, {})
+        for waiting, last in stirred.items():
+            self._try(waiting, last=last)
+
     def drop_session(self, session: int) -> None:
         """The connection of these requests is gone: nobody waits for their answers."""
+        self._held.pop(session, None)
         for waiting in list(self._by_session.get(session, ())):
             self._forget(waiting)
 
     def _try(self, waiting: Waiting, *, last: bool) -> None:
         if waiting.answered:  # by what an earlier answer of this round brought about
+            return
+        held = self._held.get(waiting.session) if self._held else None
+        if held is not None:
+            held[waiting] = last or held.get(waiting, False)
             return
         result = waiting.retry(last)
         if result is not None:

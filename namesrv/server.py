@@ -63,6 +63,11 @@ class NamesrvSession:
     def flush(self) -> None:
         """Nothing was held back."""
 
+    def hold(self) -> None:
+        """Nothing waits for anything."""
+
+    release = hold
+
     def close(self) -> None:
         """A broker's lease does not end with its connection: it may only be reconnecting."""
 

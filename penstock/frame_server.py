@@ -2,8 +2,9 @@
 
 One reader and one writer per connection. All frames of one read are handed to the session as one batch; all replies
 that are ready leave with one write. It keeps, per connection, an incomplete frame and the replies not yet sent, both
-bounded: it stops reading while more than ``unsent_bytes_soft`` wait, and drops a peer that does not read at all. It
-knows nothing of what requests mean, and no peer's bytes, however wrong, reach another connection or end the server.
+bounded: while more than ``unsent_bytes_soft`` wait it takes no further request, also none that it has read, and has the
+session hold what is parked; and it drops a peer that does not read at all. It knows nothing of what requests mean, and
+no peer's bytes, however wrong, reach another connection or end the server.
 
 Rules: damage in the framing gets one error frame with id 0 and the connection is closed; a frame whose request is
 unknown or whose fields are wrong gets an error reply and the connection lives.
@@ -47,6 +48,14 @@ class Session(Link, Protocol):
     """What a service keeps for one connection. For who is in the same process it is the link itself. None of these may
     wait or raise."""
 
+    def hold(self) -> None:
+        """Much waits to be sent: until ``release`` nothing that waits for something to happen is to be answered."""
+        ...
+
+    def release(self) -> None:
+        """There is room again."""
+        ...
+
     def close(self) -> None:
         """The connection is gone: replies would reach nobody."""
         ...
@@ -59,7 +68,7 @@ class FrameLimits:
     Attributes:
         connections_max: further peers are answered ``Busy`` and closed.
         pending_max: requests of one connection that may wait for their reply; more are answered ``Busy``.
-        unsent_bytes_soft: while more wait to be sent to a peer, nothing is read from it.
+        unsent_bytes_soft: while more wait to be sent to a peer, none of its requests is taken or, if parked, answered.
         unsent_bytes_max: a peer for which more than this waits is dropped.
         half_frame_s: how long the rest of an incomplete frame may take.
         write_s: how long one write may take before the peer counts as dead.
@@ -158,6 +167,7 @@ class _Connection:
         self._pending = 0
         self._work = trio.Event()
         self._room = trio.Event()
+        self._holds = False  # the session holds what is parked
         self._ending = False  # no more will be read: the writer sends what there is and returns
         self._scope: trio.CancelScope | None = None
 
@@ -178,20 +188,27 @@ class _Connection:
 
     async def _read(self) -> None:
         while True:
-            while self._unsent > self._limits.unsent_bytes_soft:
-                self._room = trio.Event()
-                await self._room.wait()
+            if self._unsent > self._limits.unsent_bytes_soft:
+                await self._wait_for_room()
             data = await self._receive()
             if not data:
                 return
             try:
                 for frame in self._frames.receive(data):
+                    if self._unsent > self._limits.unsent_bytes_soft:  # a few bytes may ask for megabytes, many times
+                        self._session.flush()
+                        await self._wait_for_room()
                     self._accept(frame)
             except ProtocolError as error:
                 self._put(wire.encode_error(0, error))
                 return
             finally:
                 self._session.flush()
+
+    async def _wait_for_room(self) -> None:
+        while self._unsent > self._limits.unsent_bytes_soft:
+            self._room = trio.Event()
+            await self._room.wait()
 
     async def _receive(self) -> bytes | bytearray:
         limit_s = self._limits.half_frame_s if self._frames.incomplete else math.inf
@@ -234,6 +251,9 @@ class _Connection:
         self._unsent += sum(map(len, parts))
         if self._unsent > self._limits.unsent_bytes_max:
             self._scope.cancel()
+        if self._unsent > self._limits.unsent_bytes_soft and not self._holds:
+            self._holds = True
+            self._session.hold()
         self._work.set()
 
     async def _write(self) -> None:
@@ -257,6 +277,9 @@ class _Connection:
                 await self._stream.send_all(data)
             self._unsent -= len(data)
         self._room.set()
+        if self._holds and self._unsent <= self._limits.unsent_bytes_soft:
+            self._holds = False
+            self._session.release()
 
 
 def _writes(parts: list[Bytes]) -> Iterator[Bytes]:

@@ -91,3 +91,49 @@ def test_answered_requests_leave_nothing_behind() -> None:
     assert len(door.requests) == 0
     assert len(door.requests._deadlines) <= SPARE_DEADLINES + 1
     assert (door.requests._by_waker, door.requests._by_session) == ({}, {})
+
+
+def test_a_held_session_waits_on_and_is_answered_as_it_stirred_once_it_is_released() -> None:
+    door = Door()
+    for name in "abcd":
+        door.park(name, f"q{name}", deadline=3.0 if name == "d" else 10.0)
+    door.park("other", "qa", session=2)
+    door.requests.hold(1)
+    door.open = True
+    door.requests.wake(["qb", "qa"])
+    assert door.answers == ["other"]
+    door.open = False
+    door.requests.expire(3.0)
+    door.requests.release(1)
+    assert door.answers == ["other", "d"]  # what stirred the others is over
+    door.open = True
+    door.requests.wake(["qa", "qb"])
+    assert (door.answers, len(door.requests)) == (["other", "d", "a", "b"], 1)
+
+
+def test_a_session_that_is_held_again_leaves_the_rest_for_later() -> None:
+    door = Door()
+    requests = door.requests
+    for name in "abc":
+        requests.park(
+            Parked(("q",), 10.0, lambda last: Done()),
+            lambda _, name=name: (door.answers.append(name), requests.hold(1)),  # type: ignore[misc]
+            1,
+        )
+    requests.wake(["q"])
+    assert door.answers == ["a"]
+    requests.release(1)
+    assert door.answers == ["a", "b"]
+    requests.release(1)
+    assert (door.answers, len(requests)) == (["a", "b", "c"], 0)
+
+
+def test_what_a_session_that_is_held_has_parked_goes_with_it() -> None:
+    door = Door()
+    door.open = True
+    door.park("a", "q")
+    door.requests.hold(1)
+    door.requests.wake(["q"])
+    door.requests.drop_session(1)
+    door.requests.release(1)
+    assert (door.answers, len(door.requests)) == ([], 0)

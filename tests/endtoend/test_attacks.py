@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from gateway.mqtt import codec
-from gateway.mqtt.packets import Connack, Connect, Pingreq, Pingresp
+from gateway.mqtt.packets import Connack, Connect, Pingreq, Pingresp, Publish, Suback, Subscribe, Subscription
 from tests.endtoend.conftest import System
 from tests.endtoend.test_hostile_devices import WAIT_S, Device
 
@@ -58,6 +58,27 @@ def test_01_thousands_of_half_open_connections(address: tuple[str, int], bystand
     assert bystander.next() == Pingresp()
     for line in lines:
         line.close()
+
+
+def test_25_a_large_message_for_many_filters_of_one_client_does_not_cost_the_link_to_the_broker(
+    system: Callable[..., System],
+) -> None:
+    started = system("--processes").start()
+    address = started.mqtt_host, started.mqtt_port
+    device, hostile = Device(address, 4), Device(address, 4)
+    device.send(Connect("bystander"), Subscribe(1, (Subscription("bystander"),)))
+    hostile.send(Connect("hostile"))
+    assert [device.next(), hostile.next()] == [Connack(False)] * 2
+    filters = ["/".join(["+" if at >> bit & 1 else "a" for bit in range(7)]) for at in range(100)]
+    hostile.send(Subscribe(1, tuple([Subscription(filter) for filter in filters])))
+    assert hostile.next() == Suback(1, (0,) * 100)
+    message = Publish("/".join(["a"] * 7), bytes(1_000_000))
+    device.next()
+    device.send(message, Publish("bystander", b"here"))
+    assert device.next() == Publish("bystander", b"here")
+    assert hostile.next() == message
+    for one in (device, hostile):
+        one.socket.close()
 
 
 def test_29_websocket_frames_where_none_are_spoken(address: tuple[str, int], bystander: Device) -> None:

@@ -32,6 +32,8 @@ class Room:
         self.peer = peer
         self.batches: list[int] = []
         self.parked: list[OnResult] = []
+        self.held = 0
+        self.on_release: list[OnResult] = []
         self.closed = 0
         self._size = 0
 
@@ -47,6 +49,14 @@ class Room:
     def flush(self) -> None:
         self.batches.append(self._size)
         self._size = 0
+
+    def hold(self) -> None:
+        self.held += 1
+
+    def release(self) -> None:
+        self.held -= 1
+        while self.on_release and not self.held:
+            self.on_release.pop(0)(Pulled(0, 0, 0, 0, bytes(5000)))
 
     def close(self) -> None:
         self.closed += 1
@@ -238,12 +248,39 @@ async def test_nothing_is_read_while_much_is_unsent() -> None:
         await stream.send_all(frames(Pull("a:0", 0)))
         await wait_all_tasks_blocked()
         bench.rooms[0].parked[0](Pulled(0, 0, 0, 0, bytes(5000)))
-        for at in range(3):  # the first is taken by the read that is under way
+        for at in range(3):  # the first is read by the read that is under way, and not taken
             await stream.send_all(frames(Ping(), first_id=10 + at))
             await wait_all_tasks_blocked()
-        assert bench.rooms[0].batches == [1, 1]
+        assert bench.rooms[0].batches == [1, 0]
         assert set(await results(stream, {1: Pull, 10: Ping, 11: Ping, 12: Ping})) == {1, 10, 11, 12}
         assert sum(bench.rooms[0].batches) == 4
+
+
+async def test_of_many_requests_in_one_read_no_more_are_taken_than_their_replies_have_room() -> None:
+    async with serving(FrameLimits(unsent_bytes_soft=1000, write_s=1e9)) as bench:
+        stream = bench.connect_slow_reader()
+        await stream.send_all(frames(*[Ping()] * 500))
+        await wait_all_tasks_blocked()
+        room = bench.rooms[0]
+        taken = sum(room.batches)
+        assert 1000 < taken * len(wire.join(wire.encode_reply(1, ServerInfo("room", "r", "1")))) < 1100
+        assert set(await results(stream, dict.fromkeys(range(1, 501), Ping))) == set(range(1, 501))
+        assert sum(room.batches) == 500
+
+
+async def test_what_is_parked_is_held_while_much_is_unsent() -> None:
+    async with serving(FrameLimits(unsent_bytes_soft=1000, unsent_bytes_max=10_000, write_s=1e9)) as bench:
+        stream = bench.connect_slow_reader()
+        await stream.send_all(frames(*[Pull("a:0", 0)] * 9))
+        await wait_all_tasks_blocked()
+        room = bench.rooms[0]
+        first, *room.on_release = room.parked
+        assert room.held == 0
+        first(Pulled(0, 0, 0, 0, bytes(5000)))
+        assert (room.held, len(room.on_release)) == (1, 8)
+        assert set(await results(stream, dict.fromkeys(range(1, 10), Pull))) == set(range(1, 10))
+        await wait_all_tasks_blocked()
+        assert (room.held, room.closed) == (0, 0)
 
 
 async def test_a_peer_that_never_reads_is_dropped() -> None:
