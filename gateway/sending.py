@@ -111,14 +111,15 @@ class Sending:
         session = cursor.session
         if cursor.redos and not cursor.is_due(arrival):
             return True
-        matching = session.overlap.matching(cursor, arrival)
-        if not matching or is_expired(arrival, now_ms):
+        primary = session.overlap.primary(cursor, arrival)
+        if primary is None or is_expired(arrival, now_ms):
             return True
-        if matching[0] is not cursor:
-            cursor.leave_to(matching[0], arrival)
+        if primary is not cursor:
+            cursor.leave_to(primary, arrival)
             if cursor.subscription.name:
-                self._positions.left(cursor, matching[0], arrival)
+                self._positions.left(cursor, primary, arrival)
             return True
+        matching = session.overlap.matching(cursor, arrival)
         device = session.device
         assert device is not None
         variant = variant_for(matching, arrival, session.client_id_bytes, device.is_v5)

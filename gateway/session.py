@@ -40,6 +40,9 @@ from gateway.tallies import Tally
 from topicmap.names import matches
 
 _NAMES_REMEMBERED: Final = 256
+_NAMES_PER_CURSOR: Final = 32
+_NAMES_REMEMBERED_MAX: Final = 4096
+"""Of a session with many cursors so many: each of them looks at all names of a pull before the next one does."""
 _PUBREL: Final = b"\x62\x02"
 
 # States of an inbound QoS 2 id, from PUBLISH to PUBREL.
@@ -243,13 +246,13 @@ class Cursor:
 
 
 class Overlap:
-    """The cursors of one session, oldest first, and which of them match a name."""
+    """The cursors of one session, oldest first, and which of them match a name: a bit for each, the oldest's first."""
 
     __slots__ = ("_matching", "cursors")
 
     def __init__(self) -> None:
         self.cursors: list[Cursor] = []
-        self._matching: dict[str, tuple[Cursor, ...]] | None = None
+        self._matching: dict[str, int] | None = None
 
     def add(self, cursor: Cursor) -> None:
         self.cursors.append(cursor)
@@ -259,16 +262,33 @@ class Overlap:
         self.cursors.remove(cursor)
         self._matching = None
 
-    def _candidates(self, name: str) -> tuple[Cursor, ...]:
+    def _candidates(self, name: str) -> int:
         if self._matching is None:
             self._matching = {}
-        found = self._matching.get(name)
-        if found is None:
-            if len(self._matching) >= _NAMES_REMEMBERED:
+        found = self._matching.get(name, -1)
+        if found < 0:
+            wanted = max(_NAMES_REMEMBERED, _NAMES_PER_CURSOR * len(self.cursors))
+            if len(self._matching) >= min(wanted, _NAMES_REMEMBERED_MAX):
                 self._matching.clear()
-            found = tuple([cursor for cursor in self.cursors if matches(cursor.subscription.filter, name)])
+            found = 0
+            for at, cursor in enumerate(self.cursors):
+                if matches(cursor.subscription.filter, name):
+                    found |= 1 << at
             self._matching[name] = found
         return found
+
+    def primary(self, cursor: Cursor, arrival: Arrival) -> Cursor | None:
+        """The first of ``matching``, which every cursor asks for that comes to a message; only one asks for all."""
+        broker, position, cursors = cursor.feed.broker, arrival.position, self.cursors
+        if len(cursors) == 1:
+            return cursor if position >= cursor.start else None
+        left = self._candidates(arrival.name)
+        while left:
+            other = cursors[(left & -left).bit_length() - 1]
+            if other.next >= 0 and position >= other.start and other.feed.broker is broker:
+                return other
+            left &= left - 1
+        return None
 
     def matching(self, cursor: Cursor, arrival: Arrival) -> Sequence[Cursor]:
         """The session's cursors that this message of ``cursor``'s queue counts for, oldest first. Behind them those of
@@ -277,7 +297,8 @@ class Overlap:
         if len(self.cursors) == 1:
             return self.cursors if arrival.position >= cursor.start else ()
         broker, position = cursor.feed.broker, arrival.position
-        candidates = [other for other in self._candidates(arrival.name) if other.feed.broker is broker]
+        bits = self._candidates(arrival.name)
+        candidates = [other for at, other in enumerate(self.cursors) if bits >> at & 1 and other.feed.broker is broker]
         found = [other for other in candidates if other.next >= 0 and position >= other.start]
         if found:
             found += [

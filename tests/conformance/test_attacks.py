@@ -548,6 +548,22 @@ def attack_25_subscription_bombs_meet_their_quotas() -> None:
     siege.end()
 
 
+def attack_25_overlapping_filters_cost_their_number_and_not_its_square() -> None:
+    work = []
+    for count in (30, 60):
+        siege = Siege()
+        client, publisher = siege.connect(), siege.connect("publisher")
+        filters = ["/".join(["+" if at >> bit & 1 else "a" for bit in range(7)]) + "/#" for at in range(count)]
+        client.subscribe(*filters, qos=0)
+        names = ["/".join(["a"] * 7 + [str(at)]) for at in range(300)]
+        publisher.publish(names[0])
+        publications = [Publish(name, b"") for name in names]
+        work.append(calls(lambda publisher=publisher, made=publications: publisher.send(*made)))  # type: ignore[misc]
+        assert [one.topic for one in client.got() if isinstance(one, Publish)] == [names[0], *names]
+        siege.end()
+    assert work[1] < 3 * work[0]
+
+
 def attack_26_a_client_that_never_reads_costs_a_bounded_amount() -> None:
     siege = Siege()
     slow = siege.connect("slow")

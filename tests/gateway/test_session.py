@@ -271,8 +271,7 @@ def delivering(session: Session, **message: object) -> list[Cursor]:
     one = arrival(**message)  # type: ignore[arg-type]
     found = []
     for cursor in session.overlap.cursors:
-        matching = session.overlap.matching(cursor, one)
-        if matching and matching[0] is cursor:
+        if session.overlap.primary(cursor, one) is cursor:
             found.append(cursor)
     return found
 
@@ -304,6 +303,7 @@ def test_queues_of_another_broker_do_not_count() -> None:
     subscribed(session, "a/#", broker=a_broker())
     here = subscribed(session, "a/b")
     assert session.overlap.matching(here, arrival(name="a/b")) == [here]
+    assert delivering(session, name="a/b") == session.overlap.cursors
 
 
 def test_a_subscription_that_is_not_open_yet_does_not_deliver() -> None:
@@ -324,8 +324,9 @@ def test_a_message_is_delivered_by_exactly_one_cursor_if_any_counts(
     message = arrival(name="a/b", position=position)
     found = []
     for one in in_queue:  # the broker puts it into exactly these queues
-        matching = session.overlap.matching(one, message)
-        if matching and matching[0] is one:
+        matching, primary = session.overlap.matching(one, message), session.overlap.primary(one, message)
+        assert [primary] == [*matching[:1], None][:1]
+        if primary is one:
             found.append(one)
     assert found == counting[:1]
 
