@@ -12,7 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from topicmap.filters import SHAPES_MAX, TRIE_SHAPES_MAX, FilterIndex
+from topicmap.filters import RARE_SHAPES_MAX, SHAPES_MAX, FilterIndex
 
 FILTERS: Final = 100_000
 NAMES: Final = 20_000
@@ -20,7 +20,7 @@ NAMES: Final = 20_000
 
 def _hostile() -> list[str]:
     """As many shapes of one depth as a broker lets in; none of them matches what is asked."""
-    numbers = range(SHAPES_MAX + TRIE_SHAPES_MAX)
+    numbers = range(SHAPES_MAX + RARE_SHAPES_MAX)
     return ["/".join("+" if number >> place & 1 else "a" for place in range(16)) + "/z" for number in numbers]
 
 

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.addresses import split_address
+from penstock.cli.display import shown
 
 _BARS = "▁▂▃▄▅▆▇█"
 HISTORY_LENGTH = 30
@@ -137,7 +138,9 @@ def _aggregates(figures: DemoFigures) -> RenderableType:
         table.add_column(title, justify="right")
     for row in figures.aggregates[:AGGREGATE_ROWS_MAX]:
         values = (f"{row.count:,}", f"{row.mean:.2f}", f"{row.low:.2f}", f"{row.high:.2f}")
-        table.add_row(row.window, row.device, row.metric, *values)
+        table.add_row(
+            row.window, Text(shown(row.device)), Text(shown(row.metric)), *values
+        )  # anybody may publish there
     return Panel(table, title=f"Spark: {figures.spark}", border_style="dim")
 
 

@@ -14,7 +14,7 @@ import click
 
 from gateway.mqtt.packets import Publish
 from node.mqtt_client import MqttClient
-from penstock.cli.display import body_text, json_option, print_json
+from penstock.cli.display import body_text, json_option, line_text, print_json, shown
 from penstock.errors import InvalidTopic
 from topicmap.names import InvalidName, check_name, legal_filter
 
@@ -133,16 +133,19 @@ def sub(
         if not as_json:
             click.echo(f"(subscribed to {', '.join(filters)})", err=True)
         for at, message in enumerate(client.messages(), 1):
-            _show(message, verbose, as_json)
+            show(message, verbose, as_json)
             if at == count:
                 return
 
 
-def _show(message: Publish, verbose: bool, as_json: bool) -> None:
+def show(message: Publish, verbose: bool, as_json: bool) -> None:
+    """Prints a message; on a terminal in one line, as it is ``shown``."""
     body, encoding = body_text(message.payload)
     if as_json:
         row = {"topic": message.topic, "qos": message.qos, "retain": message.retain, "encoding": encoding, "body": body}
         print_json(row)
     else:
-        click.echo(f"{message.topic} {body}" if verbose else body)
+        if sys.stdout.isatty():
+            body = line_text(message.payload)
+        click.echo(f"{shown(message.topic)} {body}" if verbose else body)
     sys.stdout.flush()

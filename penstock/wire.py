@@ -63,7 +63,7 @@ def _integer(value: Any) -> int:
 
 def _each(item: _Check) -> _Check:
     def check(value: Any) -> tuple[Any, ...]:
-        if type(value) is not list:
+        if type(value) is not tuple:
             raise ProtocolError(f"expected an array, got {type(value).__name__}")
         return tuple([item(entry) for entry in value])
 
@@ -76,7 +76,7 @@ def _row(cls: Any) -> _Check:
     needed = len(checks) - len(cls._field_defaults)
 
     def check(value: Any) -> Any:
-        if type(value) is not list or len(value) < needed:
+        if type(value) is not tuple or len(value) < needed:
             raise ProtocolError(f"expected {cls.__name__} with {needed} fields or more")
         return cls(*[one(entry) for one, entry in zip(checks, value, strict=False)])
 
@@ -172,7 +172,7 @@ class RawFrame(NamedTuple):
 
     kind: int
     request_id: int
-    items: list[Any]
+    items: tuple[Any, ...]
     body: memoryview
 
 
@@ -184,13 +184,14 @@ def _split(frame: memoryview) -> RawFrame:
         header = msgpack.unpackb(
             frame[4 : 4 + header_bytes],
             raw=False,
+            use_list=False,  # an empty list takes 56 bytes, and time of each garbage collection
             max_array_len=min(HEADER_ITEMS_MAX, header_bytes),  # an item has a byte or more: no room for lies
             max_map_len=0,
             max_ext_len=0,
         )
     except Exception as error:  # msgpack raises a dozen unrelated classes on damage; all mean the same here
         raise ProtocolError(f"the header is no msgpack array: {type(error).__name__}") from None
-    if type(header) is not list or len(header) < 2 or type(header[0]) is not int or type(header[1]) is not int:
+    if type(header) is not tuple or len(header) < 2 or type(header[0]) is not int or type(header[1]) is not int:
         raise ProtocolError("a header begins with a code and an id")
     if not 0 <= header[1] < 1 << 63:
         raise ProtocolError("a request id is from 0 to 2^63 - 1")
@@ -240,7 +241,7 @@ class FrameReader:
         return data
 
 
-def _build(shape: _Shape, items: list[Any], body: memoryview) -> Any:
+def _build(shape: _Shape, items: tuple[Any, ...], body: memoryview) -> Any:
     if len(items) < shape.needed:
         raise ProtocolError(f"{shape.cls.__name__} has {shape.needed} fields or more, not {len(items)}")
     values = {name: check(item) for name, check, item in zip(shape.names, shape.checks, items, strict=False)}

@@ -7,8 +7,11 @@ of filters, and strings only, nothing for the garbage collector to walk. Results
 filter that comes or goes drops those that it changes.
 
 Hostile filters can make many shapes. Beyond ``SHAPES_MAX`` of one depth further shapes go to a plain trie, and
-``has_room`` says no to new shapes beyond ``TRIE_SHAPES_MAX`` there. The work of a match is then bounded: a walk through
-the trie has at most one node per shape and level.
+``has_room`` says no to new *rare* shapes beyond ``RARE_SHAPES_MAX`` there: those of which there are more than
+``COMMON_MAX`` with as many levels and ``+``. All that people use (``site/+/line/+/#``, whatever has no more than nine
+levels) is common, and so is never refused because of what somebody else has open. The work of a match is bounded: at
+each level a walk through the trie has at most one node per rare shape, and as many again for the common ones: of so
+many levels there are few, or few levels.
 
 Invariants: ``match`` gives exactly the filters ``f`` with ``names.matches(f, name)``, each once, sorted: whatever the
 order in which filters came, two indexes of the same filters agree. A filter with wildcards is in a shape's table or in
@@ -18,13 +21,15 @@ the trie, never in both.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import comb
 from typing import Any, Final, NamedTuple
 
 from topicmap.names import matches
 
 SHAPES_MAX: Final = 16
 """Hashed shapes of one depth, and hashed shapes that end in ``#``: a match makes at most twice as many look-ups."""
-TRIE_SHAPES_MAX: Final = 512
+RARE_SHAPES_MAX: Final = 512
+COMMON_MAX: Final = 128
 
 REMEMBERED_MAX: Final = 4096
 REMEMBERED_FILTERS_MAX: Final = 1 << 18
@@ -49,6 +54,10 @@ def _shape_of(levels: list[str]) -> _Shape:
     return _Shape(tuple([place for place in range(depth) if levels[place] == "+"]), depth, open_end)
 
 
+def _is_rare(shape: _Shape) -> bool:
+    return comb(shape.depth, len(shape.plus)) > COMMON_MAX
+
+
 def _has_wildcard(filter: str) -> bool:
     return "+" in filter or "#" in filter
 
@@ -68,6 +77,7 @@ class FilterIndex:
         self._by_depth: dict[int, list[tuple[_Shape, dict[str, str]]]] = {}  # hashed shapes that fit a name's depth
         self._trie: dict[str, Any] = {}
         self._trie_shapes: dict[_Shape, int] = {}  # -> filters of it in the trie
+        self._rare = 0  # so many of these are rare
         self._remembered: dict[str, list[str]] = {}
         self._remembered_filters = 0
         self._alike: dict[str, list[str]] = {}  # first two levels -> remembered names that begin so
@@ -87,7 +97,8 @@ class FilterIndex:
         if not _has_wildcard(filter):
             return True
         shape = _shape_of(filter.split("/"))
-        return self._is_hashed(shape) or shape in self._trie_shapes or len(self._trie_shapes) < TRIE_SHAPES_MAX
+        is_known = self._is_hashed(shape) or shape in self._trie_shapes
+        return is_known or self._rare < RARE_SHAPES_MAX or not _is_rare(shape)
 
     def add(self, filter: str) -> bool:
         """Takes a legal filter in; False if it was there."""
@@ -103,7 +114,9 @@ class FilterIndex:
             self._table(shape)[_key(levels, shape)] = filter
         else:
             _insert(self._trie, levels, filter)
-            self._trie_shapes[shape] = self._trie_shapes.get(shape, 0) + 1
+            count = self._trie_shapes.get(shape, 0)
+            self._trie_shapes[shape] = count + 1
+            self._rare += not count and _is_rare(shape)
         self._forget(filter, levels, shape)
         return True
 
@@ -154,6 +167,7 @@ class FilterIndex:
         self._trie_shapes[shape] -= 1
         if not self._trie_shapes[shape]:
             del self._trie_shapes[shape]
+            self._rare -= _is_rare(shape)
 
     def _search(self, name: str) -> list[str]:
         levels = name.split("/")

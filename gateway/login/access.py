@@ -1,11 +1,12 @@
 """Clients with passwords, and what each may do: the authenticator behind ``password_file`` and ``acl_file``.
 
 Checking a password is slow on purpose, so it is done elsewhere (``gateway/login/verifier.py``), a bounded number at a
-time; when too many wait, a client is told to come back (0x89). Credentials that were right are remembered for a while
-under a keyed hash that only this process can make, so that a herd of reconnecting devices is let in at once; a user
-whose line in the file changes is not remembered any more. A wrong name takes as long as a wrong password and is
-answered alike. A SCRAM-SHA-256 exchange (``gateway/login/scram.py``) costs microseconds here and is answered at once.
-A check that ends in an error lets nobody in: its client is told 0x88.
+time, of each address in turn (``gateway/login/waiting_room.py``); when too many wait, a client is told to come back
+(0x89). Credentials that were right are remembered for a while under a keyed hash that only this process can make, so
+that a herd of reconnecting devices is let in at once; a user whose line in the file changes is not remembered any more.
+A wrong name takes as long as a wrong password and is answered alike. A SCRAM-SHA-256 exchange
+(``gateway/login/scram.py``) costs microseconds here and is answered at once. A check that ends in an error lets nobody
+in: its client is told 0x88.
 
 What is not allowed is refused: without an access file, users may do everything that the ``$`` rule leaves them, and
 anonymous clients come only from where ``anonymous`` says; with one, only what a rule allows. Pure: passwords, hashes
@@ -17,10 +18,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 from base64 import b64encode
-from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from gateway.buckets import host_of
 from gateway.login.attempts import (
     NO_CREDENTIALS,
     NO_KEYS,
@@ -46,6 +47,7 @@ from gateway.login.auth import (
 )
 from gateway.login.scram import METHOD, ScramExchange
 from gateway.login.tokens import TokenKeys, Unfit, is_token
+from gateway.login.waiting_room import WaitingRoom
 from gateway.mqtt.reason_codes import Reason
 from penstock.access.acl import Acl
 from penstock.access.passwords import PASSWORD_BYTES_MAX, Hashed, Users
@@ -99,7 +101,6 @@ class Access:
         attempts: Attempts | None = None,
     ) -> None:
         self._anonymous = Anonymous(anonymous)
-        self._waiting_max = waiting_max
         self._remember_s = remember_s
         self._key = key
         self._wake = wake
@@ -110,7 +111,7 @@ class Access:
         self._wall_ms: Callable[[], int] = lambda: 0
         self._nonces = 0
         self._acl: Acl | None = None
-        self._waiting: deque[Check] = deque()
+        self._waiting: WaitingRoom[Check] = WaitingRoom(waiting_max)
         self._remembered: dict[bytes, tuple[Hashed, float]] = {}
         self.on_rules: Callable[[], None] = lambda: None
         self.checked = 0
@@ -172,12 +173,13 @@ class Access:
             done(over)
         elif len(password) > PASSWORD_BYTES_MAX:
             done(self._refused(WRONG_PASSWORD, shown, user))
-        elif len(self._waiting) >= self._waiting_max:
-            self.busy += 1
-            done(SERVER_BUSY)
         else:
             is_known, hashed = hashed is not None, hashed or self._users.decoy(user)
-            self._waiting.append(Check(user, shown.client_id, shown.peer, hashed, is_known, password, digest, done))
+            check = Check(user, shown.client_id, shown.peer, hashed, is_known, password, digest, done)
+            turned_away = self._waiting.add(host_of(shown.peer.address), check)
+            if turned_away is not None:
+                self.busy += 1
+                turned_away.done(SERVER_BUSY)
             self._wake()
 
     def _holder(self, keys: TokenKeys, shown: Credentials, token: bytes) -> Identity | Reason:
@@ -231,8 +233,8 @@ class Access:
         self.attempts.failed(cause, peer, client_id, user if found is not None else "")
 
     def take(self) -> Check | None:
-        """The check that has waited longest."""
-        return self._waiting.popleft() if self._waiting else None
+        """The check whose turn it is."""
+        return self._waiting.take()
 
     def checked_as(self, check: Check, right: bool) -> None:
         """What became of a check that was taken. The file may have changed meanwhile: then the old answer is void."""

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from penstock.blocking import Consumer, Reader
-from penstock.cli.display import body_text, json_option, line_text, print_json
+from penstock.cli.display import body_text, json_option, line_text, print_json, shown
 from penstock.message import Message
 from penstock.positions import Start
 
@@ -94,7 +94,7 @@ def _show(message: Message, raw: bool, as_json: bool) -> None:
     body, encoding = body_text(message.body)
     if not as_json:
         about = [f"{message.topic}:{message.queue}/{message.offset}"]
-        about += [f"{name}={value}" for name, value in _marks(message).items()]
+        about += [f"{name}={shown(value)}" for name, value in _marks(message).items()]
         click.echo(f"{' '.join(about)}  {line_text(message.body)}")
         return
     row: dict[str, Any] = {

@@ -47,13 +47,16 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], *, as_json: bool, em
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         numbers = all(isinstance(row[column], int | float) for row in rows)
         table.add_column(column.replace("_", " "), justify="right" if numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*[_text(row[column]) for column in columns])
+        table.add_row(
+            *[Text(shown(_text(row[column]))) for column in columns]
+        )  # as a string it would be read as markup
     console = Console(highlight=False, soft_wrap=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=200)  # nothing is cut off in a file or a pipe
@@ -68,13 +71,19 @@ def _text(value: Any) -> str:
     return "-" if value is None else str(value)
 
 
+def shown(text: str) -> str:
+    """What strangers have named, for a person, in one line: what would move the cursor, colour the screen or turn round
+    what follows is shown as its escape."""
+    if text.isprintable():
+        return text
+    return "".join([one if one.isprintable() else one.encode("unicode_escape").decode() for one in text])
+
+
 def line_text(body: bytes, characters_max: int = 0) -> str:
-    """A body for a person, in one line: what would move the cursor or colour the screen is shown as its escape. With
-    ``characters_max`` a longer one is cut, and its size named."""
+    """A body for a person, as it is ``shown``. With ``characters_max`` a longer one is cut, and its size named."""
     text, _ = body_text(body)
     cut = text[:characters_max] if characters_max else text
-    shown = "".join([one if one.isprintable() else one.encode("unicode_escape").decode() for one in cut])
-    return shown if len(cut) == len(text) else f"{shown}... ({len(body):,} bytes)"
+    return shown(cut) if len(cut) == len(text) else f"{shown(cut)}... ({len(body):,} bytes)"
 
 
 def body_text(body: bytes) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import pytest
 
 from loadtest import filter_bench
 from loadtest.filter_bench import WORKLOADS, measure
-from topicmap.filters import SHAPES_MAX, TRIE_SHAPES_MAX
+from topicmap.filters import RARE_SHAPES_MAX, SHAPES_MAX
 
 
 def test_every_workload_finds_what_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,4 +20,4 @@ def test_every_workload_finds_what_it_should(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_hostile_workload_fills_the_trie() -> None:
     [hostile] = [make() for title, make, _ in WORKLOADS if title == "hostile shapes"]
-    assert len(set(hostile)) == SHAPES_MAX + TRIE_SHAPES_MAX
+    assert len(set(hostile)) == SHAPES_MAX + RARE_SHAPES_MAX

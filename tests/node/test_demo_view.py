@@ -41,7 +41,10 @@ def test_the_screen_shows_the_aggregates_once_spark_has_some() -> None:
     shown = figures()
     assert "Spark starts behind this view" in drawn(shown)
     shown.aggregates = [Aggregate("12:00:10", "dev-03", "temperature", 42, 21.5, 20.0, 23.25)]
+    shown.aggregates.append(Aggregate("12:00:10", "[/a]", "x\x1b[2J", 1, 1.0, 1.0, 1.0))
     text = drawn(shown)
+    assert "[/a]" in text
+    assert "x\\x1b[2J" in text
     assert "dev-03" in text
     assert "23.25" in text
 

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from gateway.mqtt.packets import Publish
 from node.command import root
+from node.mqtt_command import show
 from tests.node.running import RunningSystem
 
 Mqtt = Callable[..., Result]
@@ -96,3 +98,16 @@ def test_help_has_examples(command: str) -> None:
     shown = CliRunner().invoke(root, ["mqtt", command, "--help"]).stdout
     assert f"penstock mqtt {command} " in shown
     assert "--json" in shown
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "said"),
+    [(True, "a/\\u202eb \\x1b]0;x\\x07\\n2\n"), (False, "a/\\u202eb \x1b]0;x\x07\n2\n")],
+    ids=["terminal", "pipe"],
+)
+def test_no_payload_commands_a_terminal_and_a_pipe_gets_it_as_it_is(
+    is_terminal: bool, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    show(Publish("a/\u202eb", b"\x1b]0;x\x07\n2"), True, False)
+    assert capsys.readouterr().out == said

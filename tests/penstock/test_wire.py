@@ -449,3 +449,15 @@ def test_the_limits_on_the_page_are_those_of_the_code() -> None:
 def test_appended_is_small_where_no_detail_is_asked() -> None:
     assert len(join(encode_reply(1, Appended("disk")))) < 24
     assert HeartbeatReply(True).known
+
+
+def test_a_header_of_nothing_but_empty_arrays_takes_no_memory_to_speak_of() -> None:
+    count = 100_000
+    header = b"\x93\x29\x01\xdd" + count.to_bytes(4, "big") + b"\x90" * count
+    data = (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
+    tracemalloc.start()
+    (frame,) = FrameReader().receive(data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(frame.items[0]) == count
+    assert peak < 32 * len(data)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from math import comb
 
 import pytest
 
 from topicmap import filters as module
-from topicmap.filters import SHAPES_MAX, TRIE_SHAPES_MAX, FilterIndex
+from topicmap.filters import COMMON_MAX, RARE_SHAPES_MAX, SHAPES_MAX, FilterIndex
 
 
 def index_of(*filters: str) -> FilterIndex:
@@ -127,27 +128,51 @@ def test_a_name_is_looked_up_in_a_bounded_number_of_tables() -> None:
     assert max(len(index._fitting(depth)) for depth in range(1, 14)) <= 2 * SHAPES_MAX
 
 
-def test_there_is_no_room_for_more_shapes_than_a_match_may_visit() -> None:
+def is_rare(filter: str) -> bool:
+    levels = filter.removesuffix("/#").split("/")
+    return comb(len(levels), levels.count("+")) > COMMON_MAX
+
+
+def test_there_is_no_room_for_more_rare_shapes_than_a_match_may_visit() -> None:
     index = FilterIndex()
-    taken = [filter for filter in shapes(14, 5000) if index.has_room(filter) and index.add(filter)]
-    assert len(taken) == SHAPES_MAX + TRIE_SHAPES_MAX
+    asked = shapes(14, 5000)
+    taken = [filter for filter in asked if index.has_room(filter) and index.add(filter)]
+    hashed = asked[:SHAPES_MAX]
+    assert len([one for one in taken if is_rare(one) and one not in hashed]) == RARE_SHAPES_MAX
+    assert [one for one in asked if not is_rare(one) and one not in taken] == []
     assert index.has_room("exact/name/of/fourteen/levels/f/g/h/i/j/k/l/m/n")
-    assert index.has_room(taken[-1].replace("a", "other")), "a shape that is there has room for more filters"
+    rare = [one for one in taken if is_rare(one)]
+    assert index.has_room(rare[-1].replace("a", "other")), "a shape that is there has room for more filters"
     assert index.has_room("two/+"), "another depth has room of its own"
-    index.remove(taken[-1])
-    assert index.has_room(shapes(14, 5000)[-1])
+    assert not index.has_room(asked[-1])
+    index.remove(rare[-1])
+    assert index.has_room(asked[-1])
 
 
-def test_a_walk_through_the_trie_visits_at_most_one_node_per_shape() -> None:
+@pytest.mark.parametrize(
+    "filter", ["x/y/#", "x/+/#", "+/+/x", "x/+/line/+/m/#", "+/a/+/b/+/c/+/d/+", "/".join(["a"] * 126) + "/+/#"]
+)
+def test_what_people_use_has_room_whatever_others_have_open(filter: str) -> None:
+    depth = len(filter.removesuffix("/#").split("/"))
+    index = index_of(*[one for one in shapes(14, 3000) if is_rare(one)][: SHAPES_MAX + RARE_SHAPES_MAX])
+    for other in shapes(depth, SHAPES_MAX + 1):  # and all that is hashed of its depth, and of those that end in #
+        index.add(f"{other}/#")
+        index.add(other)
+    assert not index.has_room("/".join(["a", "+"] * 7))
+    assert index.has_room(filter)
+
+
+def test_a_walk_through_the_trie_visits_a_bounded_number_of_nodes_at_each_level() -> None:
     index = FilterIndex()
-    for filter in shapes(14, 5000):
-        if index.has_room(f"{filter}/z"):
-            index.add(f"{filter}/z")
+    for depth in (9, 10, 14):
+        for filter in (*shapes(depth, 2000), *[f"{one}/#" for one in shapes(depth, 600)]):
+            if index.has_room(filter):
+                index.add(filter)
     visited, nodes = 0, [index._trie]
     for level in "a" * 14:
         nodes = [node[key] for node in nodes for key in ("+", level) if key in node]
         visited = max(visited, len(nodes))
-    assert 0 < visited <= TRIE_SHAPES_MAX
+    assert RARE_SHAPES_MAX / 2 < visited <= 2 * RARE_SHAPES_MAX
 
 
 def test_the_deepest_filters_need_no_recursion() -> None:

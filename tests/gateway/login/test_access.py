@@ -35,9 +35,11 @@ class Door:
             count += 1
         return count
 
-    def connect(self, user: str | None, password: bytes | None, client: str = "c") -> list[Identity | int]:
+    def connect(
+        self, user: str | None, password: bytes | None, client: str = "c", address: str = "10.0.0.1"
+    ) -> list[Identity | int]:
         answers: list[Identity | int] = []
-        self.access.connect(Credentials(client, user, password, Peer("10.0.0.1")), answers.append)
+        self.access.connect(Credentials(client, user, password, Peer(address)), answers.append)
         return answers
 
 
@@ -116,6 +118,16 @@ def test_when_too_many_wait_the_others_are_told_to_come_back() -> None:
     answers = [door.connect("alice", b"%d" % number) for number in range(5)]
     assert answers == [[], [], [0x89], [0x89], [0x89]]
     assert door.access.busy == 3
+
+
+def test_who_floods_from_one_address_neither_takes_anothers_place_nor_goes_before_it() -> None:
+    door = Door(waiting_max=5)
+    guesses = [door.connect("alice", b"%d" % number) for number in range(20)]
+    right = door.connect("alice", b"right", address="10.0.0.2")
+    assert ([] in guesses, right) == (True, [])
+    checks = [door.access.take(), door.access.take()]
+    assert [check.peer.address for check in checks if check is not None] == ["10.0.0.1", "10.0.0.2"]
+    assert (guesses.count([]), guesses.count([0x89]), door.access.busy) == (4, 16, 16)
 
 
 def test_a_check_that_ended_in_an_error_lets_nobody_in_and_leaves_nothing_remembered() -> None:

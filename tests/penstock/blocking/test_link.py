@@ -42,6 +42,10 @@ class Answers:
     def flush(self) -> None:
         pass
 
+    def hold(self) -> None: ...
+
+    def release(self) -> None: ...
+
     def close(self) -> None:
         pass
 

@@ -56,3 +56,8 @@ def test_an_unknown_topic_is_said_and_options_that_clash_too(penstock: Penstock)
     assert result.exit_code == 3
     assert "penstock topic create nope" in result.stderr
     assert penstock("consume", "orders", "-g", "g", "-e").exit_code == 2
+
+
+def test_no_name_that_a_producer_has_given_commands_a_terminal(penstock: Penstock) -> None:
+    assert penstock("produce", "named", "x", "-k", "k\u202e", "-t", "t\n").exit_code == 0
+    assert penstock("consume", "named", "-e").output.endswith("key=k\\u202e tag=t\\n  x\n")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from penstock.cli.display import body_text, line_text, print_rows
+from penstock.cli.display import body_text, line_text, print_rows, shown
 
 ROWS = [
     {"name": "a", "count": 12_345, "queues": ["x", "y"], "gone": None},
@@ -45,3 +45,11 @@ def test_no_body_reaches_the_terminal_with_what_commands_it() -> None:
     assert line_text(b"a\x1b[31mred\nb\x00") == "a\\x1b[31mred\\nb\\x00"
     assert line_text(b"\xff") == "/w=="
     assert (line_text(b"abcdef", 6), line_text(b"abcdefg", 6)) == ("abcdef", "abcdef... (7 bytes)")
+
+
+def test_names_that_strangers_have_given_are_neither_markup_nor_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["[/a]", "[red]hidden[/red]", "a\x1b[2J", "x\u202ey", "grün"]
+    print_rows([{"name": name} for name in names], ("name",), as_json=False)
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["name", "[/a]", "[red]hidden[/red]", "a\\x1b[2J", "x\\u202ey", "grün"]
+    assert [shown(name) for name in names] == lines[1:]

@@ -13,12 +13,12 @@ from penstock.wire import RawFrame, decode_request, decode_result
 
 def asked(code: int, *fields: Any, body: bytes = b"") -> Request:
     """The request that a frame with these header fields makes today."""
-    return decode_request(RawFrame(code, 1, msgpack.unpackb(msgpack.packb(fields)), memoryview(body)))
+    return decode_request(RawFrame(code, 1, msgpack.unpackb(msgpack.packb(fields), use_list=False), memoryview(body)))
 
 
 def answered(to: type[Request], *fields: Any, body: bytes = b"") -> Result:
     """The reply that a frame with these header fields makes today, to a request of type ``to``."""
-    return decode_result(RawFrame(0, 1, msgpack.unpackb(msgpack.packb(fields)), memoryview(body)), to)
+    return decode_result(RawFrame(0, 1, msgpack.unpackb(msgpack.packb(fields), use_list=False), memoryview(body)), to)
 
 
 def codes(theme: ModuleType) -> dict[int, str]:
