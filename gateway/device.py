@@ -34,7 +34,7 @@ from gateway.reception import Admitted, Arriving, Grant, OnAdmitted, Reception
 from gateway.session import STORED, Session
 from gateway.subscribing import Subscribing
 from gateway.upstream import Route
-from penstock.errors import InvalidMessage
+from penstock.errors import Fenced, InvalidMessage
 from penstock.message import FLAG_ONCE, FLAG_RETAIN
 
 _PROGRESS_BYTES: Final = 1024
@@ -410,7 +410,9 @@ class Device(Sender):
             self.session.forget_incoming(int.from_bytes(mark[2:4], "big"))
         else:
             self._unanswered -= 1
-        if self.is_v5:
+        if code == Fenced.code:  # its client says it again where the session is
+            self._reception.keeping.on_fenced(self.session)
+        elif self.is_v5:
             self.send(self._connection.refusal(mark, REASONS.get(code, ReasonCode.QUOTA_EXCEEDED)))
         else:
             self.fail(ReasonCode.UNSPECIFIED_ERROR)
