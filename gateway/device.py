@@ -290,8 +290,7 @@ class Device(Sender):
         if reason:
             self._decline(packet, reason)
             return
-        route = self._route(name)
-        upstream = self._reception.upstream
+        route, upstream = self._route(name), self._reception.upstream
         try:
             expiry_s, application = publish_properties(packet)
             exchange = self.session.exchange(packet.packet_id, packet.qos)
@@ -300,8 +299,7 @@ class Device(Sender):
         except InvalidMessage as error:
             self._decline(packet, Told(ReasonCode.QUOTA_EXCEEDED, error.message))
             return
-        if packet.qos == 1:
-            self._unanswered += 1
+        self._unanswered += packet.qos == 1
         flag = packet.qos | (FLAG_RETAIN if packet.retain else 0) | (FLAG_ONCE if exchange else 0)
         upstream.publish(self, route, packet.payload, flag, mark(packet.qos, packet.packet_id), properties)
 
