@@ -3,10 +3,10 @@
 A session has one owner, a gateway, and every change of hands is a record with a new epoch; a save or an end with an
 older epoch changes nothing (it is *fenced*). An owner that is alive is first called upon to let a session go, so that
 it can tell its client and save the last state; after ``HANDOVER_S`` the session changes hands all the same, unless it
-has another owner by then, which is called upon in turn. Owners live by leases, which are not durable. When one dies,
-its sessions are released here, but for those with a will: these are offered to living owners (``KeepSessions``), which
-claim them and do what the will asks for. A session without a client ends when its expiry has passed: here, unless a
-living owner has it, which then sees to it itself.
+has another owner by then, which is called upon in turn, for as long. Owners live by leases, which are not durable.
+When one dies, its sessions are released here, but for those with a will: these are offered to living owners
+(``KeepSessions``), which claim them and do what the will asks for. A session without a client ends when its expiry has
+passed: here, unless a living owner has it, which then sees to it itself.
 
 An owner from which a session is taken that it has not let go of, or that is taken for dead, may only have stood still.
 Its *life* is over then (``folds/lives.py``), and nothing is stored of what it still has of its clients' messages until
@@ -88,7 +88,8 @@ class SessionRequests:
         self._settings = settings
         self._leases = {owner: now + settings.owner_lease_s for owner in self._sessions.owners + self._lives.owners}
         self._calls: dict[str, dict[str, SessionCall]] = {}  # owner -> client -> what is asked of it
-        self._called: dict[str, int] = {}  # client -> the epoch in which its session was asked for last
+        # client -> the epoch in which its session was asked for last, and until when its owner may let go
+        self._called: dict[str, tuple[int, float]] = {}
         self._ownerless: dict[str, int] = {}  # client -> epoch that a dead owner had
         self._duties: dict[str, int] = {}  # those among them that somebody must see to
         self._lapsed: set[str] = set()  # owners that fell silent, and may be alive
@@ -116,7 +117,7 @@ class SessionRequests:
         if (
             entry is not None
             and entry.owner != request.owner
-            and not (request.force and self._called.get(request.client) == entry.epoch)
+            and not (request.force and self._has_had_time(request.client, entry, now))
             and self._has_living_owner(request.client, entry, now)
         ):
             return self._call(request, entry, now)
@@ -130,6 +131,11 @@ class SessionRequests:
         is_new = entry is None or self._is_over(entry, request, now)
         if not room.holds_opened(request.client, request.will or NO_WILL, is_new):
             raise Busy("the limit sessions_bytes_max is reached", hint="raise it")
+
+    def _has_had_time(self, client: str, entry: Entry, now: float) -> bool:
+        """Whether the owner was called upon, by whomever, and has not let go for as long as it may."""
+        epoch, until = self._called.get(client, (0, 0.0))
+        return epoch == entry.epoch and now >= until
 
     def _has_living_owner(self, client: str, entry: Entry, now: float) -> bool:
         if not entry.owner or self._is_orphaned(client, entry):
@@ -155,7 +161,9 @@ class SessionRequests:
     def _call(self, request: OpenSession, entry: Entry, now: float) -> Outcome:
         """Calls upon the owner; the asker is answered when it has let go, or has had the time for it."""
         client, epoch = request.client, entry.epoch
-        self._called[client] = epoch
+        if self._called.get(client, (0, 0.0))[0] != epoch:
+            self._called[client] = epoch, now + HANDOVER_S
+        until = self._called[client][1]
         self._calls.setdefault(entry.owner, {})[client] = SessionCall(client, epoch, request.clean)
         self.changed.append(owner_waker(entry.owner))
 
@@ -164,7 +172,7 @@ class SessionRequests:
             is_free = current is None or current.epoch != epoch or current.state == RELEASED
             return OpenedSession(0, 0, False) if last or is_free else None
 
-        return Parked((client_waker(client),), now + HANDOVER_S, answer)
+        return Parked((client_waker(client),), until, answer)
 
     def _give(self, request: OpenSession, entry: Entry | None, now: float, now_ms: int) -> Outcome:
         client, is_new = request.client, entry is None or self._is_over(entry, request, now)

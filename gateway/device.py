@@ -34,7 +34,7 @@ from gateway.reception import Admitted, Arriving, Grant, OnAdmitted, Reception
 from gateway.session import STORED, Session
 from gateway.subscribing import Subscribing
 from gateway.upstream import Route
-from penstock.errors import InvalidMessage
+from penstock.errors import Fenced, InvalidMessage
 from penstock.message import FLAG_ONCE, FLAG_RETAIN
 
 _PROGRESS_BYTES: Final = 1024
@@ -290,8 +290,7 @@ class Device(Sender):
         if reason:
             self._decline(packet, reason)
             return
-        route = self._route(name)
-        upstream = self._reception.upstream
+        route, upstream = self._route(name), self._reception.upstream
         try:
             expiry_s, application = publish_properties(packet)
             exchange = self.session.exchange(packet.packet_id, packet.qos)
@@ -300,8 +299,7 @@ class Device(Sender):
         except InvalidMessage as error:
             self._decline(packet, Told(ReasonCode.QUOTA_EXCEEDED, error.message))
             return
-        if packet.qos == 1:
-            self._unanswered += 1
+        self._unanswered += packet.qos == 1
         flag = packet.qos | (FLAG_RETAIN if packet.retain else 0) | (FLAG_ONCE if exchange else 0)
         upstream.publish(self, route, packet.payload, flag, mark(packet.qos, packet.packet_id), properties)
 
@@ -410,7 +408,9 @@ class Device(Sender):
             self.session.forget_incoming(int.from_bytes(mark[2:4], "big"))
         else:
             self._unanswered -= 1
-        if self.is_v5:
+        if code == Fenced.code:  # its client says it again where the session is
+            self._reception.keeping.on_fenced(self.session)
+        elif self.is_v5:
             self.send(self._connection.refusal(mark, REASONS.get(code, ReasonCode.QUOTA_EXCEEDED)))
         else:
             self.fail(ReasonCode.UNSPECIFIED_ERROR)

@@ -44,11 +44,15 @@ from tests.broker.broker_rig import Rig, after_sync
 
 
 def open_session(rig: Rig, owner: str = "g", client: str = "c", **asked: Any) -> OpenedSession:
-    """Gives a session to an owner. ``force``: one that has it is called upon, and passed over at once."""
+    """Gives a session to an owner. ``force``: one that has it is passed over when it has had its time."""
     request = OpenSession(owner, client, **{"clean": False, "expiry_s": 60, "will": b"", **asked, "force": False})
     answers = rig.submit(request)
     rig.sync()
-    answer = answers[0] if answers or not asked.get("force") else rig.ask(replace(request, force=True))
+    if asked.get("force") and not answers:
+        pass_time(rig, HANDOVER_S)
+        assert answers == [OpenedSession(0, 0, False)]
+        answers = [rig.ask(replace(request, force=True))]
+    answer = answers[0]
     assert isinstance(answer, OpenedSession), answer
     return answer
 
@@ -124,6 +128,30 @@ def test_an_owner_that_does_not_let_go_loses_the_session_all_the_same() -> None:
     assert asking == [OpenedSession(0, 0, False)]
     taken = open_session(rig, "h", force=True)
     assert (taken.present, taken.state, save(rig, held.epoch, RELEASED)) == (True, CONNECTED, (0,))
+
+
+def test_whoever_got_the_session_has_a_second_also_where_several_ask_for_it() -> None:
+    """One has waited for its owner before, another asks at the same time: neither takes it before its time."""
+    rig = rig_with_a_topic()
+    for owner, life in (("g", "a"), ("h", "b"), ("x", "c")):
+        live(rig, owner, life)
+    held = open_session(rig, "g")
+    asked = OpenSession("h", "c", False, 60, b"")
+    waiting = rig.submit(asked)
+    save(rig, held.epoch, RELEASED)
+    assert waiting == [OpenedSession(0, 0, False)]
+    between = open_session(rig, "x")
+    again = rig.submit(asked)
+    pass_time(rig, HANDOVER_S / 2)
+    forced = rig.submit(replace(asked, force=True))
+    pass_time(rig, HANDOVER_S / 4)
+    assert again == forced == []
+    assert isinstance(publish(rig, "c"), Appended)
+    pass_time(rig, HANDOVER_S / 4)
+    assert again == forced == [OpenedSession(0, 0, False)], "the time is counted from the first call"
+    assert save(rig, between.epoch, RELEASED, "x") == ()
+    assert open_session(rig, "h", force=True).epoch > between.epoch
+    assert isinstance(publish(rig, "c"), Appended), "it has let go in time"
 
 
 def test_whoever_got_the_session_while_another_owner_was_called_upon_is_called_upon_too() -> None:
@@ -897,6 +925,7 @@ def test_what_is_told_of_lives_is_durable_whatever_is_opened() -> None:
     open_session(rig, "g")
     for force in (False, True):
         rig.submit(OpenSession("h", "c", False, 60, b"", force=force))
+        rig.clock.now += HANDOVER_S
     asked = OpenSession("h", "new", True, 0, b"")
     assert rig.submit(asked) == []
     rig.sync()

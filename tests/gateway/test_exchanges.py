@@ -7,7 +7,7 @@ from rig import Client, Gateway
 
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from gateway.mqtt.properties import Properties
-from penstock.errors import Unavailable
+from penstock.errors import Fenced, Unavailable
 from penstock.requests.sessions import FetchExchanges, ReleaseExchanges
 
 
@@ -27,6 +27,18 @@ def test_a_message_that_is_sent_again_to_another_gateway_is_stored_once() -> Non
     assert again.got() == [Pubcomp(7)]
     again.publish("t", b"y", 2, packet_id=7)
     assert one.broker.bodies() == [b"x", b"y"]
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_a_message_that_comes_too_late_for_its_session_ends_the_connection_and_is_not_refused(level: int) -> None:
+    gateway = Gateway()
+    client = gateway.connect(
+        "c", level=level, clean_start=False, properties=Properties(session_expiry_interval=100 if level == 5 else None)
+    )
+    gateway.broker.refused_records[0] = Fenced("another gateway has this session by now")
+    client.publish("t", b"x", 2, packet_id=7)
+    assert client.got() == ([Disconnect(0x8E)] if level == 5 else [])
+    assert client.is_closed
 
 
 def test_a_pubcomp_leaves_only_when_the_id_is_free_for_ever() -> None:
