@@ -210,11 +210,16 @@ class NamedPositions:
             for track in course.tracks.values():
                 track.go_back()  # what another one of its session delivers from now on no longer counts for it
 
+    def reads(self, cursor: Cursor) -> None:
+        """It reads its queue, again or for the first time: one of a session that was away has a say in all queues of
+        its topic as soon as these are known."""
+        if cursor in self._courses:
+            self._passing.look(cursor)
+
     def behind(self, cursor: Cursor) -> tuple[Start, str] | None:
         """Where a subscription goes on, and in which topic, whose filter was not opened for its SUBSCRIBE: at a broker
         that joined later at its position there, and so does one of QoS 0 of a session that was away, for which nothing
-        was kept; where it had been closed, behind what it had come past. Any other one of a session that was away goes
-        on by itself; it has a say in all queues as soon as these are known."""
+        was kept; where it had been closed, behind what it had come past."""
         subscription = cursor.subscription
         topic = self._topic_of(subscription.filter) if subscription.name else None
         if topic is None or self._is_coming(subscription):
@@ -233,7 +238,6 @@ class NamedPositions:
         if course.begin != UNKNOWN and not course.void:
             known.append((EVERY_QUEUE, course.begin))
         if not course.is_cut_off or not known:
-            self._passing.look(cursor)
             return None
         course.is_cut_off = False
         return Start(OFFSET, offsets=tuple(known)), topic

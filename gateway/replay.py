@@ -169,6 +169,7 @@ class Replays:
         where that was opened again. One with a name goes on so also where its history had been sent, and begins so at
         a broker that joins later. One of a subscription that is on its way waits here until that stands, or what is
         live would come before its history, and again with it. False if nothing is owed."""
+        self._positions.reads(cursor)
         rest = self._interrupted.pop(cursor, None) or self.coming.get(cursor.subscription)
         owed = cursor.take_owed(is_history=True) if rest is None else None
         if owed is not None and owed.start is not None:

@@ -405,14 +405,19 @@ def test_a_session_that_was_away_passes_over_too_even_where_nothing_comes_to_it(
     assert kept(gateway) == {"plant:0": 2}
 
 
-def test_a_session_that_was_away_has_a_say_also_in_queues_of_which_it_is_sent_nothing_yet() -> None:
+@pytest.mark.parametrize("is_history", [False, True])
+def test_a_session_that_was_away_has_a_say_also_in_queues_of_which_it_is_sent_nothing_yet(is_history: bool) -> None:
     gateway, publisher = gateway_with(0, queues=2)
+    if is_history:
+        published(publisher, "plant/0", "plant/0")
     asked: dict[str, Any] = {
         "clean_start": False,
         "properties": Properties(session_expiry_interval=1000, receive_maximum=1),
     }
-    gateway.connect("s", level=5, **asked).subscribe("plant/#", qos=1, properties=asking("named=billing"))
-    published(publisher, "plant/0", "plant/0")
+    slow = gateway.connect("s", level=5, **asked)
+    slow.subscribe("plant/#", qos=1, properties=asking("named=billing", "beginning"))
+    if not is_history:
+        published(publisher, "plant/0", "plant/0")
     other = subscriber(gateway, "t", "plant/#")
     kept(gateway)
     gateway.connect("s", level=5, **asked)  # takes over, and has room for one

@@ -19,18 +19,18 @@ NAME = "billing"
 QUEUES = ("plant:0", "plant:1")
 NAMES = st.sampled_from(["plant/0", "plant/1", "plant/2"])
 FILTERS = st.sampled_from(["plant/#", "plant/1", "plant/2"])
+NOWHERE = 1 << 60
 Place = tuple[str, int]
 
 
 class Subscriber:
-    """A client with one named subscription, and what it knows of it."""
+    """A client with one named subscription, and what it knows of it. ``expiry_s``: of its session."""
 
-    def __init__(self, gateway: Gateway, number: int, older: str, filter: str) -> None:
-        self.gateway = gateway
+    def __init__(self, gateway: Gateway, number: int, older: str, filter: str, expiry_s: int) -> None:
         self.filter = filter
-        self.client: Client = gateway.connect(
-            f"s{number}", level=5, clean_start=True, properties=Properties(receive_maximum=2)
-        )
+        self.name = f"s{number}"
+        self.expiry_s = expiry_s
+        self.connect(gateway)
         if older and older != filter:
             self.client.subscribe(older, qos=1)
         self.in_flight: dict[int, Place | None] = {}  # None: not of the named subscription
@@ -38,6 +38,21 @@ class Subscriber:
         self.begin: dict[str, int] = {}
         self.void: set[str] = set()
         self.is_over = False
+
+    def connect(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        properties = Properties(receive_maximum=2, session_expiry_interval=self.expiry_s)
+        self.client: Client = gateway.connect(self.name, level=5, clean_start=False, properties=properties)
+
+    def come_back(self, gateway: Gateway) -> None:
+        self.in_flight.clear()
+        self.begin = dict.fromkeys(QUEUES, NOWHERE)
+        self.connect(gateway)
+
+    def has_its_say(self) -> None:
+        """Others may have moved the position while it was away; from now on they may not, if it is subscribed."""
+        if not self.is_over:
+            self.begin = {queue: self.gateway.broker.groups[NAME].get(queue, 0) for queue in QUEUES}
 
     def subscribe(self) -> None:
         self.take()
@@ -75,6 +90,7 @@ class Positions(RuleBasedStateMachine):
         self.queue = 0
         self.stored: dict[str, list[str]] = {queue: [] for queue in QUEUES}
         self.subscribers: list[Subscriber] = []
+        self.away: list[Subscriber] = []
         self.number = 0
         self.before: dict[str, int] = {}
         self.taken: set[str] = set()  # set back, and nobody has subscribed since
@@ -129,16 +145,24 @@ class Positions(RuleBasedStateMachine):
 
     @rule(filter=st.sampled_from(["plant/#", "plant/2"]))
     def close(self, filter: str) -> None:
-        """The broker closes a filter: its gateway was away for too long."""
+        """The broker closes a filter: its gateway was away for too long, and no session has it open."""
+        if any(one.filter == filter and one.expiry_s for one in self.subscribers + self.away):
+            return
         if self.broker.queues.pop(f"~filter:{filter}", None) is not None:
             self.broker.position += 5000  # as in any log; where it begins anew is no place that it had
             self.settle()
 
     @precondition(lambda self: len(self.subscribers) < 4)
-    @rule(at=st.integers(0, 1), older=st.sampled_from(["", "plant/1", "plant/+"]), filter=FILTERS)
-    def subscribe(self, at: int, older: str, filter: str) -> None:
+    @rule(
+        at=st.integers(0, 1),
+        older=st.sampled_from(["", "plant/1", "plant/+"]),
+        filter=FILTERS,
+        expiry_s=st.sampled_from([0, 10_000]),
+    )
+    def subscribe(self, at: int, older: str, filter: str, expiry_s: int) -> None:
         self.number += 1
-        one = Subscriber(self.gateways[at], self.number, older, filter)
+        # what a session has left to an older subscription is not known any more when it is back
+        one = Subscriber(self.gateways[at], self.number, older, filter, 0 if older else expiry_s)
         self.subscribers.append(one)
         self.settle()
         one.subscribe()
@@ -178,12 +202,36 @@ class Positions(RuleBasedStateMachine):
             self.lose_a_gateway()
         else:
             one.client.cut()
-            self.subscribers.remove(one)
+            self.lose(one)
         self.settle()
+
+    def lose(self, one: Subscriber) -> None:
+        self.subscribers.remove(one)
+        if one.expiry_s:
+            self.away.append(one)
+
+    @precondition(lambda self: self.away or any(one.expiry_s for one in self.subscribers))
+    @rule(at=st.integers(0, 1), data=st.data(), ticks=st.sampled_from([0, 12]))
+    def come_back(self, at: int, data: st.DataObject, ticks: int) -> None:
+        """Also one whose connection has broken just now."""
+        one = data.draw(st.sampled_from([one for one in self.subscribers + self.away if one.expiry_s]))
+        if one in self.subscribers:
+            one.client.cut()
+            self.lose(one)
+        self.away.remove(one)
+        one.come_back(self.gateways[at])
+        self.subscribers.append(one)
+        self.taken.clear()  # it takes the position with it
+        self.settle()
+        self.tick()
+        one.has_its_say()
+        self.wait(ticks)
 
     def lose_a_gateway(self) -> None:
         self.number += 1
-        self.subscribers = [one for one in self.subscribers if one.gateway is not self.gateways[1]]
+        for one in [one for one in self.subscribers if one.gateway is self.gateways[1]]:
+            self.lose(one)
+        self.broker.leave_alone(self.gateways[1].settings.name)
         self.gateways[1] = Gateway(beside=self.gateways[0], name=f"other-{self.number}")
 
     @rule(ticks=st.sampled_from([1, 1, 2, 12]))
@@ -200,7 +248,7 @@ class Positions(RuleBasedStateMachine):
             self.broker.set_back(NAME, queue, to)
             self.before[queue] = to
             self.taken.add(queue)
-            for one in self.subscribers:
+            for one in self.subscribers + self.away:
                 one.void.add(queue)
 
     @invariant()

@@ -150,6 +150,17 @@ def test_places_name_the_queue_the_offset_and_the_time_of_each_message_replayed_
     assert [int(one["penstock-time"]) for one in places] == [1_000_000, 1_001_000, 1_002_000, 1_003_000]
 
 
+def test_a_place_stands_before_what_its_publisher_calls_the_same() -> None:
+    gateway, _ = gateway_with(0)
+    made_up = (("penstock-offset", "7"), ("penstock-queue", "tank:9"))
+    gateway.connect("p", level=5).publish("plant/0", b"1", properties=Properties(user_properties=made_up))
+    client = gateway.connect("s", level=5)
+    client.subscribe("plant/#", properties=asking("beginning", place="true"))
+    said = client.got_one(Publish).properties.user_properties
+    assert [name for name, _ in said] == [f"penstock-{one}" for one in ("queue", "offset", "time", "offset", "queue")]
+    assert said[:2] == (("penstock-queue", "plant:0"), ("penstock-offset", "0"))
+
+
 def test_a_retained_message_says_where_it_is_stored_too() -> None:
     gateway, publisher = gateway_with(4, queues=2)
     publisher.publish("plant/0", b"4", retain=True)
