@@ -104,9 +104,7 @@ class Downstream(Stage):
         before = session.subscriptions.get(subscription.filter)
         self._replaces[subscription] = self._replaces.get(before, before) if before is not None else None
         session.subscriptions[subscription.filter] = subscription
-        if session.lasting is not None:
-            session.lasting.has_new_terms = True
-
+        session.note_terms()
         if is_share(subscription.filter):
             self._share(session, subscription, on_done)
             return
@@ -122,14 +120,13 @@ class Downstream(Stage):
             for cursor in mine:
                 self.positions.replaced(cursor)
             on_done(error)
-            if session.device is not None and history:
-                for cursor in mine:
-                    self.replays.begin(cursor, *history)
-            elif session.device is not None and wants_retained and error is None:
+            if wants_retained and not history and error is None:  # also where it was replaced before (MQTT-3.8.4-5)
                 mine = [one for one in positions if one in one.feed.members]
-                for cursor in mine:  # also where it was replaced before it stood (MQTT-3.8.4-5)
+            for cursor in mine if session.device is not None else ():
+                if history:
+                    self.replays.begin(cursor, *history)
+                elif wants_retained:
                     self.retained.begin(cursor, positions[cursor])
-            for cursor in mine:
                 if cursor.held:
                     self._set_lagging(cursor, True)
             self.pump_later(session)
@@ -163,8 +160,7 @@ class Downstream(Stage):
 
     def _put_back(self, session: Session, before: Subscription) -> None:
         session.subscriptions[before.filter] = before
-        if session.lasting is not None:
-            session.lasting.has_new_terms = True
+        session.note_terms()
         if is_share(before.filter):
             self.shared.subscribe(session, before, None)
         for cursor in session.overlap.cursors:
@@ -188,8 +184,8 @@ class Downstream(Stage):
             if session.lasting is not None:
                 session.lasting.closed.append(cursor.feed)
             self._take_back(cursor)
+        session.note_terms()
         if session.lasting is not None:
-            session.lasting.has_new_terms = True
             session.lasting.forget(filter)
             self.shared.let_go(session.lasting, filter)
             self._leases.let_go(session.lasting, filter)

@@ -388,6 +388,11 @@ class Session:
         self.next_id = 1
         self.will: Will | None = None
 
+    def note_terms(self) -> None:
+        """What is subscribed to has changed: to be saved, if anything of this session is."""
+        if self.lasting is not None:
+            self.lasting.has_new_terms = True
+
     # ------------------------------------------------------------ out: gateway -> client
 
     @property
