@@ -3,7 +3,8 @@
 The world of ``tests/simulation/gateways.py`` with clients that speak MQTT 5. In the end each of them goes for good, in
 one way or another, while gateways, links and the broker die. Checked afterwards: a will whose client went without a
 word is stored and not too early, that of a client that took its leave is not, and a session is over when its time is,
-with all that it held.
+with all that it held. Not kept yet, and seen by seeds 1197 and 1222: what a gateway has called lost is in the home's
+memory alone, and forgotten if that starts anew before another gateway has claimed it (decision 13, limits).
 """
 
 from __future__ import annotations
@@ -125,6 +126,7 @@ class Ends(World):
             for mortal in self.mortals:
                 mortal.connect(gateway)
         elif kind == "time":
+            self.doubtful.update(self.gateways)
             self.pass_time(rng.choice((3.0, 7.0)))
         else:
             self.restart_broker(power=kind == "power")
