@@ -50,8 +50,6 @@ BROKER: Final = "broker:1"
 TOPICS: Final = ("t/0", "t/1", "u/0")
 FILTERS: Final = ("t/#", "+/0", "#", "t/1")
 STEPS: Final = 700
-QUIET_S: Final = 90.0
-"""After the last fault everything must be done within this simulated time."""
 
 
 class BrokerLink:
@@ -351,6 +349,8 @@ class World:
     """The broker is at another address each time it is started."""
     ordered: tuple[int, ...] = (1, 2)
     """What was sent with one of these QoS comes in its order."""
+    quiet_s = 90.0
+    """After the last fault everything must be done within this simulated time."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -551,7 +551,7 @@ class World:
         self.note("peace")
         for links in self.links.values():
             links.broker.frozen_until = 0.0
-        until, rest, got = self.clock.now_s + QUIET_S, 0, -1
+        until, rest, got = self.clock.now_s + self.quiet_s, 0, -1
         while rest < 8:
             for _ in range(60):
                 self.step(faults=False)
