@@ -24,7 +24,7 @@ from broker.settings import BrokerSettings
 from broker.store.disk import Disk, RealDisk
 from broker.store.message_store import MessageStore
 from broker.store.recovery import Progress, open_store
-from penstock.accepting import Door
+from penstock.accepting import Doorkeeper
 from penstock.addresses import join_address
 from penstock.frame_server import Peer, Session, listening_address, open_listeners, serve_frames
 from penstock.lasting_links import lasting_links
@@ -62,7 +62,7 @@ class RunningBroker:
         port: int,
         service: BrokerService,
         dispatch: Dispatch,
-        door: Door,
+        door: Doorkeeper,
         namesrv_away: Collection[str],
     ) -> None:
         self.host = host
@@ -134,7 +134,7 @@ async def _serve(
         trio.open_nursery() as nursery,
     ):
         registration = Registration(settings, _advertised(settings, host, port), service, links)
-        running = RunningBroker(host, port, service, dispatch, Door("the broker"), registration.away)
+        running = RunningBroker(host, port, service, dispatch, Doorkeeper("the broker"), registration.away)
         service.on_routes_changed = registration.topics_changed
         nursery.start_soon(flusher.run, dispatch, service, offload)
         nursery.start_soon(_tick, dispatch, clock)

@@ -7,16 +7,16 @@ leave now are rewritten. Numbers are given first come first served, up to the sm
 (MQTT-3.1.2-26, -27, 3.3.2-11) and ``topic_alias_sent_max``; names that come later go out in full, as do short ones, for
 which a number saves nothing.
 
-A ``Run`` is shared, and so are its aliased forms: numbers belong to the feed, and whoever does not know one of them yet
-is sent the form that names each topic once more, which is right for everybody. So a run has at most two aliased
-forms per number of aliases that clients take, however many subscribers there are. Pure.
+A ``PacketRun`` is shared, and so are its aliased forms: numbers belong to the feed, and whoever does not know one of
+them yet is sent the form that names each topic once more, which is right for everybody. So a run has at most two
+aliased forms per number of aliases that clients take, however many subscribers there are. Pure.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from gateway.delivery import AliasedRun, Run
+from gateway.delivery import AliasedPacketRun, PacketRun
 from gateway.mqtt.primitives import encode_variable_integer
 
 NAME_BYTES_MIN: Final = 8
@@ -61,7 +61,7 @@ def rewritten(packet: bytes, name: bytes, number: int, *, is_named: bool) -> byt
     return b"".join((packet[:1], encode_variable_integer(sum(map(len, parts))), *parts))
 
 
-def aliased_run(run: Run, numbers: Numbers, limit: int) -> AliasedRun:
+def aliased_run(run: PacketRun, numbers: Numbers, limit: int) -> AliasedPacketRun:
     """A run as it goes to clients that take so many aliases."""
     defines: dict[int, bytes] = {}
     naming: list[bytes] = []
@@ -80,7 +80,7 @@ def aliased_run(run: Run, numbers: Numbers, limit: int) -> AliasedRun:
         else:
             defines[number] = name
             naming.append(rewritten(packet, name, number, is_named=True))
-    return AliasedRun(defines, b"".join(naming), b"".join(brief), run.largest + GROWTH_BYTES_MAX)
+    return AliasedPacketRun(defines, b"".join(naming), b"".join(brief), run.largest + GROWTH_BYTES_MAX)
 
 
 class SentAliases:
@@ -107,7 +107,7 @@ class SentAliases:
         self._known[number] = name
         return rewritten(packet, name, number, is_named=True)
 
-    def run(self, run: Run, numbers: Numbers) -> bytes:
+    def run(self, run: PacketRun, numbers: Numbers) -> bytes:
         """A run as it goes to this client; ``numbers`` are the feed's."""
         aliased = run.aliased.get(self._limit)
         if aliased is None:

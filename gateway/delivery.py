@@ -2,7 +2,7 @@
 
 A ``Blob`` is a PUBLISH packet with a gap for the packet id. Which blob a session gets is fixed by its protocol
 level, the delivered QoS, the RETAIN flag and its subscription identifiers; equal choices share one blob, kept at
-the ``Arrival``. A ``Run`` is the packets of a whole batch with packet ids already in place, made from the queue
+the ``Arrival``. A ``PacketRun`` is the packets of a whole batch with packet ids already in place, made from the queue
 offsets, so that a fan-out hands the very same bytes to every subscriber at the head of the queue. Of an even batch
 (``gateway/batch.py``) the packets are put together without a blob each; a blob is made when somebody asks for it.
 
@@ -148,7 +148,7 @@ def is_expired(arrival: Arrival, now_ms: int) -> bool:
     return arrival.expires_ms != NEVER and now_ms >= arrival.expires_ms
 
 
-class AliasedRun(NamedTuple):
+class AliasedPacketRun(NamedTuple):
     """A run for clients that take so many aliases (``gateway/aliases.py``).
 
     ``defines``: number -> name of every alias in it; ``naming``: the packets, the first of each topic with its name and
@@ -235,7 +235,7 @@ def _ids(first: int, count: int) -> Sequence[int]:
     return [*range(first, PACKET_ID_MAX + 1), *range(1, over + 1)]
 
 
-class Run:
+class PacketRun:
     """A batch as one piece of bytes for every subscriber of one kind.
 
     Attributes:
@@ -272,7 +272,7 @@ class Run:
         self._granted = granted
         self._as_published = as_published
         self._identifier = identifier
-        self.aliased: dict[int, AliasedRun] = {}
+        self.aliased: dict[int, AliasedPacketRun] = {}
         self.in_flight: dict[int, InFlight] = {}
         self.count = len(batch)
         self.data = b""

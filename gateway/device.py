@@ -33,7 +33,7 @@ from gateway.mqtt.reason_codes import Reason, ReasonCode, Told, code_of
 from gateway.reception import Admitted, Arriving, Grant, OnAdmitted, Reception
 from gateway.session import STORED, Session
 from gateway.subscribing import Subscribing
-from gateway.upstream import Route
+from gateway.upstream import NameRoute
 from penstock.errors import Fenced, InvalidMessage
 from penstock.message import FLAG_ONCE, FLAG_RETAIN
 
@@ -84,7 +84,7 @@ class Device(Sender):
         self._line = line
         self._reception = reception
         self._connection = Connection(reception.settings.connect_packet_bytes_max, reception.settings.packet_bytes_max)
-        self._routes: dict[bytes, Route] | None = None
+        self._routes: dict[bytes, NameRoute] | None = None
         self.route = None
         self._partial = b""
         self._is_midway = False  # in a packet that goes through the protocol state
@@ -333,7 +333,7 @@ class Device(Sender):
         """Whether it may publish to a name is to be asked again."""
         self._routes = self.route = None
 
-    def _route(self, name: str) -> Route:
+    def _route(self, name: str) -> NameRoute:
         """The route of a name, made when it is first used. Known ones open the straight way."""
         assert self.session is not None
         if self._routes is None:

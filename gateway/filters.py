@@ -66,7 +66,7 @@ def portions(filters: Sequence[str]) -> Iterator[tuple[int, int]]:
         yield first, len(filters)
 
 
-class Standing:
+class PendingSubscription:
     """A subscription on its way to all brokers. ``left``: so many answers are missing."""
 
     __slots__ = ("_error", "_on_done", "left")
@@ -84,7 +84,7 @@ class Standing:
             self._on_done(self._error)
 
 
-class Opening(Standing):
+class PendingCursors(PendingSubscription):
     """One that reads a light queue of its own, and so begins somewhere at each broker."""
 
     __slots__ = ("_positions", "session", "subscription")
@@ -107,7 +107,7 @@ class _Hold(NamedTuple):
     there."""
 
     filter: str
-    opening: Opening | None
+    opening: PendingCursors | None
     cursor: Cursor | None
 
 
@@ -126,7 +126,7 @@ class _Shelf:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.feeds: dict[str, Feed[Cursor]] = {}
-        self.opening: list[tuple[Cursor, Opening | None]] = []
+        self.opening: list[tuple[Cursor, PendingCursors | None]] = []
         self.closing: dict[Feed[Cursor], None] = {}
         self.holding: dict[Lasting, list[_Hold]] = {}
         self.answers = True
@@ -166,7 +166,7 @@ class FilterLeases:
         self._begun = begun
         self._wake = wake
         self._shelves: dict[Broker, _Shelf] = {}
-        self._homeless: list[Opening] = []
+        self._homeless: list[PendingCursors] = []
         self._awaiting: set[Cursor] = set()  # they begin where their session has the filter open
         self._kept_at = 0.0
         brokers.on_new(self._add_broker)
@@ -176,7 +176,7 @@ class FilterLeases:
 
     def open(self, session: Session, subscription: Subscription, on_opened: OnOpened) -> None:
         """Opens a subscription's filter at every broker; waits for a first broker if there is none."""
-        opening = Opening(session, subscription, on_opened)
+        opening = PendingCursors(session, subscription, on_opened)
         if self._shelves:
             self._place(opening)
         else:
@@ -253,7 +253,7 @@ class FilterLeases:
                     shelf.opening.append((self._cursor(shelf, session, subscription), None))
         self._wake()
 
-    def _place(self, opening: Opening) -> None:
+    def _place(self, opening: PendingCursors) -> None:
         """At every broker that is somewhere; the others are asked when they are back. There the session's home may be
         among them, and whoever else is has opened the filter for the session by then."""
         live = [shelf for shelf in self._shelves.values() if shelf.broker.address] or list(self._shelves.values())
@@ -319,7 +319,7 @@ class FilterLeases:
             shelf.broker.submit(CloseFilters(self._owner, tuple(filters[first:end])), _ignore)
 
     def _open(self, shelf: _Shelf) -> None:
-        waiting: dict[Feed[Cursor], list[tuple[Cursor, Opening | None]]] = {}
+        waiting: dict[Feed[Cursor], list[tuple[Cursor, PendingCursors | None]]] = {}
         opening, shelf.opening = shelf.opening, []
         for cursor, one in opening:
             if not cursor.feed.is_closed:
@@ -360,7 +360,7 @@ class FilterLeases:
                 self._begun(cursor, answer.offset, answer.position)
 
     def _opened(
-        self, shelf: _Shelf, waiting: dict[Feed[Cursor], list[tuple[Cursor, Opening | None]]], result: Result
+        self, shelf: _Shelf, waiting: dict[Feed[Cursor], list[tuple[Cursor, PendingCursors | None]]], result: Result
     ) -> None:
         shelf.heard(result)
         told = answers(result, [feed.filter for feed in waiting])
@@ -405,7 +405,7 @@ class FilterLeases:
         self._wake()
 
 
-def _not_opened(shelf: _Shelf, entries: list[tuple[Cursor, Opening | None]], error: PenstockError) -> None:
+def _not_opened(shelf: _Shelf, entries: list[tuple[Cursor, PendingCursors | None]], error: PenstockError) -> None:
     for cursor, opening in entries:
         if opening is not None:
             opening.answered(error)

@@ -1,7 +1,7 @@
 """Where clients come in: every listening socket, and the door behind it.
 
 A connection that speaks MQTT at once becomes a device as it is accepted. One that has something before it (TLS, HTTP, a
-load balancer's header) is an ``Arrival`` until its first byte of MQTT: only then is it known whose it is. An arrival
+load balancer's header) is an ``Newcomer`` until its first byte of MQTT: only then is it known whose it is. An arrival
 counts as half open (``half_open_max``) and has the time of a CONNECT (``connect_wait_s``). What it holds is its own (an
 OpenSSL connection has 50 KB): when it has gone, or is a device, nothing but its empty ``Ticket`` waits for that time.
 
@@ -46,11 +46,11 @@ class Ticket:
 
     __slots__ = ("arrival",)
 
-    def __init__(self, arrival: Arrival) -> None:
-        self.arrival: Arrival | None = arrival
+    def __init__(self, arrival: Newcomer) -> None:
+        self.arrival: Newcomer | None = arrival
 
 
-class Arrival(Occupant):
+class Newcomer(Occupant):
     """A connection before its first byte of MQTT; its line's occupant until then."""
 
     __slots__ = ("_entrance", "address", "codec", "line", "ticket")
@@ -103,7 +103,7 @@ class Entrance:
         if codec is None:
             line.occupant = Device(line, Peer(address, None, listening.name), reception)
             return
-        arrival = Arrival(self, line, codec, address)
+        arrival = Newcomer(self, line, codec, address)
         line.occupant = arrival
         self._waiting += 1
         reception.half_open += 1
@@ -149,14 +149,14 @@ class Entrance:
             codecs.append(WebSocketCodec(listening.path, listening.origins))
         return codecs[0] if len(codecs) == 1 else Stack(codecs)
 
-    def _leave(self, arrival: Arrival) -> None:
+    def _leave(self, arrival: Newcomer) -> None:
         arrival.ticket.arrival = None
         self._waiting -= 1
         self._reception.half_open -= 1
         if not self.listening.proxies:
             self._reception.crowd.leave(arrival.address)
 
-    def arrived(self, arrival: Arrival, chunk: bytes) -> None:
+    def arrived(self, arrival: Newcomer, chunk: bytes) -> None:
         """The first bytes of MQTT: now it is a device."""
         self._leave(arrival)
         reception, codec, line = self._reception, arrival.codec, arrival.line
@@ -176,7 +176,7 @@ class Entrance:
         over = ["connections_max"] if reception.connections >= self._settings.connections_max else []
         return over if reception.crowd.has_room(address) else [*over, "address_connections_max"]
 
-    def gone(self, arrival: Arrival) -> None:
+    def gone(self, arrival: Newcomer) -> None:
         """It ended before it said anything."""
         self._leave(arrival)
         if arrival.codec.over:

@@ -12,7 +12,7 @@ here only after that: a session that nobody has released would stay this gateway
 gateway lives. An opening whose answer was lost is given back in the same way, and so is a claim: it is offered again.
 
 With each renewal goes the name of this gateway's *life*, which the home ends when it gives away what this gateway has
-not let go of; ``standing.py`` sees to what follows. Each opening brings the lives of gateways that are over.
+not let go of; ``tenure.py`` sees to what follows. Each opening brings the lives of gateways that are over.
 """
 
 from __future__ import annotations

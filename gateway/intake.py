@@ -17,7 +17,7 @@ from mypy_extensions import mypyc_attr
 
 from gateway.rates import Pace
 from gateway.tallies import Tally
-from gateway.upstream import Lane, Publisher, Route, Upstream
+from gateway.upstream import Lane, NameRoute, Publisher, Upstream
 from penstock.message import BODY_AT
 from penstock.runs import Run
 
@@ -47,11 +47,17 @@ class Sender(Publisher):
     __slots__ = ("pace", "route", "tally")
     tally: Tally
     pace: Pace | None
-    route: Route | None
+    route: NameRoute | None
 
 
 def take_publishes(
-    device: Sender, routes: dict[bytes, Route], is_v5: bool, chunk: bytes, upstream: Upstream, most: int, bytes_max: int
+    device: Sender,
+    routes: dict[bytes, NameRoute],
+    is_v5: bool,
+    chunk: bytes,
+    upstream: Upstream,
+    most: int,
+    bytes_max: int,
 ) -> tuple[int, int]:
     """Takes the plain PUBLISH packets at a chunk's beginning that go to one broker; at most ``most`` have QoS 1, each
     has at most ``bytes_max`` bytes.

@@ -21,6 +21,7 @@ from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
+from gateway.admissions import Admissions
 from gateway.brokers import Brokers
 from gateway.downstream import Downstream
 from gateway.exchanges import ExchangeIds
@@ -30,7 +31,6 @@ from gateway.keeping import Keeping
 from gateway.limits import Limits, Stalls
 from gateway.login.auth import Authenticator, Credentials, Identity, Peer
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
-from gateway.openings import Openings
 from gateway.patience import Expected, Patience, Proving, Stay
 from gateway.quotas import Quotas
 from gateway.rates import Crowd, Door, Pacing, Takeovers
@@ -39,8 +39,8 @@ from gateway.rounds import Rounds
 from gateway.session import Client, Lasting, Session
 from gateway.session_state import Will, decode_flow, decode_terms, encode_will
 from gateway.settings import GatewaySettings
-from gateway.standing import Standing
 from gateway.tallies import Tallies
+from gateway.tenure import Tenure
 from gateway.upstream import Upstream
 from gateway.wills import Wills
 from penstock.errors import Busy, Fenced, PenstockError
@@ -166,7 +166,7 @@ class Reception:
         self.takeovers = Takeovers(settings.takeovers_per_min_max)
         self.crowd = Crowd(settings.address_connections_max)
         self._rng = rng
-        self._openings = Openings(self.home, self.wills)
+        self._admissions = Admissions(self.home, self.wills)
         self.patience = Patience(settings.connect_wait_s, quotas, rounds)
         self.failures = 0
         self._devices: dict[Guest, Stay] = {}
@@ -176,7 +176,7 @@ class Reception:
         self.home.on_duty = self.wills.claim
         self.keeping.on_fenced = self._fenced
         self.keeping.on_room = downstream.pump_later
-        self.standing = Standing(self.home, upstream, self.wills, self._openings, self._connected, self._fenced)
+        self.tenure = Tenure(self.home, upstream, self.wills, self._admissions, self._connected, self._fenced)
         self.judge = Judge(authenticator, upstream, self.limits)
         self.wills.is_allowed = self.judge.may_leave
         self.downstream.retained.may_publish = authenticator.may_publish
@@ -261,7 +261,7 @@ class Reception:
             done(ReasonCode.PACKET_TOO_LARGE)
             return
         known = self.sessions.get(client_id)
-        others = (self._openings.holder(client_id), known.device if known is not None else None)
+        others = (self._admissions.holder(client_id), known.device if known is not None else None)
         for other in others:
             holder = other.identity if other is not None else None
             if holder is not None and holder.user_name not in ("", identity.user_name):
@@ -275,7 +275,7 @@ class Reception:
         device.identity = identity
         if known is not None and known.device is not None:
             known.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=asked.clean_start)
-        self._openings.begin(client_id, device)
+        self._admissions.begin(client_id, device)
         opened = partial(self._opened, device, asked, grant, done)
         kept = encode_will(asked.will)
         self.home.open(client_id, identity.user_name, asked.clean_start, expiry_s, kept, opened)
@@ -292,10 +292,10 @@ class Reception:
         if isinstance(result, PenstockError):
             self._turn_away(device, client_id, done, _reason_of(result))
             return
-        past = self._openings.settle(client_id, result, encode_will(asked.will))
+        past = self._admissions.settle(client_id, result, encode_will(asked.will))
         if result.ended:
             self._forget_ended(client_id, result)
-        release = partial(self._openings.give_back, client_id, device, past, expiry_s)
+        release = partial(self._admissions.give_back, client_id, device, past, expiry_s)
         if not self._is_awaited(device, client_id):
             release()
             self._turn_away(device, client_id, done, ReasonCode.SESSION_TAKEN_OVER)
@@ -319,13 +319,13 @@ class Reception:
     def _is_awaited(self, device: Guest, client_id: str) -> bool:
         """Whether it is still there, no other connection of its client, here or elsewhere, has come since, and this
         gateway has not stood still meanwhile."""
-        is_holder = device in self._devices and self._openings.holder(client_id) is device
-        return is_holder and self._openings.is_sure(client_id)
+        is_holder = device in self._devices and self._admissions.holder(client_id) is device
+        return is_holder and self._admissions.is_sure(client_id)
 
     def _turn_away(self, device: Guest, client_id: str, done: OnAdmitted, reason: Reason) -> None:
         """Something came between a client and its session."""
-        if self._openings.holder(client_id) is device:
-            self._openings.forget(client_id)
+        if self._admissions.holder(client_id) is device:
+            self._admissions.forget(client_id)
         if device in self._devices:
             done(reason)
 
@@ -364,7 +364,7 @@ class Reception:
             reason = ReasonCode.SESSION_TAKEN_OVER if error is None else ReasonCode.SERVER_UNAVAILABLE
             self._turn_away(device, client_id, done, reason)
             return
-        self._openings.forget(client_id)
+        self._admissions.forget(client_id)
         self.sessions[session.client_id] = session
         session.device = device
         identity = grant.identity
@@ -431,8 +431,8 @@ class Reception:
     def _withdraw(self, device: Guest) -> None:
         """A connection is over that had no session yet: if its home was not asked for one, it need not be."""
         client_id = device.identity.client_id if device.identity is not None else ""
-        if self._openings.holder(client_id) is device and self.home.withdraw(client_id):
-            self._openings.forget(client_id)
+        if self._admissions.holder(client_id) is device and self.home.withdraw(client_id):
+            self._admissions.forget(client_id)
 
     def _put_away(self, session: Session, state: int, *, ends: bool, on_lost: Callable[[], None] = _nothing) -> None:
         """Nothing of the session stays here. ``GONE``: its home keeps it until its will is stored. ``on_lost``: it was
@@ -460,7 +460,7 @@ class Reception:
             self.takeovers.note(call.client, self.rounds.now)
             session.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=call.clean)
             return
-        self._openings.forget(call.client)  # one that is just on its way here is turned away when it is known
+        self._admissions.forget(call.client)  # one that is just on its way here is turned away when it is known
         self.wills.hand_over(call)
 
     def _fenced(self, session: Session) -> None:
@@ -478,7 +478,7 @@ class Reception:
         self.patience.tick(now)
         self.wills.tick(now)
         self.keeping.tick()
-        self.standing.tick()
+        self.tenure.tick()
         self.home.tick(now)
 
     def close(self) -> None:

@@ -1,12 +1,12 @@
 """What a session is sent of the messages that its cursors come to: in which form, whether there is room for it now, and
 whether it must wait for the session to be durable.
 
-A batch that a feed has pulled goes to everybody of one kind as the same bytes (``Run``), where nothing is particular
-about the subscriber; else its messages go one by one. A QoS 0 message for a connection whose output is full is dropped
-and counted, as is one that is larger than the client takes (MQTT-3.1.2-25). A QoS 2 message, and all that comes behind
-it, leaves when the session with it in it is durable (``gateway/keeping.py``); a session with too much that waits for
-that is full, as a connection is. What a client had been sent before it
-came back goes again at once, as far as it has room, for the session that was read names it.
+A batch that a feed has pulled goes to everybody of one kind as the same bytes (``PacketRun``), where nothing is
+particular about the subscriber; else its messages go one by one. A QoS 0 message for a connection whose output is full
+is dropped and counted, as is one that is larger than the client takes (MQTT-3.1.2-25). A QoS 2 message, and all that
+comes behind it, leaves when the session with it in it is durable (``gateway/keeping.py``); a session with too much that
+waits for that is full, as a connection is. What a client had been sent before it came back goes again at once, as far
+as it has room, for the session that was read names it.
 
 Which messages a cursor comes to, and when, is decided in ``gateway/downstream.py``.
 """
@@ -16,14 +16,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.batch import Batch
-from gateway.delivery import Run, Variant, blob, is_expired
+from gateway.delivery import PacketRun, Variant, blob, is_expired
 from gateway.envelope import Arrival
 from gateway.keeping import Keeping
 from gateway.named_positions import NamedPositions
 from gateway.session import Cursor, Session, variant_for
 from penstock.world import Clock
 
-Runs = dict[tuple[bool, int, bool, int], Run]
+Runs = dict[tuple[bool, int, bool, int], PacketRun]
 """The shared forms of one batch, by kind of subscriber."""
 
 
@@ -77,7 +77,7 @@ class Sending:
         kind = (is_v5, one.qos, one.as_published, one.identifier)
         run = runs.get(kind)
         if run is None:
-            run = runs[kind] = Run(batch, is_v5, one.qos, one.as_published, one.identifier)
+            run = runs[kind] = PacketRun(batch, is_v5, one.qos, one.as_published, one.identifier)
         if run.expiring or run.largest > device.accepts_bytes_max:
             return False
         if one.no_local and session.client_id_bytes in run.senders:

@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from gateway.aliases import SentAliases
-from gateway.delivery import PACKET_ID_MAX, Blob, InFlight, Run, Variant, blob
+from gateway.delivery import PACKET_ID_MAX, Blob, InFlight, PacketRun, Variant, blob
 from gateway.envelope import Arrival
 from gateway.feed import Feed
 from gateway.login.auth import Identity
@@ -429,7 +429,7 @@ class Session:
         self.in_flight[packet_id] = made
         return made.packet(packet_id, dup=made.qos == 1 and made.arrival.stored_ms <= doubtful_ms)
 
-    def send_run(self, run: Run) -> bytes | None:
+    def send_run(self, run: PacketRun) -> bytes | None:
         """All packets of a run, entered as in flight; ``None`` where the window has no room or an id is in use."""
         ids = run.in_flight
         if ids:

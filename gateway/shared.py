@@ -22,7 +22,7 @@ from typing import Final
 from gateway.brokers import Broker, Brokers
 from gateway.delivery import Blob, Variant, blob, is_expired
 from gateway.envelope import Arrival, Origin, arrivals
-from gateway.filters import OnDone, Standing, answers, portions
+from gateway.filters import OnDone, PendingSubscription, answers, portions
 from gateway.session import Cursor, Lasting, Session
 from gateway.settings import GatewaySettings
 from gateway.share_feed import DONE, NO_ROOM, SENT, TOO_LARGE, Leased, ShareFeed
@@ -41,7 +41,7 @@ OFFSETS_PER_REQUEST: Final = 2_000
 SendAs = Callable[[Sequence[Cursor], Arrival, Variant, int], bool]
 
 
-_Opening = dict[tuple[Broker, str], dict[str, list[Standing]]]
+_Opening = dict[tuple[Broker, str], dict[str, list[PendingSubscription]]]
 
 
 class SharedSubscriptions:
@@ -107,7 +107,7 @@ class SharedSubscriptions:
             lasting.held[share] = None
         live = [broker for broker in self._brokers if broker.address] or self._brokers
         asked = len(live) * len(self._owners_of(session, subscription, ""))
-        standing = None if on_done is None else Standing(asked, on_done)
+        pending = None if on_done is None else PendingSubscription(asked, on_done)
         for broker in self._brokers:
             feed = self._feed(broker, share)
             feed.join(session, subscription)
@@ -117,8 +117,8 @@ class SharedSubscriptions:
                 continue
             for owner in self._owners_of(session, subscription, broker.name):
                 waiting = self._opening.setdefault((broker, owner), {}).setdefault(share, [])
-                if standing is not None:
-                    waiting.append(standing)
+                if pending is not None:
+                    waiting.append(pending)
         self._wake()
 
     def _owners_of(self, session: Session, subscription: Subscription, broker: str) -> tuple[str, ...]:
@@ -163,8 +163,8 @@ class SharedSubscriptions:
         """A session needs a share no longer in its own name: what the next round would open must not come behind its
         close."""
         for broker in self._brokers:
-            for standing in self._opening.get((broker, lasting.holder(broker.name)), {}).pop(share, ()):
-                standing.answered(None)
+            for pending in self._opening.get((broker, lasting.holder(broker.name)), {}).pop(share, ()):
+                pending.answered(None)
 
     def part(self, session: Session) -> None:
         """The connection of a session is over, and its last state is about to be saved: what it has not got goes to
@@ -237,8 +237,8 @@ class SharedSubscriptions:
         for (broker, owner), shares in opening.items():
             if owner == self._owner:
                 for share in [one for one in shares if one not in self._shares]:  # its close is sent already
-                    for standing in shares.pop(share):
-                        standing.answered(None)
+                    for pending in shares.pop(share):
+                        pending.answered(None)
             names = list(shares)
             for first, end in portions(names):
                 some = {share: shares[share] for share in names[first:end]}
@@ -290,7 +290,7 @@ class SharedSubscriptions:
             request = SettleShared(feed.share, self.taker, tuple(feed.settling))
             feed.broker.submit(request, partial(self._has_settled, feed))
 
-    def _opened(self, broker: Broker, owner: str, shares: dict[str, list[Standing]], result: Result) -> None:
+    def _opened(self, broker: Broker, owner: str, shares: dict[str, list[PendingSubscription]], result: Result) -> None:
         for (share, waiting), answer in zip(shares.items(), answers(result, shares), strict=True):
             is_ours = owner == self._owner
             feed = self._feeds.get((broker, share))
@@ -298,8 +298,8 @@ class SharedSubscriptions:
             if feed is not None and feed.members and error is None and is_ours:
                 feed.is_open = True
                 self._change(feed)
-            for standing in waiting:
-                standing.answered(error)
+            for pending in waiting:
+                pending.answered(error)
             if error is not None and error.retryable and not waiting and is_ours and share in self._shares:
                 self._failed[self._feed(broker, share)] = None  # nobody waits for it, so nobody else asks again
 
@@ -401,9 +401,9 @@ class SharedSubscriptions:
             self._change(feed)
         for feed in [feed for feed in self._unheld if feed.broker.address]:
             for session in self._unheld.pop(feed):
-                standing = Standing(1, partial(self._held, feed, session))
+                pending = PendingSubscription(1, partial(self._held, feed, session))
                 for owner in self._owners_of(session, feed.members[session].subscription, feed.broker.name)[1:]:
-                    self._opening.setdefault((feed.broker, owner), {}).setdefault(feed.share, []).append(standing)
+                    self._opening.setdefault((feed.broker, owner), {}).setdefault(feed.share, []).append(pending)
 
     def _held(self, feed: ShareFeed, session: Session, error: PenstockError | None) -> None:
         if error is not None and error.retryable and session in feed.members:

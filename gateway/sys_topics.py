@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.envelope import record_properties
-from gateway.upstream import Route, Upstream
+from gateway.upstream import NameRoute, Upstream
 from penstock.message import FLAG_RETAIN
 from penstock.version import VERSION
 
@@ -45,7 +45,7 @@ class SysTopics:
         self._every_s = every_s
         self._started = now
         self._due = now
-        self._routes: dict[str, Route] = {}
+        self._routes: dict[str, NameRoute] = {}
 
     def is_due(self, now: float) -> bool:
         """Whether values are to be told; to be asked about twice a second."""

@@ -9,9 +9,9 @@ fate is unknown (the link broke) is never acknowledged, its device is disconnect
 surely not stored, because no broker was there or because the log takes no more and the device is not MQTT 5 and
 cannot be told so, waits in ``Lane.kept``, its device's socket is not read meanwhile, and nothing that overtakes it is
 acknowledged; every wait is bounded by what a device may have unstored (``unstored_bytes_max``), for then it is not
-read either. A publication to a topic that is being looked up waits in ``TopicRoute.waiting``, and its device's socket
+read either. A publication to a topic that is being looked up waits in ``TopicLanes.waiting``, and its device's socket
 is not read: also where nobody can say just now, for then the topic is looked up again (``retry``). What a broker
-refuses because this gateway's life is over (``standing.py``), and all that follows, stays here until it leaves in
+refuses because this gateway's life is over (``tenure.py``), and all that follows, stays here until it leaves in
 another life (``go_on``), in its order, without what is of connections that are over by then. Nothing here waits: the
 round's end is told by ``flush``.
 """
@@ -116,7 +116,7 @@ class Lane:
         self.size = 0
 
 
-class Parked(NamedTuple):
+class Unplaced(NamedTuple):
     """A publication on its way to its topic's broker, which may not be known yet."""
 
     device: Publisher | None
@@ -124,7 +124,7 @@ class Parked(NamedTuple):
     mark: bytes
 
 
-class TopicRoute:
+class TopicLanes:
     """The brokers of one topic; none while they are being looked up. ``waiting``: what is to go there then, in order;
     while it holds something a look-up is out, or comes with the next ``retry``."""
 
@@ -133,15 +133,15 @@ class TopicRoute:
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.lanes: list[Lane] = []
-        self.waiting: list[tuple[Route, Parked]] = []
+        self.waiting: list[tuple[NameRoute, Unplaced]] = []
 
 
-class Route:
+class NameRoute:
     """The constant parts of a client's publications under one name."""
 
     __slots__ = ("key", "key_hash", "name", "raw_name", "tail", "topic", "topic_bytes")
 
-    def __init__(self, name: str, client_id: str, key: str, topic: TopicRoute) -> None:
+    def __init__(self, name: str, client_id: str, key: str, topic: TopicLanes) -> None:
         self.name = name
         self.raw_name = name.encode()
         self.key = key
@@ -166,8 +166,8 @@ class Upstream(Stage):
         self._map = topic_map
         self._append_bytes_max = append_bytes_max
         self._lanes: list[Lane] = []  # one per broker, of which there are few
-        self._topics: dict[str, TopicRoute] = {}
-        self._unfound: list[TopicRoute] = []  # to be looked up again
+        self._topics: dict[str, TopicLanes] = {}
+        self._unfound: list[TopicLanes] = []  # to be looked up again
         self.rounds = rounds
         self.life = ""  # what this gateway appends in
         self.is_held = False  # nothing more leaves in it
@@ -182,15 +182,15 @@ class Upstream(Stage):
 
     # ------------------------------------------------------------ in
 
-    def route(self, name: str, client_id: str) -> Route:
+    def route(self, name: str, client_id: str) -> NameRoute:
         """The route of a client's publications under a checked name. Raises ``topicmap.names.InvalidName``."""
         placed = self._map.place(name, client_id)
         topic = self._topics.get(placed.topic)
         if topic is None:
-            topic = self._topics[placed.topic] = TopicRoute(placed.topic)
-        return Route(name, client_id, placed.key, topic)
+            topic = self._topics[placed.topic] = TopicLanes(placed.topic)
+        return NameRoute(name, client_id, placed.key, topic)
 
-    def route_among(self, known: dict[bytes, Route], name: str, client_id: str) -> Route:
+    def route_among(self, known: dict[bytes, NameRoute], name: str, client_id: str) -> NameRoute:
         """The same among those that a client has used before, made when it is first used."""
         raw = name.encode()
         route = known.get(raw)
@@ -207,7 +207,7 @@ class Upstream(Stage):
     def publish(
         self,
         device: Publisher | None,
-        route: Route,
+        route: NameRoute,
         payload: bytes | memoryview,
         flag: int,
         mark: bytes,
@@ -220,9 +220,9 @@ class Upstream(Stage):
             device.unstored += run.size
         lane = route.lane()
         if lane is None:
-            self._wait_for_topic(route, Parked(device, run, mark))
+            self._wait_for_topic(route, Unplaced(device, run, mark))
         else:
-            self._add(lane, Parked(device, run, mark))
+            self._add(lane, Unplaced(device, run, mark))
 
     def publish_will(self, client_id: str, will: Will, executor: Publisher | None) -> None:
         """Publishes what a client left for the case of its sudden end. ``executor`` waits for its fate; without one it
@@ -237,7 +237,7 @@ class Upstream(Stage):
         return _fitting(record_properties(will.name, key, client_id, will.expiry_s, will.application, user=user))
 
     def properties(
-        self, route: Route, client_id: str, expiry_s: int, application: bytes, exchange: str = "", user: str = ""
+        self, route: NameRoute, client_id: str, expiry_s: int, application: bytes, exchange: str = "", user: str = ""
     ) -> bytes:
         """The property string of a publication with MQTT 5 properties, of an exchange that is to be stored once, or of
         what a ``user`` has retained; empty for the route's own. Raises ``InvalidMessage`` if it is too long."""
@@ -245,7 +245,7 @@ class Upstream(Stage):
             return b""
         return _fitting(record_properties(route.name, route.key, client_id, expiry_s, application, exchange, user))
 
-    def _add(self, lane: Lane, parked: Parked) -> None:
+    def _add(self, lane: Lane, parked: Unplaced) -> None:
         lane.devices.append(parked.device)
         lane.runs.append(parked.run)
         lane.marks.append(parked.mark)
@@ -426,7 +426,7 @@ class Upstream(Stage):
 
     # ------------------------------------------------------------ waiting for a topic or for room
 
-    def _wait_for_topic(self, route: Route, parked: Parked) -> None:
+    def _wait_for_topic(self, route: NameRoute, parked: Unplaced) -> None:
         topic = route.topic
         topic.waiting.append((route, parked))
         if parked.device is not None:
@@ -434,7 +434,7 @@ class Upstream(Stage):
         if len(topic.waiting) == 1:
             self._brokers.find(topic.topic, partial(self._topic_found, topic))
 
-    def _topic_found(self, topic: TopicRoute, found: list[Broker] | PenstockError) -> None:
+    def _topic_found(self, topic: TopicLanes, found: list[Broker] | PenstockError) -> None:
         if isinstance(found, PenstockError):
             self._not_found(topic, found)
             return
@@ -455,7 +455,7 @@ class Upstream(Stage):
         self._lanes.append(Lane(broker))
         return self._lanes[-1]
 
-    def _not_found(self, topic: TopicRoute, error: PenstockError) -> None:
+    def _not_found(self, topic: TopicLanes, error: PenstockError) -> None:
         """What may pass is waited for: what is to be acknowledged stays, the rest is given up."""
         waiting, topic.waiting = topic.waiting, []
         refused = []
@@ -471,7 +471,7 @@ class Upstream(Stage):
         for parked in refused:
             self._topic_missing(parked, error)
 
-    def _topic_missing(self, parked: Parked, error: PenstockError) -> None:
+    def _topic_missing(self, parked: Unplaced, error: PenstockError) -> None:
         if parked.device is None:
             self.dropped += 1
         else:
@@ -499,7 +499,7 @@ class Upstream(Stage):
                 else:
                     device.unstored += kept.run.size
                     device.release_reading()
-                    self._add(lane, Parked(device, kept.run, kept.mark))
+                    self._add(lane, Unplaced(device, kept.run, kept.mark))
         self.flush()
 
     def _look_again(self) -> None:
@@ -533,7 +533,7 @@ class Appending:
         self._upstream.appended(self, result)
 
 
-def _waits(parked: Parked, code: int) -> bool:
+def _waits(parked: Unplaced, code: int) -> bool:
     """Whether a publication waits for its topic after this error: it is to be acknowledged, and the error may pass."""
     device = parked.device
     if device is None or not parked.mark:

@@ -16,7 +16,7 @@ import trio
 
 from namesrv.registry import Registry
 from namesrv.settings import NamesrvSettings
-from penstock.accepting import Door
+from penstock.accepting import Doorkeeper
 from penstock.addresses import join_address
 from penstock.errors import UnknownRequest
 from penstock.frame_server import Peer, Session, listening_address, open_listeners, serve_frames
@@ -87,7 +87,7 @@ async def run(
     def figures() -> Mapping[str, float]:
         return registry.figures(world.clock.monotonic())
 
-    door = Door("the name server")
+    door = Doorkeeper("the name server")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_expire, registry, world.clock)
         nursery.start_soon(partial(serve_frames, listeners, open_session, door=door))

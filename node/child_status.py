@@ -12,7 +12,7 @@ from typing import Final
 import trio
 
 from penstock.addresses import split_address
-from penstock.standing import STARTING
+from penstock.readiness import STARTING
 
 READ_S: Final = 2.0
 PAGE_BYTES_MAX: Final = 1 << 20

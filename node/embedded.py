@@ -23,7 +23,7 @@ from node.settings import Configuration, gateway_name
 from penstock.addresses import join_address
 from penstock.frame_server import Peer
 from penstock.lasting_links import lasting_links
-from penstock.standing import STOPPING, Standing
+from penstock.readiness import STOPPING, Readiness
 from penstock.status import serve_status
 from penstock.world import World
 
@@ -40,19 +40,19 @@ async def run(
 ) -> None:
     """Runs the services until ``stop`` is set, then stops them in order. ``signals`` are the operator's, for the
     gateway."""
-    node, standing = configuration.node, Standing()
+    node, readiness = configuration.node, Readiness()
     async with trio.open_nursery() as pages:
-        told = (standing.figures, standing.reasons)
+        told = (readiness.figures, readiness.reasons)
         http = await pages.start(partial(serve_status, node.host, node.http_port, *told))
         async with trio.open_nursery() as bottom:
             settings = service_settings(configuration, "namesrv")
             names = await bottom.start(partial(namesrv.server.run, settings, world))
-            standing.add(names.figures, _prefixed("name server", names.reasons))
+            readiness.add(names.figures, _prefixed("name server", names.reasons))
             names_at = join_address(names.host, names.port)
             async with trio.open_nursery() as middle:
                 settings = service_settings(configuration, "broker", data=node.data, namesrv=(names_at,))
-                store = await middle.start(partial(broker.server.run, settings, world, tell=_begin_of(standing)))
-                standing.add(store.figures, _prefixed("broker", store.reasons))
+                store = await middle.start(partial(broker.server.run, settings, world, tell=_begin_of(readiness)))
+                readiness.add(store.figures, _prefixed("broker", store.reasons))
                 store_at = join_address(store.host, store.port)
                 async with lasting_links() as wire, trio.open_nursery() as top:
                     embedded = {
@@ -63,22 +63,22 @@ async def run(
                     name = gateway_name(configuration, os.environ) or f"{store_at}-0"
                     settings = service_settings(configuration, "gateway", namesrv=(names_at,), name=name)
                     front = await top.start(partial(gateway.server.run, settings, world, links))
-                    standing.add(front.figures, _prefixed("gateway", front.reasons))
+                    readiness.add(front.figures, _prefixed("gateway", front.reasons))
                     if signals is not None:
                         top.start_soon(gateway.server.obey, front, signals)
-                    standing.serves()
+                    readiness.serves()
                     mqtt_at = join_address(front.host, front.port)
                     task_status.started(Addresses(mqtt_at, store_at, names_at, http, node.data, front.listeners))
                     await stop.wait()
-                    standing.begin(STOPPING)
+                    readiness.begin(STOPPING)
                     top.cancel_scope.cancel()
                 middle.cancel_scope.cancel()
             bottom.cancel_scope.cancel()
         pages.cancel_scope.cancel()
 
 
-def _begin_of(standing: Standing) -> Callable[[str], None]:
-    return lambda doing: standing.begin(f"broker: {doing}")
+def _begin_of(readiness: Readiness) -> Callable[[str], None]:
+    return lambda doing: readiness.begin(f"broker: {doing}")
 
 
 def _prefixed(who: str, reasons: Callable[[], Sequence[str]]) -> Callable[[], Sequence[str]]:

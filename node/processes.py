@@ -25,8 +25,8 @@ from node.services import refuse_taken_ports
 from node.settings import Configuration, for_child, gateway_name, listeners, place, with_ports
 from penstock import footprint
 from penstock.errors import Unavailable
+from penstock.readiness import STARTING, STOPPING
 from penstock.service_main import CHILD_VARIABLE
-from penstock.standing import STARTING, STOPPING
 from penstock.status import serve_status
 from penstock.world import World
 

@@ -27,7 +27,7 @@ _OUT: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS
 _log = logging.getLogger(__name__)
 
 
-class Door:
+class Doorkeeper:
     """Whether connections can be accepted. ``what``: who listens, as the log names it."""
 
     def __init__(self, what: str) -> None:
@@ -66,7 +66,7 @@ class Door:
 class PatientListener(trio.abc.Listener[trio.abc.Stream]):
     """A listener that waits where another one fails for want of descriptors or memory."""
 
-    def __init__(self, listener: trio.abc.Listener[Any], door: Door) -> None:
+    def __init__(self, listener: trio.abc.Listener[Any], door: Doorkeeper) -> None:
         self._listener = listener
         self._door = door
 

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 import trio
 
 from penstock import wire
-from penstock.accepting import Door, PatientListener
+from penstock.accepting import Doorkeeper, PatientListener
 from penstock.addresses import cannot_listen
 from penstock.errors import Busy, InternalError, PenstockError, ProtocolError
 from penstock.link import Link
@@ -105,11 +105,11 @@ async def serve_frames(
     listeners: Sequence[trio.abc.Listener[Any]],
     open_session: Callable[[Peer], Session],
     limits: FrameLimits = FrameLimits(),
-    door: Door | None = None,
+    door: Doorkeeper | None = None,
 ) -> None:
     """Serves every connection until cancelled; closes the listeners and all connections at the end. ``door`` is told
     what keeps it from accepting."""
-    door = door or Door("this server")
+    door = door or Doorkeeper("this server")
     ids = itertools.count(1)
     live = 0
 

@@ -28,7 +28,7 @@ import trio
 from penstock import config, descriptors
 from penstock.addresses import join_address
 from penstock.errors import InternalError, InvalidConfig, PenstockError
-from penstock.standing import STOPPING, ReadFigures, ReadReasons, Standing
+from penstock.readiness import STOPPING, ReadFigures, Readiness, ReadReasons
 from penstock.world import real_world
 
 STATUS_EXPECTED_ERROR: Final = 2
@@ -84,7 +84,7 @@ class Running(Protocol):
     def reasons(self) -> ReadReasons: ...
 
 
-Run = Callable[..., Awaitable[None]]
+RunService = Callable[..., Awaitable[None]]
 """``run(settings, world, tell, *, task_status)``: a service's server; it tells in words what its start is doing."""
 
 
@@ -115,7 +115,7 @@ def settle() -> None:
     gc.set_threshold(*COLLECT_AFTER)
 
 
-def main(role: str, settings_class: type[Settings], run: Run, arguments: list[str] | None = None) -> int:
+def main(role: str, settings_class: type[Settings], run: RunService, arguments: list[str] | None = None) -> int:
     """Runs one service until a signal; returns the exit status."""
     parser = argparse.ArgumentParser(prog=f"python -m {role}", description=f"The Penstock {role}.")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings as TOML (docs/guide/operator.md)")
@@ -123,33 +123,33 @@ def main(role: str, settings_class: type[Settings], run: Run, arguments: list[st
 
     async def serve(stop: trio.Event) -> None:
         settings = config.load(settings_class, options.config, os.environ, f"PENSTOCK_{role.upper()}")
-        standing = Standing()
+        readiness = Readiness()
         async with trio.open_nursery() as pages:
-            status = await _open_pages(settings, standing, pages)
+            status = await _open_pages(settings, readiness, pages)
             if status:
                 print(f"starting {role} status={status}", flush=True)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_end, stop, standing, nursery.cancel_scope)
-                running = cast(Running, await nursery.start(partial(run, settings, real_world(), standing.begin)))
-                standing.add(running.figures, running.reasons)
+                nursery.start_soon(_end, stop, readiness, nursery.cancel_scope)
+                running = cast(Running, await nursery.start(partial(run, settings, real_world(), readiness.begin)))
+                readiness.add(running.figures, running.reasons)
                 also = f" status={status}" if status else ""
                 also += "".join([f" mqtt-{name}={at}" for name, at in getattr(running, "listeners", {}).items()])
                 settle()
-                standing.serves()
+                readiness.serves()
                 print(f"ready {role}={join_address(running.host, running.port)}{also}", flush=True)
             pages.cancel_scope.cancel()
 
     return run_until_signal(serve)
 
 
-async def _end(stop: trio.Event, standing: Standing, service: trio.CancelScope) -> None:
+async def _end(stop: trio.Event, readiness: Readiness, service: trio.CancelScope) -> None:
     """Ends a service when it is to stop, also in the middle of its start."""
     await stop.wait()
-    standing.begin(STOPPING)
+    readiness.begin(STOPPING)
     service.cancel()
 
 
-async def _open_pages(settings: ServiceSettings, standing: Standing, nursery: trio.Nursery) -> str:
+async def _open_pages(settings: ServiceSettings, readiness: Readiness, nursery: trio.Nursery) -> str:
     """Opens the status pages, and returns where; empty where there are to be none."""
     if not -1 <= settings.status_port <= 65_535:
         raise InvalidConfig(f"status_port is {settings.status_port}", hint="it is from -1 (no pages) to 65535")
@@ -158,7 +158,7 @@ async def _open_pages(settings: ServiceSettings, standing: Standing, nursery: tr
     from penstock.status import serve_status  # the HTTP server is loaded by who wants it
 
     where = (settings.status_host, settings.status_port)
-    return cast(str, await nursery.start(partial(serve_status, *where, standing.figures, standing.reasons)))
+    return cast(str, await nursery.start(partial(serve_status, *where, readiness.figures, readiness.reasons)))
 
 
 def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]]) -> int:

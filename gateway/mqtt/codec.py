@@ -37,7 +37,7 @@ from gateway.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from gateway.mqtt.primitives import Cursor, encode_text, encode_variable_integer, text_of
+from gateway.mqtt.primitives import FieldReader, encode_text, encode_variable_integer, text_of
 from gateway.mqtt.properties import NO_PROPERTIES, Properties, encode_properties, property_block, read_properties
 from gateway.mqtt.reason_codes import ALLOWED, GRANTED_OR_FAILED, RETURN_CODES, MalformedPacket, ProtocolViolation
 
@@ -64,7 +64,7 @@ def decode(first: int, body: bytes, level: int) -> Packet:
     flags, decoder = found
     if first & 0x0F != flags and not (level == LEVEL_3_1 and kind in _DUP_IN_3_1 and first & 0x0F == flags | _DUP):
         raise MalformedPacket(f"reserved flags 0x{first & 15:x} in packet type {kind} (MQTT-2.1.3-1; 2.2.2-2)")
-    cursor = Cursor(body)
+    cursor = FieldReader(body)
     packet = decoder(cursor, level)
     cursor.finish()
     return packet
@@ -105,21 +105,21 @@ def decode_publish(first: int, data: bytes, at: int, stop: int, level: int) -> P
 
 
 def _publish_properties(data: bytes, at: int, stop: int) -> tuple[Properties, bytes, int]:
-    cursor = Cursor(data, at, stop)
+    cursor = FieldReader(data, at, stop)
     properties = read_properties(cursor, of.PUBLISH)
-    block = Cursor(data, at, stop)
+    block = FieldReader(data, at, stop)
     block.variable_integer()
     return properties, data[block.at : cursor.at], cursor.at
 
 
-def _packet_id(cursor: Cursor) -> int:
+def _packet_id(cursor: FieldReader) -> int:
     packet_id = cursor.two_bytes()
     if not packet_id:
         raise ProtocolViolation("packet identifier 0 (MQTT-2.2.1-3; 2.3.1-1)")
     return packet_id
 
 
-def _reason(cursor: Cursor, kind: int) -> int:
+def _reason(cursor: FieldReader, kind: int) -> int:
     return _legal_reason(cursor.byte(), kind, ALLOWED[kind])
 
 
@@ -129,10 +129,10 @@ def _legal_reason(code: int, kind: int, allowed: frozenset[int]) -> int:
     return code
 
 
-def _decode_answer(cls: Callable[[int, int, Properties], Packet], kind: int) -> Callable[[Cursor, int], Packet]:
+def _decode_answer(cls: Callable[[int, int, Properties], Packet], kind: int) -> Callable[[FieldReader, int], Packet]:
     """For PUBACK, PUBREC, PUBREL, PUBCOMP: an id and, in MQTT 5, perhaps a reason and properties (3.4.2)."""
 
-    def decode_answer(cursor: Cursor, level: int) -> Packet:
+    def decode_answer(cursor: FieldReader, level: int) -> Packet:
         packet_id = _packet_id(cursor)
         if level < LEVEL_5 or cursor.is_at_end:
             return cls(packet_id, 0, NO_PROPERTIES)
@@ -142,7 +142,7 @@ def _decode_answer(cls: Callable[[int, int, Properties], Packet], kind: int) -> 
     return decode_answer
 
 
-def _decode_connack(cursor: Cursor, level: int) -> Connack:
+def _decode_connack(cursor: FieldReader, level: int) -> Connack:
     flags = cursor.byte()
     if flags > 1:
         raise MalformedPacket("reserved acknowledge flags (MQTT-3.2.2-1)")
@@ -157,7 +157,7 @@ def _decode_connack(cursor: Cursor, level: int) -> Connack:
     return packet
 
 
-def _decode_subscribe(cursor: Cursor, level: int) -> Subscribe:
+def _decode_subscribe(cursor: FieldReader, level: int) -> Subscribe:
     packet_id = _packet_id(cursor)
     properties = read_properties(cursor, of.SUBSCRIBE) if level >= LEVEL_5 else NO_PROPERTIES
     if len(properties.subscription_identifiers) > 1:
@@ -170,14 +170,14 @@ def _decode_subscribe(cursor: Cursor, level: int) -> Subscribe:
     return Subscribe(packet_id, tuple(subscriptions), properties)
 
 
-def _filter(cursor: Cursor) -> str:
+def _filter(cursor: FieldReader) -> str:
     topic_filter = cursor.text()
     if not topic_filter:
         raise ProtocolViolation("an empty topic filter (MQTT-4.7.3-1)")
     return topic_filter
 
 
-def _subscription(cursor: Cursor, level: int) -> Subscription:
+def _subscription(cursor: FieldReader, level: int) -> Subscription:
     topic_filter = _filter(cursor)
     options = cursor.byte()
     if options & (_RESERVED_OPTIONS if level >= LEVEL_5 else ~3):
@@ -193,21 +193,21 @@ def _subscription(cursor: Cursor, level: int) -> Subscription:
     return Subscription(topic_filter, qos, no_local, options & 8 != 0, handling)
 
 
-def _decode_suback(cursor: Cursor, level: int) -> Suback:
+def _decode_suback(cursor: FieldReader, level: int) -> Suback:
     packet_id = _packet_id(cursor)
     properties = read_properties(cursor, of.SUBACK) if level >= LEVEL_5 else NO_PROPERTIES
     allowed = ALLOWED[of.SUBACK] if level >= LEVEL_5 else GRANTED_OR_FAILED
     return Suback(packet_id, _codes(cursor, of.SUBACK, allowed), properties)
 
 
-def _codes(cursor: Cursor, kind: int, allowed: frozenset[int]) -> tuple[int, ...]:
+def _codes(cursor: FieldReader, kind: int, allowed: frozenset[int]) -> tuple[int, ...]:
     """One code per filter, and there was at least one (MQTT-3.9.3-1, 3.11.3-1)."""
     if cursor.is_at_end:
         raise MalformedPacket(f"packet type {kind} without a reason code (MQTT-3.9.3-1, 3.11.3-1)")
     return tuple([_legal_reason(code, kind, allowed) for code in cursor.rest()])
 
 
-def _decode_unsubscribe(cursor: Cursor, level: int) -> Unsubscribe:
+def _decode_unsubscribe(cursor: FieldReader, level: int) -> Unsubscribe:
     packet_id = _packet_id(cursor)
     properties = read_properties(cursor, of.UNSUBSCRIBE) if level >= LEVEL_5 else NO_PROPERTIES
     filters = []
@@ -218,7 +218,7 @@ def _decode_unsubscribe(cursor: Cursor, level: int) -> Unsubscribe:
     return Unsubscribe(packet_id, tuple(filters), properties)
 
 
-def _decode_unsuback(cursor: Cursor, level: int) -> Unsuback:
+def _decode_unsuback(cursor: FieldReader, level: int) -> Unsuback:
     packet_id = _packet_id(cursor)
     if level < LEVEL_5:
         return Unsuback(packet_id)
@@ -226,14 +226,14 @@ def _decode_unsuback(cursor: Cursor, level: int) -> Unsuback:
     return Unsuback(packet_id, _codes(cursor, of.UNSUBACK, ALLOWED[of.UNSUBACK]), properties)
 
 
-def _decode_disconnect(cursor: Cursor, level: int) -> Disconnect:
+def _decode_disconnect(cursor: FieldReader, level: int) -> Disconnect:
     if level < LEVEL_5 or cursor.is_at_end:
         return Disconnect()
     reason = _reason(cursor, of.DISCONNECT)
     return Disconnect(reason, NO_PROPERTIES if cursor.is_at_end else read_properties(cursor, of.DISCONNECT))
 
 
-def _decode_auth(cursor: Cursor, level: int) -> Auth:
+def _decode_auth(cursor: FieldReader, level: int) -> Auth:
     if cursor.is_at_end:
         return Auth()
     reason = _reason(cursor, of.AUTH)
@@ -244,7 +244,7 @@ def _decode_auth(cursor: Cursor, level: int) -> Auth:
 
 
 # Packet type -> the flags that it must have, and what reads its body.
-_DECODERS: Final = MappingProxyType[int, tuple[int, Callable[[Cursor, int], Packet]]](
+_DECODERS: Final = MappingProxyType[int, tuple[int, Callable[[FieldReader, int], Packet]]](
     {
         of.CONNECT: (0, lambda cursor, level: decode_connect(cursor)),
         of.CONNACK: (0, _decode_connack),

@@ -12,7 +12,7 @@ from typing import Final
 
 from gateway.mqtt import properties as of
 from gateway.mqtt.packets import LEVEL_3_1, LEVEL_3_1_1, LEVEL_5, Connect, Will
-from gateway.mqtt.primitives import Cursor, encode_binary, encode_text
+from gateway.mqtt.primitives import FieldReader, encode_binary, encode_text
 from gateway.mqtt.properties import NO_PROPERTIES, Properties, encode_properties, property_block, read_properties
 from gateway.mqtt.reason_codes import MalformedPacket, PacketError, ProtocolViolation, ReasonCode
 
@@ -31,7 +31,7 @@ _USER_NAME: Final = 0x80
 # ---------------------------------------------------------------- decoding
 
 
-def decode_connect(cursor: Cursor) -> Connect:
+def decode_connect(cursor: FieldReader) -> Connect:
     """The CONNECT in a body. Raises ``MalformedPacket`` or ``ProtocolViolation``; 0x84 for another protocol."""
     level = _level(cursor)
     flags = _legal_flags(cursor.byte(), level)
@@ -57,12 +57,12 @@ def level_asked(first: int, body: bytes) -> int:
     """The level that a CONNECT asks for, however wrong the rest of it is; 0 where fixed header, name and level are not
     good."""
     try:
-        return _level(Cursor(body)) if first == _FIRST else 0
+        return _level(FieldReader(body)) if first == _FIRST else 0
     except PacketError:
         return 0
 
 
-def _level(cursor: Cursor) -> int:
+def _level(cursor: FieldReader) -> int:
     name = cursor.binary()
     level = cursor.byte()
     if _NAMES.get(level) != name:
@@ -87,7 +87,7 @@ def _legal_flags(flags: int, level: int) -> int:
     return flags
 
 
-def _will(cursor: Cursor, flags: int, level: int) -> Will:
+def _will(cursor: FieldReader, flags: int, level: int) -> Will:
     properties: Properties = read_properties(cursor, of.WILL) if level >= LEVEL_5 else NO_PROPERTIES
     topic = cursor.text()
     if not topic or "+" in topic or "#" in topic:

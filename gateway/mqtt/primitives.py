@@ -1,7 +1,7 @@
 """The data types of which MQTT packets are made: integers, variable byte integers, strings, binary data, string pairs
 (MQTT 5, 1.5).
 
-``Cursor`` reads them from the body of one packet, strictly: a read past the end, an integer longer than it must be
+``FieldReader`` reads them from the body of one packet, strictly: a read past the end, an integer longer than it must be
 and a string that is not well-formed UTF-8 are ``MalformedPacket``. It never reads outside the body and never
 allocates more than the body holds. The functions write them.
 """
@@ -17,7 +17,7 @@ STRING_BYTES_MAX: Final = 65_535
 _CUT_SHORT: Final = "the packet ends within a field"
 
 
-class Cursor:
+class FieldReader:
     """A place in the body of a packet; every read moves it on.
 
     Attributes:

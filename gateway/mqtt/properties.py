@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, dataclass_transform
 
-from gateway.mqtt.primitives import Cursor, encode_binary, encode_text, encode_variable_integer
+from gateway.mqtt.primitives import FieldReader, encode_binary, encode_text, encode_variable_integer
 from gateway.mqtt.reason_codes import MalformedPacket, ProtocolViolation, ReasonCode
 
 # What can carry properties: packet types by number, and the will inside a CONNECT.
@@ -89,23 +89,23 @@ NO_PROPERTIES: Final = Properties()
 # ---------------------------------------------------------------- types of values
 
 
-def _read_pair(cursor: Cursor) -> tuple[str, str]:
+def _read_pair(cursor: FieldReader) -> tuple[str, str]:
     return cursor.text(), cursor.text()  # both strings are checked (MQTT-1.5.7-1)
 
 
 class Kind(NamedTuple):
     """A data type: how it is read, skipped and written."""
 
-    read: Callable[[Cursor], Any]
+    read: Callable[[FieldReader], Any]
     write: Callable[[Any], bytes]
 
 
-BYTE: Final = Kind(Cursor.byte, lambda value: value.to_bytes(1, "big"))
-TWO_BYTES: Final = Kind(Cursor.two_bytes, lambda value: value.to_bytes(2, "big"))
-FOUR_BYTES: Final = Kind(Cursor.four_bytes, lambda value: value.to_bytes(4, "big"))
-VARIABLE: Final = Kind(Cursor.variable_integer, encode_variable_integer)
-TEXT: Final = Kind(Cursor.text, encode_text)
-BINARY: Final = Kind(Cursor.binary, encode_binary)
+BYTE: Final = Kind(FieldReader.byte, lambda value: value.to_bytes(1, "big"))
+TWO_BYTES: Final = Kind(FieldReader.two_bytes, lambda value: value.to_bytes(2, "big"))
+FOUR_BYTES: Final = Kind(FieldReader.four_bytes, lambda value: value.to_bytes(4, "big"))
+VARIABLE: Final = Kind(FieldReader.variable_integer, encode_variable_integer)
+TEXT: Final = Kind(FieldReader.text, encode_text)
+BINARY: Final = Kind(FieldReader.binary, encode_binary)
 PAIR: Final = Kind(_read_pair, lambda pair: encode_text(pair[0]) + encode_text(pair[1]))
 
 
@@ -189,7 +189,7 @@ _PER_HOP: Final = frozenset({_TOPIC_ALIAS, _MESSAGE_EXPIRY, _SUBSCRIPTION_IDENTI
 # ---------------------------------------------------------------- decoding
 
 
-def read_properties(cursor: Cursor, packet: int) -> Properties:
+def read_properties(cursor: FieldReader, packet: int) -> Properties:
     """The property block at the cursor, with its length before it, as ``packet`` may carry it.
 
     Raises ``MalformedPacket`` (0x81) or ``ProtocolViolation`` (0x82; 0x97 for a block that is too long).
@@ -213,7 +213,7 @@ def read_properties(cursor: Cursor, packet: int) -> Properties:
     return Properties(**values)
 
 
-def _read_one(cursor: Cursor, packet: int, values: dict[str, Any]) -> None:
+def _read_one(cursor: FieldReader, packet: int, values: dict[str, Any]) -> None:
     identifier = cursor.variable_integer()
     row = BY_IDENTIFIER.get(identifier)
     if row is None or packet not in row.packets:
@@ -278,7 +278,7 @@ def application_properties(raw: bytes) -> Application:
     """Splits the (already checked) property block of a PUBLISH or will into what is per hop and what is forwarded."""
     if not raw:
         return _NOTHING
-    cursor = Cursor(raw)
+    cursor = FieldReader(raw)
     expiry_s: int | None = None
     kept: list[bytes] = []
     while cursor.at < cursor.end:

@@ -9,7 +9,7 @@ from making import arrival, pulled
 from rig import Client, Gateway
 
 from gateway.aliases import NAME_BYTES_MIN, SentAliases, number_for, rewritten
-from gateway.delivery import Run, Variant, blob
+from gateway.delivery import PacketRun, Variant, blob
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connack, Connect, Packet, Publish
 from gateway.mqtt.properties import Properties
@@ -92,7 +92,7 @@ def test_whatever_a_client_is_sent_means_the_names_that_were_published(data: st.
         way, published = batch
         messages = [arrival(at, name=name, qos=at % 3) for at, name in enumerate(published)]
         if way < 2:
-            run = Run(pulled(*messages), True, 2, False, 0)
+            run = PacketRun(pulled(*messages), True, 2, False, 0)
             got = decoded(aliases.run(run, feeds[way]))
         else:
             packets = [blob(one, Variant(True, one.qos, False), 0).packet(1) for one in messages]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from making import BROKER, arrival, batch_of, pulled
 
 from gateway.batch import EVEN_FROM, Batch, FrameStretch, RunStretch, given_batch, pulled_batch
-from gateway.delivery import PACKET_ID_MAX, Run, Variant, blob
+from gateway.delivery import PACKET_ID_MAX, PacketRun, Variant, blob
 from gateway.envelope import Arrival, Origin, arrivals, record_properties
 from gateway.session import Session
 from penstock.errors import InvalidMessage
@@ -21,7 +21,7 @@ from penstock.requests.filters import OpenFilters
 from penstock.requests.given import GivenPull, GivenPulled, GivenRuns
 from penstock.requests.messages import Pull, Pulled
 from penstock.requests.topics import CreateTopic
-from penstock.runs import Run as Publications
+from penstock.runs import Run
 from tests.broker.broker_rig import Rig
 
 FIELDS = (
@@ -97,7 +97,7 @@ def test_a_batch_goes_out_as_its_messages_would_one_by_one(
         )
     batch = pulled(*messages)
     assert (batch.even is not None) == (count >= EVEN_FROM and (not odd or (odd == "gap" and where % count == 0)))
-    run = Run(batch, is_v5, granted, as_published, identifier)
+    run = PacketRun(batch, is_v5, granted, as_published, identifier)
     assert run.expiring == (odd == "expiry")
     assert run.senders == {one.sender for one in messages}
     if run.expiring:
@@ -166,7 +166,7 @@ def frames_of(first: int, count: int) -> Batch:
 def run_of(first: int, count: int) -> Batch:
     tail = record_tail(b"a", record_properties("a/b", "", ""))
     bodies = [bytes([at]) * 64 for at in range(count)]
-    return given_batch(first, [Publications(tail, 1, 0, bodies).placed(1000 + 200 * first, 200, 0, first, 0)])
+    return given_batch(first, [Run(tail, 1, 0, bodies).placed(1000 + 200 * first, 200, 0, first, 0)])
 
 
 @pytest.mark.parametrize("batch_of_some", [frames_of, run_of])
@@ -177,7 +177,7 @@ def test_what_a_session_holds_of_an_even_batch_is_bounded_by_what_it_may_hold(
     session = Session("c", window=1000, window_bytes=300_000)
     first = 0
     while True:
-        run = Run(batch_of_some(first, 60), False, 1, False, 0)
+        run = PacketRun(batch_of_some(first, 60), False, 1, False, 0)
         if session.send_run(run) is None:
             break
         session.acknowledged_all(range(first + 2, first + 61))
@@ -190,7 +190,7 @@ def test_what_a_session_holds_of_an_even_batch_is_bounded_by_what_it_may_hold(
 
 def test_a_message_of_a_run_weighs_what_its_body_takes_in_memory() -> None:
     for size in range(100):
-        even = given_batch(0, [Publications(b"\0\1a\0\0", 1, 0, [bytes(size)] * 9).placed(0, 200, 0, 0, 0)]).even
+        even = given_batch(0, [Run(b"\0\1a\0\0", 1, 0, [bytes(size)] * 9).placed(0, 200, 0, 0, 0)]).even
         assert even is not None
         allocated = -(-sys.getsizeof(bytes(size)) // 16) * 16
         assert allocated + 8 <= even.weight <= allocated + 32
@@ -201,7 +201,7 @@ def test_a_message_of_a_run_weighs_what_its_body_takes_in_memory() -> None:
 NAMES = st.tuples(st.sampled_from(["a", "a/b"]), st.sampled_from(["", "me"]), st.sampled_from([-1, -1, 5]))
 PUBLISHED = st.lists(
     st.builds(
-        lambda name, flag, size, count: Publications(
+        lambda name, flag, size, count: Run(
             record_tail(b"a", record_properties(name[0], name[1], name[1], name[2])),
             flag,
             0,
@@ -220,11 +220,11 @@ KINDS = ((False, 1, False, 0), (True, 2, True, 5), (False, 0, True, 0))
 
 @settings(deadline=None)
 @given(PUBLISHED, st.integers(0, 3), st.data())
-def test_a_batch_of_runs_is_that_of_their_frames(runs: list[Publications], before: int, data: st.DataObject) -> None:
+def test_a_batch_of_runs_is_that_of_their_frames(runs: list[Run], before: int, data: st.DataObject) -> None:
     rig = Rig(segment_bytes=1 << 20)
     rig.ask(CreateTopic("a", 1, "disk"))
     for _ in range(before):  # so that the offsets of the two queues differ
-        rig.ask(GivenRuns(1, [Publications(record_tail(b"a", b""), 1, 0, [b"earlier"])]))
+        rig.ask(GivenRuns(1, [Run(record_tail(b"a", b""), 1, 0, [b"earlier"])]))
     [opened] = rig.ask(OpenFilters("gw", ("a/#",))).opened
     rig.ask(GivenRuns(sum(len(run.bodies) for run in runs), runs))
     origin = Origin(BROKER, "a/#", opened.queue)
@@ -237,7 +237,7 @@ def test_a_batch_of_runs_is_that_of_their_frames(runs: list[Publications], befor
     assert (first.count, first.first, first.last) == (second.count, second.first, second.last)
     if len(runs) == 1:
         assert (first.even is None) == (second.even is None)
-    kinds = [(Run(first, *kind), Run(second, *kind)) for kind in KINDS]
+    kinds = [(PacketRun(first, *kind), PacketRun(second, *kind)) for kind in KINDS]
     for one, other in kinds:
         assert one.data == other.data
         for name in ("qos", "senders", "largest", "expiring", "count"):

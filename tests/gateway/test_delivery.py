@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from making import arrival, pulled
 
-from gateway.delivery import Run, Variant, blob, is_expired
+from gateway.delivery import PacketRun, Variant, blob, is_expired
 from gateway.mqtt.codec import publish_head
 
 
@@ -74,20 +74,20 @@ def test_a_message_expires_when_its_interval_has_passed() -> None:
 
 def test_a_run_is_the_packets_one_after_the_other_with_ids_from_the_offsets() -> None:
     batch = [arrival(65_533, payload=b"1"), arrival(65_534, payload=b"2"), arrival(65_535, payload=b"3", qos=0)]
-    run = Run(pulled(*batch), False, 2, False, 0)
+    run = PacketRun(pulled(*batch), False, 2, False, 0)
     assert list(run.in_flight) == [65_534, 65_535]
     parts = [run.in_flight[packet_id].blob(packet_id).packet(packet_id) for packet_id in run.in_flight]
     assert run.data == b"".join([*parts, blob(batch[2], Variant(False, 0, False), 0).head])
 
 
 def test_ids_from_offsets_are_never_0_and_wrap_round() -> None:
-    run = Run(pulled(*[arrival(offset) for offset in (65_533, 65_534, 65_535)]), False, 1, False, 0)
+    run = PacketRun(pulled(*[arrival(offset) for offset in (65_533, 65_534, 65_535)]), False, 1, False, 0)
     assert list(run.in_flight) == [65_534, 65_535, 1]
 
 
 def test_a_run_knows_what_would_make_it_unfit_for_a_subscriber() -> None:
-    run = Run(pulled(arrival(0, sender="me"), arrival(1, payload=b"x" * 100)), False, 0, False, 0)
+    run = PacketRun(pulled(arrival(0, sender="me"), arrival(1, payload=b"x" * 100)), False, 0, False, 0)
     assert b"me" in run.senders
     assert not run.expiring
     assert run.largest > 100
-    assert Run(pulled(arrival(0), arrival(1, expiry_s=5)), False, 0, False, 0).expiring
+    assert PacketRun(pulled(arrival(0), arrival(1, expiry_s=5)), False, 0, False, 0).expiring

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from making import a_broker, arrival, made, pulled, subscribed
 
-from gateway.delivery import Run, Variant, blob
+from gateway.delivery import PacketRun, Variant, blob
 from gateway.session import STORED, STORING, Cursor, Lasting, Session, variant_for
 from gateway.session_state import Owed, Sent
 
@@ -115,7 +115,7 @@ def test_what_is_larger_than_the_client_takes_by_now_is_as_if_it_had_been_sent()
 
 def test_a_run_enters_all_its_ids() -> None:
     session = Session("c", window=10)
-    run = Run(pulled(*[arrival(at) for at in range(3)]), False, 1, False, 0)
+    run = PacketRun(pulled(*[arrival(at) for at in range(3)]), False, 1, False, 0)
     assert session.send_run(run) == run.data
     assert list(session.in_flight) == [1, 2, 3]
 
@@ -135,7 +135,7 @@ def test_acknowledgements_that_come_together_do_what_they_do_one_by_one(kinds: l
 
 
 def test_a_run_that_does_not_fit_or_collides_is_not_sent() -> None:
-    run = Run(pulled(*[arrival(at) for at in range(3)]), False, 1, False, 0)
+    run = PacketRun(pulled(*[arrival(at) for at in range(3)]), False, 1, False, 0)
     assert Session("c", window=2).send_run(run) is None
     session = Session("c", window=10)
     session.in_flight[2] = made()
@@ -166,7 +166,7 @@ def test_the_id_of_a_message_whose_broker_is_away_is_not_used_again() -> None:
     session = Session("c", window=10)
     session.lasting = Lasting(7)
     session.lasting.absent[2] = Sent(2, "a/b", "away", 5, "", 1, False, (), False)
-    run = Run(pulled(*[arrival(at) for at in range(3)]), False, 1, False, 0)
+    run = PacketRun(pulled(*[arrival(at) for at in range(3)]), False, 1, False, 0)
     assert session.send_run(run) is None
     assert packet_ids([packet for packet in (session.send(made()), session.send(made())) if packet]) == [1, 3]
 

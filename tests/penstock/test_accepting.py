@@ -10,7 +10,7 @@ import trio
 from trio.testing import memory_stream_pair
 
 from penstock import descriptors
-from penstock.accepting import KEPT, QUIET_S, Door, PatientListener
+from penstock.accepting import KEPT, QUIET_S, Doorkeeper, PatientListener
 
 
 class Failing(trio.abc.Listener[trio.abc.Stream]):
@@ -35,7 +35,7 @@ class Failing(trio.abc.Listener[trio.abc.Stream]):
 async def test_without_descriptors_it_waits_and_the_log_has_one_line_for_all_attempts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    door = Door("the broker")
+    door = Doorkeeper("the broker")
     listener = PatientListener(Failing([*[errno.EMFILE] * 50, 0]), door)
     assert door.reasons() == []
     began = trio.current_time()
@@ -48,7 +48,7 @@ async def test_without_descriptors_it_waits_and_the_log_has_one_line_for_all_att
 
 
 async def test_it_is_over_when_it_was_quiet_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    door = Door("the broker")
+    door = Doorkeeper("the broker")
     listener = PatientListener(Failing([errno.EMFILE, 0, errno.ENFILE, 0, 0, errno.ENOMEM, 0]), door)
     assert door.lets_in(await listener.accept())
     assert door.lets_in(await listener.accept())  # one has left and another has come: still the same trouble
@@ -63,7 +63,7 @@ async def test_it_is_over_when_it_was_quiet_for_a_while(caplog: pytest.LogCaptur
 
 async def test_any_other_error_is_not_waited_for() -> None:
     inner = Failing([errno.EBADF])
-    listener = PatientListener(inner, Door("x"))
+    listener = PatientListener(inner, Doorkeeper("x"))
     with pytest.raises(OSError, match="no room"):
         await listener.accept()
     await listener.aclose()
@@ -72,7 +72,7 @@ async def test_any_other_error_is_not_waited_for() -> None:
 
 @pytest.mark.endtoend
 async def test_the_last_descriptors_are_not_for_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    door = Door("the broker")
+    door = Doorkeeper("the broker")
     [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listener.socket.getsockname()[1]
     async with listener, await trio.open_tcp_stream("127.0.0.1", port), await listener.accept() as stream:
@@ -103,7 +103,7 @@ async def test_who_is_turned_away_now_and_then_is_no_end_of_the_trouble(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(descriptors, "limit", lambda: KEPT)
-    door = Door("the broker")
+    door = Doorkeeper("the broker")
     listener = PatientListener(Pairs(), door)
     for _ in range(3):
         async with await listener.accept() as stream:

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.mqtt import codec
 from gateway.mqtt.packets import Connect, Packet
-from gateway.mqtt.primitives import Cursor, encode_variable_integer
+from gateway.mqtt.primitives import FieldReader, encode_variable_integer
 from gateway.mqtt.reason_codes import PacketError
 from tests.gateway.mqtt.mqtt_packet import MqttPacket
 from tests.gateway.mqtt.mutation import corpus, damaged
@@ -58,7 +58,7 @@ TAKES = {
 
 
 def decoded(data: bytes, level: int) -> Packet:
-    cursor = Cursor(data, 1)
+    cursor = FieldReader(data, 1)
     assert cursor.variable_integer() == len(data) - cursor.at
     return codec.decode(data[0], cursor.rest(), level)
 
@@ -87,7 +87,7 @@ def legal(level: int) -> list[bytes]:
     """Legal packets without cut payloads."""
     found = []
     for data in corpus(level):
-        cursor = Cursor(data, 1)
+        cursor = FieldReader(data, 1)
         if cursor.variable_integer() == len(data) - cursor.at:
             found.append(data)
     return found

@@ -30,14 +30,14 @@ from gateway.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from gateway.mqtt.primitives import Cursor
+from gateway.mqtt.primitives import FieldReader
 from gateway.mqtt.properties import property_block
 from gateway.mqtt.reason_codes import PacketError
 from tests.gateway.mqtt.packet_strategies import after_connect, connects, publishes
 
 
 def decoded(data: bytes, level: int) -> Packet:
-    cursor = Cursor(data, 1)
+    cursor = FieldReader(data, 1)
     assert cursor.variable_integer() == len(data) - cursor.at
     return codec.decode(data[0], cursor.rest(), level)
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gateway.mqtt.primitives import (
     VARIABLE_INTEGER_MAX,
-    Cursor,
+    FieldReader,
     encode_binary,
     encode_text,
     encode_variable_integer,
@@ -18,7 +18,7 @@ from gateway.mqtt.reason_codes import MalformedPacket
 @settings(deadline=None)
 @given(st.integers(0, VARIABLE_INTEGER_MAX), st.binary(max_size=4))
 def test_a_variable_integer_is_read_as_it_was_written(value: int, rest: bytes) -> None:
-    cursor = Cursor(encode_variable_integer(value) + rest)
+    cursor = FieldReader(encode_variable_integer(value) + rest)
     assert cursor.variable_integer() == value
     assert cursor.rest() == rest
 
@@ -26,7 +26,7 @@ def test_a_variable_integer_is_read_as_it_was_written(value: int, rest: bytes) -
 @settings(deadline=None)
 @given(st.binary(min_size=1, max_size=6))
 def test_any_bytes_give_a_variable_integer_in_its_shortest_form_or_an_error(data: bytes) -> None:
-    cursor = Cursor(data)
+    cursor = FieldReader(data)
     try:
         value = cursor.variable_integer()
     except MalformedPacket:
@@ -57,7 +57,7 @@ def test_text_is_what_python_and_the_standard_both_allow(raw: bytes) -> None:
 
 
 def test_a_read_stops_at_the_given_end_and_not_at_the_end_of_the_data() -> None:
-    cursor = Cursor(b"\x00\x02abc", 0, 3)
+    cursor = FieldReader(b"\x00\x02abc", 0, 3)
     with pytest.raises(MalformedPacket, match="ends within"):
         cursor.binary()
 
@@ -71,7 +71,7 @@ def test_fields_beyond_65535_bytes_and_surrogates_have_no_encoding() -> None:
 
 
 def test_bytes_behind_the_last_field_are_damage() -> None:
-    cursor = Cursor(b"\x01\x02")
+    cursor = FieldReader(b"\x01\x02")
     cursor.byte()
     with pytest.raises(MalformedPacket, match="1 bytes follow"):
         cursor.finish()

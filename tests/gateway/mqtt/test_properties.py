@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.mqtt.primitives import Cursor
+from gateway.mqtt.primitives import FieldReader
 from gateway.mqtt.properties import (
     NO_PROPERTIES,
     PUBLISH,
@@ -32,7 +32,7 @@ def test_the_table_has_one_row_per_field_in_the_order_of_identifiers() -> None:
 @given(data=st.data())
 def test_a_block_is_read_as_it_was_written(packet: int, data: st.DataObject) -> None:
     value = data.draw(properties(packet, 5))
-    cursor = Cursor(property_block(encode_properties(value)) + b"rest")
+    cursor = FieldReader(property_block(encode_properties(value)) + b"rest")
     assert read_properties(cursor, packet) == value
     assert cursor.rest() == b"rest"
 
@@ -41,10 +41,10 @@ def test_a_block_is_read_as_it_was_written(packet: int, data: st.DataObject) -> 
 @given(st.binary(max_size=40), st.sampled_from([0, 1, 2, 3, 8, 14, 15]))
 def test_any_bytes_give_properties_or_a_packet_error(data: bytes, packet: int) -> None:
     try:
-        value = read_properties(Cursor(data), packet)
+        value = read_properties(FieldReader(data), packet)
     except PacketError:
         return
-    assert read_properties(Cursor(property_block(encode_properties(value))), packet) == value
+    assert read_properties(FieldReader(property_block(encode_properties(value))), packet) == value
 
 
 @settings(deadline=None)
@@ -58,10 +58,10 @@ def test_forwarding_keeps_what_is_the_applications_and_drops_the_rest(value: Pro
 
 def test_forwarding_drops_the_delay_of_a_will() -> None:
     raw = encode_properties(Properties(will_delay_interval=5, content_type="t"))
-    assert read_properties(Cursor(property_block(raw)), WILL).will_delay_interval == 5
+    assert read_properties(FieldReader(property_block(raw)), WILL).will_delay_interval == 5
     assert application_properties(raw).encoded == encode_properties(Properties(content_type="t"))
 
 
 def test_an_empty_block_is_the_one_empty_value() -> None:
-    assert read_properties(Cursor(b"\x00"), PUBLISH) is NO_PROPERTIES
+    assert read_properties(FieldReader(b"\x00"), PUBLISH) is NO_PROPERTIES
     assert property_block(encode_properties(Properties())) == b"\x00"

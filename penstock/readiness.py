@@ -18,7 +18,7 @@ ReadFigures = Callable[[], Mapping[str, float]]
 ReadReasons = Callable[[], Sequence[str]]
 
 
-class Standing:
+class Readiness:
     """What one process can say of itself.
 
     Attributes:

@@ -18,7 +18,7 @@ from gateway.wills import Wills
 from penstock.requests.sessions import CONNECTED, GONE, NO_WILL, RELEASED, OpenedSession, SessionSave
 
 
-class Opening:
+class Admission:
     """A client on its way to its session. Another connection of it may take the place of the first one meanwhile.
 
     Attributes:
@@ -47,37 +47,37 @@ class Opening:
         return replace(found, state=past.state, will=past.will, expiry_s=expiry_s, absence_s=past.absence_s)
 
 
-class Openings:
+class Admissions:
     """Those of one gateway."""
 
     def __init__(self, home: SessionHome, wills: Wills) -> None:
         self._home = home
         self._wills = wills
-        self._of: dict[str, Opening] = {}
+        self._of: dict[str, Admission] = {}
 
     def holder(self, client_id: str) -> Client | None:
         """The connection that is to have a client's session, if one is on its way."""
-        opening = self._of.get(client_id)
-        return None if opening is None else opening.device
+        admission = self._of.get(client_id)
+        return None if admission is None else admission.device
 
     def begin(self, client_id: str, device: Client) -> None:
         """From now on this connection is to have it."""
-        opening = self._of.get(client_id)
-        if opening is None:
-            self._of[client_id] = Opening(device)
+        admission = self._of.get(client_id)
+        if admission is None:
+            self._of[client_id] = Admission(device)
         else:
-            opening.device, opening.is_sure = device, True  # it asks anew
+            admission.device, admission.is_sure = device, True  # it asks anew
 
     def doubt(self) -> None:
         """Sessions of this gateway may have been given to others without a word: whoever is on its way to one here is
         to ask for it again."""
-        for opening in self._of.values():
-            opening.is_sure = False
+        for admission in self._of.values():
+            admission.is_sure = False
 
     def is_sure(self, client_id: str) -> bool:
         """Whether what a client on its way is given here can be relied upon."""
-        opening = self._of.get(client_id)
-        return opening is not None and opening.is_sure
+        admission = self._of.get(client_id)
+        return admission is not None and admission.is_sure
 
     def forget(self, client_id: str) -> None:
         """The client is admitted, or refused, or is at another gateway by now."""
@@ -86,13 +86,13 @@ class Openings:
     def settle(self, client_id: str, given: OpenedSession, will: bytes) -> OpenedSession:
         """A session was given to a connection with this ``will``. Sees to the will that was there; gives what was found
         as it is afterwards, with the will that still waits if the client is not admitted."""
-        opening = self._of.get(client_id) or Opening(None)
+        admission = self._of.get(client_id) or Admission(None)
         due = self._wills.due(client_id)
         is_published = self._wills.cancel(client_id)
-        found = opening.seen_through(given)
+        found = admission.seen_through(given)
         old = decode_will(found.will)
         if found is given and old is not None:
-            opening.due = min(due, self._wills.moment(old, found.expiry_s, found.absence_s))
+            admission.due = min(due, self._wills.moment(old, found.expiry_s, found.absence_s))
         is_left = not is_published and found.state != RELEASED
         passed_s = found.absence_s if due == math.inf else 0.0  # of one that waited here its client is just in time
         if old is not None and is_left and (found.ended or old.delay_s <= passed_s):
@@ -100,7 +100,7 @@ class Openings:
             old = None
         waits = found.present and old is not None and is_left
         past = replace(found, state=GONE if waits else RELEASED, will=found.will if waits else b"")
-        opening.past, opening.will = past, b"" if will == NO_WILL else will
+        admission.past, admission.will = past, b"" if will == NO_WILL else will
         return past
 
     def give_back(self, client_id: str, device: Client, past: OpenedSession, expiry_s: int) -> None:
@@ -109,9 +109,9 @@ class Openings:
         if not past.present:
             self._home.finish(client_id, past.epoch, expiry_s, ends=expiry_s == 0)
             return
-        opening, will = self._of.get(client_id), decode_will(past.will)
-        if will is None or opening is None or opening.device is not device:
+        admission, will = self._of.get(client_id), decode_will(past.will)
+        if will is None or admission is None or admission.device is not device:
             self._home.finish(client_id, past.epoch, past.expiry_s, ends=False)
         else:
             self._home.let_go(SessionSave(client_id, past.epoch, GONE, past.expiry_s, past.will))
-            self._wills.wait(client_id, past.epoch, will, past.expiry_s, opening.due)
+            self._wills.wait(client_id, past.epoch, will, past.expiry_s, admission.due)

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
+from gateway.admissions import Admissions
 from gateway.home import SessionHome
-from gateway.openings import Openings
 from gateway.session import Session
 from gateway.upstream import Upstream
 from gateway.wills import Wills
@@ -41,7 +41,7 @@ class Question:
         self.matters = matters
 
 
-class Standing:
+class Tenure:
     """That of one gateway. ``sessions``: those with connections. ``on_fenced`` is told of those that it has lost."""
 
     def __init__(
@@ -49,14 +49,14 @@ class Standing:
         home: SessionHome,
         upstream: Upstream,
         wills: Wills,
-        openings: Openings,
+        admissions: Admissions,
         sessions: Callable[[], Iterable[Session]],
         on_fenced: Callable[[Session], None],
     ) -> None:
         self._home = home
         self._upstream = upstream
         self._wills = wills
-        self._openings = openings
+        self._admissions = admissions
         self._sessions = sessions
         self._on_fenced = on_fenced
         self._is_beginning = False
@@ -80,7 +80,7 @@ class Standing:
     def _begun(self) -> None:
         """Whatever was lost before this is found now."""
         self._is_beginning = False
-        self._openings.doubt()
+        self._admissions.doubt()
         self._open.clear()
         self._again.clear()
         self._lost = 0

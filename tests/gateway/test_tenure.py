@@ -176,10 +176,10 @@ def test_a_second_doubt_asks_anew_and_waits_for_its_own_answers() -> None:
     one, _ = two()
     staying = one.connect("d", **BRIEF)
     one.broker.holds = (SaveSessions,)
-    one.reception.standing.doubt()
+    one.reception.tenure.doubt()
     one.round()
     one.broker.holds = (KeepSessions,)
-    one.reception.standing.doubt()
+    one.reception.tenure.doubt()
     one.round()
     staying.publish("t", b"x", 1, packet_id=1)
     one.broker.let_first_go()
@@ -195,7 +195,7 @@ def test_answers_to_an_earlier_doubt_count_no_more() -> None:
     one.connect("d", **BRIEF)
     one.broker.holds = (SaveSessions,)
     for _ in range(2):
-        one.reception.standing.doubt()
+        one.reception.tenure.doubt()
         one.round()
     one.broker.let_first_go()
     one.round()
@@ -210,7 +210,7 @@ def test_what_the_home_says_of_an_earlier_life_begins_none() -> None:
     one.connect("d", **BRIEF)
     one.broker.holds = (KeepSessions,)
     one.pass_time(one.settings.session_lease_s / 3)
-    one.reception.standing.doubt()
+    one.reception.tenure.doubt()
     one.round()
     one.broker.let_first_go()
     one.round()
@@ -267,7 +267,7 @@ def test_a_batch_of_an_earlier_life_that_is_refused_late_is_sent_again_by_its_cl
     take_over(other, **BRIEF)
     one.broker.holds = (AppendRuns,)
     slow.publish("t", b"x", 1, packet_id=1)
-    one.reception.standing.doubt()
+    one.reception.tenure.doubt()
     one.round()
     assert not one.upstream.is_held
     one.broker.let_go()
@@ -349,7 +349,7 @@ def test_a_will_that_was_due_as_the_gateway_froze_is_not_stored_late() -> None:
     one.pass_time(3)
     assert not one.reception.wills._waiting
     take_over(other, **LASTING).publish("w", b"online", 1, packet_id=1)
-    one.reception.standing.doubt()
+    one.reception.tenure.doubt()
     one.pass_time(2)
     assert published(one) == [b"offline", b"online"], "the other gateway has published it, first"
 
@@ -368,7 +368,7 @@ def test_the_will_of_a_dead_gateways_client_is_not_stored_late_either() -> None:
     hold_calls(one)
     take_over(other, **LASTING).publish("w", b"online", 1, packet_id=1)
     before = published(one)
-    one.reception.standing.doubt()
+    one.reception.tenure.doubt()
     one.pass_time(2)
     assert published(one) == before
 
@@ -383,7 +383,7 @@ def test_a_will_of_which_nobody_knows_whether_it_is_stored_is_given_up_with_its_
     one.broker.refuses = {}
     take_over(other, **LASTING).publish("w", b"online", 1, packet_id=1)
     before = published(one)
-    one.reception.standing.doubt()
+    one.reception.tenure.doubt()
     one.round()
     one.pass_time(2)
     assert published(one) == before
@@ -397,7 +397,7 @@ def test_a_will_that_is_being_stored_as_its_gateway_is_taken_for_dead_is_stored_
     first.cut()
     one.broker.leave_alone("one")
     one.broker.pass_time()
-    one.reception.standing.doubt()
+    one.reception.tenure.doubt()
     one.round()
     assert published(one) == [b"offline"]
     for gateway in (one, other):
@@ -483,7 +483,7 @@ def test_whoever_is_on_its_way_to_a_session_meanwhile_is_turned_away() -> None:
     late.send(Connect("d", **LASTING))
     one.broker.holds = ()
     take_over(other, "d", **LASTING)  # which is open here, and not admitted yet
-    one.reception.standing.doubt()
+    one.reception.tenure.doubt()
     one.round()
     one.broker.let_go()
     one.round()
@@ -498,7 +498,7 @@ def test_whoever_comes_after_that_is_not_turned_away_for_one_that_came_before() 
     one.broker.holds = (OpenSession,)
     early, late = one.open(5), one.open(5)
     early.send(Connect("d", **LASTING))
-    one.reception.standing.doubt()
+    one.reception.tenure.doubt()
     one.round()
     late.send(Connect("d", **LASTING))
     one.broker.let_go()
