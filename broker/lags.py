@@ -176,9 +176,8 @@ class _Look:
     def _find_oldest(self, readers: str, places: dict[str, int]) -> Slices:
         """Of many who read a queue only the last one has its position looked up."""
         for queue, offset in places.items():
-            with contextlib.suppress(
-                QueueNotFound, Damaged
-            ):  # a filter that was closed since; nobody knows where it is
+            # a filter that was closed since, or nobody knows where it is
+            with contextlib.suppress(QueueNotFound, Damaged):
                 position, known = self._store.position_of(queue, offset), self.oldest[readers]
                 self.oldest[readers] = position if known is None else min(position, known)
             yield from self._done(1)

@@ -138,9 +138,8 @@ def _aggregates(figures: DemoFigures) -> RenderableType:
         table.add_column(title, justify="right")
     for row in figures.aggregates[:AGGREGATE_ROWS_MAX]:
         values = (f"{row.count:,}", f"{row.mean:.2f}", f"{row.low:.2f}", f"{row.high:.2f}")
-        table.add_row(
-            row.window, Text(shown(row.device)), Text(shown(row.metric)), *values
-        )  # anybody may publish there
+        # anybody may publish there
+        table.add_row(row.window, Text(shown(row.device)), Text(shown(row.metric)), *values)
     return Panel(table, title=f"Spark: {figures.spark}", border_style="dim")
 
 

@@ -54,9 +54,8 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], *, as_json: bool, em
         numbers = all(isinstance(row[column], int | float) for row in rows)
         table.add_column(column.replace("_", " "), justify="right" if numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(
-            *[Text(shown(_text(row[column]))) for column in columns]
-        )  # as a string it would be read as markup
+        # a text, for a string would be read as markup
+        table.add_row(*[Text(shown(_text(row[column]))) for column in columns])
     console = Console(highlight=False, soft_wrap=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=200)  # nothing is cut off in a file or a pipe
