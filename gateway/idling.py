@@ -21,7 +21,7 @@ from trio._core._run import GLOBAL_RUN_CONTEXT, SystemClock
 
 from penstock.clock import RealClock
 
-ROUNDS_MAX: Final = 64
+ROUNDS_MAX: Final = 1024
 """After so many rounds trio has its turn anyway."""
 WAIT_S_MAX: Final = 60.0
 
