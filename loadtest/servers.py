@@ -6,6 +6,7 @@ reads the numbers must know who has put a message on the disk by then and who ha
 
 from __future__ import annotations
 
+import filecmp
 import importlib.util
 import os
 import re
@@ -29,12 +30,26 @@ _READY: Final = re.compile(r"^ready mqtt=(\S+):(\d+) ")
 _FURTHER: Final = re.compile(r" mqtt-(\w+)=\S+:(\d+)")
 
 
-COMPILED: Final = Path(__file__).parents[1] / ".compiled"
+ROOT: Final = Path(__file__).parents[1]
+COMPILED: Final = ROOT / ".compiled"
 """Made by ``make compile``: the packages with the compiled modules beside their sources."""
+_PACKAGES: Final = ("broker", "gateway", "loadtest", "namesrv", "node", "penstock", "topicmap")
 
 
 class Missing(Exception):
     """This server is not here; the message says what to do."""
+
+
+def check_compiled(tree: Path, root: Path = ROOT) -> None:
+    """Raises ``Missing`` where a tree has not been compiled from the sources as they are: its figures would be those of
+    other code."""
+    if not tree.exists():
+        raise Missing("there are no compiled modules (`make compile` makes them)")
+    for package in _PACKAGES:
+        for source in sorted((root / package).rglob("*.py")):
+            name = source.relative_to(root)
+            if not (tree / name).exists() or not filecmp.cmp(source, tree / name, shallow=False):
+                raise Missing(f"{name} has changed since the modules were compiled (`make compile` makes them anew)")
 
 
 def free_port() -> int:
@@ -193,8 +208,7 @@ class Compiled(Penstock):
     tree = COMPILED
 
     def command(self) -> list[str]:
-        if not COMPILED.exists():
-            raise Missing("there are no compiled modules (`make compile` makes them)")
+        check_compiled(COMPILED)
         return super().command()
 
 

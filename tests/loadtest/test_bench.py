@@ -16,7 +16,7 @@ from loadtest.bench import Plan, measure
 from loadtest.cores import Cores
 from loadtest.goals import BARE, BARE_CACHE
 from loadtest.scenarios import SCENARIOS
-from loadtest.servers import Amqtt, Missing, Mosquitto, Penstock, Server
+from loadtest.servers import Amqtt, Missing, Mosquitto, Penstock, Server, check_compiled
 
 pytestmark = [pytest.mark.endtoend, pytest.mark.slow]
 
@@ -155,3 +155,20 @@ def test_the_bare_server_acknowledges_and_passes_on_every_message(level: str) ->
     runs = [run for name in chosen for run in measured.outcomes[name][level]]
     assert [run.error for run in runs] == ["", "", ""]
     assert all(run.checked >= run.messages > 0 for run in runs)
+
+
+def test_a_tree_that_was_compiled_from_other_sources_is_left_out(tmp_path: Path) -> None:
+    tree = tmp_path / "compiled"
+    with pytest.raises(Missing, match="there are no compiled modules"):
+        check_compiled(tree, tmp_path)
+    for root in (tmp_path, tree):
+        (root / "broker/store").mkdir(parents=True)
+        (root / "broker/store/disk.py").write_text("one = 1\n")
+    check_compiled(tree, tmp_path)
+    (tmp_path / "broker/store/disk.py").write_text("one = 2\n")
+    with pytest.raises(Missing, match=r"broker/store/disk\.py has changed"):
+        check_compiled(tree, tmp_path)
+    (tmp_path / "broker/store/disk.py").write_text("one = 1\n")
+    (tmp_path / "broker/new.py").touch()
+    with pytest.raises(Missing, match=r"broker/new\.py has changed"):
+        check_compiled(tree, tmp_path)
