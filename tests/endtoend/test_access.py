@@ -18,6 +18,7 @@ import paho.mqtt.client as paho
 import pytest
 
 from tests.endtoend.conftest import System
+from tests.endtoend.paho_ends import end
 
 pytestmark = pytest.mark.endtoend
 
@@ -61,8 +62,7 @@ class Client:
         return int(self._told.get(timeout=WAIT_S).value)
 
     def close(self) -> None:
-        self.paho.disconnect()
-        self.paho.loop_stop()
+        end(self.paho)
 
 
 Make = Callable[[str], Client]

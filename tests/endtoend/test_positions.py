@@ -15,6 +15,7 @@ from penstock.blocking import Consumer, bootstrap
 from penstock.errors import GroupNotFound
 from penstock.requests.groups import DescribeGroup, GroupDetail
 from tests.endtoend.conftest import Service
+from tests.endtoend.paho_ends import end
 
 pytestmark = pytest.mark.endtoend
 
@@ -54,8 +55,7 @@ class Reader:
         return [message.payload.decode() for message in taken]
 
     def end(self) -> None:
-        self._client.disconnect()
-        self._client.loop_stop()
+        end(self._client)
 
 
 @pytest.fixture
@@ -86,8 +86,7 @@ def publish(address: Address, *names: str) -> None:
     client.loop_start()
     for number, name in enumerate(names):
         client.publish(name, f"{number}", qos=1).wait_for_publish(WAIT_S)
-    client.disconnect()
-    client.loop_stop()
+    end(client)
 
 
 def position(servers: str) -> tuple[int, int]:

@@ -20,6 +20,8 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from tests.endtoend.paho_ends import end
+
 pytestmark = pytest.mark.endtoend
 
 WAIT_S = 60
@@ -85,7 +87,7 @@ class Member:
         self._client.disconnect()
 
     def stop(self) -> None:
-        self._client.loop_stop()
+        end(self._client)
 
 
 class Publisher:
@@ -126,7 +128,7 @@ class Publisher:
         self._client.disconnect()
 
     def stop(self) -> None:
-        self._client.loop_stop()
+        end(self._client)
 
 
 class OtherGateway:

@@ -20,6 +20,7 @@ import pytest
 import trio
 
 from penstock import Consumer
+from tests.endtoend.paho_ends import end
 
 MESSAGES = 10_000
 NAMES = [f"plant{i % 2}/dev{i:02d}/value" for i in range(20)]
@@ -72,8 +73,7 @@ class Device:
             assert self._changed.wait_for(done, timeout_s), what
 
     def close(self) -> None:
-        self._client.disconnect()
-        self._client.loop_stop()
+        end(self._client)
 
 
 async def drain(system: Any, group: str, members: int, enough: Callable[[Counter[str]], bool]) -> Counter[str]:

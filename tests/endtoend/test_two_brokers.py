@@ -29,6 +29,7 @@ from penstock.requests.servers import BrokerFigures, ReadFigures
 from penstock.requests.topics import CreateTopic, TopicDetail
 from penstock.wire_link import WireLinks, ask
 from tests.endtoend.conftest import Service
+from tests.endtoend.paho_ends import end
 
 pytestmark = pytest.mark.endtoend
 
@@ -90,7 +91,7 @@ class Cluster:
         for client in self._clients:  # first all are told, so that none waits long for the end of its own thread
             client.disconnect()
         for client in self._clients:
-            client.loop_stop()
+            end(client)
         for one in self._plain:
             one.close()
         for service in self._services:
@@ -124,8 +125,7 @@ class Client:
             wait(lambda before=before: len(self.subscribed) > before, "no SUBACK")  # type: ignore[misc]
 
     def leave(self) -> None:
-        self.paho.disconnect()
-        self.paho.loop_stop()
+        end(self.paho)
 
 
 class Plain:
