@@ -25,8 +25,8 @@ from broker.store.records import Incoming
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from loadtest.store_bench import NoFolds, Row, device_batch, in_turns
+from penstock.memory import settle
 from penstock.message import encode_properties, encode_record
-from penstock.service_main import settle
 
 QUEUES: Final = 100_000
 FILTERS_PER_RECORD: Final = 5_000

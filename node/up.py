@@ -13,8 +13,9 @@ import trio
 
 from node import settings
 from node.addresses import Addresses
+from penstock import memory
 from penstock.errors import PenstockError
-from penstock.service_main import STATUS_EXPECTED_ERROR, operator_signals, run_until_signal, settle
+from penstock.service_main import STATUS_EXPECTED_ERROR, operator_signals, run_until_signal
 from penstock.world import real_world
 
 _PORT = click.IntRange(0, 65535)
@@ -73,7 +74,7 @@ async def serve(configuration: settings.Configuration, as_demo: bool, as_json: b
                 starting.start_soon(_break_off, stop, nursery.cancel_scope)
                 addresses: Addresses = await nursery.start(partial(run, configuration, world, stop, signals))
                 starting.cancel_scope.cancel()
-            settle()
+            memory.settle()
             print(addresses.ready_json() if as_json else addresses.ready_line(), flush=True)
             if as_demo:
                 nursery.start_soon(demo.run, addresses, world, stop)

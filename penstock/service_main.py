@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
-import gc
 import logging
 import os
 import signal
@@ -25,7 +23,7 @@ from typing import Final, Protocol, TypeVar, cast
 
 import trio
 
-from penstock import config, descriptors
+from penstock import config, descriptors, memory
 from penstock.addresses import join_address
 from penstock.errors import InternalError, InvalidConfig, PenstockError
 from penstock.readiness import STOPPING, ReadFigures, Readiness, ReadReasons
@@ -36,21 +34,8 @@ LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 STOP_S: Final = 4.0
 """After this long a stop is forced, so that a stop never takes longer than 5 seconds."""
 
-COLLECT_AFTER: Final = (2_000, 20, 20)
-"""Net allocations between collections of the youngest objects, and collections of one age between those of the next.
-With Python's own, a gateway of many busy connections collects dozens of times a second, for next to nothing."""
-
-MAPPED_BYTES: Final = 2 << 20
-"""Blocks from this size on go back to the system when they are freed. Reads and batches are smaller, so that what is
-needed again at once stays."""
-SPARE_BYTES: Final = 4 << 20
-"""So much of the heap's free end stays."""
-
 CHILD_VARIABLE: Final = "PENSTOCK_CHILD"
 """In the environment of a process that ends with its parent (``node/processes.py``): what that calls it."""
-
-_M_TRIM_THRESHOLD: Final = -1  # as in malloc.h
-_M_MMAP_THRESHOLD: Final = -3
 
 
 class ServiceSettings(Protocol):
@@ -95,26 +80,6 @@ def operator_signals() -> tuple[signal.Signals, ...]:
     return (signal.SIGUSR1,) if is_interactive else (signal.SIGUSR1, signal.SIGHUP)
 
 
-def bound_heap() -> None:
-    """To be called before anything large is there. Sealing an index takes arrays of some MiB for a moment. glibc, once
-    it has seen such a block freed, cuts the next ones from its heap, where small ones behind them hold the room: up to
-    30 MiB stayed so, or not, as it happened. Fixed thresholds (``mallopt``) end that; other libraries have none."""
-    with contextlib.suppress(AttributeError, OSError):
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_MMAP_THRESHOLD, MAPPED_BYTES)
-        mallopt(_M_TRIM_THRESHOLD, SPARE_BYTES)
-
-
-def settle() -> None:
-    """To be called when a service stands and serves nobody yet. What it has by then (code, indexes and facts of the
-    recovered log) mostly stays to the end, so the garbage collector need not look at it in each full collection, for
-    which the event loop stands still; what of it goes is freed by its reference count all the same. Cycles are rare
-    here, so young objects are looked at less often than Python would."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECT_AFTER)
-
-
 def main(role: str, settings_class: type[Settings], run: RunService, arguments: list[str] | None = None) -> int:
     """Runs one service until a signal; returns the exit status."""
     parser = argparse.ArgumentParser(prog=f"python -m {role}", description=f"The Penstock {role}.")
@@ -134,7 +99,7 @@ def main(role: str, settings_class: type[Settings], run: RunService, arguments: 
                 readiness.add(running.figures, running.reasons)
                 also = f" status={status}" if status else ""
                 also += "".join([f" mqtt-{name}={at}" for name, at in getattr(running, "listeners", {}).items()])
-                settle()
+                memory.settle()
                 readiness.serves()
                 print(f"ready {role}={join_address(running.host, running.port)}{also}", flush=True)
             pages.cancel_scope.cancel()
@@ -169,13 +134,14 @@ def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]]) -> int:
     Returns the exit status, having told of an expected error.
     """
     logging.basicConfig(format=_log_format(os.environ.get(CHILD_VARIABLE, "")), level=logging.WARNING)
-    bound_heap()
+    memory.bound_heap()
     descriptors.raise_limit()
 
     async def watched() -> None:
         stop = trio.Event()
         async with trio.open_nursery() as nursery:
             await nursery.start(_set_on_signal, stop)
+            nursery.start_soon(memory.give_back)
             if os.environ.get(CHILD_VARIABLE):
                 nursery.start_soon(_set_when_orphaned, stop)
             await serve(stop)

@@ -1,7 +1,9 @@
-"""Servers in a thread of their own, for tests of clients that block or that run under asyncio."""
+"""Servers in a thread of their own, for tests of clients that block or that run under asyncio; and what else tests
+share."""
 
 from __future__ import annotations
 
+import gc
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -100,3 +102,12 @@ def real_cluster(tmp_path: Path) -> Iterator[RealCluster]:
     cluster = RealCluster(tmp_path / "data")
     yield cluster
     cluster.stop()
+
+
+@pytest.fixture
+def thawed() -> Iterator[None]:
+    """Nothing is set aside for the other tests."""
+    before = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*before)

@@ -5,12 +5,10 @@ import gc
 import io
 import logging
 import os
-import platform
 import re
 import signal
 import subprocess
 import sys
-import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +17,7 @@ import pytest
 import trio
 
 from penstock.errors import AddressInUse, InternalError
-from penstock.service_main import COLLECT_AFTER, expected_error, main, operator_signals, run_until_signal, settle
+from penstock.service_main import expected_error, main, operator_signals, run_until_signal
 
 
 def test_a_penstock_error_in_nested_groups_is_expected() -> None:
@@ -101,52 +99,6 @@ def test_a_hangup_is_an_operators_word_only_where_there_is_no_terminal(
     monkeypatch.setattr(sys, "stdin", Input())
     assert (signal.SIGHUP in operator_signals()) != is_terminal
     assert signal.SIGUSR1 in operator_signals()
-
-
-@pytest.fixture
-def thawed() -> Iterator[None]:
-    """Nothing is set aside for the other tests."""
-    before = gc.get_threshold()
-    yield
-    gc.unfreeze()
-    gc.set_threshold(*before)
-
-
-@pytest.mark.usefixtures("thawed")
-def test_what_stands_is_not_looked_at_again_and_freed_all_the_same() -> None:
-    class Kept:
-        pass
-
-    kept: list[Any] = [Kept() for _ in range(10)]
-    settle()
-    assert gc.get_threshold() == COLLECT_AFTER
-    assert not [one for one in gc.get_objects() if isinstance(one, Kept)]
-    references = [weakref.ref(one) for one in kept]
-    kept.clear()
-    assert [reference() for reference in references] == [None] * 10
-    kept.append(Kept())
-    assert len([one for one in gc.get_objects() if isinstance(one, Kept)]) == 1
-
-
-HEAP = """
-import sys
-from penstock.service_main import bound_heap
-if sys.argv[1] == "bound":
-    bound_heap()
-bytearray(8 << 20)  # glibc has seen such a block freed
-held = [(bytearray(4 << 20), bytes(100_000)) for _ in range(25)]
-held = [small for _, small in held]
-with open("/proc/self/statm") as file:
-    print(int(file.read().split()[1]) * 4096 >> 20)
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
-def test_large_blocks_go_back_to_the_system_also_from_between_small_ones() -> None:
-    def resident_mib(how: str) -> int:
-        return int(subprocess.run([sys.executable, "-c", HEAP, how], capture_output=True, check=True).stdout)
-
-    assert resident_mib("bound") < resident_mib("free") - 50
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,65 @@
+"""How much memory a service process holds: what the allocator gives back to the system, and when, and how often the
+garbage collector looks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+from typing import Final
+
+import trio
+
+COLLECT_AFTER: Final = (2_000, 20, 20)
+"""Net allocations between collections of the youngest objects, and collections of one age between those of the next.
+With Python's own, a gateway of many busy connections collects dozens of times a second, for next to nothing."""
+
+MAPPED_BYTES: Final = 2 << 20
+"""Blocks from this size on go back to the system when they are freed. Reads and batches are smaller, so that what is
+needed again at once stays."""
+SPARE_BYTES: Final = 4 << 20
+"""So much of the heap's free end stays."""
+
+GIVE_BACK_EVERY_S: Final = 5.0
+GIVE_BACK_SHARE: Final = 0.001
+"""So much of its time a process gives for that at most."""
+
+_M_TRIM_THRESHOLD: Final = -1  # as in malloc.h
+_M_MMAP_THRESHOLD: Final = -3
+
+
+def bound_heap() -> None:
+    """To be called before anything large is there. Sealing an index takes arrays of some MiB for a moment. glibc, once
+    it has seen such a block freed, cuts the next ones from its heap, where small ones behind them hold the room: up to
+    30 MiB stayed so, or not, as it happened. Fixed thresholds (``mallopt``) end that; other libraries have none."""
+    with contextlib.suppress(AttributeError, OSError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, MAPPED_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, SPARE_BYTES)
+
+
+async def give_back() -> None:
+    """Gives what is free in the heap back to the system, every few seconds and for ever. glibc does so by itself only
+    with the heap's free end. Where 10,000 queues have grown together and are then sealed, most of what they had lies
+    between what stays: 20 MiB that nobody used."""
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError):
+        return  # another library than glibc
+    pause_s = GIVE_BACK_EVERY_S
+    while True:
+        await trio.sleep(pause_s)
+        began = trio.current_time()
+        trim(0)
+        pause_s = max(GIVE_BACK_EVERY_S, (trio.current_time() - began) / GIVE_BACK_SHARE)
+
+
+def settle() -> None:
+    """To be called when a service stands and serves nobody yet. What it has by then (code, indexes and facts of the
+    recovered log) mostly stays to the end, so the garbage collector need not look at it in each full collection, for
+    which the event loop stands still; what of it goes is freed by its reference count all the same. Cycles are rare
+    here, so young objects are looked at less often than Python would."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)
