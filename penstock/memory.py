@@ -21,7 +21,7 @@ needed again at once stays."""
 SPARE_BYTES: Final = 4 << 20
 """So much of the heap's free end stays."""
 
-GIVE_BACK_EVERY_S: Final = 5.0
+GIVE_BACK_EVERY_S: Final = 2.0
 GIVE_BACK_SHARE: Final = 0.001
 """So much of its time a process gives for that at most."""
 
@@ -40,7 +40,7 @@ def bound_heap() -> None:
 
 
 async def give_back() -> None:
-    """Gives what is free in the heap back to the system, every few seconds and for ever. glibc does so by itself only
+    """Gives what is free in the heap back to the system, every other second and for ever. glibc does so by itself only
     with the heap's free end. Where 10,000 queues have grown together and are then sealed, most of what they had lies
     between what stays: 20 MiB that nobody used."""
     try:
