@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gateway.rounds import Stage
+from gateway.shards.rounds import Stage
 from penstock.errors import InternalError, NoRoute, PenstockError, Unavailable
 from penstock.link import Link, Links, OnResult
 from penstock.requests.request import Request, Result

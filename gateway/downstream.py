@@ -20,22 +20,22 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from gateway.batch import Batch, given_batch, pulled_batch
 from gateway.brokers import Brokers
-from gateway.feed import Answer, Feed
-from gateway.filters import FilterLeases, OnDone
-from gateway.keeping import Keeping
+from gateway.history.named_positions import NamedPositions
+from gateway.history.replay import Replays
+from gateway.history.retained import Retained
+from gateway.homes.keeping import Keeping
+from gateway.leases.filters import FilterLeases, OnDone
+from gateway.leases.shared import SharedSubscriptions
+from gateway.messages.batch import Batch, given_batch, pulled_batch
+from gateway.messages.feed import Answer, Feed
 from gateway.mqtt.reason_codes import ReasonCode
-from gateway.named_positions import NamedPositions
-from gateway.options import Start
-from gateway.replay import Replays
-from gateway.retained import Retained
-from gateway.rounds import Stage
 from gateway.sending import Runs, Sending
-from gateway.session import Cursor, Lasting, Session
+from gateway.sessions.options import Start
+from gateway.sessions.session import Cursor, Lasting, Session
+from gateway.sessions.subscriptions import Subscription
 from gateway.settings import GatewaySettings
-from gateway.shared import SharedSubscriptions
-from gateway.subscriptions import Subscription
+from gateway.shards.rounds import Stage
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.requests.given import GivenPull, GivenPulled
 from penstock.requests.messages import BoundsReply, Pull, Pulled, QueryBounds

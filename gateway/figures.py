@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from gateway.devices.reception import Reception
 from gateway.downstream import Downstream
 from gateway.health import Health
+from gateway.limits.quotas import Quotas
 from gateway.login.access import Access
 from gateway.login.verifier import Verifier
-from gateway.quotas import Quotas
-from gateway.reception import Reception
-from gateway.shard import Shard
-from gateway.upstream import Upstream
+from gateway.publishing.upstream import Upstream
+from gateway.shards.shard import Shard
 
 
 class Figures:

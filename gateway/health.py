@@ -14,8 +14,8 @@ from functools import partial
 from typing import Final
 
 from gateway.brokers import Broker, Brokers
-from gateway.drain import Drain
-from gateway.upstream import Upstream
+from gateway.devices.drain import Drain
+from gateway.publishing.upstream import Upstream
 from penstock.errors import PenstockError
 from penstock.requests.request import Result
 from penstock.requests.servers import Ping

@@ -4,9 +4,9 @@ whether it must wait for the session to be durable.
 A batch that a feed has pulled goes to everybody of one kind as the same bytes (``PacketRun``), where nothing is
 particular about the subscriber; else its messages go one by one. A QoS 0 message for a connection whose output is full
 is dropped and counted, as is one that is larger than the client takes (MQTT-3.1.2-25). A QoS 2 message, and all that
-comes behind it, leaves when the session with it in it is durable (``gateway/keeping.py``); a session with too much that
-waits for that is full, as a connection is. What a client had been sent before it came back goes again at once, as far
-as it has room, for the session that was read names it.
+comes behind it, leaves when the session with it in it is durable (``gateway/homes/keeping.py``); a session with too
+much that waits for that is full, as a connection is. What a client had been sent before it came back goes again at
+once, as far as it has room, for the session that was read names it.
 
 Which messages a cursor comes to, and when, is decided in ``gateway/downstream.py``.
 """
@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.batch import Batch
-from gateway.delivery import PacketRun, Variant, blob, is_expired
-from gateway.envelope import Arrival
-from gateway.keeping import Keeping
-from gateway.named_positions import NamedPositions
-from gateway.session import Cursor, Session, variant_for
+from gateway.history.named_positions import NamedPositions
+from gateway.homes.keeping import Keeping
+from gateway.messages.batch import Batch
+from gateway.messages.delivery import PacketRun, Variant, blob, is_expired
+from gateway.messages.envelope import Arrival
+from gateway.sessions.session import Cursor, Session, variant_for
 from penstock.world import Clock
 
 Runs = dict[tuple[bool, int, bool, int], PacketRun]

@@ -15,26 +15,26 @@ from typing import Final
 import trio
 
 from gateway.brokers import Brokers
+from gateway.devices.drain import Drain
+from gateway.devices.front import Front
+from gateway.devices.reception import Reception, SessionParts
 from gateway.downstream import Downstream
-from gateway.drain import Drain
-from gateway.exchanges import ExchangeIds
 from gateway.figures import Figures
-from gateway.front import Front
 from gateway.health import Health
-from gateway.home import SessionHome
-from gateway.keeping import Keeping
+from gateway.homes.exchanges import ExchangeIds
+from gateway.homes.home import SessionHome
+from gateway.homes.keeping import Keeping
+from gateway.homes.wills import Wills
+from gateway.limits.quotas import Quotas
 from gateway.login.access import Access
 from gateway.login.attempts import Attempts
 from gateway.login.verifier import Verifier
-from gateway.poller import EpollPoller
-from gateway.quotas import Quotas
-from gateway.reception import Reception, SessionParts
-from gateway.rounds import Rounds
+from gateway.publishing.sys_topics import SysTopics
+from gateway.publishing.upstream import Upstream
 from gateway.settings import GatewaySettings, parse_rules, token_rules
-from gateway.shard import Shard
-from gateway.sys_topics import SysTopics
-from gateway.upstream import Upstream
-from gateway.wills import Wills
+from gateway.shards.poller import EpollPoller
+from gateway.shards.rounds import Rounds
+from gateway.shards.shard import Shard
 from penstock.link import Links
 from penstock.world import World, new_secret
 from topicmap.queues import TopicMap

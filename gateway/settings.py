@@ -1,4 +1,4 @@
-"""The gateway's settings: one frozen value, every limit in it. ``gateway/quotas.py`` says which reason code each
+"""The gateway's settings: one frozen value, every limit in it. ``gateway/limits/quotas.py`` says which reason code each
 limit has.
 
 Durations end in ``_s``, sizes in ``_bytes`` or ``_bytes_max``. docs/guide/operator.md lists them with their defaults.

@@ -1,8 +1,8 @@
 """``penstock session``: the MQTT sessions of a cluster, and how far each is behind.
 
-What a session has read is in bytes that only gateways write and read (``gateway/session_state.py``), so this lives
-here and not with the client's commands. It is as the gateway saved it last: of a connected client up to half a second
-old.
+What a session has read is in bytes that only gateways write and read (``gateway/sessions/session_state.py``), so this
+lives here and not with the client's commands. It is as the gateway saved it last: of a connected client up to half a
+second old.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import click
 
-from gateway.session_state import Flow, decode_flow, decode_terms
-from gateway.subscriptions import Subscription
+from gateway.sessions.session_state import Flow, decode_flow, decode_terms
+from gateway.sessions.subscriptions import Subscription
 from penstock.blocking import Routes, bootstrap
 from penstock.cli.display import json_option, print_rows
 from penstock.errors import NoRoute, QueueNotFound, SessionNotFound

@@ -2,7 +2,7 @@
 
 ``parse_header`` reads the header strictly: the signature to the byte, version 2, TCP over IPv4 or IPv6, all lengths
 right, the extensions (TLVs) inside their bounds. Version 1, the text form, is refused. Whether the sender may be
-believed is decided before (``gateway/front.py``): only from trusted networks is a header read at all.
+believed is decided before (``gateway/devices/front.py``): only from trusted networks is a header read at all.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from broker.acceptance import Accepted
-from gateway.envelope import record_properties
+from gateway.messages.envelope import record_properties
 from penstock import errors
 from penstock.errors import InvalidMessage, InvalidRequest, InvalidTopic
 from penstock.message import (

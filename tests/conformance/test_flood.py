@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rig import Client, Gateway
 
-from gateway.device import Device
+from gateway.devices.device import Device
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connect, Disconnect, Packet, Publish, Will
-from gateway.session import Session
+from gateway.sessions.session import Session
 from tests.gateway.mqtt.mutation import corpus, mutated
 from tests.gateway.mqtt.packet_strategies import after_connect
 

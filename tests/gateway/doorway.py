@@ -10,14 +10,14 @@ from pathlib import Path
 from rig import Gateway
 from wire_ends import Authority, TlsEnd, frame, proxy_header, request
 
-from gateway.front import Entrance
+from gateway.devices.front import Entrance
+from gateway.limits.tallies import Tally
 from gateway.login.auth import Anonymous, Credentials, OnIdentity, Peer
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Packet
 from gateway.mqtt.reader import PacketReader
-from gateway.poller import EpollPoller
-from gateway.shard import Shard
-from gateway.tallies import Tally
+from gateway.shards.poller import EpollPoller
+from gateway.shards.shard import Shard
 from gateway.transports.listening import parse_listener
 
 WAIT_S = 10

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gateway.batch import Batch, pulled_batch
 from gateway.brokers import Broker, Brokers
-from gateway.delivery import Blob, Variant, blob
-from gateway.envelope import Arrival, arrivals, record_properties
-from gateway.feed import Feed
-from gateway.session import Cursor, Session
-from gateway.subscriptions import Subscription
+from gateway.messages.batch import Batch, pulled_batch
+from gateway.messages.delivery import Blob, Variant, blob
+from gateway.messages.envelope import Arrival, arrivals, record_properties
+from gateway.messages.feed import Feed
+from gateway.sessions.session import Cursor, Session
+from gateway.sessions.subscriptions import Subscription
 from penstock.link import OnResult
 from penstock.message import ENTRY, FRAME_HEAD, FRAME_HEAD_BYTES, encode_record
 from penstock.requests.request import Request

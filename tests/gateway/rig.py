@@ -12,23 +12,23 @@ from typing import Any, TypeVar
 from memory_broker import MemoryBroker
 
 from gateway.brokers import Brokers
-from gateway.device import Device
+from gateway.devices.device import Device
+from gateway.devices.reception import Reception, SessionParts
 from gateway.downstream import Downstream
-from gateway.ends import Output
-from gateway.exchanges import ExchangeIds
-from gateway.home import SessionHome
-from gateway.keeping import Keeping
+from gateway.homes.exchanges import ExchangeIds
+from gateway.homes.home import SessionHome
+from gateway.homes.keeping import Keeping
+from gateway.homes.wills import Wills
+from gateway.limits.quotas import Quotas
 from gateway.login.auth import Anonymous, Authenticator, Peer
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connack, Connect, Packet, Publish, Suback, Subscribe, Subscription
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from gateway.mqtt.reader import PacketReader
-from gateway.quotas import Quotas
-from gateway.reception import Reception, SessionParts
-from gateway.rounds import Rounds
+from gateway.publishing.upstream import Upstream
 from gateway.settings import GatewaySettings
-from gateway.upstream import Upstream
-from gateway.wills import Wills
+from gateway.shards.ends import Output
+from gateway.shards.rounds import Rounds
 from penstock.clock import Clock
 from penstock.message import Message, encode_message
 from topicmap.queues import TopicMap

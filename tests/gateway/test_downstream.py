@@ -6,7 +6,7 @@ import pytest
 from moving import gateway_at_moving_broker, move, tell
 from rig import Client, Gateway
 
-from gateway.batch import EVEN_FROM
+from gateway.messages.batch import EVEN_FROM
 from gateway.mqtt.packets import (
     Connect,
     Disconnect,

@@ -7,11 +7,11 @@ from pathlib import Path
 from rig import Gateway
 
 from gateway.figures import Figures
+from gateway.limits.tallies import METRICS
 from gateway.login.access import Access
 from gateway.login.attempts import CAUSES
 from gateway.login.auth import Credentials, Identity, Peer
 from gateway.login.verifier import Verifier
-from gateway.tallies import METRICS
 from penstock.access.passwords import Users
 from penstock.metrics import expose
 from penstock.requests.sessions import KeepSessions

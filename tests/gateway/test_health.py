@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rig import Gateway
 
-from gateway.drain import Drain
+from gateway.devices.drain import Drain
 from gateway.health import AWAY_S, PING_S, Health
 from penstock.errors import Unavailable
 from penstock.requests.routes import QueryRoute

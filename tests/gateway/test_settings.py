@@ -12,8 +12,8 @@ from broker.filter_requests import OWNER_BYTES_MAX
 from gateway.login.tokens import TokenRules
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Puback, Publish, Pubrec
+from gateway.publishing.sys_topics import TOLD, SysTopics
 from gateway.settings import GatewaySettings, parse_rules, token_rules
-from gateway.sys_topics import TOLD, SysTopics
 from penstock.errors import InvalidConfig
 from penstock.requests.filters import OpenFilters
 from topicmap.queues import Rule

@@ -34,7 +34,7 @@ class Hardships(World):
     """A world with a broker that has a hard time."""
 
     kind = Eraser
-    ordered = (1,)  # QoS 2 may overtake what a full log has refused, and stays there (gateway/upstream.py)
+    ordered = (1,)  # QoS 2 may overtake what a full log has refused, and stays there (gateway/publishing/upstream.py)
     set_ms = 1_700_000_000_000
     """What the broker's wall clock shows at 0 s."""
 

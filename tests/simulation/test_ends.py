@@ -12,7 +12,7 @@ import pytest
 
 from broker.outcomes import AfterSync, Now, Outcome
 from broker.session_requests import SessionRequests
-from gateway.wills import Wills
+from gateway.homes.wills import Wills
 from tests.simulation.ends import Ends, check_ends
 
 CATCH_WITHIN = 100

@@ -16,15 +16,15 @@ from broker.folds.state import BrokerState
 from broker.message_requests import MessageRequests
 from broker.outcomes import AfterSync, Now, Outcome
 from broker.session_requests import SessionRequests
-from gateway.acknowledging import EXCHANGES
-from gateway.exchanges import ExchangeIds
-from gateway.filters import FilterLeases
-from gateway.keeping import Keeping
+from gateway.devices.acknowledging import EXCHANGES
+from gateway.homes.exchanges import ExchangeIds
+from gateway.homes.keeping import Keeping
+from gateway.homes.resuming import Resuming
+from gateway.leases.filters import FilterLeases
 from gateway.mqtt.answers import PUBCOMP, answer
 from gateway.mqtt.packets import Pubrec
-from gateway.resuming import Resuming
 from gateway.sending import Sending
-from gateway.session import Session
+from gateway.sessions.session import Session
 from tests.simulation.gateways import Moving, World, check
 
 CATCH_WITHIN = 700
@@ -36,8 +36,8 @@ SEEDS = [int(ONE)] if ONE else range(int(os.environ.get("PENSTOCK_SEEDS", "40"))
 @pytest.fixture(autouse=True)
 def few_packet_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     """Packet ids are used again soon, so that one that is taken for free too early does harm."""
-    monkeypatch.setattr("gateway.session.PACKET_ID_MAX", 16)
-    monkeypatch.setattr("gateway.delivery.PACKET_ID_MAX", 16)
+    monkeypatch.setattr("gateway.sessions.session.PACKET_ID_MAX", 16)
+    monkeypatch.setattr("gateway.messages.delivery.PACKET_ID_MAX", 16)
 
 
 def run(seed: int, kind: type[World] = World) -> World:
@@ -187,7 +187,7 @@ def take_a_refused_exchange_for_a_known_one(patch: pytest.MonkeyPatch) -> None:
         pubrec(device, reception, packet)  # type: ignore[arg-type]
 
     pubrec = EXCHANGES[Pubrec]
-    patch.setattr("gateway.device.EXCHANGES", {**EXCHANGES, Pubrec: deaf})
+    patch.setattr("gateway.devices.device.EXCHANGES", {**EXCHANGES, Pubrec: deaf})
 
 
 FIRST = {

@@ -13,7 +13,7 @@ import pytest
 
 from broker.folds.retained import Retained
 from broker.store.commit_log import CommitLog
-from gateway.upstream import Appending, Upstream
+from gateway.publishing.upstream import Appending, Upstream
 from tests.simulation.gateways import check
 from tests.simulation.hardships import Hardships
 

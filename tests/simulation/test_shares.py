@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from broker.shares import ShareLeases
+from gateway.leases.share_feed import ShareFeed
+from gateway.leases.shared import SharedSubscriptions
 from gateway.mqtt.packets import Publish
-from gateway.share_feed import ShareFeed
-from gateway.shared import SharedSubscriptions
 from tests.simulation.gateways import Device, Gateway, Line, World
 
 CATCH_WITHIN = 60

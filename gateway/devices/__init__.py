@@ -1,0 +1,1 @@
+"""One connection: accepted, let in, served packet by packet, and let go."""

@@ -1,0 +1,101 @@
+"""The rest of the QoS exchanges of a connection, both ways: PUBACK, PUBREC, PUBREL and PUBCOMP.
+
+An acknowledgement makes room for what waits in the log. For a session that outlives its connection, a PUBREL leaves
+only when the session with the exchange in it is durable, and a PUBCOMP only when the id is free for ever. Functions
+of a device and its reception; no state of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from gateway.devices.reception import Guest, Reception
+from gateway.mqtt.answers import PUBCOMP, PUBREL, answer
+from gateway.mqtt.packets import Puback, Pubcomp, Pubrec, Pubrel
+from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
+from gateway.sessions.session import Session
+from penstock.errors import InvalidMessage, InvalidTopic, StorageFull, TopicNotFound
+
+# Broker error -> reason code of PUBACK and PUBREC.
+REASONS: Final[Mapping[int, Reason]] = MappingProxyType(
+    {
+        StorageFull.code: Told(ReasonCode.QUOTA_EXCEEDED, "the disk is full"),
+        InvalidTopic.code: ReasonCode.TOPIC_NAME_INVALID,
+        TopicNotFound.code: ReasonCode.TOPIC_NAME_INVALID,
+        InvalidMessage.code: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+    }
+)
+
+
+def acknowledge(device: Guest, reception: Reception, ids: Sequence[int]) -> None:
+    """PUBACKs."""
+    session = _session(device)
+    session.acknowledged_all(ids)
+    if session.lasting is not None:
+        reception.keeping.note(session)
+    if session.is_waiting:
+        reception.downstream.pump_later(session)
+
+
+def _puback(device: Guest, reception: Reception, packet: Puback) -> None:
+    acknowledge(device, reception, (packet.packet_id,))
+
+
+def _pubrec(device: Guest, reception: Reception, packet: Pubrec) -> None:
+    session = _session(device)
+    is_refusal = packet.reason_code >= 0x80
+    is_again = packet.packet_id in session.releasing
+    known = session.received(packet.packet_id, is_refusal)
+    if is_refusal:
+        if session.lasting is not None:
+            reception.keeping.note(session)
+        if session.is_waiting:
+            reception.downstream.pump_later(session)
+        return
+    reason = 0 if known or not device.is_v5 else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+    pubrel = answer(PUBREL, packet.packet_id, reason)
+    if known and not is_again:
+        reception.keeping.before(session, pubrel)
+    elif not is_again or not _has_unsaved(session):
+        device.send(pubrel)
+
+
+def _pubcomp(device: Guest, reception: Reception, packet: Pubcomp) -> None:
+    session = _session(device)
+    if session.completed(packet.packet_id):
+        if session.lasting is not None:
+            reception.keeping.note(session)
+        if session.is_waiting:
+            reception.downstream.pump_later(session)
+
+
+def _pubrel(device: Guest, reception: Reception, packet: Pubrel) -> None:
+    session = _session(device)
+    if session.comes_early(packet.packet_id):
+        return
+    if session.lasting is not None and packet.packet_id in session.incoming:
+        reception.exchanges.release(session, packet.packet_id)
+        return
+    known = session.forget_incoming(packet.packet_id)
+    reason = 0 if known or not device.is_v5 else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+    device.send(answer(PUBCOMP, packet.packet_id, reason))
+
+
+def _has_unsaved(session: Session) -> bool:
+    """Whether packets of the session wait for a save. The PUBREL that a client asks for again may be among them; they
+    are bounded because it is not added to them once more."""
+    lasting = session.lasting
+    return lasting is not None and (lasting.is_saving or len(lasting.unsaved) > 0)
+
+
+def _session(device: Guest) -> Session:
+    session = device.session
+    assert session is not None
+    return session
+
+
+EXCHANGES: Final[MappingProxyType[type, Callable[[Guest, Reception, Any], None]]] = MappingProxyType(
+    {Puback: _puback, Pubrec: _pubrec, Pubcomp: _pubcomp, Pubrel: _pubrel}
+)

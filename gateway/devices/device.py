@@ -1,0 +1,527 @@
+"""One connected client: what each of its packets does, and what it is sent.
+
+``receive`` takes a chunk as it comes from the socket and carries out every complete packet in it, in order. Runs of
+plain PUBLISH and PUBACK go the straight way (``gateway/publishing/intake.py``), everything else through the protocol
+state (``gateway/mqtt/connection.py``). The device itself never waits: answers that need a broker come back through
+``stored``, ``refused`` and the completions of SUBSCRIBE.
+
+Promises: PUBACK and PUBREC leave only after the record is stored (through ``stored``); a QoS 2 id is stored once
+however often it is sent (MQTT-4.3.3-10); a client with too much unstored, filters without an answer
+included, is not read (``hold_reading``); after ``fail`` or ``drop`` nothing more is carried out or sent
+(MQTT-3.14.4-1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from gateway.devices.acknowledging import EXCHANGES, REASONS, acknowledge
+from gateway.devices.authenticating import Authenticating
+from gateway.devices.greeting import accepts_bytes_max, arriving, publish_properties, sent_aliases, terms
+from gateway.devices.reception import Admitted, Arriving, Grant, OnAdmitted, Reception
+from gateway.devices.subscribing import Subscribing
+from gateway.limits.limits import size_of
+from gateway.login.auth import Identity, Peer
+from gateway.messages.aliases import SentAliases
+from gateway.messages.delivery import PACKET_ID_MAX
+from gateway.mqtt.answers import PINGRESP, mark
+from gateway.mqtt.connection import ANY_SIZE, Connection, Received
+from gateway.mqtt.packets import Auth, Connect, Disconnect, Pingreq, Publish, Pubrel, Subscribe, Unsubscribe
+from gateway.mqtt.reason_codes import Reason, ReasonCode, Told, code_of
+from gateway.publishing.intake import Sender, is_partial_publish, plain_pubacks, take_publishes
+from gateway.publishing.upstream import NameRoute
+from gateway.sessions.session import STORED, Session
+from gateway.shards.ends import Output
+from penstock.errors import Fenced, InvalidMessage
+from penstock.message import FLAG_ONCE, FLAG_RETAIN
+
+_PROGRESS_BYTES: Final = 1024
+"""A client that has sent so much more of a packet is as alive as one that has sent a whole one (MQTT-3.1.2-22): it
+cannot ping within a packet, and a long one takes its time on a slow line. Fewer bytes than these keep nobody alive."""
+
+
+class Device(Sender):
+    """A connection and, once admitted, its session.
+
+    Attributes:
+        peer: where the connection comes from.
+        heard_at: monotonic time of the last packet from it, or of the last KiB of one that is not complete.
+        unstored: bytes of its records, and of filters that it asked for, that the brokers have not answered for.
+        accepts_bytes_max: the largest packet that it takes.
+        is_v5: whether it speaks MQTT 5 and so can be told reasons.
+        is_over: whether the connection is over.
+        pace: what it may still send, if that is limited.
+        aliases: the topic aliases that it has been sent, if it takes any.
+        tally: what goes through its listener.
+        full_since: when its output was found full, -1 while it takes something.
+    """
+
+    __slots__ = (
+        "_authenticating",
+        "_connection",
+        "_early",
+        "_holds",
+        "_is_midway",
+        "_is_stuffed",
+        "_line",
+        "_partial",
+        "_reception",
+        "_routes",
+        "_unanswered",
+        "accepts_bytes_max",
+        "aliases",
+        "full_since",
+        "heard_at",
+        "identity",
+        "keep_alive_s",
+        "peer",
+        "session",
+    )
+
+    def __init__(self, line: Output, peer: Peer, reception: Reception) -> None:
+        self._line = line
+        self._reception = reception
+        self._connection = Connection(reception.settings.connect_packet_bytes_max, reception.settings.packet_bytes_max)
+        self._routes: dict[bytes, NameRoute] | None = None
+        self.route = None
+        self._partial = b""
+        self._is_midway = False  # in a packet that goes through the protocol state
+        self._early: list[Received] | None = None  # what came behind a CONNECT that is not answered yet
+        self._holds = 0
+        self.is_over = False
+        self._is_stuffed = False  # held because too much of it is unstored
+        self._unanswered = 0  # QoS 1 publications that have not been acknowledged
+        self.peer = peer
+        self.session: Session | None = None
+        self.identity: Identity | None = None
+        self.is_v5 = False
+        self.keep_alive_s = 0
+        self.accepts_bytes_max = ANY_SIZE
+        self.aliases: SentAliases | None = None
+        self._authenticating: Authenticating | None = None
+        self.heard_at = reception.rounds.now
+        self.unstored = 0
+        self.full_since = -1.0
+        self.tally = reception.tallies.of(peer.listener)
+        self.pace = reception.pacing.new(self.heard_at)
+        reception.opened(self)
+
+    # ------------------------------------------------------------ output
+
+    @property
+    def is_full(self) -> bool:
+        return self._line.is_full
+
+    def send(self, data: bytes, count: int = 1, *, at_once: bool = False) -> None:
+        """Sends so many packets. ``at_once``: nothing is added to them in this round."""
+        if data and not self.is_over:
+            self.tally.bytes_out += len(data)
+            self.tally.packets_out += count
+            if at_once:
+                self._line.write_now(data)
+            else:
+                self._line.write(data)
+
+    def writable(self) -> None:
+        """The line has room again."""
+        self.full_since = -1.0
+        if self.session is not None:
+            self._reception.downstream.pump_later(self.session)
+
+    # ------------------------------------------------------------ input
+
+    def receive(self, chunk: bytes) -> None:
+        """Carries out all packets that this chunk completes."""
+        reception, size = self._reception, len(chunk)
+        self.tally.bytes_in += size
+        if self._partial:
+            chunk, self._partial = self._partial + chunk, b""
+        if self.session is not None and not self._is_midway:
+            chunk = self._take_straight(chunk)
+        unfinished = len(self._partial)
+        if chunk and not self.is_over:
+            self._take(chunk)
+            unfinished = self._connection.unfinished_bytes
+            self._is_midway = unfinished > 0
+        if unfinished < size or unfinished // _PROGRESS_BYTES != (unfinished - size) // _PROGRESS_BYTES:
+            self.heard_at = reception.rounds.now
+        if self.unstored > reception.unstored_bytes_max and not self._is_stuffed:
+            self._is_stuffed = True
+            self.hold_reading()
+        if self.pace is not None and not self.is_over:
+            too_fast = reception.pacing.spend(self, self.pace, size, reception.rounds.now)
+            if too_fast:
+                self.fail(too_fast)
+
+    def _take_straight(self, chunk: bytes) -> bytes:
+        """Takes what can go the straight way off the chunk's beginning; returns the rest."""
+        ids = plain_pubacks(chunk) if chunk[0] == 0x40 else None
+        if ids is not None:
+            self.tally.packets_in += len(ids)
+            acknowledge(self, self._reception, ids)
+            return b""
+        if self._routes is None:
+            return chunk
+        assert self.session is not None
+        bytes_max = self._reception.settings.packet_bytes_max
+        while chunk and not self._is_closed():
+            room, upstream = self._room_for_publications(self.session), self._reception.upstream
+            at, acknowledged = take_publishes(self, self._routes, self.is_v5, chunk, upstream, room, bytes_max)
+            if not at:
+                break
+            self._unanswered += acknowledged
+            chunk = chunk[at:]
+        if chunk and is_partial_publish(chunk, bytes_max):
+            self._partial = chunk
+            return b""
+        return chunk
+
+    def _is_closed(self) -> bool:
+        """Whether it is over: a question of its own, because an append that is answered at once may end it within a
+        call, which the compiler does not see."""
+        return self.is_over
+
+    def _take(self, chunk: bytes) -> None:
+        received = self._connection.receive(chunk)
+        self.tally.packets_in += len(received.packets)
+        if self._early is None:
+            self._carry_out(received)
+        else:
+            self._early.append(received)
+
+    def _carry_out(self, received: Received) -> None:
+        packets = received.packets
+        last = len(packets) - 1
+        for at, packet in enumerate(packets):
+            exchange = EXCHANGES.get(type(packet))
+            broken = self._reception.limits.broken_by(packet)
+            if isinstance(packet, Publish):
+                self._on_publish(packet, broken)
+            elif broken:
+                self.fail(broken)
+            elif exchange is not None:
+                exchange(self, self._reception, packet)
+            else:
+                _HANDLERS[type(packet)](self, packet)  # type: ignore[operator]
+            if self.is_over:
+                return
+            if self._early is not None:  # the CONNECT waits for its answer, and all that is behind it waits too
+                self._early.append(Received(packets[at + 1 :], received.fault))
+                return
+            if at != last and type(packet) is Subscribe:
+                # what it publishes next must find its own subscription standing
+                self._reception.downstream.flush()
+        if received.fault is not None:
+            self.fail(self._reception.limits.fault(received.fault, self.session is not None))
+
+    # ------------------------------------------------------------ CONNECT
+
+    def _on_connect(self, packet: Connect) -> None:
+        asked = arriving(packet)
+        self.is_v5 = asked.is_v5
+        if asked.authentication_method is not None:
+            enter = partial(self._enter, packet)
+            self._authenticating = Authenticating(self, self._reception, asked, self._connection.auth, enter)
+            self._authenticating.begin()
+        else:
+            self._enter(packet, asked, partial(self._reception.admit, self, asked))
+
+    def _on_auth(self, packet: Auth) -> None:
+        assert self._authenticating is not None
+        self._authenticating.receive(packet)
+
+    def _enter(self, packet: Connect, asked: Arriving, admit: Callable[[OnAdmitted], None]) -> None:
+        """Has the client admitted. What it sends meanwhile waits."""
+        self._early = []
+        admit(partial(self._admitted, packet, asked))
+        if self._is_waiting():
+            self.hold_reading()
+
+    def _is_waiting(self) -> bool:
+        """Whether its CONNECT has no answer yet: a question of its own, because an answer that comes at once changes it
+        within a call, which the compiler does not see."""
+        return self._early is not None
+
+    def accepts(self, asked: Arriving, grant: Grant) -> bool:
+        connection, settings = self._connection, self._reception.settings
+        return connection.takes_any_size or bool(connection.welcome(terms(asked, grant, settings), asked.proof))
+
+    def _admitted(self, packet: Connect, asked: Arriving, outcome: Admitted | Reason) -> None:
+        """The answer to the CONNECT is known: says so, then carries out what the client sent without waiting for it."""
+        early, self._early = self._early, None
+        if self._holds:
+            self.release_reading()
+        if not isinstance(outcome, Admitted):
+            self.fail(outcome)
+            return
+        session = self.session = outcome.session
+        self.identity = outcome.grant.identity
+        self.keep_alive_s = outcome.grant.keep_alive_s
+        self.accepts_bytes_max = accepts_bytes_max(packet)
+        self.aliases = sent_aliases(packet, self._reception.settings)
+        granted = terms(asked, outcome.grant, self._reception.settings, present=outcome.present)
+        self.send(self._connection.accept(granted, asked.proof))
+        self._reception.downstream.attach(session)
+        try:
+            for received in early or ():
+                if not self.is_over:
+                    self._carry_out(received)
+        except Exception:
+            self._reception.failed(self)
+
+    # ------------------------------------------------------------ PUBLISH
+
+    def _on_publish(self, packet: Publish, broken: Reason) -> None:
+        """``broken``: a limit that it breaks. Then it is not taken, but its alias and its open exchange stand."""
+        name = self._connection.name_of(packet, self._reception.settings.topic_alias_max)
+        if isinstance(name, int):
+            self.fail(self._reception.limits.fault(name, True))
+            return
+        self.tally.publications_in += 1
+        if self.pace is not None:
+            self.pace.published += 1
+        if not self._may_begin(packet):
+            return
+        assert self.session is not None
+        assert self.identity is not None
+        reason = broken or self._reception.judge.unfit_name(self.identity, name)
+        if reason:
+            self._decline(packet, reason)
+            return
+        route, upstream = self._route(name), self._reception.upstream
+        try:
+            expiry_s, application = publish_properties(packet)
+            exchange = self.session.exchange(packet.packet_id, packet.qos)
+            user = self.identity.user_name if packet.retain else ""
+            properties = upstream.properties(route, self.session.client_id, expiry_s, application, exchange, user)
+        except InvalidMessage as error:
+            self._decline(packet, Told(ReasonCode.QUOTA_EXCEEDED, error.message))
+            return
+        self._unanswered += packet.qos == 1
+        flag = packet.qos | (FLAG_RETAIN if packet.retain else 0) | (FLAG_ONCE if exchange else 0)
+        upstream.publish(self, route, packet.payload, flag, mark(packet.qos, packet.packet_id), properties)
+
+    def _may_begin(self, packet: Publish) -> bool:
+        """Whether this is a new message, within what the client may have open (MQTT-3.3.4-7)."""
+        session = self.session
+        assert session is not None
+        if packet.qos == 2 and packet.packet_id in session.incoming:
+            if session.begin_incoming(packet.packet_id) == STORED:
+                self.send(mark(2, packet.packet_id))
+        elif packet.qos and self._room_for_publications(session) <= 0:
+            self.fail(self._reception.quotas.refuse("receive_max"))
+        elif packet.qos == 2 and self.is_v5 and len(session.incoming) >= 2 * self._reception.settings.receive_max:
+            # earlier connections have left too many open
+            self._decline(packet, Told(ReasonCode.QUOTA_EXCEEDED, self._reception.quotas.refuse("receive_max").why))
+        else:
+            if packet.qos == 2:
+                session.begin_incoming(packet.packet_id)
+            return True
+        return False
+
+    def _room_for_publications(self, session: Session) -> int:
+        """How many more QoS 1 and 2 publications it may have open on this connection (MQTT 5, 4.9). Before MQTT 5, and
+        at a lenient listener, bytes bound it."""
+        if not self.is_v5:
+            return PACKET_ID_MAX
+        room = self._reception.settings.receive_max - self._unanswered - len(session.incoming) + session.inherited
+        return room if room > 0 else self.tally.room_beyond()
+
+    def forget_routes(self) -> None:
+        """Whether it may publish to a name is to be asked again."""
+        self._routes = self.route = None
+
+    def _route(self, name: str) -> NameRoute:
+        """The route of a name, made when it is first used. Known ones open the straight way."""
+        assert self.session is not None
+        if self._routes is None:
+            self._routes = {}
+        return self._reception.upstream.route_among(self._routes, name, self.session.client_id)
+
+    def _decline(self, packet: Publish, reason: Reason) -> None:
+        """The message is not taken. MQTT 5 says why; before that it is acknowledged and forgotten, or the
+        connection closes where the name is at fault (MQTT-3.3.5-2 of 3.1.1)."""
+        self._reception.upstream.dropped += 1
+        self._reception.upstream.unauthorized += code_of(reason) == ReasonCode.NOT_AUTHORIZED
+        assert self.session is not None
+        if packet.qos == 2:
+            self.session.forget_incoming(packet.packet_id)
+        if self.is_v5:
+            if packet.qos:
+                self.send(self._connection.refusal(mark(packet.qos, packet.packet_id), reason))
+        elif code_of(reason) != ReasonCode.NOT_AUTHORIZED:
+            self.fail(reason)
+        else:
+            if packet.qos == 2:
+                self.session.incoming[packet.packet_id] = STORED
+            self.send(mark(packet.qos, packet.packet_id))
+
+    # ------------------------------------------------------------ replies to what it published
+
+    def stored(self, marks: list[bytes], size: int, exact: bool) -> None:
+        """Records of this device are stored: their marks may leave. ``exact``: there are PUBRECs among them."""
+        self._answered(size)
+        released: list[int] | None = None  # made where one is: this is called for every batch
+        if exact:
+            assert self.session is not None
+            for one in marks:
+                if one[:1] == b"\x50":
+                    packet_id = int.from_bytes(one[2:4], "big")
+                    if self.session.stored_incoming(packet_id):
+                        released = [*(released or ()), packet_id]
+                else:
+                    self._unanswered -= bool(one)
+        else:
+            self._unanswered -= len(marks) - marks.count(b"")
+        if self._connection.tells_level:
+            marks = self._connection.with_level(marks, self._reception.upstream.level)
+        self.send(b"".join(marks), len(marks), at_once=True)
+        for packet_id in released or ():
+            if not self.is_over:
+                EXCHANGES[Pubrel](self, self._reception, Pubrel(packet_id))
+
+    def stored_one(self, mark: bytes, size: int) -> None:
+        if self._connection.tells_level:
+            self.stored([mark], size, False)
+            return
+        self._answered(size)
+        if mark:
+            self._unanswered -= 1
+            self.send(mark, at_once=True)
+
+    def _answered(self, size: int) -> None:
+        """So many bytes of its records, or of what it asked for, are not unstored any more."""
+        self.unstored -= size
+        if self._is_stuffed and self.unstored <= self._reception.unstored_bytes_max // 2:
+            self._is_stuffed = False
+            self.release_reading()
+
+    def refused(self, mark: bytes, code: int) -> None:
+        """A broker has refused one record of this device, for good."""
+        self._reception.upstream.dropped += 1
+        if not mark:
+            return
+        assert self.session is not None
+        if mark[0] == 0x50:
+            self.session.forget_incoming(int.from_bytes(mark[2:4], "big"))
+        else:
+            self._unanswered -= 1
+        if code == Fenced.code:  # its client says it again where the session is
+            self._reception.keeping.on_fenced(self.session)
+        elif self.is_v5:
+            self.send(self._connection.refusal(mark, REASONS.get(code, ReasonCode.QUOTA_EXCEEDED)))
+        else:
+            self.fail(ReasonCode.UNSPECIFIED_ERROR)
+
+    def fate_unknown(self, marks: list[bytes]) -> None:
+        """Nobody knows whether these records are stored: the client must ask again, on a new connection."""
+        if any(marks):
+            self.fail(ReasonCode.SERVER_BUSY)
+
+    # ------------------------------------------------------------ the rest
+
+    def _on_subscribe(self, packet: Subscribe) -> None:
+        self._reception.upstream.flush()  # what it published before must not reach the new subscription live
+        self.unstored += size_of(packet)
+        Subscribing(self, self._reception, packet, partial(self._send_suback, packet)).begin()
+
+    def _send_suback(self, packet: Subscribe, codes: list[int], why: str) -> None:
+        self._send_saved(self._connection.suback(packet, codes, why), size_of(packet))
+
+    def _on_unsubscribe(self, packet: Unsubscribe) -> None:
+        assert self.session is not None
+        self.unstored += size_of(packet)
+        found = [self._reception.downstream.unsubscribe(self.session, one) for one in packet.filters]
+        self._send_saved(self._connection.unsuback(packet, found), size_of(packet))
+
+    def _send_saved(self, data: bytes, size: int) -> None:
+        """Sends what promises that the subscriptions are as they are now; a client that cannot take it cannot be
+        told. ``size``: of what it answers."""
+        assert self.session is not None
+        if data:
+            self._reception.keeping.before(self.session, data, partial(self._answered, size))
+        else:
+            self.fail(ReasonCode.PACKET_TOO_LARGE)
+
+    def _on_pingreq(self, packet: Pingreq) -> None:
+        self.send(PINGRESP)
+
+    def _on_disconnect(self, packet: Disconnect) -> None:
+        if self.session is None:  # it gives up its authentication
+            self.drop()
+            return
+        expiry_s = packet.properties.session_expiry_interval
+        if expiry_s is not None:
+            if self.session.expiry_s == 0 and expiry_s != 0:  # (MQTT-3.1.2-23, 3.14.2-2)
+                self.fail(ReasonCode.PROTOCOL_ERROR)
+                return
+            self.session.expiry_s = min(expiry_s, self._reception.settings.session_expiry_s_max)
+        self._close(b"", is_normal=packet.reason_code == ReasonCode.SUCCESS)
+
+    # ------------------------------------------------------------ not reading
+
+    @property
+    def waits_to_be_read(self) -> bool:
+        return (self._holds > 0 or self._line.is_full) and self._line.has_unread()
+
+    def hold_reading(self) -> None:
+        """One more reason not to read from this client."""
+        self._holds += 1
+        if self._holds == 1 and not self.is_over:
+            self._line.set_reading(False)
+
+    def release_reading(self) -> None:
+        self._holds -= 1
+        if self.unstored > self._reception.unstored_bytes_max and not self._is_stuffed:
+            self._is_stuffed = True  # what waited is on its way again, and that is enough
+            self._holds += 1
+        if self._holds == 0 and not self.is_over:
+            self._line.set_reading(True)
+
+    # ------------------------------------------------------------ the end
+
+    def displace(self, reason: Reason, *, ends_session: bool) -> None:
+        """Another connection takes over its session."""
+        self._close(self._connection.farewell(reason), is_normal=False, ends_session=ends_session, is_taken=True)
+
+    def give_up(self) -> None:
+        """The connection took too long to become one: it has not said who it is, or nobody could hand its session
+        over."""
+        if self._early is None:
+            self.drop()
+        else:
+            self.fail(ReasonCode.SERVER_UNAVAILABLE)
+
+    def fail(self, reason: Reason) -> None:
+        """Closes for a reason, told where the version can tell it."""
+        self._close(self._connection.farewell(reason, self._reception.settings.redirect_to), is_normal=False)
+
+    def drop(self) -> None:
+        """Closes without a word."""
+        self._close(b"", is_normal=False)
+
+    def broken(self) -> None:
+        """The line is gone."""
+        if not self.is_over:
+            self.is_over = True
+            self._reception.left(self, is_normal=False)
+
+    def _close(self, farewell: bytes, *, is_normal: bool, ends_session: bool = False, is_taken: bool = False) -> None:
+        if self.is_over:
+            return
+        self.send(farewell)
+        self.is_over = True
+        self._line.close()
+        self._reception.left(self, is_normal=is_normal, ends_session=ends_session, is_taken=is_taken)
+
+
+_HANDLERS: Final = {
+    Connect: Device._on_connect,
+    Subscribe: Device._on_subscribe,
+    Unsubscribe: Device._on_unsubscribe,
+    Pingreq: Device._on_pingreq,
+    Disconnect: Device._on_disconnect,
+    Auth: Device._on_auth,
+}

@@ -1,0 +1,331 @@
+"""Where clients come in: every listening socket, and the door behind it.
+
+A connection that speaks MQTT at once becomes a device as it is accepted. One that has something before it (TLS, HTTP, a
+load balancer's header) is an ``Newcomer`` until its first byte of MQTT: only then is it known whose it is. An arrival
+counts as half open (``half_open_max``) and has the time of a CONNECT (``connect_wait_s``). What it holds is its own (an
+OpenSSL connection has 50 KB): when it has gone, or is a device, nothing but its empty ``Ticket`` waits for that time.
+
+Nobody is let in beyond a limit, which is also what the system leaves to clients of the process's descriptors: the rest
+of it keeps the others. And nobody is let in but a trusted network where load balancers announce connections.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Sequence
+from typing import Final
+
+import trio
+
+from gateway.devices.device import Device
+from gateway.devices.reception import Reception
+from gateway.login.auth import Peer
+from gateway.settings import GatewaySettings
+from gateway.shards.deadlines import Deadlines
+from gateway.shards.ends import Occupant
+from gateway.shards.shard import Line, Shard
+from gateway.transports.certificates import Certificates
+from gateway.transports.codec import Codec, Stack
+from gateway.transports.listening import DEFAULT_NAME, Listening, is_among, parse_listeners
+from gateway.transports.proxy import ProxyCodec
+from gateway.transports.tls import TlsCodec
+from gateway.transports.websocket import WebSocketCodec
+from penstock import descriptors
+from penstock.addresses import cannot_listen, join_address
+from penstock.errors import InvalidConfig
+
+ACCEPTS_PER_ROUND: Final = 256
+_OUT_OF_DESCRIPTORS_S: Final = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+class Ticket:
+    """What is kept until an arrival's time is over: ``arrival`` as long as it waits, ``None`` from then on."""
+
+    __slots__ = ("arrival",)
+
+    def __init__(self, arrival: Newcomer) -> None:
+        self.arrival: Newcomer | None = arrival
+
+
+class Newcomer(Occupant):
+    """A connection before its first byte of MQTT; its line's occupant until then."""
+
+    __slots__ = ("_entrance", "address", "codec", "line", "ticket")
+
+    def __init__(self, entrance: Entrance, line: Line, codec: Codec, address: str) -> None:
+        self._entrance = entrance
+        self.line = line
+        self.codec = codec
+        self.address = address
+        self.ticket = Ticket(self)
+
+    def receive(self, chunk: bytes) -> None:
+        self._entrance.arrived(self, chunk)
+
+    def writable(self) -> None:
+        pass
+
+    def broken(self) -> None:
+        self._entrance.gone(self)
+
+
+class Entrance:
+    """One listening socket."""
+
+    def __init__(self, listening: Listening, settings: GatewaySettings, reception: Reception) -> None:
+        """Listens. Raises ``AddressInUse`` or ``InvalidConfig``."""
+        self.listening = listening
+        self._settings = settings
+        self._reception = reception
+        self._tally = reception.tallies.of(listening.name)
+        self._tally.is_lenient = listening.is_lenient
+        self._arriving: Deadlines[Ticket] = Deadlines()
+        self._waiting = 0
+        protocol = "http/1.1" if listening.is_web else "mqtt"
+        self.certificates = None if listening.files is None else Certificates(listening.files, protocol)
+        self.socket = open_listener(listening.host, listening.port, settings)
+        self.host, self.port = self.socket.getsockname()[:2]
+
+    def enter(self, connected: socket.socket, address: str, shard: Shard) -> None:
+        """Lets a connection in, or closes it."""
+        reception, listening = self._reception, self.listening
+        if not self._may_enter(address):
+            self._turn_away(connected)
+            return
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        notice_loss(connected, self._settings.tcp_keep_alive_s)
+        codec = self._codec()
+        line = shard.add(connected, codec)
+        if codec is None:
+            line.occupant = Device(line, Peer(address, None, listening.name), reception)
+            return
+        arrival = Newcomer(self, line, codec, address)
+        line.occupant = arrival
+        self._waiting += 1
+        reception.half_open += 1
+        if not listening.proxies:
+            reception.crowd.enter(address)
+        self._arriving.add(reception.rounds.now + self._settings.connect_wait_s, arrival.ticket)
+
+    def refuse(self, connected: socket.socket) -> None:
+        """Closes a connection for which the process has no descriptor to spare."""
+        self._reception.quotas.refuse("connections_max")
+        self._turn_away(connected)
+
+    def _turn_away(self, connected: socket.socket) -> None:
+        self._tally.refused += 1
+        connected.close()
+
+    def _may_enter(self, address: str) -> bool:
+        reception, listening, settings = self._reception, self.listening, self._settings
+        present = self._tally.connected + self._waiting
+        if listening.connections_max and present >= listening.connections_max:
+            reception.quotas.refuse("connections_max")
+            return False
+        # Those that arrive are half open, but no connections of the reception yet.
+        for limit, count in (("connections_max", reception.connections), ("half_open_max", reception.half_open)):
+            if count >= getattr(settings, limit):
+                reception.quotas.refuse(limit)
+                return False
+        if listening.proxies:
+            return is_among(address, listening.proxies)
+        if not reception.crowd.has_room(address):
+            reception.quotas.refuse("address_connections_max")
+            return False
+        return True
+
+    def _codec(self) -> Codec | None:
+        listening = self.listening
+        if listening.is_plain:
+            return None
+        codecs: list[Codec] = [ProxyCodec()] if listening.proxies else []
+        if self.certificates is not None:
+            codecs.append(TlsCodec(self.certificates.context))
+        if listening.is_web:
+            codecs.append(WebSocketCodec(listening.path, listening.origins))
+        return codecs[0] if len(codecs) == 1 else Stack(codecs)
+
+    def _leave(self, arrival: Newcomer) -> None:
+        arrival.ticket.arrival = None
+        self._waiting -= 1
+        self._reception.half_open -= 1
+        if not self.listening.proxies:
+            self._reception.crowd.leave(arrival.address)
+
+    def arrived(self, arrival: Newcomer, chunk: bytes) -> None:
+        """The first bytes of MQTT: now it is a device."""
+        self._leave(arrival)
+        reception, codec, line = self._reception, arrival.codec, arrival.line
+        address = codec.address or arrival.address
+        for limit in self._over(address):
+            reception.quotas.refuse(limit)
+            self._tally.refused += 1
+            line.close()
+            return
+        device = Device(line, Peer(address, codec.certificate, self.listening.name), reception)
+        line.occupant = device
+        device.receive(chunk)
+
+    def _over(self, address: str) -> list[str]:
+        """Limits that have been reached since the connection was let in, or that its true address has reached."""
+        reception = self._reception
+        over = ["connections_max"] if reception.connections >= self._settings.connections_max else []
+        return over if reception.crowd.has_room(address) else [*over, "address_connections_max"]
+
+    def gone(self, arrival: Newcomer) -> None:
+        """It ended before it said anything."""
+        self._leave(arrival)
+        if arrival.codec.over:
+            self._tally.handshakes_failed += 1
+
+    def tick(self, now: float) -> None:
+        """Gives up on who arrives too slowly, and looks after the certificates."""
+        for ticket in self._arriving.take(now):
+            arrival = ticket.arrival
+            if arrival is not None:
+                self._leave(arrival)
+                self._reception.quotas.refuse("connect_wait_s")
+                self._tally.handshakes_failed += 1
+                arrival.line.close()
+        if self.certificates is not None:
+            self.certificates.refresh()
+
+    def reload(self) -> None:
+        """Reads the certificates again, changed or not."""
+        if self.certificates is not None:
+            self.certificates.refresh(anyway=True)
+
+
+class Front:
+    """All entrances of a gateway. ``host``, ``port``: of the one that the settings of these names make."""
+
+    def __init__(self, settings: GatewaySettings, reception: Reception, shards: Sequence[Shard]) -> None:
+        """Raises ``AddressInUse`` or ``InvalidConfig``."""
+        self._shards = shards
+        self._turn = 0
+        self._troubles: dict[Entrance, str] = {}
+        self._entrances: list[Entrance] = []
+        try:
+            for one in (
+                Listening(DEFAULT_NAME, "tcp", settings.host, settings.port),
+                *parse_listeners(settings.listeners),
+            ):
+                self._entrances.append(Entrance(one, settings, reception))
+        except BaseException:
+            self.close()
+            raise
+        self.host, self.port = self._entrances[0].host, self._entrances[0].port
+        self._sockets_max = sockets_for(settings.connections_max)
+
+    @property
+    def listeners(self) -> dict[str, str]:
+        """The further entrances: name -> ``host:port``."""
+        return {one.listening.name: join_address(one.host, one.port) for one in self._entrances[1:]}
+
+    async def run(self) -> None:
+        """Accepts until cancelled."""
+        async with trio.open_nursery() as nursery:
+            for one in self._entrances:
+                nursery.start_soon(self._accept, one)
+
+    async def _accept(self, entrance: Entrance) -> None:
+        """Accepts many at a time; out of descriptors it waits rather than spins."""
+        while True:
+            await trio.lowlevel.wait_readable(entrance.socket)
+            try:
+                for _ in range(ACCEPTS_PER_ROUND):
+                    connected, address = entrance.socket.accept()
+                    self._let_in(entrance, connected, address[0])
+                    self._troubles.pop(entrance, "")
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                self._troubles[entrance] = error.strerror or type(error).__name__
+                await trio.sleep(_OUT_OF_DESCRIPTORS_S)
+
+    def _let_in(self, entrance: Entrance, connected: socket.socket, address: str) -> None:
+        if sum(map(len, self._shards)) >= self._sockets_max:
+            entrance.refuse(connected)
+            return
+        entrance.enter(connected, address, self._shards[self._turn])
+        self._turn = (self._turn + 1) % len(self._shards)
+
+    def trouble(self) -> str:
+        """What keeps it from accepting, empty if nothing does."""
+        return next(iter(self._troubles.values()), "")
+
+    def tick(self, now: float) -> None:
+        """To be called about twice a second."""
+        for one in self._entrances:
+            one.tick(now)
+
+    def reload(self) -> None:
+        """Reads all certificates again, changed or not."""
+        for one in self._entrances:
+            one.reload()
+
+    def certificates_end_at(self) -> dict[str, float]:
+        """When what they serve TLS with ends, in seconds since 1970, by metric name."""
+        found = {}
+        for one in self._entrances:
+            if one.certificates is not None:
+                for what, ends in (("certificate", one.certificates.ends_at), ("crl", one.certificates.list_ends_at)):
+                    if ends is not None:
+                        found[f'gateway_{what}_ends_at_s{{listener="{one.listening.name}"}}'] = ends
+        return found
+
+    def close(self) -> None:
+        for one in self._entrances:
+            one.socket.close()
+
+
+def sockets_for(connections_max: int) -> int:
+    """So many sockets clients may have at a time; the log says so where that is less than they were to have."""
+    room = descriptors.room_for_clients()
+    if room < connections_max:
+        _log.warning(
+            "connections_max is %d, but this process may have %d files and sockets open and lets %d clients in; "
+            "raise the limit (LimitNOFILE= in systemd, ulimit -n)",
+            connections_max,
+            descriptors.limit(),
+            room,
+        )
+    return room
+
+
+def notice_loss(connected: socket.socket, silence_s: int) -> None:
+    """Has the system ask a silent peer whether it is still there, so that one that vanished is noticed although it
+    agreed on no keep-alive; it is given up after half as long again."""
+    if silence_s:
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, silence_s)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(1, silence_s // 8))
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
+
+
+def open_listener(host: str, port: int, settings: GatewaySettings) -> socket.socket:
+    """A listening socket. Raises ``AddressInUse`` or ``InvalidConfig``."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
+        )[0]
+    except socket.gaierror as error:
+        raise InvalidConfig(f"the host {host!r} is unknown: {error.strerror}") from None
+    except UnicodeError as error:
+        raise cannot_listen(host, port, error) from None
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if settings.share_port:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind(address)
+        listener.listen(settings.accept_backlog)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise cannot_listen(host, port, error) from None
+    return listener

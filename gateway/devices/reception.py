@@ -1,0 +1,494 @@
+"""Who comes and who goes: admits clients, hands sessions over, and sees to wills, keep-alive and expiry.
+
+The order of an admission: identity first, then what the will may do, then the session, from its home, with a new epoch;
+only then is anything of the old state touched. So a failed login neither disturbs the client that it names nor
+publishes its will. A client that comes while another connection holds its session takes it over: that connection is
+told 0x8E and closed before the new one is answered (MQTT-3.1.4-3), also where it is another gateway's. A will is
+published when the connection ends without a normal DISCONNECT, after its delay or when the session ends, whichever is
+first (MQTT-3.1.2-8); a client that is back in time cancels it.
+
+A session that outlives its connection is saved and released when the connection ends and comes back from its home with
+the next one, wherever that is; this gateway holds nothing of it meanwhile but a will that waits.
+
+Time comes with ``tick`` and from the round. Nothing here waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from typing import Final, NamedTuple, Protocol
+
+from gateway.brokers import Brokers
+from gateway.devices.patience import Expected, Patience, Proving, Stay
+from gateway.downstream import Downstream
+from gateway.homes.admissions import Admissions
+from gateway.homes.exchanges import ExchangeIds
+from gateway.homes.home import SessionHome
+from gateway.homes.keeping import Keeping
+from gateway.homes.resuming import Resuming
+from gateway.homes.tenure import Tenure
+from gateway.homes.wills import Wills
+from gateway.limits.limits import Limits, Stalls
+from gateway.limits.quotas import Quotas
+from gateway.limits.rates import Crowd, Door, Pacing, Takeovers
+from gateway.limits.tallies import Tallies
+from gateway.login.auth import Authenticator, Credentials, Identity, Peer
+from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
+from gateway.publishing.judging import Judge
+from gateway.publishing.upstream import Upstream
+from gateway.sessions.session import Client, Lasting, Session
+from gateway.sessions.session_state import Will, decode_flow, decode_terms, encode_will
+from gateway.settings import GatewaySettings
+from gateway.shards.rounds import Rounds
+from penstock.errors import Busy, Fenced, PenstockError
+from penstock.requests.sessions import GONE, NO_WILL, RELEASED, OpenedSession, SessionCall, SessionSave
+from penstock.world import Rng
+from topicmap.names import plain_filter
+
+
+class Guest(Client, Expected, Protocol):
+    """A connection that has come in (``gateway.devices.device.Device``).
+
+    Attributes:
+        peer: where it comes from.
+        session: its session, once it is admitted.
+        full_since: when its output was found full, -1 while it takes something.
+    """
+
+    peer: Peer
+    session: Session | None
+    full_since: float
+
+    def accepts(self, asked: Arriving, grant: Grant) -> bool:
+        """Whether it takes a packet of the size of the CONNACK that it is going to get (MQTT-3.1.2-24)."""
+        ...
+
+    def forget_routes(self) -> None:
+        """Whether it may publish to a name is to be asked again."""
+        ...
+
+    def drop(self) -> None:
+        """Closes without a word."""
+        ...
+
+
+class Arriving(NamedTuple):
+    """What a CONNECT asks for, whatever its version. ``takes_id``: it may leave the client id to the server.
+    ``wants_level``: acknowledgements are to say how safe a message is. ``misuse``: what it asks for that there is not.
+    ``proof``: what the server shows a client that has proven who it is."""
+
+    client_id: str
+    user_name: str | None
+    password: bytes | None
+    clean_start: bool
+    expiry_s: int
+    keep_alive_s: int
+    receive_max: int
+    will: Will | None
+    is_v5: bool
+    wants_response_information: bool = False
+    authentication_method: str | None = None
+    authentication_data: bytes | None = None
+    takes_id: bool = True
+    wants_level: bool = False
+    misuse: str = ""
+    proof: bytes | None = None
+
+
+class Grant(NamedTuple):
+    """What a client will get, known before anything of its session is touched. ``was_assigned``: its client id."""
+
+    identity: Identity
+    keep_alive_s: int
+    expiry_s: int
+    was_assigned: bool
+
+
+class Admitted(NamedTuple):
+    """What came of it."""
+
+    session: Session
+    grant: Grant
+    present: bool
+
+
+_log: Final = logging.getLogger(__name__)
+
+OnAdmitted = Callable[[Admitted | Reason], None]
+
+
+class SessionParts(NamedTuple):
+    """What the reception needs for sessions."""
+
+    home: SessionHome
+    keeping: Keeping
+    exchanges: ExchangeIds
+    wills: Wills
+    brokers: Brokers
+
+
+def _nothing() -> None:
+    """It is for nobody to know."""
+
+
+class Reception:
+    """Connections of one gateway, and their sessions. ``turns_away``: the reason why nobody is let in, 0 if there is
+    none. ``failures``: clients that an unforeseen error has ended."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        authenticator: Authenticator,
+        upstream: Upstream,
+        downstream: Downstream,
+        parts: SessionParts,
+        quotas: Quotas,
+        rounds: Rounds,
+        rng: Rng,
+    ) -> None:
+        self.settings = settings
+        self.unstored_bytes_max = settings.unstored_bytes_max
+        self.authenticator = authenticator
+        self.upstream = upstream
+        self.downstream = downstream
+        self.home, self.keeping, self.exchanges, self.wills, self._brokers = parts
+        self.quotas = quotas
+        self.rounds = rounds
+        self.sessions: dict[str, Session] = {}
+        self.tallies = Tallies()
+        self.limits = Limits(settings, quotas)
+        self.pacing = Pacing(settings, quotas)
+        self._stalls = Stalls(settings, quotas)
+        self._door = Door(settings)
+        self.takeovers = Takeovers(settings.takeovers_per_min_max)
+        self.crowd = Crowd(settings.address_connections_max)
+        self._rng = rng
+        self._admissions = Admissions(self.home, self.wills)
+        self.patience = Patience(settings.connect_wait_s, quotas, rounds)
+        self.failures = 0
+        self._devices: dict[Guest, Stay] = {}
+        self.half_open = 0
+        self.turns_away: Reason = ReasonCode.SERVER_MOVED if settings.has_moved else 0
+        self.home.on_call = self._called
+        self.home.on_duty = self.wills.claim
+        self.keeping.on_fenced = self._fenced
+        self.keeping.on_room = downstream.pump_later
+        self.tenure = Tenure(self.home, upstream, self.wills, self._admissions, self._connected, self._fenced)
+        self.judge = Judge(authenticator, upstream, self.limits)
+        self.wills.is_allowed = self.judge.may_leave
+        self.downstream.retained.may_publish = authenticator.may_publish
+
+    @property
+    def connections(self) -> int:
+        return len(self._devices)
+
+    def admitted(self, count: int) -> list[Guest]:
+        """So many of the clients that have a session here, the oldest connections first."""
+        return list(islice((device for device in self._devices if device.session is not None), count))
+
+    def _connected(self) -> list[Session]:
+        return [session for session in self.sessions.values() if session.device is not None]
+
+    # ------------------------------------------------------------ coming
+
+    def opened(self, device: Guest) -> None:
+        """A connection stands; its CONNECT must come soon."""
+        self._devices[device] = self.patience.opened(device)
+        self.tallies.entered(device.tally, len(self._devices))
+        self.crowd.enter(device.peer.address)
+        self.half_open += 1
+
+    def admit(self, device: Guest, asked: Arriving, done: OnAdmitted) -> None:
+        """Gives the client its session, or the reason code of the refusal, through ``done``."""
+        refusal = self.refusal(device, asked)
+        if refusal:
+            done(refusal)
+            return
+        client_id = asked.client_id or self._new_client_id()
+        shown = Credentials(client_id, asked.user_name, asked.password, device.peer)
+
+        def identified(identity: Identity | Reason) -> None:
+            if device in self._devices:  # it may have gone meanwhile
+                self._open(device, asked, identity, done)
+                self.rounds.wake()
+
+        self.authenticator.connect(shown, identified)
+
+    def admit_proven(self, device: Guest, asked: Arriving, user_name: str, done: OnAdmitted) -> None:
+        """The same for a client that was not refused and has proven by an exchange who it is."""
+        self._open(device, asked, Identity(asked.client_id or self._new_client_id(), user_name), done)
+        self.rounds.wake()
+
+    def refusal(self, device: Guest, asked: Arriving) -> Reason:
+        """Why a client is not even asked who it is, 0 if it is; to be called once for a CONNECT."""
+        limit = self._door.over(device.peer, self.rounds.now)
+        if self.crowd.is_over(device.peer.address):
+            limit = "address_connections_max"
+        return self.turns_away or (self.quotas.refuse(limit) if limit else self._unfit(asked))
+
+    def _new_client_id(self) -> str:
+        """An id that no session has (MQTT-3.1.3-7, 3.2.2-16): 64 random bits make sure of it."""
+        return f"auto-{self._rng.getrandbits(64):016x}"
+
+    def _unfit(self, asked: Arriving) -> Reason:
+        if asked.misuse:
+            return Told(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, asked.misuse)
+        if not asked.client_id:  # (MQTT-3.1.3-7, -8) of 3.1.1; 3.1 has no empty ids
+            return 0 if asked.takes_id else ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
+        if len(asked.client_id.encode()) > self.settings.client_id_bytes_max:
+            return self.quotas.refuse("client_id_bytes_max")
+        return 0 if asked.client_id.isprintable() else ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
+
+    def _open(self, device: Guest, asked: Arriving, identity: Identity | Reason, done: OnAdmitted) -> None:
+        """Has the session handed over; whoever has it here lets go of it first."""
+        if not isinstance(identity, Identity):
+            done(identity)
+            return
+        if asked.will is not None:
+            will = asked.will._replace(user=identity.user_name)
+            unfit = self.judge.unfit_will(identity, will)
+            if unfit:
+                done(unfit)
+                return
+            asked = asked._replace(will=will)
+        client_id = identity.client_id
+        expiry_s = min(asked.expiry_s, self.settings.session_expiry_s_max)
+        grant = Grant(identity, self._agreed_keep_alive(asked.keep_alive_s), expiry_s, not asked.client_id)
+        if not device.accepts(asked, grant):
+            done(ReasonCode.PACKET_TOO_LARGE)
+            return
+        known = self.sessions.get(client_id)
+        others = (self._admissions.holder(client_id), known.device if known is not None else None)
+        for other in others:
+            holder = other.identity if other is not None else None
+            if holder is not None and holder.user_name not in ("", identity.user_name):
+                done(ReasonCode.NOT_AUTHORIZED)  # another user's, and stays it
+                return
+        if self.takeovers.are_over(client_id, self.rounds.now):
+            done(self.quotas.refuse("takeovers_per_min_max"))
+            return
+        if any(others):
+            self.takeovers.note(client_id, self.rounds.now)
+        device.identity = identity
+        if known is not None and known.device is not None:
+            known.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=asked.clean_start)
+        self._admissions.begin(client_id, device)
+        opened = partial(self._opened, device, asked, grant, done)
+        kept = encode_will(asked.will)
+        self.home.open(client_id, identity.user_name, asked.clean_start, expiry_s, kept, opened)
+
+    def _opened(
+        self,
+        device: Guest,
+        asked: Arriving,
+        grant: Grant,
+        done: OnAdmitted,
+        result: OpenedSession | PenstockError,
+    ) -> None:
+        client_id, expiry_s = grant.identity.client_id, grant.expiry_s
+        if isinstance(result, PenstockError):
+            self._turn_away(device, client_id, done, _reason_of(result))
+            return
+        past = self._admissions.settle(client_id, result, encode_will(asked.will))
+        if result.ended:
+            self._forget_ended(client_id, result)
+        release = partial(self._admissions.give_back, client_id, device, past, expiry_s)
+        if not self._is_awaited(device, client_id):
+            release()
+            self._turn_away(device, client_id, done, ReasonCode.SESSION_TAKEN_OVER)
+            return
+        window = min(asked.receive_max, self.settings.in_flight_max)
+        session = Session(client_id, window, self.settings.in_flight_bytes_max)
+        session.epoch, session.expiry_s, session.will = result.epoch, expiry_s, asked.will
+        if expiry_s or result.present:
+            session.lasting = Lasting(result.incarnation, self.home.name)
+        if session.lasting is None or not result.present:
+            self._admit(device, grant, result, session, done, release, None)
+            return
+        flow = decode_flow(result.flow)
+        session.lasting.doubtful_ms = result.doubtful_ms
+        session.lasting.places = dict(flow.places)
+        session.lasting.owed = dict(flow.owed)
+        resumed = partial(self._admit, device, grant, result, session, done, release)
+        Resuming(session, flow, self._brokers, asked.is_v5, self.rounds.now_ms).begin(self.exchanges, resumed)
+        self.rounds.wake()
+
+    def _is_awaited(self, device: Guest, client_id: str) -> bool:
+        """Whether it is still there, no other connection of its client, here or elsewhere, has come since, and this
+        gateway has not stood still meanwhile."""
+        is_holder = device in self._devices and self._admissions.holder(client_id) is device
+        return is_holder and self._admissions.is_sure(client_id)
+
+    def _turn_away(self, device: Guest, client_id: str, done: OnAdmitted, reason: Reason) -> None:
+        """Something came between a client and its session."""
+        if self._admissions.holder(client_id) is device:
+            self._admissions.forget(client_id)
+        if device in self._devices:
+            done(reason)
+
+    def expect(self, device: Guest, proving: Proving) -> float:
+        """A connected client begins to authenticate again: when it must have done so."""
+        return self.patience.expect(self._devices[device], proving)
+
+    def failed(self, device: Guest) -> None:
+        """An error that nobody has foreseen has come of what a client sent, as an answer was taken in: its connection
+        ends, and no other. To be called where the error was caught."""
+        self.failures += 1
+        _log.exception("an error that nobody has foreseen; the connection that brought it is closed")
+        device.drop()
+
+    def _forget_ended(self, client_id: str, found: OpenedSession) -> None:
+        """Nothing of an earlier session stays anywhere."""
+        old = Lasting(found.ended, self.home.name)
+        old.held = dict.fromkeys([one.filter for one in decode_terms(found.terms) if one.qos])
+        self.downstream.forget(old)
+        self.exchanges.forget(client_id, found.ended)
+
+    def _admit(
+        self,
+        device: Guest,
+        grant: Grant,
+        found: OpenedSession,
+        session: Session,
+        done: OnAdmitted,
+        release: Callable[[], None],
+        error: PenstockError | None,
+    ) -> None:
+        """The session stands: the client is answered."""
+        client_id = session.client_id
+        if error is not None or not self._is_awaited(device, client_id):
+            release()
+            reason = ReasonCode.SESSION_TAKEN_OVER if error is None else ReasonCode.SERVER_UNAVAILABLE
+            self._turn_away(device, client_id, done, reason)
+            return
+        self._admissions.forget(client_id)
+        self.sessions[session.client_id] = session
+        session.device = device
+        identity = grant.identity
+        self.patience.admitted(self._devices[device], grant.keep_alive_s, identity.until)
+        self.half_open -= 1
+        if found.present:
+            self.downstream.resume(session, decode_terms(found.terms))
+            self._judge_subscriptions(session, identity)  # they were allowed when it subscribed
+        done(Admitted(session, grant, found.present))
+
+    def _judge_subscriptions(self, session: Session, identity: Identity) -> None:
+        for one in list(session.subscriptions.values()):
+            if self.judge.unfit_subscription(identity, plain_filter(one.filter), one.name):
+                self.downstream.unsubscribe(session, one.filter)
+
+    def judge_again(self) -> None:
+        """The rules have changed: what a connected client may no longer do ends now."""
+        for device in self._devices:
+            device.forget_routes()
+            if device.session is not None and device.identity is not None:
+                self._judge_subscriptions(device.session, device.identity)
+        self.rounds.wake()
+
+    def _agreed_keep_alive(self, asked_s: int) -> int:
+        cap = self.settings.keep_alive_s_max
+        return min(asked_s or cap, cap) if cap else asked_s
+
+    # ------------------------------------------------------------ going
+
+    def left(self, device: Guest, *, is_normal: bool, ends_session: bool = False, is_taken: bool = False) -> None:
+        """A connection is over. ``is_normal``: its client took leave, so its will is void (MQTT-3.1.2-10).
+        ``is_taken``: its client has another connection, which goes on with the session unless that ends."""
+        stay = self._devices.pop(device, None)
+        if stay is None:
+            return
+        stay.end()
+        device.tally.connected -= 1
+        self.crowd.leave(device.peer.address)
+        session = device.session
+        if session is None:
+            self.half_open -= 1
+            self._withdraw(device)
+            return
+        ends = ends_session or session.expiry_s == 0
+        will, session.will = session.will, None
+        if is_normal:
+            will = None
+        waits = will is not None and will.delay_s > 0 and not ends
+        if will is None or is_taken:
+            on_lost = _nothing
+            if will is not None and not waits:
+                on_lost = self.wills.publish(session.client_id, will)
+            self._put_away(session, RELEASED, ends=ends, on_lost=on_lost)
+        else:  # the home keeps it until it is stored
+            self._put_away(session, GONE, ends=ends)
+            if waits:
+                self.wills.wait(session.client_id, session.epoch, will, session.expiry_s)
+            else:
+                last_word = partial(self.home.finish, session.client_id, session.epoch, session.expiry_s, ends=ends)
+                held = SessionSave(session.client_id, session.epoch, GONE, session.expiry_s)
+                self.wills.publish(session.client_id, will, last_word, held)
+        self.rounds.wake()
+
+    def _withdraw(self, device: Guest) -> None:
+        """A connection is over that had no session yet: if its home was not asked for one, it need not be."""
+        client_id = device.identity.client_id if device.identity is not None else ""
+        if self._admissions.holder(client_id) is device and self.home.withdraw(client_id):
+            self._admissions.forget(client_id)
+
+    def _put_away(self, session: Session, state: int, *, ends: bool, on_lost: Callable[[], None] = _nothing) -> None:
+        """Nothing of the session stays here. ``GONE``: its home keeps it until its will is stored. ``on_lost``: it was
+        another's already."""
+        del self.sessions[session.client_id]
+        session.device = None
+        self.downstream.shared.part(session)
+        if ends:
+            if session.lasting is not None:
+                self.upstream.flush()  # an exchange that is stored behind its session's end would never be forgotten
+                self.exchanges.forget(session.client_id, session.lasting.incarnation)
+            self.downstream.leave(session, ends=True)
+            if state == RELEASED:
+                self.home.end(session.client_id, session.epoch, on_lost)
+        else:
+            self.keeping.leave(session, state, b"" if state == GONE else NO_WILL, on_lost)
+            self.downstream.leave(session, ends=False)
+
+    # ------------------------------------------------------------ what the home says
+
+    def _called(self, call: SessionCall) -> None:
+        """Another gateway has a client whose session is here."""
+        session = self.sessions.get(call.client)
+        if session is not None and session.epoch == call.epoch and session.device is not None:
+            self.takeovers.note(call.client, self.rounds.now)
+            session.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=call.clean)
+            return
+        self._admissions.forget(call.client)  # one that is just on its way here is turned away when it is known
+        self.wills.hand_over(call)
+
+    def _fenced(self, session: Session) -> None:
+        """The session is somebody else's: its client here is told, and nothing of it is touched any more."""
+        if session.device is not None:
+            session.will = None
+            session.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=False)
+
+    # ------------------------------------------------------------ time
+
+    def tick(self, now: float) -> None:
+        """Everything that is due; to be called about twice a second."""
+        self.pacing.tick(now)
+        self._stalls.tick(self._devices, now)
+        self.patience.tick(now)
+        self.wills.tick(now)
+        self.keeping.tick()
+        self.tenure.tick()
+        self.home.tick(now)
+
+    def close(self) -> None:
+        """The gateway stops: every client is told, every will without a delay is published."""
+        for device in list(self._devices):
+            device.fail(ReasonCode.SERVER_SHUTTING_DOWN)
+
+
+def _reason_of(error: PenstockError) -> Reason:
+    """Why the home of sessions did not give one, as the CONNACK says it. A limit of the home's is told by its name."""
+    if isinstance(error, Busy):
+        return Told(ReasonCode.QUOTA_EXCEEDED, error.message)
+    return ReasonCode.NOT_AUTHORIZED if isinstance(error, Fenced) else ReasonCode.SERVER_UNAVAILABLE

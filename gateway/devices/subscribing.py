@@ -1,0 +1,164 @@
+"""One SUBSCRIBE under way: each filter judged, opened at the brokers, and answered by one SUBACK with a code per
+filter, in order.
+
+User properties may ask for history and places (``gateway/sessions/options.py``); what was asked wrongly is told in the
+SUBACK's reason string.
+
+A filter that is refused (malformed, not allowed, over the quota) has its code at once; the others stand when
+every broker has opened them. The SUBACK goes before anything that the subscriptions deliver, retained messages
+included. If the connection is gone by then the subscriptions stay with the session and nothing is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from gateway.devices.reception import Guest, Reception
+from gateway.mqtt.packets import Subscribe
+from gateway.mqtt.packets import Subscription as Asked
+from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
+from gateway.sessions.options import PLAIN, START, InvalidOption, read_options
+from gateway.sessions.subscriptions import Subscription
+from penstock.errors import Busy, PenstockError
+from topicmap.names import ORDERED_PREFIX, InvalidName, is_share, legal_filter
+
+_SEND_NEVER: Final = 2
+_SEND_IF_NEW: Final = 1
+
+
+class Subscribing:
+    """The state of one SUBSCRIBE."""
+
+    __slots__ = ("_answer", "_codes", "_device", "_left", "_options", "_packet", "_reception", "_session", "_why")
+
+    def __init__(
+        self, device: Guest, reception: Reception, packet: Subscribe, answer: Callable[[list[int], str], None]
+    ) -> None:
+        """``answer`` sends the SUBACK: the codes, and what went wrong in words."""
+        assert device.session is not None
+        self._device = device
+        self._session = device.session
+        self._reception = reception
+        self._packet = packet
+        self._answer = answer
+        self._options = PLAIN
+        self._why = ""
+        self._codes = [0] * len(packet.subscriptions)
+        self._left = 1  # so many have to settle before it is answered: the filters that are opened, and ``begin``
+
+    def begin(self) -> None:
+        """Judges all filters, then opens those that may be."""
+        properties = self._packet.properties
+        identifier = properties.subscription_identifiers[0] if properties.subscription_identifiers else 0
+        try:
+            self._options = read_options(properties.user_properties)
+        except InvalidOption as error:
+            self._why = str(error)
+            self._codes = [int(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR)] * len(self._codes)
+            self._settled()
+            return
+        for at, asked in enumerate(self._packet.subscriptions):
+            self._codes[at] = self._unfit(asked.filter)
+            if not self._codes[at]:
+                self._left += 1
+                self._open(at, asked, identifier)
+        self._settled()
+
+    def _unfit(self, filter: str) -> int:
+        """The code with which a filter is refused, 0 if it may be opened."""
+        try:
+            if is_share(filter) and not self._reception.settings.shared_subscriptions:
+                return ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
+            plain = legal_filter(filter)
+        except InvalidName:
+            return ReasonCode.TOPIC_FILTER_INVALID
+        device = self._device
+        too_deep = self._reception.limits.too_deep(plain)
+        if too_deep:
+            self._says(too_deep)
+            return ReasonCode.TOPIC_FILTER_INVALID
+        assert device.identity is not None
+        start = self._options.start
+        unfit = self._reception.judge.unfit_subscription(
+            device.identity, plain, start.name if start is not None else ""
+        )
+        if unfit:
+            return self._says(unfit)
+        known = self._session.subscriptions
+        if filter not in known and len(known) >= self._reception.settings.subscriptions_max:
+            return self._says(self._reception.quotas.refuse("subscriptions_max"))
+        if is_share(filter):
+            return self._unfit_share(filter)
+        return self._unfit_start(filter) if self._options.start is not None else 0
+
+    def _says(self, told: Reason) -> int:
+        """The code of a refusal, whose words go into the SUBACK."""
+        if isinstance(told, Told):
+            self._why = told.why
+            return told.code
+        return told
+
+    def _unfit_share(self, share: str) -> int:
+        reception = self._reception
+        if self._options.start is not None:
+            self._why = "a shared subscription has no history"
+            return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
+        members = reception.downstream.shared.members_of(share)
+        if share not in self._session.subscriptions and members >= reception.settings.share_members_max:
+            return self._says(reception.quotas.refuse("share_members_max"))
+        return 0
+
+    def _unfit_start(self, filter: str) -> int:
+        """History is in the queues of a topic; so there must be one, and room for another replay."""
+        reception = self._reception
+        try:
+            topic = reception.upstream.topic_of(filter)
+        except InvalidName:
+            return ReasonCode.TOPIC_FILTER_INVALID
+        if topic is None:
+            self._why = f"{filter} has names in more than one topic: {START} needs a filter whose first level is a name"
+            return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
+        if len(reception.downstream.replays) >= reception.settings.replays_max:
+            return self._says(reception.quotas.refuse("replays_max"))
+        return 0
+
+    def _open(self, at: int, asked: Asked, identifier: int) -> None:
+        is_new = asked.filter not in self._session.subscriptions
+        wants_retained = asked.retain_handling != _SEND_NEVER and (is_new or asked.retain_handling != _SEND_IF_NEW)
+        start = self._options.start
+        # what is settled as soon as a session has it could not be kept in order behind it
+        qos = min(asked.qos, 1) if asked.filter.startswith(ORDERED_PREFIX) else asked.qos
+        subscription = Subscription(
+            asked.filter,
+            qos,
+            no_local=asked.no_local,
+            as_published=asked.retain_as_published,
+            retain_handling=asked.retain_handling,
+            identifier=identifier,
+            shows_place=self._options.shows_place,
+            name=start.name if start is not None else "",
+        )
+        opened = partial(self._opened, at, qos)
+        topic = self._reception.upstream.topic_of(asked.filter) if start is not None else None
+        history = (start, topic) if start is not None and topic is not None else None
+        self._reception.downstream.subscribe(self._session, subscription, wants_retained, opened, history)
+
+    def _opened(self, at: int, qos: int, error: PenstockError | None) -> None:
+        if isinstance(error, Busy):  # a limit of the broker's
+            self._reception.downstream.refused += 1
+            self._why = error.message
+            self._codes[at] = ReasonCode.QUOTA_EXCEEDED
+        else:
+            self._codes[at] = qos if error is None else ReasonCode.UNSPECIFIED_ERROR
+        try:
+            self._settled()
+        except Exception:
+            self._reception.failed(self._device)
+
+    def _settled(self) -> None:
+        """One filter has its code, or all are judged; the last of these answers, whichever it is."""
+        self._left -= 1
+        if not self._left and self._session.device is self._device:
+            self._answer(self._codes, self._why)

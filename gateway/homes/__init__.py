@@ -1,0 +1,1 @@
+"""Sessions with their brokers: opened, taken over, saved, resumed, ended, with their wills."""

@@ -1,0 +1,217 @@
+"""When the state of lasting sessions is saved: before what depends on it leaves, else now and then.
+
+A QoS 2 message, and its PUBREL, leave only after the session's state with them in it is durable at its home: whoever
+takes the session over, after whatever loss, goes on with the same exchange, and so the client gets the message once
+(MQTT-4.3.3). A SUBACK or UNSUBACK waits in the same way. Everything else (places, QoS 1 exchanges) is saved at the next
+tick; what is lost of it with a gateway is only sent again. A session that is too large to be kept loses its connection,
+and so does one for whose growth its home has no room, if something waits for that; else it is saved again later.
+Nothing here waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from gateway.homes.home import NO_ROOM, SessionHome
+from gateway.homes.resuming import find_by_topic
+from gateway.mqtt.reason_codes import ReasonCode, Told
+from gateway.sessions.session import Lasting, Session
+from gateway.sessions.session_state import Flow, Owed, Place, Sent, encode_flow, encode_terms
+from gateway.shards.rounds import Stage
+from penstock.errors import PenstockError, TooLarge
+from penstock.requests.sessions import CONNECTED, SessionSave
+from topicmap.names import is_share
+
+ENTRIES_PER_TICK: Final = 20_000
+"""Sessions, places and messages on their way that one tick writes down: some 20 ms. The others wait for the next."""
+
+
+class Keeping(Stage):
+    """The saves of one gateway's sessions. ``on_fenced`` is told of sessions that are another's by now, ``on_room`` of
+    those that were full and are so no more."""
+
+    def __init__(self, home: SessionHome, output_bytes_max: int, wake: Callable[[], None]) -> None:
+        """``output_bytes_max``: a session with more than that waiting for a save is full."""
+        self._home = home
+        self._output_bytes_max = output_bytes_max
+        self._wake = wake
+        self._urgent: dict[Session, None] = {}
+        self._noted: dict[Session, None] = {}
+        self.on_fenced: Callable[[Session], None] = _nobody
+        self.on_room: Callable[[Session], None] = _nobody
+
+    def note(self, session: Session) -> None:
+        """Something has changed that may be lost."""
+        self._noted[session] = None
+
+    def before(self, session: Session, packets: bytes, told: Callable[[], None] | None = None) -> None:
+        """These packets leave when what the session is at the end of this round is durable, at once where nothing is
+        kept of it; ``told`` is called then."""
+        lasting = session.lasting
+        if lasting is None:
+            if session.device is not None:
+                session.device.send(packets)
+            if told is not None:
+                told()
+            return
+        lasting.unsaved.append(packets)
+        lasting.unsaved_bytes += len(packets)
+        lasting.is_full = lasting.unsaved_bytes > self._output_bytes_max
+        if told is not None:
+            lasting.when_saved.append(told)
+        self._urge(session)
+
+    def _urge(self, session: Session) -> None:
+        if session not in self._urgent:
+            self._urgent[session] = None
+            self._wake()
+
+    def leave(self, session: Session, state: int, will: bytes, on_lost: Callable[[], None]) -> None:
+        """The last save of a session whose connection is over. ``will``: empty leaves it as it is. ``on_lost``: it was
+        another's already."""
+        self._urgent.pop(session, None)
+        self._noted.pop(session, None)
+        self._home.let_go(_state_of(session, state, will), on_lost)
+
+    # ------------------------------------------------------------ rounds and time
+
+    def flush(self) -> None:
+        """Saves what something waits for."""
+        if self._urgent:
+            urgent, self._urgent = self._urgent, {}
+            for session in urgent:
+                self._save_for(session)
+        self._home.flush()
+
+    def tick(self) -> None:
+        """Saves what was noted, those first that have waited longest; no more at once than a round can bear."""
+        left = ENTRIES_PER_TICK
+        for session in list(self._noted):
+            if left <= 0:
+                break
+            del self._noted[session]
+            left -= 1 + len(session.overlap.cursors) + len(session.in_flight)
+            self._save_for(session)
+
+    def _save_for(self, session: Session) -> None:
+        if session.device is None:
+            return
+        lasting = session.lasting
+        assert lasting is not None, "of the others nothing is noted"
+        if lasting.is_saving:  # one save with packets at a time: they never overtake each other
+            self._noted[session] = None
+            return
+        self._noted.pop(session, None)
+        packets, lasting.unsaved = lasting.unsaved, []
+        told, lasting.when_saved = lasting.when_saved, []
+        lasting.is_saving = bool(packets)
+        save = _state_of(session, CONNECTED, b"")
+        self._home.save(save, partial(self._saved, session, bool(save.terms), packets, told))
+
+    def _saved(
+        self,
+        session: Session,
+        had_terms: bool,
+        packets: list[bytes],
+        told: list[Callable[[], None]],
+        outcome: bool | PenstockError,
+    ) -> None:
+        device, lasting = session.device, session.lasting
+        if device is None:
+            return
+        assert lasting is not None
+        if packets:
+            lasting.is_saving = False
+        if outcome is True:
+            self._kept(session, lasting, packets, told)
+        elif outcome is False:
+            self.on_fenced(session)
+        else:
+            lasting.has_new_terms = lasting.has_new_terms or had_terms
+            if isinstance(outcome, TooLarge) or (outcome is NO_ROOM and (packets or told)):
+                # it cannot be kept, never or for who knows how long; what was saved before stands
+                device.fail(Told(ReasonCode.QUOTA_EXCEEDED, outcome.message))
+                return
+            # its fate is unknown, or nothing waits for it: the whole state is saved again with the next tick
+            lasting.unsaved[:0] = packets
+            lasting.when_saved[:0] = told
+            self._noted[session] = None
+
+    def _kept(self, session: Session, lasting: Lasting, packets: list[bytes], told: list[Callable[[], None]]) -> None:
+        """What waited for a save leaves."""
+        assert session.device is not None
+        was_full, data = lasting.is_full, b"".join(packets)
+        lasting.unsaved_bytes -= len(data)
+        lasting.is_full = lasting.unsaved_bytes > self._output_bytes_max
+        session.device.send(data)
+        for tell in told:
+            tell()
+        if lasting.unsaved:
+            self._urge(session)
+        if was_full and not lasting.is_full:
+            self.on_room(session)
+
+
+def _state_of(session: Session, state: int, will: bytes) -> SessionSave:
+    terms = flow = b""
+    lasting = session.lasting
+    if lasting is not None:
+        if lasting.closed:
+            find_by_topic(session, lasting.closed)
+            lasting.closed = []
+        flow = encode_flow(flow_of(session))
+        if lasting.has_new_terms:
+            lasting.has_new_terms = False
+            terms = encode_terms(session.subscriptions.values())
+    return SessionSave(session.client_id, session.epoch, state, session.expiry_s, will, terms, flow)
+
+
+def flow_of(session: Session) -> Flow:
+    """Places and open exchanges, as they are, of a session that outlives its connection."""
+    lasting = session.lasting
+    assert lasting is not None
+    places = {
+        (cursor.subscription.filter, cursor.feed.broker.name): Place(
+            cursor.next, cursor.start, cursor.seen, tuple(cursor.redos or ())
+        )
+        for cursor in session.overlap.cursors
+        if cursor.next >= 0 and cursor.subscription.qos
+    }
+    places.update(lasting.places)
+    sent = []
+    for packet_id, made in session.sent():
+        arrival, origin, form = made.arrival, made.arrival.origin, made.variant
+        if origin is not None and not (made.qos == 1 and is_share(origin.filter)):  # those go to other members
+            sent.append(
+                Sent(
+                    packet_id,
+                    origin.filter,
+                    origin.broker.name,
+                    arrival.offset,
+                    "" if origin.is_light else origin.queue,
+                    made.qos,
+                    form.retain,
+                    form.identifiers,
+                    form.shows_place,
+                    "" if origin.is_light else arrival.name,
+                    arrival.position,
+                )
+            )
+    sent += lasting.absent.values()
+    return Flow(places, sent, list(session.releasing), session.next_id, _owed_to(session, lasting))
+
+
+def _owed_to(session: Session, lasting: Lasting) -> dict[tuple[str, str], Owed]:
+    owed = dict(lasting.owed)
+    for cursor in session.overlap.cursors:
+        if cursor.owed is not None and cursor.subscription.qos:
+            one = cursor.owed()
+            if one is not None:
+                owed[cursor.subscription.filter, cursor.feed.broker.name] = one
+    return owed
+
+
+def _nobody(session: Session) -> None:
+    """Nobody wants to know yet."""

@@ -1,0 +1,116 @@
+"""Limits on what one packet and one name may hold, and on how long a client may take nothing of what it is sent.
+
+The codec takes any packet that the standard allows; how much of it this gateway takes is said here. Work is no more
+than the packet's own. Each limit that is met is counted in ``gateway/limits/quotas.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from gateway.limits.quotas import Quotas
+from gateway.mqtt.packets import Connect, Packet, Pingreq, Pingresp, Subscribe, Unsubscribe
+from gateway.mqtt.properties import NO_PROPERTIES, Properties
+from gateway.mqtt.reason_codes import Reason, ReasonCode
+from gateway.settings import GatewaySettings
+
+SWEEP_S: Final = 5.0
+FILTER_BYTES: Final = 512
+"""What a filter that waits for a broker takes beside its characters, about."""
+_BARE: Final = (Pingreq, Pingresp)
+
+
+def size_of(packet: Subscribe | Unsubscribe) -> int:
+    """About how many bytes it takes until it is answered."""
+    filters = packet.filters if isinstance(packet, Unsubscribe) else [one.filter for one in packet.subscriptions]
+    return sum([len(filter) + FILTER_BYTES for filter in filters])
+
+
+class Limits:
+    """What packets and names are held against."""
+
+    __slots__ = ("_filters", "_levels", "_pairs", "_pairs_bytes", "_quotas")
+
+    def __init__(self, settings: GatewaySettings, quotas: Quotas) -> None:
+        self._quotas = quotas
+        self._filters = settings.filters_per_packet_max
+        self._levels = settings.topic_levels_max
+        self._pairs = settings.user_properties_max
+        self._pairs_bytes = settings.user_properties_bytes_max
+
+    def broken_by(self, packet: Packet) -> Reason:
+        """The reason code of the limit that a packet breaks, 0 if it breaks none."""
+        if isinstance(packet, _BARE):
+            return 0
+        if packet.properties is not NO_PROPERTIES:
+            broken = self._too_many_pairs(packet.properties)
+            if broken:
+                return broken
+        if isinstance(packet, Subscribe):
+            count = len(packet.subscriptions)
+        elif isinstance(packet, Unsubscribe):
+            count = len(packet.filters)
+        elif isinstance(packet, Connect) and packet.will is not None:
+            return self._too_many_pairs(packet.will.properties)
+        else:
+            return 0
+        return self._quotas.refuse("filters_per_packet_max") if count > self._filters else 0
+
+    def _too_many_pairs(self, properties: Properties) -> Reason:
+        pairs = properties.user_properties
+        if not pairs:
+            return 0
+        if len(pairs) > self._pairs:
+            return self._quotas.refuse("user_properties_max")
+        size = sum([len(name.encode()) + len(value.encode()) for name, value in pairs])
+        return self._quotas.refuse("user_properties_bytes_max") if size > self._pairs_bytes else 0
+
+    def too_deep(self, name: str) -> Reason:
+        """Why a topic name or filter has too many levels, 0 if it has not."""
+        return self._quotas.refuse("topic_levels_max") if name.count("/") >= self._levels else 0
+
+    def fault(self, reason: int, has_begun: bool) -> Reason:
+        """A fault of the protocol, by the name of the limit if it is one. ``has_begun``: after the CONNECT."""
+        if reason == ReasonCode.PACKET_TOO_LARGE:
+            return self._quotas.refuse("packet_bytes_max" if has_begun else "connect_packet_bytes_max")
+        if reason == ReasonCode.TOPIC_ALIAS_INVALID:
+            return self._quotas.refuse("topic_alias_max")
+        if reason == ReasonCode.QUOTA_EXCEEDED:  # a property block that is too long to be looked at
+            return self._quotas.refuse("user_properties_bytes_max")
+        return reason
+
+
+class Stallable(Protocol):
+    """A connection that may stop taking what it is sent (``gateway.devices.device.Device``). ``full_since``: -1 while
+    it takes something."""
+
+    full_since: float
+
+    @property
+    def is_full(self) -> bool: ...
+
+    def drop(self) -> None: ...
+
+
+class Stalls:
+    """Finds clients whose output has been full, without a break, for too long."""
+
+    def __init__(self, settings: GatewaySettings, quotas: Quotas) -> None:
+        self._stalled_s = settings.stalled_s_max
+        self._quotas = quotas
+        self._due = 0.0
+
+    def tick(self, devices: Iterable[Stallable], now: float) -> None:
+        """Drops them; a farewell would find no room."""
+        if not self._stalled_s or now < self._due:
+            return
+        self._due = now + min(SWEEP_S, self._stalled_s / 2)
+        for device in list(devices):
+            if not device.is_full:
+                device.full_since = -1.0
+            elif device.full_since < 0:
+                device.full_since = now
+            elif now - device.full_since >= self._stalled_s:
+                self._quotas.refuse("stalled_s_max")
+                device.drop()

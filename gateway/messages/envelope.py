@@ -1,0 +1,289 @@
+"""How an MQTT publication becomes a stored record and how a stored record is read back.
+
+The record's properties say under which name devices see the message (``MQTT_TOPIC``, always first), the key that
+keeps a device's messages in order (``KEYS``), who published it (``MQTT_CLIENT``, for *no local*; of a retained message
+also as whom, ``MQTT_USER``, in base64), and the application's MQTT 5 properties (``MQTT_PROPS``: the expiry interval in
+seconds or nothing, a colon, then the other properties byte for byte as they came, in base64, so that they go out
+unaltered and in order: MQTT-3.3.2-17, -18). A message of a native producer has none of these but a topic.
+
+An ``Arrival`` is one such message taken from a pulled batch, decoded once for all subscribers. Of a run that a broker
+in the same process hands over only the heading is decoded.
+"""
+
+from __future__ import annotations
+
+import struct
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from gateway.brokers import Broker
+from penstock.errors import InvalidMessage
+from penstock.message import (
+    BODY_AT,
+    CLIENT_ID,
+    ENTRY,
+    FLAG_QOS,
+    FLAG_RETAIN,
+    FRAME_HEAD_BYTES,
+    KEYS,
+    MQTT_ID,
+    MQTT_PROPERTIES,
+    MQTT_TOPIC,
+    MQTT_USER,
+    OFFSETS_AT,
+    QUEUE_ID_AT,
+    STORED_AT,
+    mqtt_name,
+    property_of,
+)
+from penstock.runs import Run
+from topicmap.queues import topic_queue
+
+_CLIENT_ID: Final = CLIENT_ID.encode()
+_MQTT_PROPERTIES: Final = MQTT_PROPERTIES.encode()
+_MQTT_USER: Final = MQTT_USER.encode()
+FRAME: Final = struct.Struct(
+    f">{FRAME_HEAD_BYTES + QUEUE_ID_AT}xIIQ{STORED_AT - OFFSETS_AT - 8}xQ{BODY_AT - 4 - STORED_AT - 8}xI"
+)
+"""Of a frame, up to its body: queue id, flag and queue offset; store time; body length."""
+HEAD_BYTES: Final = FRAME.size  # up to the body
+ENTRY_BYTES: Final = ENTRY.size
+FLAG_AT: Final = FRAME_HEAD_BYTES + QUEUE_ID_AT + 4  # within the frame
+NEVER: Final = -1
+EXPIRY_S_MAX: Final = 0xFFFF_FFFF
+"""Of a message (MQTT 5, 3.3.2.3.3)."""
+
+
+def record_properties(
+    name: str,
+    key: str,
+    client_id: str,
+    expiry_s: int = NEVER,
+    application: bytes = b"",
+    exchange: str = "",
+    user: str = "",
+) -> bytes:
+    """The property string of a publication. The caller has checked that no text holds U+0001 or U+0002."""
+    parts = [f"{MQTT_TOPIC}\x01{name}"]
+    if key:
+        parts.append(f"{KEYS}\x01{key}")
+    if client_id:
+        parts.append(f"{CLIENT_ID}\x01{client_id}")
+    if application or expiry_s != NEVER:
+        expiry = "" if expiry_s == NEVER else str(expiry_s)
+        parts.append(f"{MQTT_PROPERTIES}\x01{expiry}:{b64encode(application).decode()}")
+    if exchange:
+        parts.append(f"{MQTT_ID}\x01{exchange}")
+    if user:
+        parts.append(f"{MQTT_USER}\x01{b64encode(user.encode()).decode()}")
+    return "\x02".join(parts).encode()
+
+
+class Heading:
+    """What topic and properties of a record say; equal for most messages of one device, and so read only once.
+    ``head``: how its last PUBLISH began, and ``head_kind`` of which kind that was
+    (``gateway/messages/delivery.py``)."""
+
+    __slots__ = ("application", "expiry_s", "head", "head_kind", "name", "name_bytes", "sender", "topic", "user")
+
+    def __init__(self, name: str, sender: bytes, expiry_s: int, application: bytes, topic: bytes, user: str) -> None:
+        self.name = name
+        self.name_bytes = name.encode("utf-8", "replace")
+        self.sender = sender
+        self.expiry_s = expiry_s
+        self.application = application
+        self.topic = topic
+        self.user = user
+        self.head = b""
+        self.head_kind = -1
+
+
+@lru_cache(maxsize=8192)
+def read_heading(tail: bytes) -> Heading:
+    """The heading in all that follows a record's body: topic and properties, each with its length before it."""
+    properties_at = 2 + int.from_bytes(tail[:2], "big")
+    properties = tail[properties_at + 2 :]
+    topic = tail[2:properties_at]
+    name = mqtt_name(topic, properties)
+    expiry_s, application = _application(property_of(properties, _MQTT_PROPERTIES))
+    sender, user = property_of(properties, _CLIENT_ID), _user(property_of(properties, _MQTT_USER))
+    return Heading(name, sender, expiry_s, application, topic, user)
+
+
+def _application(packed: bytes) -> tuple[int, bytes]:
+    expiry, _, application = packed.partition(b":")
+    try:
+        expiry_s = int(expiry) if expiry else NEVER
+        if expiry and not 0 <= expiry_s <= EXPIRY_S_MAX:
+            raise ValueError("no expiry interval of MQTT")
+        return expiry_s, b64decode(application, validate=True)
+    except (ValueError, Base64Error):
+        return NEVER, b""  # written by somebody else under our reserved name: the message itself is still good
+
+
+def _user(packed: bytes) -> str:
+    try:
+        return b64decode(packed, validate=True).decode()
+    except (ValueError, Base64Error):
+        return ""
+
+
+class Origin:
+    """Where messages were pulled: a queue at a broker, and the filter for which it was read. So they are found again.
+    ``queue`` is empty until it is known."""
+
+    __slots__ = ("broker", "filter", "queue")
+
+    def __init__(self, broker: Broker, filter: str, queue: str = "") -> None:
+        self.broker = broker
+        self.filter = filter
+        self.queue = queue
+
+    @property
+    def is_light(self) -> bool:
+        """Whether it is the light queue of the filter; else it is a queue of the topic."""
+        return self.queue.startswith("~")
+
+
+class Arrival:
+    """A stored message on its way to subscribers.
+
+    Attributes:
+        offset: its place in the queue that was pulled (0 for a retained message that was fetched).
+        position: its place in the log; the same in every queue that it belongs to.
+        qos, retain: as published.
+        heading: what it has in common with others of its device.
+        queue_id, queue_offset: its topic queue, and its place in that.
+        expires_ms: wall-clock time after which it is not delivered, or ``NEVER``.
+        stored_ms: wall-clock time at which it was stored.
+        origin: where it was pulled; ``None`` where nobody needs to find it again.
+        blobs: encoded forms, shared by all subscribers that get the same bytes (``gateway/messages/delivery.py``).
+    """
+
+    __slots__ = (
+        "blobs",
+        "expires_ms",
+        "heading",
+        "offset",
+        "origin",
+        "payload",
+        "position",
+        "qos",
+        "queue_id",
+        "queue_offset",
+        "retain",
+        "stored_ms",
+    )
+
+    def __init__(
+        self,
+        offset: int,
+        position: int,
+        flag: int,
+        payload: bytes,
+        heading: Heading,
+        stored_ms: int,
+        queue_id: int,
+        queue_offset: int,
+        origin: Origin | None = None,
+    ) -> None:
+        self.offset = offset
+        self.origin = origin
+        self.position = position
+        self.qos = min(flag & FLAG_QOS, 2)
+        self.retain = flag & FLAG_RETAIN != 0
+        self.payload = payload
+        self.heading = heading
+        self.stored_ms = stored_ms
+        self.queue_id = queue_id
+        self.queue_offset = queue_offset
+        self.expires_ms = NEVER if heading.expiry_s == NEVER else stored_ms + heading.expiry_s * 1000
+        self.blobs: dict[object, object] | None = None
+
+    @property
+    def name(self) -> str:
+        """The MQTT topic name."""
+        return self.heading.name
+
+    @property
+    def name_bytes(self) -> bytes:
+        """The MQTT topic name."""
+        return self.heading.name_bytes
+
+    @property
+    def sender(self) -> bytes:
+        """Client id of the device that published it, ``b""`` if none did."""
+        return self.heading.sender
+
+    @property
+    def user(self) -> str:
+        """As whom the device published it, if it was to be retained; empty for nobody in particular."""
+        return self.heading.user
+
+    @property
+    def application(self) -> bytes:
+        """MQTT 5 properties to forward, encoded, without their length."""
+        return self.heading.application
+
+    @property
+    def topic(self) -> bytes:
+        """The topic that it is stored in."""
+        return self.heading.topic
+
+    @property
+    def queue(self) -> str:
+        """The topic queue that it is in."""
+        return topic_queue(self.topic.decode("utf-8", "replace"), self.queue_id)
+
+    def in_its_topic(self, origin: Origin) -> Arrival:
+        """The same message as a reader of its topic's queue finds it; ``origin`` is that queue."""
+        flag = self.qos | FLAG_RETAIN if self.retain else self.qos
+        queue_id, at = self.queue_id, self.queue_offset
+        return Arrival(at, self.position, flag, self.payload, self.heading, self.stored_ms, queue_id, at, origin)
+
+
+def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None) -> list[Arrival]:
+    """The messages of a pulled batch. Raises ``InvalidMessage`` if it is shorter than it says."""
+    data = batch if isinstance(batch, bytes) else bytes(batch)
+    at, total = count * ENTRY_BYTES, len(data)
+    if at > total:
+        raise InvalidMessage("a pulled batch is shorter than its entries")
+    found: list[Arrival] = []
+    raw, heading = b"", None
+    for entry_at in range(0, at, ENTRY_BYTES):
+        offset, position, size, _tag = ENTRY.unpack_from(data, entry_at)
+        end = at + size
+        if end > total or size < HEAD_BYTES:
+            raise InvalidMessage("a pulled batch is shorter than its frames")
+        queue_id, flag, queue_offset, stored_ms, body_bytes = FRAME.unpack_from(data, at)
+        body = at + HEAD_BYTES
+        tail = body + body_bytes
+        if tail + 4 > end:
+            raise InvalidMessage("a pulled batch is shorter than its frames")
+        if heading is None or data[tail:end] != raw:  # mostly it is the one before
+            raw = data[tail:end]
+            heading = read_heading(raw)
+        payload = data[body:tail]
+        found.append(Arrival(offset, position, flag, payload, heading, stored_ms, queue_id, queue_offset, origin))
+        at = end
+    return found
+
+
+def arrival_of(run: Run, number: int, offset: int, heading: Heading, origin: Origin | None) -> Arrival:
+    """Message ``number`` of a run; ``offset`` is its own in the queue that was pulled, ``heading`` that of all."""
+    position, payload, place = run.position + number * run.step, run.bodies[number], run.offset + number
+    return Arrival(offset, position, run.flag, payload, heading, run.stored_ms, run.queue_id, place, origin)
+
+
+def given_arrivals(offset: int, runs: Sequence[Run], origin: Origin | None = None) -> list[Arrival]:
+    """The messages of runs that stand one behind the other in the queue that was pulled, from ``offset`` on."""
+    found: list[Arrival] = []
+    for run in runs:
+        heading = read_heading(run.tail)
+        for number in range(len(run.bodies)):
+            found.append(arrival_of(run, number, offset, heading, origin))
+            offset += 1
+    return found

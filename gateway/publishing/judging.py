@@ -1,0 +1,56 @@
+"""Why a client may not publish under a name, leave a will, or subscribe: the name itself, the limits, the rules, and
+what a broker would not store."""
+
+from __future__ import annotations
+
+from gateway.limits.limits import Limits
+from gateway.login.auth import Authenticator, Identity
+from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
+from gateway.publishing.upstream import Upstream
+from gateway.sessions.session_state import Will
+from penstock.errors import InvalidMessage
+from topicmap.names import InvalidName, check_name, is_reserved
+
+
+class Judge:
+    """Of one gateway."""
+
+    def __init__(self, authenticator: Authenticator, upstream: Upstream, limits: Limits) -> None:
+        self._authenticator = authenticator
+        self._upstream = upstream
+        self._limits = limits
+
+    def unfit_name(self, identity: Identity, name: str) -> Reason:
+        """Why a client may not publish under a name, 0 if it may."""
+        try:
+            check_name(name)
+            self._upstream.topic_of(name)  # it must have a topic that can hold it
+        except InvalidName:
+            return ReasonCode.TOPIC_NAME_INVALID
+        too_deep = self._limits.too_deep(name)
+        if too_deep:
+            return too_deep
+        may = not is_reserved(name) and self._authenticator.may_publish(identity, name)
+        return 0 if may else ReasonCode.NOT_AUTHORIZED
+
+    def unfit_subscription(self, identity: Identity, filter: str, position: str) -> Reason:
+        """Why the rules keep a client from a filter, or from the named position with it, 0 if they do not."""
+        if not self._authenticator.may_subscribe(identity, filter):
+            return ReasonCode.NOT_AUTHORIZED
+        if position and not self._authenticator.may_position(identity, position):
+            return Told(ReasonCode.NOT_AUTHORIZED, f"the position {position} is not this client's to keep")
+        return 0
+
+    def unfit_will(self, identity: Identity, will: Will) -> Reason:
+        """Why a client may not leave this will, 0 if it may: what is taken must be publishable later."""
+        unfit = self.unfit_name(identity, will.name)
+        if not unfit:
+            try:
+                self._upstream.will_properties(identity.client_id, will)
+            except InvalidMessage as error:
+                return Told(ReasonCode.QUOTA_EXCEEDED, error.message)
+        return unfit
+
+    def may_leave(self, client_id: str, will: Will) -> bool:
+        """Whether a will may be published: the rules may have changed since its client left it."""
+        return not self.unfit_will(Identity(client_id, will.user), will)

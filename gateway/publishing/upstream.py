@@ -1,0 +1,560 @@
+"""Device -> broker: publications become runs, one request per broker and round, and an acknowledgement only after
+its reply.
+
+A ``Lane`` is the open batch of one broker. Beside each message stands its *mark*: the bytes that acknowledge it
+(PUBACK, PUBREC, or nothing), so that the reply to a whole batch turns into one piece of bytes per device.
+
+Promises: no mark is sent before the broker has said that the record is stored at its topic's level; a record whose
+fate is unknown (the link broke) is never acknowledged, its device is disconnected and will send it again; what was
+surely not stored, because no broker was there or because the log takes no more and the device is not MQTT 5 and
+cannot be told so, waits in ``Lane.kept``, its device's socket is not read meanwhile, and nothing that overtakes it is
+acknowledged; every wait is bounded by what a device may have unstored (``unstored_bytes_max``), for then it is not
+read either. A publication to a topic that is being looked up waits in ``TopicLanes.waiting``, and its device's socket
+is not read: also where nobody can say just now, for then the topic is looked up again (``retry``). What a broker
+refuses because this gateway's life is over (``tenure.py``), and all that follows, stays here until it leaves in
+another life (``go_on``), in its order, without what is of connections that are over by then. Nothing here waits: the
+round's end is told by ``flush``.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from mypy_extensions import mypyc_attr
+
+from gateway.brokers import Broker, Brokers
+from gateway.messages.envelope import NEVER, record_properties
+from gateway.sessions.session_state import Will
+from gateway.shards.ends import Occupant
+from gateway.shards.rounds import Rounds, Stage
+from penstock.errors import Busy, Fenced, InvalidMessage, NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
+from penstock.message import FLAG_QOS, FLAG_RETAIN, PROPERTIES_BYTES_MAX, record_tail
+from penstock.requests.given import GivenRuns
+from penstock.requests.messages import Appended
+from penstock.requests.request import Result
+from penstock.requests.sessions import EndLives
+from penstock.runs import Run
+from topicmap.queues import TopicMap
+
+_NO_ROOM: Final = frozenset({Busy.code, StorageFull.code})
+_ROUTES_MAX: Final = 256
+_OVER_MAX: Final = 1000
+_NONE: Final[tuple[str, ...]] = ()
+_NOBODY_SAYS: Final = frozenset({NoRoute.code, TimedOut.code, Unavailable.code})
+_WILL: Final = b"\x00"
+"""The mark of a will: it is not sent to anybody."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Publisher(Occupant):
+    """Who has published a record and waits for its fate (``gateway.devices.device.Device``,
+    ``gateway.homes.wills.Executor``, which is on no line).
+
+    Attributes:
+        unstored: bytes of its records, and of filters that it asked for, that the brokers have not answered for.
+        is_v5: whether it can be told reasons.
+        is_over: whether its connection is over, so that it hears nothing any more.
+    """
+
+    __slots__ = ("is_over", "is_v5", "unstored")
+    unstored: int
+    is_v5: bool
+    is_over: bool
+
+    def stored(self, marks: list[bytes], size: int, exact: bool) -> None:
+        """Records are stored: their marks may leave. ``exact``: there are PUBRECs among them."""
+        raise NotImplementedError
+
+    def stored_one(self, mark: bytes, size: int) -> None:
+        """The same of one record without a PUBREC."""
+        self.stored([mark], size, False)
+
+    def refused(self, mark: bytes, code: int) -> None:
+        """One record is not stored, for this error, and not tried again; whoever gives it up counts it."""
+        raise NotImplementedError
+
+    def fate_unknown(self, marks: list[bytes]) -> None:
+        """Nobody knows whether these records are stored."""
+        raise NotImplementedError
+
+    def hold_reading(self) -> None:
+        """One more reason not to read from it."""
+        raise NotImplementedError
+
+    def release_reading(self) -> None:
+        """One less."""
+        raise NotImplementedError
+
+
+class Kept(NamedTuple):
+    """A publication that its broker surely has not stored. ``number``: of the batch that it was last in."""
+
+    device: Publisher
+    run: Run
+    mark: bytes
+    number: int
+
+
+class Lane:
+    """The open batch of one broker. ``devices``: whose each of ``runs`` is; ``marks``: one per message of them, in
+    order. ``size``: bytes of their records. ``kept``: what is to be tried again. ``returned``: batches that wait for
+    another life of this gateway. ``told``: the lives that its broker was told to be over."""
+
+    __slots__ = ("broker", "devices", "kept", "marks", "returned", "runs", "size", "told")
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.runs: list[Run] = []
+        self.marks: list[bytes] = []
+        self.devices: list[Publisher | None] = []
+        self.kept: list[Kept] = []
+        self.returned: list[Appending] = []
+        self.told: tuple[str, ...] = _NONE
+        self.size = 0
+
+
+class Unplaced(NamedTuple):
+    """A publication on its way to its topic's broker, which may not be known yet."""
+
+    device: Publisher | None
+    run: Run
+    mark: bytes
+
+
+class TopicLanes:
+    """The brokers of one topic; none while they are being looked up. ``waiting``: what is to go there then, in order;
+    while it holds something a look-up is out, or comes with the next ``retry``."""
+
+    __slots__ = ("lanes", "topic", "waiting")
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.lanes: list[Lane] = []
+        self.waiting: list[tuple[NameRoute, Unplaced]] = []
+
+
+class NameRoute:
+    """The constant parts of a client's publications under one name."""
+
+    __slots__ = ("key", "key_hash", "name", "raw_name", "tail", "topic", "topic_bytes")
+
+    def __init__(self, name: str, client_id: str, key: str, topic: TopicLanes) -> None:
+        self.name = name
+        self.raw_name = name.encode()
+        self.key = key
+        self.key_hash = zlib.crc32(key.encode())
+        self.topic = topic
+        self.topic_bytes = topic.topic.encode()
+        self.tail = record_tail(self.topic_bytes, record_properties(name, key, client_id))
+
+    def lane(self) -> Lane | None:
+        lanes = self.topic.lanes
+        if len(lanes) == 1:
+            return lanes[0]
+        # the broker takes the hash modulo its queues: other bits choose the broker, so that all queues are used
+        return lanes[(self.key_hash >> 16) % len(lanes)] if lanes else None
+
+
+class Upstream(Stage):
+    """All publications of one gateway on their way to the brokers."""
+
+    def __init__(self, brokers: Brokers, topic_map: TopicMap, append_bytes_max: int, rounds: Rounds) -> None:
+        self._brokers = brokers
+        self._map = topic_map
+        self._append_bytes_max = append_bytes_max
+        self._lanes: list[Lane] = []  # one per broker, of which there are few
+        self._topics: dict[str, TopicLanes] = {}
+        self._unfound: list[TopicLanes] = []  # to be looked up again
+        self.rounds = rounds
+        self.life = ""  # what this gateway appends in
+        self.is_held = False  # nothing more leaves in it
+        self.on_over: Callable[[], None] = _nothing
+        self._over: tuple[str, ...] = _NONE  # lives of gateways
+        self.level = ""  # what the messages have reached whose acknowledgements are told
+        self.unanswered = 0
+        self.dropped = 0
+        self.unauthorized = 0  # of these, what the access rules refused
+        self.stored = 0
+        self.appends = 0
+
+    # ------------------------------------------------------------ in
+
+    def route(self, name: str, client_id: str) -> NameRoute:
+        """The route of a client's publications under a checked name. Raises ``topicmap.names.InvalidName``."""
+        placed = self._map.place(name, client_id)
+        topic = self._topics.get(placed.topic)
+        if topic is None:
+            topic = self._topics[placed.topic] = TopicLanes(placed.topic)
+        return NameRoute(name, client_id, placed.key, topic)
+
+    def route_among(self, known: dict[bytes, NameRoute], name: str, client_id: str) -> NameRoute:
+        """The same among those that a client has used before, made when it is first used."""
+        raw = name.encode()
+        route = known.get(raw)
+        if route is None:
+            if len(known) >= _ROUTES_MAX:
+                known.clear()
+            route = known[raw] = self.route(name, client_id)
+        return route
+
+    def topic_of(self, filter: str) -> str | None:
+        """The one topic that holds all that a checked filter matches, if there is one. Raises ``InvalidName``."""
+        return self._map.topic_of(filter)
+
+    def publish(
+        self,
+        device: Publisher | None,
+        route: NameRoute,
+        payload: bytes | memoryview,
+        flag: int,
+        mark: bytes,
+        properties: bytes = b"",
+    ) -> None:
+        """Takes one publication. ``flag`` is its QoS and RETAIN, ``properties`` replace the route's own."""
+        tail = record_tail(route.topic_bytes, properties) if properties else route.tail
+        run = Run(tail, flag, self.rounds.now_ms, [bytes(payload)])
+        if device is not None:
+            device.unstored += run.size
+        lane = route.lane()
+        if lane is None:
+            self._wait_for_topic(route, Unplaced(device, run, mark))
+        else:
+            self._add(lane, Unplaced(device, run, mark))
+
+    def publish_will(self, client_id: str, will: Will, executor: Publisher | None) -> None:
+        """Publishes what a client left for the case of its sudden end. ``executor`` waits for its fate; without one it
+        is published at most once. Raises as ``will_properties``."""
+        properties = self.will_properties(client_id, will)
+        flag = will.qos | (FLAG_RETAIN if will.retain else 0)
+        self.publish(executor, self.route(will.name, client_id), will.payload, flag, _WILL, properties)
+
+    def will_properties(self, client_id: str, will: Will) -> bytes:
+        """The property string of a will. Raises ``InvalidMessage`` if it is too long, ``InvalidName`` for its name."""
+        key, user = self._map.place(will.name, client_id).key, will.user if will.retain else ""
+        return _fitting(record_properties(will.name, key, client_id, will.expiry_s, will.application, user=user))
+
+    def properties(
+        self, route: NameRoute, client_id: str, expiry_s: int, application: bytes, exchange: str = "", user: str = ""
+    ) -> bytes:
+        """The property string of a publication with MQTT 5 properties, of an exchange that is to be stored once, or of
+        what a ``user`` has retained; empty for the route's own. Raises ``InvalidMessage`` if it is too long."""
+        if expiry_s == NEVER and not application and not exchange and not user:
+            return b""
+        return _fitting(record_properties(route.name, route.key, client_id, expiry_s, application, exchange, user))
+
+    def _add(self, lane: Lane, parked: Unplaced) -> None:
+        lane.devices.append(parked.device)
+        lane.runs.append(parked.run)
+        lane.marks.append(parked.mark)
+        self.grown(lane, parked.run.size)
+
+    def grown(self, lane: Lane, size: int) -> None:
+        """Tells that so many bytes of records were added to a lane."""
+        lane.size += size
+        if lane.size >= self._append_bytes_max:
+            self._append(lane)
+
+    # ------------------------------------------------------------ the round's end
+
+    def flush(self) -> None:
+        """Sends each broker its batch, as one request."""
+        if self.is_held:
+            return
+        for lane in self._lanes:
+            if lane.runs:
+                self._append(lane)
+
+    def _append(self, lane: Lane) -> None:
+        self.appends += 1
+        batch = Appending(self, lane, self.appends)
+        lane.runs, lane.marks, lane.devices, lane.size = [], [], [], 0
+        self._submit(batch)
+
+    def _submit(self, batch: Appending) -> None:
+        lane = batch.lane
+        if self.is_held:
+            lane.returned.append(batch)
+            return
+        if lane.told is not self._over:
+            self._tell_over(lane)
+        self.unanswered += 1
+        batch.life = self.life
+        lane.broker.submit(GivenRuns(len(batch.marks), batch.runs, batch.life), batch)
+
+    def appended(self, batch: Appending, result: Result) -> None:
+        """What became of a batch."""
+        self.unanswered -= 1
+        if isinstance(result, Appended):
+            self.level = result.level
+            if result.refused or batch.lane.kept:
+                self._partly(batch, {refused.at: refused.code for refused in result.refused})
+                return
+            self.stored += len(batch.marks)
+            self._tell(batch)
+            if not self.unanswered:
+                self.rounds.send()  # before what waits for the same records is told of them
+        elif isinstance(result, Fenced):
+            self._refused_life(batch)
+        elif isinstance(result, PenstockError) and not result.unknown:
+            self._partly(batch, dict.fromkeys(range(len(batch.marks)), result.code), True)
+        else:
+            self._lost(batch)
+
+    def _tell(self, batch: Appending) -> None:
+        """All of a batch is stored: each device hears it of what it has there one behind the other."""
+        runs, marks, devices = batch.runs, batch.marks, batch.devices
+        at = which = 0
+        while which < len(runs):
+            run, device = runs[which], devices[which]
+            size, stop, exact = run.size, at + len(run.bodies), _is_exact(run)
+            which += 1
+            while which < len(runs) and devices[which] is device and _is_exact(runs[which]) == exact:
+                size += runs[which].size
+                stop += len(runs[which].bodies)
+                which += 1
+            if device is not None and stop == at + 1 and not exact:
+                device.stored_one(marks[at], size)
+            elif device is not None:
+                device.stored(marks[at:stop], size, exact)
+            at = stop
+
+    def _lost(self, batch: Appending) -> None:
+        at = 0
+        for run, device in zip(batch.runs, batch.devices, strict=True):
+            count = len(run.bodies)
+            if device is not None:
+                device.stored([], run.size, False)  # it counts as unstored no more
+                device.fate_unknown(batch.marks[at : at + count])
+            at += count
+
+    def _partly(self, batch: Appending, codes: dict[int, int], is_whole: bool = False) -> None:
+        """Some messages of a batch, or of an earlier one, were refused: each device gets its marks and refusals in the
+        order of its sending. ``is_whole``: it was refused as a whole, which may pass; a message is refused by itself
+        for good. What was sent after a message that is kept, and is stored before it, is not acknowledged: its device
+        is disconnected."""
+        lane, marks = batch.lane, batch.marks
+        self.stored += len(marks) - len(codes)
+        overtaken = {kept.device for kept in lane.kept if kept.number < batch.number}
+        first = 0
+        for run, device in zip(batch.runs, batch.devices, strict=True):
+            places = range(first, first + len(run.bodies))
+            first = places.stop
+            if device is None:
+                self.dropped += sum(at in codes for at in places)
+                continue
+            device.stored([], run.size, False)  # it counts as unstored no more
+            for at, body in zip(places, run.bodies, strict=True):
+                code = codes.get(at)
+                if code is None and marks[at] and device in overtaken:
+                    device.fate_unknown([marks[at]])  # its client sends both again; what QoS 2 has stored stays there
+                elif code is None:
+                    device.stored([marks[at]], 0, _is_exact(run))
+                elif is_whole and marks[at] and (code == Unavailable.code or (code in _NO_ROOM and not device.is_v5)):
+                    device.hold_reading()
+                    lane.kept.append(Kept(device, run.of([body]), marks[at], batch.number))
+                else:
+                    device.refused(marks[at], code)
+
+    # ------------------------------------------------------------ lives
+
+    def note_over(self, lives: Sequence[str]) -> None:
+        """These lives of gateways are over: no broker gets anything more from here before it has heard of that, so that
+        what their clients had sent there before is never stored behind it."""
+        known = frozenset(self._over)
+        added = [life for life in lives if life not in known]
+        if added:
+            self._over = (*self._over, *added)[-_OVER_MAX:]
+
+    def _tell_over(self, lane: Lane) -> None:
+        told = frozenset(lane.told)
+        lives = tuple([life for life in self._over if life not in told])
+        lane.told = self._over
+        if lives:
+            lane.broker.submit(EndLives(lives), partial(self._told_over, lane))
+
+    @staticmethod
+    def _told_over(lane: Lane, result: Result) -> None:
+        if isinstance(result, PenstockError) and (result.retryable or result.unknown):
+            lane.told = _NONE  # told again before the next batch
+
+    def _refused_life(self, batch: Appending) -> None:
+        if batch.life != self.life:  # what was sent after it may be stored already
+            self._lost(batch)
+            return
+        batch.lane.returned.append(batch)
+        if not self.is_held:
+            self.on_over()
+
+    def hold(self) -> None:
+        """This gateway may have lost sessions: nothing leaves until it goes on."""
+        self.is_held = True
+
+    def go_on(self, life: str) -> None:
+        """Whatever is of sessions that were lost is of connections that are over: the rest leaves in another life."""
+        for lane in self._lanes:
+            if lane.runs:
+                self._append(lane)  # to the others that wait
+        for topic in self._topics.values():
+            there = [one for one in topic.waiting if one[1].device is None or not one[1].device.is_over]
+            self.dropped += len(topic.waiting) - len(there)
+            topic.waiting = there
+        self.life, self.is_held = life, False
+        for lane in self._lanes:
+            returned, lane.returned = sorted(lane.returned, key=_number_of), []
+            for batch in returned:
+                if self._keep_present(batch):
+                    self._submit(batch)
+
+    def _keep_present(self, batch: Appending) -> bool:
+        """Leaves out what is of connections that are over. Whether there is anything else."""
+        runs, marks, devices = batch.runs, batch.marks, batch.devices
+        batch.runs, batch.marks, batch.devices = [], [], []
+        at = 0
+        for run, device in zip(runs, devices, strict=True):
+            stop = at + len(run.bodies)
+            if device is not None and device.is_over:
+                self.dropped += stop - at
+            else:
+                batch.runs.append(run)
+                batch.marks += marks[at:stop]
+                batch.devices.append(device)
+            at = stop
+        return bool(batch.runs)
+
+    # ------------------------------------------------------------ waiting for a topic or for room
+
+    def _wait_for_topic(self, route: NameRoute, parked: Unplaced) -> None:
+        topic = route.topic
+        topic.waiting.append((route, parked))
+        if parked.device is not None:
+            parked.device.hold_reading()
+        if len(topic.waiting) == 1:
+            self._brokers.find(topic.topic, partial(self._topic_found, topic))
+
+    def _topic_found(self, topic: TopicLanes, found: list[Broker] | PenstockError) -> None:
+        if isinstance(found, PenstockError):
+            self._not_found(topic, found)
+            return
+        waiting, topic.waiting = topic.waiting, []
+        topic.lanes = [self._lane(broker) for broker in found]
+        for route, parked in waiting:
+            lane = route.lane()
+            assert lane is not None
+            if parked.device is not None:
+                parked.device.release_reading()
+            self._add(lane, parked)
+        self.flush()
+
+    def _lane(self, broker: Broker) -> Lane:
+        for lane in self._lanes:
+            if lane.broker is broker:
+                return lane
+        self._lanes.append(Lane(broker))
+        return self._lanes[-1]
+
+    def _not_found(self, topic: TopicLanes, error: PenstockError) -> None:
+        """What may pass is waited for: what is to be acknowledged stays, the rest is given up."""
+        waiting, topic.waiting = topic.waiting, []
+        refused = []
+        for route, parked in waiting:
+            if _waits(parked, error.code):
+                topic.waiting.append((route, parked))
+            else:
+                refused.append(parked)
+        if topic.waiting:
+            self._unfound.append(topic)
+        elif not topic.lanes:  # whoever makes up topics that no broker takes fills no memory here
+            self._topics.pop(topic.topic, None)
+        for parked in refused:
+            self._topic_missing(parked, error)
+
+    def _topic_missing(self, parked: Unplaced, error: PenstockError) -> None:
+        if parked.device is None:
+            self.dropped += 1
+        else:
+            parked.device.release_reading()
+            parked.device.stored([], parked.run.size, False)
+            parked.device.refused(parked.mark, error.code)
+
+    def retry(self) -> None:
+        """Tries again what the log had no room for, in order, and looks up again where nobody could say. What a closed
+        connection has left here was never acknowledged and is given up."""
+        self._append_again()
+        self._look_again()
+
+    def _append_again(self) -> None:
+        """A device that has something else out waits until that is answered: it may have overtaken what is kept."""
+        busy = {kept.device for lane in self._lanes for kept in lane.kept if kept.device.unstored}
+        for lane in self._lanes:
+            waiting, lane.kept = lane.kept, []
+            for kept in waiting:
+                device = kept.device
+                if device.is_over:
+                    self.dropped += 1
+                elif device in busy:
+                    lane.kept.append(kept)
+                else:
+                    device.unstored += kept.run.size
+                    device.release_reading()
+                    self._add(lane, Unplaced(device, kept.run, kept.mark))
+        self.flush()
+
+    def _look_again(self) -> None:
+        unfound, self._unfound = self._unfound, []
+        for topic in unfound:
+            there = [one for one in topic.waiting if one[1].device is None or not one[1].device.is_over]
+            self.dropped += len(topic.waiting) - len(there)
+            topic.waiting = there
+            if there:
+                self._brokers.find(topic.topic, partial(self._topic_found, topic))
+            else:
+                self._topics.pop(topic.topic, None)
+
+
+class Appending:
+    """What a lane had gathered, waiting for its answer. A class, because there is one for every batch, and compiled it
+    costs less than a partial."""
+
+    __slots__ = ("_upstream", "devices", "lane", "life", "marks", "number", "runs")
+
+    def __init__(self, upstream: Upstream, lane: Lane, number: int) -> None:
+        self._upstream = upstream
+        self.lane = lane
+        self.number = number
+        self.life = ""
+        self.runs = lane.runs
+        self.marks = lane.marks
+        self.devices = lane.devices
+
+    def __call__(self, result: Result) -> None:
+        self._upstream.appended(self, result)
+
+
+def _waits(parked: Unplaced, code: int) -> bool:
+    """Whether a publication waits for its topic after this error: it is to be acknowledged, and the error may pass."""
+    device = parked.device
+    if device is None or not parked.mark:
+        return False
+    return code in _NOBODY_SAYS or (code == StorageFull.code and not device.is_v5)
+
+
+def _number_of(batch: Appending) -> int:
+    return batch.number
+
+
+def _nothing() -> None:
+    """Nobody wants to know yet."""
+
+
+def _is_exact(run: Run) -> bool:
+    """Whether a run has QoS 2."""
+    return run.flag & FLAG_QOS == 2
+
+
+def _fitting(properties: bytes) -> bytes:
+    if len(properties) > PROPERTIES_BYTES_MAX:
+        raise InvalidMessage(f"properties have at most {PROPERTIES_BYTES_MAX} bytes once stored, not {len(properties)}")
+    return properties

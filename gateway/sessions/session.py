@@ -1,0 +1,591 @@
+"""A session while its client is connected: subscriptions, its place in each queue, and open exchanges.
+
+Every subscription reads the light queue of its filter; a message that matches several filters of a session is in
+several of these queues. It is delivered once, by the *primary*: the oldest subscription that matches it and that
+began before the message was stored. The others pass over it. Because age decides, a later subscription never
+changes who delivers a message, and all messages of one topic come through one queue, in order (MQTT-4.6.0-6). The
+copy carries the highest granted QoS and the identifiers of all matching subscriptions (MQTT-3.3.4-2, -3).
+
+A ``Cursor`` is a session's place in one such queue. Queues are read independently, so a cursor may pass over a
+message that its primary has not come to yet. It remembers the first and the last such message per primary
+(``skipped``): if the primary is unsubscribed before it gets there, the cursor goes back and delivers what was left to
+it, and nothing else (``Redo``).
+
+Offline messages are not here: they are in the log, and a session is only a cursor per queue. One that outlives its
+connection (``Lasting``) is saved at its home and goes from here with the connection. What a session does hold is
+bounded: at most ``window`` messages and ``window_bytes`` on their way out (shared blobs), at most ``receive_max`` QoS 2
+ids on their way in of this connection, and as many again of earlier ones.
+
+Rules kept here: an id is in use until its exchange ends (MQTT-2.2.1-4, 4.3.2-2, 4.3.3-6); nothing beyond the
+window is sent (MQTT-3.3.4-9, 4.9.0-2); a resend keeps ids and order and sets DUP (MQTT-4.4.0-1, 4.6.0-1), and what a
+lost gateway may have sent has it too (MQTT-3.3.1-1); after PUBREC the message itself is never sent again
+(MQTT-4.3.3-6). What is still to be resent counts as in flight, so there is room for a new message only when nothing of
+that is left. Pure: time is an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from gateway.limits.tallies import Tally
+from gateway.login.auth import Identity
+from gateway.messages.aliases import SentAliases
+from gateway.messages.delivery import PACKET_ID_MAX, Blob, InFlight, PacketRun, Variant, blob
+from gateway.messages.envelope import Arrival
+from gateway.messages.feed import Feed
+from gateway.mqtt.reason_codes import Reason
+from gateway.sessions.session_state import Owed, Place, Sent, Will
+from gateway.sessions.subscriptions import Redo, Subscription
+from topicmap.names import matches
+
+_NAMES_REMEMBERED: Final = 256
+_NAMES_PER_CURSOR: Final = 32
+_NAMES_REMEMBERED_MAX: Final = 4096
+"""Of a session with many cursors so many: each of them looks at all names of a pull before the next one does."""
+_PUBREL: Final = b"\x62\x02"
+
+# States of an inbound QoS 2 id, from PUBLISH to PUBREL.
+STORING: Final = 0
+STORED: Final = 1
+INHERITED: Final = 2
+"""Stored, on an earlier connection."""
+RELEASED: Final = 3
+"""Released before it is stored, by a client that did not wait for its PUBREC."""
+
+
+class Client(Protocol):
+    """The connection of a session's client (``gateway.devices.device.Device``).
+
+    Attributes:
+        is_v5: whether it speaks MQTT 5.
+        accepts_bytes_max: the largest packet that it takes.
+        aliases: the topic aliases that it has been sent, if it takes any.
+        identity: who it is, once that is known.
+        tally: what goes through its listener.
+    """
+
+    is_v5: bool
+    accepts_bytes_max: int
+    aliases: SentAliases | None
+    identity: Identity | None
+    tally: Tally
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes no more output for now."""
+        ...
+
+    def send(self, data: bytes, count: int = 1) -> None:
+        """Sends so many packets."""
+        ...
+
+    def fail(self, reason: Reason) -> None:
+        """Closes it for a reason."""
+        ...
+
+    def displace(self, reason: Reason, *, ends_session: bool) -> None:
+        """Another connection takes over its session."""
+        ...
+
+
+class Lasting:
+    """What only a session that outlives its connection has.
+
+    Attributes:
+        incarnation: tells it from earlier sessions of the same client.
+        doubtful_ms: what was stored until this wall-clock time may have been sent already, by a gateway that was lost.
+        home: name of the broker where it is at home.
+        has_new_terms: subscriptions have changed since the last save.
+        unsaved: packets that leave when the next save is durable, and ``when_saved``: who wants to know it.
+        unsaved_bytes: of these packets, and of those whose save is under way.
+        is_full: these are too many for anything to be sent behind them.
+        is_saving: packets wait for a save that is under way; what comes later waits behind them.
+        places: where it was in queues that it has not come back to yet.
+        owed: what subscriptions are owed whose queues it has not come back to yet.
+        held: filters that are open in its own name at all brokers.
+        closed: feeds of subscriptions that have ended since the last save.
+        absent: by packet id, messages on their way whose broker is not known here; they go again on a later connection.
+    """
+
+    __slots__ = (
+        "absent",
+        "closed",
+        "doubtful_ms",
+        "has_new_terms",
+        "held",
+        "home",
+        "incarnation",
+        "is_full",
+        "is_saving",
+        "owed",
+        "places",
+        "unsaved",
+        "unsaved_bytes",
+        "when_saved",
+    )
+
+    def __init__(self, incarnation: int, home: str = "") -> None:
+        self.incarnation = incarnation
+        self.home = home
+        self.doubtful_ms = 0
+        self.has_new_terms = False
+        self.is_saving = False
+        self.unsaved: list[bytes] = []
+        self.unsaved_bytes = 0
+        self.is_full = False
+        self.when_saved: list[Callable[[], None]] = []
+        self.places: dict[tuple[str, str], Place] = {}
+        self.owed: dict[tuple[str, str], Owed] = {}
+        self.held: dict[str, None] = {}
+        self.closed: list[Feed[Cursor]] = []
+        self.absent: dict[int, Sent] = {}
+
+    def forget(self, filter: str) -> None:
+        """A subscription has ended: it has no place anywhere, and nothing is owed to it any more."""
+        self.places = {place: one for place, one in self.places.items() if place[0] != filter}
+        self.owed = {place: one for place, one in self.owed.items() if place[0] != filter}
+
+    def holder(self, broker: str) -> str:
+        """The name under which its filters are open at a broker (docs/formats/facts.md)."""
+        at_home = broker == self.home or not self.home
+        return f"~session/{self.incarnation}" if at_home else f"~session/{self.incarnation}@{self.home}"
+
+
+class Cursor:
+    """A session's place in the light queue of one of its filters at one broker.
+
+    Attributes:
+        next: offset of the next message to look at; -1 while the queue is being opened.
+        start: log position from which the subscription counts; messages stored before it do not.
+        doubtful_ms: that of its session (``Lasting``), until it has come to a message that was stored later.
+        held: waits for retained messages or history to go first.
+        owed: what of these is not sent yet, where it is held.
+        backlog: messages of its own pull, for a session that has fallen behind the shared window.
+        pulling: its own pull is under way.
+        seen: log position of the last message that it came to.
+        skipped: primary -> offset of the first and position of the last message left to it that it has not come to.
+        redos: stretches to go over again.
+        is_resumed: its subscription stood before this connection of its session, and before ``start`` if that is later.
+    """
+
+    __slots__ = (
+        "backlog",
+        "doubtful_ms",
+        "feed",
+        "held",
+        "is_resumed",
+        "next",
+        "owed",
+        "pulling",
+        "redos",
+        "seen",
+        "session",
+        "skipped",
+        "start",
+        "subscription",
+    )
+
+    def __init__(self, session: Session, subscription: Subscription, feed: Feed[Cursor]) -> None:
+        self.session = session
+        self.subscription = subscription
+        self.feed = feed
+        self.next = -1
+        self.start = 0
+        self.doubtful_ms = 0
+        self.held = False
+        self.is_resumed = False
+        self.owed: Callable[[], Owed | None] | None = None
+        self.pulling = False
+        self.backlog: list[Arrival] | None = None
+        self.seen = -1
+        self.skipped: dict[Cursor, tuple[int, int]] | None = None
+        self.redos: list[Redo] | None = None
+
+    def take_owed(self, *, is_history: bool) -> Owed | None:
+        """What an earlier connection of the session has left owed here, if it is of this kind."""
+        lasting = self.session.lasting
+        place = self.subscription.filter, self.feed.broker.name
+        owed = lasting.owed.get(place) if lasting is not None else None
+        if lasting is None or owed is None or (owed.start is not None) != is_history:
+            return None
+        return lasting.owed.pop(place)
+
+    def leave_to(self, primary: Cursor, arrival: Arrival) -> None:
+        """Passes over a message that another cursor delivers."""
+        if arrival.position <= primary.seen:
+            return
+        if self.skipped is None:
+            self.skipped = {}
+        first, last = self.skipped.get(primary, (0, -1))
+        if last <= primary.seen:
+            first = arrival.offset
+        self.skipped[primary] = (min(first, arrival.offset), max(last, arrival.position))
+
+    def take_back(self, ended: Cursor) -> bool:
+        """A primary's subscription has ended. True if this cursor goes back for what was left to it."""
+        first, last = self.skipped.pop(ended, (0, -1)) if self.skipped else (0, -1)
+        if last <= ended.seen:
+            return False
+        self.redos = [*(self.redos or ()), Redo(self.next, ended.seen, ended.subscription.filter)]
+        self.next = first
+        self.backlog = None
+        return True
+
+    def has_come_to(self, arrival: Arrival) -> bool:
+        """Whether it has been at this message before. Only one that damage in the log has moved is at an offset beyond
+        its position (docs/decisions/0007), and such a one comes twice. Where a stretch is to be gone over again, all
+        of them count as new."""
+        return arrival.position <= self.seen and arrival.offset > arrival.position and not self.redos
+
+    def is_due(self, arrival: Arrival) -> bool:
+        """Whether a message is to be looked at; within a stretch that is gone over again, only what was left out."""
+        redos = [redo for redo in self.redos or () if arrival.offset < redo.until]
+        self.redos = redos or None
+        return not redos or any(redo.after < arrival.position and matches(redo.filter, arrival.name) for redo in redos)
+
+
+class Overlap:
+    """The cursors of one session, oldest first, and which of them match a name: a bit for each, the oldest's first."""
+
+    __slots__ = ("_matching", "cursors")
+
+    def __init__(self) -> None:
+        self.cursors: list[Cursor] = []
+        self._matching: dict[str, int] | None = None
+
+    def add(self, cursor: Cursor) -> None:
+        self.cursors.append(cursor)
+        self._matching = None
+
+    def remove(self, cursor: Cursor) -> None:
+        self.cursors.remove(cursor)
+        self._matching = None
+
+    def _candidates(self, name: str) -> int:
+        if self._matching is None:
+            self._matching = {}
+        found = self._matching.get(name, -1)
+        if found < 0:
+            wanted = max(_NAMES_REMEMBERED, _NAMES_PER_CURSOR * len(self.cursors))
+            if len(self._matching) >= min(wanted, _NAMES_REMEMBERED_MAX):
+                self._matching.clear()
+            found = 0
+            for at, cursor in enumerate(self.cursors):
+                if matches(cursor.subscription.filter, name):
+                    found |= 1 << at
+            self._matching[name] = found
+        return found
+
+    def primary(self, cursor: Cursor, arrival: Arrival) -> Cursor | None:
+        """The first of ``matching``, which every cursor asks for that comes to a message; only one asks for all."""
+        broker, position, cursors = cursor.feed.broker, arrival.position, self.cursors
+        if len(cursors) == 1:
+            return cursor if position >= cursor.start else None
+        left = self._candidates(arrival.name)
+        while left:
+            other = cursors[(left & -left).bit_length() - 1]
+            if other.next >= 0 and position >= other.start and other.feed.broker is broker:
+                return other
+            left &= left - 1
+        return None
+
+    def matching(self, cursor: Cursor, arrival: Arrival) -> Sequence[Cursor]:
+        """The session's cursors that this message of ``cursor``'s queue counts for, oldest first. Behind them those of
+        QoS 0 that stood when it was stored, while the client was away: nothing came to their queues then, but the copy
+        has their identifiers too (MQTT-3.3.4-4)."""
+        if len(self.cursors) == 1:
+            return self.cursors if arrival.position >= cursor.start else ()
+        broker, position = cursor.feed.broker, arrival.position
+        bits = self._candidates(arrival.name)
+        candidates = [other for at, other in enumerate(self.cursors) if bits >> at & 1 and other.feed.broker is broker]
+        found = [other for other in candidates if other.next >= 0 and position >= other.start]
+        if found:
+            found += [
+                other
+                for other in candidates
+                if other.is_resumed and not other.subscription.qos and (other.next < 0 or position < other.start)
+            ]
+        return found
+
+
+def variant_for(matching: Sequence[Cursor], arrival: Arrival, client_id: bytes, is_v5: bool) -> Variant | None:
+    """In which form a session gets a live message that counts for these cursors; ``None``: not at all.
+
+    A *no local* subscription does not count for the client's own messages (MQTT-3.8.3-3).
+    """
+    if arrival.sender == client_id:
+        matching = [cursor for cursor in matching if not cursor.subscription.no_local]
+        if not matching:
+            return None
+    if len(matching) == 1:
+        one = matching[0].subscription
+        identifiers = (one.identifier,) if one.identifier else ()
+        retain = one.as_published and arrival.retain
+        return Variant(is_v5, min(one.qos, arrival.qos), retain, identifiers, one.shows_place)
+    chosen = [cursor.subscription for cursor in matching]
+    return Variant(
+        is_v5,
+        min(max(one.qos for one in chosen), arrival.qos),
+        arrival.retain and any(one.as_published for one in chosen),
+        tuple([one.identifier for one in chosen if one.identifier]),
+        any([one.shows_place for one in chosen]),
+    )
+
+
+def _are_all(in_flight: dict[int, InFlight], ids: Sequence[int]) -> bool:
+    """Whether these are the ids of all that is in flight, in its order, and all of it has QoS 1."""
+    return list(in_flight) == list(ids) and all([made.qos == 1 for made in set(in_flight.values())])
+
+
+class Session:
+    """The state of one client id."""
+
+    __slots__ = (
+        "behind",
+        "client_id",
+        "client_id_bytes",
+        "device",
+        "epoch",
+        "expiry_s",
+        "in_flight",
+        "in_flight_bytes",
+        "incoming",
+        "inherited",
+        "is_sharing",
+        "lasting",
+        "next_id",
+        "overlap",
+        "releasing",
+        "settled",
+        "subscriptions",
+        "to_resend",
+        "will",
+        "window",
+        "window_bytes",
+    )
+
+    def __init__(self, client_id: str, window: int, window_bytes: int = 1 << 62) -> None:
+        self.client_id = client_id
+        self.client_id_bytes = client_id.encode()
+        self.device: Client | None = None
+        self.expiry_s = 0
+        self.epoch = 0
+        self.lasting: Lasting | None = None
+        self.subscriptions: dict[str, Subscription] = {}
+        self.overlap = Overlap()
+        self.behind: dict[Cursor, None] = {}
+        self.window = window
+        self.window_bytes = window_bytes
+        self.in_flight: dict[int, InFlight] = {}
+        self.in_flight_bytes = 0
+        self.to_resend: list[int] | None = None  # ids in flight that this connection has not been sent yet
+        self.releasing: dict[int, None] = {}
+        self.incoming: dict[int, int] = {}
+        self.inherited = 0  # ids of ``incoming`` that were not sent on this connection: its quota began anew (5, 4.9)
+        self.is_sharing = False  # it is a member of a shared subscription
+        self.settled: dict[object, Callable[[Blob], None]] | None = None  # who wants to know what the client has
+        self.next_id = 1
+        self.will: Will | None = None
+
+    def note_terms(self) -> None:
+        """What is subscribed to has changed: to be saved, if anything of this session is."""
+        if self.lasting is not None:
+            self.lasting.has_new_terms = True
+
+    # ------------------------------------------------------------ out: gateway -> client
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes no more deliveries for now: nobody is there, the client takes no more output, or too much
+        waits for the session to be durable."""
+        device, lasting = self.device, self.lasting
+        return device is None or device.is_full or (lasting is not None and lasting.is_full)
+
+    def room(self) -> int:
+        """How many more QoS 1 and 2 messages may be sent now."""
+        return self.window - len(self.in_flight) - len(self.releasing)
+
+    def _free_id(self) -> int:
+        packet_id = self.next_id
+        while packet_id in self.in_flight or packet_id in self.releasing or self._is_absent(packet_id):
+            packet_id = packet_id + 1 if packet_id < PACKET_ID_MAX else 1
+        self.next_id = packet_id + 1 if packet_id < PACKET_ID_MAX else 1
+        return packet_id
+
+    def _is_absent(self, packet_id: int) -> bool:
+        return self.lasting is not None and packet_id in self.lasting.absent
+
+    def send(self, made: Blob, doubtful_ms: int = 0) -> bytes | None:
+        """The packet of a delivery, entered as in flight; ``None`` when the window is full. It has DUP if it may have
+        been sent before, as what was stored until ``doubtful_ms`` may: with QoS 1, for of QoS 2 nothing is sent that
+        nobody knows of."""
+        if not made.qos:
+            return made.head
+        if self.room() <= 0 or (self.in_flight and self.in_flight_bytes + made.weight > self.window_bytes):
+            return None
+        self.in_flight_bytes += made.weight
+        packet_id = self._free_id()
+        self.in_flight[packet_id] = made
+        return made.packet(packet_id, dup=made.qos == 1 and made.arrival.stored_ms <= doubtful_ms)
+
+    def send_run(self, run: PacketRun) -> bytes | None:
+        """All packets of a run, entered as in flight; ``None`` where the window has no room or an id is in use."""
+        ids = run.in_flight
+        if ids:
+            if self.in_flight_bytes + run.weight > self.window_bytes:
+                return None
+            if len(ids) > self.room():
+                return None
+            for taken in (self.releasing, self.in_flight):
+                if taken and not taken.keys().isdisjoint(ids):
+                    return None
+            if self.lasting is not None and self.lasting.absent and not self.lasting.absent.keys().isdisjoint(ids):
+                return None
+            self.in_flight.update(ids)
+            self.in_flight_bytes += run.weight
+        return run.data
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether room that it gains may be of use at once."""
+        return bool(self.behind) or self.is_sharing or bool(self.to_resend)
+
+    def sent(self) -> list[tuple[int, Blob]]:
+        """Packet id and packet of each message in flight, in their order."""
+        return [(packet_id, made.blob(packet_id)) for packet_id, made in self.in_flight.items()]
+
+    def relocate(self, packet_id: int, made: Blob) -> None:
+        """A message in flight is found in another place from now on."""
+        self.in_flight_bytes += made.weight - self.in_flight[packet_id].weight
+        self.in_flight[packet_id] = made
+
+    def withdraw(self, packet_id: int) -> None:
+        """A message in flight is not this session's any more."""
+        self.in_flight_bytes -= self.in_flight.pop(packet_id).weight
+
+    def acknowledged(self, packet_id: int) -> bool:
+        """PUBACK. False if nothing of QoS 1 is in flight under this id."""
+        return self._settle(packet_id, 1)
+
+    def tell_settled(self, who: object, tell: Callable[[Blob], None]) -> None:
+        """From now on ``tell`` is told of each message that the client has; one of each ``who``."""
+        if self.settled is None:
+            self.settled = {}
+        self.settled[who] = tell
+
+    def _settle(self, packet_id: int, qos: int) -> bool:
+        """The client has the message of this id. False if none of this QoS is in flight under it."""
+        made = self.in_flight.get(packet_id)
+        if made is None or made.qos != qos:
+            return False
+        del self.in_flight[packet_id]
+        self.in_flight_bytes = self.in_flight_bytes - made.weight if self.in_flight else 0
+        if self.settled is not None:
+            for tell in self.settled.values():
+                tell(made.blob(packet_id))
+        return True
+
+    def acknowledged_all(self, ids: Sequence[int]) -> None:
+        """PUBACKs, in their order; ids that are not in flight are passed over."""
+        if self.settled is not None:
+            for packet_id in ids:
+                self.acknowledged(packet_id)
+            return
+        in_flight, weight = self.in_flight, 0
+        if 1 < len(ids) == len(in_flight) and _are_all(in_flight, ids):
+            in_flight.clear()
+        else:
+            for packet_id in ids:
+                made = in_flight.get(packet_id)
+                if made is not None and made.qos == 1:
+                    del in_flight[packet_id]
+                    weight += made.weight
+        self.in_flight_bytes = self.in_flight_bytes - weight if in_flight else 0
+
+    def received(self, packet_id: int, refused: bool) -> bool:
+        """PUBREC. From now on the exchange waits for PUBCOMP, or has ended if the client refused the message
+        (MQTT-4.3.3-4). False if the id is unknown."""
+        if not self._settle(packet_id, 2):
+            return packet_id in self.releasing and not refused
+        if not refused:
+            self.releasing[packet_id] = None
+        return True
+
+    def completed(self, packet_id: int) -> bool:
+        """PUBCOMP. False if the id is unknown."""
+        return self.releasing.pop(packet_id, 0) is None
+
+    # ------------------------------------------------------------ out, once more
+
+    def come_back(self, bytes_max: int) -> int:
+        """All in flight is to be sent again. What is larger than the client takes by now is as if it had been sent
+        (MQTT-3.1.2-25): of QoS 2 the PUBREL is left, for the client may hold the id. How many that were."""
+        larger = [(packet_id, made.qos) for packet_id, made in self.sent() if made.size > bytes_max]
+        for packet_id, qos in larger:
+            if qos == 1:
+                self.acknowledged(packet_id)
+            else:
+                self.received(packet_id, refused=False)
+        self.to_resend = list(self.in_flight) or None
+        return len(larger)
+
+    def resend(self, now_ms: int) -> list[bytes]:
+        """What is to be sent again and has room now, in its order. Whatever its age: a message expires only until its
+        delivery has begun (MQTT-3.3.2-5, 4.3.3-7)."""
+        waiting = [packet_id for packet_id in self.to_resend or () if packet_id in self.in_flight]
+        room = max(0, self.room() + len(waiting))
+        self.to_resend = waiting[room:] or None
+        again = []
+        for packet_id in waiting[:room]:
+            made = self.in_flight[packet_id].blob(packet_id)
+            again.append(blob(made.arrival, made.variant, now_ms).packet(packet_id, dup=True))
+        return again
+
+    def pubrels(self) -> list[bytes]:
+        """The PUBRELs of all exchanges that wait for PUBCOMP, in their order."""
+        return [_PUBREL + packet_id.to_bytes(2, "big") for packet_id in self.releasing]
+
+    # ------------------------------------------------------------ in: client -> gateway, QoS 2
+
+    def inherit_incoming(self, ids: Sequence[int]) -> None:
+        """Earlier connections have left these open."""
+        self.incoming = dict.fromkeys(ids, INHERITED)
+        self.inherited = len(self.incoming)
+
+    def begin_incoming(self, packet_id: int) -> int | None:
+        """PUBLISH of QoS 2. ``None`` for a new id; for one that is known already whether it is ``STORED``
+        (MQTT-4.3.3-10)."""
+        state = self.incoming.get(packet_id)
+        if state is None:
+            self.incoming[packet_id] = STORING
+        elif state == INHERITED:
+            self.incoming[packet_id] = state = STORED
+            self.inherited -= 1
+        return state
+
+    def stored_incoming(self, packet_id: int) -> bool:
+        """The message is safe. Whether its PUBREL has come already, and counts from now on."""
+        state = self.incoming.get(packet_id)
+        if state is not None:
+            self.incoming[packet_id] = STORED
+        return state == RELEASED
+
+    def comes_early(self, packet_id: int) -> bool:
+        """PUBREL. Whether it must wait for its message: an id that is free while that is on its way to the log would
+        hide the next message (MQTT-4.3.3-12)."""
+        if self.incoming.get(packet_id) not in (STORING, RELEASED):
+            return False
+        self.incoming[packet_id] = RELEASED
+        return True
+
+    def exchange(self, packet_id: int, qos: int) -> str:
+        """What its message says of an exchange that outlives the connection; empty for others."""
+        return f"{self.lasting.incarnation}:{self.epoch}:{packet_id}" if qos == 2 and self.lasting is not None else ""
+
+    def forget_incoming(self, packet_id: int) -> bool:
+        """PUBREL, or the message could not be stored: the id is free again (MQTT-4.3.3-12). False if it was unknown."""
+        state = self.incoming.pop(packet_id, None)
+        if state == INHERITED:
+            self.inherited -= 1
+        return state is not None

@@ -1,0 +1,223 @@
+"""What is kept of a session beside its broker's log: will, subscriptions (*terms*), places and exchanges (*flow*).
+
+Three msgpack values, saved apart because they change at different paces; docs/formats/mqtt.md is the page. A place
+is the offset to look at next in the light queue of a filter at a broker; a message that is on its way to the client is
+not copied but named by its offset there (a retained one by its topic name) beside the packet id under which it went, so
+that it can be sent again under that id. What a subscription has not been sent yet of retained messages or of a history
+is named by where it goes on. Pure; decoding is total: bytes of a newer gateway, or no such bytes, are an
+empty state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import UnionType
+from typing import Any, Final, NamedTuple, cast
+
+import msgpack
+
+from gateway.sessions.options import Start
+from gateway.sessions.subscriptions import Redo, Subscription
+from penstock.requests.sessions import NO_WILL
+
+
+class Will(NamedTuple):
+    """What is published if the client does not take its leave. ``user``: who the client was when it left the will."""
+
+    name: str
+    payload: bytes
+    qos: int
+    retain: bool
+    delay_s: int
+    expiry_s: int
+    application: bytes
+    user: str = ""
+
+
+class Place(NamedTuple):
+    """Where a session reads on in one queue; ``redos`` are stretches to go over again."""
+
+    next: int
+    start: int
+    seen: int
+    redos: tuple[Redo, ...]
+
+
+class Sent(NamedTuple):
+    """A message on its way: in which form it went, and where it is found again: from ``offset`` on, by ``position``, -1
+    where that was not saved. ``queue``: the topic queue that a retained message or one of history is in, and ``topic``
+    its name; both empty for one of the filter's light queue."""
+
+    packet_id: int
+    filter: str
+    broker: str
+    offset: int
+    queue: str
+    qos: int
+    retain: bool
+    identifiers: tuple[int, ...]
+    shows_place: bool
+    topic: str = ""
+    position: int = -1
+
+
+class Owed(NamedTuple):
+    """What a subscription is still to be sent of what was stored before a log position: retained messages whose names
+    come after ``after``, or, where there is a ``start``, the history of a topic from there on."""
+
+    before: int
+    after: str
+    start: Start | None
+    topic: str
+
+
+class Flow(NamedTuple):
+    """Places by filter and broker, messages on their way in their order, ids that wait for PUBCOMP, the next id, and
+    what subscriptions are owed, by filter and broker."""
+
+    places: dict[tuple[str, str], Place]
+    sent: list[Sent]
+    releasing: list[int]
+    next_id: int
+    owed: dict[tuple[str, str], Owed]
+
+
+NO_FLOW: Final = Flow({}, [], [], 1, {})
+
+
+def _pack(value: Any) -> bytes:
+    return cast(bytes, msgpack.packb(value))
+
+
+def encode_will(will: Will | None) -> bytes:
+    """The bytes of a will."""
+    return NO_WILL if will is None else _pack(list(will))
+
+
+def decode_will(data: bytes) -> Will | None:
+    """The will in these bytes if there is one."""
+    try:
+        [row] = _rows([_unpack(data)], str, bytes, int, int, int, int, bytes)
+        name, payload, qos, retain, delay_s, expiry_s, application = row[:7]
+        user = _later_field(row, 7)
+    except ValueError:
+        return None
+    return Will(name, payload, qos, bool(retain), delay_s, expiry_s, application, user)
+
+
+def encode_terms(subscriptions: Iterable[Subscription]) -> bytes:
+    """The bytes of a session's subscriptions, oldest first."""
+    return _pack(
+        [
+            [
+                one.filter,
+                one.qos,
+                one.no_local,
+                one.as_published,
+                one.retain_handling,
+                one.identifier,
+                one.shows_place,
+                one.name,
+            ]
+            for one in subscriptions
+        ]
+    )
+
+
+def decode_terms(data: bytes) -> list[Subscription]:
+    """The subscriptions in these bytes, oldest first."""
+    try:
+        rows = _rows(_unpack(data), str, int, int, int, int, int, int, str)
+    except ValueError:
+        return []
+    return [
+        Subscription(
+            filter,
+            qos,
+            no_local=bool(no_local),
+            as_published=bool(published),
+            retain_handling=handling,
+            identifier=identifier,
+            shows_place=bool(shows_place),
+            name=name,
+        )
+        for filter, qos, no_local, published, handling, identifier, shows_place, name, *_ in rows
+    ]
+
+
+def encode_flow(flow: Flow) -> bytes:
+    """The bytes of a session's places and open exchanges."""
+    places = [[filter, broker, *place] for (filter, broker), place in flow.places.items()]
+    owed = [[filter, broker, *one] for (filter, broker), one in flow.owed.items()]
+    return _pack([places, flow.sent, flow.releasing, flow.next_id, owed])
+
+
+def decode_flow(data: bytes) -> Flow:
+    """Places and exchanges in these bytes."""
+    try:
+        [parts] = _rows([_unpack(data)], list, list, list, int)
+        places = {
+            (filter, broker): Place(at, start, seen, tuple([Redo(*redo[:3]) for redo in _rows(redos, int, int, str)]))
+            for filter, broker, at, start, seen, redos, *_ in _rows(parts[0], str, str, int, int, int, list)
+        }
+        sent = [_sent(row) for row in _rows(parts[1], int, str, str, int, str, int, int, list, int)]
+        owed = _owed(parts[4]) if len(parts) > 4 and isinstance(parts[4], list) else {}
+        return Flow(places, sent, _numbers(parts[2]), parts[3], owed)
+    except ValueError:
+        return NO_FLOW
+
+
+def _sent(row: list[Any]) -> Sent:
+    packet_id, filter, broker, offset, queue, qos, retain, identifiers, shows_place = row[:9]
+    known_by = tuple(_numbers(identifiers))
+    topic = _later_field(row, 9)
+    position = row[10] if len(row) > 10 and isinstance(row[10], int) else -1
+    return Sent(
+        packet_id, filter, broker, offset, queue, qos, bool(retain), known_by, bool(shows_place), topic, position
+    )
+
+
+def _owed(rows: list[Any]) -> dict[tuple[str, str], Owed]:
+    return {
+        (filter, broker): Owed(before, after, _start(start), topic)
+        for filter, broker, before, after, start, topic, *_ in _rows(rows, str, str, int, str, list | None, str)
+    }
+
+
+def _start(row: list[Any] | None) -> Start | None:
+    if row is None:
+        return None
+    [(kind, number, offsets, name, *_)] = _rows([row], str, int, list, str)
+    return Start(kind, number, tuple([(queue, offset) for queue, offset, *_ in _rows(offsets, int, int)]), name)
+
+
+def _rows(rows: Any, *kinds: type | UnionType) -> list[list[Any]]:
+    """These rows, if their first fields are of these kinds. Raises ``ValueError``."""
+    if not isinstance(rows, list):
+        raise ValueError("they are no rows")
+    for row in rows:
+        if not isinstance(row, list) or len(row) < len(kinds) or not all(map(isinstance, row, kinds)):
+            raise ValueError("a row has other fields")
+    return rows
+
+
+def _numbers(row: list[Any]) -> list[int]:
+    if not all([isinstance(one, int) for one in row]):
+        raise ValueError("they are no numbers")
+    return row
+
+
+def _later_field(row: list[Any], at: int) -> str:
+    """A field that older gateways did not write. Raises ``ValueError``."""
+    field = row[at] if len(row) > at else ""
+    if not isinstance(field, str):
+        raise ValueError("a field is no string")
+    return field
+
+
+def _unpack(data: bytes) -> Any:
+    """Raises ``ValueError`` for what is no msgpack."""
+    try:
+        return msgpack.unpackb(data) if data else None
+    except (TypeError, msgpack.UnpackException) as error:  # a key that cannot be one; what is not a ValueError itself
+        raise ValueError(str(error)) from None

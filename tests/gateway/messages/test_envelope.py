@@ -1,0 +1,69 @@
+"""From a publication to a record and back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from making import batch_of
+
+from gateway.messages.envelope import NEVER, Arrival, arrivals, record_properties
+from penstock.errors import InvalidMessage
+from penstock.message import decode_message, encode_record
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00\x01\x02"), min_size=1, max_size=30)
+
+
+def one(record: bytes) -> Arrival:
+    return arrivals(1, batch_of(record))[0]
+
+
+@given(TEXT, TEXT, st.binary(max_size=50), st.sampled_from([0, 1, 2]), st.booleans())
+def test_a_publication_comes_back_as_it_was(name: str, client: str, payload: bytes, qos: int, retain: bool) -> None:
+    properties = record_properties(name, client, client)
+    arrival = one(encode_record(b"topic", payload, properties, flag=qos | (4 if retain else 0)))
+    assert (arrival.name, arrival.payload, arrival.qos, arrival.retain) == (name, payload, qos, retain)
+    assert arrival.name_bytes == name.encode()
+    assert arrival.sender == client.encode()
+    assert (arrival.expires_ms, arrival.application) == (NEVER, b"")
+
+
+@given(st.binary(max_size=60), st.integers(0, 2**32 - 1))
+def test_mqtt5_properties_come_back_byte_for_byte(application: bytes, expiry_s: int) -> None:
+    arrival = one(encode_record(b"t", b"", record_properties("a", "k", "c", expiry_s, application)))
+    assert arrival.application == application
+    assert arrival.expires_ms == expiry_s * 1000  # stored at 0 here
+
+
+def test_a_native_producer_reads_the_same_record() -> None:
+    message = decode_message(encode_record(b"t", b"x", record_properties("a/b", "key", "dev"), flag=1))
+    assert (message.name, message.key, message.qos, message.properties) == ("a/b", "key", 1, {"MQTT_CLIENT": "dev"})
+
+
+def test_a_record_without_our_properties_has_its_topic_as_name() -> None:
+    arrival = one(encode_record(b"orders", b"x", b""))
+    assert (arrival.name, arrival.sender) == ("orders", b"")
+
+
+def test_what_somebody_else_wrote_under_our_name_does_no_harm() -> None:
+    arrival = one(encode_record(b"t", b"x", b"MQTT_PROPS\x01soon:%%%"))
+    assert (arrival.payload, arrival.application) == (b"x", b"")
+
+
+@pytest.mark.parametrize("expiry", [b"99999999999", b"4294967296", b"-1", b"9" * 5000])
+def test_an_expiry_interval_that_mqtt_does_not_have_is_none(expiry: bytes) -> None:
+    arrival = one(encode_record(b"t", b"x", b"MQTT_PROPS\x01" + expiry + b":"))
+    assert (arrival.payload, arrival.expires_ms) == (b"x", NEVER)
+
+
+def test_a_batch_gives_offsets_and_positions_in_order() -> None:
+    records = [encode_record(b"t", bytes([at]), b"") for at in range(3)]
+    got = list(arrivals(3, batch_of(*records)))
+    assert [(a.offset, a.position, a.payload) for a in got] == [(7, 100, b"\0"), (8, 101, b"\1"), (9, 102, b"\2")]
+
+
+@pytest.mark.parametrize("cut", [1, 20, 30, 100])
+def test_a_batch_that_is_cut_short_is_refused(cut: int) -> None:
+    whole = batch_of(encode_record(b"t", b"payload", b""))
+    with pytest.raises(InvalidMessage):
+        list(arrivals(1, whole[:-cut]))
