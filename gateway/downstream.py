@@ -21,6 +21,7 @@ from functools import partial
 from typing import Final
 
 from gateway.brokers import Brokers
+from gateway.due import Due
 from gateway.history.named_positions import NamedPositions
 from gateway.history.replay import Replays
 from gateway.history.retained import Retained
@@ -47,7 +48,6 @@ _log = logging.getLogger(__name__)
 
 _OWN_PULL_BYTES: Final = 64 * 1024
 _OWN_PULL_COUNT: Final = 256
-_SLICES_MAX: Final = 16  # of one flush; then other work gets its turn
 CLOSED: Final = -2  # ``Cursor.next`` of a cursor that was taken out
 
 
@@ -64,12 +64,10 @@ class Downstream(Stage):
         wake: Callable[[], None],
         topic_of: Callable[[str], str | None],
     ) -> None:
-        self._wake = wake
         self._pull_bytes_max = settings.pull_bytes_max
         self._pull_count_max = settings.pull_count_max
         self._pull_wait_s = settings.pull_wait_s
-        self._to_pump: dict[Session, None] = {}
-        self._to_pull: dict[Feed[Cursor], None] = {}
+        self._due = Due(self._pump, self._pull, wake)
         self._failed: list[Feed[Cursor] | Cursor] = []
         self._replaces: dict[Subscription, Subscription | None] = {}  # on their way: what stood before each
         self._on_pulled = self._pulled
@@ -212,7 +210,7 @@ class Downstream(Stage):
         """The connection is gone: the session has no place here any more, and if it ends, none anywhere."""
         for cursor in session.overlap.cursors:
             self._end(cursor)
-        self._to_pump.pop(session, None)
+        self._due.forget(session)
         self.positions.leave(session)
         if ends and session.lasting is not None:
             self.forget(session.lasting)
@@ -272,29 +270,19 @@ class Downstream(Stage):
         if session.to_resend:
             self.sending.resend(session)
         if session.behind:
-            self._to_pump[session] = None
-            self._wake()
+            self._due.add(session)
         if session.is_sharing:
             self.shared.stir(session)
 
     def flush(self) -> bool:
         """Does what was noted since the last round. True if there is more to do at once."""
-        for _ in range(_SLICES_MAX):
-            if not self._to_pump and not self._to_pull:
-                break
-            sessions, self._to_pump = self._to_pump, {}
-            for session in sessions:
-                self._pump(session)
-            feeds, self._to_pull = self._to_pull, {}
-            for feed in feeds:
-                if feed.wants_pull():
-                    self._pull(feed)
+        self._due.take()
         self.replays.turns.take()
         self.retained.turns.take()
         self.positions.flush()
         self._leases.flush()
         more = self.shared.flush()
-        return bool(self._to_pump or self._to_pull) or more
+        return bool(self._due) or more
 
     def tick(self, now: float) -> None:
         """Keeps the filters open and tries again what failed; to be called about every half second."""
@@ -314,8 +302,7 @@ class Downstream(Stage):
 
     def _want(self, feed: Feed[Cursor]) -> None:
         if feed.wants_pull():
-            self._to_pull[feed] = None
-            self._wake()
+            self._due.add_feed(feed)
 
     # ------------------------------------------------------------ the live end
 
@@ -326,6 +313,10 @@ class Downstream(Stage):
 
     def _pulled(self, feed: Feed[Cursor], result: Result) -> None:
         if isinstance(result, GivenPulled):
+            if self._due.must_wait(feed):
+                feed.is_pulling = False
+                self._want(feed)
+                return
             head = result.next
             self._came(feed, given_batch(head - result.count, result.runs, feed), head)
         elif isinstance(result, Pulled):
@@ -415,6 +406,10 @@ class Downstream(Stage):
                 self._try(cursor)
 
     def _try(self, cursor: Cursor) -> None:
+        if self._due.looks <= 0 and cursor in cursor.feed.attached:
+            self._set_lagging(cursor, True)
+            self._due.add(cursor.session)
+            return
         try:
             lags = not self._catch_up(cursor)
         except Exception:
@@ -445,6 +440,7 @@ class Downstream(Stage):
 
     def _catch_up(self, cursor: Cursor) -> bool:
         """Sends from the backlog and the window. True if the cursor is at the head then."""
+        self._due.looks -= 1
         if cursor.held:
             if cursor in self.replays and not self.replays.pump(cursor):
                 return False
@@ -452,6 +448,7 @@ class Downstream(Stage):
                 return False
         if cursor.backlog:
             sent = self.sending.some(cursor, cursor.backlog)
+            self._due.looks -= sent
             cursor.backlog = cursor.backlog[sent:] or None
             if cursor.backlog is not None:
                 return False
@@ -462,7 +459,9 @@ class Downstream(Stage):
         if batch is None:
             self._pull_for(cursor)
             return False
-        if self.sending.some(cursor, batch) < len(batch):
+        sent = self.sending.some(cursor, batch)
+        self._due.looks -= sent
+        if sent < len(batch):
             return False
         cursor.next = feed.head
         return True

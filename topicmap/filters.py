@@ -144,8 +144,23 @@ class FilterIndex:
         """The filters that match a legal name, sorted. The list is shared: callers must not change it."""
         found = self._remembered.get(name)
         if found is None:
-            found = self._search(name)
+            found = self.search(name)
             self._remember(name, found)
+        return found
+
+    def search(self, name: str) -> list[str]:
+        """As ``match``, for who remembers names by himself."""
+        levels = name.split("/")
+        guarded = name[:1] == "$"  # a leading wildcard does not match it (MQTT-4.7.2-1)
+        found: list[str] = [name] if name in self._filters else []
+        for shape, table in self._fitting(len(levels)):
+            filter = table.get(_key(levels, shape))
+            if filter is not None and not (guarded and filter[0] in "+#"):
+                found.append(filter)
+        if self._trie_shapes:
+            _walk(self._trie, levels, guarded, found)
+        if len(found) > 1:
+            found.sort()
         return found
 
     # ------------------------------------------------------------ shapes and trie
@@ -168,20 +183,6 @@ class FilterIndex:
         if not self._trie_shapes[shape]:
             del self._trie_shapes[shape]
             self._rare -= _is_rare(shape)
-
-    def _search(self, name: str) -> list[str]:
-        levels = name.split("/")
-        guarded = name[:1] == "$"  # a leading wildcard does not match it (MQTT-4.7.2-1)
-        found: list[str] = [name] if name in self._filters else []
-        for shape, table in self._fitting(len(levels)):
-            filter = table.get(_key(levels, shape))
-            if filter is not None and not (guarded and filter[0] in "+#"):
-                found.append(filter)
-        if self._trie_shapes:
-            _walk(self._trie, levels, guarded, found)
-        if len(found) > 1:
-            found.sort()
-        return found
 
     def _fitting(self, depth: int) -> list[tuple[_Shape, dict[str, str]]]:
         fitting = self._by_depth.get(depth)

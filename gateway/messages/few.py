@@ -43,6 +43,12 @@ class Few(Generic[T]):
             self._many = None
         return was_there
 
+    def sole(self) -> T | None:
+        """The one thing, if there are no others."""
+        if self._many is None:
+            return self._one
+        return next(iter(self._many)) if len(self._many) == 1 else None
+
     def all(self) -> list[T]:
         """The things, as a list of its own."""
         if self._many is not None:

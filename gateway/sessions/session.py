@@ -35,14 +35,11 @@ from gateway.messages.delivery import PACKET_ID_MAX, Blob, InFlight, PacketRun, 
 from gateway.messages.envelope import Arrival
 from gateway.messages.feed import Feed
 from gateway.mqtt.reason_codes import Reason
+from gateway.sessions.matching import Matching
 from gateway.sessions.session_state import Owed, Place, Sent, Will
 from gateway.sessions.subscriptions import Redo, Subscription
 from topicmap.names import matches
 
-_NAMES_REMEMBERED: Final = 256
-_NAMES_PER_CURSOR: Final = 32
-_NAMES_REMEMBERED_MAX: Final = 4096
-"""Of a session with many cursors so many: each of them looks at all names of a pull before the next one does."""
 _PUBREL: Final = b"\x62\x02"
 
 # States of an inbound QoS 2 id, from PUBLISH to PUBREL.
@@ -252,7 +249,7 @@ class Overlap:
 
     def __init__(self) -> None:
         self.cursors: list[Cursor] = []
-        self._matching: dict[str, int] | None = None
+        self._matching: Matching | None = None
 
     def add(self, cursor: Cursor) -> None:
         self.cursors.append(cursor)
@@ -264,18 +261,8 @@ class Overlap:
 
     def _candidates(self, name: str) -> int:
         if self._matching is None:
-            self._matching = {}
-        found = self._matching.get(name, -1)
-        if found < 0:
-            wanted = max(_NAMES_REMEMBERED, _NAMES_PER_CURSOR * len(self.cursors))
-            if len(self._matching) >= min(wanted, _NAMES_REMEMBERED_MAX):
-                self._matching.clear()
-            found = 0
-            for at, cursor in enumerate(self.cursors):
-                if matches(cursor.subscription.filter, name):
-                    found |= 1 << at
-            self._matching[name] = found
-        return found
+            self._matching = Matching([cursor.subscription.filter for cursor in self.cursors])
+        return self._matching.bits(name)
 
     def primary(self, cursor: Cursor, arrival: Arrival) -> Cursor | None:
         """The first of ``matching``, which every cursor asks for that comes to a message; only one asks for all."""

@@ -210,7 +210,7 @@ class Clients(RuleBasedStateMachine):
         reception: Any = self.gateway.reception
         assert (reception.connections, reception.half_open, len(reception.sessions)) == (0, 0, 0)
         assert self.gateway.broker.queues == {}
-        assert reception.downstream._to_pump == {}
+        assert not reception.downstream._due
         assert [shelf for shelf in reception.downstream._leases._shelves.values() if shelf.feeds] == []
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
+
 import pytest
 from moving import gateway_at_moving_broker, move, tell
 from rig import Client, Gateway
 
+from gateway.due import LOOKS_MAX
 from gateway.messages.batch import EVEN_FROM
+from gateway.messages.envelope import Arrival
 from gateway.mqtt.packets import (
     Connect,
     Disconnect,
@@ -21,6 +26,7 @@ from gateway.mqtt.packets import (
     Unsubscribe,
 )
 from gateway.mqtt.properties import Properties
+from gateway.sessions.session import Cursor
 from penstock.errors import OffsetOutOfRange, PenstockError, Unavailable
 from penstock.link import OnResult
 from penstock.message import MQTT_TOPIC, Message, encode_message, encode_properties, record_tail
@@ -738,3 +744,40 @@ def test_what_a_broker_in_this_process_hands_over_goes_to_devices_and_is_read_on
         assert [(int(one.payload), one.packet_id) for one in got] == [(one, one + 1) for one in range(at, at + count)]
         client.send(*[Puback(one.packet_id) for one in got])
         at += count
+
+
+@pytest.mark.interpreted  # counts calls of a compiled class
+def test_many_overlapping_filters_hold_nobody_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every message of one client is looked at for each of its 64 filters. Nothing of it is lost, doubled or out of
+    order, and a neighbour with two filters waits for a part of it only."""
+    gateway = Gateway(pull_count_max=100)
+    filters = ["/".join(levels) for levels in product("a+", repeat=6)]
+    many, neighbour = gateway.connect("many"), gateway.connect("neighbour")
+    many.subscribe(*filters, qos=0)
+    neighbour.subscribe("near/#", "far/#", qos=0)
+    looks = 0
+    some = gateway.downstream.sending.some
+
+    def counted(cursor: Cursor, batch: Sequence[Arrival]) -> int:
+        nonlocal looks
+        done = some(cursor, batch)
+        looks += done
+        return done
+
+    monkeypatch.setattr(gateway.downstream.sending, "some", counted)
+    gateway.rounds.begin()
+    for number in range(1000):
+        gateway.broker.append(encode_message(Message(topic="a", body=b"%d" % number, mqtt_topic="a/a/a/a/a/a")))
+    gateway.broker.append(encode_message(Message(topic="near", body=b"here", mqtt_topic="near/1")))
+    gateway.broker.release()
+    most = before = 0
+    came_at = -1
+    while before < 64 * 1000:
+        gateway.downstream.flush()
+        gateway.broker.flush()
+        most, before = max(most, looks - before), looks
+        if came_at < 0 and publishes(neighbour):
+            came_at = looks
+    assert [int(packet.payload) for packet in publishes(many)] == list(range(1000))
+    assert most <= 2 * (LOOKS_MAX + 100)
+    assert 0 <= came_at < 64 * 1000 / 10

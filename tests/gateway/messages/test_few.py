@@ -21,6 +21,7 @@ def test_it_holds_what_a_dict_holds_in_the_same_order(steps: list[tuple[bool, in
             assert few.discard(thing) == (thing in model)
             model.pop(thing, None)
         assert few.all() == list(model)
+        assert few.sole() == (next(iter(model)) if len(model) == 1 else None)
         assert (len(few), bool(few)) == (len(model), bool(model))
         assert [thing in few for thing in range(5)] == [thing in model for thing in range(5)]
 
