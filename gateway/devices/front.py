@@ -219,7 +219,9 @@ class Front:
             self.close()
             raise
         self.host, self.port = self._entrances[0].host, self._entrances[0].port
-        self._sockets_max = sockets_for(settings.connections_max)
+        self._connections_max = settings.connections_max
+        self._sockets_max = descriptors.room_for_clients()
+        self._is_full = False
 
     @property
     def listeners(self) -> dict[str, str]:
@@ -249,10 +251,24 @@ class Front:
 
     def _let_in(self, entrance: Entrance, connected: socket.socket, address: str) -> None:
         if sum(map(len, self._shards)) >= self._sockets_max:
+            self._say_full()
             entrance.refuse(connected)
             return
         entrance.enter(connected, address, self._shards[self._turn])
         self._turn = (self._turn + 1) % len(self._shards)
+
+    def _say_full(self) -> None:
+        """Clients are sent away although ``connections_max`` would let them in. The log says it once, and again when
+        there has been room meanwhile."""
+        if not self._is_full:
+            self._is_full = True
+            _log.warning(
+                "clients are sent away: connections_max is %d, but this process may have %d files and sockets open and "
+                "lets %d clients in; raise the limit (LimitNOFILE= in systemd, ulimit -n)",
+                self._connections_max,
+                descriptors.limit(),
+                self._sockets_max,
+            )
 
     def trouble(self) -> str:
         """What keeps it from accepting, empty if nothing does."""
@@ -260,6 +276,8 @@ class Front:
 
     def tick(self, now: float) -> None:
         """To be called about twice a second."""
+        if self._is_full and sum(map(len, self._shards)) < self._sockets_max - self._sockets_max // 8:
+            self._is_full = False
         for one in self._entrances:
             one.tick(now)
 
@@ -281,20 +299,6 @@ class Front:
     def close(self) -> None:
         for one in self._entrances:
             one.socket.close()
-
-
-def sockets_for(connections_max: int) -> int:
-    """So many sockets clients may have at a time; the log says so where that is less than they were to have."""
-    room = descriptors.room_for_clients()
-    if room < connections_max:
-        _log.warning(
-            "connections_max is %d, but this process may have %d files and sockets open and lets %d clients in; "
-            "raise the limit (LimitNOFILE= in systemd, ulimit -n)",
-            connections_max,
-            descriptors.limit(),
-            room,
-        )
-    return room
 
 
 def notice_loss(connected: socket.socket, silence_s: int) -> None:

@@ -460,7 +460,10 @@ def few_descriptors() -> Iterator[int]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_clients_leave_descriptors_to_the_rest_of_the_process(few_descriptors: int) -> None:
+async def test_clients_leave_descriptors_to_the_rest_of_the_process(
+    few_descriptors: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who is sent away for that is counted, and the log says why, once."""
     gateway = Gateway(connections_max=1000)
     shard = Shard(EpollPoller(), gateway.rounds, 1 << 20)
     made = Front(GatewaySettings(port=0, connections_max=1000), gateway.reception, [shard])
@@ -476,17 +479,44 @@ async def test_clients_leave_descriptors_to_the_rest_of_the_process(few_descript
     assert 0 < len(shard) < 10
     assert few_descriptors - count_open() > 20  # the clients of this test are in the same process
     assert gateway.reception.tallies.of("tcp").refused == 20 - len(shard)
+    (record,) = caplog.records
+    assert f"connections_max is 1000, but this process may have {few_descriptors} files" in record.getMessage()
+    assert "LimitNOFILE" in record.getMessage()
     for client in clients:
         client.socket.close()
     made.close()
     shard.close()
 
 
-def test_a_limit_of_the_system_below_the_configured_one_is_told_once(
+async def test_that_clients_are_sent_away_is_told_again_after_there_was_room(
     few_descriptors: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    front(connections_max=1000).close()
-    front(connections_max=1).close()
-    (record,) = caplog.records
-    assert record.getMessage().startswith(f"connections_max is 1000, but this process may have {few_descriptors} files")
-    assert "LimitNOFILE" in record.getMessage()
+    gateway = Gateway(connections_max=1000)
+    shard = Shard(EpollPoller(), gateway.rounds, 1 << 20)
+    made = Front(GatewaySettings(port=0, connections_max=1000), gateway.reception, [shard])
+
+    async def crowd() -> None:
+        before = gateway.quotas.refused["connections_max"]
+        clients = [await trio.open_tcp_stream("127.0.0.1", made.port) for _ in range(12)]
+        with trio.fail_after(10):
+            while gateway.quotas.refused["connections_max"] == before:
+                await trio.lowlevel.checkpoint()
+        for client in clients:
+            client.socket.close()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        await crowd()
+        made.tick(1)
+        await crowd()
+        assert len(caplog.records) == 1
+        with trio.fail_after(10):
+            while len(shard):
+                shard.round()
+                await trio.lowlevel.checkpoint()
+        made.tick(2)
+        await crowd()
+        nursery.cancel_scope.cancel()
+    assert len(caplog.records) == 2
+    made.close()
+    shard.close()
