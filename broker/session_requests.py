@@ -98,6 +98,8 @@ class SessionRequests:
         self.changed: list[str] = []
         for owner, position in self._lives.began.items():
             self._bury(owner, now, position)
+        for client in self._sessions.clients:
+            self._see_to(client)
 
     # ------------------------------------------------------------ taking one over
 
@@ -221,6 +223,7 @@ class SessionRequests:
         nothing, as when an owner asks what it still has, needs no record."""
         _check_owner(request.owner)
         saves, fenced, full, changed = list[SessionSave](), list[int](), list[int](), set[str]()
+        lost = list[SessionSave]()
         room = SessionRoom(self._sessions, self._settings.sessions_bytes_max)
         for at, save in enumerate(request.saves):
             if save.state not in (CONNECTED, GONE, RELEASED) and (save.state, save.epoch) != (LOST, ANY_EPOCH):
@@ -231,8 +234,7 @@ class SessionRequests:
             if not epoch:
                 fenced.append(at)
             elif save.state == LOST:
-                self._ownerless[save.client] = epoch
-                self._ends.went(save.client, now)
+                lost.append(self._losing(save.client, epoch))
             elif not room.holds_saved(save):
                 fenced.append(at)
                 full.append(at)
@@ -242,14 +244,30 @@ class SessionRequests:
                     changed.add(save.client)
                 if request.owner in self._lapsed:
                     self._revive(request.owner, save, now)
-        if saves:
-            self._store.append(_saving(saves), now_ms)
+        if saves or lost:
+            self._store.append(_saving([*saves, *lost]), now_ms)
+        for save in lost:
+            self._ends.went(save.client, now)
+            self._released(save.client)
+            self._see_to(save.client)
         for save in saves:
             if save.state != CONNECTED:
                 self._ends.went(save.client, now)
             if save.state == RELEASED:
                 self._released(save.client)
         return AfterSync(SavedSessions(tuple(fenced), tuple(full)), self._store.written)
+
+    def _losing(self, client: str, epoch: int) -> SessionSave:
+        """What keeps that nobody has a session any more, without a last word of its owner."""
+        entry = self._sessions.get(client)
+        assert entry is not None
+        return SessionSave(client, epoch, LOST, entry.expiry_s)
+
+    def _see_to(self, client: str) -> None:
+        """Somebody must see to a session that was lost and has a will; whoever lets one go has seen to that."""
+        entry = self._sessions.get(client)
+        if entry is not None and entry.state == RELEASED and not entry.owner and entry.will != NO_WILL:
+            self._duties[client] = entry.epoch
 
     def _revive(self, owner: str, save: SessionSave, now: float) -> None:
         """Its owner was not dead, and may yet die: nobody else need see to the session until then, and the client is
@@ -415,7 +433,7 @@ class SessionRequests:
                 del self._ownerless[client]
                 self._duties[client] = epoch
             else:
-                released.append(SessionSave(client, epoch, LOST, entry.expiry_s))
+                released.append(self._losing(client, epoch))
         if released:
             self._store.append(_saving(released), now_ms)
         for save in released:

@@ -416,6 +416,24 @@ def test_a_session_that_its_owner_calls_lost_is_offered_as_if_the_owner_were_dea
     assert alive(rig, "g").clients == ()
 
 
+def test_that_a_session_is_lost_outlives_the_home() -> None:
+    """Its owner lives and says it once: forgotten, the will would wait for as long as the owner lives."""
+    rig = Rig()
+    alive(rig, "g")
+    held = open_session(rig, will=b"will")
+    open_session(rig, client="other", expiry_s=60)
+    assert rig.ask(SaveSessions("g", (SessionSave("c", ANY_EPOCH, LOST, 0), SessionSave("other", 0, LOST, 0)))) == (
+        SavedSessions(())
+    )
+    after = rig.restarted()
+    assert alive(after, "g").clients == ("c",)
+    again = open_session(after, "h", claim=True)
+    assert (again.will, again.epoch > held.epoch) == (b"will", True)
+    assert alive(after, "g").clients == ()
+    pass_time(after, 61)
+    assert not open_session(after, "h", "other").present
+
+
 @pytest.mark.parametrize(("expiry_s", "will", "waits"), [(60, b"", True), (0, b"will", True), (0, b"", False)])
 def test_a_session_that_is_to_outlive_anything_is_given_when_that_is_durable(
     expiry_s: int, will: bytes, waits: bool

@@ -3,8 +3,7 @@
 The world of ``tests/simulation/gateways.py`` with clients that speak MQTT 5. In the end each of them goes for good, in
 one way or another, while gateways, links and the broker die. Checked afterwards: a will whose client went without a
 word is stored and not too early, that of a client that took its leave is not, and a session is over when its time is,
-with all that it held. Not kept yet, and seen by seeds 1197 and 1222: what a gateway has called lost is in the home's
-memory alone, and forgotten if that starts anew before another gateway has claimed it (decision 13, limits).
+with all that it held.
 """
 
 from __future__ import annotations
@@ -75,11 +74,6 @@ class Ends(World):
         self.died.add(gateway)
         self.doubtful.add(gateway)
         super().kill_gateway(gateway)
-
-    def new_gateway(self, name: str) -> Gateway:
-        """Each has a name of its own: one that comes back under its name, to a home that starts anew before it has
-        claimed what it had, keeps what it knows nothing of (decision 13, limits)."""
-        return super().new_gateway(f"gateway-{self._lives}")
 
     def stored(self) -> list[bytes]:
         return [body for body in super().stored() if not body.startswith(b"will:")]
