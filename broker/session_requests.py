@@ -194,7 +194,9 @@ class SessionRequests:
         if not request.claim:
             self._ends.back(client)
         self._settle(client)
-        if before[0] in self._leases and before[0] != request.owner:  # too slow to let go: it must hear of it still
+        if not request.claim and before[0] in self._leases and before[0] != request.owner:
+            # Too slow to let go: it must hear of it still. Of a claim it hears when it asks, and no sooner than that is
+            # durable: called upon, it would take the client for back, and give its will up.
             self._calls.setdefault(before[0], {})[client] = SessionCall(client, before[1], request.clean)
             self.changed.append(owner_waker(before[0]))
         given = self._sessions.get(client)

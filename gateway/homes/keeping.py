@@ -18,7 +18,7 @@ from gateway.homes.home import NO_ROOM, SessionHome
 from gateway.homes.resuming import find_by_topic
 from gateway.mqtt.reason_codes import ReasonCode, Told
 from gateway.sessions.session import Lasting, Session
-from gateway.sessions.session_state import Flow, Owed, Place, Sent, encode_flow, encode_terms
+from gateway.sessions.session_state import Flow, Owed, Sent, encode_flow, encode_terms
 from gateway.shards.rounds import Stage
 from penstock.errors import PenstockError, TooLarge
 from penstock.requests.sessions import CONNECTED, SessionSave
@@ -173,9 +173,7 @@ def flow_of(session: Session) -> Flow:
     lasting = session.lasting
     assert lasting is not None
     places = {
-        (cursor.subscription.filter, cursor.feed.broker.name): Place(
-            cursor.next, cursor.start, cursor.seen, tuple(cursor.redos or ())
-        )
+        (cursor.subscription.filter, cursor.feed.broker.name): cursor.place()
         for cursor in session.overlap.cursors
         if cursor.next >= 0 and cursor.subscription.qos
     }

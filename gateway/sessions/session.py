@@ -41,6 +41,9 @@ from gateway.sessions.subscriptions import Redo, Subscription
 from topicmap.names import matches
 
 _PUBREL: Final = b"\x62\x02"
+REDOS_MAX: Final = 16
+"""So many stretches that a cursor goes over again are kept of a session; each of its cursors may have left messages to
+each other one."""
 
 # States of an inbound QoS 2 id, from PUBLISH to PUBREL.
 STORING: Final = 0
@@ -228,6 +231,16 @@ class Cursor:
         self.next = first
         self.backlog = None
         return True
+
+    def place(self) -> Place:
+        """Where a later connection of the session goes on. What was left to others that have not come to it yet is gone
+        over again there: nobody would know that it was."""
+        at, redos = self.next, list(self.redos or ())
+        for primary, (first, last) in (self.skipped or {}).items():
+            if last > primary.seen and len(redos) < REDOS_MAX:
+                redos.append(Redo(self.next, primary.seen, primary.subscription.filter))
+                at = min(at, first)
+        return Place(at, self.start, self.seen, tuple(redos))
 
     def has_come_to(self, arrival: Arrival) -> bool:
         """Whether it has been at this message before. Only one that damage in the log has moved is at an offset beyond

@@ -416,6 +416,17 @@ def test_a_session_that_its_owner_calls_lost_is_offered_as_if_the_owner_were_dea
     assert alive(rig, "g").clients == ()
 
 
+def test_an_owner_that_was_taken_for_dead_is_not_called_upon_by_a_claim() -> None:
+    """It would take the client for back, and give its will up; where the claim is lost with the power nobody has it."""
+    rig = Rig()
+    alive(rig, "g")
+    open_session(rig, will=b"will")
+    pass_time(rig, 31)
+    assert alive(rig, "g", "h").clients == ("c",)
+    open_session(rig, "h", claim=True)
+    assert rig.ask(WatchSessions("g", 0.0)) == SessionCalls(())
+
+
 def test_that_a_session_is_lost_outlives_the_home() -> None:
     """Its owner lives and says it once: forgotten, the will would wait for as long as the owner lives."""
     rig = Rig()

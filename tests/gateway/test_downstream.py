@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import product
 
 import pytest
+from draining import drain, publishes
 from moving import gateway_at_moving_broker, move, tell
 from rig import Client, Gateway
 
@@ -15,7 +16,6 @@ from gateway.messages.envelope import Arrival
 from gateway.mqtt.packets import (
     Connect,
     Disconnect,
-    Packet,
     Puback,
     Pubcomp,
     Publish,
@@ -36,26 +36,6 @@ from penstock.requests.messages import Pull, Pulled, QueryBounds
 from penstock.requests.request import Request
 from penstock.requests.sessions import FetchExchanges
 from penstock.runs import Run
-
-
-def publishes(client: Client) -> list[Publish]:
-    return [packet for packet in client.got() if isinstance(packet, Publish)]
-
-
-def drain(client: Client) -> list[bytes]:
-    """Acknowledges whatever comes until nothing comes any more."""
-    payloads: list[bytes] = []
-    while got := client.got():
-        answers: list[Packet] = []
-        for packet in got:
-            if isinstance(packet, Publish):
-                payloads.append(packet.payload)
-                answers += {1: [Puback(packet.packet_id)], 2: [Pubrec(packet.packet_id)]}.get(packet.qos, [])
-            elif isinstance(packet, Pubrel):
-                answers.append(Pubcomp(packet.packet_id))
-        if answers:
-            client.send(*answers)
-    return payloads
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from draining import drain, publishes
 from rig import Client, Gateway
-from test_downstream import drain, publishes
 
 from gateway.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe, Subscription
 from gateway.mqtt.properties import Properties

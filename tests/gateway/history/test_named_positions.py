@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from draining import drain
 from memory_broker import MemoryBroker
 from own_topics import OnlyOwnTopics
 from past import asking, gateway_with, joins, numbers, stored_at
 from rig import Client, Gateway
 
 from gateway.history import named_positions
-from gateway.mqtt.packets import Puback, Publish, Pubrec, Subscribe, Subscription, Unsubscribe
+from gateway.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.errors import Busy, Fenced, Unavailable
 from penstock.requests.filters import OpenFilters
@@ -995,3 +996,52 @@ def test_of_many_messages_that_are_left_to_another_subscription_few_are_known_on
         gateway.pass_time(6)
         assert kept(gateway)["plant:0"] <= acknowledged, "what is not acknowledged stays after it"
     assert kept(gateway) == {"plant:0": 7}
+
+
+KEPT: dict[str, Any] = {"clean_start": False, "properties": Properties(session_expiry_interval=1000, receive_maximum=1)}
+
+
+def test_what_was_left_to_an_older_subscription_stays_before_the_position_also_when_the_session_is_back() -> None:
+    """There is room for one message, which comes through an older subscription, as would those behind it."""
+    gateway, publisher = gateway_with(0, queues=1)
+    client = gateway.connect("s", level=5, **KEPT)
+    client.subscribe("tank/#", qos=1)
+    client.subscribe("plant/1", qos=1)
+    client.subscribe("plant/#", qos=1, properties=asking("named=billing", "last=0"))
+    published(publisher, "tank/0", "plant/1", "plant/1")
+    gateway.pass_time(6)
+    client.cut()
+    again = gateway.connect("s", level=5, **KEPT)
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 0}
+    assert [int(one) for one in drain(again)] == [0, 1, 2]
+    gateway.pass_time(20)
+    assert kept(gateway) == {"plant:0": 2}
+
+
+@pytest.mark.parametrize("unsubscribes", [True, False])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_of_what_was_left_to_an_older_subscription_nothing_is_lost_or_doubled_when_the_session_is_back(
+    qos: int, unsubscribes: bool
+) -> None:
+    gateway, publisher = gateway_with(0, queues=1)
+    client = gateway.connect("s", level=5, **KEPT)
+    client.subscribe("plant/1", qos=qos)
+    client.subscribe("plant/#", qos=qos)
+    for number, name in enumerate(["plant/1", "plant/2", "plant/1", "plant/2", "plant/1"]):
+        publisher.publish(name, b"%d" % number, qos, packet_id=number + 1)
+    [first] = [packet for packet in client.got() if isinstance(packet, Publish)]
+    got = [first.payload]
+    client.send(Puback(first.packet_id) if qos == 1 else Pubrec(first.packet_id))
+    client.got()
+    if qos == 2:
+        client.send(Pubcomp(first.packet_id))
+    gateway.pass_time(1)
+    client.cut()
+    again = gateway.connect("s", level=5, **KEPT)
+    if unsubscribes:
+        again.send(Unsubscribe(1, ("plant/1",)))
+    got += drain(again)
+    assert sorted(set(got)) == [b"0", b"1", b"2", b"3", b"4"]
+    if qos == 2:
+        assert len(got) == 5

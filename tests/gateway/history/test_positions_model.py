@@ -161,8 +161,7 @@ class Positions(RuleBasedStateMachine):
     )
     def subscribe(self, at: int, older: str, filter: str, expiry_s: int) -> None:
         self.number += 1
-        # what a session has left to an older subscription is not known any more when it is back
-        one = Subscriber(self.gateways[at], self.number, older, filter, 0 if older else expiry_s)
+        one = Subscriber(self.gateways[at], self.number, older, filter, expiry_s)
         self.subscribers.append(one)
         self.settle()
         one.subscribe()
