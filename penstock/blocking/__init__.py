@@ -1,6 +1,7 @@
 """The client on plain blocking sockets: for scripts, notebooks and Spark executors. It imports no event loop."""
 
 from penstock.blocking.consumer import Consumer as Consumer
+from penstock.blocking.finding import find as find
 from penstock.blocking.link import BlockingLink as BlockingLink
 from penstock.blocking.producer import Producer as Producer
 from penstock.blocking.reader import Reader as Reader

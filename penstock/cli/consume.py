@@ -69,7 +69,7 @@ def consume(
         topic, queues=queues or None, servers=server, start=start or "earliest", until_end=until_end, tags=tags
     ) as reader:
         for at, message in enumerate(reader.messages(), 1):
-            _show(message, raw, as_json)
+            show_message(message, raw, as_json)
             if at == count:
                 return
 
@@ -79,7 +79,7 @@ def _print_group(consumer: Consumer, count: int | None, raw: bool, as_json: bool
     printed = 0
     for batch in consumer:
         for message in batch:
-            _show(message, raw, as_json)
+            show_message(message, raw, as_json)
         sys.stdout.flush()
         consumer.commit()
         printed += len(batch)
@@ -87,13 +87,16 @@ def _print_group(consumer: Consumer, count: int | None, raw: bool, as_json: bool
             return
 
 
-def _show(message: Message, raw: bool, as_json: bool) -> None:
+def show_message(message: Message, raw: bool, as_json: bool, when: str = "") -> None:
+    """Prints one message as the options say. ``when``: to stand before it, with the message's id."""
     if raw:
         sys.stdout.buffer.write(message.body + b"\n")
         return
     body, encoding = body_text(message.body)
     if not as_json:
-        about = [f"{message.topic}:{message.queue}/{message.offset}"]
+        about = [when] if when else []
+        about.append(f"{message.topic}:{message.queue}/{message.offset}")
+        about += [f"id={shown(message.id)}"] if when and message.id else []
         about += [f"{name}={shown(value)}" for name, value in _marks(message).items()]
         click.echo(f"{' '.join(about)}  {line_text(message.body)}")
         return

@@ -116,13 +116,14 @@ def register() -> None:
     """Hangs the client's commands on the root."""
     from penstock.cli.acl import acl
     from penstock.cli.consume import consume
+    from penstock.cli.find import find
     from penstock.cli.group import group
     from penstock.cli.produce import produce
     from penstock.cli.share import share
     from penstock.cli.topic import topic
     from penstock.cli.user import user
 
-    for command in (topic, produce, consume, group, share, user, acl):
+    for command in (topic, produce, consume, find, group, share, user, acl):
         root.add_command(command)
 
 

@@ -1,0 +1,62 @@
+"""Finds messages of a topic by their key, one word of it, or their unique id.
+
+Each broker that has queues of the topic looks into its key index, a bounded piece per request, from its newest message
+on; here their answers become one row, the newest first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from penstock.addresses import SERVERS
+from penstock.blocking.link import BlockingLink
+from penstock.blocking.routes import Routes
+from penstock.errors import InvalidRequest
+from penstock.message import Message, decode_batch
+from penstock.requests.messages import FindByKey, Pulled
+from penstock.retry import TIMEOUT_S
+
+
+def find(
+    topic: str,
+    key: str,
+    *,
+    servers: str | Sequence[str] = SERVERS,
+    since_ms: int = 0,
+    until_ms: int | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> Iterator[Message]:
+    """The stored messages of a topic with this key or id, newest first, found as they are asked for.
+
+    Args:
+        topic: where to look.
+        key: a message's key, one word of it, or its ``id``.
+        servers: name servers, ``"host:port,host:port"`` or a list.
+        since_ms, until_ms: only what was stored in this time, in milliseconds since 1970, both included.
+        timeout_s: deadline of each request.
+
+    Raises:
+        InvalidRequest: the key is empty.
+        NoRoute: no live broker has the topic.
+        Unavailable, TimedOut: a server does not answer.
+    """
+    if not key:
+        raise InvalidRequest("a key has at least one character")
+    request = FindByKey(topic, key, since_ms)
+    return _found(request if until_ms is None else replace(request, until_ms=until_ms), servers, timeout_s)
+
+
+def _found(request: FindByKey, servers: str | Sequence[str], timeout_s: float) -> Iterator[Message]:
+    with Routes(servers, timeout_s) as routes:
+        found = [_found_at(routes.link(route.address), request) for route in routes.topic(request.topic)]
+        yield from heapq.merge(*found, key=lambda message: -message.stored_ms)
+
+
+def _found_at(link: BlockingLink, request: FindByKey) -> Iterator[Message]:
+    before = request.before
+    while before:
+        page = link.ask(replace(request, before=before), Pulled)
+        yield from [message for _, message in decode_batch(page.count, page.body)]
+        before = page.next

@@ -1,0 +1,40 @@
+"""``penstock find``: messages by key or id."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import islice
+
+import click
+
+from penstock.blocking import find as find_messages
+from penstock.cli.consume import show_message
+from penstock.cli.display import json_option, shown
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("key")
+@click.option("-n", "--count", type=click.IntRange(1), help="End after so many messages.")
+@click.option("--raw", is_flag=True, help="Bodies only, byte for byte, each with a newline.")
+@json_option
+@click.pass_obj
+def find(server: str, topic: str, key: str, count: int | None, raw: bool, as_json: bool) -> None:
+    """Print the stored messages of TOPIC with this KEY, the newest first.
+
+    KEY is a message's key (of a device's message its client id, or what a topic rule makes it), one word of it, or
+    its id.
+
+    \b
+    Examples:
+      penstock find orders customer-7             each with the time at which it was stored
+      penstock find orders customer-7 -n 1 --raw  the last one's body
+      penstock find plant d7 --json | jq .offset
+    """
+    any_found = False
+    for message in islice(find_messages(topic, key, servers=server), count):
+        any_found = True
+        stored = datetime.fromtimestamp(message.stored_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        show_message(message, raw, as_json, when=stored.replace("+00:00", "Z"))
+    if not any_found:
+        click.echo(f"(no message of {shown(topic)} has the key {shown(key)})", err=True)
