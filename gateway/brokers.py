@@ -11,6 +11,7 @@ asked in turn until one answers. Nothing here waits: answers come by completion.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from gateway.shards.rounds import Stage
 from penstock.errors import InternalError, NoRoute, PenstockError, Unavailable
@@ -21,6 +22,8 @@ from penstock.requests.topics import CreateTopic, DescribeTopic, TopicDetail
 from penstock.sending import maker_of
 from topicmap.queues import SYS_TOPIC
 
+ANSWER_S: Final = 5.0
+"""A name server that has not said for so long who lives hangs: it knows that at once, or nothing."""
 OnFound = Callable[["list[Broker] | PenstockError"], None]
 
 
@@ -66,6 +69,9 @@ class Brokers(Stage):
         self._known: dict[str, Broker] = {}
         self._on_new: list[Callable[[Broker], None]] = []
         self._refreshing = False
+        self._first = 0  # the name server that is asked before the others
+        self._asked = 0  # the one that was asked last who lives
+        self._waits_since: float | None = None  # for its answer
         self.unnamed = ""
         """Why no name server has said who lives when it was asked last; empty where one has."""
 
@@ -96,7 +102,7 @@ class Brokers(Stage):
         """Asks who lives; does nothing while an earlier question is open."""
         if not self._refreshing:
             self._refreshing = True
-            self._ask(QueryRoute(""), self._refreshed)
+            self._ask(QueryRoute(""), self._refreshed, refreshes=True)
 
     def find(self, topic: str, on_found: OnFound) -> None:
         """The brokers to write a topic to, ordered by name; ``NoRoute`` or what a broker said if there is none."""
@@ -104,21 +110,46 @@ class Brokers(Stage):
 
     # ------------------------------------------------------------ name servers
 
-    def _ask(
-        self, request: QueryRoute, on_result: Callable[[Result], None], turn: int = 0, away: NoRoute | None = None
+    def tick(self, now: float) -> None:
+        """To be called about twice a second. A name server that takes questions and does not answer is given up, with
+        all that waits for it, and asked behind the others from then on."""
+        if not self._refreshing:
+            self._waits_since = None
+        elif self._waits_since is None:
+            self._waits_since = now
+        elif now - self._waits_since >= ANSWER_S:
+            self._waits_since = None
+            self._first = (self._asked + 1) % len(self._namesrv)
+            self._links.give_up(self._namesrv[self._asked].address)
+
+    def _ask(self, request: QueryRoute, on_result: Callable[[Result], None], *, refreshes: bool = False) -> None:
+        turns = [*range(self._first, len(self._namesrv)), *range(self._first)]
+        self._ask_next(request, on_result, turns, None, refreshes)
+
+    def _ask_next(
+        self,
+        request: QueryRoute,
+        on_result: Callable[[Result], None],
+        turns: list[int],
+        away: NoRoute | None,
+        refreshes: bool,
     ) -> None:
-        """``away``: an earlier one has said that what is asked for is at a broker that is away."""
+        """``turns``: the name servers that were not asked yet. ``away``: an earlier one has said that what is asked for
+        is at a broker that is away."""
+        at, others = turns[0], turns[1:]
+        if refreshes:
+            self._asked, self._waits_since = at, None
 
         def answered(result: Result) -> None:
             told = result if isinstance(result, NoRoute) else away
-            if isinstance(result, PenstockError) and turn + 1 < len(self._namesrv):
-                self._ask(request, on_result, turn + 1, told)
+            if isinstance(result, PenstockError) and others:
+                self._ask_next(request, on_result, others, told, refreshes)
             elif told is not None and not (isinstance(result, Route) and result.brokers):
                 on_result(told)
             else:
                 on_result(result)
 
-        self._namesrv[turn].submit(request, answered)
+        self._namesrv[at].submit(request, answered)
 
     def _refreshed(self, result: Result) -> None:
         self._refreshing = False

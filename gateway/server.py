@@ -171,6 +171,7 @@ class Ticker:
             if now >= refresh_at:
                 refresh_at = now + (self._settings.route_refresh_s if self._brokers.known else TICK_S)
                 self._brokers.refresh()
+            self._brokers.tick(now)
             self._rounds.now = now
             self._upstream.retry()
             for tick in self._stages:

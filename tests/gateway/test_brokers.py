@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from memory_broker import MemoryBroker
 
-from gateway.brokers import Broker, Brokers
+from gateway.brokers import ANSWER_S, Broker, Brokers
 from penstock.errors import NoRoute, PenstockError, Unavailable
 from penstock.link import Link, OnResult
 from penstock.requests.request import Request, Result
@@ -226,3 +226,50 @@ def test_keys_keep_their_brokers_wherever_these_listen() -> None:
     brokers = Brokers(Places(), [], lambda: None)
     before = learned(brokers, a="h:1", b="h:2", c="h:3")
     assert learned(brokers, c="h:0", b="h:2", a="h:9") == before
+
+
+def test_a_name_server_that_hangs_is_given_up_and_asked_behind_the_others() -> None:
+    """What waits for it, a topic for example, is asked of the next one."""
+    places = Places()
+    brokers = Brokers(places, ["hangs:1", "answers:1"], lambda: None)
+    found: list[object] = []
+    brokers.refresh()
+    brokers.find("t", found.append)
+    for now in (100.0, 100.0 + ANSWER_S - 0.1):
+        brokers.tick(now)
+        assert [len(places.asked[place]) for place in ("hangs:1", "answers:1")] == [2, 0]
+    brokers.tick(100.0 + ANSWER_S)
+    assert [len(places.asked[place]) for place in ("hangs:1", "answers:1")] == [0, 2]
+    for on_result in places.asked["answers:1"]:
+        on_result(Route((BrokerRoute("b", "broker:1", 1),)))
+    places.asked["answers:1"].clear()
+    assert [broker.name for broker in brokers.known] == ["b"]
+    assert [[broker.name for broker in one] for one in found if isinstance(one, list)] == [["b"]]
+    assert brokers.unnamed == ""
+    brokers.refresh()
+    assert [len(places.asked[place]) for place in ("hangs:1", "answers:1")] == [0, 1]
+
+
+def test_the_only_name_server_that_hangs_is_told_of_and_asked_again() -> None:
+    places = Places()
+    brokers = Brokers(places, ["hangs:1"], lambda: None)
+    for start in (0.0, 100.0):
+        brokers.refresh()
+        brokers.tick(start)
+        brokers.tick(start + ANSWER_S)
+        assert brokers.unnamed == "given up"
+        assert places.asked["hangs:1"] == []
+    brokers.refresh()
+    places.asked["hangs:1"].pop()(Route(()))
+    assert brokers.unnamed == ""
+
+
+def test_each_name_server_has_its_time_to_answer() -> None:
+    places = Places()
+    brokers = Brokers(places, ["hangs:1", "slow:1"], lambda: None)
+    brokers.refresh()
+    brokers.tick(0.0)
+    brokers.tick(ANSWER_S)
+    brokers.tick(ANSWER_S + 0.5)
+    brokers.tick(2 * ANSWER_S)
+    assert len(places.asked["slow:1"]) == 1
