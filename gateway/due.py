@@ -87,14 +87,16 @@ class Due:
     def take(self) -> None:
         """Does what is due, within the bounds of one flush. What is left is due in the next."""
         self.looks = LOOKS_MAX
-        self._go_on_at_once()
-        self.looks = max(self.looks, LOOKS_MAX // 2)  # who waits for a turn has one, whatever these have cost
+        if self._at_once:
+            self._go_on_at_once()
+            self.looks = max(self.looks, LOOKS_MAX // 2)  # who waits for a turn has one, whatever these have cost
         for _ in range(_PASSES_MAX):
             if self._in_turn and self.looks > 0:
                 self._take_turns()
             elif not self._at_once:
                 break
-            self._go_on_at_once()
+            if self._at_once:
+                self._go_on_at_once()
 
     def _go_on_at_once(self) -> None:
         at_once, self._at_once = self._at_once, {}
