@@ -56,6 +56,13 @@ class Registration:
         for event in self._changed.values():
             event.set()
 
+    def lost(self, address: str) -> None:
+        """The connection to a server has ended. A name server that begins anew knows nobody: it is told as soon as it
+        is there again."""
+        event = self._changed.get(address)
+        if event is not None:
+            event.set()
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keeps the leases with all name servers until cancelled. Started when each was tried once; one that does not
         answer holds nobody up for longer than ``START_S``."""

@@ -136,6 +136,7 @@ async def _serve(
         registration = Registration(settings, _advertised(settings, host, port), service, links)
         running = RunningBroker(host, port, service, dispatch, Doorkeeper("the broker"), registration.away)
         service.on_routes_changed = registration.topics_changed
+        links.on_lost = registration.lost
         nursery.start_soon(flusher.run, dispatch, service, offload)
         nursery.start_soon(_tick, dispatch, clock)
         mirror = _mirror(settings, state, dispatch, links)

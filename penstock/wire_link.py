@@ -53,8 +53,11 @@ class WireLink:
         clock: Clock | None = None,
         rng: Rng | None = None,
         back_off: BackOff | None = None,
+        on_lost: Callable[[str], None] | None = None,
     ) -> None:
+        """``on_lost`` is told the address when a connection there has ended, also where nothing waited for it."""
         self.address = address
+        self._on_lost = on_lost or _nobody
         self._host, self._port = split_address(address)
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()
@@ -67,6 +70,7 @@ class WireLink:
         self._work = anyio.Event()
         self._down: PenstockError | None = None  # why requests fail at once, just now
         self._attempt: anyio.CancelScope | None = None
+        self._was_connected = False
 
     # -- Link
 
@@ -114,6 +118,8 @@ class WireLink:
                 self._down = Unavailable(error.message, hint=error.hint)
                 self._fail_all(error)
                 self._work = anyio.Event()
+                if self._was_connected:
+                    self._on_lost(self.address)
                 await anyio.sleep(self._back_off.wait_s(attempt, self._rng) if attempt > 1 else 0)
                 self._down = None
         finally:
@@ -122,6 +128,7 @@ class WireLink:
 
     async def _connect_and_serve(self) -> PenstockError:
         """One connection from beginning to end; why it ended."""
+        self._was_connected = False
         with anyio.CancelScope() as self._attempt:
             try:
                 with anyio.fail_after(CONNECT_S):
@@ -131,6 +138,7 @@ class WireLink:
             except OSError as error:
                 return no_server(self.address, error)
             _notice_dead_hosts(stream.extra(SocketAttribute.raw_socket))
+            self._was_connected = True
             async with stream:
                 return await self._serve(stream)
         return lost(self.address, "it was given up")
@@ -195,6 +203,10 @@ def _result(frame: wire.RawFrame, asked: type[Request]) -> Result:
         return error
 
 
+def _nobody(address: str) -> None:
+    """Nobody wants to know."""
+
+
 def _notice_dead_hosts(raw: socket.socket) -> None:
     """The kernel probes a silent peer, so that a request to a host that vanished does not wait for ever."""
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -211,12 +223,16 @@ class WireLinks:
         self._clock = clock
         self._rng = rng
         self._links: dict[str, WireLink] = {}
+        self.on_lost: Callable[[str], None] = _nobody
+        """Is told the address when a connection there has ended."""
 
     def link(self, address: str) -> Link:
         """The link to an address; never waits. Raises ``InvalidConfig`` for what is no address."""
         link = self._links.get(address)
         if link is None:
-            link = self._links[address] = WireLink(address, clock=self._clock, rng=self._rng)
+            link = self._links[address] = WireLink(
+                address, clock=self._clock, rng=self._rng, on_lost=lambda lost: self.on_lost(lost)
+            )
             self._tasks.start_soon(link.run)
         return link
 

@@ -132,6 +132,42 @@ def test_a_name_server_that_is_down_holds_up_neither_the_start_nor_the_other_one
     within(scenario)
 
 
+def test_a_name_server_that_begins_anew_is_told_as_soon_as_it_is_there() -> None:
+    """Long before the next heartbeat, which is due in 30 s."""
+
+    async def scenario(town: Town) -> None:
+        names = await town.start_names(NAMES[0])
+        await town.start_broker()
+        await trio.sleep(5)
+        names.cancel()
+        await trio.sleep(3)
+        await town.start_names(NAMES[0])
+        await trio.sleep(3)
+        assert await town.route(SERVERS[0]) == (BrokerRoute("broker-a", f"{BROKER}:10911", 0),)
+
+    within(scenario)
+
+
+def test_a_name_server_that_closes_every_connection_is_not_asked_without_a_pause() -> None:
+    calls = 0
+
+    async def closes(stream: trio.SocketStream) -> None:
+        nonlocal calls
+        calls += 1
+        await stream.aclose()
+
+    async def scenario(town: Town) -> None:
+        token = HOST.set(NAMES[0])
+        listeners = await trio.open_tcp_listeners(9876, host=NAMES[0])
+        HOST.reset(token)
+        town.nursery.start_soon(partial(trio.serve_listeners, closes, listeners))
+        await town.start_broker()
+        await trio.sleep(20)
+        assert 1 < calls < 60
+
+    within(scenario)
+
+
 def test_a_name_server_that_is_lost_and_back_has_one_line_each_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     def told() -> list[str]:
         return [record.getMessage() for record in caplog.records if record.name == "broker.registration"]
