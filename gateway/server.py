@@ -121,7 +121,7 @@ async def run(
                     nursery.start_soon(shard.run)
                 health = Health(brokers, upstream, drain, front.trouble, rounds.now)
                 figures.health, figures.certificates = health, front.certificates_end_at
-                figures.shards = shards
+                figures.shards = reception.room.shards = shards
                 figures.access, figures.verifier = access, verifier
                 stages = (downstream.tick, reception.tick, drain.tick, health.tick, front.tick)
                 ticker = Ticker(settings, world, brokers, upstream, stages, shards, figures, told)

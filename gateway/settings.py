@@ -19,6 +19,8 @@ from topicmap.queues import Rule, TopicMap
 
 ANONYMOUS: Final = ("nobody", "loopback", "everyone")
 OVER_RATE: Final = ("wait", "close")
+OUTPUT_BYTES_LEAST: Final = 16 * 1024
+"""So much output each client may leave untaken, however many there are."""
 STRING_BYTES_MAX: Final = 65_535
 """Of a string in a packet (MQTT 5, 1.5.4)."""
 NAME_BYTES_MAX: Final = 255
@@ -50,7 +52,8 @@ class GatewaySettings:
         of a client id. subscriptions_max: of one client. receive_max: QoS 1 and 2 messages that a client may have open
         (Receive Maximum). output_bytes_max: so much a client may leave untaken; beyond it QoS 0 is dropped, and the
         rest waits in the log. unstored_bytes_max: what a client has sent and no broker has stored; beyond it the client
-        is not read. append_bytes_max: of messages that go to a broker in one request. pull_bytes_max, pull_count_max:
+        is not read. held_bytes_max: the same of all clients together, and of incomplete packets, each of the three.
+        append_bytes_max: of messages that go to a broker in one request. pull_bytes_max, pull_count_max:
         of messages that are asked for at a time; pull_wait_s: so long a broker holds such a request while there are
         none. filter_lease_s, session_lease_s: a gateway that is silent for so long loses the filters that it has open
         at a broker, and the sessions that it has from their home; other gateways then see to the wills.
@@ -125,6 +128,7 @@ class GatewaySettings:
     topic_levels_max: int = 128
     output_bytes_max: int = 512 * 1024
     unstored_bytes_max: int = 2 * 1024 * 1024
+    held_bytes_max: int = 256 * 1024 * 1024
     append_bytes_max: int = 4 * 1024 * 1024
     pull_wait_s: float = 60.0
     pull_bytes_max: int = 256 * 1024
@@ -208,6 +212,7 @@ _RANGES: Final = (
     ("replays_max", 0, 1 << 30),
     ("share_members_max", 0, 1 << 30),
     ("unstored_bytes_max", 1, 1 << 40),
+    ("held_bytes_max", 1024 * 1024, 1 << 40),
     ("append_bytes_max", 1, 8 * 1024 * 1024),  # what is added last may have 4 MiB, and a broker takes 16
     ("pull_wait_s", 0.1, 3600),
     ("pull_bytes_max", 1, 1 << 30),
@@ -216,7 +221,7 @@ _RANGES: Final = (
     ("filter_lease_s", 1, 1 << 20),
     ("session_lease_s", 1, 1 << 20),
     ("route_refresh_s", 0.1, 3600),
-    ("output_bytes_max", 16 * 1024, 1 << 30),
+    ("output_bytes_max", OUTPUT_BYTES_LEAST, 1 << 30),
     ("messages_per_s_max", 0, 1 << 30),
     ("drain_per_s", 1, 1 << 30),
     ("bytes_per_s_max", 0, 1 << 40),

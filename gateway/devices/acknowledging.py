@@ -39,6 +39,20 @@ def acknowledge(device: Guest, reception: Reception, ids: Sequence[int]) -> None
         reception.downstream.pump_later(session)
 
 
+def note_stored(session: Session, marks: Sequence[bytes]) -> tuple[list[int], int]:
+    """Publications with these marks are stored, some of QoS 2. Returns the ids whose PUBREL has come already, and how
+    many marks are PUBACKs."""
+    released, pubacks = [], 0
+    for one in marks:
+        if one[:1] == b"\x50":
+            packet_id = int.from_bytes(one[2:4], "big")
+            if session.stored_incoming(packet_id):
+                released.append(packet_id)
+        else:
+            pubacks += bool(one)
+    return released, pubacks
+
+
 def _puback(device: Guest, reception: Reception, packet: Puback) -> None:
     acknowledge(device, reception, (packet.packet_id,))
 

@@ -13,11 +13,11 @@ included, is not read (``hold_reading``); after ``fail`` or ``drop`` nothing mor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from gateway.devices.acknowledging import EXCHANGES, REASONS, acknowledge
+from gateway.devices.acknowledging import EXCHANGES, REASONS, acknowledge, note_stored
 from gateway.devices.authenticating import Authenticating
 from gateway.devices.greeting import accepts_bytes_max, arriving, publish_properties, sent_aliases, terms
 from gateway.devices.reception import Admitted, Arriving, Grant, OnAdmitted, Reception
@@ -114,6 +114,10 @@ class Device(Sender):
     def is_full(self) -> bool:
         return self._line.is_full
 
+    @property
+    def untaken(self) -> int:
+        return self._line.unsent
+
     def send(self, data: bytes, count: int = 1, *, at_once: bool = False) -> None:
         """Sends so many packets. ``at_once``: nothing is added to them in this round."""
         if data and not self.is_over:
@@ -154,6 +158,10 @@ class Device(Sender):
             too_fast = reception.pacing.spend(self, self.pace, size, reception.rounds.now)
             if too_fast:
                 self.fail(too_fast)
+
+    @property
+    def unfinished(self) -> int:
+        return len(self._partial) + self._connection.unfinished_bytes
 
     def _take_straight(self, chunk: bytes) -> bytes:
         """Takes what can go the straight way off the chunk's beginning; returns the rest."""
@@ -363,22 +371,16 @@ class Device(Sender):
     def stored(self, marks: list[bytes], size: int, exact: bool) -> None:
         """Records of this device are stored: their marks may leave. ``exact``: there are PUBRECs among them."""
         self._answered(size)
-        released: list[int] | None = None  # made where one is: this is called for every batch
+        released: Sequence[int] = ()
+        count = len(marks) - marks.count(b"")
         if exact:
             assert self.session is not None
-            for one in marks:
-                if one[:1] == b"\x50":
-                    packet_id = int.from_bytes(one[2:4], "big")
-                    if self.session.stored_incoming(packet_id):
-                        released = [*(released or ()), packet_id]
-                else:
-                    self._unanswered -= bool(one)
-        else:
-            self._unanswered -= len(marks) - marks.count(b"")
+            released, count = note_stored(self.session, marks)
+        self._unanswered -= count
         if self._connection.tells_level:
             marks = self._connection.with_level(marks, self._reception.upstream.level)
         self.send(b"".join(marks), len(marks), at_once=True)
-        for packet_id in released or ():
+        for packet_id in released:
             if not self.is_over:
                 EXCHANGES[Pubrel](self, self._reception, Pubrel(packet_id))
 

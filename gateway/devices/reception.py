@@ -34,6 +34,7 @@ from gateway.homes.wills import Wills
 from gateway.limits.limits import Limits, Stalls
 from gateway.limits.quotas import Quotas
 from gateway.limits.rates import Crowd, Door, Pacing, Takeovers
+from gateway.limits.room import Holding, Room
 from gateway.limits.tallies import Tallies
 from gateway.login.auth import Authenticator, Credentials, Identity, Peer
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
@@ -49,7 +50,7 @@ from penstock.world import Rng
 from topicmap.names import plain_filter
 
 
-class Guest(Client, Expected, Protocol):
+class Guest(Client, Expected, Holding, Protocol):
     """A connection that has come in (``gateway.devices.device.Device``).
 
     Attributes:
@@ -162,6 +163,7 @@ class Reception:
         self.limits = Limits(settings, quotas)
         self.pacing = Pacing(settings, quotas)
         self._stalls = Stalls(settings, quotas)
+        self.room = Room(settings, quotas)
         self._door = Door(settings)
         self.takeovers = Takeovers(settings.takeovers_per_min_max)
         self.crowd = Crowd(settings.address_connections_max)
@@ -475,6 +477,8 @@ class Reception:
         """Everything that is due; to be called about twice a second."""
         self.pacing.tick(now)
         self._stalls.tick(self._devices, now)
+        self.room.tick(self._devices, now)
+        self.unstored_bytes_max = self.room.unstored_bytes_max
         self.patience.tick(now)
         self.wills.tick(now)
         self.keeping.tick()

@@ -23,6 +23,7 @@ REASONS: Final = MappingProxyType(
         "client_id_bytes_max": 0x85,
         "packet_bytes_max": 0x95,
         "connect_packet_bytes_max": 0x95,
+        "held_bytes_max": 0x97,
         "receive_max": 0x93,
         "topic_alias_max": 0x94,
         "connect_wait_s": 0x82,

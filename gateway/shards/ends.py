@@ -29,10 +29,12 @@ class Occupant:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Output:
-    """What an occupant may do with its line. ``is_full``: it takes no more for now."""
+    """What an occupant may do with its line. ``is_full``: it takes no more for now. ``unsent``: bytes of output that
+    the other side has not taken."""
 
-    __slots__ = ("is_full",)
+    __slots__ = ("is_full", "unsent")
     is_full: bool
+    unsent: int
 
     def write(self, data: bytes) -> None:
         """Output for the end of this round."""

@@ -64,7 +64,6 @@ class Line(Output):
         "descriptor",
         "is_lingering",
         "occupant",
-        "unsent",
         "wants_close",
     )
 

@@ -56,6 +56,7 @@ class Client(Output):
         self.gateway = gateway
         self.level = level
         self.is_full = False
+        self.unsent = 0
         self.is_read = True
         self.unread = False
         self.is_closed = False

@@ -17,6 +17,7 @@ from memory_broker import MemoryBroker
 from stream_client import Client
 from wire_ends import Authority
 
+from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import (
     Connack,
     Connect,
@@ -191,3 +192,20 @@ async def test_a_hangup_has_the_access_rules_read_again_at_once(
                 await client.send(Subscribe(2, (Subscription("a", 1),)))
                 assert await client.next() == Suback(2, (0x80,))
                 nursery.cancel_scope.cancel()
+
+
+async def test_many_clients_with_incomplete_packets_are_sent_away_and_others_are_served(
+    streams: list[trio.SocketStream],
+) -> None:
+    async with serving(held_bytes_max=1024 * 1024) as running:
+        bystander = await connect(running, streams, "bystander")
+        greedy = [await connect(running, streams, f"greedy{at}", level=5) for at in range(20)]
+        part = encode(Publish("u", bytes(200_000), 0), 5)[:100_000]
+        for client in greedy:
+            await client.stream.send_all(part)
+        with trio.fail_after(20):
+            while running.figures()["gateway_refused_held_bytes_max_total"] < 10:
+                await bystander.send(Publish("t", b"", 1, packet_id=1))
+                assert await bystander.next() == Puback(1)
+        assert running.figures()["gateway_refused_held_bytes_max_total"] == 10
+        assert running.figures()["gateway_unfinished_bytes"] <= 1024 * 1024
