@@ -46,7 +46,8 @@ class GatewaySettings:
         be signed, empty for that of the key or its usual one; jwt_audience, jwt_issuer: whom they are for and who makes
         them, empty for none; jwt_claim: what names the user; jwt_expiry_required: whether they must end; jwt_leeway_s:
         by so much clocks may differ.
-        accept_backlog: so many connections wait to be accepted, at each listener. connections_max, half_open_max: how
+        accepts_per_s_max: so many connections each listener accepts in a second, 0 is no limit; accept_backlog: so many
+        more wait there. connections_max, half_open_max: how
         many there may be, and how many of them without an accepted CONNECT. connect_wait_s: the time until it is there.
         connect_packet_bytes_max, packet_bytes_max: the size of a CONNECT, and of any other packet. client_id_bytes_max:
         of a client id. subscriptions_max: of one client. receive_max: QoS 1 and 2 messages that a client may have open
@@ -101,6 +102,7 @@ class GatewaySettings:
     jwt_expiry_required: bool = True
     jwt_leeway_s: float = 5.0
     topic_rules: tuple[str, ...] = ()
+    accepts_per_s_max: int = 0
     accept_backlog: int = 1024
     connections_max: int = 100_000
     half_open_max: int = 10_000
@@ -203,6 +205,7 @@ _RANGES: Final = (
     ("connections_max", 1, 1 << 30),
     ("half_open_max", 1, 1 << 30),
     ("address_connections_max", 0, 1 << 30),
+    ("accepts_per_s_max", 0, 1 << 30),
     ("accept_backlog", 1, 65_535),
     ("checks_max", 1, 1 << 30),
     ("credentials_cached_s", 0, 1 << 30),

@@ -18,6 +18,7 @@ from typing import Final
 
 import trio
 
+from gateway.buckets import Bucket
 from gateway.devices.device import Device
 from gateway.devices.reception import Reception
 from gateway.login.auth import Peer
@@ -110,6 +111,12 @@ class Entrance:
         if not listening.proxies:
             reception.crowd.enter(address)
         self._arriving.add(reception.rounds.now + self._settings.connect_wait_s, arrival.ticket)
+
+    async def rest(self, wait_s: float) -> None:
+        """Accepts nobody for so long: a handshake takes the time of dozens of messages, and nobody has said yet who is
+        there."""
+        self._tally.accepts_paced += 1
+        await trio.sleep(wait_s)
 
     def refuse(self, connected: socket.socket) -> None:
         """Closes a connection for which the process has no descriptor to spare."""
@@ -220,6 +227,7 @@ class Front:
             raise
         self.host, self.port = self._entrances[0].host, self._entrances[0].port
         self._connections_max = settings.connections_max
+        self._accepts_per_s_max = settings.accepts_per_s_max
         self._sockets_max = descriptors.room_for_clients()
         self._is_full = False
 
@@ -235,7 +243,8 @@ class Front:
                 nursery.start_soon(self._accept, one)
 
     async def _accept(self, entrance: Entrance) -> None:
-        """Accepts many at a time; out of descriptors it waits rather than spins."""
+        """Accepts many at a time, as fast as it may; out of descriptors it waits rather than spins."""
+        pace = Bucket(self._accepts_per_s_max, trio.current_time()) if self._accepts_per_s_max else None
         while True:
             await trio.lowlevel.wait_readable(entrance.socket)
             try:
@@ -243,6 +252,9 @@ class Front:
                     connected, address = entrance.socket.accept()
                     self._let_in(entrance, connected, address[0])
                     self._troubles.pop(entrance, "")
+                    wait_s = pace.spend(1, trio.current_time()) if pace is not None else 0.0
+                    if wait_s:
+                        await entrance.rest(wait_s)
             except BlockingIOError:
                 continue
             except OSError as error:

@@ -16,10 +16,12 @@ than there are packet ids, so that bytes alone bound it."""
 
 class Tally:
     """One listener's counters since the start; ``connected`` is a gauge. ``refused``: closed at the door;
+    ``accepts_paced``: how often it waited before it accepted more, because of ``accepts_per_s_max``;
     ``handshakes_failed``: gone, or given up, before a byte of MQTT. ``over_receive_max``: how often a client was found
     to have its Receive Maximum open, and more was taken, because the listener ``is_lenient``."""
 
     __slots__ = (
+        "accepts_paced",
         "bytes_in",
         "bytes_out",
         "connected",
@@ -38,6 +40,7 @@ class Tally:
         self.connected = 0
         self.connects = 0
         self.refused = 0
+        self.accepts_paced = 0
         self.handshakes_failed = 0
         self.bytes_in = 0
         self.bytes_out = 0
@@ -61,6 +64,7 @@ METRICS: Mapping[str, str] = {
     "connected": "gateway_listener_connections",
     "connects": "gateway_connects_total",
     "refused": "gateway_listener_refused_total",
+    "accepts_paced": "gateway_listener_accepts_paced_total",
     "handshakes_failed": "gateway_handshakes_failed_total",
     "over_receive_max": "gateway_over_receive_max_total",
     "bytes_in": "gateway_bytes_in_total",

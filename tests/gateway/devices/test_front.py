@@ -10,11 +10,13 @@ import struct
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 import trio
 from doorway import LINES, Doorway, End
 from rig import Gateway
+from trio.testing import MockClock
 from wire_ends import Authority, client_hello, frame, proxy_header
 
 from gateway.devices.front import Front, notice_loss
@@ -518,5 +520,34 @@ async def test_that_clients_are_sent_away_is_told_again_after_there_was_room(
         await crowd()
         nursery.cancel_scope.cancel()
     assert len(caplog.records) == 2
+    made.close()
+    shard.close()
+
+
+async def test_a_listener_accepts_no_faster_than_it_may_and_sends_nobody_away() -> None:
+    clock = cast(MockClock, trio.lowlevel.current_clock())
+    gateway = Gateway()
+    shard = Shard(EpollPoller(), gateway.rounds, 1 << 20)
+    made = Front(GatewaySettings(port=0, accepts_per_s_max=5), gateway.reception, [shard])
+    tally = gateway.reception.tallies.of("tcp")
+
+    async def settle() -> int:
+        for _ in range(200):
+            await trio.lowlevel.checkpoint()
+        return len(shard)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        clients = [socket.create_connection(("127.0.0.1", made.port)) for _ in range(12)]
+        assert await settle() == 6  # a second's worth, and the one that showed that it was used up
+        assert tally.accepts_paced == 1
+        clock.jump(0.5)
+        assert await settle() == 8
+        clock.jump(10)
+        assert await settle() == 12
+        assert tally.refused == 0
+        nursery.cancel_scope.cancel()
+    for client in clients:
+        client.close()
     made.close()
     shard.close()
