@@ -34,6 +34,8 @@ FLOW_BYTES: Final = 256
 """So many saved bytes of a session do."""
 LAGGING: Final = 1_000
 """Who has more messages before it *lags*."""
+PLACES_MAX: Final = 1_024
+"""So many queues are kept in mind to be looked up, each once for all who read it."""
 _DONE: Final = object()
 Slices = Generator[None, None, None]
 
@@ -129,10 +131,13 @@ class _Look:
         places: dict[str, int] = {}
         for share in self._shares.names:
             yield from self._done(1 + self._look_at_share(share, places) // RANGES)
+            if len(places) >= PLACES_MAX:
+                yield from self._find_oldest("shares", places)
         yield from self._find_oldest("shares", places)
-        places = {}
         for client in self._sessions.clients:
             yield from self._done(1 + self._look_at_session(client, places) // FLOW_BYTES)
+            if len(places) >= PLACES_MAX:
+                yield from self._find_oldest("sessions", places)
         yield from self._find_oldest("sessions", places)
 
     def _done(self, work: int) -> Slices:
@@ -174,8 +179,9 @@ class _Look:
         return len(entry.flow)
 
     def _find_oldest(self, readers: str, places: dict[str, int]) -> Slices:
-        """Of many who read a queue only the last one has its position looked up."""
-        for queue, offset in places.items():
+        """Of many who read a queue only the last one has its position looked up. Empties ``places``."""
+        while places:
+            queue, offset = places.popitem()
             # a filter that was closed since, or nobody knows where it is
             with contextlib.suppress(QueueNotFound, Damaged):
                 position, known = self._store.position_of(queue, offset), self.oldest[readers]

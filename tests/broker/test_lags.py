@@ -127,6 +127,30 @@ def test_sessions_lag_by_what_is_behind_their_places_here_and_shares_are_not_cou
     assert figures(rig)['unread_age_s{by="sessions"}'] == 3 * lags.EVERY_S
 
 
+@pytest.mark.interpreted
+def test_the_oldest_of_many_is_found_with_few_kept_in_mind(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = made()
+    topics = [f"t{at}" for at in range(10)]
+    rig.ask(OpenFilters("gw", tuple(f"{topic}/+" for topic in topics)))
+    for topic in topics:
+        rig.clock.now += 1.0
+        published(rig, 1, topic)
+    at = {topic: begin_of(rig, f"{topic}/+") for topic in topics}
+    for client, topic in enumerate([*topics[5:], *topics[:5]]):
+        saved(rig, f"c{client}", RELEASED, **{topic: at[topic]})
+    kept: list[int] = []
+    keep_first = lags._keep_first
+
+    def keep(places: dict[str, int], queue: str, offset: int) -> None:
+        keep_first(places, queue, offset)
+        kept.append(len(places))
+
+    monkeypatch.setattr(lags, "_keep_first", keep)
+    monkeypatch.setattr(lags, "PLACES_MAX", 3)
+    assert figures(rig)['unread_age_s{by="sessions"}'] == 9.0 + lags.EVERY_S
+    assert kept == [1, 2, 3] * 3 + [1]
+
+
 def test_the_age_of_what_groups_need_is_told_as_soon_as_all_were_looked_at() -> None:
     rig = made()
     published(rig, 1)
