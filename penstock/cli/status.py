@@ -1,0 +1,104 @@
+"""``penstock status``: which servers of the cluster answer, and what troubles them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from penstock.blocking.routes import Routes
+from penstock.cli.display import json_option, print_rows
+from penstock.errors import PenstockError
+from penstock.requests.routes import QueryRoute, Route
+from penstock.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
+from penstock.world import RealClock
+
+STATUS_TROUBLED = 1
+
+
+@click.command()
+@json_option
+@click.pass_context
+def status(context: click.Context, as_json: bool) -> None:
+    """Ask every name server, and every broker that they know, how it is.
+
+    The exit status is 1 if one does not answer or has troubles. Gateways have status pages (/readyz), and tell there
+    which brokers they miss.
+
+    \b
+    Examples:
+      penstock status
+      penstock --server a:9876,b:9876 status --json | jq 'select(.troubles != [])'
+    """
+    rows: list[dict[str, Any]] = []
+    with Routes(context.obj) as routes:
+        known: dict[tuple[str, str], list[str]] = {}  # a broker, and the name servers that have it
+        for address in routes.servers:
+            row = _asked(routes, address, "name server")
+            rows.append(row)
+            if not row["troubles"]:
+                for broker in _brokers_at(routes, address, row):
+                    known.setdefault(broker, []).append(address)
+        answering = [row["address"] for row in rows if not row["troubles"]]
+        for (name, address), having in sorted(known.items()):
+            row = _asked(routes, address, "broker") | {"name": name}
+            row["troubles"] += [f"not registered at {one}" for one in answering if one not in having]
+            rows.append(row | _figures_of(routes, address, row["troubles"]))
+    if answering and not known:
+        rows[0]["troubles"].append("no broker is registered")
+    for row in rows:
+        row["state"] = "; ".join(row["troubles"]) or "ok"
+    columns = ("server", "name", "address", "version", "answered_ms", "topics", "sessions", "log_mib", "state")
+    print_rows(rows, columns, as_json=as_json)
+    if any(row["troubles"] for row in rows):
+        context.exit(STATUS_TROUBLED)
+
+
+def _asked(routes: Routes, address: str, server: str) -> dict[str, Any]:
+    """A row for one server: who it says it is, or why it does not."""
+    row: dict[str, Any] = {"server": server, "name": None, "address": address, "version": None, "answered_ms": None}
+    row |= {"topics": None, "sessions": None, "log_mib": None, "troubles": []}
+    clock = RealClock()
+    began = clock.monotonic()
+    try:
+        info = routes.link(address).ask(Ping(), ServerInfo)
+    except PenstockError as error:
+        row["troubles"].append(error.message)
+        return row
+    row["answered_ms"] = round((clock.monotonic() - began) * 1000, 1)
+    row["version"] = info.version
+    if info.role.replace("namesrv", "name server") != server:
+        row["troubles"].append(f"this is no {server} but a {info.role}")
+    return row
+
+
+def _brokers_at(routes: Routes, address: str, row: dict[str, Any]) -> list[tuple[str, str]]:
+    """Names and addresses of the brokers that a name server has."""
+    try:
+        found = routes.link(address).ask(QueryRoute(""), Route)
+    except PenstockError as error:
+        row["troubles"].append(error.message)
+        return []
+    return [(one.broker, one.address) for one in found.brokers]
+
+
+def _figures_of(routes: Routes, address: str, troubles: list[str]) -> dict[str, Any]:
+    """What a broker says of itself; its troubles are added."""
+    try:
+        reply = routes.link(address).ask(ReadFigures(), BrokerFigures)
+    except PenstockError as error:
+        if error.message not in troubles:
+            troubles.append(error.message)
+        return {}
+    figures: Mapping[str, float] = dict(zip(reply.names, reply.values, strict=True))
+    if figures.get("penstock_disk_full"):
+        troubles.append("the disk is full: nothing is stored")
+    damaged = int(figures.get("penstock_damaged_frames_total", 0))
+    if damaged:
+        troubles.append(f"{damaged} damaged records were passed over (`penstock store verify`)")
+    return {
+        "topics": int(figures.get("penstock_topics", 0)),
+        "sessions": int(figures.get("penstock_mqtt_sessions", 0)),
+        "log_mib": int(figures.get("rocketmq_storage_size", 0)) >> 20,
+    }
