@@ -124,9 +124,10 @@ bench-large: compile  ## 1,000,000 messages that wait for 10,000 sessions, their
 bench-store: $(VENV)/.test  ## the store by itself, with 100,000 queues and recoveries of 1 and 10 GiB (about 3 minutes, 14 GB)
 	$(BIN)/python -m loadtest store --long
 
-soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk, a million damaged packets (about 15 minutes)
+soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk, a million damaged packets, 5 minutes of chaos (about 20 minutes)
 	PENSTOCK_FUZZ_PACKETS=1000000 PENSTOCK_FUZZ_SEQUENCES=2000 $(BIN)/pytest -q --timeout=0 tests/conformance/test_flood.py \
 	  tests/conformance/test_any_sequence.py tests/gateway/mqtt
+	PENSTOCK_CHAOS_S=300 $(BIN)/pytest -q tests/endtoend/test_chaos.py
 	$(BIN)/python -m loadtest soak
 
 clean:  ## remove what make made; data folders stay

@@ -41,6 +41,7 @@ OTHER_VARIABLES: Final = frozenset(
         "PENSTOCK_MQTT",
         "PENSTOCK_MQTT_PASSWORD",
         "PENSTOCK_MQTT_ADDRESS",  # tests
+        "PENSTOCK_CHAOS_S",
         "PENSTOCK_SEED",
         "PENSTOCK_SEEDS",
         "PENSTOCK_FUZZ_",

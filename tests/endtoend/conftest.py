@@ -49,12 +49,19 @@ class System:
         return self
 
     def process_of(self, role: str) -> int:
-        """Process id of a service: the whole system's, or with --processes the child that runs ``role``."""
+        """Process id of a service: the whole system's, or with --processes a child that runs ``role``."""
         assert self._process is not None
+        return next(iter(self.processes_of(role)), self._process.pid)
+
+    def processes_of(self, role: str) -> list[int]:
+        """Process ids of the children that run ``role``; one that has ended is missing until it is started again."""
+        assert self._process is not None
+        found = []
         for pid in _children(self._process.pid):
-            if f"-m\0{role}\0" in Path(f"/proc/{pid}/cmdline").read_text():
-                return pid
-        return self._process.pid
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                if f"-m\0{role}\0" in Path(f"/proc/{pid}/cmdline").read_text():
+                    found.append(pid)
+        return found
 
     def kill(self, role: str = "node") -> int:
         """kill -9 of one service; returns the process id that died."""

@@ -322,7 +322,7 @@ class Device:
             if len(self.open) >= 10:
                 break
             self.to_publish -= 1
-            payload = f"{self.name}:{len(self.sent):04d}".encode()
+            payload = f"{self.name}:{len(self.sent):06d}".encode()
             message = Publish(
                 rng.choice(self.world.topics), payload, rng.choice((1, 2)), rng.random() < 0.2, False, self._id()
             )
