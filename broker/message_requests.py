@@ -37,6 +37,8 @@ from penstock.runs import Run, checksum_of, decode_runs
 
 COUNT_MAX: Final = 65_536
 WAIT_S_MAX: Final = 60.0
+REFUSED_MAX: Final = 1000
+"""So many gateways are remembered that the log had no room for, the last ones."""
 _ROW_BYTES: Final = ENTRY.size
 _NOT_STORED: Final = Placed(0, 0, 0)
 _IN_CACHE: Final = Appended("cache")
@@ -104,6 +106,7 @@ class MessageRequests:
         self._pull_bytes_max = settings.pull_bytes_max
         self._figures = figures
         self._lives = lives
+        self._refused: dict[str, int] = {}  # the last attempt for which there was no room, by the life of its gateway
 
     def append(self, request: Append, now_ms: int) -> Outcome:
         """Stores the good records of a batch; the bad ones are ``refused`` one by one."""
@@ -125,31 +128,40 @@ class MessageRequests:
     def append_runs(self, request: AppendRuns, now_ms: int) -> Outcome:
         """Stores the good messages of a batch of encoded runs; the bad ones are ``refused`` one by one."""
         self._check_life(request.life)
+        self._check_turn(request.life, request.attempt)
         body = request.body if type(request.body) is bytes else bytes(request.body)
         if checksum_of(body) != request.checksum:
             raise InvalidRequest(f"the {len(body)} bytes of runs do not match their checksum; nothing was stored")
         runs = decode_runs(body)
         if sum([len(run.bodies) for run in runs]) != request.count:
             raise InvalidRequest(f"the runs do not hold {request.count} messages; nothing was stored")
-        return self._append_runs(runs, now_ms)
+        return self._append_runs(runs, now_ms, request.life, request.attempt)
 
     def append_given(self, request: GivenRuns, now_ms: int) -> Outcome:
         """The same for runs of a gateway in this process."""
         self._check_life(request.life)
-        return self._append_runs(request.runs, now_ms)
+        self._check_turn(request.life, request.attempt)
+        return self._append_runs(request.runs, now_ms, request.life, request.attempt)
 
     def _check_life(self, life: str) -> None:
         """Raises ``Fenced`` if it is over: some of the sender's clients may be another gateway's by now."""
         if life in self._lives.over:
             raise Fenced("this gateway has lost sessions, or was taken for dead; nothing was stored")
 
-    def _append_runs(self, runs: list[Run], now_ms: int) -> Outcome:
+    def _check_turn(self, life: str, attempt: int) -> None:
+        """Raises ``StorageFull`` for what was sent before its sender knew that there was no room for what is before
+        it."""
+        if self._refused and attempt <= self._refused.get(life, -1):
+            raise StorageFull("the disk was full for what this gateway has sent before; nothing was stored")
+
+    def _append_runs(self, runs: list[Run], now_ms: int, life: str, attempt: int) -> Outcome:
         taken, destinations, refused, stored, size, in_cache = self._acceptance.take_runs(runs, now_ms)
         try:
             if taken:
                 self._store.append_runs(taken, destinations, now_ms)
         except StorageFull:
             self._figures.appended(0, 0, stored + len(refused))
+            self._note_refused(life, attempt)
             raise
         self._figures.appended(stored, size, len(refused))
         if in_cache and not refused:
@@ -158,6 +170,12 @@ class MessageRequests:
         if refused:
             reply = Appended(reply.level, (), tuple(refused))
         return Now(reply) if in_cache else AfterSync(reply, self._store.written)
+
+    def _note_refused(self, life: str, attempt: int) -> None:
+        self._refused.pop(life, None)
+        if len(self._refused) >= REFUSED_MAX:  # of gateways that are gone: a life ends with its process, or before
+            del self._refused[next(iter(self._refused))]
+        self._refused[life] = attempt
 
     def pull(self, request: Pull, now: float) -> Outcome:
         """Messages of a queue; parked while there is none and the caller wants to wait."""

@@ -31,7 +31,7 @@ from gateway.mqtt.connection import ANY_SIZE, Connection, Received
 from gateway.mqtt.packets import Auth, Connect, Disconnect, Pingreq, Publish, Pubrel, Subscribe, Unsubscribe
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told, code_of
 from gateway.publishing.intake import Sender, is_partial_publish, plain_pubacks, take_publishes
-from gateway.publishing.upstream import NameRoute
+from gateway.publishing.lanes import NameRoute
 from gateway.sessions.session import STORED, Session
 from gateway.shards.ends import Output
 from penstock.errors import Fenced, InvalidMessage

@@ -21,7 +21,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from gateway.homes.home import SessionHome
-from gateway.publishing.upstream import Publisher, Upstream
+from gateway.publishing.lanes import Publisher
+from gateway.publishing.upstream import Upstream
 from gateway.sessions.session_state import Will, decode_will
 from gateway.shards.deadlines import LOOK_S, Deadlines
 from gateway.shards.rounds import Rounds

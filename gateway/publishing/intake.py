@@ -17,7 +17,8 @@ from mypy_extensions import mypyc_attr
 
 from gateway.limits.rates import Pace
 from gateway.limits.tallies import Tally
-from gateway.publishing.upstream import Lane, NameRoute, Publisher, Upstream
+from gateway.publishing.lanes import Lane, NameRoute, Publisher
+from gateway.publishing.upstream import Upstream
 from penstock.message import BODY_AT
 from penstock.runs import Run
 

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.messages.envelope import record_properties
-from gateway.publishing.upstream import NameRoute, Upstream
+from gateway.publishing.lanes import NameRoute
+from gateway.publishing.upstream import Upstream
 from penstock.message import FLAG_RETAIN
 from penstock.version import VERSION
 

@@ -7,28 +7,25 @@ A ``Lane`` is the open batch of one broker. Beside each message stands its *mark
 Promises: no mark is sent before the broker has said that the record is stored at its topic's level; a record whose
 fate is unknown (the link broke) is never acknowledged, its device is disconnected and will send it again; what was
 surely not stored, because no broker was there or because the log takes no more and the device is not MQTT 5 and
-cannot be told so, waits in ``Lane.kept``, its device's socket is not read meanwhile, and nothing that overtakes it is
-acknowledged; every wait is bounded by what a device may have unstored (``unstored_bytes_max``), for then it is not
-read either. A publication to a topic that is being looked up waits in ``TopicLanes.waiting``, and its device's socket
-is not read: also where nobody can say just now, for then the topic is looked up again (``retry``). What a broker
-refuses because this gateway's life is over (``tenure.py``), and all that follows, stays here until it leaves in
-another life (``go_on``), in its order, without what is of connections that are over by then. Nothing here waits: the
-round's end is told by ``flush``.
+cannot be told so, waits in ``Lane.kept``, its device's socket is not read meanwhile, what it has sent behind it queues
+up there, and nothing that overtakes it is acknowledged (a full log lets nothing overtake: ``Lane.attempt``); every wait
+is bounded by what a device may have unstored (``unstored_bytes_max``), for then it is not read either. A publication to
+a topic that is being looked up waits in ``TopicLanes.waiting``, and its device's socket is not read: also where nobody
+can say just now, for then the topic is looked up again (``retry``). What a broker refuses because this gateway's life
+is over (``tenure.py``), and all that follows, stays here until it leaves in another life (``go_on``), in its order,
+without what is of connections that are over by then. Nothing here waits: the round's end is told by ``flush``.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, NamedTuple
-
-from mypy_extensions import mypyc_attr
+from typing import Final
 
 from gateway.brokers import Broker, Brokers
 from gateway.messages.envelope import NEVER, record_properties
+from gateway.publishing.lanes import NONE, Batch, Kept, Lane, NameRoute, Publisher, TopicLanes, Unplaced
 from gateway.sessions.session_state import Will
-from gateway.shards.ends import Occupant
 from gateway.shards.rounds import Rounds, Stage
 from penstock.errors import Busy, Fenced, InvalidMessage, NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
 from penstock.message import FLAG_QOS, FLAG_RETAIN, PROPERTIES_BYTES_MAX, record_tail
@@ -42,120 +39,9 @@ from topicmap.queues import TopicMap
 _NO_ROOM: Final = frozenset({Busy.code, StorageFull.code})
 _ROUTES_MAX: Final = 256
 _OVER_MAX: Final = 1000
-_NONE: Final[tuple[str, ...]] = ()
 _NOBODY_SAYS: Final = frozenset({NoRoute.code, TimedOut.code, Unavailable.code})
 _WILL: Final = b"\x00"
 """The mark of a will: it is not sent to anybody."""
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Publisher(Occupant):
-    """Who has published a record and waits for its fate (``gateway.devices.device.Device``,
-    ``gateway.homes.wills.Executor``, which is on no line).
-
-    Attributes:
-        unstored: bytes of its records, and of filters that it asked for, that the brokers have not answered for.
-        is_v5: whether it can be told reasons.
-        is_over: whether its connection is over, so that it hears nothing any more.
-    """
-
-    __slots__ = ("is_over", "is_v5", "unstored")
-    unstored: int
-    is_v5: bool
-    is_over: bool
-
-    def stored(self, marks: list[bytes], size: int, exact: bool) -> None:
-        """Records are stored: their marks may leave. ``exact``: there are PUBRECs among them."""
-        raise NotImplementedError
-
-    def stored_one(self, mark: bytes, size: int) -> None:
-        """The same of one record without a PUBREC."""
-        self.stored([mark], size, False)
-
-    def refused(self, mark: bytes, code: int) -> None:
-        """One record is not stored, for this error, and not tried again; whoever gives it up counts it."""
-        raise NotImplementedError
-
-    def fate_unknown(self, marks: list[bytes]) -> None:
-        """Nobody knows whether these records are stored."""
-        raise NotImplementedError
-
-    def hold_reading(self) -> None:
-        """One more reason not to read from it."""
-        raise NotImplementedError
-
-    def release_reading(self) -> None:
-        """One less."""
-        raise NotImplementedError
-
-
-class Kept(NamedTuple):
-    """A publication that its broker surely has not stored. ``number``: of the batch that it was last in."""
-
-    device: Publisher
-    run: Run
-    mark: bytes
-    number: int
-
-
-class Lane:
-    """The open batch of one broker. ``devices``: whose each of ``runs`` is; ``marks``: one per message of them, in
-    order. ``size``: bytes of their records. ``kept``: what is to be tried again. ``returned``: batches that wait for
-    another life of this gateway. ``told``: the lives that its broker was told to be over."""
-
-    __slots__ = ("broker", "devices", "kept", "marks", "returned", "runs", "size", "told")
-
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        self.runs: list[Run] = []
-        self.marks: list[bytes] = []
-        self.devices: list[Publisher | None] = []
-        self.kept: list[Kept] = []
-        self.returned: list[Appending] = []
-        self.told: tuple[str, ...] = _NONE
-        self.size = 0
-
-
-class Unplaced(NamedTuple):
-    """A publication on its way to its topic's broker, which may not be known yet."""
-
-    device: Publisher | None
-    run: Run
-    mark: bytes
-
-
-class TopicLanes:
-    """The brokers of one topic; none while they are being looked up. ``waiting``: what is to go there then, in order;
-    while it holds something a look-up is out, or comes with the next ``retry``."""
-
-    __slots__ = ("lanes", "topic", "waiting")
-
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
-        self.lanes: list[Lane] = []
-        self.waiting: list[tuple[NameRoute, Unplaced]] = []
-
-
-class NameRoute:
-    """The constant parts of a client's publications under one name."""
-
-    __slots__ = ("key", "key_hash", "name", "raw_name", "tail", "topic", "topic_bytes")
-
-    def __init__(self, name: str, client_id: str, key: str, topic: TopicLanes) -> None:
-        self.name = name
-        self.raw_name = name.encode()
-        self.key = key
-        self.key_hash = zlib.crc32(key.encode())
-        self.topic = topic
-        self.topic_bytes = topic.topic.encode()
-        self.tail = record_tail(self.topic_bytes, record_properties(name, key, client_id))
-
-    def lane(self) -> Lane | None:
-        lanes = self.topic.lanes
-        if len(lanes) == 1:
-            return lanes[0]
-        # the broker takes the hash modulo its queues: other bits choose the broker, so that all queues are used
-        return lanes[(self.key_hash >> 16) % len(lanes)] if lanes else None
 
 
 class Upstream(Stage):
@@ -172,7 +58,7 @@ class Upstream(Stage):
         self.life = ""  # what this gateway appends in
         self.is_held = False  # nothing more leaves in it
         self.on_over: Callable[[], None] = _nothing
-        self._over: tuple[str, ...] = _NONE  # lives of gateways
+        self._over: tuple[str, ...] = NONE  # lives of gateways
         self.level = ""  # what the messages have reached whose acknowledgements are told
         self.unanswered = 0
         self.dropped = 0
@@ -273,20 +159,36 @@ class Upstream(Stage):
         lane.runs, lane.marks, lane.devices, lane.size = [], [], [], 0
         self._submit(batch)
 
-    def _submit(self, batch: Appending) -> None:
+    def _submit(self, batch: Batch) -> None:
         lane = batch.lane
-        if self.is_held:
+        if self.is_held or lane.is_full:
             lane.returned.append(batch)
             return
+        if lane.kept:
+            batch.queue_up()
+            if not batch.runs:
+                return
         if lane.told is not self._over:
             self._tell_over(lane)
         self.unanswered += 1
-        batch.life = self.life
-        lane.broker.submit(GivenRuns(len(batch.marks), batch.runs, batch.life), batch)
+        lane.unanswered += 1
+        batch.life, batch.attempt = self.life, lane.attempt
+        lane.broker.submit(GivenRuns(len(batch.marks), batch.runs, batch.life, batch.attempt), batch)
 
-    def appended(self, batch: Appending, result: Result) -> None:
+    def appended(self, batch: Batch, result: Result) -> None:
         """What became of a batch."""
+        lane = batch.lane
         self.unanswered -= 1
+        lane.unanswered -= 1
+        if isinstance(result, StorageFull):
+            lane.is_full = True
+        self._take_answer(batch, result)
+        if lane.is_full and not lane.unanswered:
+            lane.is_full = False
+            lane.attempt += 1
+            self._submit_again(lane)
+
+    def _take_answer(self, batch: Batch, result: Result) -> None:
         if isinstance(result, Appended):
             self.level = result.level
             if result.refused or batch.lane.kept:
@@ -303,7 +205,7 @@ class Upstream(Stage):
         else:
             self._lost(batch)
 
-    def _tell(self, batch: Appending) -> None:
+    def _tell(self, batch: Batch) -> None:
         """All of a batch is stored: each device hears it of what it has there one behind the other."""
         runs, marks, devices = batch.runs, batch.marks, batch.devices
         at = which = 0
@@ -321,7 +223,7 @@ class Upstream(Stage):
                 device.stored(marks[at:stop], size, exact)
             at = stop
 
-    def _lost(self, batch: Appending) -> None:
+    def _lost(self, batch: Batch) -> None:
         at = 0
         for run, device in zip(batch.runs, batch.devices, strict=True):
             count = len(run.bodies)
@@ -330,7 +232,7 @@ class Upstream(Stage):
                 device.fate_unknown(batch.marks[at : at + count])
             at += count
 
-    def _partly(self, batch: Appending, codes: dict[int, int], is_whole: bool = False) -> None:
+    def _partly(self, batch: Batch, codes: dict[int, int], is_whole: bool = False) -> None:
         """Some messages of a batch, or of an earlier one, were refused: each device gets its marks and refusals in the
         order of its sending. ``is_whole``: it was refused as a whole, which may pass; a message is refused by itself
         for good. What was sent after a message that is kept, and is stored before it, is not acknowledged: its device
@@ -378,9 +280,9 @@ class Upstream(Stage):
     @staticmethod
     def _told_over(lane: Lane, result: Result) -> None:
         if isinstance(result, PenstockError) and (result.retryable or result.unknown):
-            lane.told = _NONE  # told again before the next batch
+            lane.told = NONE  # told again before the next batch
 
-    def _refused_life(self, batch: Appending) -> None:
+    def _refused_life(self, batch: Batch) -> None:
         if batch.life != self.life:  # what was sent after it may be stored already
             self._lost(batch)
             return
@@ -403,26 +305,14 @@ class Upstream(Stage):
             topic.waiting = there
         self.life, self.is_held = life, False
         for lane in self._lanes:
-            returned, lane.returned = sorted(lane.returned, key=_number_of), []
-            for batch in returned:
-                if self._keep_present(batch):
-                    self._submit(batch)
+            self._submit_again(lane)
 
-    def _keep_present(self, batch: Appending) -> bool:
-        """Leaves out what is of connections that are over. Whether there is anything else."""
-        runs, marks, devices = batch.runs, batch.marks, batch.devices
-        batch.runs, batch.marks, batch.devices = [], [], []
-        at = 0
-        for run, device in zip(runs, devices, strict=True):
-            stop = at + len(run.bodies)
-            if device is not None and device.is_over:
-                self.dropped += stop - at
-            else:
-                batch.runs.append(run)
-                batch.marks += marks[at:stop]
-                batch.devices.append(device)
-            at = stop
-        return bool(batch.runs)
+    def _submit_again(self, lane: Lane) -> None:
+        returned, lane.returned = sorted(lane.returned, key=_number_of), []
+        for batch in returned:
+            self.dropped += batch.drop_absent()
+            if batch.runs:
+                self._submit(batch)
 
     # ------------------------------------------------------------ waiting for a topic or for room
 
@@ -514,20 +404,15 @@ class Upstream(Stage):
                 self._topics.pop(topic.topic, None)
 
 
-class Appending:
-    """What a lane had gathered, waiting for its answer. A class, because there is one for every batch, and compiled it
-    costs less than a partial."""
+class Appending(Batch):
+    """A batch that waits for its answer. A class, because there is one for every batch, and compiled it costs less than
+    a partial."""
 
-    __slots__ = ("_upstream", "devices", "lane", "life", "marks", "number", "runs")
+    __slots__ = ("_upstream",)
 
     def __init__(self, upstream: Upstream, lane: Lane, number: int) -> None:
+        super().__init__(lane, number)
         self._upstream = upstream
-        self.lane = lane
-        self.number = number
-        self.life = ""
-        self.runs = lane.runs
-        self.marks = lane.marks
-        self.devices = lane.devices
 
     def __call__(self, result: Result) -> None:
         self._upstream.appended(self, result)
@@ -541,7 +426,7 @@ def _waits(parked: Unplaced, code: int) -> bool:
     return code in _NOBODY_SAYS or (code == StorageFull.code and not device.is_v5)
 
 
-def _number_of(batch: Appending) -> int:
+def _number_of(batch: Batch) -> int:
     return batch.number
 
 

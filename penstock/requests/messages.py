@@ -50,7 +50,10 @@ class Append(Request):
 class AppendRuns(Request):
     """Stores publications of devices. ``body`` is runs end to end (``runs.encode_runs``) with ``count`` messages in
     all, ``checksum`` its CRC-32C. Each message is stored or refused on its own, as for ``Append``; which queue it goes
-    to is decided by the broker. ``life``: the gateway's (``KeepSessions``); all is ``Fenced`` where that is over."""
+    to is decided by the broker. ``life``: the gateway's (``KeepSessions``); all is ``Fenced`` where that is over.
+    ``attempt``: the gateway's own number, which grows once it has heard of a ``StorageFull``. What is sent with the
+    number of one that was refused so, or a lower one, is refused too: it was under way, and what is before it comes
+    again first."""
 
     code: ClassVar[int] = 45
     reply: ClassVar[type[Reply]] = Appended
@@ -58,6 +61,7 @@ class AppendRuns(Request):
     checksum: int
     body: Bytes
     life: str = ""
+    attempt: int = 0
 
 
 @value

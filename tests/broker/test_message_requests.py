@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.message_requests import REFUSED_MAX
 from broker.outcomes import AfterSync, Now
 from penstock.errors import InvalidRequest, OffsetOutOfRange, QueueNotFound, StorageFull, TopicNotFound
 from penstock.message import Message, decode_batch, encode_message, record_tail
@@ -88,6 +89,42 @@ def test_a_full_disk_refuses_a_batch_whole_and_takes_it_when_there_is_room_again
     assert isinstance(rig.ask(append(Message("t", b"again"))), Appended)
     assert len(rig.bodies("t:0")) == stored + 1
     assert rig.service.figures()["penstock_disk_full"] == 0
+
+
+def test_what_was_under_way_behind_what_a_full_disk_refused_is_refused_too_and_goes_behind_it() -> None:
+    rig = made()
+
+    def send(body: bytes, attempt: int, life: str = "a") -> object:
+        return rig.ask(GivenRuns(1, [Run(record_tail(b"t", b""), 0, 1000, [body])], life, attempt).for_wire())
+
+    rig.disk.capacity = rig.disk.used()
+    while not isinstance(send(bytes(1000), 3), StorageFull):
+        pass
+    stored = len(rig.bodies("t:0"))
+    rig.disk.capacity = None
+    for attempt in (3, 2, 3):
+        assert isinstance(send(b"under way", attempt), StorageFull)
+    assert send(b"another's", 0, "b") == Appended("disk")
+    assert send(b"nobody's", 0, "") == Appended("disk")
+    assert send(b"again", 4) == Appended("disk")
+    assert send(b"later", 4) == Appended("disk")
+    assert rig.bodies("t:0")[stored:] == [b"another's", b"nobody's", b"again", b"later"]
+
+
+def test_of_gateways_that_a_full_disk_refused_the_last_ones_are_remembered() -> None:
+    rig = made()
+    refused = rig.service._messages._refused
+    full = GivenRuns(1, [Run(record_tail(b"t", b""), 0, 1000, [bytes(1000)])], "first")
+    rig.disk.capacity = rig.disk.used()
+    while not isinstance(rig.ask(full), StorageFull):
+        pass
+    for at in range(REFUSED_MAX - 1):
+        refused[f"life-{at}"] = 0
+    full.life = "last"
+    assert isinstance(rig.ask(full), StorageFull)
+    assert len(refused) == REFUSED_MAX
+    assert "first" not in refused
+    assert list(refused)[-1] == "last"
 
 
 def test_a_topic_is_created_by_its_first_message() -> None:

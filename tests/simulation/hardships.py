@@ -13,7 +13,7 @@ from typing import Final
 from gateway.mqtt.packets import Publish
 from penstock.errors import StorageFailed
 from penstock.requests.topics import CreateTopic
-from tests.simulation.gateways import Device, Line, World
+from tests.simulation.gateways import Device, Line, PatientLine, World
 
 HARDSHIPS: Final = ("full", "sync", "write", "jump", "queues")
 
@@ -34,7 +34,7 @@ class Hardships(World):
     """A world with a broker that has a hard time."""
 
     kind = Eraser
-    ordered = (1,)  # QoS 2 may overtake what a full log has refused, and stays there (gateway/publishing/upstream.py)
+    line = PatientLine  # what waits for room is followed by nothing more of its client
     set_ms = 1_700_000_000_000
     """What the broker's wall clock shows at 0 s."""
 

@@ -253,6 +253,56 @@ def test_what_was_overtaken_is_not_tried_again_before_that_is_known() -> None:
     assert gateway.broker.bodies() == [b"warm", b"second"]
 
 
+def refuse_next(gateway: Gateway, *clients: Client) -> None:
+    """The next batch of each is refused for want of room; nothing is answered."""
+    gateway.broker.holds_replies = True
+    gateway.broker.refuses[AppendRuns] = StorageFull("full")
+    for client in clients:
+        client.publish("a", client.device.session.client_id.encode() + b"1", 2, packet_id=1)  # type: ignore[union-attr]
+    del gateway.broker.refuses[AppendRuns]
+
+
+def attempts(gateway: Gateway) -> list[int]:
+    return [request.attempt for request in gateway.broker.made(AppendRuns)]
+
+
+def test_after_a_refusal_for_want_of_room_the_next_attempt_begins_when_all_of_it_is_answered() -> None:
+    gateway = Gateway()
+    first, second, third = [gateway.connect(name) for name in ("first", "second", "third")]
+    first.publish("a", b"warm")
+    refuse_next(gateway, first, second)
+    held = gateway.broker._held
+    refused, error = held.pop(0)
+    refused(error)
+    gateway.round()
+    third.publish("a", b"third1", 2, packet_id=1)
+    assert attempts(gateway) == [0, 0, 0], "the second's is under way, and is refused too"
+    gateway.broker.holds_replies = False
+    gateway.round()
+    assert attempts(gateway) == [0, 0, 0, 1]
+    assert [client.got() for client in (first, second, third)] == [[], [], [Pubrec(1)]]
+    gateway.pass_time(1)
+    assert [client.got() for client in (first, second)] == [[Pubrec(1)]] * 2
+    assert gateway.broker.bodies() == [b"warm", b"third1", b"first1", b"second1"]
+
+
+def test_what_follows_something_kept_goes_behind_it_and_qos_0_goes_on() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c")
+    client.publish("a", b"warm")
+    refuse_next(gateway, client)
+    gateway.broker.holds_replies = False
+    gateway.round()
+    client.publish("a", b"c2", 1, packet_id=2)
+    client.publish("a", b"zero")
+    assert gateway.broker.bodies() == [b"warm", b"zero"]
+    gateway.pass_time(1)
+    assert gateway.broker.bodies() == [b"warm", b"zero", b"c1", b"c2"]
+    assert client.got() == [Pubrec(1), Puback(2)]
+    assert client.is_read
+    assert client.device.unstored == 0
+
+
 def test_an_answer_that_comes_late_to_an_earlier_batch_closes_nobody() -> None:
     gateway = Gateway()
     client = gateway.connect()

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from gateway.devices.device import Device
-from gateway.publishing.upstream import Publisher
+from gateway.publishing.lanes import Publisher
 from gateway.shards.ends import Occupant, Output
 from gateway.shards.shard import Line
 from tests.gateway.rig import Gateway

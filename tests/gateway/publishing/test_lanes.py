@@ -1,0 +1,83 @@
+"""What is on its way to a broker, and what of it is left out or put off."""
+
+from __future__ import annotations
+
+from gateway.publishing.lanes import Batch, Lane, NameRoute, Publisher, TopicLanes
+from penstock.message import record_tail
+from penstock.runs import Run
+
+
+class Whose(Publisher):
+    """A device that notes what it is told."""
+
+    def __init__(self, *, is_over: bool = False) -> None:
+        self.is_over = is_over
+        self.unstored = 0
+        self.holds = 0
+
+    def stored(self, marks: list[bytes], size: int, exact: bool) -> None:
+        self.unstored -= size
+
+    def hold_reading(self) -> None:
+        self.holds += 1
+
+
+def lane() -> Lane:
+    return Lane(None)  # type: ignore[arg-type]
+
+
+def run(*bodies: bytes, qos: int = 1) -> Run:
+    return Run(record_tail(b"t", b""), qos, 1000, list(bodies))
+
+
+def batch(lane: Lane, *parts: tuple[Publisher | None, Run]) -> Batch:
+    """One with these runs; the marks of those with a QoS are their bodies."""
+    lane.runs, lane.devices, lane.marks = [part[1] for part in parts], [part[0] for part in parts], []
+    for _, one in parts:
+        lane.marks += one.bodies if one.flag else [b""] * len(one.bodies)
+    return Batch(lane, 7)
+
+
+def left(batch: Batch) -> list[tuple[Publisher | None, list[bytes]]]:
+    assert len(batch.runs) == len(batch.devices)
+    return [(device, one.bodies) for device, one in zip(batch.devices, batch.runs, strict=True)]
+
+
+def test_what_is_of_connections_that_are_over_is_left_out() -> None:
+    here, gone = Whose(), Whose(is_over=True)
+    made = batch(lane(), (gone, run(b"1", b"2")), (here, run(b"3")), (None, run(b"4", qos=0)), (gone, run(b"5")))
+    assert made.drop_absent() == 3
+    assert left(made) == [(here, [b"3"]), (None, [b"4"])]
+    assert made.marks == [b"3", b""]
+    assert made.drop_absent() == 0
+
+
+def test_who_has_something_kept_queues_up_behind_it_and_nobody_else_does() -> None:
+    waits, other = Whose(), Whose()
+    waits.unstored = run(b"1").size + run(b"3", b"4").size
+    of = lane()
+    of.keep(waits, run(b"1"), [b"1"], 6)
+    parts = [(other, run(b"2")), (waits, run(b"3", b"4")), (waits, run(b"5", qos=0)), (None, run(b"6", qos=0))]
+    made = batch(of, *parts)
+    made.queue_up()
+    assert left(made) == [(other, [b"2"]), (waits, [b"5"]), (None, [b"6"])]
+    assert made.marks == [b"2", b"", b""]
+    assert [(kept.device, kept.run.bodies, kept.mark, kept.number) for kept in of.kept] == [
+        (waits, [b"1"], b"1", 6),
+        (waits, [b"3"], b"3", 7),
+        (waits, [b"4"], b"4", 7),
+    ]
+    assert (waits.holds, other.holds) == (3, 0)
+    assert waits.unstored == 0, "what is kept counts as unstored no more"
+
+
+def test_a_key_has_one_lane_of_its_topics() -> None:
+    topic = TopicLanes("t")
+    routes = [NameRoute(f"t/{number}", "c", str(number), topic) for number in range(50)]
+    assert [route.lane() for route in routes] == [None] * 50
+    topic.lanes = [lane()]
+    assert {route.lane() for route in routes} == set(topic.lanes)
+    topic.lanes = [lane(), lane(), lane()]
+    chosen = [route.lane() for route in routes]
+    assert set(chosen) == set(topic.lanes)
+    assert [route.lane() for route in routes] == chosen
