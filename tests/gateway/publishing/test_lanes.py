@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from rig import Gateway
+
+from gateway.brokers import Broker, Nowhere
 from gateway.publishing.lanes import Batch, Lane, NameRoute, Publisher, TopicLanes
 from penstock.message import record_tail
 from penstock.runs import Run
@@ -23,7 +26,7 @@ class Whose(Publisher):
 
 
 def lane() -> Lane:
-    return Lane(None)  # type: ignore[arg-type]
+    return Lane(Broker("", Nowhere(), Gateway().brokers))
 
 
 def run(*bodies: bytes, qos: int = 1) -> Run:
