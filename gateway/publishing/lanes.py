@@ -74,14 +74,14 @@ class Lane:
     """The open batch of one broker. ``devices``: whose each of ``runs`` is; ``marks``: one per message of them, in
     order. ``size``: bytes of their records. ``kept``: what is to be tried again. ``returned``: batches that wait for
     another life of this gateway, or for the answers of those before them. ``told``: the lives that its broker was told
-    to be over. ``unanswered``: batches that it has not answered. ``attempt``: what is sent to it now; ``is_full``: it
-    had no room in this one, so it stores nothing more of it, and the next begins when it has answered all of it."""
+    to be over. ``unanswered``: batches that it has not answered. ``waits``: nothing leaves until there are none,
+    because it stores nothing of them and they are to go first: it had no room, or the gateway's life is over.
+    ``attempt``: how often that was."""
 
     __slots__ = (
         "attempt",
         "broker",
         "devices",
-        "is_full",
         "kept",
         "marks",
         "returned",
@@ -89,6 +89,7 @@ class Lane:
         "size",
         "told",
         "unanswered",
+        "waits",
     )
 
     def __init__(self, broker: Broker) -> None:
@@ -100,7 +101,7 @@ class Lane:
         self.returned: list[Batch] = []
         self.told: tuple[str, ...] = NONE
         self.attempt = 0
-        self.is_full = False
+        self.waits = False
         self.unanswered = 0
         self.size = 0
 

@@ -161,7 +161,7 @@ class Upstream(Stage):
 
     def _submit(self, batch: Batch) -> None:
         lane = batch.lane
-        if self.is_held or lane.is_full:
+        if self.is_held or lane.waits:
             lane.returned.append(batch)
             return
         if lane.kept:
@@ -181,10 +181,10 @@ class Upstream(Stage):
         self.unanswered -= 1
         lane.unanswered -= 1
         if isinstance(result, StorageFull):
-            lane.is_full = True
+            lane.waits = True
         self._take_answer(batch, result)
-        if lane.is_full and not lane.unanswered:
-            lane.is_full = False
+        if lane.waits and not lane.unanswered:
+            lane.waits = False
             lane.attempt += 1
             self._submit_again(lane)
 
@@ -283,11 +283,8 @@ class Upstream(Stage):
             lane.told = NONE  # told again before the next batch
 
     def _refused_life(self, batch: Batch) -> None:
-        if batch.life != self.life:  # what was sent after it may be stored already
-            self._lost(batch)
-            return
         batch.lane.returned.append(batch)
-        if not self.is_held:
+        if batch.life == self.life and not self.is_held:
             self.on_over()
 
     def hold(self) -> None:
@@ -295,7 +292,8 @@ class Upstream(Stage):
         self.is_held = True
 
     def go_on(self, life: str) -> None:
-        """Whatever is of sessions that were lost is of connections that are over: the rest leaves in another life."""
+        """Whatever is of sessions that were lost is of connections that are over: the rest leaves in another life, to
+        each broker once it has answered all that was sent to it in the last one."""
         for lane in self._lanes:
             if lane.runs:
                 self._append(lane)  # to the others that wait
@@ -305,7 +303,9 @@ class Upstream(Stage):
             topic.waiting = there
         self.life, self.is_held = life, False
         for lane in self._lanes:
-            self._submit_again(lane)
+            lane.waits = lane.unanswered > 0
+            if not lane.waits:
+                self._submit_again(lane)
 
     def _submit_again(self, lane: Lane) -> None:
         returned, lane.returned = sorted(lane.returned, key=_number_of), []

@@ -8,7 +8,7 @@ import pytest
 from rig import Client, Gateway
 
 from gateway.messages.envelope import NEVER
-from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, Will
+from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, Pubrec, Will
 from gateway.mqtt.properties import Properties
 from gateway.sessions.session_state import Will as Left
 from penstock.errors import Unavailable, UnknownRequest
@@ -260,19 +260,23 @@ def test_a_session_that_is_lost_after_the_new_life_has_begun_ends_that_one() -> 
     assert (first.is_closed, second.is_closed, staying.got()) == (True, True, [Puback(1)])
 
 
-def test_a_batch_of_an_earlier_life_that_is_refused_late_is_sent_again_by_its_clients() -> None:
+def test_a_batch_of_an_earlier_life_that_is_refused_late_still_goes_before_what_came_after_it() -> None:
     one, other = two()
     one.connect("c", **BRIEF)
-    slow = one.connect("d", **BRIEF)
+    slow, quick = one.connect("d", **BRIEF), one.connect("e", **BRIEF)
     take_over(other, **BRIEF)
     one.broker.holds = (AppendRuns,)
-    slow.publish("t", b"x", 1, packet_id=1)
+    slow.publish("t", b"1", 1, packet_id=1)
     one.reception.tenure.doubt()
     one.round()
     assert not one.upstream.is_held
+    slow.publish("t", b"2", 2, packet_id=2)
+    quick.publish("t", b"other", 1, packet_id=1)
+    assert len(one.broker.made(AppendRuns)) == 1, "what is behind it waits for its answer"
     one.broker.let_go()
     one.round()
-    assert (published(one), slow.is_closed) == ([], True)
+    assert published(one) == [b"1", b"2", b"other"]
+    assert (slow.got(), quick.got(), slow.is_closed) == ([Puback(1), Pubrec(2)], [Puback(1)], False)
 
 
 def test_what_comes_of_a_lost_session_while_it_is_asked_about_is_not_stored_either() -> None:
