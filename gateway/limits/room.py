@@ -10,7 +10,7 @@ those that hold the most go first.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from operator import itemgetter
 from typing import Final, Protocol
 
@@ -71,30 +71,32 @@ class Room:
         self.output_bytes_max = settings.output_bytes_max
         self.unstored_bytes_max = settings.unstored_bytes_max
 
-    def tick(self, devices: Iterable[Holding], now: float) -> None:
+    def tick(self, devices: Collection[Holding], now: float) -> None:
         """Looks, if it is due; to be called about twice a second."""
         if now < self._due:
             return
-        clients = list(devices)
-        self._due = now + len(clients) / LOOKS_PER_S
-        unfinished = [client.unfinished for client in clients]
-        untaken = [client.untaken for client in clients]
-        unstored = [client.unstored for client in clients]
-        self.unfinished, self.untaken, self.unstored = sum(unfinished), sum(untaken), sum(unstored)
+        self._due = now + len(devices) / LOOKS_PER_S
+        unfinished = untaken = unstored = 0  # sums, not lists: there may be 100,000 of them, nearly all with nothing
+        for client in devices:
+            unfinished += client.unfinished
+            untaken += client.untaken
+            unstored += client.unstored
+        self.unfinished, self.untaken, self.unstored = unfinished, untaken, unstored
         settings = self._settings
-        self.output_bytes_max = self._share(untaken, settings.output_bytes_max, OUTPUT_BYTES_LEAST)
-        self.unstored_bytes_max = self._share(unstored, settings.unstored_bytes_max, 1)
+        self.output_bytes_max, self.unstored_bytes_max = settings.output_bytes_max, settings.unstored_bytes_max
+        if untaken > self._most:
+            share = self._most // sum([client.untaken > 0 for client in devices])
+            self.output_bytes_max = min(self.output_bytes_max, max(OUTPUT_BYTES_LEAST, share))
+        if unstored > self._most:
+            share = self._most // sum([client.unstored > 0 for client in devices])
+            self.unstored_bytes_max = min(self.unstored_bytes_max, max(1, share))
         for shard in self.shards:
             shard.output_bytes_max = self.output_bytes_max
         self._tell()
-        if self.unfinished > self._most:
-            self._make_room(sorted(zip(unfinished, clients, strict=True), key=itemgetter(0), reverse=True))
-
-    def _share(self, sizes: Sequence[int], most: int, least: int) -> int:
-        """What each client may have that all may have so much of."""
-        if sum(sizes) <= self._most:
-            return most
-        return min(most, max(least, self._most // (len(sizes) - sizes.count(0))))
+        if unfinished > self._most:
+            self._make_room(
+                sorted([(client.unfinished, client) for client in devices], key=itemgetter(0), reverse=True)
+            )
 
     def _make_room(self, largest: Iterable[tuple[int, Holding]]) -> None:
         """Sends clients away until what the others have of incomplete packets is no more than it may be."""
