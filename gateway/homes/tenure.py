@@ -119,10 +119,10 @@ class Tenure:
             self._upstream.go_on(self._home.life)
 
     def tick(self) -> None:
-        """Asks again what was not answered."""
+        """Asks again what was not answered, and goes on where nothing is open any more, however that came about: what
+        the home had not heard of a session is void once its client is back."""
         again, self._again = self._again, []
-        if again:
-            self._ask(again)
+        self._ask(again)
 
 
 def _is_connected(session: Session) -> bool:

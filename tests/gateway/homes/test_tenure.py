@@ -16,6 +16,7 @@ from penstock.message import record_body
 from penstock.requests.messages import AppendRuns
 from penstock.requests.routes import QueryRoute
 from penstock.requests.sessions import (
+    ANY_EPOCH,
     GONE,
     EndLives,
     EndSession,
@@ -23,6 +24,7 @@ from penstock.requests.sessions import (
     OpenSession,
     SaveSessions,
     SessionCalls,
+    SessionSave,
     WatchSessions,
 )
 
@@ -279,6 +281,20 @@ def test_a_batch_of_an_earlier_life_that_is_refused_late_still_goes_before_what_
     assert (slow.got(), quick.got(), slow.is_closed) == ([Puback(1), Pubrec(2)], [Puback(1)], False)
 
 
+def test_it_goes_on_however_the_last_doubt_came_to_its_end() -> None:
+    one, _ = two()
+    client = one.connect("c", **BRIEF)
+    word = SessionSave("d", ANY_EPOCH, GONE, 0)
+    one.home._unheard["d"] = {word: lambda: pytest.fail("nobody has said that it is another's")}
+    one.reception.tenure.doubt()
+    one.round()
+    client.publish("t", b"x", 1, packet_id=1)
+    assert (one.upstream.is_held, one.home.is_unsure) == (True, True)
+    one.home._unheard.clear()  # an opening of the session does so, when its client is back
+    one.pass_time(1)
+    assert (one.upstream.is_held, client.got()) == (False, [Puback(1)])
+
+
 def test_what_comes_of_a_lost_session_while_it_is_asked_about_is_not_stored_either() -> None:
     one, other = two()
     first, staying = one.connect("c", **BRIEF), one.connect("d", **BRIEF)
@@ -365,6 +381,7 @@ def test_the_will_of_a_dead_gateways_client_is_not_stored_late_either() -> None:
     asked = LASTING | {"properties": Properties(session_expiry_interval=1)}
     dead.connect("c", will=delayed(50), **asked).cut()
     one.upstream.hold()
+    one.reception.tenure._is_beginning = True  # or it would go on with the next tick
     one.broker.leave_alone("dead")
     one.pass_time(one.settings.session_lease_s / 3 + 1)
     assert one.reception.wills._storing
@@ -372,6 +389,7 @@ def test_the_will_of_a_dead_gateways_client_is_not_stored_late_either() -> None:
     hold_calls(one)
     take_over(other, **LASTING).publish("w", b"online", 1, packet_id=1)
     before = published(one)
+    one.reception.tenure._is_beginning = False
     one.reception.tenure.doubt()
     one.pass_time(2)
     assert published(one) == before
