@@ -112,7 +112,7 @@ class BrokerSettings:
     reserve_step_bytes: int = 16 << 20
     ahead_bytes: int = 64 << 20
     emergency_bytes: int = 4 << 20
-    chunk_bytes: int = 64 << 20
+    chunk_bytes: int = 16 << 20
     retention_bytes: int = 0
     retention_s: float = 3 * 24 * 3600.0
     fresh_bytes: int = 1 << 20

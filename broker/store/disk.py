@@ -11,7 +11,7 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -73,13 +73,19 @@ class Disk(Protocol):
 
     def read(self, path: str) -> bytes: ...
 
-    def replace(self, path: str, pieces: Iterable[bytes]) -> Iterator[None]:
+    def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Iterator[None]:
         """Makes the pieces the content of a file, writing one at a step; the last step makes it so. Given up before, or
-        after an error, it has its old content. A crash of the machine may leave anything there."""
+        after an error, it has its old content. A crash of the machine may leave anything there; not with ``head``: then
+        the content is on the medium before it counts. What ``head`` returns when all is written becomes the beginning,
+        for which the first piece leaves room."""
         ...
 
     def remove(self, path: str) -> None:
-        """Removes a file if it is there; durable on return."""
+        """Removes a file if it is there; durable on return, as are all names in its folder."""
+        ...
+
+    def discard(self, path: str) -> None:
+        """Removes a file if it is there, at once and without a sync: a crash of the machine may bring it back."""
         ...
 
 
@@ -165,7 +171,7 @@ class RealDisk:
     def read(self, path: str) -> bytes:
         return (self.root / path).read_bytes()
 
-    def replace(self, path: str, pieces: Iterable[bytes]) -> Iterator[None]:
+    def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Iterator[None]:
         target = self.root / path
         draft = target.with_name(target.name + ".draft")
         file = RealFile(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
@@ -173,8 +179,13 @@ class RealDisk:
         try:
             for piece in pieces:
                 file.pwrite(piece, at)
+                if head is not None:
+                    file.write_back(len(piece), at)
                 at += len(piece)
                 yield
+            if head is not None:
+                file.pwrite(head(), 0)
+                file.sync()
             os.replace(draft, target)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -184,8 +195,11 @@ class RealDisk:
             file.close()
 
     def remove(self, path: str) -> None:
-        (self.root / path).unlink(missing_ok=True)
+        self.discard(path)
         self._sync_folder((self.root / path).parent)
+
+    def discard(self, path: str) -> None:
+        (self.root / path).unlink(missing_ok=True)
 
     @staticmethod
     def _sync_folder(folder: Path) -> None:

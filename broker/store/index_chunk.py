@@ -1,23 +1,26 @@
 """Index chunks: the sealed queue entries of one stretch of the log, sorted by queue, in one file.
 docs/formats/index.md is the page.
 
-A chunk file is named by the first position of its stretch. It holds a head, a directory (msgpack: per queue its key,
-first offset, count and place), the entries, and the keys' hashes with their positions, one row for neighbours with the
-same key. It is derived: a chunk that is missing or damaged is made again from the log.
+A chunk has a number: the first position of its stretch and its level, which says how often it was made of smaller ones
+(``merging.py``); no record is so short that two numbers could meet. Its file holds a head, a directory (msgpack: per
+queue its key, first offset, count and place), the entries, and the keys' hashes with their positions, one row for
+neighbours with the same key. It is derived: a chunk that is missing or damaged is made again from the log.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import msgpack
 import numpy as np
 
 from broker.store.disk import Disk, File
-from broker.store.frames import crc32c, crc_of
+from broker.store.frames import crc_of, extend
 from broker.store.queue_index import ENTRY_BYTES, Queue
 from broker.store.rows import array_head, packed_rows
 from penstock.errors import Damaged
@@ -33,14 +36,37 @@ KEY: Final = struct.Struct(">IQII")
 """Hash of a key, and which records have it: from a first position on one every so many bytes, and so many of them."""
 KEY_DTYPE: Final = np.dtype([("hash", ">u4"), ("first", ">u8"), ("step", ">u4"), ("count", ">u4")])
 HASH_BYTES: Final = 4
+CRC_BYTES: Final = 4
+LEVELS: Final = 3
+"""As it was sealed, made of some neighbours, made of all in a segment."""
 OPEN_FILES_MAX: Final = 64
 PIECE_BYTES: Final = 1 << 20
 """The entries of a long queue are copied and written in pieces of this size, those of short ones put together."""
+READ_BYTES: Final = 1 << 16
+"""A file that is read from its beginning to its end is read in blocks of this size."""
 REPAIR_HINT: Final = "restart the broker: it makes its index again from the log"
+
+_log = logging.getLogger(__name__)
+
+
+class Sealed(NamedTuple):
+    """A chunk, and the stretch of the log whose entries it holds. ``size``, ``directory_bytes``: of its file."""
+
+    number: int
+    start: int
+    end: int
+    size: int
+    directory_bytes: int
+
+    @property
+    def level(self) -> int:
+        """How often it was made of smaller ones."""
+        return self.number - self.start
 
 
 class Row(NamedTuple):
-    """One queue's share of a chunk. ``place`` counts from the first entry byte."""
+    """A queue's share of a chunk, or one of two where damage or its end left a gap. ``place`` counts from the first
+    entry byte."""
 
     key: str
     base: int
@@ -48,29 +74,26 @@ class Row(NamedTuple):
     place: int
 
 
-class Chunk(NamedTuple):
-    """A chunk's directory, as read from its file. ``witness``: the first four bytes of the log at ``start``, so that a
-    chunk of another log is not believed."""
-
-    start: int
-    end: int
-    witness: int
-    rows: list[Row]
+def chunk_path(number: int) -> str:
+    """Path of the chunk with that number."""
+    return f"{FOLDER}/{number:020d}{SUFFIX}"
 
 
-def chunk_path(start: int) -> str:
-    """Path of the chunk whose stretch begins at position ``start``."""
-    return f"{FOLDER}/{start:020d}{SUFFIX}"
+def pack_head(start: int, end: int, witness: int, directory_bytes: int, entry_bytes: int, keys: int) -> bytes:
+    """The head of a chunk, but for its checksum."""
+    return HEAD.pack(0, MAGIC, VERSION, start, end, witness, directory_bytes, entry_bytes, keys)[CRC_BYTES:]
 
 
 class ChunkParts:
-    """A chunk in the making: queues are added some at a time, in the order of their keys."""
+    """A chunk in the making: queues are added some at a time, in the order of their keys. ``directory_bytes``: when its
+    pieces were made."""
 
     def __init__(self) -> None:
         self._rows: list[bytes] = []
         self._entries: list[bytes] = []
         self._count = 0
         self._place = 0
+        self.directory_bytes = 0
 
     def add(self, takes: Iterable[tuple[Queue, int]]) -> None:
         """Takes in the first entries of some queues' tails, so many of each."""
@@ -91,8 +114,8 @@ class ChunkParts:
     def pieces(self, start: int, end: int, witness: int, keys: np.ndarray[Any, Any]) -> list[bytes]:
         """The file of the chunk, in pieces; ``keys`` sorted by hash."""
         directory = [array_head(self._count), *self._rows]
-        directory_bytes = sum(map(len, directory))
-        head = HEAD.pack(0, MAGIC, VERSION, start, end, witness, directory_bytes, self._place, len(keys))[4:]
+        self.directory_bytes = sum(map(len, directory))
+        head = pack_head(start, end, witness, self.directory_bytes, self._place, len(keys))
         rest = [*directory, *self._entries, keys.tobytes()]
         return [crc_of([head, *rest]).to_bytes(4, "big") + head, *rest]
 
@@ -111,21 +134,94 @@ def positions_of(keys: np.ndarray[Any, Any]) -> list[int]:
     return found
 
 
-def decode_chunk(data: bytes, start: int) -> Chunk | None:
-    """The directory of a chunk file, None if it is damaged in any way."""
-    if len(data) < HEAD.size:
-        return None
-    crc, magic, version, first, end, witness, directory_bytes, entry_bytes, keys = HEAD.unpack_from(data)
-    size = HEAD.size + directory_bytes + entry_bytes + keys * KEY_DTYPE.itemsize
-    if (magic, version, first, size) != (MAGIC, VERSION, start, len(data)) or crc != crc32c(data[4:]):
-        return None
-    rows = msgpack.unpackb(data[HEAD.size : HEAD.size + directory_bytes])
-    return Chunk(start, end, witness, [Row(*row) for row in rows])
+class ChunkReader:
+    """A chunk file that is read from its beginning to its end, in blocks: head, directory, entries, keys.
+
+    Attributes:
+        sealed: the chunk.
+        witness: the first four bytes of the log where it starts, so that a chunk of another log is not believed.
+        directory_bytes, entry_bytes, keys: how long its parts are: bytes, bytes and rows.
+    """
+
+    def __init__(self, disk: Disk, number: int) -> None:
+        """Raises ``OSError``, and ``Damaged`` if this is no chunk with that number."""
+        self._number = number
+        self._file = disk.open(chunk_path(number))
+        self._crc = 0
+        self._at = CRC_BYTES  # of the file, of which so much was read
+        self._block = b""
+        self._taken = 0  # of the block
+        try:
+            self._wanted = int.from_bytes(self._file.pread(CRC_BYTES, 0), "big")
+            head = HEAD.unpack(bytes(CRC_BYTES) + self.take(HEAD.size - CRC_BYTES))
+            _, magic, version, start, end, self.witness, self.directory_bytes, self.entry_bytes, self.keys = head
+            size = HEAD.size + self.directory_bytes + self.entry_bytes + self.keys * KEY.size
+            if (magic, version, size) != (MAGIC, VERSION, self._file.size()) or not 0 <= number - start < LEVELS:
+                raise self._damaged("is none")
+        except BaseException:
+            self.close()
+            raise
+        self.sealed = Sealed(number, start, end, size, self.directory_bytes)
+
+    def take(self, size: int) -> bytes:
+        """The next bytes, exactly so many. Raises ``Damaged``, ``OSError``."""
+        while len(self._block) - self._taken < size:
+            block = self._file.pread(max(READ_BYTES, size), self._at)
+            if not block:
+                raise self._damaged("ends early")
+            self._crc = extend(block, self._crc)
+            self._at += len(block)
+            self._block = self._block[self._taken :] + block
+            self._taken = 0
+        taken = self._block[self._taken : self._taken + size]
+        self._taken += size
+        return taken
+
+    def rows(self) -> Iterator[Row]:
+        """The directory, which is what is taken first. Raises ``Damaged``, ``OSError``."""
+        unpacker = msgpack.Unpacker()
+        left = self.directory_bytes
+        count = -1
+        try:
+            while left:
+                block = self.take(min(READ_BYTES, left))
+                left -= len(block)
+                unpacker.feed(block)
+                with contextlib.suppress(msgpack.OutOfData):
+                    count = unpacker.read_array_header() if count < 0 else count
+                    while count > 0:
+                        row = Row(*unpacker.unpack())
+                        count -= 1
+                        yield row
+        except (ValueError, TypeError, msgpack.UnpackException):
+            raise self._damaged("has no directory") from None
+        if count:
+            raise self._damaged("has no whole directory")
+
+    def finish(self) -> None:
+        """Takes what is left. Raises ``Damaged`` if anything in the file is not as it was written, ``OSError``."""
+        while self._at < self.sealed.size:
+            self._block, self._taken = b"", 0
+            self.take(1)
+        if self._crc != self._wanted:
+            raise self._damaged("is damaged")
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def _damaged(self, what: str) -> Damaged:
+        return Damaged(f"index chunk {self._number} {what}", hint=REPAIR_HINT)
 
 
-def entries_at(data: bytes) -> int:
-    """Place of the first entry in a good chunk file."""
-    return HEAD.size + int(HEAD.unpack_from(data)[6])
+def check_chunk(disk: Disk, number: int) -> tuple[Sealed, int] | None:
+    """The chunk with that number and its witness, None if it is damaged in any way. Raises ``OSError``."""
+    try:
+        with contextlib.closing(ChunkReader(disk, number)) as reader:
+            reader.finish()
+            return reader.sealed, reader.witness
+    except Damaged:
+        return None
 
 
 class ChunkFiles:
@@ -184,6 +280,14 @@ class ChunkFiles:
         found = self._open.pop(chunk, None)
         if found is not None:
             found[0].close()
+
+    def remove(self, chunk: int) -> None:
+        """Removes a chunk's file: nothing points to it any more."""
+        self.close(chunk)
+        try:
+            self._disk.discard(chunk_path(chunk))
+        except OSError as error:
+            _log.error("an index chunk cannot be removed: %s", error.strerror)  # recovery removes it
 
     def close_all(self) -> None:
         """Closes all files."""

@@ -7,10 +7,12 @@ it. ``repair_index`` needs the folder for itself.
 
 from __future__ import annotations
 
+import contextlib
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -19,7 +21,7 @@ from broker.store import index_chunk, segment, state
 from broker.store.bulk import ENTRY_DTYPE
 from broker.store.disk import Disk
 from broker.store.frames import holds_record, queue_offset_of, read_stored
-from broker.store.index_chunk import Chunk
+from broker.store.index_chunk import ChunkReader, Row, Sealed
 from broker.store.queue_index import ENTRY_BYTES, LIGHT
 from broker.store.records import Folds
 from broker.store.recovery import FOLDERS, open_segments, open_store, starting_point
@@ -31,6 +33,8 @@ from penstock.message import FRAME_HEAD_BYTES, record_body
 
 STEP_BYTES: Final = 4 << 20
 """Progress is told about this often."""
+BLOCK_BYTES: Final = 50_000 * ENTRY_BYTES
+"""So much of a chunk's entries is looked at at a time."""
 
 
 class Step(NamedTuple):
@@ -211,15 +215,19 @@ def _positions(disk: Disk, folder: str, suffix: str) -> list[int]:
         return []
 
 
-def _chunks(disk: Disk, report: Report) -> list[Chunk]:
+def _chunks(disk: Disk, report: Report) -> list[Sealed]:
+    """The good chunks in order; where a merge has not removed its sources yet, what it made of them."""
     chunks = []
-    for start in _positions(disk, index_chunk.FOLDER, index_chunk.SUFFIX):
-        chunk = index_chunk.decode_chunk(disk.read(index_chunk.chunk_path(start)), start)
-        if chunk is None:
-            report.bad_files.append(index_chunk.chunk_path(start))
-        else:
-            chunks.append(chunk)
-    return chunks
+    for number in _positions(disk, index_chunk.FOLDER, index_chunk.SUFFIX):
+        with contextlib.suppress(FileNotFoundError):  # a running broker has just made one of several
+            checked = index_chunk.check_chunk(disk, number)
+            if checked is None:
+                report.bad_files.append(index_chunk.chunk_path(number))
+            else:
+                chunks.append(checked[0])
+    chunks.sort(key=lambda chunk: (chunk.start, -chunk.end))
+    ends = accumulate([chunk.end for chunk in chunks], max, initial=-1)
+    return [chunk for chunk, end in zip(chunks, ends, strict=False) if chunk.end > end]
 
 
 def _check_checkpoints(disk: Disk, report: Report) -> None:
@@ -232,7 +240,7 @@ def _check_checkpoints(disk: Disk, report: Report) -> None:
 class _EntryCheck:
     """Compares each chunk's entries with the frames of its stretch, one chunk in memory at a time."""
 
-    def __init__(self, disk: Disk, chunks: list[Chunk], report: Report) -> None:
+    def __init__(self, disk: Disk, chunks: list[Sealed], report: Report) -> None:
         self._disk = disk
         self._chunks = chunks
         self._report = report
@@ -248,19 +256,25 @@ class _EntryCheck:
         """All frames before ``end`` were seen."""
         while self._chunks and self._chunks[0].end <= end:
             chunk = self._chunks.pop(0)
-            data = self._disk.read(index_chunk.chunk_path(chunk.start))
-            size = sum(row.entries for row in chunk.rows) * ENTRY_BYTES
-            entries = np.frombuffer(data, ENTRY_DTYPE, size // ENTRY_BYTES, index_chunk.entries_at(data))
-            good = np.isin(entries["position"], np.frombuffer(self._seen, "u8")) | (entries["size"] == 0)
-            for place in np.flatnonzero(~good).tolist():
-                self._missing(chunk, place, int(entries["position"][place]))
+            with contextlib.suppress(FileNotFoundError):  # merged by a running broker
+                self._compare(chunk)
             del self._seen[:]
 
-    def _missing(self, chunk: Chunk, place: int, position: int) -> None:
-        """Entry number ``place`` of a chunk points to no good frame."""
+    def _compare(self, chunk: Sealed) -> None:
+        seen = np.frombuffer(self._seen, "u8")
+        with contextlib.closing(ChunkReader(self._disk, chunk.number)) as reader:
+            rows = list(reader.rows())
+            for at in range(0, reader.entry_bytes, BLOCK_BYTES):
+                entries = np.frombuffer(reader.take(min(BLOCK_BYTES, reader.entry_bytes - at)), ENTRY_DTYPE)
+                good = np.isin(entries["position"], seen) | (entries["size"] == 0)
+                for place in np.flatnonzero(~good).tolist():
+                    self._missing(rows, at // ENTRY_BYTES + place, int(entries["position"][place]))
+
+    def _missing(self, rows: list[Row], place: int, position: int) -> None:
+        """Entry number ``place`` of a chunk with these rows points to no good frame."""
         if not any(first <= position < last for first, last in self._report.damage):
             self._report.stray_entries += 1
             return
-        row = chunk.rows[bisect_right(chunk.rows, place * ENTRY_BYTES, key=lambda row: row.place) - 1]
+        row = rows[bisect_right(rows, place * ENTRY_BYTES, key=lambda row: row.place) - 1]
         if not row.key.startswith(LIGHT):
             self._report.lost.append((row.key, row.base + place - row.place // ENTRY_BYTES))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from broker.store.index_chunk import KEY, KEY_DTYPE, positions_of
+from broker.store.index_chunk import KEY, KEY_DTYPE, Sealed, positions_of
 from penstock.message import property_of
 
 SLICES: Final = 8
@@ -52,7 +52,7 @@ class KeyIndex:
     def __init__(self) -> None:
         # Rows as a chunk has them, but in the order of their positions; numpy is given copies, because they grow.
         self._rows = bytearray()
-        self._chunks: list[tuple[int, int]] = []  # start and end position of each sealed stretch, in order
+        self._chunks: list[Sealed] = []  # in order
 
     def add(self, hashes: Iterable[int], position: int) -> None:
         """Takes in the keys of one record."""
@@ -93,8 +93,8 @@ class KeyIndex:
         return first
 
     @property
-    def chunks(self) -> list[tuple[int, int]]:
-        """Start and end of each sealed stretch, oldest first."""
+    def chunks(self) -> list[Sealed]:
+        """The chunks that hold the sealed part of the index, oldest first."""
         return self._chunks
 
     def sealed_before(self, position: int) -> Iterator[np.ndarray[Any, Any]]:
@@ -107,19 +107,24 @@ class KeyIndex:
             here = np.flatnonzero(places == number)
             yield rows[here[np.argsort(hashes[here], kind="stable")]]  # positions are in order already
 
-    def drop_before(self, position: int, chunk: int) -> None:
-        """The records before ``position`` are in the chunk that begins at ``chunk`` now."""
-        del self._rows[: self._divided(position)]
-        self.know_chunk(chunk, position)
+    def drop_before(self, chunk: Sealed) -> None:
+        """The records before the end of ``chunk`` are in it, and in those before it, now."""
+        del self._rows[: self._divided(chunk.end)]
+        self.know_chunk(chunk)
 
-    def know_chunk(self, start: int, end: int) -> None:
-        """There is a chunk of this stretch, after all those known."""
-        self._chunks.append((start, end))
+    def know_chunk(self, chunk: Sealed) -> None:
+        """There is this chunk, after all those known."""
+        self._chunks.append(chunk)
 
-    def chunks_before(self, position: int) -> list[int]:
-        """Starts of the chunks whose stretch ends at or before ``position``."""
-        return [start for start, end in self._chunks if end <= position]
+    def merge_chunks(self, sources: Sequence[Sealed], merged: Sealed) -> None:
+        """One chunk holds what these did, which follow each other."""
+        at = self._chunks.index(sources[0])
+        self._chunks[at : at + len(sources)] = [merged]
 
-    def forget_chunk(self, start: int) -> None:
+    def chunks_before(self, position: int) -> list[Sealed]:
+        """The chunks whose stretch ends at or before ``position``."""
+        return [chunk for chunk in self._chunks if chunk.end <= position]
+
+    def forget_chunk(self, chunk: Sealed) -> None:
         """Retention removed a chunk."""
-        self._chunks = [chunk for chunk in self._chunks if chunk[0] != start]
+        self._chunks.remove(chunk)

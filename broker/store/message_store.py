@@ -12,13 +12,13 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from broker.store import index_chunk
 from broker.store.commit_log import CommitLog
 from broker.store.destinations import Destination
 from broker.store.disk import Disk
 from broker.store.frames import stored_ms_of
-from broker.store.index_chunk import ChunkFiles
+from broker.store.index_chunk import ChunkFiles, Sealed
 from broker.store.key_index import KeyIndex
+from broker.store.merging import Merging
 from broker.store.queue_index import LIGHT, QueueIndex, hole
 from broker.store.reading import Reading
 from broker.store.records import Folds, Incoming
@@ -70,6 +70,7 @@ class MessageStore:
         self._reading = Reading(log, index, keys, self._chunks)
         self._sealing = Sealing(disk, settings, folds, log, index, keys, sealed)
         self._sealing.keyframes = KeyframeMarks(keyframes)
+        self._merging = Merging(disk, index, keys, self._chunks)
         self._writing = Writing(folds, log, index, keys, self._sealing)
         self._quiet_since_ms = 0
         self._removing: Removal | None = None
@@ -256,8 +257,8 @@ class MessageStore:
     # ------------------------------------------------------------ upkeep
 
     def tick(self, now_ms: int, needed_from: int | None = None) -> None:
-        """Upkeep, a bounded piece per call: writes the durable watermark down, seals index chunks, prepares room,
-        applies retention.
+        """Upkeep, a bounded piece per call: writes the durable watermark down, seals index chunks and merges them,
+        prepares room, applies retention.
 
         ``needed_from``: the position up to which all named readers have read; None without readers.
         """
@@ -268,6 +269,7 @@ class MessageStore:
             self._seal_silence(now_ms)
             self._sealing.plan_if_due(self._log.end)
             self._sealing.step(now_ms)
+            self._merging.step(self._log.bases, now_ms)
             if now_ms - self._quiet_since_ms >= QUIET_MS:
                 self._log.prepare()
         except StorageFull:
@@ -311,6 +313,7 @@ class MessageStore:
         if self._log.start > removal.start:
             self.removals.append(removal._replace(end=self._log.start))
         self._sealing.keyframes.forget_before(self._log.start)
+        self._merging.leave(self._log.start)
         for chunk in self._keys.chunks_before(self._log.start):
             self._forget_chunk(chunk)
 
@@ -319,14 +322,10 @@ class MessageStore:
         mark = self._sealing.keyframes.get(base)
         return mark is not None and self._reading.holds_keyframe(mark.position)
 
-    def _forget_chunk(self, chunk: int) -> None:
-        self._index.forget_chunk(chunk)
-        self._chunks.close(chunk)
+    def _forget_chunk(self, chunk: Sealed) -> None:
+        self._index.forget_chunk(chunk.number)
         self._keys.forget_chunk(chunk)
-        try:
-            self._disk.remove(index_chunk.chunk_path(chunk))
-        except OSError as error:
-            _log.error("an index chunk cannot be removed: %s", error.strerror)  # recovery removes it
+        self._chunks.remove(chunk.number)
 
     def close(self, now_ms: int) -> None:
         """Clean stop: syncs, checkpoints and gives the folder back. Safe after a failure too."""
@@ -336,6 +335,7 @@ class MessageStore:
         except PenstockError as error:
             _log.error("no clean stop: %s", error)  # what was acknowledged is durable; recovery makes the rest again
         finally:
+            self._merging.give_up()
             self._chunks.close_all()
             self._log.close()
             self._disk.unlock()

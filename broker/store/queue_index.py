@@ -15,7 +15,7 @@ that damage left (``move_light_queues``).
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final, NamedTuple
 
 from penstock.errors import QueueNotFound
@@ -35,7 +35,8 @@ def hole(position: int) -> bytes:
 
 
 class Piece(NamedTuple):
-    """A queue's entries in one chunk: offsets ``base`` to ``base + entries``, at byte ``place`` of chunk ``chunk``."""
+    """A queue's entries in one chunk: offsets ``base`` to ``base + entries``, from byte ``place`` of the entries on in
+    the chunk with the number ``chunk``."""
 
     base: int
     entries: int
@@ -123,9 +124,25 @@ class Queue:
         self.pieces = _PIECE.pack(*piece) + self.pieces
         return True
 
+    def join(self, joined: Piece, sources: Container[int]) -> None:
+        """The pieces in the chunks ``sources`` that have the same offsets as ``joined`` are this one piece now, if they
+        are this queue's and not those of an earlier one of the same name."""
+        first = last = self._holder(joined.base)
+        if first < 0 or self._piece(first).base != joined.base:
+            return
+        left, size = joined.entries, _PIECE.size
+        while left > 0 and last * size < len(self.pieces):
+            piece = self._piece(last)
+            if piece.chunk not in sources:
+                return
+            left -= piece.entries
+            last += 1
+        if not left:
+            self.pieces = self.pieces[: first * size] + _PIECE.pack(*joined) + self.pieces[last * size :]
+
     def forget(self, chunk: int) -> None:
-        """The oldest piece goes if it is in a chunk that goes."""
-        if self.pieces and self._piece(0).chunk == chunk:
+        """The oldest pieces go if they are in a chunk that goes."""
+        while self.pieces and self._piece(0).chunk == chunk:
             self.pieces = self.pieces[_PIECE.size :]
 
     def entries_before(self, position: int, low: int = 0) -> int:
@@ -144,9 +161,14 @@ class Queue:
 
 
 class QueueIndex:
-    """All queues of a broker, and which of them have entries that are not readable yet."""
+    """All queues of a broker, and which of them have entries that are not readable yet.
+
+    Attributes:
+        added: bytes of all entries that were ever added.
+    """
 
     def __init__(self) -> None:
+        self.added = 0
         self._queues: dict[str, Queue] = {}
         self._waiting: list[Queue] = []
         self._fresh: dict[str, None] = {}
@@ -186,6 +208,7 @@ class QueueIndex:
     def add(self, queue: Queue, entries: bytes, at_once: bool) -> None:
         """Adds entries, one behind the other. ``at_once``: they need no sync to be readable, unless an earlier one of
         the queue does."""
+        self.added += len(entries)
         if queue.tail is _EMPTY:
             queue.tail = bytearray(entries)
         else:

@@ -307,12 +307,12 @@ class Reading:
         """Positions before ``before`` whose key may be meant and whose time is before ``until_ms``, newest first, each
         with the position before which to go on if it is not looked at. A look into a chunk counts as one, of -1."""
         chunks = self._keys.chunks
-        if not chunks or before > chunks[-1][1]:
+        if not chunks or before > chunks[-1].end:
             yield from self._earlier(self._keys.recent(wanted), until_ms, before)
-        for start, end in reversed(chunks):
-            if start < before:
-                yield end, -1
-                yield from self._earlier(self._chunks.find_key(start, wanted), until_ms, before)
+        for chunk in reversed(chunks):
+            if chunk.start < before:
+                yield chunk.end, -1
+                yield from self._earlier(self._chunks.find_key(chunk.number, wanted), until_ms, before)
 
     def _earlier(self, positions: list[int], until_ms: int, before: int) -> Iterator[tuple[int, int]]:
         count = bisect_left(positions, before)

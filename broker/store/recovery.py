@@ -21,6 +21,7 @@ from broker.store import index_chunk, segment, state
 from broker.store.commit_log import CommitLog, witness_at
 from broker.store.disk import Disk
 from broker.store.frames import read_stored
+from broker.store.index_chunk import ChunkReader, Sealed
 from broker.store.key_index import KeyIndex
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import Piece, QueueIndex
@@ -108,12 +109,14 @@ def _restore(
     for key, offset, first in start.state.queues:
         index.ensure(key, offset).first = first
     for chunk in start.chunks:
-        keys.know_chunk(chunk.start, chunk.end)
+        keys.know_chunk(chunk)
     for chunk in reversed(start.chunks):
-        for row in chunk.rows:
+        with contextlib.closing(ChunkReader(disk, chunk.number)) as reader:
+            rows = list(reader.rows())
+        for row in reversed(rows):
             queue = index.find(row.key)
             if queue is not None:  # a light queue that ended later is not there any more
-                queue.precede(Piece(row.base, row.entries, chunk.start, row.place))
+                queue.precede(Piece(row.base, row.entries, chunk.number, row.place))
     log = CommitLog(disk, settings, segments, segments[-1].base)
     log.last_ms = start.state.last_ms
     return MessageStore(disk, settings, folds, log, index, keys, start.position, start.state.keyframes), log
@@ -146,7 +149,7 @@ class StartingPoint(NamedTuple):
 
     position: int
     state: state.State
-    chunks: list[index_chunk.Chunk]
+    chunks: list[Sealed]
 
 
 def starting_point(disk: Disk, segments: list[Segment]) -> StartingPoint:
@@ -175,39 +178,48 @@ def _checkpoint_at(disk: Disk, position: int) -> state.State | None:
     return None
 
 
-def _from_here(position: int, snapshot: state.State, chunks: list[index_chunk.Chunk]) -> StartingPoint:
+def _from_here(position: int, snapshot: state.State, chunks: list[Sealed]) -> StartingPoint:
     return StartingPoint(position, snapshot, [chunk for chunk in chunks if chunk.end <= position])
 
 
 def _remove_later(disk: Disk, begin: StartingPoint) -> None:
     """Removes what the replay will make anew."""
-    starts = {chunk.start for chunk in begin.chunks}
-    for start in state.stored_positions(disk, index_chunk.FOLDER, index_chunk.SUFFIX):
-        if start not in starts:
-            disk.remove(index_chunk.chunk_path(start))
+    kept = {chunk.number for chunk in begin.chunks}
+    for number in state.stored_positions(disk, index_chunk.FOLDER, index_chunk.SUFFIX):
+        if number not in kept:
+            disk.remove(index_chunk.chunk_path(number))
     for later in state.stored_positions(disk, state.FOLDER, state.SUFFIX):
         if later > begin.position:
             disk.remove(state.checkpoint_path(later))
 
 
-def _good_chunks(disk: Disk, segments: list[Segment]) -> list[index_chunk.Chunk]:
+def _good_chunks(disk: Disk, segments: list[Segment]) -> list[Sealed]:
     """The unbroken row of good chunks of this log from its start on."""
-    chunks: list[index_chunk.Chunk] = []
+    chunks: list[Sealed] = []
     wanted = segments[0].base
-    last = segments[-1]
-    written = last.base + last.file.size()
-    for first in state.stored_positions(disk, index_chunk.FOLDER, index_chunk.SUFFIX):
-        if first != wanted:
-            continue
-        try:
-            chunk = index_chunk.decode_chunk(disk.read(index_chunk.chunk_path(first)), first)
-        except OSError:
-            break
-        if chunk is None or not first < chunk.end <= written or chunk.witness != witness_at(segments, first):
-            break
+    numbers = set(state.stored_positions(disk, index_chunk.FOLDER, index_chunk.SUFFIX))
+    while True:
+        # What a merge left behind, or has not replaced yet, begins at the same position: the larger one is first.
+        for number in range(wanted + index_chunk.LEVELS - 1, wanted - 1, -1):
+            chunk = _good_chunk(disk, segments, number) if number in numbers else None
+            if chunk is not None and chunk.start == wanted:
+                break
+        else:
+            return chunks
         chunks.append(chunk)
         wanted = chunk.end
-    return chunks
+
+
+def _good_chunk(disk: Disk, segments: list[Segment], number: int) -> Sealed | None:
+    try:
+        checked = index_chunk.check_chunk(disk, number)
+    except OSError:
+        return None
+    if checked is None:
+        return None
+    chunk, witness = checked
+    written = segments[-1].base + segments[-1].file.size()
+    return chunk if chunk.start < chunk.end <= written and witness == witness_at(segments, chunk.start) else None
 
 
 def keyframe_at(segments: list[Segment], base: int) -> state.State | None:

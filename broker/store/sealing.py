@@ -22,6 +22,7 @@ import numpy as np
 from broker.store import index_chunk, state
 from broker.store.commit_log import CommitLog
 from broker.store.disk import Disk
+from broker.store.index_chunk import Sealed
 from broker.store.key_index import KeyIndex
 from broker.store.queue_index import ENTRY_BYTES, QueueIndex
 from broker.store.records import Folds
@@ -38,6 +39,11 @@ SLICE_KEYS: Final = 20_000
 WRITE_BYTES: Final = 1 << 20
 """About so many bytes of a chunk or checkpoint are written at a time."""
 _DONE: Final = object()
+CHECKPOINT_SHARE: Final = 4
+"""A checkpoint has at most so many times the bytes of the log since the last one: a large state is written less
+often."""
+INDEX_SHARE: Final = 4
+"""The index since the last plan has at most about so many times the bytes of the log that a chunk is for."""
 KEYFRAME_SHARE: Final = 4
 """Keyframes take at most this fraction of the log: after one of a large state some segments have none, and go with the
 next that has one."""
@@ -73,6 +79,9 @@ class Sealing:
         self._plans: deque[Snapshot] = deque()
         self._work: Iterator[bool] | None = None
         self._now_ms = 0
+        self._added = index.added  # at the last plan
+        self._made = Sealed(0, 0, 0, 0, 0)  # the chunk that was written last
+        self._state_bytes = 0  # of its checkpoint
         self.sealed = sealed
         self.keyframes = KeyframeMarks()
         self.write_keyframe: Callable[[bytes, int], None] = _nowhere
@@ -80,6 +89,7 @@ class Sealing:
     def plan(self, position: int) -> None:
         """Plans to seal everything before ``position``, at which the log stands now."""
         if position > self.planned:
+            self._added = self._index.added
             if self._plans:
                 self._plans[-1].finish_folds()  # they are frozen once at a time
             frozen = self._folds.freeze()
@@ -91,8 +101,10 @@ class Sealing:
         return self._plans[-1].position if self._plans else self.sealed
 
     def plan_if_due(self, position: int) -> None:
-        """Plans at ``position`` if enough log lies behind the last plan."""
-        if position - self.planned >= self._settings.chunk_bytes:
+        """Plans at ``position`` if enough log lies behind the last plan, or enough of the index: where many filters
+        match, that of a message is longer than the message."""
+        distance = max(self._settings.chunk_bytes, self._state_bytes // CHECKPOINT_SHARE)
+        if position - self.planned >= distance or self._index.added - self._added >= INDEX_SHARE * distance:
             self.plan(position)
 
     def step(self, now_ms: int = 0) -> None:
@@ -170,7 +182,7 @@ class Sealing:
                 if count > 0:
                     queue.take_from_tail(count, start, place)
                     place += count * ENTRY_BYTES
-        self._keys.drop_before(plan.position, start)
+        self._keys.drop_before(self._made)
         self.sealed = plan.position
 
     def _write(self, start: int, plan: Snapshot, parts: index_chunk.ChunkParts) -> Iterator[None]:
@@ -183,12 +195,15 @@ class Sealing:
                 yield
         keys = np.concatenate(slices, dtype=index_chunk.KEY_DTYPE)  # else it would turn the bytes round
         chunk = parts.pieces(start, plan.position, self._log.witness(start), keys)
+        self._made = Sealed(start, start, plan.position, sum(map(len, chunk)), parts.directory_bytes)
         yield from self._replace(index_chunk.chunk_path(start), chunk)
-        checkpoint = state.checkpoint_pieces(plan.position, plan.finish())
+        snapshot = plan.finish()
+        self._state_bytes = sum(map(len, snapshot))
+        checkpoint = state.checkpoint_pieces(plan.position, snapshot)
         yield from self._replace(state.checkpoint_path(plan.position), checkpoint)
         with _as_full():
             for old in state.stored_positions(self._disk, state.FOLDER, state.SUFFIX)[: -state.KEEP]:
-                self._disk.remove(state.checkpoint_path(old))
+                self._disk.discard(state.checkpoint_path(old))
 
     def _replace(self, path: str, pieces: Iterable[bytes]) -> Iterator[None]:
         """Writes a derived file; yields after about every MiB."""

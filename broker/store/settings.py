@@ -16,7 +16,8 @@ class StoreSettings:
         ahead_bytes: so much of the log's room is filled with zeros while nobody writes, within a segment, so that the
             syncs of what comes next cost less; 0: none.
         emergency_bytes: kept aside so that offset commits and deletes still work on a full disk; 0 for none.
-        chunk_bytes: stretch of log whose index entries are kept in memory before they are sealed into a file.
+        chunk_bytes: stretch of log whose index entries are kept in memory before they are sealed into a file;
+            longer where the state beside it is large, shorter where messages match very many filters.
         retention_bytes: keep at most this much log; 0 for no limit.
         retention_s: keep segments at most this long after their last record; 0 for ever.
         fresh_bytes: how much of what was appended last is kept in memory for those who read at the end of a queue, in
@@ -28,7 +29,7 @@ class StoreSettings:
     reserve_step_bytes: int = 16 << 20
     ahead_bytes: int = 64 << 20
     emergency_bytes: int = 4 << 20
-    chunk_bytes: int = 64 << 20
+    chunk_bytes: int = 16 << 20
     retention_bytes: int = 0
     retention_s: float = 3 * 24 * 3600.0
     fresh_bytes: int = 1 << 20

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from broker.folds.frozen import Table
-from broker.store import bulk, frames, index_chunk, message_store, reading, recovery, scan, state
+from broker.store import bulk, frames, message_store, reading, recovery, scan, state
 from broker.store.commit_log import CommitLog
 from broker.store.disk import RealDisk, RealFile
+from broker.store.index_chunk import ChunkReader
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import _PIECE, ENTRY20, Queue, QueueIndex
 from broker.store.records import Incoming
@@ -217,13 +218,8 @@ def any_piece_precedes(queue: Queue, piece: Any) -> bool:
     return True
 
 
-def unchecked_chunk(data: bytes, start: int) -> index_chunk.Chunk | None:
-    try:
-        _, _, _, _, end, witness, size, _, _ = index_chunk.HEAD.unpack_from(data)
-        rows = index_chunk.msgpack.unpackb(data[index_chunk.HEAD.size : index_chunk.HEAD.size + size])
-        return index_chunk.Chunk(start, end, witness, [index_chunk.Row(*row) for row in rows])
-    except (ValueError, TypeError, index_chunk.struct.error):
-        return None
+def unchecked_chunk(reader: ChunkReader) -> None:
+    """Nothing is looked at."""
 
 
 def the_log_is_no_witness(segments: Sequence[Segment], position: int) -> int:
@@ -399,8 +395,8 @@ PLANTS = [
     ),
     Plant(
         "B11",
-        recovery.index_chunk,
-        "decode_chunk",
+        ChunkReader,
+        "finish",
         unchecked_chunk,
         recovery_tests.test_harm_to_any_one_derived_file_changes_nothing,
     ),

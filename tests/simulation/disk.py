@@ -285,16 +285,24 @@ class SimDisk:
             raise FileNotFoundError(errno.ENOENT, "missing", path)
         return bytes(self._files[path].shown)
 
-    def replace(self, path: str, pieces: Iterable[bytes]) -> Iterator[None]:
+    def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Iterator[None]:
         content = Content()
         for piece in pieces:
             self.take_room(len(piece))
             content.change(("write", len(content.shown), piece))
             yield
         self.call("replace")
+        if head is not None:
+            content.change(("write", 0, head()))
+            content.synced()
         self._files[path] = content
 
     def remove(self, path: str) -> None:
+        self.discard(path)
+        self._durable_names.pop(path, None)
+        for other in self.paths(path.rpartition("/")[0] + "/"):  # it is the folder that is synced
+            self._durable_names[other] = self._files[other]
+
+    def discard(self, path: str) -> None:
         self.call("remove")
         self._files.pop(path, None)
-        self._durable_names.pop(path, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from tests.simulation.disk import SimDisk, SimFile
 
@@ -54,13 +54,16 @@ class MortalDisk:
     def read(self, path: str) -> bytes:
         return self.alive().read(path)
 
-    def replace(self, path: str, pieces: Iterable[bytes]) -> Iterator[None]:
-        for _ in self.alive().replace(path, pieces):
+    def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Iterator[None]:
+        for _ in self.alive().replace(path, pieces, head):
             yield
             self.alive()
 
     def remove(self, path: str) -> None:
         self.alive().remove(path)
+
+    def discard(self, path: str) -> None:
+        self.alive().discard(path)
 
 
 class MortalFile:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgpack
 
 from broker.store.frames import crc_of
+from broker.store.index_chunk import ChunkReader, Row, Sealed, check_chunk
 from broker.store.message_store import MessageStore
 from broker.store.records import NO_CHANGE, Change, Incoming, Stored
 from broker.store.recovery import open_store
@@ -114,6 +117,22 @@ def pack_frame(
     STORED.pack_into(stamped, STORED_AT, stored_ms, bytes(8))
     head = FRAME_HEAD.pack(0, FRAME_MAGIC, FRAME_HEAD_BYTES + len(record), epoch, watermark)[4:]
     return crc_of([head, bytes(stamped)]).to_bytes(4, "big") + head + stamped
+
+
+class ReadChunk(NamedTuple):
+    """An index chunk and its directory."""
+
+    sealed: Sealed
+    witness: int
+    rows: list[Row]
+
+
+def read_chunk(disk: SimDisk, number: int) -> ReadChunk | None:
+    """The chunk with that number, None if it is not good."""
+    if check_chunk(disk, number) is None:
+        return None
+    with contextlib.closing(ChunkReader(disk, number)) as reader:
+        return ReadChunk(reader.sealed, reader.witness, list(reader.rows()))
 
 
 def command(text: str) -> Incoming:

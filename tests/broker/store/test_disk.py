@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.store.disk import RealDisk
+from broker.store.disk import RealDisk, RealFile
 from penstock.errors import DataFolderLocked, DataFolderUnusable
 
 
@@ -76,7 +76,9 @@ def test_new_and_removed_names_are_made_durable_and_replaced_ones_are_not(
     disk.remove("log/one")
     assert synced[2:] == [str(tmp_path / "log")]
     list(disk.replace("log/derived", [b"x"]))
+    disk.discard("log/derived")
     assert synced[3:] == []
+    assert disk.names("log") == []
 
 
 def test_a_replacement_counts_with_its_last_step_and_not_before(tmp_path: Path) -> None:
@@ -92,6 +94,18 @@ def test_a_replacement_counts_with_its_last_step_and_not_before(tmp_path: Path) 
     next(given_up)
     given_up.close()  # type: ignore[attr-defined]
     assert (disk.read("one"), disk.names(".")) == (b"new", ["one"])
+
+
+def test_a_replacement_with_a_head_is_on_the_medium_before_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = RealDisk(tmp_path)
+    list(disk.replace("one", [b"old"]))
+    seen: list[bytes] = []
+    monkeypatch.setattr(RealFile, "sync", lambda file: seen.append(disk.read("one") + disk.read("one.draft")))
+    list(disk.replace("one", [b"....", b"rest"], lambda: b"HEAD"))
+    assert seen == [b"oldHEADrest"]
+    assert disk.read("one") == b"HEADrest"
 
 
 def test_a_created_file_must_be_new(tmp_path: Path) -> None:

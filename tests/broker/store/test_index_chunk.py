@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.store import index_chunk
-from broker.store.index_chunk import KEY_DTYPE, OPEN_FILES_MAX, ChunkFiles, ChunkParts, chunk_path, decode_chunk
+from broker.store.index_chunk import KEY_DTYPE, OPEN_FILES_MAX, ChunkFiles, ChunkParts, chunk_path
 from broker.store.queue_index import ENTRY20, ENTRY_BYTES, Queue, QueueIndex
 from penstock.errors import Damaged
+from tests.broker.store.store_rig import ReadChunk, read_chunk
 from tests.simulation.disk import SimDisk
 
 
@@ -33,10 +34,17 @@ def small_chunk(start: int = 100, end: int = 900) -> bytes:
     return b"".join(parts.pieces(start, end, 4711, keys))
 
 
+def decoded(data: bytes, number: int = 100) -> ReadChunk | None:
+    """What is read of a chunk file with that number and these bytes."""
+    disk = SimDisk()
+    disk.put(chunk_path(number), data)
+    return read_chunk(disk, number)
+
+
 def test_the_directory_says_where_each_queues_entries_are() -> None:
-    chunk = decode_chunk(small_chunk(), 100)
+    chunk = decoded(small_chunk())
     assert chunk is not None
-    assert (chunk.start, chunk.end, chunk.witness) == (100, 900, 4711)
+    assert (*chunk.sealed, chunk.witness) == (100, 100, 900, len(small_chunk()), 16, 4711)
     assert [tuple(row) for row in chunk.rows] == [("a:0", 0, 2, 0), ("~f", 77, 1, 40)]
 
 
@@ -45,19 +53,19 @@ def test_damage_anywhere_makes_a_chunk_worthless() -> None:
     for at in range(len(data)):
         rotten = bytearray(data)
         rotten[at] ^= 0x10
-        assert decode_chunk(bytes(rotten), 100) is None, f"byte {at}"
+        assert decoded(bytes(rotten)) is None, f"byte {at}"
     for size in range(len(data)):
-        assert decode_chunk(data[:size], 100) is None, f"cut to {size}"
-    assert decode_chunk(data + b"x", 100) is None
+        assert decoded(data[:size]) is None, f"cut to {size}"
+    assert decoded(data + b"x") is None
 
 
 def test_random_bytes_are_no_chunk() -> None:
     rng = random.Random(1)
-    assert all(decode_chunk(rng.randbytes(rng.randrange(300)), 0) is None for _ in range(300))
+    assert all(decoded(rng.randbytes(rng.randrange(300))) is None for _ in range(300))
 
 
 def test_a_chunk_under_another_name_is_worthless() -> None:
-    assert decode_chunk(small_chunk(), 0) is None
+    assert decoded(small_chunk(), 0) is None
 
 
 def test_entries_and_keys_are_read_from_the_file() -> None:
@@ -89,7 +97,7 @@ def test_the_entries_of_a_long_queue_come_in_pieces_and_are_all_there(monkeypatc
     assert max(map(len, pieces)) == 100
     disk = SimDisk()
     disk.put(chunk_path(100), b"".join(pieces))
-    chunk = decode_chunk(disk.read(chunk_path(100)), 100)
+    chunk = read_chunk(disk, 100)
     assert chunk is not None
     for queue, row in zip(queues, chunk.rows, strict=True):
         size = row.entries * ENTRY_BYTES

@@ -181,3 +181,31 @@ def test_a_folder_without_a_log_is_refused_and_stays_empty() -> None:
         with pytest.raises(DataFolderUnusable, match="no log"):
             look()
     assert disk.paths() == []
+
+
+def test_a_folder_in_the_middle_of_a_merge_is_sound() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    sent: list[bytes] = []
+    while not store._merging._counts:
+        sent += fill(store, 1, start=len(sent))
+    assert {"index/00000000000000000000.idx", "index/00000000000000000002.idx"} <= set(disk.paths("index"))
+    assert verified(disk).sound
+    disk.delete("index/00000000000000000000.idx")
+    assert verified(disk).sound
+
+
+def test_a_chunk_that_a_running_broker_merges_away_meanwhile_is_passed_over() -> None:
+    disk = SimDisk()
+    closed_store(disk)
+    steps = verify(disk)
+    report: Report | None = None
+    try:
+        while True:
+            next(steps)
+            for path in disk.paths("index"):
+                disk.delete(path)
+    except StopIteration as end:
+        report = end.value
+    assert report is not None
+    assert report.sound

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from broker.store.index_chunk import positions_of
+from broker.store.index_chunk import Sealed, positions_of
 from broker.store.key_index import SLICES, KeyIndex, holds_key, key_hash, keys_of
 from penstock.message import encode_properties
 
@@ -75,7 +75,7 @@ def test_a_run_may_be_sealed_in_part(end: int) -> None:
     here, alone = [sealed(keys, end) for keys in (together, apart)]
     assert here == alone
     for keys in (together, apart):
-        keys.drop_before(end, 0)
+        keys.drop_before(Sealed(0, 0, end, 1, 1))
     left = [[keys.recent(one) for one in (7, 9)] for keys in (together, apart)]
     assert left[0] == left[1]
     assert len(here) + len(left[0][0]) + len(left[0][1]) == 21, "no record is forgotten, none is known twice"
@@ -86,8 +86,9 @@ def test_sealing_takes_what_lies_before_a_position_sorted_by_hash() -> None:
     for position, one in enumerate((7, 3, 7, 1)):
         keys.add([one], position * 100)
     assert sealed(keys, 300) == [(3, 100), (7, 0), (7, 200)]
-    keys.drop_before(300, 0)
-    assert (keys.recent(1), keys.recent(7), keys.chunks) == ([300], [], [(0, 300)])
-    assert (keys.chunks_before(299), keys.chunks_before(300)) == ([], [0])
-    keys.forget_chunk(0)
+    chunk = Sealed(0, 0, 300, 1, 1)
+    keys.drop_before(chunk)
+    assert (keys.recent(1), keys.recent(7), keys.chunks) == ([300], [], [chunk])
+    assert (keys.chunks_before(299), keys.chunks_before(300)) == ([], [chunk])
+    keys.forget_chunk(chunk)
     assert keys.chunks == []

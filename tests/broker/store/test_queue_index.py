@@ -125,3 +125,35 @@ def test_queues_without_entries_share_their_containers() -> None:
     assert len(two.tail) == 0
     one.take_from_tail(1, 0, 0)
     assert one.tail is two.tail
+
+
+def test_pieces_become_one_where_their_chunks_do() -> None:
+    queue = Queue("a:0", 24)
+    queue.first = 0
+    for piece in (Piece(20, 4, 300, 7), Piece(9, 6, 200, 7), Piece(5, 4, 100, 7), Piece(0, 5, 0, 7)):
+        assert queue.precede(piece)
+    queue.join(Piece(0, 15, 1, 0), frozenset({0, 100, 200}))
+    assert [queue.piece_of(offset) for offset in (0, 14, 20)] == [Piece(0, 15, 1, 0)] * 2 + [Piece(20, 4, 300, 7)]
+    assert (queue.min, queue.behind_gap(15)) == (0, 20)
+
+
+def test_pieces_of_an_earlier_queue_or_of_other_chunks_are_not_joined() -> None:
+    queue = Queue("~a", 24)
+    queue.first = 9
+    assert queue.precede(Piece(20, 4, 300, 7))
+    assert queue.precede(Piece(9, 6, 200, 7))
+    before = queue.pieces
+    queue.join(Piece(0, 9, 1, 0), frozenset({0, 100, 200}))
+    queue.join(Piece(9, 6, 1, 0), frozenset({0, 100}))
+    queue.join(Piece(9, 7, 1, 0), frozenset({200}))
+    queue.join(Piece(10, 5, 1, 0), frozenset({200}))
+    assert queue.pieces == before
+    queue.join(Piece(9, 6, 1, 0), frozenset({200}))
+    assert queue.piece_of(9) == Piece(9, 6, 1, 0)
+
+
+def test_what_is_added_is_counted_in_bytes() -> None:
+    index = QueueIndex()
+    index.add(index.ensure("a"), entry(0), True)
+    index.add(index.ensure("b"), entry(0) * 3, True)
+    assert index.added == 80

@@ -207,12 +207,13 @@ def test_a_search_is_bounded_and_its_pages_hold_every_message_once(
     for number in range(200):
         stored(store, incoming(str(number), key="k" if number % 3 else "other"), now_ms=1000 + number)
         store.tick(1000 + number)
-    assert len(store._keys.chunks) > 5, "most of it is in index chunks"
+    assert len(store._keys.chunks) >= 5, "most of it is in index chunks"
     wanted = [b"%d" % number for number in reversed(range(200)) if number % 3 and times[0] <= 1000 + number < times[1]]
     assert found_in_pages(store, "k", *times, 1000) == [wanted]
     assert all(len(page) <= 7 for page in found_in_pages(store, "k", *times, 7))
     monkeypatch.setattr(reading, "FIND_MAX", 5)
     assert all(len(page) <= 5 for page in found_in_pages(store, "k", *times, 1000))
+    monkeypatch.setattr(reading, "FIND_MAX", 3)
     assert len(found_in_pages(store, "nobody's", 0, 1 << 62, 1000)) > 1, "chunks without the key count too"
     for count_max in (1, 2, 7, 1000):
         assert list(chain.from_iterable(found_in_pages(store, "k", *times, count_max))) == wanted

@@ -196,7 +196,7 @@ def test_harm_to_any_one_derived_file_changes_nothing(harm: Callable[[SimDisk, s
 
 def test_derived_files_of_another_log_are_not_believed() -> None:
     disk, other = SimDisk(), SimDisk()
-    fill(opened(other), 120, topic="other")
+    fill(opened(other, now_ms=999), 120, topic="other")
     store = opened(disk)
     sent = fill(store, 120)
     store.close(1000)

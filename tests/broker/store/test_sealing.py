@@ -11,12 +11,12 @@ import pytest
 
 from broker.store import sealing
 from broker.store.frames import read_stored
-from broker.store.index_chunk import decode_chunk
+from broker.store.index_chunk import check_chunk
 from broker.store.message_store import MessageStore
 from broker.store.records import KEYFRAME_TOPIC
 from broker.store.recovery import keyframe_at, open_segments, open_store
 from broker.store.scan import Scan
-from broker.store.sealing import KEYFRAME_SHARE, PARTS_PER_STEP
+from broker.store.sealing import CHECKPOINT_SHARE, INDEX_SHARE, KEYFRAME_SHARE, PARTS_PER_STEP
 from broker.store.state import checkpoint_path, decode_checkpoint, decode_state, stored_positions
 from penstock.message import FRAME_HEAD_BYTES, record_body
 from tests.broker.store.store_rig import SMALL, SmallFolds, bodies, command, fill, incoming, opened, stored, sync
@@ -29,8 +29,9 @@ def test_chunks_follow_each_other_without_a_gap_and_end_at_segment_borders() -> 
     fill(store, 300)
     ends = [0]
     for start in stored_positions(disk, "index", ".idx"):
-        chunk = decode_chunk(disk.read(f"index/{start:020d}.idx"), start)
-        assert chunk is not None
+        checked = check_chunk(disk, start)
+        assert checked is not None
+        chunk, _ = checked
         assert chunk.start == ends[-1]
         ends.append(chunk.end)
     borders = set(range(SMALL.segment_bytes, ends[-1] + 1, SMALL.segment_bytes))
@@ -309,3 +310,31 @@ def test_a_keyframe_that_was_cut_short_anywhere_leaves_a_log_that_is_whole() -> 
             assert folds.retained == expected
             fill(store, 30)
             disk.kill()
+
+
+def test_an_index_that_is_much_longer_than_its_log_is_sealed_sooner() -> None:
+    disk = SimDisk()
+    store = opened(disk, replace(SMALL, segment_bytes=1 << 20, chunk_bytes=30_000))
+    stored(store, *[command(f"+f{number} t") for number in range(100)])
+    sent = fill(store, 10, size=10)
+    rows = INDEX_SHARE * 30_000 // (101 * 20)
+    assert store._sealing.planned == 0
+    sent += fill(store, rows, size=10, start=10)
+    assert 0 < store._sealing.planned < store.written < 30_000
+    assert bodies(store, "~f7") == sent
+
+
+def test_a_large_state_is_written_less_often_so_that_it_costs_no_more_than_a_few_times_the_log() -> None:
+    disk = SimDisk()
+    store = opened(disk, replace(SMALL, segment_bytes=1 << 20))
+    for number in range(20):
+        stored(store, incoming("x" * SMALL.chunk_bytes, topic=f"kept{number}", retain=True))
+        store.tick(1000)
+    for _ in range(5):
+        store.tick(1000)
+        sync(store)
+    before, made = store.sealed, disk.calls["replace"]
+    while store.sealed == before:
+        fill(store, 1)
+    assert store.sealed - before > 18 * SMALL.chunk_bytes // CHECKPOINT_SHARE
+    assert disk.calls["replace"] - made == 2

@@ -1,0 +1,286 @@
+"""Makes one index chunk of several that follow each other, so that a queue knows few pieces of its past.
+
+A chunk is sealed soon, so that little of the index is in memory. But each queue in it keeps 28 bytes that say where its
+piece is, and a broker has many queues and a long log. So eight neighbours become one, and all chunks of a segment when
+it is finished: a queue has one piece per segment, and some in the newest. What is read is read in order, what is
+written is written once per level; both in bounded pieces, between which others run.
+
+Invariants: a merge never spans two segments, so chunks go with them; it ends where a start may have to begin (the
+newest chunk, before which the older checkpoint stands, takes no part); its sources go only when it is on the medium and
+all queues point to it; a source that is damaged is given up, never copied.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import logging
+from array import array
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from itertools import chain, starmap
+from typing import Final
+
+import msgpack
+import numpy as np
+
+from broker.store.disk import Disk
+from broker.store.frames import crc_of, extend
+from broker.store.index_chunk import (
+    CRC_BYTES,
+    HEAD,
+    KEY,
+    KEY_DTYPE,
+    LEVELS,
+    PIECE_BYTES,
+    ChunkFiles,
+    ChunkReader,
+    Row,
+    Sealed,
+    chunk_path,
+    pack_head,
+)
+from broker.store.key_index import KeyIndex
+from broker.store.queue_index import ENTRY_BYTES, Piece, QueueIndex
+from broker.store.rows import array_head, packed_rows
+from penstock.errors import Damaged
+
+MERGED: Final = 8
+"""So many neighbours become one while their segment is being written,"""
+DIRECTORIES_BYTES_MIN: Final = 1 << 16
+"""if they have the pieces of many queues: their directories have so many bytes."""
+MERGED_BYTES_MAX: Final = 256 << 20
+SOURCES_MAX: Final = 64
+"""No more than this, and no more files, are made into one."""
+SLICE_ROWS: Final = 2_000
+"""So many rows of a directory, or queues, are handled between two looks at the rest of the world."""
+SLICE_KEYS: Final = 4_000
+"""So many key rows of each source are compared at a time."""
+RETRY_MS: Final = 60_000
+"""A merge for which the disk had no room is tried again after this time."""
+
+_log = logging.getLogger(__name__)
+_DONE: Final = object()
+
+
+def next_merge(chunks: Sequence[Sealed], bases: Sequence[int], damaged: frozenset[int]) -> tuple[list[Sealed], int]:
+    """The oldest neighbours that shall become one, and its level; no neighbours if nothing is to be done.
+
+    Args:
+        chunks: all of them, in order.
+        bases: where segments begin.
+        damaged: numbers of chunks that cannot be read.
+    """
+    starts = [chunk.start for chunk in chunks[:-1]]
+    for base, following in zip(bases, [*bases[1:], None], strict=True):
+        first = bisect_left(starts, base)
+        last = len(starts) if following is None else bisect_left(starts, following)
+        inside = chunks[first:last]
+        finished = bool(inside) and inside[-1].end == following
+        for run in _runs(inside, LEVELS - 2 if finished else 0, damaged):
+            if finished and len(run) > 1:
+                return run, LEVELS - 1
+            if not finished and len(run) >= MERGED and _have_many_pieces(run[:MERGED]):
+                return run[:MERGED], 1
+    return [], 0
+
+
+def _have_many_pieces(run: Sequence[Sealed]) -> bool:
+    return sum([chunk.directory_bytes for chunk in run]) >= DIRECTORIES_BYTES_MIN
+
+
+def _runs(chunks: Sequence[Sealed], level_max: int, damaged: frozenset[int]) -> Iterator[list[Sealed]]:
+    """Neighbours that may become one."""
+    run: list[Sealed] = []
+    size = 0
+    for chunk in chunks:
+        mergeable = chunk.level <= level_max and chunk.number not in damaged
+        if not mergeable or size + chunk.size > MERGED_BYTES_MAX or len(run) == SOURCES_MAX:
+            yield run
+            run, size = [], 0
+        if mergeable:
+            run.append(chunk)
+            size += chunk.size
+    yield run
+
+
+class Merging:
+    """Which chunks become one, and the work on them."""
+
+    def __init__(self, disk: Disk, index: QueueIndex, keys: KeyIndex, files: ChunkFiles) -> None:
+        self._disk = disk
+        self._index = index
+        self._keys = keys
+        self._files = files
+        self._work: Generator[None, None, None] | None = None
+        self._sources: list[Sealed] = []  # of the work
+        self._counts = False  # what was made of them: queues begin to point to it
+        self._damaged: frozenset[int] = frozenset()
+        self._looked_at: tuple[int, int] = (0, 0)
+        self._not_before_ms = 0
+
+    def step(self, bases: Sequence[int], now_ms: int) -> None:
+        """A bounded piece of the work, if there is any. ``bases``: where segments begin."""
+        if self._work is None:
+            chunks = self._keys.chunks
+            looked_at = (len(chunks), chunks[-1].number if chunks else 0)
+            if looked_at == self._looked_at or now_ms < self._not_before_ms:
+                return
+            self._sources, level = next_merge(chunks, bases, self._damaged)
+            if not self._sources:
+                self._looked_at = looked_at
+                return
+            self._work = self._carry_out(self._sources, level)
+        try:
+            if next(self._work, _DONE) is _DONE:
+                self._work = None
+        except Damaged as error:
+            _log.error("index chunks stay apart: %s", error)
+            self._work = None
+            self._damaged |= {source.number for source in self._sources}
+        except OSError as error:
+            _log.error("index chunks cannot be made into one: %s", error.strerror)
+            self._work = None
+            self._not_before_ms = now_ms + RETRY_MS
+
+    def leave(self, position: int) -> None:
+        """Chunks before a position are about to go: no work is left on any of them."""
+        if self._work is not None and self._sources[0].start < position:
+            if self._counts:
+                deque(self._work, 0)
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Leaves the work undone; a start makes good what it leaves behind."""
+        if self._work is not None:
+            self._work.close()
+            self._work = None
+
+    def _carry_out(self, sources: list[Sealed], level: int) -> Generator[None, None, None]:
+        self._counts = False
+        draft = _Draft(sources, level)
+        with contextlib.ExitStack() as stack:
+            readers = [stack.enter_context(contextlib.closing(ChunkReader(self._disk, one.number))) for one in sources]
+            yield from draft.plan(readers)
+            yield from self._disk.replace(chunk_path(draft.number), draft.pieces(readers), draft.head)
+        self._counts = True
+        numbers = frozenset([source.number for source in sources])
+        for handled, row in enumerate(draft.rows(), 1):
+            queue = self._index.find(row.key)
+            if queue is not None:
+                queue.join(Piece(row.base, row.entries, draft.number, row.place), numbers)
+            if handled % SLICE_ROWS == 0:
+                yield
+        self._keys.merge_chunks(sources, draft.sealed)
+        for source in sources:
+            yield
+            self._files.remove(source.number)
+
+
+class _Draft:
+    """A chunk in the making. ``plan`` reads the directories of its sources, ``pieces`` the rest."""
+
+    def __init__(self, sources: Sequence[Sealed], level: int) -> None:
+        self._sources = sources
+        self.number = sources[0].start + level
+        self._directory: list[bytes] = []
+        self._turns = array("H")  # for each row of a source, in the order of keys: which source
+        self._sizes = array("Q")  # and how many bytes of entries
+        self._head = b""
+        self._crc = 0
+        self.sealed = sources[0]
+
+    def plan(self, readers: Sequence[ChunkReader]) -> Iterator[None]:
+        """Makes the directory."""
+        rows: list[Row] = []
+        count = place = 0
+        in_order = heapq.merge(*map(_numbered, range(len(readers)), readers), key=_in_order)
+        for handled, (source, row) in enumerate(in_order, 1):
+            size = row.entries * ENTRY_BYTES
+            self._turns.append(source)
+            self._sizes.append(size)
+            last = rows[-1] if rows else None
+            if last is not None and last.key == row.key and last.base + last.entries == row.base:
+                rows[-1] = last._replace(entries=last.entries + row.entries)
+            else:
+                if len(rows) >= SLICE_ROWS:
+                    count += len(rows)
+                    self._directory.append(packed_rows(rows))
+                    rows.clear()
+                rows.append(row._replace(place=place))
+            place += size
+            if handled % SLICE_ROWS == 0:
+                yield
+        self._directory = [array_head(count + len(rows)), *self._directory, packed_rows(rows)]
+        self._note(readers, place)
+
+    def _note(self, readers: Sequence[ChunkReader], entry_bytes: int) -> None:
+        start, end = self._sources[0].start, self._sources[-1].end
+        directory_bytes, keys = sum(map(len, self._directory)), sum([reader.keys for reader in readers])
+        self._head = pack_head(start, end, readers[0].witness, directory_bytes, entry_bytes, keys)
+        size = HEAD.size + directory_bytes + entry_bytes + keys * KEY.size
+        self.sealed = Sealed(self.number, start, end, size, directory_bytes)
+
+    def pieces(self, readers: Sequence[ChunkReader]) -> Iterator[bytes]:
+        """The file. Raises ``Damaged`` if a source is not as it was written."""
+        yield bytes(HEAD.size)
+        self._crc = crc_of([self._head])
+        for piece in chain(self._directory, self._entries(readers), _keys(readers)):
+            self._crc = extend(piece, self._crc)
+            yield piece
+        for reader in readers:
+            reader.finish()
+
+    def head(self) -> bytes:
+        """The file's beginning, when all pieces were taken."""
+        return self._crc.to_bytes(CRC_BYTES, "big") + self._head
+
+    def rows(self) -> Iterator[Row]:
+        """The directory."""
+        unpacker = msgpack.Unpacker()
+        for piece in self._directory[1:]:
+            unpacker.feed(piece)
+            yield from starmap(Row, unpacker)
+
+    def _entries(self, readers: Sequence[ChunkReader]) -> Iterator[bytes]:
+        some: list[bytes] = []
+        total = 0
+        for source, size in zip(self._turns, self._sizes, strict=True):
+            for at in range(0, size, PIECE_BYTES):
+                some.append(readers[source].take(min(PIECE_BYTES, size - at)))
+                total += len(some[-1])
+                if total >= PIECE_BYTES or len(some) >= SLICE_ROWS:
+                    yield b"".join(some)
+                    some.clear()
+                    total = 0
+        yield b"".join(some)
+
+
+def _numbered(number: int, reader: ChunkReader) -> Iterator[tuple[int, Row]]:
+    return ((number, row) for row in reader.rows())
+
+
+def _in_order(one: tuple[int, Row]) -> str:
+    """By queue; those of one queue stay in the order of their sources, and in that which they have there."""
+    return one[1].key
+
+
+def _keys(readers: Sequence[ChunkReader]) -> Iterator[bytes]:
+    """The key rows of all sources, sorted by hash; those of one hash in the order of the sources."""
+    left = [reader.keys for reader in readers]
+    blocks = [np.empty(0, KEY_DTYPE) for _ in readers]
+    while any(left) or any(map(len, blocks)):
+        last = [int(block["hash"][-1]) if len(block) else -1 for block in blocks]
+        bound = min([hash_ for hash_, more in zip(last, left, strict=True) if more], default=1 << 32)
+        ready = [np.searchsorted(block["hash"].astype("u4"), bound) for block in blocks]
+        if any(ready):
+            rows = np.concatenate([block[:n] for block, n in zip(blocks, ready, strict=True)], dtype=KEY_DTYPE)
+            yield rows[np.argsort(rows["hash"], kind="stable")].tobytes()
+            blocks = [block[n:] for block, n in zip(blocks, ready, strict=True)]
+        for number, reader in enumerate(readers):
+            if left[number] and last[number] <= bound:
+                count = min(SLICE_KEYS, left[number])
+                more_rows = np.frombuffer(reader.take(count * KEY.size), KEY_DTYPE)
+                blocks[number] = np.concatenate([blocks[number], more_rows], dtype=KEY_DTYPE)
+                left[number] -= count

@@ -1,0 +1,362 @@
+"""Merging: a queue has few pieces, and everything reads as before, whenever the work is interrupted and by whatever."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.store import index_chunk, merging
+from broker.store.index_chunk import KEY_DTYPE, ChunkParts, ChunkReader, Sealed, chunk_path
+from broker.store.merging import MERGED, MERGED_BYTES_MAX, RETRY_MS, SOURCES_MAX, next_merge
+from broker.store.message_store import MessageStore
+from broker.store.settings import StoreSettings
+from penstock.errors import OffsetOutOfRange
+from penstock.message import decode_batch
+from tests.broker.store.store_rig import bodies, command, fill, incoming, opened, read_chunk, stored, sync
+from tests.simulation.disk import PowerCut, SimDisk
+
+ONE_SEGMENT = StoreSettings(
+    segment_bytes=1 << 18,
+    reserve_step_bytes=4096,
+    emergency_bytes=0,
+    chunk_bytes=1500,
+    retention_s=0.0,
+    fresh_bytes=0,
+)
+SEGMENTS = StoreSettings(
+    segment_bytes=8192,
+    reserve_step_bytes=2048,
+    emergency_bytes=0,
+    chunk_bytes=1500,
+    retention_s=0.0,
+    fresh_bytes=0,
+)
+
+
+@pytest.fixture(autouse=True)
+def _few_queues_count_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "DIRECTORIES_BYTES_MIN", 8)
+
+
+def row_of(*ends: int, level: int = 0, size: int = 10) -> list[Sealed]:
+    """Chunks between these positions."""
+    return [Sealed(start + level, start, end, size, 1) for start, end in pairwise(ends)]
+
+
+def rest(store: MessageStore, ticks: int = 300) -> None:
+    """Upkeep until nothing is left to do."""
+    for _ in range(ticks):
+        store.tick(1000)
+        sync(store)
+
+
+def chunks_on(disk: SimDisk) -> list[str]:
+    return disk.paths("index")
+
+
+# ------------------------------------------------------------ which
+
+
+def test_eight_neighbours_of_the_newest_segment_become_one_but_not_the_newest_chunk() -> None:
+    chunks = row_of(*range(0, 1000, 100))
+    assert next_merge(chunks[:MERGED], [0], frozenset()) == ([], 0)
+    assert next_merge(chunks, [0], frozenset()) == (chunks[:MERGED], 1)
+    merged = [Sealed(1, 0, 800, 80, 8), *row_of(*range(800, 2000, 100))]
+    assert next_merge(merged, [0], frozenset()) == (merged[1:9], 1), "what was made of eight is left alone"
+
+
+def test_neighbours_with_the_pieces_of_few_queues_wait_for_the_end_of_their_segment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(merging, "DIRECTORIES_BYTES_MIN", 9)
+    chunks = row_of(*range(0, 1000, 100))
+    assert next_merge(chunks, [0], frozenset()) == ([], 0)
+    assert next_merge(chunks, [0, 800], frozenset()) == (chunks[:8], 2)
+
+
+def test_all_chunks_of_a_finished_segment_become_one_and_none_of_two_segments() -> None:
+    chunks = [*row_of(0, 100, 200), *row_of(200, 300, level=1), *row_of(300, 400, 500)]
+    assert next_merge(chunks, [0, 300], frozenset()) == (chunks[:3], 2)
+    done = [Sealed(2, 0, 300, 30, 3), *row_of(300, 400, 500)]
+    assert next_merge(done, [0, 300], frozenset()) == ([], 0)
+    unfinished = row_of(0, 100, 200, 250)
+    assert next_merge(unfinished, [0, 300], frozenset()) == ([], 0), "its last chunk is still to come"
+
+
+def test_what_is_too_much_for_one_or_damaged_is_passed_over() -> None:
+    half = MERGED_BYTES_MAX // 2
+    chunks = [*row_of(0, 100, 200, 300, 400, size=half), *row_of(400, 500)]
+    assert next_merge(chunks, [0, 400], frozenset()) == (chunks[:2], 2)
+    done = [Sealed(2, 0, 200, 2 * half, 2), *chunks[2:]]
+    assert next_merge(done, [0, 400], frozenset()) == (chunks[2:4], 2)
+    small = row_of(0, 100, 200, 300, 400, 500)
+    assert next_merge(small, [0, 400], frozenset({100})) == (small[2:4], 2)
+    many = row_of(*range(0, 10 * (SOURCES_MAX + 3), 10))
+    assert next_merge(many, [0, many[-1].start], frozenset()) == (many[:SOURCES_MAX], 2)
+
+
+# ------------------------------------------------------------ what becomes of it
+
+
+def test_a_queue_has_few_pieces_and_reads_as_before() -> None:
+    disk = SimDisk()
+    store = opened(disk, ONE_SEGMENT)
+    stored(store, command("+all t"))
+    sent = fill(store, 400)
+    rest(store)
+    assert len(store._index.get("t:0").pieces) // 28 == len(chunks_on(disk)) <= 2 * MERGED
+    assert [chunk.level for chunk in store._keys.chunks][:3] == [1, 1, 1]
+    assert bodies(store) == bodies(store, "~all") == sent
+    disk.kill()
+    disk.calls.clear()
+    again = opened(disk, ONE_SEGMENT)
+    assert disk.calls.get("replace", 0) <= 2, "sound chunks were made again"
+    assert bodies(again) == bodies(again, "~all") == sent
+
+
+def test_a_finished_segment_has_one_chunk() -> None:
+    disk = SimDisk()
+    store = opened(disk, SEGMENTS)
+    sent = fill(store, 300)
+    rest(store)
+    borders = [base for base in store._log.bases if base <= store._keys.chunks[-1].start]
+    spans = [(chunk.start, chunk.end) for chunk in store._keys.chunks]
+    assert len(borders) > 4
+    assert set(pairwise(borders)) <= set(spans)
+    assert bodies(store) == sent
+    disk.kill()
+    assert bodies(opened(disk, SEGMENTS)) == sent
+
+
+def test_many_queues_some_of_which_end_and_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "SLICE_ROWS", 3)
+    disk = SimDisk()
+    store = opened(disk, ONE_SEGMENT)
+    expected: dict[str, list[bytes]] = {}
+    for number in range(400):
+        name = f"f{number % 7}"
+        if number % 40 == number % 7:
+            stored(store, command(f"-{name}"), command(f"+{name} t{number % 3}"))
+            expected[f"~{name}"] = []
+        body = str(number).encode().ljust(60, b".")
+        stored(store, incoming(body, f"t{number % 3}", number % 2))
+        expected.setdefault(f"t{number % 3}:{number % 2}", []).append(body)
+        for key, wanted in store._sealing._folds.open.items():  # type: ignore[attr-defined]
+            if wanted == f"t{number % 3}":
+                expected[key].append(body)
+        sync(store)
+        store.tick(1000)
+    rest(store)
+    assert any(chunk.level for chunk in store._keys.chunks)
+    for key, wanted in expected.items():
+        assert bodies(store, key) == wanted, key
+    disk.kill()
+    again = opened(disk, ONE_SEGMENT)
+    for key, wanted in expected.items():
+        assert bodies(again, key) == wanted, key
+
+
+def test_messages_are_found_by_key_as_before() -> None:
+    disk = SimDisk()
+    store = opened(disk, ONE_SEGMENT)
+    for number in range(300):
+        stored(store, incoming(str(number), key=f"k{number % 5}"))
+        store.tick(1000)
+        sync(store)
+    rest(store)
+    assert any(chunk.level for chunk in store._keys.chunks)
+    for one in range(5):
+        found = store.find("t", f"k{one}", 0, 1 << 62, 1000)
+        got = [message.body for _, message in decode_batch(found.count, found.body)]
+        assert got == [b"%d" % number for number in reversed(range(300)) if number % 5 == one]
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=12), min_size=1, max_size=5), st.integers(1, 5))
+def test_the_keys_of_all_sources_stand_in_order_and_none_is_missing(sources: list[list[int]], block: int) -> None:
+    disk = SimDisk()
+    rows: list[tuple[int, int, int, int]] = []
+    for number, hashes in enumerate(sources):
+        mine = sorted((one, 1000 * number + place, 0, 1) for place, one in enumerate(hashes))
+        parts = ChunkParts().pieces(100 * number, 100 * number + 100, 7, np.array(mine, KEY_DTYPE))
+        disk.put(chunk_path(100 * number), b"".join(parts))
+        rows += mine
+    readers = [ChunkReader(disk, 100 * number) for number in range(len(sources))]
+    for reader in readers:
+        assert list(reader.rows()) == []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merging, "SLICE_KEYS", block)
+        made = np.frombuffer(b"".join(merging._keys(readers)), KEY_DTYPE).tolist()
+    assert made == sorted(rows)
+    for reader in readers:
+        reader.finish()
+
+
+def test_the_work_goes_in_bounded_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "PIECE_BYTES", 400)
+    monkeypatch.setattr(index_chunk, "READ_BYTES", 64)
+    disk = SimDisk()
+    store = opened(disk, ONE_SEGMENT)
+    sent: list[bytes] = []
+    while not store._merging._work:
+        sent += fill(store, 1, start=len(sent))
+    most = steps = 0
+    while store._merging._work:
+        before = disk.calls["pread"]
+        store.tick(1000)
+        most = max(most, disk.calls["pread"] - before)
+        steps += 1
+        assert bodies(store) == sent
+    assert steps > 10
+    assert most < 30
+
+
+# ------------------------------------------------------------ what may go wrong
+
+
+def test_a_power_cut_at_any_moment_loses_nothing_and_no_start_reads_the_whole_log() -> None:
+    for after in range(0, 400, 3):
+        disk = SimDisk(after)
+        store = opened(disk, ONE_SEGMENT)
+        stored(store, command("+all t"))
+        sent = fill(store, 40, size=200)
+        disk.write_back("index")
+        disk.write_back("checkpoint")
+        disk.cut_power("any", after)
+        try:
+            for number in range(40, 90):
+                sent += fill(store, 1, size=200, start=number)
+        except PowerCut:
+            disk.lose_power()
+        else:
+            disk.kill()
+        store = opened(disk, ONE_SEGMENT)
+        kept = len(bodies(store))
+        assert kept >= len(sent)
+        assert bodies(store)[: len(sent)] == bodies(store, "~all")[: len(sent)] == sent
+        assert store._index.get("t:0").min == 0
+        sent = bodies(store)
+        sent += fill(store, 60, size=200, start=kept)
+        rest(store)
+        assert bodies(store) == bodies(store, "~all") == sent
+
+
+def test_a_damaged_source_is_told_once_and_never_copied(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimDisk()
+    store = opened(disk, ONE_SEGMENT)
+    sent: list[bytes] = []
+    while len(store._keys.chunks) < 5:
+        sent += fill(store, 1, start=len(sent))
+    harmed = chunks_on(disk)[2]
+    disk.flip(harmed, len(disk.read(harmed)) - 30)
+    sent += fill(store, 200, start=len(sent))
+    rest(store)
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    assert "stay apart" in caplog.text
+    assert harmed in chunks_on(disk)
+    assert [chunk.level for chunk in store._keys.chunks[:9]] == [0] * 8 + [1], "the others are merged"
+    disk.kill()
+    again = opened(disk, ONE_SEGMENT)
+    assert bodies(again) == sent
+    assert all(read_chunk(disk, chunk.number) for chunk in again._keys.chunks)
+
+
+def test_a_disk_without_room_is_tried_again_later_and_harms_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimDisk()
+    store = opened(disk, ONE_SEGMENT)
+    sent: list[bytes] = []
+    while not store._merging._work:
+        sent += fill(store, 1, start=len(sent))
+    disk.capacity = disk.used()
+    for _ in range(30):
+        store.tick(2000)
+    assert "No space left" in caplog.text
+    assert len(caplog.records) == 1
+    assert all(chunk.level == 0 for chunk in store._keys.chunks)
+    disk.capacity = None
+    for number in range(30):
+        store.tick(2000 + RETRY_MS + number)
+    assert store._keys.chunks[0].level == 1
+    assert bodies(store) == sent
+
+
+def test_a_source_that_cannot_be_removed_is_removed_by_the_next_start(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimDisk()
+    store = opened(disk, ONE_SEGMENT)
+    sent: list[bytes] = []
+    while not store._merging._work:
+        sent += fill(store, 1, start=len(sent))
+    disk.fail("remove", errno.EACCES)
+    rest(store, 30)
+    assert "cannot be removed" in caplog.text
+    left = [path for path in chunks_on(disk) if path not in [chunk_path(one.number) for one in store._keys.chunks]]
+    assert len(left) == 1
+    disk.kill()
+    again = opened(disk, ONE_SEGMENT)
+    assert left[0] not in chunks_on(disk)
+    assert bodies(again) == sent
+
+
+def test_a_merged_chunk_that_is_damaged_while_its_sources_are_there_is_not_needed() -> None:
+    disk = SimDisk()
+    store = opened(disk, ONE_SEGMENT)
+    sent: list[bytes] = []
+    while not store._merging._counts:
+        sent += fill(store, 1, start=len(sent))
+    merged = chunk_path(1)
+    assert merged in chunks_on(disk)
+    disk.flip(merged, 70)
+    disk.kill()
+    replaced = disk.calls["replace"]
+    again = opened(disk, ONE_SEGMENT)
+    assert merged not in chunks_on(disk)
+    assert disk.calls["replace"] - replaced <= 2, "sound chunks were made again"
+    assert bodies(again) == sent
+
+
+def test_retention_takes_chunks_away_from_a_merge_at_any_moment() -> None:
+    settings = StoreSettings(
+        segment_bytes=8192, reserve_step_bytes=2048, emergency_bytes=0, chunk_bytes=1500, retention_s=1.0, fresh_bytes=0
+    )
+    moments = set()
+    for moment in range(25):
+        disk = SimDisk()
+        store = opened(disk, settings)
+        sent: list[bytes] = []
+        while store._merging._work is None or store._keys.chunks[-1].start < 8192:
+            sent += fill(store, 1, start=len(sent))
+        for _ in range(moment):
+            store._merging.step(store._log.bases, 1000)
+        moments.add((store._merging._work is None, store._merging._counts))
+        stored(store, incoming("late"), now_ms=1_000_000)
+        sync(store)
+        while not store.removals:
+            store.tick(1_000_000)
+        rest(store, 40)
+        on_disk = [chunk_path(chunk.number) for chunk in store._keys.chunks]
+        assert chunks_on(disk) == on_disk
+        first = store.bounds("t:0").min
+        assert bodies(store) == [*sent, b"late"][first:]
+        with pytest.raises(OffsetOutOfRange):
+            store.read("t:0", first - 1, 1, 1000)
+        disk.kill()
+        assert bodies(opened(disk, settings)) == [*sent, b"late"][first:]
+    assert len(moments) == 3, "before, while and after queues are pointed to what was made"
+
+
+def test_a_start_at_the_older_checkpoint_finds_a_chunk_that_ends_there() -> None:
+    disk = SimDisk()
+    store = opened(disk, ONE_SEGMENT)
+    sent = fill(store, 300)
+    rest(store)
+    disk.delete(disk.paths("checkpoint")[-1])
+    disk.kill()
+    disk.calls.clear()
+    again = opened(disk, ONE_SEGMENT)
+    assert bodies(again) == sent
+    assert len([chunk for chunk in again._keys.chunks if chunk.level]) >= 2, "the replay began near the end"
