@@ -54,7 +54,8 @@ class BrokerSettings:
         data: folder of all durable state.
         namesrv: addresses of all name servers; it registers with each.
         default_queues, default_level: of topics that are created without saying.
-        auto_create_topics: whether a message to an unknown topic creates it.
+        auto_create_topics: whether a message to an unknown topic creates it. Gateways create the two that they need for
+            themselves (sessions and ``$SYS``) all the same.
         queues_max, topics_max: limits of a topic and of the broker.
         retained_max, retained_bytes_max: limits of retained messages.
         filters_max: open MQTT filters.

@@ -11,7 +11,7 @@ from broker.outcomes import AfterSync, Now, Outcome
 from broker.settings import LEVELS, BrokerSettings
 from broker.store.message_store import MessageStore
 from penstock.errors import Busy, InvalidRequest, InvalidTopic, NoRoute, TopicExists, TopicNotFound
-from penstock.requests.sessions import HOME_TOPIC
+from penstock.requests.sessions import GATEWAYS_TOPICS, HOME_TOPIC
 from penstock.requests.topics import CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicInfo, TopicList
 from topicmap.names import InvalidName
 from topicmap.queues import check_topic, topic_queue
@@ -83,8 +83,8 @@ class TopicRequests:
         return known
 
     def auto_create(self, topic: str, now_ms: int) -> None:
-        """Creates a topic with the defaults, if policy allows it."""
-        if not self._settings.auto_create_topics:
+        """Creates a topic with the defaults, if policy allows it; what gateways need for themselves is not asked."""
+        if not self._settings.auto_create_topics and topic not in GATEWAYS_TOPICS:
             raise TopicNotFound(f"there is no topic {topic}", hint="this broker does not create topics by itself")
         if topic == HOME_TOPIC:
             self._check_home()

@@ -7,7 +7,7 @@ from penstock.errors import Busy, InvalidRequest, InvalidTopic, NoRoute, TopicEx
 from penstock.message import Message
 from penstock.requests.filters import CloseFilters, OpenFilters
 from penstock.requests.messages import QueryBounds
-from penstock.requests.sessions import HOME_TOPIC
+from penstock.requests.sessions import GATEWAYS_TOPICS, HOME_TOPIC
 from penstock.requests.topics import Bounds, CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicInfo
 from tests.broker.broker_rig import Rig, append
 
@@ -69,6 +69,13 @@ def test_policy_decides_whether_topics_come_by_themselves() -> None:
     assert isinstance(strict.ask(DescribeTopic("t", create=True)), TopicNotFound)
     refused = strict.ask(append(Message("t", b"x"))).refused
     assert [one.code for one in refused] == [TopicNotFound.code]
+
+
+def test_policy_keeps_no_gateway_from_the_topics_that_it_needs_for_itself() -> None:
+    strict = Rig(auto_create_topics=False)
+    for topic in GATEWAYS_TOPICS:
+        assert strict.ask(DescribeTopic(topic, create=True)).topic == topic
+    assert [one.topic for one in strict.ask(ListTopics()).topics] == sorted(GATEWAYS_TOPICS)
 
 
 def test_a_broker_that_holds_filters_for_sessions_of_another_home_does_not_become_their_home() -> None:
