@@ -98,6 +98,7 @@ def _row(report: Report) -> dict[str, Any]:
         "records": report.records,
         "damage": [list(stretch) for stretch in report.damage],
         "malformed": report.malformed,
+        "missing_bytes": report.missing_bytes,
         "torn_bytes": report.torn_bytes,
         "bad_files": report.bad_files,
         "stray_entries": report.stray_entries,
@@ -115,6 +116,8 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"lost     and {len(report.lost) - LOST_SHOWN_MAX:,} more: --json names them all"
     for position in report.malformed:
         yield f"damage   the frame at {position:,} holds no well-formed record"
+    if report.missing_bytes:
+        yield f"lost     {report.missing_bytes:,} bytes behind the end were on the disk when a checkpoint was written"
     if report.torn_bytes:
         yield f"tail     {report.torn_bytes:,} bytes of an unfinished write behind the end; the next start cuts them"
     for path in report.bad_files:

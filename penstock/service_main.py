@@ -16,7 +16,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeVar, cast
@@ -92,7 +92,7 @@ def main(role: str, settings_class: type[Settings], run: RunService, arguments: 
         async with trio.open_nursery() as pages:
             status = await _open_pages(settings, readiness, pages)
             if status:
-                print(f"starting {role} status={status}", flush=True)
+                say(f"starting {role} status={status}")
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_end, stop, readiness, nursery.cancel_scope)
                 running = cast(Running, await nursery.start(partial(run, settings, real_world(), readiness.begin)))
@@ -101,10 +101,18 @@ def main(role: str, settings_class: type[Settings], run: RunService, arguments: 
                 also += "".join([f" mqtt-{name}={at}" for name, at in getattr(running, "listeners", {}).items()])
                 memory.settle()
                 readiness.serves()
-                print(f"ready {role}={join_address(running.host, running.port)}{also}", flush=True)
+                say(f"ready {role}={join_address(running.host, running.port)}{also}")
             pages.cancel_scope.cancel()
 
     return run_until_signal(serve)
+
+
+def say(line: str) -> None:
+    """Tells whoever started the process; nobody may be there any more."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the end of the process tells of it again
 
 
 async def _end(stop: trio.Event, readiness: Readiness, service: trio.CancelScope) -> None:
@@ -148,7 +156,8 @@ def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]]) -> int:
             nursery.cancel_scope.cancel()
 
     try:
-        trio.run(watched)
+        with _ignored(operator_signals()):  # a gateway hears them; of other services they ask nothing
+            trio.run(watched)
     except BaseExceptionGroup as group:
         error = expected_error(group)
         if error is None:
@@ -156,6 +165,16 @@ def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]]) -> int:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return STATUS_EXPECTED_ERROR
     return 0
+
+
+@contextlib.contextmanager
+def _ignored(numbers: Iterable[signal.Signals]) -> Iterator[None]:
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _log_format(who: str) -> str:

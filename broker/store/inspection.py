@@ -53,6 +53,7 @@ class Report:
         records: good records.
         damage: stretches of the log (from, to) that are rotten.
         malformed: positions of good frames that hold no well-formed record.
+        missing_bytes: so much further the log was on the disk, as a checkpoint says; what was there is gone.
         torn_bytes: bytes behind the end that are neither log nor reserved zeros; a start cuts them away.
         bad_files: derived files that are damaged; a start makes them again.
         stray_entries: index entries that point to no record, though the log is sound there.
@@ -64,6 +65,7 @@ class Report:
     records: int = 0
     damage: list[tuple[int, int]] = field(default_factory=list)
     malformed: list[int] = field(default_factory=list)
+    missing_bytes: int = 0
     torn_bytes: int = 0
     bad_files: list[str] = field(default_factory=list)
     stray_entries: int = 0
@@ -72,7 +74,7 @@ class Report:
     @property
     def sound(self) -> bool:
         """Whether nothing is lost and nothing needs to be made again."""
-        return not (self.damage or self.malformed or self.bad_files or self.stray_entries)
+        return not (self.damage or self.missing_bytes or self.malformed or self.bad_files or self.stray_entries)
 
 
 class Dumped(NamedTuple):
@@ -96,7 +98,7 @@ def verify(disk: Disk) -> Generator[Step, None, Report]:
     report = Report(start=segments[0].base)
     try:
         chunks = _chunks(disk, report)
-        _check_checkpoints(disk, report)
+        reached = _check_checkpoints(disk, report)
         scan = Scan(segments, report.start, _begin_of_replay(disk, segments))
         report.damage = scan.damage
         checked = _EntryCheck(disk, chunks, report)
@@ -111,6 +113,7 @@ def verify(disk: Disk) -> Generator[Step, None, Report]:
                 told = position
                 yield Step(position - report.start, total)
         report.end = scan.end
+        report.missing_bytes = max(0, reached - scan.end)
         checked.finish(scan.end)
         report.torn_bytes = _torn_bytes(segments, scan.end)
         yield Step(total, total)
@@ -230,11 +233,17 @@ def _chunks(disk: Disk, report: Report) -> list[Sealed]:
     return [chunk for chunk, end in zip(chunks, ends, strict=False) if chunk.end > end]
 
 
-def _check_checkpoints(disk: Disk, report: Report) -> None:
+def _check_checkpoints(disk: Disk, report: Report) -> int:
+    """The position of the newest good one, up to which the log was on the disk; 0 if there is none."""
+    reached = 0
     for position in _positions(disk, state.FOLDER, state.SUFFIX):
         path = state.checkpoint_path(position)
-        if state.decode_checkpoint(disk.read(path), position) is None:
-            report.bad_files.append(path)
+        with contextlib.suppress(FileNotFoundError):  # a running broker has written a newer one
+            if state.decode_checkpoint(disk.read(path), position) is None:
+                report.bad_files.append(path)
+            else:
+                reached = position
+    return reached
 
 
 class _EntryCheck:

@@ -67,6 +67,7 @@ def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int,
         disk.make_folder(folder)
     segments = open_segments(disk, settings)
     try:
+        _check_length(disk, segments)
         start = starting_point(disk, segments)
         _remove_later(disk, start)
         store, log = _restore(disk, settings, folds, segments, start)
@@ -85,6 +86,23 @@ def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int,
         _log.error("the log is damaged from position %d to %d: reported, never served, kept as it is", first, last)
     store.settle(now_ms)
     return store
+
+
+def _check_length(disk: Disk, segments: list[Segment]) -> None:
+    """A checkpoint is written when the log is durable up to it, so a log that ends before one has lost something: it
+    was cut, or an older copy or an empty folder stands in its place. Its offsets would be given out again."""
+    reached, written = newest_checkpoint(disk), segments[-1].base + segments[-1].file.size()
+    if reached > written:
+        raise DataFolderUnusable(
+            f"the log ends at position {written:,} or before and was on the disk to {reached:,}: a part of it is gone",
+            hint="put the log back; or remove index/ and checkpoint/, and what is lost is given up, offsets included",
+        )
+
+
+def newest_checkpoint(disk: Disk) -> int:
+    """The position of the newest good checkpoint, 0 if there is none. Raises ``OSError``."""
+    positions = reversed(state.stored_positions(disk, state.FOLDER, state.SUFFIX))
+    return next((position for position in positions if _checkpoint_at(disk, position) is not None), 0)
 
 
 def open_segments(disk: Disk, settings: StoreSettings) -> list[Segment]:

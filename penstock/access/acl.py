@@ -146,7 +146,7 @@ def _names(number: int) -> Iterator[None]:
 def _rule(words: list[str], number: int, groups: Mapping[str, Set[str]]) -> Rule:
     verdict, who, *rest = words if len(words) > 1 else [*words, ""]
     if verdict not in ("allow", "deny"):
-        raise ValueError(f"{verdict!r} is neither allow nor deny")
+        raise ValueError("it begins with neither allow nor deny")  # it may be a line of another file: a secret
     name = ""
     if who in (_USER, _GROUP) and rest:
         name, *rest = rest

@@ -96,7 +96,7 @@ def _figures_of(routes: Routes, address: str, troubles: list[str]) -> dict[str, 
         troubles.append("the disk is full: nothing is stored")
     damaged = int(figures.get("penstock_damaged_frames_total", 0))
     if damaged:
-        troubles.append(f"{damaged} damaged records were passed over (`penstock store verify`)")
+        troubles.append(f"damaged records passed over: {damaged} (`penstock store verify`)")
     return {
         "topics": int(figures.get("penstock_topics", 0)),
         "sessions": int(figures.get("penstock_mqtt_sessions", 0)),

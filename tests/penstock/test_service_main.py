@@ -249,3 +249,28 @@ async def page(address: str, path: str) -> tuple[int, str]:
             said = b"".join([part async for part in stream]).decode()
     head, _, body = said.partition("\r\n\r\n")
     return int(head.split()[1]), body
+
+
+def test_a_service_to_which_an_operators_signal_means_nothing_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    before = signal.getsignal(signal.SIGHUP)
+    came_to = []
+
+    async def serve(stop: trio.Event) -> None:
+        for number in (signal.SIGHUP, signal.SIGUSR1):
+            os.kill(os.getpid(), number)
+        await trio.lowlevel.checkpoint()
+        came_to.append("the end")
+
+    assert run_until_signal(serve) == 0
+    assert came_to == ["the end"]
+    assert signal.getsignal(signal.SIGHUP) == before
+
+
+def test_a_child_that_nobody_listens_to_any_more_says_so_without_a_traceback() -> None:
+    script = "from penstock.service_main import say; say('ready'); say('steady')"
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([sys.executable, "-c", script], stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -209,3 +209,13 @@ def test_a_chunk_that_a_running_broker_merges_away_meanwhile_is_passed_over() ->
         report = end.value
     assert report is not None
     assert report.sound
+
+
+def test_a_log_that_is_shorter_than_its_checkpoint_says_has_lost_something() -> None:
+    disk = SimDisk()
+    store, _ = closed_store(disk)
+    for path in disk.paths("log")[2:]:
+        disk.delete(path)
+    report = verified(disk)
+    assert not report.sound
+    assert report.end + report.missing_bytes == store.written

@@ -210,7 +210,7 @@ def test_an_index_without_its_log_is_not_believed() -> None:
     store = opened(disk)
     fill(store, 120)
     store.close(1000)
-    for path in disk.paths("log"):
+    for path in [*disk.paths("log"), *disk.paths("checkpoint")]:
         disk.delete(path)
     again = opened(disk)
     sent = fill(again, 3)
@@ -458,3 +458,35 @@ def test_on_a_full_disk_damage_is_passed_over_too() -> None:
         assert len(again.damage) == stretches
         assert list(given(again, "~all").values()) == list(before.values())
         disk.kill()
+
+
+@pytest.mark.parametrize("harm", ["cut", "gone"])
+def test_a_log_that_has_lost_what_was_on_the_disk_is_refused_and_nothing_is_touched(harm: str) -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    sent = fill(store, 120)
+    store.close(1000)
+    whole = {path: disk.read(path) for path in disk.paths("log")}
+    for path in disk.paths("log")[1:] if harm == "cut" else disk.paths("log"):
+        disk.delete(path)
+    before = derived(disk)
+    for _ in range(2):
+        with pytest.raises(DataFolderUnusable, match="a part of it is gone") as caught:
+            opened(disk)
+        assert "index/ and checkpoint/" in (caught.value.hint or "")
+    assert derived(disk) == before
+    for path, data in whole.items():
+        disk.put(path, data)
+    assert bodies(opened(disk)) == sent
+
+
+def test_who_gives_up_what_is_lost_begins_with_what_is_there() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    sent = fill(store, 120)
+    store.close(1000)
+    for path in [*disk.paths("log")[1:], *derived(disk)]:
+        disk.delete(path)
+    left = bodies(opened(disk))
+    assert left == sent[: len(left)]
+    assert len(left) > 20

@@ -114,7 +114,7 @@ def test_a_brokers_own_troubles(told: Callable[..., str]) -> None:
         names: [],
         full: [
             "the disk is full: nothing is stored",
-            "2 damaged records were passed over (`penstock store verify`)",
+            "damaged records passed over: 2 (`penstock store verify`)",
         ],
         ill: ["no figures today"],
     }
