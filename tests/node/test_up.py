@@ -91,9 +91,9 @@ def test_a_listener_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> No
 
 @pytest.mark.endtoend
 def test_a_signal_ends_a_start_and_every_child_of_it_although_the_disk_does_not_answer(tmp_path: Path) -> None:
-    chunks = tmp_path / "data" / "index"
-    chunks.mkdir(parents=True)
-    os.mkfifo(chunks / f"{0:020}.idx")  # whoever opens it to read waits for ever
+    checkpoints = tmp_path / "data" / "checkpoint"
+    checkpoints.mkdir(parents=True)
+    os.mkfifo(checkpoints / f"{1:020}.ckpt")  # whoever opens it to read waits for ever
     ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv")]
     command = [sys.executable, "-m", "node", "up", "--processes", f"--data={tmp_path / 'data'}", *ports]
     with socket.create_server(("127.0.0.1", 0)) as free:
