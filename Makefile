@@ -124,7 +124,12 @@ bench-large: compile  ## 1,000,000 messages that wait for 10,000 sessions, their
 bench-store: $(VENV)/.test  ## the store by itself, with 100,000 queues and recoveries of 1 and 10 GiB (about 3 minutes, 14 GB)
 	$(BIN)/python -m loadtest store --long
 
-soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk, a million damaged packets, 5 minutes of chaos (about 20 minutes)
+# Models that Hypothesis drives: in `make test` through the same examples every time, in `make soak` through new ones.
+MODELS := tests/gateway/history/test_positions_model.py tests/gateway/sessions/test_session.py tests/gateway/leases/test_share_feed.py \
+  tests/broker/test_shares.py tests/namesrv/test_registry.py tests/properties/test_topicmap.py tests/conformance/test_any_sequence.py
+
+soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk, a million damaged packets, 5 minutes of chaos (about 25 minutes)
+	for run in $$(seq 20); do PENSTOCK_SEARCH=1 $(BIN)/pytest -q $(MODELS) || exit 1; done
 	PENSTOCK_FUZZ_PACKETS=1000000 PENSTOCK_FUZZ_SEQUENCES=2000 $(BIN)/pytest -q --timeout=0 tests/conformance/test_flood.py \
 	  tests/conformance/test_any_sequence.py tests/gateway/mqtt
 	PENSTOCK_CHAOS_S=300 $(BIN)/pytest -q tests/endtoend/test_chaos.py

@@ -42,6 +42,7 @@ OTHER_VARIABLES: Final = frozenset(
         "PENSTOCK_MQTT_PASSWORD",
         "PENSTOCK_MQTT_ADDRESS",  # tests
         "PENSTOCK_CHAOS_S",
+        "PENSTOCK_SEARCH",
         "PENSTOCK_SEED",
         "PENSTOCK_SEEDS",
         "PENSTOCK_FUZZ_",

@@ -1,13 +1,25 @@
-"""Async tests run under trio with an auto-jumping clock: a wait takes no real time, and no test sleeps."""
+"""Async tests run under trio with an auto-jumping clock: a wait takes no real time, and no test sleeps.
+
+Hypothesis tries the same examples in every run, so that a change fails for what it did and nothing else. With
+``PENSTOCK_SEARCH=1`` it looks for new ones.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import os
 
 import pytest
 import trio
+from hypothesis import settings
 from trio.testing import MockClock
+
+if os.environ.get("PENSTOCK_SEARCH"):
+    settings.register_profile("penstock", deadline=None)
+else:
+    settings.register_profile("penstock", deadline=None, derandomize=True, database=None)
+settings.load_profile("penstock")
 
 
 @pytest.hookimpl(tryfirst=True)

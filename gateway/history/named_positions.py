@@ -191,15 +191,18 @@ class NamedPositions:
         self._holds.stir(course.group, offsets)
 
     def resume(self, session: Session) -> None:
-        """What an earlier connection of the session was sent, and is not acknowledged, stays before its positions."""
+        """What an earlier connection of the session was sent, and is not acknowledged, stays before its positions. One
+        that is owed history has come no further than that."""
         named = [cursor for cursor in session.overlap.cursors if cursor.subscription.name]
+        has_come = {cursor: cursor.left_owed(is_history=True) is None for cursor in named}
         for cursor in named:
             self._course(cursor)
         for _, made in session.sent() if named else ():
             arrival = made.arrival
             for cursor in named:
                 if _counts(cursor, arrival):
-                    self.sent(cursor, arrival, made.qos, is_own=_way(arrival) == cursor.subscription.filter)
+                    is_own = has_come[cursor] and _way(arrival) == cursor.subscription.filter
+                    self.sent(cursor, arrival, made.qos, is_own=is_own)
 
     def opens_anew(self, cursor: Cursor) -> None:
         """The broker had closed its filter: where it was about to begin it asks again when that is open."""

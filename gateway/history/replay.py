@@ -171,7 +171,7 @@ class Replays:
         live would come before its history, and again with it. False if nothing is owed."""
         self._positions.reads(cursor)
         rest = self._interrupted.pop(cursor, None) or self.coming.get(cursor.subscription)
-        owed = cursor.take_owed(is_history=True) if rest is None else None
+        owed = cursor.left_owed(is_history=True, take=True) if rest is None else None
         if owed is not None and owed.start is not None:
             self.begin(cursor, owed.start, owed.topic, owed.before)
             return True

@@ -79,7 +79,7 @@ class Retained:
 
     def resume(self, cursor: Cursor) -> bool:
         """Goes on where an earlier connection of the session ended. False if nothing is owed."""
-        owed = cursor.take_owed(is_history=False)
+        owed = cursor.left_owed(is_history=False, take=True)
         if owed is not None:
             self.begin(cursor, owed.before, owed.after)
         return owed is not None

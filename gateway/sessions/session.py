@@ -202,14 +202,15 @@ class Cursor:
         self.skipped: dict[Cursor, tuple[int, int]] | None = None
         self.redos: list[Redo] | None = None
 
-    def take_owed(self, *, is_history: bool) -> Owed | None:
-        """What an earlier connection of the session has left owed here, if it is of this kind."""
+    def left_owed(self, *, is_history: bool, take: bool = False) -> Owed | None:
+        """What an earlier connection of the session has left owed here, if it is of this kind. ``take``: it is seen
+        to now."""
         lasting = self.session.lasting
         place = self.subscription.filter, self.feed.broker.name
         owed = lasting.owed.get(place) if lasting is not None else None
         if lasting is None or owed is None or (owed.start is not None) != is_history:
             return None
-        return lasting.owed.pop(place)
+        return lasting.owed.pop(place) if take else owed
 
     def leave_to(self, primary: Cursor, arrival: Arrival) -> None:
         """Passes over a message that another cursor delivers."""

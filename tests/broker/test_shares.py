@@ -145,7 +145,7 @@ class OrderedSharing(Sharing):
 
 
 TestSharing = Sharing.TestCase
-TestSharing.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestSharing.settings = settings(max_examples=60, stateful_step_count=40)
 TestOrderedSharing = OrderedSharing.TestCase
 TestOrderedSharing.settings = TestSharing.settings
 

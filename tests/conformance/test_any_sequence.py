@@ -215,5 +215,5 @@ class Clients(RuleBasedStateMachine):
 
 
 EXAMPLES = int(os.environ.get("PENSTOCK_FUZZ_SEQUENCES", "60"))
-Clients.TestCase.settings = settings(deadline=None, max_examples=EXAMPLES, stateful_step_count=25)
+Clients.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=25)
 test_whatever_clients_send_and_when_the_gateway_and_its_neighbours_go_on = Clients.TestCase

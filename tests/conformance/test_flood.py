@@ -138,7 +138,7 @@ def outcome(level: int, pieces: list[bytes]) -> Outcome:
     return Outcome(gateway.broker.bodies(), answers, farewell, client.is_closed)
 
 
-@settings(deadline=None, max_examples=int(os.environ.get("PENSTOCK_FUZZ_SEQUENCES", "60")))
+@settings(max_examples=int(os.environ.get("PENSTOCK_FUZZ_SEQUENCES", "60")))
 @given(data=st.data(), level=st.sampled_from(LEVELS))
 def test_however_a_stream_is_cut_the_same_comes_of_it(data: st.DataObject, level: int) -> None:
     packets = data.draw(st.lists(after_connect(level).filter(lambda one: type(one) is not Disconnect), max_size=5))

@@ -12,6 +12,7 @@ session that another has taken over, and closes the old connection as soon as it
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -32,7 +33,9 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="network namespaces need root and ip"),
 ]
 
-STORE = "10.77.0.1"
+NET = f"10.{64 + os.getpid() // 256 % 128}.{os.getpid() % 256}"
+"""The network of this run: what a killed run has left answers at other addresses."""
+STORE = f"{NET}.1"
 MESSAGES = 120
 """Of each publisher, per stage."""
 CUT_S = 4.5
@@ -47,9 +50,10 @@ class Hosts:
     """The machines. Cables to devices end in this process's own network."""
 
     def __init__(self) -> None:
-        self._tag = f"p{os.getpid() % 100_000}"
+        self._tag = f"p{os.getpid()}"
         self._made: list[str] = []
         self._services: list[Service] = []
+        self._remove_leftovers()
         self._make("store")
         self._in("store", "addr", "add", f"{STORE}/32", "dev", "lo")
 
@@ -59,15 +63,15 @@ class Hosts:
         ours, theirs = f"{self._tag}s{number}", f"{self._tag}d{number}"
         cable = ("type", "veth", "peer", "store", "netns", self._space(name))
         self._ip("link", "add", ours, "netns", self._space("store"), *cable)
-        self._in("store", "addr", "add", f"10.77.{number}.1/30", "dev", ours)
+        self._in("store", "addr", "add", f"{store_side(number)}/30", "dev", ours)
         self._in("store", "link", "set", ours, "up")
-        self._in(name, "addr", "add", f"10.77.{number}.2/30", "dev", "store")
+        self._in(name, "addr", "add", f"{NET}.{4 * number + 2}/30", "dev", "store")
         self._in(name, "link", "set", "store", "up")
-        self._in(name, "route", "add", STORE, "via", f"10.77.{number}.1")
+        self._in(name, "route", "add", STORE, "via", store_side(number))
         self._ip("link", "add", theirs, "type", "veth", "peer", "devices", "netns", self._space(name))
-        self._ip("addr", "add", f"10.78.{number}.1/30", "dev", theirs)
+        self._ip("addr", "add", f"{NET}.{128 + 4 * number + 1}/30", "dev", theirs)
         self._ip("link", "set", theirs, "up")
-        self._in(name, "addr", "add", f"10.78.{number}.2/30", "dev", "devices")
+        self._in(name, "addr", "add", f"{gateway_at(number)}/30", "dev", "devices")
         self._in(name, "link", "set", "devices", "up")
 
     def start(self, on: str, module: str, **settings: str) -> Service:
@@ -84,7 +88,7 @@ class Hosts:
     def mend(self, host: str) -> None:
         """Puts it back."""
         self._in(host, "link", "set", "store", "up")
-        self._in(host, "route", "replace", STORE, "via", f"10.77.{NUMBERS[host]}.1")  # it went with the cable
+        self._in(host, "route", "replace", STORE, "via", store_side(NUMBERS[host]))  # it went with the cable
 
     def end(self) -> None:
         """Whatever happened: nothing that was started or made is left."""
@@ -92,6 +96,14 @@ class Hosts:
             service.kill()
         for name in self._made:
             subprocess.run(["ip", "netns", "del", self._space(name)], check=False)
+
+    @classmethod
+    def _remove_leftovers(cls) -> None:
+        """Removes the hosts of runs that were killed."""
+        names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+        for name, owner in re.findall(r"^(p(\d+)-\w+)", names, re.MULTILINE):
+            if not Path(f"/proc/{owner}").exists():
+                cls._ip("netns", "del", name)
 
     def _make(self, name: str) -> None:
         self._ip("netns", "add", self._space(name))
@@ -111,6 +123,16 @@ class Hosts:
 
 
 NUMBERS = {"east": 1, "west": 2}
+
+
+def store_side(number: int) -> str:
+    """Where the store is on its cable to a host."""
+    return f"{NET}.{4 * number + 1}"
+
+
+def gateway_at(number: int) -> str:
+    """Where the devices find a host's gateway."""
+    return f"{NET}.{128 + 4 * number + 2}"
 
 
 @pytest.fixture
@@ -141,7 +163,7 @@ def places(hosts: Hosts, tmp_path: Path) -> dict[str, tuple[str, int]]:
         name: hosts.start(
             name,
             "gateway",
-            host=f"10.78.{number}.2",
+            host=gateway_at(number),
             port="0",
             name=name,
             namesrv=namesrv,

@@ -1,12 +1,8 @@
-"""Makes ``making``, ``rig`` and the like importable by the twins of this folder; no example has a deadline."""
+"""Makes ``making``, ``rig`` and the like importable by the twins of this folder."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from hypothesis import settings
-
 sys.path.insert(0, str(Path(__file__).parent))
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")

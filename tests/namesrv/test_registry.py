@@ -294,5 +294,5 @@ class RegistryAgainstPlainTruth(RuleBasedStateMachine):
         assert self.registry.answer(QueryTopics(), self.now) == TopicNames(tuple(held))
 
 
-RegistryAgainstPlainTruth.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+RegistryAgainstPlainTruth.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestRegistryAgainstPlainTruth = RegistryAgainstPlainTruth.TestCase

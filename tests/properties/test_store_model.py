@@ -276,7 +276,6 @@ def drive_the_store(*, shrink: bool = False) -> None:
         settings=settings(
             max_examples=40,
             stateful_step_count=30,
-            deadline=None,
             suppress_health_check=list(HealthCheck),
             derandomize=True,
             database=None,

@@ -96,6 +96,7 @@ def test_a_replacement_counts_with_its_last_step_and_not_before(tmp_path: Path) 
     assert (disk.read("one"), disk.names(".")) == (b"new", ["one"])
 
 
+@pytest.mark.interpreted  # a compiled class cannot be patched
 def test_a_replacement_with_a_head_is_on_the_medium_before_it_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -705,6 +705,32 @@ def test_a_position_that_somebody_sets_back_is_moved_by_later_subscriptions_only
     assert kept(gateway) == {"plant:0": 7}
 
 
+def test_what_is_owed_after_a_position_was_set_back_stays_behind_it_when_the_session_is_resumed() -> None:
+    gateway, _ = gateway_with(3, queues=1)
+    gateway.broker.groups["billing"] = {"plant:0": 1}
+    properties = Properties(receive_maximum=1, session_expiry_interval=1000)
+
+    def connect() -> Client:
+        return gateway.connect("s", level=5, clean_start=False, properties=properties)
+
+    client = connect()
+    client.subscribe("plant/#", qos=1, properties=asking("named=billing"))
+    assert take(client, answers=False) == [1]
+    gateway.broker.set_back("billing", "plant:0", 0)
+    client.subscribe("plant/#", qos=1, properties=asking("named=billing"))
+    gateway.round()
+    client.cut()
+    again = connect()
+    gateway.pass_time(10)
+    assert kept(gateway) == {"plant:0": 0}
+    came: list[int] = []
+    while (more := take(again)) or not came:
+        came += more
+        gateway.round()
+    assert came == [1, 0, 1, 2]
+    assert kept(gateway) == {"plant:0": 3}
+
+
 def test_a_subscription_that_is_about_to_begin_is_not_overtaken() -> None:
     gateway, _ = gateway_with(2, queues=1)
     client = subscriber(gateway, "s", "plant/#")

@@ -140,7 +140,7 @@ class OrderedHanding(Handing):
 
 
 TestHanding = Handing.TestCase
-TestHanding.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestHanding.settings = settings(max_examples=60, stateful_step_count=40)
 TestOrderedHanding = OrderedHanding.TestCase
 TestOrderedHanding.settings = TestHanding.settings
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from making import BROKER, arrival, batch_of, pulled
 
@@ -218,7 +218,6 @@ PUBLISHED = st.lists(
 KINDS = ((False, 1, False, 0), (True, 2, True, 5), (False, 0, True, 0))
 
 
-@settings(deadline=None)
 @given(PUBLISHED, st.integers(0, 3), st.data())
 def test_a_batch_of_runs_is_that_of_their_frames(runs: list[Run], before: int, data: st.DataObject) -> None:
     rig = Rig(segment_bytes=1 << 20)

@@ -18,7 +18,7 @@ def corpus(level: int) -> list[bytes]:
     """Legal packets of every kind, a few of each, always the same."""
     made: list[bytes] = []
 
-    @settings(deadline=None, max_examples=60, derandomize=True, database=None)
+    @settings(max_examples=60, derandomize=True, database=None)
     @given(streams(level))
     def collect(packets: list[Packet]) -> None:
         made.extend(codec.encode(packet, level)[:300] for packet in packets)

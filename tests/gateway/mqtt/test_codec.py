@@ -43,7 +43,7 @@ def decoded(data: bytes, level: int) -> Packet:
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])
-@settings(deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(data=st.data())
 def test_a_packet_is_read_as_it_was_written(level: int, data: st.DataObject) -> None:
     value = data.draw(after_connect(level))
@@ -53,7 +53,7 @@ def test_a_packet_is_read_as_it_was_written(level: int, data: st.DataObject) -> 
     assert codec.encode(again, level) == encoded
 
 
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(st.integers(0, 255), st.binary(max_size=40), st.sampled_from([3, 4, 5]))
 def test_any_bytes_give_a_packet_or_a_packet_error(first: int, body: bytes, level: int) -> None:
     try:
@@ -65,7 +65,6 @@ def test_any_bytes_give_a_packet_or_a_packet_error(first: int, body: bytes, leve
 
 
 @pytest.mark.parametrize("level", [4, 5])
-@settings(deadline=None)
 @given(data=st.data())
 def test_one_head_and_one_tail_serve_every_packet_id(level: int, data: st.DataObject) -> None:
     value = data.draw(publishes(level).filter(lambda one: one.qos > 0))
@@ -79,7 +78,6 @@ def test_one_head_and_one_tail_serve_every_packet_id(level: int, data: st.DataOb
         assert (again.qos, again.retain, again.dup) == (value.qos, value.retain, value.dup)
 
 
-@settings(deadline=None)
 @given(publishes(5))
 def test_the_property_block_is_kept_as_it_was_received(value: Publish) -> None:
     again = decoded(codec.encode(value, 5), 5)
@@ -140,7 +138,7 @@ def from_amqtt(theirs: Any) -> Packet:
     return (answers | {"UnsubackPacket": Unsuback})[kind](head.packet_id)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(after_connect(4))
 def test_amqtt_reads_what_we_write_and_writes_what_we_read(value: Packet) -> None:
     encoded = codec.encode(value, 4)
@@ -149,7 +147,7 @@ def test_amqtt_reads_what_we_write_and_writes_what_we_read(value: Packet) -> Non
     assert decoded(bytes(theirs.to_bytes()), 4) == value
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(connects(4))
 def test_amqtt_and_we_agree_on_every_connect_with_a_client_id_and_text_passwords(value: Connect) -> None:
     if not value.client_id:

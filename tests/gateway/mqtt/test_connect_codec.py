@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.mqtt.connect_codec import decode_connect, encode_connect
@@ -12,7 +12,6 @@ from tests.gateway.mqtt.packet_strategies import connects
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])
-@settings(deadline=None)
 @given(data=st.data())
 def test_a_connect_is_read_as_it_was_written(level: int, data: st.DataObject) -> None:
     value = data.draw(connects(level))
@@ -22,7 +21,6 @@ def test_a_connect_is_read_as_it_was_written(level: int, data: st.DataObject) ->
 
 
 @pytest.mark.parametrize("level", [4, 5])
-@settings(deadline=None)
 @given(flags=st.integers(0, 255), rest=st.binary(max_size=30))
 def test_any_flags_and_fields_give_a_connect_or_a_packet_error(level: int, flags: int, rest: bytes) -> None:
     try:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.mqtt.primitives import (
@@ -15,7 +15,6 @@ from gateway.mqtt.primitives import (
 from gateway.mqtt.reason_codes import MalformedPacket
 
 
-@settings(deadline=None)
 @given(st.integers(0, VARIABLE_INTEGER_MAX), st.binary(max_size=4))
 def test_a_variable_integer_is_read_as_it_was_written(value: int, rest: bytes) -> None:
     cursor = FieldReader(encode_variable_integer(value) + rest)
@@ -23,7 +22,6 @@ def test_a_variable_integer_is_read_as_it_was_written(value: int, rest: bytes) -
     assert cursor.rest() == rest
 
 
-@settings(deadline=None)
 @given(st.binary(min_size=1, max_size=6))
 def test_any_bytes_give_a_variable_integer_in_its_shortest_form_or_an_error(data: bytes) -> None:
     cursor = FieldReader(data)
@@ -41,7 +39,6 @@ def test_a_variable_integer_has_limits(value: int) -> None:
         encode_variable_integer(value)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=5))
 def test_text_is_what_python_and_the_standard_both_allow(raw: bytes) -> None:
     try:

@@ -28,7 +28,7 @@ def test_the_table_has_one_row_per_field_in_the_order_of_identifiers() -> None:
 
 
 @pytest.mark.parametrize("packet", [0, 1, 2, 3, 4, 8, 10, 14, 15])
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_a_block_is_read_as_it_was_written(packet: int, data: st.DataObject) -> None:
     value = data.draw(properties(packet, 5))
@@ -37,7 +37,6 @@ def test_a_block_is_read_as_it_was_written(packet: int, data: st.DataObject) -> 
     assert cursor.rest() == b"rest"
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=40), st.sampled_from([0, 1, 2, 3, 8, 14, 15]))
 def test_any_bytes_give_properties_or_a_packet_error(data: bytes, packet: int) -> None:
     try:
@@ -47,7 +46,6 @@ def test_any_bytes_give_properties_or_a_packet_error(data: bytes, packet: int) -
     assert read_properties(FieldReader(property_block(encode_properties(value))), packet) == value
 
 
-@settings(deadline=None)
 @given(properties(PUBLISH, 5))
 def test_forwarding_keeps_what_is_the_applications_and_drops_the_rest(value: Properties) -> None:
     forwarded = application_properties(encode_properties(value))

@@ -43,7 +43,7 @@ PLACES = st.lists(st.integers(0, 1 << 20), max_size=12)
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data(), places=PLACES)
 def test_any_cutting_of_a_stream_gives_the_packets_that_were_written(
     level: int, data: st.DataObject, places: list[int]
@@ -57,7 +57,7 @@ def test_any_cutting_of_a_stream_gives_the_packets_that_were_written(
     )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.sampled_from([0, 3, 4, 5]),
     st.lists(

@@ -261,7 +261,7 @@ class Exchanges(RuleBasedStateMachine):
 
 
 TestExchanges = Exchanges.TestCase
-TestExchanges.settings = settings(deadline=None, max_examples=50)
+TestExchanges.settings = settings(max_examples=50)
 
 
 # ---------------------------------------------------------------- overlapping subscriptions
