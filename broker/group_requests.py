@@ -78,7 +78,12 @@ class GroupRequests:
     def _has_room(self, name: str) -> bool:
         if name in self.groups or name in self._offsets or name in self._holders:
             return True
-        return max(len(self.groups.names), len(self._offsets), len(self._holders)) < self._groups_max
+        return self.count < self._groups_max
+
+    @property
+    def count(self) -> int:
+        """How many groups there are, with members, committed offsets or holders."""
+        return max(len(self.groups.names), len(self._offsets), len(self._holders))
 
     def watch(self, request: WatchGroup, now: float, now_ms: int) -> Outcome:
         """A sign of life; answered when the generation changes, or after half a session at the latest: who waits longer

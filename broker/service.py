@@ -26,6 +26,7 @@ from broker.settings import BrokerSettings
 from broker.share_requests import ShareRequests
 from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests
+from broker.usage import Usage
 from penstock.errors import PenstockError, StorageFailed, StorageFull, UnknownRequest
 from penstock.requests.filters import CloseFilters, FetchRetained, KeepFilters, OpenFilters
 from penstock.requests.given import GivenPull, GivenRuns
@@ -94,6 +95,7 @@ class BrokerService:
         self._session_pages = SessionPages(state, store)
         self._lags = Lags(state, store, settings.name)
         self._shares = ShareRequests(state, store, settings, now)
+        self._usage = Usage(state, settings, lambda: self._groups.count)
         self._group_changes = self._groups.groups.changed  # the same objects for ever: asked after every batch
         self._session_changes = self._sessions.changed
         self._share_changes = self._shares.changed
@@ -176,6 +178,7 @@ class BrokerService:
         self._shares.expire(now)
         self._readers.tick(now, now_ms)
         self._lags.tick(now, now_ms, self._readers.needed_from)
+        self._usage.tick()
         self._store.tick(now_ms, self._readers.needed_from)
 
     def take_wakers(self) -> list[str]:
@@ -215,6 +218,7 @@ class BrokerService:
             penstock_damaged_frames_total=store.damaged,
             penstock_disk_full=int(store.is_full),
             **self._lags.figures,
+            **self._usage.figures(),
         )
 
     def synced(self) -> None:

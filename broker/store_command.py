@@ -17,7 +17,7 @@ from broker.folds.state import BrokerState
 from broker.store.disk import RealDisk
 from broker.store.inspection import Dumped, Report, dump, repair_index, verify
 from broker.store.settings import StoreSettings
-from penstock.cli.display import body_text, json_option, line_text, print_json
+from penstock.cli.display import ERROR_STATUS, UNANSWERED, body_text, json_option, line_text, print_json
 from penstock.errors import InvalidMessage
 from penstock.message import decode_properties
 from penstock.world import RealClock
@@ -63,13 +63,14 @@ def _progress(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]
 @json_option
 @click.pass_context
 def verify_command(context: click.Context, data: Path, as_json: bool) -> None:
-    """Read everything and check it. The exit status is 1 if something is damaged.
+    """Read everything and check it. The exit status is 1 if something is damaged, 2 for an error.
 
     \b
     Examples:
       penstock store verify -d penstock-data
       penstock store verify -d penstock-data --json | jq .damage
     """
+    context.meta[ERROR_STATUS] = UNANSWERED
     with _progress("verifying", quiet=as_json) as show:
         report = _run(verify(RealDisk(data, is_read_only=True)), show)
     if as_json:
@@ -183,12 +184,13 @@ def _record_row(one: Dumped) -> dict[str, Any]:
 def repair_command(context: click.Context, data: Path, as_json: bool) -> None:
     """Remove everything that is derived from the log and make it again. Stop the broker first.
 
-    The exit status is 1 if the log itself is damaged; that is reported and kept as it is.
+    The exit status is 1 if the log itself is damaged; that is reported and kept as it is. It is 2 for an error.
 
     \b
     Example:
       penstock store repair-index -d penstock-data
     """
+    context.meta[ERROR_STATUS] = UNANSWERED
     with _progress("reading the log", quiet=as_json) as show:
         damage = repair_index(RealDisk(data), StoreSettings(), BrokerState(), RealClock().wall_ms(), show)
     if as_json:

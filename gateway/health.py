@@ -15,6 +15,7 @@ from typing import Final
 
 from gateway.brokers import Broker, Brokers
 from gateway.devices.drain import Drain
+from gateway.homes.home import SessionHome
 from gateway.publishing.upstream import Upstream
 from penstock.errors import PenstockError
 from penstock.requests.request import Result
@@ -30,9 +31,16 @@ class Health:
     """The health of one gateway. ``trouble``: what keeps its listeners from accepting, empty if nothing does."""
 
     def __init__(
-        self, brokers: Brokers, upstream: Upstream, drain: Drain, trouble: Callable[[], str], now: float
+        self,
+        brokers: Brokers,
+        home: SessionHome,
+        upstream: Upstream,
+        drain: Drain,
+        trouble: Callable[[], str],
+        now: float,
     ) -> None:
         self._brokers = brokers
+        self._home = home
         self._upstream = upstream
         self._drain = drain
         self._trouble = trouble
@@ -54,6 +62,7 @@ class Health:
         self._tell("name servers", self._brokers.unnamed)
         for broker in self._brokers.known:
             self._tell(f"broker {broker.name}", self._why_away(broker))
+        self._tell("the home of sessions", self._why_homeless(), "not found")
         if now < self._due:
             return
         self._due = now + PING_S
@@ -71,13 +80,13 @@ class Health:
             self._errors.pop(broker, None)
             self._heard[broker] = self._now
 
-    def _tell(self, who: str, why_away: str) -> None:
+    def _tell(self, who: str, why_away: str, is_what: str = "lost") -> None:
         """Logs that somebody is lost, or back. ``why_away``: empty for who is there."""
         if bool(why_away) == (who in self._lost_at):
             return
         if why_away:
             self._lost_at[who] = self._now
-            _log.warning("%s lost: %s", who, why_away)
+            _log.warning("%s %s: %s", who, is_what, why_away)
         else:
             _log.warning("%s back after %.0f s", who, self._now - self._lost_at.pop(who))
 
@@ -88,6 +97,11 @@ class Health:
         is_silent = self._now - self._heard.get(broker, self._now) > AWAY_S
         return self._errors.get(broker) or (f"silent for more than {AWAY_S:.0f} s" if is_silent else "")
 
+    def _why_homeless(self) -> str:
+        """Why nobody knows where sessions are at home, though there are brokers that should."""
+        is_told_of = self._brokers.unnamed or self.brokers_away == len(self._brokers.known)  # by another line
+        return "" if is_told_of else self._home.trouble
+
     def reasons(self) -> list[str]:
         """Why no traffic should come here; empty if there is no reason."""
         reasons = []
@@ -97,6 +111,8 @@ class Health:
         elif all([self._is_away(broker) for broker in known]):
             why = next(iter(self._errors.values()), "") or self._why_away(known[0])
             reasons.append(f"no broker answers ({', '.join([broker.address for broker in known])}): {why}")
+        elif homeless := self._why_homeless():
+            reasons.append(f"no client gets in, for the home of sessions is not found: {homeless}")
         trouble = self._trouble()
         if trouble:
             reasons.append(f"the listener does not accept: {trouble}")

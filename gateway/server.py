@@ -119,7 +119,7 @@ async def run(
                 nursery.start_soon(verifier.run)
                 for shard in shards:
                     nursery.start_soon(shard.run)
-                health = Health(brokers, upstream, drain, front.trouble, rounds.now)
+                health = Health(brokers, home, upstream, drain, front.trouble, rounds.now)
                 figures.health, figures.certificates = health, front.certificates_end_at
                 figures.shards = reception.room.shards = shards
                 figures.access, figures.verifier = access, verifier

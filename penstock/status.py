@@ -27,6 +27,7 @@ from hypercorn.trio import serve
 from penstock import metrics
 from penstock.addresses import cannot_listen, join_address
 from penstock.errors import PenstockError
+from penstock.troubles import troubles_of
 
 ANSWER_S: Final = 5.0
 """How long figures and reasons may take."""
@@ -39,11 +40,6 @@ Reasons = Callable[[], Awaitable[Sequence[str]]]
 _ZERO: Final = re.compile(rb"q=0(\.0*)?")
 _TEXT: Final = "text/plain; charset=utf-8"
 _JSON: Final = "application/json"
-_DEGRADED: Final = {
-    "penstock_disk_full": "broker: the disk is full; messages are refused until there is room",
-    "penstock_namesrv_away": "broker: a name server does not answer; whoever asks it does not find this broker",
-}
-"""Figure -> what it means that it is not 0."""
 _INDEX: Final = "/livez\n/readyz\n/healthz\n/metrics\n"
 _log = logging.getLogger(__name__)
 
@@ -114,7 +110,7 @@ class StatusPages:
     async def _look_for_troubles(self, found: list[str]) -> None:
         with trio.move_on_after(ANSWER_S), contextlib.suppress(PenstockError):
             figures = await self._figures()
-            found += [meaning for name, meaning in _DEGRADED.items() if figures.get(name)]
+            found += [f"broker: {trouble}" for trouble in troubles_of(figures)]
 
     async def _read_reasons(self) -> Sequence[str]:
         try:

@@ -75,7 +75,8 @@ def _nothing() -> None:
 class SessionHome:
     """One gateway's dealings with the home of sessions. ``on_call`` and ``on_duty`` are told of calls and duties,
     ``on_lapse`` that the home may have given this gateway's sessions away, ``on_heard`` that something that was said
-    again was heard, ``on_over`` of lives of gateways that have ended, before the session that was opened."""
+    again was heard, ``on_over`` of lives of gateways that have ended, before the session that was opened. ``trouble``:
+    why it is not known where the home is, empty where it is."""
 
     def __init__(
         self, brokers: Brokers, owner: str, lease_s: float, wake: Callable[[], None], new_life: Callable[[], str]
@@ -91,6 +92,7 @@ class SessionHome:
         self._last_over = ""  # the last life that is known to be over
         self._broker: Broker | None = None
         self._is_looking = False
+        self.trouble = ""
         self._waiting: dict[str, tuple[OpenSession, OnOpened]] = {}  # client -> what is asked once the home is there
         self._latest: dict[str, OpenSession] = {}  # client -> its last opening, until it is answered
         self._saves: list[tuple[SessionSave, OnSaved]] = []
@@ -356,6 +358,7 @@ class SessionHome:
 
     def _found(self, found: list[Broker] | PenstockError) -> None:
         self._is_looking = False
+        self.trouble = str(found) if isinstance(found, PenstockError) else ""
         if isinstance(found, PenstockError):
             return
         if len(found) > 1:

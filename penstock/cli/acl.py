@@ -8,14 +8,12 @@ from pathlib import Path
 import click
 
 from penstock.access.acl import Acl, Rule, Verdict, parse_acl
-from penstock.cli.display import ERROR_STATUS, json_option, print_json
+from penstock.cli.display import ERROR_STATUS, UNANSWERED, json_option, print_json
 from penstock.errors import InvalidConfig, InvalidTopic
 from topicmap.names import InvalidName, check_name, is_share, legal_filter
 
 REFUSED: int = 1
 """Exit status of ``penstock acl test`` where the answer is no."""
-UNANSWERED: int = 2
-"""And where there is no answer."""
 
 file_option = click.option(
     "--file",

@@ -20,6 +20,9 @@ JSON_WANTED: Final = "penstock.json"
 ERROR_STATUS: Final = "penstock.error_status"
 """Key in a click context's ``meta``: the exit status of errors, in a command whose own answer has that of a failure."""
 
+UNANSWERED: Final = 2
+"""What that is then: there is no answer."""
+
 
 def _note_json(context: click.Context, _parameter: click.Parameter, wanted: bool) -> bool:
     context.meta[JSON_WANTED] = wanted

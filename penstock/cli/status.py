@@ -12,6 +12,7 @@ from penstock.cli.display import json_option, print_rows
 from penstock.errors import PenstockError
 from penstock.requests.routes import QueryRoute, Route
 from penstock.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
+from penstock.troubles import troubles_of
 from penstock.world import RealClock
 
 STATUS_TROUBLED = 1
@@ -92,8 +93,7 @@ def _figures_of(routes: Routes, address: str, troubles: list[str]) -> dict[str, 
             troubles.append(error.message)
         return {}
     figures: Mapping[str, float] = dict(zip(reply.names, reply.values, strict=True))
-    if figures.get("penstock_disk_full"):
-        troubles.append("the disk is full: nothing is stored")
+    troubles += troubles_of(figures)
     damaged = int(figures.get("penstock_damaged_frames_total", 0))
     if damaged:
         troubles.append(f"damaged records passed over: {damaged} (`penstock store verify`)")

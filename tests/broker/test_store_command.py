@@ -15,6 +15,7 @@ from broker.store.disk import RealDisk
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from broker.store_command import store_group
+from node.command import root
 from tests.broker.store.store_rig import incoming, stored
 
 
@@ -66,6 +67,14 @@ def test_verify_names_the_damage_with_status_1(folder: Path) -> None:
     plain = run("verify", "-d", folder)
     assert "fail their checksum" in plain.stdout
     assert plain.stdout.splitlines()[-1] == "NOT SOUND"
+
+
+@pytest.mark.parametrize("command", ["verify", "repair-index"])
+def test_an_error_has_another_status_than_damage(command: str, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("a file")
+    result = CliRunner().invoke(root, ["store", command, "-d", str(tmp_path)])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ")
 
 
 def test_dump_prints_records_and_hides_the_brokers_own(folder: Path) -> None:

@@ -7,16 +7,17 @@ from rig import Gateway
 
 from gateway.devices.drain import Drain
 from gateway.health import AWAY_S, PING_S, Health
-from penstock.errors import Unavailable
+from penstock.errors import Busy, Unavailable
 from penstock.requests.routes import QueryRoute
 from penstock.requests.servers import Ping
 from penstock.requests.sessions import KeepSessions
+from penstock.requests.topics import DescribeTopic
 
 
 def watched(gateway: Gateway, trouble: list[str] | None = None) -> Health:
     drain = Drain(gateway.reception, 1)
     said = trouble if trouble is not None else [""]
-    return Health(gateway.brokers, gateway.upstream, drain, lambda: said[0], gateway.clock.now_s)
+    return Health(gateway.brokers, gateway.home, gateway.upstream, drain, lambda: said[0], gateway.clock.now_s)
 
 
 def pass_time(gateway: Gateway, health: Health, seconds: float) -> None:
@@ -113,10 +114,30 @@ def test_a_listener_in_trouble_and_a_drain_are_reasons_too() -> None:
     gateway = Gateway()
     trouble = [""]
     drain = Drain(gateway.reception, 1)
-    health = Health(gateway.brokers, gateway.upstream, drain, lambda: trouble[0], gateway.clock.now_s)
+    health = Health(gateway.brokers, gateway.home, gateway.upstream, drain, lambda: trouble[0], gateway.clock.now_s)
     assert health.reasons() == []
     trouble[0] = "Too many open files"
     assert health.reasons() == ["the listener does not accept: Too many open files"]
     trouble[0] = ""
     drain.begin()
     assert health.reasons() == ["this gateway is being drained"]
+
+
+def test_a_home_that_is_not_found_keeps_traffic_away_and_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    gateway = Gateway(has_brokers=False)
+    health = watched(gateway)
+    gateway.broker.has_brokers = True
+    gateway.broker.refuses[DescribeTopic] = Busy("this broker has 10 topics already, its limit")
+    gateway.brokers.refresh()
+    pass_time(gateway, health, 2 * PING_S)
+    assert health.reasons() == [
+        "no client gets in, for the home of sessions is not found: this broker has 10 topics already, its limit"
+    ]
+    gateway.broker.refuses.clear()
+    pass_time(gateway, health, PING_S)
+    assert health.reasons() == []
+    told = [line for line in caplog.messages if "home of sessions" in line]
+    assert told == [
+        "the home of sessions not found: this broker has 10 topics already, its limit",
+        "the home of sessions back after 10 s",
+    ]

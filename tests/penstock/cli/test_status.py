@@ -113,7 +113,7 @@ def test_a_brokers_own_troubles(told: Callable[..., str]) -> None:
     assert troubles(names) == {
         names: [],
         full: [
-            "the disk is full: nothing is stored",
+            "the disk is full; messages are refused until there is room",
             "damaged records passed over: 2 (`penstock store verify`)",
         ],
         ill: ["no figures today"],

@@ -1,0 +1,59 @@
+"""How much of its limits a broker has used up, so that somebody hears of it before anybody is turned away."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from broker.folds.state import BrokerState
+from broker.settings import BrokerSettings
+from penstock.troubles import LIMIT_USED, NEARLY_USED
+
+EASED: Final = 0.9
+"""A limit that is nearly used is told of once, and again when less than this had been used meanwhile."""
+
+_log = logging.getLogger(__name__)
+
+
+class Usage:
+    """Of one broker. Groups are told of like the rest: from nine tenths on those that were given up are forgotten
+    (``broker/readers.py``), so more than that is in use."""
+
+    def __init__(self, state: BrokerState, settings: BrokerSettings, count_groups: Callable[[], int]) -> None:
+        self._settings = settings
+        self._used: Mapping[str, Callable[[], int]] = {
+            "filters_max": lambda: len(state.filters),
+            "groups_max": count_groups,
+            "retained_bytes_max": lambda: state.retained.bytes,
+            "retained_max": lambda: len(state.retained),
+            "sessions_bytes_max": lambda: state.sessions.bytes,
+            "sessions_max": lambda: len(state.sessions),
+            "shares_max": lambda: len(state.shares),
+            "topics_max": lambda: len(state.topics),
+        }
+        self._told: dict[str, None] = {}
+
+    def shares(self) -> dict[str, float]:
+        """By limit, how much of it is used: 0 to 1."""
+        settings = self._settings
+        return {limit: used() / max(1, getattr(settings, limit)) for limit, used in self._used.items()}
+
+    def figures(self) -> dict[str, float]:
+        """The same by the names of figures."""
+        return {f'{LIMIT_USED}{limit}"}}': round(share, 4) for limit, share in self.shares().items()}
+
+    def tick(self) -> None:
+        """Tells of limits that are nearly reached; to be called about twice a second."""
+        for limit, share in self.shares().items():
+            if share >= NEARLY_USED and limit not in self._told:
+                self._told[limit] = None
+                _log.warning(
+                    "%d %% of %s (%s) are used: when all of it is, whoever needs more is refused",
+                    int(share * 100),
+                    limit,
+                    f"{getattr(self._settings, limit):,}",
+                )
+            elif share < EASED and limit in self._told:
+                del self._told[limit]
+                _log.warning("there is room under %s again", limit)

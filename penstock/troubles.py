@@ -1,0 +1,24 @@
+"""What the figures of a service say is wrong: for ``/healthz`` and for ``penstock status``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+LIMIT_USED: Final = 'penstock_limit_used{limit="'
+NEARLY_USED: Final = 0.95
+_MEANINGS: Final = {
+    "penstock_disk_full": "the disk is full; messages are refused until there is room",
+    "penstock_namesrv_away": "a name server does not answer; whoever asks it does not find this broker",
+}
+"""Figure -> what it means that it is not 0."""
+
+
+def troubles_of(figures: Mapping[str, float]) -> list[str]:
+    """One sentence each; none if there are none."""
+    found = [meaning for name, meaning in _MEANINGS.items() if figures.get(name)]
+    for name, used in figures.items():
+        if name.startswith(LIMIT_USED) and used >= NEARLY_USED:
+            limit = name.removeprefix(LIMIT_USED).partition('"')[0]
+            found.append(f"{limit} is used to {int(used * 100)} %; when all of it is, whoever needs more is refused")
+    return found
