@@ -37,7 +37,7 @@ from gateway.mqtt.properties import Properties
 from gateway.mqtt.reader import PacketReader
 from gateway.mqtt.reason_codes import PacketError, ReasonCode
 from penstock.addresses import lost, no_server, split_address
-from penstock.errors import InvalidConfig, InvalidRequest, PenstockError, TimedOut
+from penstock.errors import Busy, InvalidConfig, InvalidRequest, PenstockError, TimedOut
 from penstock.retry import TIMEOUT_S
 from penstock.world import Clock, RealClock
 
@@ -45,6 +45,12 @@ KEEP_ALIVE_S: Final = 60
 PACKET_BYTES_MAX: Final = 256 * 1024 * 1024
 _READ_BYTES_MAX: Final = 256 * 1024
 _FAILURE: Final = 0x80
+_PASSING: Final = frozenset({ReasonCode.SERVER_UNAVAILABLE, ReasonCode.SERVER_BUSY})
+"""Refusals that may be over in a moment."""
+_FOR_GOOD: Final = frozenset(
+    {ReasonCode.SESSION_TAKEN_OVER, ReasonCode.NOT_AUTHORIZED, ReasonCode.ADMINISTRATIVE_ACTION}
+)
+"""Ends of a connection after which another one would fare no better, or end somebody else's."""
 
 _P = TypeVar("_P", Connack, Puback, Pubrec, Pubcomp, Suback)
 
@@ -90,8 +96,8 @@ class MqttClient:
         self._packet_id = 0
 
     def __enter__(self) -> MqttClient:
-        """Connects. Raises ``Unavailable``, ``TimedOut``, ``InvalidRequest`` where the gateway refuses us, and
-        ``InvalidConfig`` where somebody else answers."""
+        """Connects. Raises ``Unavailable``, ``TimedOut``, ``InvalidRequest`` where the gateway refuses us,
+        ``Busy`` where it does so for the moment, and ``InvalidConfig`` where somebody else answers."""
         try:
             self._socket = socket.create_connection(split_address(self.address), self._timeout_s)
         except OSError as error:
@@ -182,7 +188,10 @@ class MqttClient:
         elif isinstance(packet, Pubrel):
             self._send(Pubcomp(packet.packet_id))
         elif isinstance(packet, Disconnect):
-            raise lost(self.address, f"the gateway says {_said(packet.reason_code, packet.properties.reason_string)}")
+            said = _said(packet.reason_code, packet.properties.reason_string)
+            if packet.reason_code in _FOR_GOOD:
+                raise InvalidRequest(f"{self.address}: the gateway has ended the connection and says {said}")
+            raise lost(self.address, f"the gateway says {said}")
 
     # -- the connection
 
@@ -243,4 +252,4 @@ def _said(code: int, why: str | None) -> str:
 
 def _check(code: int, what: str, why: str | None) -> None:
     if code >= _FAILURE:
-        raise InvalidRequest(f"{what}: {_said(code, why)}")
+        raise (Busy if code in _PASSING else InvalidRequest)(f"{what}: {_said(code, why)}")

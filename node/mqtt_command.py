@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 import click
@@ -15,11 +16,14 @@ import click
 from gateway.mqtt.packets import Publish
 from node.mqtt_client import MqttClient
 from penstock.cli.display import body_text, json_option, line_text, print_json, shown
-from penstock.errors import InvalidTopic
+from penstock.errors import InvalidTopic, PenstockError
+from penstock.retry import BackOff
+from penstock.world import new_rng, pause
 from topicmap.names import InvalidName, check_name, legal_filter
 
 MQTT_ADDRESS: Final = "127.0.0.1:1883"
 READ_BYTES_MAX: Final = 256 * 1024
+_AGAIN: Final = BackOff(first_s=0.5, cap_s=10.0)
 
 _Command = Callable[..., Any]
 
@@ -121,6 +125,8 @@ def sub(
 ) -> None:
     """Print what is published to topics that match FILTER, until Ctrl-C.
 
+    Where the gateway goes away it connects again; what is published meanwhile does not come.
+
     \b
     Examples:
       penstock mqtt sub 'plant/#' -v
@@ -128,14 +134,36 @@ def sub(
     """
     for one in filters:
         _refuse(one, legal_filter)
-    with MqttClient(gateway, **who) as client:
-        client.subscribe(filters, qos=qos)
+
+    def tell(what: str) -> None:
         if not as_json:
-            click.echo(f"(subscribed to {', '.join(filters)})", err=True)
-        for at, message in enumerate(client.messages(), 1):
-            show(message, verbose, as_json)
-            if at == count:
-                return
+            click.echo(f"({what})", err=True)
+
+    for message in islice(_messages(gateway, who, filters, qos, tell), count):
+        show(message, verbose, as_json)
+
+
+def _messages(
+    gateway: str, who: dict[str, Any], filters: tuple[str, ...], qos: int, tell: Callable[[str], None]
+) -> Iterator[Publish]:
+    """What comes, over one connection after the other. Raises what the first attempt ends with, and later whatever
+    another one would not change."""
+    attempt = 0
+    rng = new_rng()
+    while True:
+        try:
+            with MqttClient(gateway, **who) as client:
+                client.subscribe(filters, qos=qos)
+                tell(f"subscribed to {', '.join(filters)}")
+                attempt = 1
+                yield from client.messages()
+        except PenstockError as error:
+            if not attempt or not error.retryable:
+                raise
+            if attempt == 1:
+                tell(f"{error.message}; trying again")
+            pause(_AGAIN.wait_s(attempt, rng))
+            attempt += 1
 
 
 def show(message: Publish, verbose: bool, as_json: bool) -> None:

@@ -2,7 +2,8 @@
 
 Each child is the service's own ``python -m SERVICE`` with its settings in the environment. A child that dies is started
 again on the same port (a broker then recovers its log), after growing pauses; one that keeps dying ends the whole
-system with an error. No child outlives this process: each holds the other end of a pipe and stops when it closes.
+system with an error, unless it is one of several gateways: the others serve, and it is tried again now and then. No
+child outlives this process: each holds the other end of a pipe and stops when it closes.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from penstock.world import World
 
 RESTARTS_MAX: Final = 5
 RESTART_WINDOW_S: Final = 60.0
+AGAIN_S: Final = 30.0
+"""One of several gateways that keeps dying is started again after so long."""
 START_S: Final = 60.0
 """A child gets this long to say that it starts, or that it is ready where it has no status pages."""
 STOP_S: Final = 3.0
@@ -46,12 +49,16 @@ class Child:
     Args:
         service: ``namesrv``, ``broker`` or ``gateway``: the package that is run.
         settings: what the process is given, by setting name; ports of 0 are fixed by the first start.
-        who: what its lines in the log and those about it call it, if there are several of the service.
+        number: which of several of the service it is.
+
+    Attributes:
+        who: what its lines in the log, and those about it, call it.
     """
 
-    def __init__(self, service: str, settings: Mapping[str, Any], world: World, who: str = "") -> None:
+    def __init__(self, service: str, settings: Mapping[str, Any], world: World, number: int | None = None) -> None:
         self.service = service
-        self._who = who or service
+        self._others_serve = number is not None
+        self.who = service if number is None else f"{service} {number}"
         self.address = ""
         self.status = ""
         self.listeners: dict[str, str] = {}
@@ -64,12 +71,12 @@ class Child:
     async def run(self, *, task_status: trio.TaskStatus[str]) -> None:
         """Keeps the process running until cancelled; reports its address once it is ready the first time."""
         while not self._stopping:
-            self._refuse_to_start_for_ever()
+            await self._hold_back()
             process = await trio.lowlevel.open_process(
                 [sys.executable, "-m", self.service],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env=os.environ | self._environment() | {CHILD_VARIABLE: self._who},
+                env=os.environ | self._environment() | {CHILD_VARIABLE: self.who},
                 start_new_session=True,  # Ctrl-C in the terminal reaches the parent alone, which stops in order
             )
             self._process = process
@@ -82,7 +89,7 @@ class Child:
                     task_status.started(self.address)
                 status = await process.wait()
                 self.status = ""
-                _log.warning("the %s process ended with status %s; starting it again", self._who, status)
+                _log.warning("the %s process ended with status %s; starting it again", self.who, status)
             finally:
                 with trio.CancelScope(shield=True):
                     await self._end(process)
@@ -93,12 +100,18 @@ class Child:
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(number)
 
-    def _refuse_to_start_for_ever(self) -> None:
+    async def _hold_back(self) -> None:
+        """Waits, or raises ``Unavailable``, where it has died too often."""
         now = self._clock.monotonic()
         self._starts = [at for at in self._starts if now - at < RESTART_WINDOW_S]
         if len(self._starts) >= RESTARTS_MAX:
-            raise Unavailable(f"the {self._who} process died {RESTARTS_MAX} times within {RESTART_WINDOW_S:.0f} s")
-        self._starts.append(now)
+            died = f"the {self.who} process died {RESTARTS_MAX} times within {RESTART_WINDOW_S:.0f} s"
+            if not self._others_serve:
+                raise Unavailable(died)
+            _log.error("%s; it is started again in %.0f s, and the others go on", died, AGAIN_S)
+            await trio.sleep(AGAIN_S)
+            self._starts.clear()
+        self._starts.append(self._clock.monotonic())
 
     def _environment(self) -> dict[str, str]:
         prefix = f"PENSTOCK_{self.service.upper()}_"
@@ -115,8 +128,7 @@ class Child:
             self._settings["listeners"] = with_ports(self._settings["listeners"], self.listeners)
 
     async def _wait_until_ready(self, process: trio.Process) -> str:
-        """What the ready line says. Empty where a process that has run before was ended by a signal while it
-        started."""
+        """What the ready line says. Empty where one that has run before does not start this time."""
         assert process.stdout is not None
         said = b""
         with trio.move_on_after(START_S) as patience:
@@ -135,11 +147,12 @@ class Child:
                     await process.wait()
                     break
                 said += chunk
-        if self.address and (process.returncode or 0) < 0:
-            return ""
         wanted = f"ready {self.service}=".encode()
         if not said.startswith(wanted):
-            raise Unavailable(f"the {self._who} process did not start", hint="its own message stands above")
+            if self.address:
+                process.kill()
+                return ""
+            raise Unavailable(f"the {self.who} process did not start", hint="its own message stands above")
         return said[len(wanted) :].split(b"\n")[0].decode()
 
     async def _end(self, process: trio.Process) -> None:
@@ -241,9 +254,9 @@ class Parts:
 
     def child(self, service: str, settings: Mapping[str, Any], number: int | None = None) -> Child:
         """A child that is shown from now on. ``number``: of one of several gateways."""
-        who = service if number is None else f"{service} {number}"
-        self._children[who] = Child(service, {**settings, "status_port": 0}, self._world, who)
-        return self._children[who]
+        child = Child(service, {**settings, "status_port": 0}, self._world, number)
+        self._children[child.who] = child
+        return child
 
     def _pages(self) -> dict[str, str]:
         return {who: child.status for who, child in self._children.items()}

@@ -7,19 +7,13 @@ words, whether the services run in this process or in others, and not after a br
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
-from broker.settings import BrokerSettings
 from gateway.settings import GatewaySettings
 from gateway.transports.listening import parse_listeners
-from namesrv.settings import NamesrvSettings
-from node.settings import SERVICES, Configuration, listeners, place
+from node.settings import SERVICES, SETTINGS, Configuration, listeners, place
 from penstock import config
 from penstock.status import open_socket
-
-_SETTINGS: Mapping[str, type[Any]] = {"namesrv": NamesrvSettings, "broker": BrokerSettings, "gateway": GatewaySettings}
-assert set(_SETTINGS) == set(SERVICES)
 
 
 def service_settings(configuration: Configuration, service: str, **given: object) -> Any:
@@ -29,7 +23,7 @@ def service_settings(configuration: Configuration, service: str, **given: object
     decided = place(configuration, service, os.environ) | given
     if service == "gateway":
         decided |= listeners(configuration, os.environ)
-    return config.load_table(_SETTINGS[service], table, os.environ, prefix, decided, source=f"[{service}]")
+    return config.load_table(SETTINGS[service], table, os.environ, prefix, decided, source=f"[{service}]")
 
 
 def check(configuration: Configuration) -> None:

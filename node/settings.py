@@ -13,16 +13,24 @@ stronger. What the node decides itself (``DECIDED``) cannot be said for a servic
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
+from broker.settings import BrokerSettings
+from gateway.settings import GatewaySettings
 from gateway.transports.listening import parse_listener
+from namesrv.settings import NamesrvSettings
 from penstock import config
 from penstock.errors import InvalidConfig
 from penstock.service_main import CHILD_VARIABLE
 
-SERVICES: Final = ("namesrv", "broker", "gateway")
+SETTINGS: Final[Mapping[str, type[Any]]] = {
+    "namesrv": NamesrvSettings,
+    "broker": BrokerSettings,
+    "gateway": GatewaySettings,
+}
+SERVICES: Final = tuple(SETTINGS)
 PORTS: Final[Mapping[str, str]] = {"namesrv": "namesrv_port", "broker": "broker_port", "gateway": "mqtt_port"}
 """The node's setting for the ``port`` of each service."""
 
@@ -64,7 +72,7 @@ class NodeSettings:
         processes: run the services as child processes instead of in one.
         gateways: how many gateway processes share the MQTT port; more than one means ``processes``.
 
-    Raises ``InvalidConfig`` for fewer than one gateway or more than 64, and for a port that is none.
+    Raises ``InvalidConfig`` for fewer than one gateway or more than 64, for a port that is none and an empty host.
     """
 
     data: Path = Path("penstock-data")
@@ -78,6 +86,8 @@ class NodeSettings:
     gateways: int = 1
 
     def __post_init__(self) -> None:
+        if not self.host:
+            raise InvalidConfig("host is empty", hint="0.0.0.0 is every address of this machine")
         if not 1 <= self.gateways <= 64:
             raise InvalidConfig(f"gateways is {self.gateways}", hint="it is from 1 to 64")
         for name in (*PORTS.values(), "http_port"):
@@ -109,8 +119,17 @@ def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
                     f"[{name}] {setting} cannot be set here: `penstock up` decides it",
                     hint=f"it counts for `python -m {name}` alone",
                 )
+    for name in [one for one in table if one not in _names_of(NodeSettings)]:
+        homes = [f"[{service}]" for service, kind in SETTINGS.items() if name in _names_of(kind)]
+        if homes:
+            hint = f"it is a setting of {' and of '.join(homes)}"
+            raise InvalidConfig(f"{file}: {name} stands in no table", hint=hint)
     node = config.load_table(NodeSettings, table, environ, "PENSTOCK", flags, source=str(file), others=OTHER_VARIABLES)
     return Configuration(node, services, tuple(flags))
+
+
+def _names_of(kind: type[Any]) -> set[str]:
+    return {field.name for field in fields(kind)}
 
 
 def _variable(service: str, setting: str) -> str:

@@ -119,7 +119,9 @@ def _made(cls: type[T], values: Mapping[str, Any], source: str) -> T:
         raise InvalidConfig(f"{source}: the setting {missing[0]!r} is missing")
     try:
         return cls(**values)
-    except ValueError as error:  # of a __post_init__
+    except InvalidConfig as error:  # of a __post_init__, as the next
+        raise InvalidConfig(f"{source}: {error.message}", hint=error.hint) from None
+    except ValueError as error:
         raise InvalidConfig(f"{source}: {error}") from None
 
 
@@ -145,7 +147,7 @@ def _variables(
 
 
 def _nearest(name: str, known: Mapping[str, Any]) -> str:
-    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.0)), "")
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.5)), "")
 
 
 def _typed(fields: Mapping[str, Any], name: str, value: object, where: str) -> Any:

@@ -86,7 +86,7 @@ class Entrance:
         self._arriving: Deadlines[Ticket] = Deadlines()
         self._waiting = 0
         protocol = "http/1.1" if listening.is_web else "mqtt"
-        self.certificates = None if listening.files is None else Certificates(listening.files, protocol)
+        self.certificates = None if listening.files is None else Certificates(listening.files, protocol, listening.name)
         self.socket = open_listener(listening.host, listening.port, settings)
         self.host, self.port = self.socket.getsockname()[:2]
 

@@ -49,7 +49,6 @@ class Watched:
         self._parsed: Callable[[str], Callable[[], None]] = lambda text: partial(take, parse(text))
         self._seen: object = None  # as which it was read, ``None`` if it could not be
         self._told = ""  # why it cannot be read, as the log has it
-        self._is_bad = False  # what is in force is older than what was last looked at
         self.failures = 0
         try:
             taken = self._read()
@@ -78,15 +77,13 @@ class Watched:
             taken = await offload(partial(self._read, anyway))
         except _TROUBLES as error:
             told, self._told = self._told, _reason(error) if isinstance(error, OSError) else ""
-            self._is_bad = True
             if anyway or not self._told or self._told != told:
                 self.failures += 1
                 _log.error("%s: %s; what was read before stays in force", self._path, _reason(error))
         else:
             if taken is not None:
-                if anyway or self._is_bad:
-                    _log.warning("%s: read again and in force", self._path)
-                self._told, self._is_bad = "", False
+                _log.warning("%s: read again and in force", self._path)
+                self._told = ""
                 taken()
 
 

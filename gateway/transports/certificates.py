@@ -4,7 +4,7 @@ The only module that reads them. A change is looked for by the files' times, so 
 handshake without a restart and without touching a connection. Files that cannot be read together (the key of another
 certificate, half a file) are an error at the start and a warning later: what was read before stays until they can.
 One that cannot be read at all (it is gone, or not ours to read) is tried again at every look, changed or not, and told
-once as long as the error is the same. Files that are good again are told too, and those read because somebody asked.
+once as long as the error is the same. Files that were read again are told of too.
 TLS 1.2 and later; a client cannot ask for another handshake on a connection that stands.
 
 Where a list of revoked certificates is named, OpenSSL asks it about every client's; it lets nobody in while the list is
@@ -32,17 +32,18 @@ _log = logging.getLogger(__name__)
 
 class Certificates:
     """``context`` is the one for new connections; ``ends_at``, ``list_ends_at``: when its certificate and its list of
-    revoked ones end, in seconds since 1970. ``protocol``: what ALPN agrees on with a client that asks."""
+    revoked ones end, in seconds since 1970. ``protocol``: what ALPN agrees on with a client that asks; ``listener``:
+    whose they are, for the log."""
 
-    def __init__(self, files: Files, protocol: str) -> None:
+    def __init__(self, files: Files, protocol: str, listener: str = "") -> None:
         """Raises ``InvalidConfig``."""
+        self._whose = f"listener {listener}: " if listener else ""
         self._files = files
         self._protocol = protocol
         self._times = self._looked()
         self._unread = ""  # why a file could not be read at all
         self.ends_at: float | None = None
         self.list_ends_at: float | None = None
-        self._is_bad = False  # the context is older than what was last looked at
         self.context = self._read()
 
     def refresh(self, *, anyway: bool = False) -> bool:
@@ -54,13 +55,10 @@ class Certificates:
         try:
             self.context = self._read()
         except InvalidConfig as error:
-            self._is_bad = True
             if anyway or not self._unread or self._unread != unread:
-                _log.warning("%s; the certificate that was read before stays", error)
+                _log.warning("%s%s; the certificate that was read before stays", self._whose, error)
             return False
-        if anyway or self._is_bad:
-            _log.warning("%s: read again and in force", self._files.certificate)
-        self._is_bad = False
+        _log.warning("%s%s: read again and in force", self._whose, self._files.certificate)
         return True
 
     def _looked(self) -> list[tuple[int, ...] | None]:

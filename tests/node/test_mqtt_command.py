@@ -6,13 +6,16 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.mqtt.packets import Publish
+from gateway.mqtt.codec import encode
+from gateway.mqtt.packets import Connack, Disconnect, Packet, Publish, Suback
+from gateway.mqtt.reason_codes import ReasonCode
 from node.command import root
 from node.mqtt_command import show
 from tests.node.running import RunningSystem
@@ -82,6 +85,45 @@ def test_a_line_is_published_while_standard_input_goes_on(mqtt: Mqtt, address: s
         _, said = running.communicate("b\r\n\nlast", timeout=20)
     assert said == "4 published to plant/log, acknowledged: on level disk\n"
     assert mqtt("sub", "plant/log", "-n", "1").stdout == "last\n"
+
+
+def gateway_of(listener: socket.socket, *lives: list[Packet]) -> threading.Thread:
+    """Answers one connection after the other: each subscribes, is sent these packets and is closed."""
+
+    def serve() -> None:
+        for packets in lives:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(encode(Connack(False, 0), 5))
+                connection.recv(1000)
+                connection.sendall(b"".join([encode(one, 5) for one in (Suback(1, (0,)), *packets)]))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    return thread
+
+
+def test_a_subscriber_connects_again_until_it_has_what_it_wants() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = gateway_of(listener, [Publish("a", b"1")], [], [Publish("a", b"2")])
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        done = CliRunner().invoke(root, ["mqtt", "sub", "a", "-n", "2", "-q", "0", "--gateway", address])
+        thread.join()
+    assert (done.exit_code, done.stdout) == (0, "1\n2\n")
+    assert done.stderr.count("(subscribed to a)") == 3
+    assert done.stderr.count("trying again)") == 2
+
+
+def test_a_subscriber_does_not_fight_another_one_for_its_session() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = gateway_of(listener, [Disconnect(ReasonCode.SESSION_TAKEN_OVER)])
+        done = CliRunner().invoke(
+            root, ["mqtt", "sub", "a", "-q", "0", "--gateway", f"127.0.0.1:{listener.getsockname()[1]}"]
+        )
+        thread.join()
+    assert done.exit_code == 2
+    assert "session taken over" in done.stderr
 
 
 def test_nobody_there_says_what_to_start() -> None:

@@ -83,6 +83,40 @@ async def test_a_child_that_cannot_start_is_an_error_of_its_own() -> None:
     assert "namesrv" in str(error)
 
 
+async def test_a_child_that_ran_and_starts_no_more_is_tried_again_before_all_ends(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(processes, "RESTARTS_MAX", 3)
+    child = Child("namesrv", {"port": 0}, real_world())
+    error = None
+    try:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(child.run)
+            child._settings["port"] = "not a port"
+            os.kill(children()[0], signal.SIGKILL)
+    except BaseExceptionGroup as group:
+        error = expected_error(group)
+    assert isinstance(error, Unavailable)
+    assert "died 3 times" in str(error)
+    ended = [message for message in caplog.messages if "starting it again" in message]
+    assert [message.partition(" with status ")[2].split(";")[0] for message in ended] == ["-9", "2", "2"]
+    assert children() == []
+
+
+def test_one_of_several_gateways_that_keeps_dying_is_tried_again_later() -> None:
+    async def starts(child: Child) -> float:
+        for _ in range(processes.RESTARTS_MAX + 2):
+            await child._hold_back()
+        return trio.current_time()
+
+    clock = MockClock(autojump_threshold=0)
+    began = clock.current_time()
+    alone, others_serve = Child("gateway", {}, real_world()), Child("gateway", {}, real_world(), 1)
+    assert trio.run(starts, others_serve, clock=clock) - began == processes.AGAIN_S
+    with pytest.raises(Unavailable, match="the gateway process died 5 times"):
+        trio.run(starts, alone, clock=MockClock(autojump_threshold=0))
+
+
 async def test_a_gateway_in_its_own_process_tells_its_figures_and_health_and_can_be_drained(tmp_path: Path) -> None:
     ports = {"mqtt_port": 0, "broker_port": 0, "namesrv_port": 0, "http_port": 0}
     configuration = settings.load(None, {}, {"data": tmp_path / "data", **ports})

@@ -41,6 +41,21 @@ def test_an_unknown_setting_is_refused_and_the_nearest_one_named(tmp_path: Path)
         load(file, {}, {})
 
 
+@pytest.mark.parametrize(
+    ("line", "homes"), [("connections_max = 5", r"\[gateway\]"), ('name = "x"', r"\[broker\] and of \[gateway\]")]
+)
+def test_a_setting_that_stands_in_no_table_is_told_where_it_belongs(tmp_path: Path, line: str, homes: str) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text(line + "\n")
+    with pytest.raises(InvalidConfig, match=f"stands in no table.*it is a setting of {homes}"):
+        load(file, {}, {})
+
+
+def test_an_empty_host_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="host is empty"):
+        load(None, {}, {"host": ""})
+
+
 def test_a_service_that_is_no_table_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text("broker = 1\n")

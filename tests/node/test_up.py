@@ -86,7 +86,7 @@ def test_a_listener_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> No
     ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http")]
     ended = subprocess.run([*command, *ports], capture_output=True, text=True, timeout=30)
     assert ended.returncode == 2
-    assert ended.stderr.startswith("error: listener 'udp 127.0.0.1:0' cannot be read")
+    assert ended.stderr.startswith("error: [gateway]: listener 'udp 127.0.0.1:0' cannot be read")
 
 
 @pytest.mark.endtoend

@@ -236,7 +236,7 @@ async def test_a_file_that_could_not_be_read_is_tried_again_although_it_is_uncha
     assert (taken, watched.failures) == (["old", "new and longer"], 1)
 
 
-async def test_a_file_that_is_good_again_or_read_because_somebody_asked_has_a_line_in_the_log(
+async def test_a_file_that_was_read_again_has_a_line_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, verifier = make(tmp_path, None, "allow all publish #\n")
@@ -249,6 +249,7 @@ async def test_a_file_that_is_good_again_or_read_because_somebody_asked_has_a_li
     assert caplog.messages == [f"{file}: read again and in force"]
     file.write_text("allow all publish a/#\n")
     await verifier.look()
-    assert len(caplog.messages) == 1  # a usual change
-    await verifier.look(anyway=True)
+    await verifier.look()
     assert caplog.messages == [f"{file}: read again and in force"] * 2
+    await verifier.look(anyway=True)
+    assert caplog.messages == [f"{file}: read again and in force"] * 3

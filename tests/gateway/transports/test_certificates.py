@@ -186,20 +186,21 @@ def test_files_that_could_not_be_read_are_tried_again_although_they_are_unchange
     assert certificates.context is not before
 
 
-def test_files_that_are_good_again_or_read_because_somebody_asked_have_a_line_in_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_files_that_were_read_again_have_a_line_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     authority = Authority(tmp_path)
-    certificates = Certificates(authority.files(), "mqtt")
+    certificates = Certificates(authority.files(), "mqtt", "doors")
     whole = authority.server.read_bytes()
     authority.server.write_bytes(whole[:200])
     assert not certificates.refresh()
+    assert caplog.messages[0].startswith(f"listener doors: cannot read the certificate {authority.server}")
     caplog.clear()
     authority.server.write_bytes(whole)
     assert certificates.refresh()
-    assert caplog.messages == [f"{authority.server}: read again and in force"]
+    told = f"listener doors: {authority.server}: read again and in force"
+    assert caplog.messages == [told]
     authority.renew()
     assert certificates.refresh()
-    assert len(caplog.messages) == 1  # a usual change
+    assert not certificates.refresh()
+    assert caplog.messages == [told] * 2
     assert certificates.refresh(anyway=True)
-    assert len(caplog.messages) == 2
+    assert caplog.messages == [told] * 3
