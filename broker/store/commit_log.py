@@ -136,7 +136,10 @@ class CommitLog:
             self.failed = error
         elif not self.is_full:
             self.is_full = True
-            _log.error("%s: messages are refused until there is room; what is stored can be read", error.message)
+            step = self._settings.reserve_step_bytes
+            _log.error(
+                "%s: messages are refused until %d KiB are free; what is stored can be read", error.message, step >> 10
+            )
         return error
 
     def _give_up_emergency_room(self) -> None:

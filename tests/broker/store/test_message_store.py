@@ -172,7 +172,7 @@ def test_a_full_disk_refuses_the_batch_whole_and_writing_resumes_when_there_is_r
     assert bodies(store) == [*sent, b"more"]
     assert not store.is_full
     begins, ends = [record.message for record in caplog.records]
-    assert "messages are refused until there is room" in begins
+    assert "messages are refused until 2 KiB are free" in begins
     assert "room again" in ends
 
 
