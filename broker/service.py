@@ -15,6 +15,7 @@ from broker.figures import Figures
 from broker.filter_requests import FilterRequests
 from broker.folds.sessions import homes_of
 from broker.folds.state import BrokerState
+from broker.gateways import Gateways
 from broker.group_requests import SESSION_S_MAX, GroupRequests, group_waker
 from broker.lags import Lags
 from broker.message_requests import MessageRequests
@@ -95,6 +96,7 @@ class BrokerService:
         self._session_pages = SessionPages(state, store)
         self._lags = Lags(state, store, settings.name)
         self._shares = ShareRequests(state, store, settings, now)
+        self._gateways = Gateways(state.sessions)
         self._usage = Usage(state, settings, lambda: self._groups.count)
         self._group_changes = self._groups.groups.changed  # the same objects for ever: asked after every batch
         self._session_changes = self._sessions.changed
@@ -131,7 +133,7 @@ class BrokerService:
             OpenSession: sessions.open,
             SaveSessions: sessions.save,
             EndSession: sessions.end,
-            KeepSessions: sessions.keep,
+            KeepSessions: self._keep_sessions,
             WatchSessions: sessions.watch,
             FetchExchanges: sessions.fetch_exchanges,
             ReleaseExchanges: sessions.release_exchanges,
@@ -179,6 +181,7 @@ class BrokerService:
         self._readers.tick(now, now_ms)
         self._lags.tick(now, now_ms, self._readers.needed_from)
         self._usage.tick()
+        self._gateways.tick(now)
         self._store.tick(now_ms, self._readers.needed_from)
 
     def take_wakers(self) -> list[str]:
@@ -219,11 +222,17 @@ class BrokerService:
             penstock_disk_full=int(store.is_full),
             **self._lags.figures,
             **self._usage.figures(),
+            **self._gateways.figures(),
         )
 
     def synced(self) -> None:
         """The log was synced once more."""
         self._figures.synced()
+
+    def _keep_sessions(self, request: KeepSessions, now: float, now_ms: int) -> Outcome:
+        outcome = self._sessions.keep(request, now, now_ms)
+        self._gateways.heard(request.owner, now)
+        return outcome
 
     def _read_figures(self) -> Outcome:
         figures = self.figures()

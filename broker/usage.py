@@ -8,6 +8,7 @@ from typing import Final
 
 from broker.folds.state import BrokerState
 from broker.settings import BrokerSettings
+from penstock.metrics import with_label
 from penstock.troubles import LIMIT_USED, NEARLY_USED
 
 EASED: Final = 0.9
@@ -41,7 +42,7 @@ class Usage:
 
     def figures(self) -> dict[str, float]:
         """The same by the names of figures."""
-        return {f'{LIMIT_USED}{limit}"}}': round(share, 4) for limit, share in self.shares().items()}
+        return {with_label(*LIMIT_USED, limit): round(share, 4) for limit, share in self.shares().items()}
 
     def tick(self) -> None:
         """Tells of limits that are nearly reached; to be called about twice a second."""

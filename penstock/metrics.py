@@ -36,6 +36,20 @@ def expose(figures: Mapping[str, float], *, openmetrics: bool = False) -> str:
     return "".join([line + "\n" for line in lines])
 
 
+def with_label(family: str, label: str, value: str) -> str:
+    """The name of a figure with one label."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+    return f'{family}{{{label}="{escaped}"}}'
+
+
+def label_of(name: str, family: str, label: str) -> str | None:
+    """What such a figure's label says; ``None`` where the name is another figure's."""
+    before = f'{family}{{{label}="'
+    if not name.startswith(before):
+        return None
+    return re.sub(r"\\(.)", r"\1", name.removeprefix(before).removesuffix('"}'))
+
+
 def _legal(family: str) -> str:
     legal = _ODD.sub("_", family)
     return legal if legal and not legal[0].isdigit() else f"_{legal}"

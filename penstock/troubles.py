@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-LIMIT_USED: Final = 'penstock_limit_used{limit="'
+from penstock.metrics import label_of
+
+LIMIT_USED: Final = ("penstock_limit_used", "limit")
+"""A figure and its label: how much of a limit is used, 0 to 1."""
 NEARLY_USED: Final = 0.95
 _MEANINGS: Final = {
     "penstock_disk_full": "the disk is full; messages are refused until there is room",
@@ -18,7 +21,7 @@ def troubles_of(figures: Mapping[str, float]) -> list[str]:
     """One sentence each; none if there are none."""
     found = [meaning for name, meaning in _MEANINGS.items() if figures.get(name)]
     for name, used in figures.items():
-        if name.startswith(LIMIT_USED) and used >= NEARLY_USED:
-            limit = name.removeprefix(LIMIT_USED).partition('"')[0]
+        limit = label_of(name, *LIMIT_USED)
+        if limit and used >= NEARLY_USED:
             found.append(f"{limit} is used to {int(used * 100)} %; when all of it is, whoever needs more is refused")
     return found

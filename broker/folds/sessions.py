@@ -99,6 +99,10 @@ class Sessions:
         """The clients whose sessions an owner has."""
         return list(self._of.get(owner, _NOBODY))
 
+    def count_of(self, owner: str) -> int:
+        """How many these are."""
+        return len(self._of.get(owner, _NOBODY))
+
     def is_as(self, save: SessionSave) -> bool:
         """Whether a client's session is as this save of its owner says."""
         entry = self._entries.get(save.client)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from penstock.metrics import with_label
+
 BEYOND: Final = 65_535
 """So many messages a client may have open beyond its Receive Maximum at a lenient listener, each time it is asked: more
 than there are packet ids, so that bytes alone bound it."""
@@ -104,11 +106,7 @@ class Tallies:
     def by_listener(self) -> dict[str, int]:
         """Each listener's own, with its name as a label."""
         return {
-            f'{metric}{{listener="{_label(listener)}"}}': getattr(tally, field)
+            with_label(metric, "listener", listener): getattr(tally, field)
             for listener, tally in self._by_listener.items()
             for field, metric in METRICS.items()
         }
-
-
-def _label(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")

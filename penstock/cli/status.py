@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 import click
@@ -10,12 +11,15 @@ import click
 from penstock.blocking.routes import Routes
 from penstock.cli.display import json_option, print_rows
 from penstock.errors import PenstockError
+from penstock.metrics import label_of, with_label
 from penstock.requests.routes import QueryRoute, Route
 from penstock.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
 from penstock.troubles import troubles_of
 from penstock.world import RealClock
 
 STATUS_TROUBLED = 1
+SILENT_S = 15.0
+"""A gateway is heard three times in a lease, which is as long unless `session_lease_s` says otherwise."""
 
 
 @click.command()
@@ -24,8 +28,8 @@ STATUS_TROUBLED = 1
 def status(context: click.Context, as_json: bool) -> None:
     """Ask every name server, and every broker that they know, how it is.
 
-    The exit status is 1 if one does not answer or has troubles. Gateways have status pages (/readyz), and tell there
-    which brokers they miss.
+    The exit status is 1 if one does not answer or has troubles. Gateways are not asked: the broker where sessions are
+    at home says when it heard them last. They have status pages (/readyz), and tell there which brokers they miss.
 
     \b
     Examples:
@@ -33,6 +37,7 @@ def status(context: click.Context, as_json: bool) -> None:
       penstock --server a:9876,b:9876 status --json | jq 'select(.troubles != [])'
     """
     rows: list[dict[str, Any]] = []
+    gateways: list[dict[str, Any]] = []
     with Routes(context.obj) as routes:
         known: dict[tuple[str, str], list[str]] = {}  # a broker, and the name servers that have it
         for address in routes.servers:
@@ -45,11 +50,14 @@ def status(context: click.Context, as_json: bool) -> None:
         for (name, address), having in sorted(known.items()):
             row = _asked(routes, address, "broker") | {"name": name}
             row["troubles"] += [f"not registered at {one}" for one in answering if one not in having]
-            rows.append(row | _figures_of(routes, address, row["troubles"]))
+            figures = _figures_of(routes, address, row["troubles"])
+            rows.append(row | _told_by(figures))
+            gateways += _gateways_in(figures)
     if answering and not known:
         rows[0]["troubles"].append("no broker is registered")
+    rows += sorted(gateways, key=itemgetter("name"))
     for row in rows:
-        row["state"] = "; ".join(row["troubles"]) or "ok"
+        row["state"] = "; ".join(row["troubles"]) or row.get("state") or "ok"
     columns = ("server", "name", "address", "version", "answered_ms", "topics", "sessions", "log_mib", "state")
     print_rows(rows, columns, as_json=as_json)
     if any(row["troubles"] for row in rows):
@@ -58,8 +66,7 @@ def status(context: click.Context, as_json: bool) -> None:
 
 def _asked(routes: Routes, address: str, server: str) -> dict[str, Any]:
     """A row for one server: who it says it is, or why it does not."""
-    row: dict[str, Any] = {"server": server, "name": None, "address": address, "version": None, "answered_ms": None}
-    row |= {"topics": None, "sessions": None, "log_mib": None, "troubles": []}
+    row = _row(server) | {"address": address}
     clock = RealClock()
     began = clock.monotonic()
     try:
@@ -74,6 +81,11 @@ def _asked(routes: Routes, address: str, server: str) -> dict[str, Any]:
     return row
 
 
+def _row(server: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"server": server, "name": None, "address": None, "version": None, "answered_ms": None}
+    return row | {"topics": None, "sessions": None, "log_mib": None, "troubles": []}
+
+
 def _brokers_at(routes: Routes, address: str, row: dict[str, Any]) -> list[tuple[str, str]]:
     """Names and addresses of the brokers that a name server has."""
     try:
@@ -84,7 +96,7 @@ def _brokers_at(routes: Routes, address: str, row: dict[str, Any]) -> list[tuple
     return [(one.broker, one.address) for one in found.brokers]
 
 
-def _figures_of(routes: Routes, address: str, troubles: list[str]) -> dict[str, Any]:
+def _figures_of(routes: Routes, address: str, troubles: list[str]) -> Mapping[str, float]:
     """What a broker says of itself; its troubles are added."""
     try:
         reply = routes.link(address).ask(ReadFigures(), BrokerFigures)
@@ -97,8 +109,31 @@ def _figures_of(routes: Routes, address: str, troubles: list[str]) -> dict[str, 
     damaged = int(figures.get("penstock_damaged_frames_total", 0))
     if damaged:
         troubles.append(f"damaged records passed over: {damaged} (`penstock store verify`)")
+    return figures
+
+
+def _told_by(figures: Mapping[str, float]) -> dict[str, Any]:
+    """Some of it, for a broker's row."""
+    if not figures:
+        return {}
     return {
         "topics": int(figures.get("penstock_topics", 0)),
         "sessions": int(figures.get("penstock_mqtt_sessions", 0)),
         "log_mib": int(figures.get("rocketmq_storage_size", 0)) >> 20,
     }
+
+
+def _gateways_in(figures: Mapping[str, float]) -> list[dict[str, Any]]:
+    """A row for each gateway that a broker has heard of. One that is gone for good, or has another name now, is no
+    trouble: who takes it out of service knows."""
+    rows = []
+    for name, silent_s in figures.items():
+        gateway = label_of(name, "penstock_gateway_silent_s", "gateway")
+        if gateway is None:
+            continue
+        row = _row("gateway") | {"name": gateway}
+        row["sessions"] = int(figures.get(with_label("penstock_gateway_sessions", "gateway", gateway), 0))
+        if silent_s >= SILENT_S:
+            row["state"] = f"not heard for {silent_s:.0f} s"
+        rows.append(row)
+    return rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from penstock.metrics import expose
+from penstock.metrics import expose, label_of, with_label
 
 FIGURES = {
     "rocketmq_messages_in_total": 12.0,
@@ -49,3 +49,11 @@ def test_an_odd_name_does_not_spoil_the_page() -> None:
     lines = expose({"9 lives\n": 9, "": 1}).splitlines()
     assert lines == ["# TYPE _ gauge", "_ 1", "# TYPE _9_lives_ gauge", "_9_lives_ 9"]
     assert all(re.fullmatch(r"# TYPE [a-zA-Z_:][\w:]* \w+|[a-zA-Z_:][\w:]* \S+", line) for line in lines)
+
+
+def test_a_label_is_read_back_as_it_was_given() -> None:
+    for value in ("gw-1", 'a "b" \\ c', ""):
+        assert label_of(with_label("silent_s", "gateway", value), "silent_s", "gateway") == value
+    assert label_of("silent_s", "silent_s", "gateway") is None
+    assert label_of('silent_s{listener="a"}', "silent_s", "gateway") is None
+    assert expose({with_label("f", "l", 'a\n"b"'): 1}).splitlines()[1] == 'f{l="a \\"b\\""} 1'

@@ -120,6 +120,24 @@ def test_a_brokers_own_troubles(told: Callable[..., str]) -> None:
     }
 
 
+def test_gateways_are_shown_as_their_home_has_heard_them(told: Callable[..., str]) -> None:
+    figures = {
+        'penstock_gateway_silent_s{gateway="gw-2"}': 40.0,
+        'penstock_gateway_sessions{gateway="gw-2"}': 0.0,
+        'penstock_gateway_silent_s{gateway="gw-1"}': 2.0,
+        'penstock_gateway_sessions{gateway="gw-1"}': 7.0,
+    }
+    broker = told((Ping, BROKER), (ReadFigures, BrokerFigures(tuple(figures), tuple(figures.values()))))
+    names = name_server(told, ("b", broker))
+    result = CliRunner().invoke(root, ["--server", names, "status", "--json"])
+    assert result.exit_code == 0
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(row["name"], row["sessions"], row["state"]) for row in rows if row["server"] == "gateway"] == [
+        ("gw-1", 7, "ok"),
+        ("gw-2", 0, "not heard for 40 s"),
+    ]
+
+
 def test_who_is_something_else_is_told_so(told: Callable[..., str]) -> None:
     broker = told((Ping, BROKER))
     assert troubles(broker) == {broker: ["this is no name server but a broker"]}
