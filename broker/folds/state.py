@@ -124,6 +124,10 @@ class BrokerState:
             return ()
         return self.filters.queues_of(mqtt_name(topic.encode(), properties))
 
+    def topic_queues(self) -> Iterator[tuple[str, int]]:
+        """The queues of all topics."""
+        return ((topic.topic, number) for topic in self.topics for number in range(topic.queues))
+
     def snapshot(self) -> bytes:
         """The whole state; equal states give equal bytes."""
         return b"".join(self.freeze())

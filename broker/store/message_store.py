@@ -60,20 +60,23 @@ class MessageStore:
         keys: KeyIndex,
         sealed: int,
         keyframes: Iterable[Keyframe] = (),
+        state_bytes: int = 0,
     ) -> None:
         self._disk = disk
         self._settings = settings
+        self._folds = folds
         self._log = log
         self._index = index
         self._keys = keys
         self._chunks = ChunkFiles(disk)
         self._reading = Reading(log, index, keys, self._chunks)
-        self._sealing = Sealing(disk, settings, folds, log, index, keys, sealed)
+        self._sealing = Sealing(disk, settings, folds, log, index, keys, sealed, state_bytes)
         self._sealing.keyframes = KeyframeMarks(keyframes)
         self._merging = Merging(disk, index, keys, self._chunks)
         self._writing = Writing(folds, log, index, keys, self._sealing)
         self._quiet_since_ms = 0
         self._removing: Removal | None = None
+        self._catches_up = True  # the disk has room for what a replay seals
         self.damage: list[tuple[int, int]] = []
         self.removals: list[Removal] = []
 
@@ -124,9 +127,17 @@ class MessageStore:
         self._quiet_since_ms = now_ms
         self._writing.append_runs(runs, destinations, now_ms)
 
-    def replay(self, position: int, frames: Sequence[bytes]) -> None:
-        """Recovery hands over good frames one behind the other, the first at ``position``."""
-        self._sealing.plan_if_due(position)
+    def replay(self, position: int, frames: Sequence[bytes], durable: int | None) -> None:
+        """Recovery hands over good frames one behind the other, the first at ``position``. ``durable``: up to where the
+        log is known to have been synced, ``None`` behind damage: nothing from there on is sealed before all is known
+        (``settle``)."""
+        if durable is not None:
+            self._sealing.plan_if_due(position)
+            if self._catches_up:
+                try:
+                    self._sealing.catch_up(durable)
+                except StorageFull:
+                    self._catches_up = False
         self._writing.replay(position, frames)
 
     def replay_border(self, position: int) -> None:
@@ -167,6 +178,8 @@ class MessageStore:
     def _keep_lost_places(self) -> None:
         """Whose the lost records were nobody knows: each of a topic's queues may have had as many of them, behind its
         last good one, as there was room for. Their offsets were given out, so no other message gets them."""
+        for topic, number in self._folds.topic_queues():
+            self.ensure_queue(topic, number)
         for queue in self._index:
             if not queue.key.startswith(LIGHT):
                 known = queue.last_position

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from topicmap.queues import SYSTEM_PREFIX
@@ -60,6 +60,10 @@ class Folds(Protocol):
 
     def queues_of(self, topic: str, properties: bytes) -> Sequence[str]:
         """The open light queues that a user's record belongs to at this point of the log."""
+        ...
+
+    def topic_queues(self) -> Iterable[tuple[str, int]]:
+        """The queues of all topics: also of those of which no message is known."""
         ...
 
     def freeze(self) -> Iterator[bytes]:

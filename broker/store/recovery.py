@@ -67,13 +67,13 @@ def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int,
         disk.make_folder(folder)
     segments = open_segments(disk, settings)
     try:
-        _check_length(disk, segments)
+        durable = _check_length(disk, segments)
         start = starting_point(disk, segments)
         _remove_later(disk, start)
         store, log = _restore(disk, settings, folds, segments, start)
         begin = start.position
         del start  # the state may be large, and is in the folds by now
-        scan = _replay(store, segments, begin, on_progress)
+        scan = _replay(store, segments, begin, durable, on_progress)
         _cut(disk, segments, scan.end)
         _write_again(segments, scan.watermark, scan.end)
     except BaseException:
@@ -88,15 +88,17 @@ def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int,
     return store
 
 
-def _check_length(disk: Disk, segments: list[Segment]) -> None:
+def _check_length(disk: Disk, segments: list[Segment]) -> int:
     """A checkpoint is written when the log is durable up to it, so a log that ends before one has lost something: it
-    was cut, or an older copy or an empty folder stands in its place. Its offsets would be given out again."""
+    was cut, or an older copy or an empty folder stands in its place. Its offsets would be given out again. Returns up
+    to where the log is known to have been durable."""
     reached, written = newest_checkpoint(disk), segments[-1].base + segments[-1].file.size()
     if reached > written:
         raise DataFolderUnusable(
             f"the log ends at position {written:,} or before and was on the disk to {reached:,}: a part of it is gone",
             hint="put the log back; or remove index/ and checkpoint/, and what is lost is given up, offsets included",
         )
+    return reached
 
 
 def newest_checkpoint(disk: Disk) -> int:
@@ -137,11 +139,12 @@ def _restore(
                 queue.precede(Piece(row.base, row.entries, chunk.number, row.place))
     log = CommitLog(disk, settings, segments, segments[-1].base)
     log.last_ms = start.state.last_ms
-    return MessageStore(disk, settings, folds, log, index, keys, start.position, start.state.keyframes), log
+    found, state_bytes = start.state.keyframes, len(start.state.folds)
+    return MessageStore(disk, settings, folds, log, index, keys, start.position, found, state_bytes), log
 
 
-def _replay(store: MessageStore, segments: list[Segment], start: int, on_progress: Progress) -> Scan:
-    scan = Scan(segments, start)
+def _replay(store: MessageStore, segments: list[Segment], start: int, durable: int, on_progress: Progress) -> Scan:
+    scan = Scan(segments, start, durable)
     total = segments[-1].base + segments[-1].file.size() - start
     told = start
     borders = [one.base for one in segments if one.base > start]
@@ -152,7 +155,7 @@ def _replay(store: MessageStore, segments: list[Segment], start: int, on_progres
             insort(borders, scan.damage[0][0])
         while borders and borders[0] <= position:
             store.replay_border(borders.pop(0))
-        store.replay(position, frames)
+        store.replay(position, frames, max(durable, scan.watermark) if is_whole else None)
         if position - told >= PROGRESS_BYTES:
             told = position
             on_progress(position - start, total)

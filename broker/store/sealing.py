@@ -47,6 +47,7 @@ INDEX_SHARE: Final = 4
 KEYFRAME_SHARE: Final = 4
 """Keyframes take at most this fraction of the log: after one of a large state some segments have none, and go with the
 next that has one."""
+KEPT_PLANS: Final = 2
 PARTS_PER_STEP: Final = 8
 """So many parts of a keyframe, of up to 1 MiB, are written between two looks at the rest of the world."""
 
@@ -69,7 +70,9 @@ class Sealing:
         index: QueueIndex,
         keys: KeyIndex,
         sealed: int,
+        state_bytes: int = 0,
     ) -> None:
+        """``state_bytes``: about so large is the checkpoint at ``sealed``."""
         self._disk = disk
         self._settings = settings
         self._folds = folds
@@ -81,7 +84,7 @@ class Sealing:
         self._now_ms = 0
         self._added = index.added  # at the last plan
         self._made = Sealed(0, 0, 0, 0, 0)  # the chunk that was written last
-        self._state_bytes = 0  # of its checkpoint
+        self._state_bytes = state_bytes  # of its checkpoint
         self.sealed = sealed
         self.keyframes = KeyframeMarks()
         self.write_keyframe: Callable[[bytes, int], None] = _nowhere
@@ -125,6 +128,15 @@ class Sealing:
         except StorageFull:
             self._work = None
             raise
+
+    def catch_up(self, durable: int) -> None:
+        """Carries plans out while a start reads the log, of which so much is known to be durable: each holds the state
+        once more. Not the newest, for where one begins a segment its keyframe may be still to come, or to be written.
+        Raises ``StorageFull``."""
+        while len(self._plans) > KEPT_PLANS and self._plans[0].position <= durable:
+            for _ in self._seal(self._plans[0]):
+                pass
+            self._plans.popleft()
 
     def finish(self, now_ms: int) -> None:
         """Carries out all plans whose stretch is durable. Raises ``StorageFull``."""

@@ -56,6 +56,7 @@ class SmallFolds:
         self.retained: dict[str, bytes] = {}
         self.last = -1
         self.changes = 0
+        self.topics: list[tuple[str, int]] = []  # what a real one has learned from the log
 
     def apply(self, record: Stored) -> Change:
         self.last = record.position
@@ -75,6 +76,9 @@ class SmallFolds:
 
     def queues_of(self, topic: str, properties: bytes) -> Sequence[str]:
         return [key for key, wanted in self.open.items() if wanted == topic]
+
+    def topic_queues(self) -> Sequence[tuple[str, int]]:
+        return self.topics
 
     def freeze(self) -> Iterator[bytes]:
         """One piece, made at once: what is applied later does not show."""

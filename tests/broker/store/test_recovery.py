@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 from collections.abc import Callable
 
@@ -25,6 +26,15 @@ from tests.broker.store.store_rig import (
     sync,
 )
 from tests.simulation.disk import PowerCut, SimDisk
+
+ROOMY = StoreSettings(
+    segment_bytes=16 << 20,
+    reserve_step_bytes=1 << 16,
+    emergency_bytes=0,
+    chunk_bytes=1 << 20,
+    retention_s=0.0,
+    fresh_bytes=0,
+)
 
 
 def test_an_empty_folder_becomes_an_empty_store() -> None:
@@ -115,6 +125,94 @@ def test_the_offset_of_a_lost_message_is_never_another_messages() -> None:
     assert again.bounds("t:1").end == 1, "what came behind the rot says where its queue is"
     again.close(4000)
     assert opened(disk).bounds("t:0").end == 6
+
+
+def test_the_offset_of_a_queues_only_message_that_rotted_is_never_anothers() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    stored(store, incoming("b0", "b"))
+    [lost] = store.append([incoming("a0", "a")], 1000)
+    sync(store)
+    for number in (1, 2):
+        stored(store, incoming(f"b{number}", "b"))
+    disk.kill()
+    disk.flip("log/00000000000000000000.log", lost.position + 50)
+    folds = SmallFolds()
+    folds.topics = [("a", 0), ("b", 0)]
+    again = open_store(disk, SMALL, folds, 1000)
+    assert again.damage
+    [placed] = again.append([incoming("another", "a")], 1000)
+    assert placed.offset > lost.offset
+
+
+def test_rot_at_the_end_is_told_from_a_torn_tail_by_a_checkpoint_though_its_chunk_is_lost() -> None:
+    disk = SimDisk()
+    store = opened(disk, ROOMY)
+    fill(store, 30)
+    [last] = store.append([incoming("the last")], 1000)
+    store.close(1000)
+    end = store.written
+    disk.delete(disk.paths("index")[-1])
+    for at in (last.position + 120, end - 20):  # the message, and the seal behind it
+        disk.flip("log/00000000000000000000.log", at)
+    again = opened(disk, ROOMY)
+    assert again.damage == [(last.position, end)]
+    [placed] = again.append([incoming("another")], 1000)
+    assert placed.offset > last.offset
+
+
+def test_a_start_that_reads_much_of_the_log_seals_as_it_goes_and_the_next_one_goes_on_there() -> None:
+    settings = dataclasses.replace(ROOMY, chunk_bytes=1 << 18)
+    disk = SimDisk()
+    store = opened(disk, settings)
+    count = 0
+    while store.written < 10 << 20:
+        stored(store, *[incoming(b"x" * 1000) for _ in range(200)])
+        count += 200
+    store.close(1000)
+    for path in [*disk.paths("index"), *disk.paths("checkpoint")]:
+        disk.delete(path)
+
+    def break_off(done: int, total: int) -> None:
+        raise InterruptedError
+
+    with pytest.raises(DataFolderUnusable):
+        open_store(disk, settings, SmallFolds(), 1000, break_off)
+    reached = int(disk.paths("checkpoint")[-1].partition("/")[2].partition(".")[0])
+    assert reached > 2 << 20, "all but what the newest plans are for"
+    seen: list[int] = []
+    again = open_store(disk, settings, SmallFolds(), 1000, lambda done, total: seen.append(total))
+    assert seen[-1] <= store.written - reached + settings.reserve_step_bytes
+    assert again.bounds("t:0").end == count
+    assert len(messages(again, "t:0")) == count
+
+
+def test_a_replay_on_a_full_disk_goes_on_without_sealing() -> None:
+    settings = dataclasses.replace(ROOMY, chunk_bytes=1 << 16)
+    disk = SimDisk()
+    store = opened(disk, settings)
+    sent = [body for _ in range(10) for body in fill(store, 100, 1000)]
+    disk.kill()
+    for path in [*disk.paths("index"), *disk.paths("checkpoint")]:
+        disk.delete(path)
+    disk.capacity = disk.used()
+    assert bodies(opened(disk, settings)) == sent
+
+
+def test_how_large_the_state_is_is_known_from_the_start_on() -> None:
+    settings = dataclasses.replace(ROOMY, chunk_bytes=1 << 14)
+    disk = SimDisk()
+    store = opened(disk, settings)
+    stored(store, *[incoming(b"r" * 10_000, f"r{number}", retain=True) for number in range(50)])
+    store.close(1000)
+    again = opened(disk, settings)
+    sealed = again.sealed
+    for _ in range(5):  # more than a chunk, and less than a quarter of the state
+        fill(again, 100)
+        again.tick(1000)
+        sync(again)
+    assert again.written > sealed + 2 * settings.chunk_bytes
+    assert again.sealed == sealed
 
 
 def test_rot_in_sealed_log_is_found_by_the_reader_and_passed_over() -> None:
