@@ -19,6 +19,8 @@ from penstock.errors import DataFolderLocked, DataFolderUnusable
 
 Bytes = bytes | bytearray | memoryview
 LOCK_FILE: Final = "lock"
+DRAFT: Final = ".draft"
+"""Behind the name of a file that is being replaced, until it is whole."""
 
 
 class File(Protocol):
@@ -173,7 +175,7 @@ class RealDisk:
 
     def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Iterator[None]:
         target = self.root / path
-        draft = target.with_name(target.name + ".draft")
+        draft = target.with_name(target.name + DRAFT)
         file = RealFile(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
         at = 0
         try:

@@ -44,6 +44,7 @@ PIECE_BYTES: Final = 1 << 20
 """The entries of a long queue are copied and written in pieces of this size, those of short ones put together."""
 READ_BYTES: Final = 1 << 16
 """A file that is read from its beginning to its end is read in blocks of this size."""
+OFFSETS_END: Final = 1 << 63
 REPAIR_HINT: Final = "restart the broker: it makes its index again from the log"
 
 _log = logging.getLogger(__name__)
@@ -191,12 +192,23 @@ class ChunkReader:
                     count = unpacker.read_array_header() if count < 0 else count
                     while count > 0:
                         row = Row(*unpacker.unpack())
+                        self._check_row(row)
                         count -= 1
                         yield row
         except (ValueError, TypeError, msgpack.UnpackException):
             raise self._damaged("has no directory") from None
         if count:
             raise self._damaged("has no whole directory")
+
+    def _check_row(self, row: Row) -> None:
+        """Raises ``Damaged`` for what is no row of this chunk: its checksum is known only when all is read."""
+        numbers = row.base, row.entries, row.place
+        if (
+            type(row.key) is not str
+            or not all([type(number) is int and 0 <= number < OFFSETS_END for number in numbers])
+            or row.place + row.entries * ENTRY_BYTES > self.entry_bytes
+        ):
+            raise self._damaged("has no directory")
 
     def finish(self) -> None:
         """Takes what is left. Raises ``Damaged`` if anything in the file is not as it was written, ``OSError``."""
@@ -267,13 +279,24 @@ class ChunkFiles:
                 file = self._disk.open(chunk_path(chunk))
             except OSError as error:
                 raise Damaged(f"index chunk {chunk} cannot be opened: {error.strerror}", hint=REPAIR_HINT) from None
-            head = HEAD.unpack(self._read(chunk, file, HEAD.size, 0))
-            entries_from = HEAD.size + head[6]
-            found = (file, entries_from, entries_from + head[7], head[8])
+            try:
+                found = (file, *self._places(chunk, file))
+            except BaseException:
+                file.close()
+                raise
             if len(self._open) >= OPEN_FILES_MAX:
                 self.close(next(iter(self._open)))
         self._open[chunk] = found  # the most recently used is last
         return found
+
+    def _places(self, chunk: int, file: File) -> tuple[int, int, int]:
+        """Where in a file entries and keys begin, and how many keys there are. Raises ``Damaged``."""
+        head = HEAD.unpack(self._read(chunk, file, HEAD.size, 0))
+        entries_from = HEAD.size + head[6]
+        keys_from = entries_from + head[7]
+        if keys_from + head[8] * KEY.size > file.size():
+            raise Damaged(f"index chunk {chunk} ends early", hint=REPAIR_HINT)
+        return entries_from, keys_from, head[8]
 
     def close(self, chunk: int) -> None:
         """Closes a chunk's file if it is open."""

@@ -13,6 +13,7 @@ all queues point to it; a source that is damaged is given up, never copied.
 from __future__ import annotations
 
 import contextlib
+import errno
 import heapq
 import logging
 from array import array
@@ -20,7 +21,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from itertools import chain, starmap
-from typing import Final
+from typing import Final, TypeVar
 
 import msgpack
 import numpy as np
@@ -34,6 +35,7 @@ from broker.store.index_chunk import (
     KEY_DTYPE,
     LEVELS,
     PIECE_BYTES,
+    REPAIR_HINT,
     ChunkFiles,
     ChunkReader,
     Row,
@@ -62,6 +64,8 @@ RETRY_MS: Final = 60_000
 
 _log = logging.getLogger(__name__)
 _DONE: Final = object()
+_NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
+T = TypeVar("T")
 
 
 def next_merge(chunks: Sequence[Sealed], bases: Sequence[int], damaged: frozenset[int]) -> tuple[list[Sealed], int]:
@@ -144,6 +148,22 @@ class Merging:
             self._work = None
             self._not_before_ms = now_ms + RETRY_MS
 
+    def _reader(self, number: int) -> ChunkReader:
+        try:
+            return ChunkReader(self._disk, number)
+        except OSError as error:
+            if error.errno in _NO_DESCRIPTOR:
+                raise
+            raise _unreadable(error) from None
+
+    def make_room(self) -> None:
+        """The disk is full: work that has not come to its end gives back what it has taken, other work goes on to the
+        removal of its sources."""
+        if not self._counts:
+            self.give_up()
+        elif self._work is not None and next(self._work, _DONE) is _DONE:
+            self._work = None
+
     def leave(self, position: int) -> None:
         """Chunks before a position are about to go: no work is left on any of them."""
         if self._work is not None and self._sources[0].start < position:
@@ -161,9 +181,9 @@ class Merging:
         self._counts = False
         draft = _Draft(sources, level)
         with contextlib.ExitStack() as stack:
-            readers = [stack.enter_context(contextlib.closing(ChunkReader(self._disk, one.number))) for one in sources]
-            yield from draft.plan(readers)
-            yield from self._disk.replace(chunk_path(draft.number), draft.pieces(readers), draft.head)
+            readers = [stack.enter_context(contextlib.closing(self._reader(one.number))) for one in sources]
+            yield from _read(draft.plan(readers))
+            yield from self._disk.replace(chunk_path(draft.number), _read(draft.pieces(readers)), draft.head)
         self._counts = True
         numbers = frozenset([source.number for source in sources])
         for handled, row in enumerate(draft.rows(), 1):
@@ -255,6 +275,18 @@ class _Draft:
                     some.clear()
                     total = 0
         yield b"".join(some)
+
+
+def _read(pieces: Iterator[T]) -> Iterator[T]:
+    """What is made of the sources. One that the disk cannot read is damaged; other errors of the disk pass."""
+    try:
+        yield from pieces
+    except OSError as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: OSError) -> Damaged:
+    return Damaged(f"one of them cannot be read: {error.strerror}", hint=REPAIR_HINT)
 
 
 def _numbered(number: int, reader: ChunkReader) -> Iterator[tuple[int, Row]]:

@@ -282,11 +282,14 @@ class MessageStore:
             self._seal_silence(now_ms)
             self._sealing.plan_if_due(self._log.end)
             self._sealing.step(now_ms)
-            self._merging.step(self._log.bases, now_ms)
             if now_ms - self._quiet_since_ms >= QUIET_MS:
                 self._log.prepare()
         except StorageFull:
             pass  # goes on by itself when there is room again; until then retention is what makes room
+        if self._log.is_full:
+            self._merging.make_room()
+        else:
+            self._merging.step(self._log.bases, now_ms)
         self._retain(now_ms, needed_from)
 
     def _seal_silence(self, now_ms: int) -> None:

@@ -19,7 +19,7 @@ import msgpack
 
 from broker.store import index_chunk, segment, state
 from broker.store.commit_log import CommitLog, witness_at
-from broker.store.disk import Disk
+from broker.store.disk import DRAFT, Disk
 from broker.store.frames import read_stored
 from broker.store.index_chunk import ChunkReader, Sealed
 from broker.store.key_index import KeyIndex
@@ -204,7 +204,11 @@ def _from_here(position: int, snapshot: state.State, chunks: list[Sealed]) -> St
 
 
 def _remove_later(disk: Disk, begin: StartingPoint) -> None:
-    """Removes what the replay will make anew."""
+    """Removes what the replay will make anew, and what nobody came to the end of."""
+    for folder in (index_chunk.FOLDER, state.FOLDER):
+        for name in disk.names(folder):
+            if name.endswith(DRAFT):
+                disk.discard(f"{folder}/{name}")
     kept = {chunk.number for chunk in begin.chunks}
     for number in state.stored_positions(disk, index_chunk.FOLDER, index_chunk.SUFFIX):
         if number not in kept:

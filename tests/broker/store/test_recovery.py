@@ -184,7 +184,7 @@ def test_a_start_that_reads_much_of_the_log_seals_as_it_goes_and_the_next_one_go
     again = open_store(disk, settings, SmallFolds(), 1000, lambda done, total: seen.append(total))
     assert seen[-1] <= store.written - reached + settings.reserve_step_bytes
     assert again.bounds("t:0").end == count
-    assert len(messages(again, "t:0")) == count
+    assert len(list(messages(again, "t:0"))) == count
 
 
 def test_a_replay_on_a_full_disk_goes_on_without_sealing() -> None:
