@@ -287,6 +287,8 @@ class SimDisk:
         self.call("pread")
         if path not in self._files:
             raise FileNotFoundError(errno.ENOENT, "missing", path)
+        if self._files[path].bad_pages:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         return bytes(self._files[path].shown)
 
     def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Iterator[None]:
