@@ -100,7 +100,7 @@ def verify(disk: Disk) -> Generator[Step, None, Report]:
     try:
         chunks = _chunks(disk, report)
         report.bad_files += bad_checkpoints
-        scan = Scan(segments, report.start, _begin_of_replay(disk, segments))
+        scan = Scan(segments, report.start, _begin_of_replay(disk, segments, reached))
         report.damage = scan.damage
         checked = _EntryCheck(disk, chunks, report)
         total = segments[-1].base + segments[-1].file.size() - report.start
@@ -190,10 +190,11 @@ def _close(segments: list[Segment]) -> None:
         one.file.close()
 
 
-def _begin_of_replay(disk: Disk, segments: list[Segment]) -> int:
-    """Where the next start begins to read: it cuts nothing before, so what is bad there is no torn tail."""
+def _begin_of_replay(disk: Disk, segments: list[Segment], reached: int) -> int:
+    """Where the next start begins to read: it cuts nothing before, so what is bad there is no torn tail. At most up to
+    where the log ``reached`` before the segments were opened: a running broker may have ended the last one since."""
     try:
-        return starting_point(disk, segments).position
+        return min(starting_point(disk, segments).position, max(reached, segments[-1].base))
     except OSError:  # there is no index: all is read
         return segments[0].base
 

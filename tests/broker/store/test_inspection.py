@@ -312,10 +312,11 @@ def test_a_chunk_that_a_running_broker_merges_away_meanwhile_is_passed_over(monk
 
 
 @pytest.mark.parametrize("after", range(12))
-def test_a_running_broker_that_begins_a_segment_meanwhile_has_lost_nothing(after: int) -> None:
+@pytest.mark.parametrize(("count", "size"), [(100, 100), (49, 60)])
+def test_a_running_broker_that_begins_a_segment_meanwhile_has_lost_nothing(count: int, size: int, after: int) -> None:
     disk = SimDisk()
     store = opened(disk)
-    fill(store, 100)
+    fill(store, count, size)
     calls = 0
 
     def goes_on(kind: str) -> None:
@@ -324,7 +325,7 @@ def test_a_running_broker_that_begins_a_segment_meanwhile_has_lost_nothing(after
         if calls == after + 1:
             disk.on_call = lambda kind: None
             segments = len(disk.paths("log"))
-            fill(store, 100, start=100)
+            fill(store, 60, size, start=count)
             assert len(disk.paths("log")) > segments
 
     disk.on_call = goes_on
