@@ -221,7 +221,7 @@ def _ended_of(session: Session) -> tuple[Ended, ...]:
     for cursor in overlap.cursors:
         known = older.setdefault(cursor.feed.broker.name, [0])
         if not cursor.subscription.qos and cursor.next >= 0 and cursor.seen >= 0:
-            found.append(overlap.end_of(cursor, known[-1]))
+            found.append(cursor.ended(known[-1]))
         known.append(known[-1] + (cursor.subscription.qos > 0))
     found = [one._replace(older=older.get(one.broker, [0])[: one.older + 1][-1]) for one in overlap.ended] + found
     return tuple([one for one in found[-ENDED_MAX:] if any([_is_to_come(cursor, one) for cursor in kept])])

@@ -224,6 +224,13 @@ class Cursor:
                 at = min(at, first)
         return Place(at, self.start, self.seen, tuple(redos))
 
+    def ended(self, older: int) -> Ended:
+        """What it has delivered, if it ends now. ``older``: how many older ones there are at its broker."""
+        left = self.left()
+        for primary in self.skipped or ():
+            left += self._left_to(primary)
+        return Ended(self.feed.broker.name, self.subscription.filter, self.start, self.seen, tuple(left), older)
+
     def has_come_to(self, arrival: Arrival) -> bool:
         """Whether it has been at this message before. Only one that damage in the log has moved is at an offset beyond
         its position (docs/decisions/0007), and such a one comes twice. Where a stretch is to be gone over again, all
@@ -273,13 +280,7 @@ class Overlap:
         delivered."""
         broker = cursor.feed.broker
         if cursor.seen >= 0 and any([other.feed.broker is broker and other is not cursor for other in self.cursors]):
-            self.restore([*self.ended, self.end_of(cursor, self._older(cursor))])
-
-    @staticmethod
-    def end_of(cursor: Cursor, older: int) -> Ended:
-        """What a cursor has delivered, if it ends now. ``older``: how many older ones there are at its broker."""
-        filter, broker = cursor.subscription.filter, cursor.feed.broker
-        return Ended(broker.name, filter, cursor.start, cursor.seen, tuple(cursor.left()), older)
+            self.restore([*self.ended, cursor.ended(self._older(cursor))])
 
     def restore(self, ended: Sequence[Ended]) -> None:
         """So much is known of those that have ended."""
