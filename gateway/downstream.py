@@ -33,7 +33,6 @@ from gateway.messages.batch import Batch, given_batch, pulled_batch
 from gateway.messages.feed import Answer, Feed
 from gateway.mqtt.reason_codes import ReasonCode
 from gateway.sending import Runs, Sending
-from gateway.sessions.lasting import Lasting
 from gateway.sessions.options import Start
 from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
@@ -216,11 +215,7 @@ class Downstream(Stage):
         self._due.forget(session)
         self.positions.leave(session)
         if ends and session.lasting is not None:
-            self.forget(session.lasting)
-
-    def forget(self, ended: Lasting) -> None:
-        """A session that ended while it was not here needs its filters no longer."""
-        self.holds.forget(ended)
+            self.holds.forget(session.lasting)
 
     def attach(self, session: Session) -> None:
         """The session has a connection: what it was sent before goes first, then its cursors read from where they

@@ -348,7 +348,7 @@ class Reception:
         """Nothing of an earlier session stays anywhere."""
         old = Lasting(found.ended, self.home.name)
         old.held = dict.fromkeys([one.filter for one in decode_terms(found.terms) if one.qos])
-        self.downstream.forget(old)
+        self.downstream.holds.forget(old)
         self.exchanges.forget(client_id, found.ended)
 
     def _admit(

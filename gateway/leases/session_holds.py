@@ -46,7 +46,7 @@ class SessionHolds:
         self._shared.part(session, ends=ends)
 
     def forget(self, ended: Lasting) -> None:
-        """A session is over."""
+        """A session is over, here or while it was not here."""
         for filter in ended.held:
             self._shared.let_go(ended, filter)
         self._leases.forget(ended)

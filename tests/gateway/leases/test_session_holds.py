@@ -277,3 +277,41 @@ def test_what_is_on_its_way_through_a_share_goes_to_others_if_its_session_ends()
     gateway.pass_time(1)
     assert [one.payload for one in publishes(other)] == [b"x"]
     assert all(isinstance(one, Publish) for one in other.got())
+
+
+@pytest.mark.mqtt("4.4.0-1")
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_was_on_its_way_through_a_filter_that_is_replaced_at_qos_0_is_sent_again(qos: int, waits: bool) -> None:
+    gateway = Gateway()
+    client = connect(gateway)
+    client.subscribe("a/#", qos=2)
+    gateway.produce("a", b"x", mqtt_topic="a/b", qos=qos)
+    [first] = publishes(client)
+    if not waits:
+        gateway.broker.holds = (OpenFilters,)
+    client.send(Subscribe(3, (Subscription("a/#", 0),)))
+    client.cut()
+    gateway.broker.let_go()
+    gateway.pass_time(2 * gateway.settings.filter_lease_s)
+    again = connect(gateway)
+    [repeated] = publishes(again)
+    assert (repeated.payload, repeated.qos, repeated.packet_id, repeated.dup) == (b"x", qos, first.packet_id, True)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_was_on_its_way_before_a_filter_was_let_go_and_held_again_is_sent_again(qos: int) -> None:
+    gateway = Gateway()
+    client = connect(gateway)
+    client.subscribe("a/#", qos=2)
+    gateway.produce("a", b"x", mqtt_topic="a/b", qos=qos)
+    [first] = publishes(client)
+    client.subscribe("a/#", qos=0)
+    client.subscribe("a/#", qos=2)
+    gateway.produce("a", b"y", mqtt_topic="a/b", qos=qos)
+    client.cut()
+    gateway.produce("a", b"z", mqtt_topic="a/b", qos=qos)
+    gateway.pass_time(2 * gateway.settings.filter_lease_s)
+    again = publishes(connect(gateway))
+    assert [(one.payload, one.dup) for one in again] == [(b"x", True), (b"y", True), (b"z", False)]
+    assert again[0].packet_id == first.packet_id
