@@ -27,12 +27,12 @@ from gateway.history.replay import Replays
 from gateway.history.retained import Retained
 from gateway.homes.keeping import Keeping
 from gateway.leases.filters import FilterLeases, OnDone
+from gateway.leases.session_holds import SessionHolds
 from gateway.leases.shared import SharedSubscriptions
 from gateway.messages.batch import Batch, given_batch, pulled_batch
 from gateway.messages.feed import Answer, Feed
 from gateway.mqtt.reason_codes import ReasonCode
 from gateway.sending import Runs, Sending
-from gateway.sessions.lasting import Lasting
 from gateway.sessions.options import Start
 from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
@@ -79,6 +79,7 @@ class Downstream(Stage):
         self.replays = Replays(clock, self.sending.as_variant, self._try, wake, self.positions, self._fail)
         self.shared = SharedSubscriptions(brokers, life, settings, clock, self.sending.as_variant, wake)
         self._leases = FilterLeases(brokers, life, settings.filter_lease_s, self._begun, wake)
+        self.holds = SessionHolds(self._leases, self.shared)
         self.failures = 0  # clients that an unforeseen error has ended
         self.lost = 0
         self.refused = 0  # subscriptions for which a broker had no room
@@ -150,7 +151,9 @@ class Downstream(Stage):
             if error is None and before is not subscription and latest in self._replaces:
                 self._replaces[latest] = subscription
             return False
-        if error is not None and session.device is not None:  # else it has let go of all
+        if error is None:
+            self.holds.keep_no_more(session, filter)
+        elif session.device is not None:  # else it has let go of all
             if before is None:
                 self.unsubscribe(session, filter)
             else:
@@ -166,6 +169,7 @@ class Downstream(Stage):
             if cursor.subscription.filter == before.filter:
                 cursor.subscription = before
                 self.positions.replaced(cursor)
+        self.holds.keep_no_more(session, before.filter)
 
     def unsubscribe(self, session: Session, filter: str) -> bool:
         """Ends a subscription; exchanges that have begun go on (MQTT-3.10.4-3). False if there was none."""
@@ -184,10 +188,7 @@ class Downstream(Stage):
                 session.lasting.closed.append(cursor.feed)
             self._take_back(cursor)
         session.note_terms()
-        if session.lasting is not None:
-            session.lasting.forget(filter)
-            self.shared.let_go(session.lasting, filter)
-            self._leases.let_go(session.lasting, filter)
+        self.holds.let_go(session, filter)
         return True
 
     def _take_back(self, ended: Cursor) -> None:
@@ -214,13 +215,7 @@ class Downstream(Stage):
         self._due.forget(session)
         self.positions.leave(session)
         if ends and session.lasting is not None:
-            self.forget(session.lasting)
-
-    def forget(self, ended: Lasting) -> None:
-        """A session that ended while it was not here needs its filters no longer."""
-        for filter in ended.held:
-            self.shared.let_go(ended, filter)
-        self._leases.forget(ended)
+            self.holds.forget(session.lasting)
 
     def attach(self, session: Session) -> None:
         """The session has a connection: what it was sent before goes first, then its cursors read from where they

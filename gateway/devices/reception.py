@@ -348,7 +348,7 @@ class Reception:
         """Nothing of an earlier session stays anywhere."""
         old = Lasting(found.ended, self.home.name)
         old.held = dict.fromkeys([one.filter for one in decode_terms(found.terms) if one.qos])
-        self.downstream.forget(old)
+        self.downstream.holds.forget(old)
         self.exchanges.forget(client_id, found.ended)
 
     def _admit(
@@ -443,7 +443,7 @@ class Reception:
         another's already."""
         del self.sessions[session.client_id]
         session.device = None
-        self.downstream.shared.part(session)
+        self.downstream.holds.part(session, ends=ends)
         if ends:
             if session.lasting is not None:
                 self.upstream.flush()  # an exchange that is stored behind its session's end would never be forgotten
@@ -471,6 +471,8 @@ class Reception:
         """The session is somebody else's: its client here is told, and nothing of it is touched any more."""
         if session.device is not None:
             session.will = None
+            if session.lasting is not None:
+                session.lasting.held.clear()  # it has these open still, or again
             session.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=False)
 
     # ------------------------------------------------------------ time

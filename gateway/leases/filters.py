@@ -206,6 +206,17 @@ class FilterLeases:
                 _cancel(shelf, lasting, filter)
                 self._let_go(shelf, lasting.holder(shelf.broker.name), (filter,))
 
+    def begin_unheld(self, session: Session, filter: str) -> None:
+        """A session has let go of a filter that it goes on with: where it has not begun in its own name yet, it begins
+        where the filter is open for this gateway."""
+        for cursor in session.overlap.cursors:
+            if cursor.subscription.filter == filter and cursor in self._awaiting:
+                self._awaiting.remove(cursor)
+                shelf = self._shelves[cursor.feed.broker]
+                shelf.not_held.pop(cursor, None)
+                shelf.failed.pop(cursor, None)
+                self.open_again(cursor)
+
     def _let_go(self, shelf: _Shelf, holder: str, filters: tuple[str, ...]) -> None:
         def answered(result: Result) -> None:
             shelf.heard(result)

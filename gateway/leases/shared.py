@@ -35,6 +35,7 @@ from penstock.requests.messages import Pulled
 from penstock.requests.request import Result
 from penstock.requests.shares import SettleShared, TakeShared
 from penstock.world import Clock
+from topicmap.names import is_share, plain_filter
 
 HEARTBEAT_S: Final = 3.0
 OFFSETS_PER_REQUEST: Final = 2_000
@@ -167,13 +168,22 @@ class SharedSubscriptions:
             for pending in self._opening.get((broker, lasting.holder(broker.name)), {}).pop(share, ()):
                 pending.answered(None)
 
-    def part(self, session: Session) -> None:
-        """The connection of a session is over, and its last state is about to be saved: what it has not got goes to
-        others, but what it may have got of QoS 2 does not."""
+    def part(self, session: Session, *, ends: bool) -> None:
+        """The connection of a session is over, and its last state is about to be saved if it goes on: what it has not
+        got goes to others, but what it may have got of QoS 2 does not, nor what it began to get through a share that is
+        not open in its own name any more: there may be no others, and the exchange goes on (MQTT-3.10.4-3)."""
+        kept = session.lasting.held if session.lasting is not None and not ends else None
         back: dict[ShareFeed, list[int]] = {}
         for packet_id, made in session.sent():
             feed = self._feed_of(made)
             offset = made.arrival.offset
+            origin = made.arrival.origin
+            if kept is not None and origin is not None and is_share(origin.filter) and origin.filter not in kept:
+                _find_by_topic(session, packet_id, made, origin)
+                if feed is not None:
+                    feed.settle(offset)
+                    self._change(feed)
+                continue
             if feed is None or offset not in feed.sent:
                 continue
             if made.qos == 2 and session.lasting is None:
@@ -234,8 +244,9 @@ class SharedSubscriptions:
             if not feed.members:
                 feed.is_open = False
                 feed.broker.submit(CloseFilters(self._owner, (feed.share,)), _ignore)
-        opening, self._opening = self._opening, {}
-        for (broker, owner), shares in opening.items():
+        while self._opening:  # an answer may take back what is still to be opened
+            broker, owner = next(iter(self._opening))
+            shares = self._opening.pop((broker, owner))
             if owner == self._owner:
                 for share in [one for one in shares if one not in self._shares]:  # its close is sent already
                     for pending in shares.pop(share):
@@ -418,6 +429,12 @@ def _leased(result: Pulled, feed: ShareFeed) -> list[Leased]:
         return []  # a broker that frames its replies wrongly; nothing of it can be believed
     keys = [row[3] for row in ENTRY.iter_unpack(bytes(result.body[: result.count * ENTRY.size]))]
     return [Leased(arrival, key) for arrival, key in zip(got, keys, strict=True)]
+
+
+def _find_by_topic(session: Session, packet_id: int, made: Blob, origin: Origin) -> None:
+    """What came through a share and is on its way is from now on found in its topic's queue, as no share's."""
+    found = made.arrival.in_its_topic(Origin(origin.broker, plain_filter(origin.filter), made.arrival.queue))
+    session.relocate(packet_id, Blob(found, made.variant, made.head, made.tail))
 
 
 def _ignore(result: Result) -> None:

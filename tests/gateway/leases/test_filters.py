@@ -260,6 +260,28 @@ def test_a_session_that_needs_a_filter_no_longer_has_it_opened_nowhere_later() -
     assert at_home(house) == {}
 
 
+@pytest.mark.parametrize("is_open_for_gateway", [False, True])
+def test_a_session_that_goes_on_without_its_own_hold_begins_where_the_filter_is_open_for_its_gateway(
+    is_open_for_gateway: bool,
+) -> None:
+    house, session = without_home()
+    assert session.lasting is not None
+    house.broker.refuses.clear()
+    house.broker.holds = (OpenFilters,)
+    house.leases.tick(1.0)
+    house.flush()
+    if is_open_for_gateway:
+        house.broker.let_first_go()
+    house.broker.lose_kept_back(Unavailable("cut"))
+    house.broker.flush()
+    house.leases.let_go(session.lasting, "a")
+    house.leases.begin_unheld(session, "a")
+    house.flush()
+    assert at_home(house) == {"gw": ["a"]}
+    assert [cursor.next for cursor in session.overlap.cursors] == [1000, 1000]
+    assert asked(house.broker, house, 2.0, 2.5) == [0, 0]
+
+
 def away(error: PenstockError) -> tuple[House, Lasting]:
     """A house with a session that let go of two filters while the broker answered with an error."""
     house, session = House(), Session("1", 1)

@@ -1,0 +1,317 @@
+"""Twin of gateway/leases/session_holds.py: at QoS 0 nothing is kept open in a session's name, and nothing is lost of
+what began before."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from draining import drain, publishes
+from rig import Client, Gateway
+
+from gateway.mqtt.packets import Connect, Puback, Publish, Suback, Subscribe, Subscription, Unsubscribe
+from gateway.mqtt.properties import Properties
+from gateway.sessions.session_state import Place
+from penstock.errors import Unavailable
+from penstock.requests.filters import OpenFilters
+from penstock.requests.routes import BrokerRoute
+
+FILTERS = ["a/#", "$share/g/a/#"]
+LASTING = Properties(session_expiry_interval=600)
+
+
+def connect(gateway: Gateway, name: str = "c") -> Client:
+    return gateway.connect(name, level=5, clean_start=False, properties=LASTING)
+
+
+def held(gateway: Gateway) -> dict[str, list[str]]:
+    """What is open in the names of sessions."""
+    filters = gateway.broker.state.filters
+    return {owner: filters.held_by(owner) for owner in filters.owners if owner.startswith("~session/")}
+
+
+def downgraded(gateway: Gateway, filter: str) -> Client:
+    """A client whose subscription was replaced by one of QoS 0."""
+    client = connect(gateway)
+    client.subscribe(filter, qos=1)
+    assert list(held(gateway).values()) == [[filter]]
+    assert client.subscribe(filter, qos=0) == Suback(1, (0,))
+    return client
+
+
+def ends_clean(gateway: Gateway) -> bool:
+    """Whether nothing is open any more."""
+    gateway.pass_time(2 * gateway.settings.filter_lease_s)
+    return held(gateway) == {} and gateway.broker.queues == {} and len(gateway.broker.state.shares) == 0
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+def test_a_subscription_replaced_by_one_of_qos_0_is_not_open_in_its_sessions_name_any_more(filter: str) -> None:
+    gateway = Gateway()
+    client = downgraded(gateway, filter)
+    assert held(gateway) == {}
+    client.publish("a/b", b"x", 1, packet_id=9)
+    assert [(one.payload, one.qos) for one in publishes(client)] == [(b"x", 0)]
+    client.cut()
+    assert ends_clean(gateway)
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+def test_of_a_session_that_subscribes_at_qos_0_again_and_comes_back_an_unsubscribe_leaves_nothing_open(
+    filter: str,
+) -> None:
+    gateway = Gateway()
+    downgraded(gateway, filter).cut()
+    again = connect(gateway)
+    again.send(Unsubscribe(2, (filter,)))
+    assert ends_clean(gateway)
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+def test_nothing_waits_for_a_subscription_of_qos_0_whose_client_is_away(filter: str) -> None:
+    gateway = Gateway()
+    downgraded(gateway, filter).cut()
+    gateway.produce("a", b"x", mqtt_topic="a/b", qos=1)
+    again = connect(gateway)
+    gateway.pass_time(1)
+    gateway.produce("a", b"y", mqtt_topic="a/b", qos=1)
+    assert again.payloads() == [b"y"]
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_subscription_of_qos_0_replaced_by_one_of_qos_1_is_open_in_its_sessions_name_again(
+    filter: str, comes_back: bool
+) -> None:
+    gateway = Gateway()
+    client = downgraded(gateway, filter)
+    if comes_back:
+        client.cut()
+        client = connect(gateway)
+    client.subscribe(filter, qos=1)
+    assert list(held(gateway).values()) == [[filter]]
+    client.cut()
+    gateway.produce("a", b"x", mqtt_topic="a/b", qos=1)
+    again = connect(gateway)
+    gateway.pass_time(1)
+    assert again.payloads() == [b"x"]
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+def test_a_subscribe_at_qos_0_that_is_refused_leaves_what_stood_open_in_its_sessions_name(filter: str) -> None:
+    gateway = Gateway()
+    client = connect(gateway)
+    client.subscribe(filter, qos=1)
+    gateway.broker.refuses[OpenFilters] = Unavailable("away")
+    assert client.subscribe(filter, qos=0).reason_codes == (0x80,)
+    gateway.broker.refuses.clear()
+    gateway.pass_time(1)
+    client.cut()
+    assert list(held(gateway).values()) == [[filter]]
+    gateway.produce("a", b"x", mqtt_topic="a/b", qos=1)
+    again = connect(gateway)
+    gateway.pass_time(1)
+    assert [(one.payload, one.qos) for one in publishes(again)] == [(b"x", 1)]
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+def test_a_subscribe_at_qos_1_that_is_refused_leaves_nothing_open_in_its_sessions_name(filter: str) -> None:
+    gateway = Gateway()
+    client = connect(gateway)
+    client.subscribe(filter, qos=0)
+    gateway.broker.holds = (OpenFilters,)
+    client.send(Subscribe(1, (Subscription(filter, 1),)))
+    assert list(held(gateway).values()) == [[filter]]
+    gateway.broker.lose_kept_back(Unavailable("cut"))
+    gateway.round()
+    assert client.got_one(Suback).reason_codes == (0x80,)
+    assert held(gateway) == {}
+    client.publish("a/b", b"x", 1, packet_id=9)
+    assert [(one.payload, one.qos) for one in publishes(client)] == [(b"x", 0)]
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+@pytest.mark.parametrize("is_one_packet", [False, True])
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize(("first", "second"), [(1, 0), (0, 1)])
+def test_of_two_subscriptions_in_one_breath_the_last_says_whether_it_is_open_in_its_sessions_name(
+    filter: str, first: int, second: int, at_once: bool, is_one_packet: bool
+) -> None:
+    gateway = Gateway()
+    client = connect(gateway)
+    gateway.broker.answers_at_once = at_once
+    asked = [Subscription(filter, first), Subscription(filter, second)]
+    if is_one_packet:
+        client.send(Subscribe(1, tuple(asked)))
+    else:
+        client.send(*[Subscribe(1, (one,)) for one in asked])
+    codes = [code for one in client.got() if isinstance(one, Suback) for code in one.reason_codes]
+    assert codes == [first, second]
+    assert list(held(gateway).values()) == [[filter]] * second
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+@pytest.mark.parametrize("takes_over", [False, True])
+def test_a_subscribe_at_qos_0_whose_client_does_not_wait_for_the_answer_leaves_nothing_open_either(
+    filter: str, takes_over: bool
+) -> None:
+    gateway = Gateway()
+    client = connect(gateway)
+    client.subscribe(filter, qos=1)
+    gateway.broker.holds = (OpenFilters,)
+    client.send(Subscribe(1, (Subscription(filter, 0),)))
+    if not takes_over:
+        client.cut()
+    again = gateway.open(5)
+    again.send(Connect("c", clean_start=False, level=5, properties=LASTING))
+    gateway.broker.let_go()
+    gateway.round()
+    assert held(gateway) == {}
+    again.send(Unsubscribe(2, (filter,)))
+    assert ends_clean(gateway)
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+def test_an_answer_for_an_earlier_connection_closes_nothing_that_a_later_one_has_opened(filter: str) -> None:
+    gateway = Gateway()
+    client = connect(gateway)
+    client.subscribe(filter, qos=1)
+    gateway.broker.holds = (OpenFilters,)
+    client.send(Subscribe(1, (Subscription(filter, 0),)))
+    client.cut()
+    again = connect(gateway)
+    again.send(Subscribe(2, (Subscription(filter, 1),)))
+    gateway.broker.let_go()
+    gateway.round()
+    assert again.got_one(Suback).reason_codes == (1,)
+    assert list(held(gateway).values()) == [[filter]]
+
+
+def test_a_place_at_a_broker_that_has_not_come_back_goes_with_what_was_kept_there() -> None:
+    gateway = Gateway()
+    client = connect(gateway)
+    client.subscribe("a", "b", qos=1)
+    session = client.device.session
+    assert session is not None
+    assert session.lasting is not None
+    session.lasting.places = {("a", "elsewhere"): Place(7, 7, 6, ()), ("b", "elsewhere"): Place(8, 8, 7, ())}
+    client.subscribe("a", qos=0)
+    assert list(session.lasting.places) == [("b", "elsewhere")]
+
+
+def test_what_is_subscribed_to_at_qos_0_while_its_broker_is_away_begins_when_that_is_back() -> None:
+    gateway = Gateway()
+    there = {"broker:4": Gateway(name="elsewhere").broker}
+    gateway.brokers._links = SimpleNamespace(link=lambda one: there.get(one, gateway.broker), give_up=lambda one: None)  # type: ignore[assignment]
+    gateway.brokers._learn([BrokerRoute("b2", "broker:2", 4)])
+    gateway.brokers._learn([BrokerRoute("b3", "broker:2", 4)])  # so b2 is there no more
+    client = connect(gateway)
+    client.subscribe("a", qos=1)
+    client.subscribe("a", qos=0)
+    gateway.brokers._learn([BrokerRoute("b2", "broker:4", 4)])
+    gateway.pass_time(1)
+    session = client.device.session
+    assert session is not None
+    assert [cursor.next >= 0 for cursor in session.overlap.cursors] == [True] * 3
+    assert there["broker:4"].state.filters.owners == [gateway.downstream.shared.taker]
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+def test_a_gateway_that_has_lost_a_session_to_another_closes_nothing_in_its_name(filter: str) -> None:
+    here = Gateway(name="here")
+    client = connect(here)
+    client.subscribe(filter, qos=1)
+    here.broker.holds = (OpenFilters,)
+    client.send(Subscribe(1, (Subscription(filter, 0),)))
+    session = client.device.session
+    assert session is not None
+    here.keeping.on_fenced(session)
+    here.broker.let_go()
+    here.round()
+    assert client.is_closed
+    assert list(held(here).values()) == [[filter]]
+
+
+@pytest.mark.mqtt("4.4.0-1", "3.10.4-3")
+@pytest.mark.parametrize(
+    "ending", [Subscribe(3, (Subscription("$share/g/a/#", 0),)), Unsubscribe(3, ("$share/g/a/#",))]
+)
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("has_other", [False, True])
+def test_what_was_on_its_way_through_a_share_that_its_session_holds_no_more_is_sent_again(
+    ending: Subscribe | Unsubscribe, qos: int, has_other: bool
+) -> None:
+    gateway = Gateway()
+    client = connect(gateway)
+    client.subscribe("$share/g/a/#", qos=2)
+    gateway.produce("a", b"x", mqtt_topic="a/b", qos=qos)
+    [first] = publishes(client)
+    other = gateway.connect("other")
+    if has_other:
+        other.subscribe("$share/g/a/#", qos=1)
+    client.send(ending)
+    client.cut()
+    assert held(gateway) == {}
+    gateway.pass_time(2 * gateway.settings.filter_lease_s)
+    assert other.got() == []
+    assert gateway.broker.shares.unsettled == 0
+    again = connect(gateway)
+    [repeated] = publishes(again)
+    assert (repeated.payload, repeated.qos, repeated.packet_id, repeated.dup) == (b"x", qos, first.packet_id, True)
+    if qos == 1:
+        again.send(Puback(repeated.packet_id))
+    again.cut()
+    assert drain(connect(gateway)) == [b"x"] * (qos - 1)
+
+
+def test_what_is_on_its_way_through_a_share_goes_to_others_if_its_session_ends() -> None:
+    gateway = Gateway()
+    other = gateway.connect("other")
+    client = gateway.connect("c", clean_start=False, level=5, properties=Properties(session_expiry_interval=600))
+    client.subscribe("$share/g/a/#", qos=1)
+    gateway.produce("a", b"x", mqtt_topic="a/b", qos=1)
+    assert len(publishes(client)) == 1
+    client.subscribe("$share/g/a/#", qos=0)
+    other.subscribe("$share/g/a/#", qos=1)
+    gateway.connect("c", clean_start=True).cut()
+    gateway.pass_time(1)
+    assert [one.payload for one in publishes(other)] == [b"x"]
+    assert all(isinstance(one, Publish) for one in other.got())
+
+
+@pytest.mark.mqtt("4.4.0-1")
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_was_on_its_way_through_a_filter_that_is_replaced_at_qos_0_is_sent_again(qos: int, waits: bool) -> None:
+    gateway = Gateway()
+    client = connect(gateway)
+    client.subscribe("a/#", qos=2)
+    gateway.produce("a", b"x", mqtt_topic="a/b", qos=qos)
+    [first] = publishes(client)
+    if not waits:
+        gateway.broker.holds = (OpenFilters,)
+    client.send(Subscribe(3, (Subscription("a/#", 0),)))
+    client.cut()
+    gateway.broker.let_go()
+    gateway.pass_time(2 * gateway.settings.filter_lease_s)
+    again = connect(gateway)
+    [repeated] = publishes(again)
+    assert (repeated.payload, repeated.qos, repeated.packet_id, repeated.dup) == (b"x", qos, first.packet_id, True)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_was_on_its_way_before_a_filter_was_let_go_and_held_again_is_sent_again(qos: int) -> None:
+    gateway = Gateway()
+    client = connect(gateway)
+    client.subscribe("a/#", qos=2)
+    gateway.produce("a", b"x", mqtt_topic="a/b", qos=qos)
+    [first] = publishes(client)
+    client.subscribe("a/#", qos=0)
+    client.subscribe("a/#", qos=2)
+    gateway.produce("a", b"y", mqtt_topic="a/b", qos=qos)
+    client.cut()
+    gateway.produce("a", b"z", mqtt_topic="a/b", qos=qos)
+    gateway.pass_time(2 * gateway.settings.filter_lease_s)
+    again = publishes(connect(gateway))
+    assert [(one.payload, one.dup) for one in again] == [(b"x", True), (b"y", True), (b"z", False)]
+    assert again[0].packet_id == first.packet_id
