@@ -156,12 +156,15 @@ class Merging:
                 raise
             raise _unreadable(error) from None
 
-    def make_room(self) -> None:
-        """The disk is full: work that has not come to its end gives back what it has taken, other work goes on to the
-        removal of its sources."""
+    def make_room(self, now_ms: int) -> None:
+        """The disk is full: work that does not count yet gives back what it has taken, and takes it no sooner than a
+        while later; other work goes on to the removal of its sources."""
+        if self._work is None:
+            return
         if not self._counts:
             self.give_up()
-        elif self._work is not None and next(self._work, _DONE) is _DONE:
+            self._not_before_ms = now_ms + RETRY_MS
+        elif next(self._work, _DONE) is _DONE:
             self._work = None
 
     def leave(self, position: int) -> None:

@@ -287,7 +287,7 @@ class MessageStore:
         except StorageFull:
             pass  # goes on by itself when there is room again; until then retention is what makes room
         if self._log.is_full:
-            self._merging.make_room()
+            self._merging.make_room(now_ms)
         else:
             self._merging.step(self._log.bases, now_ms)
         self._retain(now_ms, needed_from)
