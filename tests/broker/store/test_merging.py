@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import logging
 from itertools import pairwise
@@ -25,7 +26,7 @@ from broker.store.index_chunk import (
 from broker.store.key_index import KeyIndex
 from broker.store.merging import MERGED, MERGED_BYTES_MAX, RETRY_MS, SOURCES_MAX, Merging, next_merge
 from broker.store.message_store import MessageStore
-from broker.store.queue_index import ENTRY20, QueueIndex
+from broker.store.queue_index import ENTRY20, Piece, QueueIndex
 from broker.store.settings import StoreSettings
 from penstock.errors import OffsetOutOfRange
 from penstock.message import decode_batch
@@ -513,20 +514,20 @@ def test_a_merged_chunk_that_is_damaged_while_its_sources_are_there_is_not_neede
     assert bodies(again) == sent
 
 
-def test_retention_takes_chunks_away_from_a_merge_at_any_moment() -> None:
-    settings = StoreSettings(
-        segment_bytes=8192, reserve_step_bytes=2048, emergency_bytes=0, chunk_bytes=1500, retention_s=1.0, fresh_bytes=0
-    )
-    moments = set()
-    for moment in range(25):
+def test_retention_takes_chunks_away_from_a_merge_at_any_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "SLICE_ROWS", 1)
+    settings = dataclasses.replace(SEGMENTS, retention_s=1.0)
+    moments = []
+    while not moments or moments[-1] != (True, True):
         disk = SimDisk()
         store = opened(disk, settings)
+        stored(store, *[command(f"+{name} t") for name in "abcd"])
         sent: list[bytes] = []
         while store._merging._work is None or store._keys.chunks[-1].start < 8192:
             sent += fill(store, 1, start=len(sent))
-        for _ in range(moment):
+        for _ in moments:
             store._merging.step(store._log.bases, 1000)
-        moments.add((store._merging._work is None, store._merging._counts))
+        moments.append((store._merging._work is None, store._merging._counts))
         stored(store, incoming("late"), now_ms=1_000_000)
         sync(store)
         while not store.removals:
@@ -535,12 +536,52 @@ def test_retention_takes_chunks_away_from_a_merge_at_any_moment() -> None:
         on_disk = [chunk_path(chunk.number) for chunk in store._keys.chunks]
         assert chunks_on(disk) == on_disk
         first = store.bounds("t:0").min
-        assert bodies(store) == [*sent, b"late"][first:]
+        for key in ("t:0", "~a", "~b", "~c", "~d"):
+            assert bodies(store, key) == [*sent, b"late"][first:]
         with pytest.raises(OffsetOutOfRange):
             store.read("t:0", first - 1, 1, 1000)
         disk.kill()
         assert bodies(opened(disk, settings)) == [*sent, b"late"][first:]
-    assert len(moments) == 3, "before, while and after queues are pointed to what was made"
+    assert moments.count((False, False)) > 10, "before queues are pointed to what was made,"
+    assert moments.count((False, True)) > 10, "meanwhile, and while its sources are removed"
+
+
+def test_no_more_queues_are_pointed_to_what_was_made_when_it_is_about_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "SLICE_ROWS", 3)
+    disk = SimDisk()
+    index, keys = sealed_queues(disk, chunks=7, queues=10)
+    files = ChunkFiles(disk)
+    merge = Merging(disk, index, keys, files)
+    while not merge._counts:
+        merge.step([0, 300, 600], 1000)
+    merge.leave(300)
+    assert merge._work is None
+    assert [piece.chunk for queue in index if (piece := queue.piece_of(70_002))] == [2] * 3 + [200] * 7
+    assert chunks_on(disk) == [chunk_path(number) for number in (2, 300, 400, 500, 600)]
+    assert keys.chunks[0].number == 2
+    keys.forget_chunk(keys.chunks[0])
+    files.remove(2)
+    index.forget_before(300)
+    assert {queue.min for queue in index} == {70_003}
+    for _ in range(50):  # the next merge is as any other
+        merge.step([300, 600], 1000)
+    assert chunks_on(disk) == [chunk_path(302), chunk_path(600)]
+    assert {queue.piece_of(70_003) for queue in index} == {Piece(70_003, 3, 302, 60 * n) for n in range(10)}
+
+
+def test_a_merge_behind_what_retention_removes_goes_on() -> None:
+    disk = SimDisk()
+    index, keys = sealed_queues(disk, chunks=5, queues=2)
+    merge = Merging(disk, index, keys, ChunkFiles(disk))
+    merge._damaged = frozenset({0, 100})
+    merge.step([0, 200, 400], 1000)
+    assert merge._sources[0].start == 200
+    merge.leave(200)
+    assert merge._work is not None
+    while merge._work:
+        merge.step([200, 400], 1000)
+        merge.leave(200)
+    assert [chunk.number for chunk in keys.chunks] == [0, 100, 202, 400]
 
 
 def test_a_start_at_the_older_checkpoint_finds_a_chunk_that_ends_there() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from broker.store import merging
 from broker.store.message_store import QUIET_MS, MessageStore
+from broker.store.queue_index import Queue
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from penstock.errors import OffsetOutOfRange, QueueNotFound, StorageFailed, StorageFull, TooLarge
@@ -410,6 +412,36 @@ def test_keyframes_of_what_retention_removed_are_forgotten() -> None:
     assert store.start > 0
     assert store._sealing.keyframes.get(store.start) is not None
     assert min(mark.base for mark in store._sealing.keyframes) == store.start
+
+
+class Looked(dict[str, Queue]):
+    """Queues, and how many were looked at while somebody went through them."""
+
+    count = 0
+
+    def values(self) -> Iterator[Queue]:  # type: ignore[override]
+        for queue in super().values():
+            self.count += 1
+            yield queue
+
+
+def test_retention_looks_at_each_queue_once_however_many_chunks_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "SOURCES_MAX", 1)  # none is merged
+    disk = SimDisk()
+    store = opened(disk, replace(SMALL, chunk_bytes=1000, retention_s=1.0))
+    stored(store, *[command(f"+{number} t") for number in range(20)])
+    sent = fill(store, 100)
+    chunks = len(disk.paths("index"))
+    index = store._index
+    looked = index._queues = Looked(index._queues)
+    store._retain(1_000_000, None)
+    assert len(disk.paths("index")) <= chunks - 8
+    assert store.start > 0
+    assert looked.count == len(index) == 21
+    store._retain(1_000_000, None)
+    assert looked.count == 21, "nothing more goes"
+    first = store.bounds("t:0").min
+    assert all(bodies(store, key) == sent[first:] for key in list(looked))
 
 
 def test_retention_by_age_waits_for_the_slowest_reader() -> None:
