@@ -32,8 +32,9 @@ from gateway.messages.batch import Batch, given_batch, pulled_batch
 from gateway.messages.feed import Answer, Feed
 from gateway.mqtt.reason_codes import ReasonCode
 from gateway.sending import Runs, Sending
+from gateway.sessions.lasting import Lasting
 from gateway.sessions.options import Start
-from gateway.sessions.session import Cursor, Lasting, Session
+from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
 from gateway.settings import GatewaySettings
 from gateway.shards.rounds import Stage
@@ -198,7 +199,7 @@ class Downstream(Stage):
 
     def resume(self, session: Session, subscriptions: Sequence[Subscription]) -> None:
         """The subscriptions of a session that was saved stand again, each from where it was."""
-        for subscription in subscriptions:
+        for subscription in sorted(subscriptions, key=_begins_anew):
             session.subscriptions[subscription.filter] = subscription
             if is_share(subscription.filter):
                 self.shared.resume(session, subscription)
@@ -368,6 +369,7 @@ class Downstream(Stage):
         for cursor in feed.members.all():
             self._detach(cursor)
             self.positions.opens_anew(cursor)
+            cursor.session.overlap.note_end(cursor)
             cursor.next = -1
             self.lost += 1
             self._take_back(cursor)
@@ -489,6 +491,10 @@ class Downstream(Stage):
 
 
 _EMPTY: Final = Batch(0, None, [])
+
+
+def _begins_anew(subscription: Subscription) -> bool:
+    return not subscription.qos
 
 
 def _batch(result: Pulled, feed: Feed[Cursor]) -> Batch:

@@ -65,7 +65,7 @@ class Sending:
         assert device is not None
         if session.is_full or len(session.overlap.cursors) != 1 or cursor.redos:
             return False
-        if batch.first < cursor.start or batch.first <= cursor.seen:
+        if batch.first < cursor.start or batch.first <= max(cursor.seen, session.overlap.ended_until):
             return False
         if one.shows_place or one.counts:  # what it is sent is like nobody else's
             return False
@@ -103,7 +103,7 @@ class Sending:
                 if not self._one(cursor, arrival, now_ms):
                     return done
                 cursor.next = arrival.offset + 1
-                cursor.seen = arrival.position
+                cursor.come_to(arrival.position)
         return len(batch)
 
     def _one(self, cursor: Cursor, arrival: Arrival, now_ms: int) -> bool:

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import msgpack
@@ -45,6 +45,8 @@ PIECE_BYTES: Final = 1 << 20
 READ_BYTES: Final = 1 << 16
 """A file that is read from its beginning to its end is read in blocks of this size."""
 OFFSETS_END: Final = 1 << 63
+RUNS_AT_ONCE: Final = 256
+"""So many key rows are read together by who looks at one after the other."""
 REPAIR_HINT: Final = "restart the broker: it makes its index again from the log"
 
 _log = logging.getLogger(__name__)
@@ -127,12 +129,31 @@ def _cut(tail: bytearray, size: int) -> list[bytes]:
         return [bytes(view[at : at + PIECE_BYTES]) for at in range(0, size, PIECE_BYTES)]
 
 
-def positions_of(keys: np.ndarray[Any, Any]) -> list[int]:
-    """The positions of all records that key rows stand for, in the order of the rows."""
-    found: list[int] = []
-    for _, first, step, count in keys.tolist():
-        found += range(first, first + (step or 1) * count, step or 1)
-    return found
+class KeyRuns:
+    """The records whose key has one hash, oldest first, in runs of positions. There may be very many: rows are read as
+    they are looked at."""
+
+    def __init__(self, count: int, read: Callable[[int, int], bytes]) -> None:
+        """``read``: the bytes of the key rows from a number on up to another."""
+        self._count = count
+        self._read = read
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, number: int) -> range:
+        if not 0 <= number < self._count:
+            raise IndexError(number)
+        return self._runs(number, number + 1)[0]
+
+    def newest_first(self, count: int) -> Iterator[range]:
+        """The first ``count`` runs, beginning with the last of them."""
+        for end in range(count, 0, -RUNS_AT_ONCE):
+            yield from reversed(self._runs(max(0, end - RUNS_AT_ONCE), end))
+
+    def _runs(self, begin: int, end: int) -> list[range]:
+        rows = KEY.iter_unpack(self._read(begin, end))
+        return [range(first, first + (step or 1) * count, step or 1) for _, first, step, count in rows]
 
 
 class ChunkReader:
@@ -248,18 +269,23 @@ class ChunkFiles:
         file, entries_from, _, _ = self._file(chunk)
         return self._read(chunk, file, size, entries_from + place)
 
-    def find_key(self, chunk: int, key_hash: int) -> list[int]:
-        """Positions of the records whose key has this hash, oldest first. Raises ``Damaged``."""
+    def find_key(self, chunk: int, key_hash: int) -> KeyRuns:
+        """The records whose key has this hash; they can be looked at while the chunk is there. Raises ``Damaged``, as
+        does looking at them."""
         file, _, keys_from, count = self._file(chunk)
-        size = KEY_DTYPE.itemsize
 
         def hash_of(number: int) -> int:
-            return int.from_bytes(self._read(chunk, file, HASH_BYTES, keys_from + number * size), "big")
+            return int.from_bytes(self._read(chunk, file, HASH_BYTES, keys_from + number * KEY.size), "big")
 
         low = bisect_left(range(count), key_hash, key=hash_of)
         high = bisect_right(range(count), key_hash, lo=low, key=hash_of)
-        found = self._read(chunk, file, (high - low) * size, keys_from + low * size)
-        return positions_of(np.frombuffer(found, KEY_DTYPE))
+
+        def read(begin: int, end: int) -> bytes:
+            return self._read(
+                chunk, self._file(chunk)[0], (end - begin) * KEY.size, keys_from + (low + begin) * KEY.size
+            )
+
+        return KeyRuns(high - low, read)
 
     @staticmethod
     def _read(chunk: int, file: File, size: int, at: int) -> bytes:

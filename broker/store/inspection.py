@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from broker.store.recovery import FOLDERS, open_segments, open_store, starting_p
 from broker.store.scan import Scan
 from broker.store.segment import Segment
 from broker.store.settings import StoreSettings
-from penstock.errors import DataFolderUnusable
+from penstock.errors import Damaged, DataFolderUnusable
 from penstock.message import FRAME_HEAD_BYTES, record_body
 
 STEP_BYTES: Final = 4 << 20
@@ -94,12 +94,13 @@ class Dumped(NamedTuple):
 def verify(disk: Disk) -> Generator[Step, None, Report]:
     """Reads the whole log and its index; yields how far it is, returns what it found. Raises
     ``DataFolderUnusable``."""
+    reached, bad_checkpoints = _check_checkpoints(disk)  # before the log, which a running broker makes longer meanwhile
     segments = _segments(disk)
     report = Report(start=segments[0].base)
     try:
         chunks = _chunks(disk, report)
-        reached = _check_checkpoints(disk, report)
-        scan = Scan(segments, report.start, _begin_of_replay(disk, segments))
+        report.bad_files += bad_checkpoints
+        scan = Scan(segments, report.start, _begin_of_replay(disk, segments, reached))
         report.damage = scan.damage
         checked = _EntryCheck(disk, chunks, report)
         total = segments[-1].base + segments[-1].file.size() - report.start
@@ -189,10 +190,11 @@ def _close(segments: list[Segment]) -> None:
         one.file.close()
 
 
-def _begin_of_replay(disk: Disk, segments: list[Segment]) -> int:
-    """Where the next start begins to read: it cuts nothing before, so what is bad there is no torn tail."""
+def _begin_of_replay(disk: Disk, segments: list[Segment], reached: int) -> int:
+    """Where the next start begins to read: it cuts nothing before, so what is bad there is no torn tail. At most up to
+    where the log ``reached`` before the segments were opened: a running broker may have ended the last one since."""
     try:
-        return starting_point(disk, segments).position
+        return min(starting_point(disk, segments).position, max(reached, segments[-1].base))
     except OSError:  # there is no index: all is read
         return segments[0].base
 
@@ -219,31 +221,54 @@ def _positions(disk: Disk, folder: str, suffix: str) -> list[int]:
 
 
 def _chunks(disk: Disk, report: Report) -> list[Sealed]:
-    """The good chunks in order; where a merge has not removed its sources yet, what it made of them."""
+    """The good chunks in order; where a merge has not removed its sources yet, what it made of them. Those before the
+    log's begin are passed over: a power cut brought them back after their segment was removed."""
     chunks = []
     for number in _positions(disk, index_chunk.FOLDER, index_chunk.SUFFIX):
-        with contextlib.suppress(FileNotFoundError):  # a running broker has just made one of several
+        if number < report.start:
+            continue
+        checked = None
+        try:
             checked = index_chunk.check_chunk(disk, number)
-            if checked is None:
-                report.bad_files.append(index_chunk.chunk_path(number))
-            else:
-                chunks.append(checked[0])
+        except FileNotFoundError:  # a running broker has just made one of several
+            continue
+        except OSError:
+            pass  # as bad as a damaged one
+        if checked is None:
+            report.bad_files.append(index_chunk.chunk_path(number))
+        else:
+            chunks.append(checked[0])
     chunks.sort(key=lambda chunk: (chunk.start, -chunk.end))
     ends = accumulate([chunk.end for chunk in chunks], max, initial=-1)
     return [chunk for chunk, end in zip(chunks, ends, strict=False) if chunk.end > end]
 
 
-def _check_checkpoints(disk: Disk, report: Report) -> int:
-    """The position of the newest good one, up to which the log was on the disk; 0 if there is none."""
-    reached = 0
+def _check_checkpoints(disk: Disk) -> tuple[int, list[str]]:
+    """The position of the newest good one, up to which the log was on the disk, 0 if there is none; and those that are
+    damaged or cannot be read."""
+    reached, bad = 0, []
     for position in _positions(disk, state.FOLDER, state.SUFFIX):
         path = state.checkpoint_path(position)
-        with contextlib.suppress(FileNotFoundError):  # a running broker has written a newer one
+        try:
             if state.decode_checkpoint(disk.read(path), position) is None:
-                report.bad_files.append(path)
+                bad.append(path)
             else:
                 reached = position
-    return reached
+        except FileNotFoundError:
+            continue  # a running broker has written a newer one
+        except OSError:
+            bad.append(path)
+    return reached, bad
+
+
+def _are_among(wanted: np.ndarray[Any, Any], positions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Which of some numbers are among these positions, which are in order; they may be many more."""
+    if not len(positions):
+        return np.zeros(len(wanted), "?")
+    wanted = wanted.astype("u8")
+    places = np.searchsorted(positions, wanted)
+    found: np.ndarray[Any, Any] = positions[np.minimum(places, len(positions) - 1)] == wanted
+    return found
 
 
 class _EntryCheck:
@@ -265,8 +290,12 @@ class _EntryCheck:
         """All frames before ``end`` were seen."""
         while self._chunks and self._chunks[0].end <= end:
             chunk = self._chunks.pop(0)
-            with contextlib.suppress(FileNotFoundError):  # merged by a running broker
+            try:
                 self._compare(chunk)
+            except FileNotFoundError:
+                pass  # merged by a running broker
+            except (Damaged, OSError):  # it was good a moment ago
+                self._report.bad_files.append(index_chunk.chunk_path(chunk.number))
             del self._seen[:]
 
     def _compare(self, chunk: Sealed) -> None:
@@ -275,7 +304,7 @@ class _EntryCheck:
             rows = list(reader.rows())
             for at in range(0, reader.entry_bytes, BLOCK_BYTES):
                 entries = np.frombuffer(reader.take(min(BLOCK_BYTES, reader.entry_bytes - at)), ENTRY_DTYPE)
-                good = np.isin(entries["position"], seen) | (entries["size"] == 0)
+                good = _are_among(entries["position"], seen) | (entries["size"] == 0)
                 for place in np.flatnonzero(~good).tolist():
                     self._missing(rows, at // ENTRY_BYTES + place, int(entries["position"][place]))
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from broker.store.index_chunk import KEY, KEY_DTYPE, Sealed, positions_of
+from broker.store.index_chunk import KEY, KEY_DTYPE, KeyRuns, Sealed
 from penstock.message import property_of
 
 SLICES: Final = 8
@@ -64,10 +64,11 @@ class KeyIndex:
         for one in hashes:
             rows += _pack(one, first, step, count)
 
-    def recent(self, wanted: int) -> list[int]:
-        """Positions of unsealed records whose key has this hash, oldest first."""
+    def recent(self, wanted: int) -> KeyRuns:
+        """The unsealed records whose key has this hash."""
         rows = np.frombuffer(bytes(self._rows), KEY_DTYPE)
-        return positions_of(rows[rows["hash"] == wanted])
+        mine = rows[rows["hash"] == wanted]
+        return KeyRuns(len(mine), lambda begin, end: mine[begin:end].tobytes())
 
     def _divided(self, position: int) -> int:
         """How many bytes the rows of the records before a position have; a run that lies on both sides of it becomes

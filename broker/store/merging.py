@@ -21,7 +21,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from itertools import chain, starmap
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgpack
 import numpy as np
@@ -59,6 +59,8 @@ SLICE_ROWS: Final = 2_000
 """So many rows of a directory, or queues, are handled between two looks at the rest of the world."""
 SLICE_KEYS: Final = 4_000
 """So many key rows of each source are compared at a time."""
+_HASHES: Final = 1 << 32
+"""Key hashes are lower than this."""
 RETRY_MS: Final = 60_000
 """A merge for which the disk had no room is tried again after this time."""
 
@@ -306,21 +308,50 @@ def _in_order(one: tuple[int, Row]) -> str:
     return one[1].key
 
 
+class _KeyRows:
+    """The key rows of a source, in their order: a slice of them is in memory."""
+
+    def __init__(self, reader: ChunkReader) -> None:
+        self._reader = reader
+        self._left = reader.keys
+        self._read()
+
+    def _read(self) -> None:
+        count = min(SLICE_KEYS, self._left)
+        self._left -= count
+        self._rows = np.frombuffer(self._reader.take(count * KEY.size), KEY_DTYPE)
+        self._hashes = self._rows["hash"].astype("i8")
+
+    @property
+    def known_to(self) -> int:
+        """All rows with lower hashes than this one are in memory, or were taken."""
+        return int(self._hashes[-1]) if self._left else _HASHES
+
+    def take(self, below: int) -> np.ndarray[Any, Any]:
+        """The next rows with hashes below this one, at most a slice; none if there are no more."""
+        count = int(np.count_nonzero(self._hashes < below))  # however damaged they are, that of the last row is counted
+        taken = self._rows[:count]
+        self._rows, self._hashes = self._rows[count:], self._hashes[count:]
+        if self._left and not len(self._rows):
+            self._read()
+        return taken
+
+
 def _keys(readers: Sequence[ChunkReader]) -> Iterator[bytes]:
     """The key rows of all sources, sorted by hash; those of one hash in the order of the sources."""
-    left = [reader.keys for reader in readers]
-    blocks = [np.empty(0, KEY_DTYPE) for _ in readers]
-    while any(left) or any(map(len, blocks)):
-        last = [int(block["hash"][-1]) if len(block) else -1 for block in blocks]
-        bound = min([hash_ for hash_, more in zip(last, left, strict=True) if more], default=1 << 32)
-        ready = [np.searchsorted(block["hash"].astype("u4"), bound) for block in blocks]
-        if any(ready):
-            rows = np.concatenate([block[:n] for block, n in zip(blocks, ready, strict=True)], dtype=KEY_DTYPE)
-            yield rows[np.argsort(rows["hash"], kind="stable")].tobytes()
-            blocks = [block[n:] for block, n in zip(blocks, ready, strict=True)]
-        for number, reader in enumerate(readers):
-            if left[number] and last[number] <= bound:
-                count = min(SLICE_KEYS, left[number])
-                more_rows = np.frombuffer(reader.take(count * KEY.size), KEY_DTYPE)
-                blocks[number] = np.concatenate([blocks[number], more_rows], dtype=KEY_DTYPE)
-                left[number] -= count
+    sources = [_KeyRows(reader) for reader in readers]
+    bound = 0
+    while bound < _HASHES:
+        bound = min([source.known_to for source in sources])
+        rows = np.concatenate([source.take(bound) for source in sources], dtype=KEY_DTYPE)
+        some = [rows[np.argsort(rows["hash"], kind="stable")].tobytes()]
+        total = len(some[0])
+        for source in sources:  # any number of records may have this one hash; their rows are in order already
+            while len(rows := source.take(bound + 1)):
+                some.append(rows.tobytes())
+                total += len(some[-1])
+                if total >= PIECE_BYTES:
+                    yield b"".join(some)
+                    some.clear()
+                    total = 0
+        yield b"".join(some)

@@ -17,7 +17,7 @@ import numpy as np
 from broker.store import bulk
 from broker.store.commit_log import CommitLog
 from broker.store.frames import FRAME_BYTES_MIN, good_frames, is_good, queue_offset_of, read_head, stored_ms_of
-from broker.store.index_chunk import ChunkFiles
+from broker.store.index_chunk import ChunkFiles, KeyRuns
 from broker.store.key_index import KeyIndex, holds_key, key_hash
 from broker.store.queue_index import ENTRY20, ENTRY_BYTES, Queue, QueueIndex
 from broker.store.records import KEYFRAME_TOPIC
@@ -314,11 +314,16 @@ class Reading:
                 yield chunk.end, -1
                 yield from self._earlier(self._chunks.find_key(chunk.number, wanted), until_ms, before)
 
-    def _earlier(self, positions: list[int], until_ms: int, before: int) -> Iterator[tuple[int, int]]:
-        count = bisect_left(positions, before)
-        count = bisect_left(positions, until_ms, hi=count, key=self._stored_ms_if_good)
-        for position in reversed(positions[:count]):
-            yield position + 1, position
+    def _earlier(self, runs: KeyRuns, until_ms: int, before: int) -> Iterator[tuple[int, int]]:
+        count = bisect_left(runs, before, key=_first_of)
+        count = bisect_left(runs, until_ms, hi=count, key=lambda run: self._stored_ms_if_good(run.start))
+        for number, run in enumerate(runs.newest_first(count)):
+            some = run
+            if not number:  # the limits may be within this one
+                some = run[: bisect_left(run, before)]
+                some = some[: bisect_left(some, until_ms, key=self._stored_ms_if_good)]
+            for position in reversed(some):
+                yield position + 1, position
 
     def _stored_ms_if_good(self, position: int) -> int:
         """Store time of the record at a position; that of a damaged one counts as early, so that it hides no other."""
@@ -326,6 +331,10 @@ class Reading:
             return stored_ms_of(self.frame(position))
         except Damaged:
             return -1
+
+
+def _first_of(run: range) -> int:
+    return run.start
 
 
 def _rows(raw: bytes, places: Sequence[int]) -> Iterator[tuple[int, int, int]]:

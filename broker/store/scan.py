@@ -104,7 +104,8 @@ class Scan:
                 following = self._after_damage(number, at)
                 if following is None:
                     return
-                self.damage.append((self.end, following))
+                if following > self.end:  # else a running broker has just finished writing there
+                    self.damage.append((self.end, following))
                 self.end = following
             else:
                 self.end = segment.end

@@ -40,7 +40,8 @@ from gateway.login.auth import Authenticator, Credentials, Identity, Peer
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
 from gateway.publishing.judging import Judge
 from gateway.publishing.upstream import Upstream
-from gateway.sessions.session import Client, Lasting, Session
+from gateway.sessions.lasting import Lasting
+from gateway.sessions.session import Client, Session
 from gateway.sessions.session_state import Will, decode_flow, decode_terms, encode_will
 from gateway.settings import GatewaySettings
 from gateway.shards.rounds import Rounds
@@ -314,6 +315,7 @@ class Reception:
         session.lasting.doubtful_ms = result.doubtful_ms
         session.lasting.places = dict(flow.places)
         session.lasting.owed = dict(flow.owed)
+        session.overlap.restore(flow.ended)
         resumed = partial(self._admit, device, grant, result, session, done, release)
         Resuming(session, flow, self._brokers, asked.is_v5, self.rounds.now_ms).begin(self.exchanges, resumed)
         self.rounds.wake()

@@ -52,7 +52,7 @@ class Left(NamedTuple):
         primary = self.primary
         if primary.next < 0 or self.position < primary.start:
             return cursor.next <= self.offset
-        return primary.seen < self.position
+        return primary.reached < self.position
 
 
 class Track:

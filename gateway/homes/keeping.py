@@ -16,13 +16,16 @@ from typing import Final
 
 from gateway.homes.home import NO_ROOM, SessionHome
 from gateway.homes.resuming import find_by_topic
+from gateway.messages.envelope import Origin
 from gateway.mqtt.reason_codes import ReasonCode, Told
-from gateway.sessions.session import Lasting, Session
+from gateway.sessions.lasting import Lasting
+from gateway.sessions.session import ENDED_MAX, Cursor, Session
 from gateway.sessions.session_state import Flow, Owed, Sent, encode_flow, encode_terms
+from gateway.sessions.subscriptions import Ended
 from gateway.shards.rounds import Stage
 from penstock.errors import PenstockError, TooLarge
 from penstock.requests.sessions import CONNECTED, SessionSave
-from topicmap.names import is_share
+from topicmap.names import is_share, overlaps
 
 ENTRIES_PER_TICK: Final = 20_000
 """Sessions, places and messages on their way that one tick writes down: some 20 ms. The others wait for the next."""
@@ -181,6 +184,10 @@ def flow_of(session: Session) -> Flow:
     sent = []
     for packet_id, made in session.sent():
         arrival, origin, form = made.arrival, made.arrival.origin, made.variant
+        if origin is not None and origin.is_light and not is_share(origin.filter) and origin.filter not in lasting.held:
+            # nobody holds that queue open when the connection is gone: it is found in its topic's
+            origin = Origin(origin.broker, origin.filter, arrival.queue)
+            arrival = arrival.in_its_topic(origin)
         if origin is not None and not (made.qos == 1 and is_share(origin.filter)):  # those go to other members
             sent.append(
                 Sent(
@@ -198,7 +205,33 @@ def flow_of(session: Session) -> Flow:
                 )
             )
     sent += lasting.absent.values()
-    return Flow(places, sent, list(session.releasing), session.next_id, _owed_to(session, lasting))
+    owed = _owed_to(session, lasting)
+    return Flow(places, sent, list(session.releasing), session.next_id, owed, _ended_of(session))
+
+
+def _ended_of(session: Session) -> tuple[Ended, ...]:
+    """What those have delivered that the session will not have when it is back, if another one is to come to some of
+    it: the ones that have ended, and those of QoS 0, which begin anew."""
+    overlap = session.overlap
+    kept = [cursor for cursor in overlap.cursors if cursor.subscription.qos]
+    if not kept or (len(kept) == len(overlap.cursors) and not overlap.ended):
+        return ()
+    older: dict[str, list[int]] = {}  # by broker, of each of its cursors: how many older ones there will be
+    found: list[Ended] = []
+    for cursor in overlap.cursors:
+        known = older.setdefault(cursor.feed.broker.name, [0])
+        if not cursor.subscription.qos and cursor.next >= 0 and cursor.seen >= 0:
+            found.append(overlap.end_of(cursor, known[-1]))
+        known.append(known[-1] + (cursor.subscription.qos > 0))
+    found = [one._replace(older=older.get(one.broker, [0])[: one.older + 1][-1]) for one in overlap.ended] + found
+    return tuple([one for one in found[-ENDED_MAX:] if any([_is_to_come(cursor, one) for cursor in kept])])
+
+
+def _is_to_come(cursor: Cursor, ended: Ended) -> bool:
+    """Whether a cursor may come to something that one that has ended has delivered."""
+    if cursor.feed.broker.name != ended.broker or cursor.reached >= ended.seen:
+        return False
+    return overlaps(cursor.subscription.filter, ended.filter)
 
 
 def _owed_to(session: Session, lasting: Lasting) -> dict[tuple[str, str], Owed]:

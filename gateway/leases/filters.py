@@ -27,7 +27,8 @@ from typing import Final, NamedTuple
 
 from gateway.brokers import Broker, Brokers
 from gateway.messages.feed import Feed
-from gateway.sessions.session import Cursor, Lasting, Session
+from gateway.sessions.lasting import Lasting
+from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
 from penstock.errors import InternalError, PenstockError, from_wire
 from penstock.requests.filters import CloseFilters, KeepFilters, OpenedFilter, OpenedFilters, OpenFilters

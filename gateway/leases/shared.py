@@ -24,7 +24,8 @@ from gateway.leases.filters import OnDone, PendingSubscription, answers, portion
 from gateway.leases.share_feed import DONE, NO_ROOM, SENT, TOO_LARGE, Leased, ShareFeed
 from gateway.messages.delivery import Blob, Variant, blob, is_expired
 from gateway.messages.envelope import Arrival, Origin, arrivals
-from gateway.sessions.session import Cursor, Lasting, Session
+from gateway.sessions.lasting import Lasting
+from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
 from gateway.settings import GatewaySettings
 from penstock.errors import InvalidMessage, PenstockError, QueueNotFound

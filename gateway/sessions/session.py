@@ -9,7 +9,8 @@ copy carries the highest granted QoS and the identifiers of all matching subscri
 A ``Cursor`` is a session's place in one such queue. Queues are read independently, so a cursor may pass over a
 message that its primary has not come to yet. It remembers the first and the last such message per primary
 (``skipped``): if the primary is unsubscribed before it gets there, the cursor goes back and delivers what was left to
-it, and nothing else (``Redo``).
+it, and nothing else (``Redo``). One that lags passes over what the primary had delivered (``Ended``). A session that
+comes back has its QoS 0 subscriptions behind the others: they begin anew, and the others may lag.
 
 Offline messages are not here: they are in the log, and a session is only a cursor per queue. One that outlives its
 connection (``Lasting``) is saved at its home and goes from here with the connection. What a session does hold is
@@ -35,12 +36,14 @@ from gateway.messages.delivery import PACKET_ID_MAX, Blob, InFlight, PacketRun, 
 from gateway.messages.envelope import Arrival
 from gateway.messages.feed import Feed
 from gateway.mqtt.reason_codes import Reason
+from gateway.sessions.lasting import Lasting
 from gateway.sessions.matching import Matching
-from gateway.sessions.session_state import Owed, Place, Sent, Will
-from gateway.sessions.subscriptions import Redo, Subscription
-from topicmap.names import matches
+from gateway.sessions.session_state import Owed, Place, Will
+from gateway.sessions.subscriptions import Ended, Redo, Subscription, is_left
 
 _PUBREL: Final = b"\x62\x02"
+ENDED_MAX: Final = 32
+"""Of so many subscriptions that have ended a session knows what they had delivered."""
 REDOS_MAX: Final = 16
 """So many stretches that a cursor goes over again are kept of a session; each of its cursors may have left messages to
 each other one."""
@@ -89,69 +92,6 @@ class Client(Protocol):
         ...
 
 
-class Lasting:
-    """What only a session that outlives its connection has.
-
-    Attributes:
-        incarnation: tells it from earlier sessions of the same client.
-        doubtful_ms: what was stored until this wall-clock time may have been sent already, by a gateway that was lost.
-        home: name of the broker where it is at home.
-        has_new_terms: subscriptions have changed since the last save.
-        unsaved: packets that leave when the next save is durable, and ``when_saved``: who wants to know it.
-        unsaved_bytes: of these packets, and of those whose save is under way.
-        is_full: these are too many for anything to be sent behind them.
-        is_saving: packets wait for a save that is under way; what comes later waits behind them.
-        places: where it was in queues that it has not come back to yet.
-        owed: what subscriptions are owed whose queues it has not come back to yet.
-        held: filters that are open in its own name at all brokers.
-        closed: feeds of subscriptions that have ended since the last save.
-        absent: by packet id, messages on their way whose broker is not known here; they go again on a later connection.
-    """
-
-    __slots__ = (
-        "absent",
-        "closed",
-        "doubtful_ms",
-        "has_new_terms",
-        "held",
-        "home",
-        "incarnation",
-        "is_full",
-        "is_saving",
-        "owed",
-        "places",
-        "unsaved",
-        "unsaved_bytes",
-        "when_saved",
-    )
-
-    def __init__(self, incarnation: int, home: str = "") -> None:
-        self.incarnation = incarnation
-        self.home = home
-        self.doubtful_ms = 0
-        self.has_new_terms = False
-        self.is_saving = False
-        self.unsaved: list[bytes] = []
-        self.unsaved_bytes = 0
-        self.is_full = False
-        self.when_saved: list[Callable[[], None]] = []
-        self.places: dict[tuple[str, str], Place] = {}
-        self.owed: dict[tuple[str, str], Owed] = {}
-        self.held: dict[str, None] = {}
-        self.closed: list[Feed[Cursor]] = []
-        self.absent: dict[int, Sent] = {}
-
-    def forget(self, filter: str) -> None:
-        """A subscription has ended: it has no place anywhere, and nothing is owed to it any more."""
-        self.places = {place: one for place, one in self.places.items() if place[0] != filter}
-        self.owed = {place: one for place, one in self.owed.items() if place[0] != filter}
-
-    def holder(self, broker: str) -> str:
-        """The name under which its filters are open at a broker (docs/formats/facts.md)."""
-        at_home = broker == self.home or not self.home
-        return f"~session/{self.incarnation}" if at_home else f"~session/{self.incarnation}@{self.home}"
-
-
 class Cursor:
     """A session's place in the light queue of one of its filters at one broker.
 
@@ -164,12 +104,14 @@ class Cursor:
         backlog: messages of its own pull, for a session that has fallen behind the shared window.
         pulling: its own pull is under way.
         seen: log position of the last message that it came to.
-        skipped: primary -> offset of the first and position of the last message left to it that it has not come to.
-        redos: stretches to go over again.
+        skipped: primary -> of the messages left to it that it has not come to: offset of the first, a position before
+            that, and position of the last one.
+        redos: stretches to go over again; ``back``: log position of the last message that it came to again.
         is_resumed: its subscription stood before this connection of its session, and before ``start`` if that is later.
     """
 
     __slots__ = (
+        "back",
         "backlog",
         "doubtful_ms",
         "feed",
@@ -199,8 +141,9 @@ class Cursor:
         self.pulling = False
         self.backlog: list[Arrival] | None = None
         self.seen = -1
-        self.skipped: dict[Cursor, tuple[int, int]] | None = None
+        self.skipped: dict[Cursor, tuple[int, int, int]] | None = None
         self.redos: list[Redo] | None = None
+        self.back = -1
 
     def left_owed(self, *, is_history: bool, take: bool = False) -> Owed | None:
         """What an earlier connection of the session has left owed here, if it is of this kind. ``take``: it is seen
@@ -212,34 +155,72 @@ class Cursor:
             return None
         return lasting.owed.pop(place) if take else owed
 
+    @property
+    def reached(self) -> int:
+        """Log position up to which it has come to all that it will come to."""
+        return self.back if self.redos else self.seen
+
+    def come_to(self, position: int) -> None:
+        """It has dealt with a message."""
+        if self.redos:
+            self.back = position
+            self.seen = max(self.seen, position)
+        else:
+            self.seen = position
+
+    def has_passed(self, position: int, name: str) -> bool:
+        """Whether it has dealt with a message of its queue."""
+        return position <= self.reached or (position <= self.seen and not is_left(self.redos, position, name))
+
     def leave_to(self, primary: Cursor, arrival: Arrival) -> None:
         """Passes over a message that another cursor delivers."""
-        if arrival.position <= primary.seen:
+        position, offset = arrival.position, arrival.offset
+        if primary.has_passed(position, arrival.name):
             return
         if self.skipped is None:
             self.skipped = {}
-        first, last = self.skipped.get(primary, (0, -1))
-        if last <= primary.seen:
-            first = arrival.offset
-        self.skipped[primary] = (min(first, arrival.offset), max(last, arrival.position))
+        first, before, last = self.skipped.get(primary, (0, 0, -1))
+        if last <= primary.reached:
+            self.skipped[primary] = offset, position - 1, position
+        else:
+            self.skipped[primary] = min(first, offset), min(before, position - 1), max(last, position)
 
     def take_back(self, ended: Cursor) -> bool:
         """A primary's subscription has ended. True if this cursor goes back for what was left to it."""
-        first, last = self.skipped.pop(ended, (0, -1)) if self.skipped else (0, -1)
-        if last <= ended.seen:
+        redos = self._left_to(ended)
+        first, before, _ = self.skipped.pop(ended, (0, 0, -1)) if self.skipped else (0, 0, -1)
+        if not redos:
             return False
-        self.redos = [*(self.redos or ()), Redo(self.next, ended.seen, ended.subscription.filter)]
-        self.next = first
+        self.back = min(self.reached, before)
+        self.redos = [*(self.redos or ()), *redos]
+        self.next = min(self.next, first)
         self.backlog = None
         return True
+
+    def _left_to(self, primary: Cursor) -> list[Redo]:
+        """What is to be gone over again if a primary does not come to what was left to it."""
+        last = self.skipped.get(primary, (0, 0, -1))[2] if self.skipped else -1
+        if last <= primary.reached:
+            return []
+        until = max([self.next, *[redo.until for redo in self.redos or ()]])
+        filter = primary.subscription.filter
+        return [
+            Redo(until, primary.seen, filter),
+            *[redo._replace(until=until, also=(*redo.also, filter)) for redo in primary.left()],
+        ]
+
+    def left(self) -> list[Redo]:
+        """What it is still to go over again."""
+        return [redo._replace(after=max(redo.after, self.back)) for redo in self.redos or ()]
 
     def place(self) -> Place:
         """Where a later connection of the session goes on. What was left to others that have not come to it yet is gone
         over again there: nobody would know that it was."""
-        at, redos = self.next, list(self.redos or ())
-        for primary, (first, last) in (self.skipped or {}).items():
-            if last > primary.seen and len(redos) < REDOS_MAX:
-                redos.append(Redo(self.next, primary.seen, primary.subscription.filter))
+        at, redos = self.next, self.left()
+        for primary, (first, _, _) in (self.skipped or {}).items():
+            more = self._left_to(primary) if len(redos) < REDOS_MAX else []
+            if more:
+                redos += more
                 at = min(at, first)
         return Place(at, self.start, self.seen, tuple(redos))
 
@@ -253,16 +234,23 @@ class Cursor:
         """Whether a message is to be looked at; within a stretch that is gone over again, only what was left out."""
         redos = [redo for redo in self.redos or () if arrival.offset < redo.until]
         self.redos = redos or None
-        return not redos or any(redo.after < arrival.position and matches(redo.filter, arrival.name) for redo in redos)
+        return not redos or is_left(redos, arrival.position, arrival.name)
 
 
 class Overlap:
-    """The cursors of one session, oldest first, and which of them match a name: a bit for each, the oldest's first."""
+    """The cursors of one session, oldest first, and which of them match a name: a bit for each, the oldest's first.
 
-    __slots__ = ("_matching", "cursors")
+    Attributes:
+        ended: what others had delivered when they ended, the latest of them; ``ended_until``: log position of the last
+            of these messages.
+    """
+
+    __slots__ = ("_matching", "cursors", "ended", "ended_until")
 
     def __init__(self) -> None:
         self.cursors: list[Cursor] = []
+        self.ended: list[Ended] = []
+        self.ended_until = -1
         self._matching: Matching | None = None
 
     def add(self, cursor: Cursor) -> None:
@@ -270,8 +258,49 @@ class Overlap:
         self._matching = None
 
     def remove(self, cursor: Cursor) -> None:
+        """Its subscription has ended."""
+        self.note_end(cursor)
+        broker, older = cursor.feed.broker, self._older(cursor)
+        self.ended = [
+            one._replace(older=one.older - 1) if one.broker == broker.name and one.older > older else one
+            for one in self.ended
+        ]
         self.cursors.remove(cursor)
         self._matching = None
+
+    def note_end(self, cursor: Cursor) -> None:
+        """A cursor comes to nothing more of what was stored until now: others that lag are to know what it has
+        delivered."""
+        broker = cursor.feed.broker
+        if cursor.seen >= 0 and any([other.feed.broker is broker and other is not cursor for other in self.cursors]):
+            self.restore([*self.ended, self.end_of(cursor, self._older(cursor))])
+
+    @staticmethod
+    def end_of(cursor: Cursor, older: int) -> Ended:
+        """What a cursor has delivered, if it ends now. ``older``: how many older ones there are at its broker."""
+        filter, broker = cursor.subscription.filter, cursor.feed.broker
+        return Ended(broker.name, filter, cursor.start, cursor.seen, tuple(cursor.left()), older)
+
+    def restore(self, ended: Sequence[Ended]) -> None:
+        """So much is known of those that have ended."""
+        self.ended = list(ended[-ENDED_MAX:])
+        self.ended_until = max([one.seen for one in self.ended], default=-1)
+
+    def _older(self, cursor: Cursor) -> int:
+        broker, older = cursor.feed.broker, 0
+        for other in self.cursors:
+            if other is cursor:
+                break
+            older += other.feed.broker is broker
+        return older
+
+    def _is_delivered(self, primary: Cursor, arrival: Arrival) -> bool:
+        """Whether one that has ended, and was older than its primary now, has delivered a message."""
+        older, broker = self._older(primary), primary.feed.broker.name
+        for one in self.ended:
+            if one.older <= older and one.broker == broker and one.has_delivered(arrival.position, arrival.name):
+                return True
+        return False
 
     def _candidates(self, name: str) -> int:
         if self._matching is None:
@@ -279,15 +308,16 @@ class Overlap:
         return self._matching.bits(name)
 
     def primary(self, cursor: Cursor, arrival: Arrival) -> Cursor | None:
-        """The first of ``matching``, which every cursor asks for that comes to a message; only one asks for all."""
+        """The first of ``matching``, which every cursor asks for that comes to a message; only one asks for all. None
+        also where one that has ended has delivered it."""
         broker, position, cursors = cursor.feed.broker, arrival.position, self.cursors
-        if len(cursors) == 1:
+        if len(cursors) == 1 and position > self.ended_until:
             return cursor if position >= cursor.start else None
         left = self._candidates(arrival.name)
         while left:
             other = cursors[(left & -left).bit_length() - 1]
             if other.next >= 0 and position >= other.start and other.feed.broker is broker:
-                return other
+                return None if position <= self.ended_until and self._is_delivered(other, arrival) else other
             left &= left - 1
         return None
 

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, cast
 import msgpack
 
 from gateway.sessions.options import Start
-from gateway.sessions.subscriptions import Redo, Subscription
+from gateway.sessions.subscriptions import Ended, Redo, Subscription
 from penstock.requests.sessions import NO_WILL
 
 
@@ -73,13 +73,14 @@ class Owed(NamedTuple):
 
 class Flow(NamedTuple):
     """Places by filter and broker, messages on their way in their order, ids that wait for PUBCOMP, the next id, and
-    what subscriptions are owed, by filter and broker."""
+    what subscriptions are owed, by filter and broker; what those had delivered that have ended."""
 
     places: dict[tuple[str, str], Place]
     sent: list[Sent]
     releasing: list[int]
     next_id: int
     owed: dict[tuple[str, str], Owed]
+    ended: tuple[Ended, ...] = ()
 
 
 NO_FLOW: Final = Flow({}, [], [], 1, {})
@@ -149,7 +150,7 @@ def encode_flow(flow: Flow) -> bytes:
     """The bytes of a session's places and open exchanges."""
     places = [[filter, broker, *place] for (filter, broker), place in flow.places.items()]
     owed = [[filter, broker, *one] for (filter, broker), one in flow.owed.items()]
-    return _pack([places, flow.sent, flow.releasing, flow.next_id, owed])
+    return _pack([places, flow.sent, flow.releasing, flow.next_id, owed, flow.ended])
 
 
 def decode_flow(data: bytes) -> Flow:
@@ -157,14 +158,33 @@ def decode_flow(data: bytes) -> Flow:
     try:
         [parts] = _rows([_unpack(data)], list, list, list, int)
         places = {
-            (filter, broker): Place(at, start, seen, tuple([Redo(*redo[:3]) for redo in _rows(redos, int, int, str)]))
+            (filter, broker): Place(at, start, seen, _redos(redos))
             for filter, broker, at, start, seen, redos, *_ in _rows(parts[0], str, str, int, int, int, list)
         }
         sent = [_sent(row) for row in _rows(parts[1], int, str, str, int, str, int, int, list, int)]
         owed = _owed(parts[4]) if len(parts) > 4 and isinstance(parts[4], list) else {}
-        return Flow(places, sent, _numbers(parts[2]), parts[3], owed)
+        ended = _ended(parts[5]) if len(parts) > 5 else ()
+        return Flow(places, sent, _numbers(parts[2]), parts[3], owed, ended)
     except ValueError:
         return NO_FLOW
+
+
+def _redos(rows: Any) -> tuple[Redo, ...]:
+    return tuple(
+        [
+            Redo(until, after, filter, tuple(_texts(also[0])) if also else ())
+            for until, after, filter, *also in _rows(rows, int, int, str)
+        ]
+    )
+
+
+def _ended(rows: Any) -> tuple[Ended, ...]:
+    return tuple(
+        [
+            Ended(broker, filter, start, seen, _redos(left), older)
+            for broker, filter, start, seen, left, older, *_ in _rows(rows, str, str, int, int, list, int)
+        ]
+    )
 
 
 def _sent(row: list[Any]) -> Sent:
@@ -204,6 +224,12 @@ def _rows(rows: Any, *kinds: type | UnionType) -> list[list[Any]]:
 def _numbers(row: list[Any]) -> list[int]:
     if not all([isinstance(one, int) for one in row]):
         raise ValueError("they are no numbers")
+    return row
+
+
+def _texts(row: Any) -> list[str]:
+    if not isinstance(row, list) or not all([isinstance(one, str) for one in row]):
+        raise ValueError("they are no texts")
     return row
 
 

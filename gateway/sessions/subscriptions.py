@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from topicmap.names import matches
 
 
 class Subscription:
@@ -46,9 +49,39 @@ class Subscription:
 
 
 class Redo(NamedTuple):
-    """A stretch of a queue that is gone over again: below ``until``, only what ``filter`` matches and what was
-    stored after ``after``, the last message that the ended subscription came to."""
+    """A stretch of a queue that is gone over again: below ``until``, only what ``filter`` matches, and all of ``also``,
+    and what was stored after ``after``, the last message that the ended subscription came to. Its own stretches it had
+    not come through are gone over for it: that is what ``also`` is for."""
 
     until: int
     after: int
     filter: str
+    also: tuple[str, ...] = ()
+
+
+def is_left(redos: Sequence[Redo] | None, position: int, name: str) -> bool:
+    """Whether a message is one of those that are to be gone over again."""
+    for redo in redos or ():
+        if redo.after < position and matches(redo.filter, name) and all([matches(one, name) for one in redo.also]):
+            return True
+    return False
+
+
+class Ended(NamedTuple):
+    """What a subscription of a session had come to at a broker when it came to an end there: it has delivered what it
+    matches from ``start`` to ``seen``, but for what it was still to go over again (``left``) and what was for others:
+    there were so many ``older`` ones at that broker. Who comes to such a message later passes over it."""
+
+    broker: str
+    filter: str
+    start: int
+    seen: int
+    left: tuple[Redo, ...]
+    older: int
+
+    def has_delivered(self, position: int, name: str) -> bool:
+        return (
+            self.start <= position <= self.seen
+            and matches(self.filter, name)
+            and not is_left(self.left, position, name)
+        )

@@ -105,7 +105,9 @@ class SimFile:
         pages = range(at // PAGE, (at + size + PAGE - 1) // PAGE)
         if self._content.bad_pages and not self._content.bad_pages.isdisjoint(pages):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return bytes(self._content.shown[at : at + size])
+        data = bytes(self._content.shown[at : at + size])
+        self._disk.bytes_read += len(data)
+        return data
 
     def sync(self) -> None:
         self._check()
@@ -151,6 +153,7 @@ class SimDisk:
         half_written: the share of a failing write that lands all the same.
         draft_bytes: what files have that are being replaced and are not whole yet; in no list of paths.
         calls: how often each kind of call was made since the start.
+        bytes_read: by all calls of ``pread``.
         on_call: is told of the kind of every call.
     """
 
@@ -161,6 +164,7 @@ class SimDisk:
         self.sync_lies = False
         self.draft_bytes = 0
         self.calls: dict[str, int] = {}
+        self.bytes_read = 0
         self.on_call: Callable[[str], None] = lambda kind: None
         self._files: dict[str, Content] = {}
         self._durable_names: dict[str, Content] = {}
@@ -287,6 +291,8 @@ class SimDisk:
         self.call("pread")
         if path not in self._files:
             raise FileNotFoundError(errno.ENOENT, "missing", path)
+        if self._files[path].bad_pages:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         return bytes(self._files[path].shown)
 
     def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Iterator[None]:

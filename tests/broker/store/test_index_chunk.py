@@ -6,7 +6,9 @@ import contextlib
 import errno
 import os
 import random
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import msgpack
@@ -20,9 +22,11 @@ from broker.store.disk import RealDisk
 from broker.store.index_chunk import (
     FOLDER,
     HEAD,
+    KEY,
     KEY_DTYPE,
     OFFSETS_END,
     OPEN_FILES_MAX,
+    RUNS_AT_ONCE,
     ChunkFiles,
     ChunkParts,
     ChunkReader,
@@ -56,6 +60,11 @@ def decoded(data: bytes, number: int = 100) -> ReadChunk | None:
     disk = SimDisk()
     disk.put(chunk_path(number), data)
     return read_chunk(disk, number)
+
+
+def positions(files: ChunkFiles, wanted: int) -> list[int]:
+    """Positions of the records whose key has a hash."""
+    return list(chain.from_iterable(files.find_key(100, wanted)))
 
 
 def test_the_directory_says_where_each_queues_entries_are() -> None:
@@ -119,7 +128,7 @@ def test_entries_and_keys_are_read_from_the_file() -> None:
     disk.put(chunk_path(100), small_chunk())
     files = ChunkFiles(disk)
     assert files.entries(100, 40, 20) == ENTRY20.pack(1000, 50, 0)
-    assert [files.find_key(100, wanted) for wanted in (5, 9, 7)] == [[110, 120, 160], [130], []]
+    assert [positions(files, wanted) for wanted in (5, 9, 7)] == [[110, 120, 160], [130], []]
     files.close_all()
 
 
@@ -130,7 +139,38 @@ def test_a_key_is_found_wherever_it_stands_among_the_others(hashes: list[int]) -
     disk.put(chunk_path(100), b"".join(ChunkParts().pieces(100, 900, 4711, keys)))
     files = ChunkFiles(disk)
     for wanted in range(14):
-        assert files.find_key(100, wanted) == [1000 + number for number, key in enumerate(hashes) if key == wanted]
+        assert positions(files, wanted) == [1000 + number for number, key in enumerate(hashes) if key == wanted]
+    files.close_all()
+
+
+@given(st.lists(st.integers(0, 3), max_size=40), st.integers(1, 9))
+def test_the_runs_of_a_key_come_newest_first_from_any_of_them_on(hashes: list[int], block: int) -> None:
+    keys = np.array(sorted((key, 1000 + 10 * number, 3, 2) for number, key in enumerate(hashes)), KEY_DTYPE)
+    disk = SimDisk()
+    disk.put(chunk_path(100), b"".join(ChunkParts().pieces(100, 900, 4711, keys)))
+    files = ChunkFiles(disk)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_chunk, "RUNS_AT_ONCE", block)
+        for wanted in range(4):
+            runs = files.find_key(100, wanted)
+            firsts = [1000 + 10 * number for number, key in enumerate(hashes) if key == wanted]
+            assert list(runs) == [range(first, first + 6, 3) for first in firsts]
+            for count in range(len(runs) + 1):
+                assert list(runs.newest_first(count)) == list(reversed(list(runs)[:count]))
+    files.close_all()
+
+
+def test_of_a_key_that_very_many_records_have_only_the_rows_that_are_looked_at_are_read() -> None:
+    count = 20_000
+    keys = np.zeros(count, KEY_DTYPE)
+    keys["hash"], keys["first"], keys["count"] = 5, np.arange(count) * 100, 1
+    disk = SimDisk()
+    disk.put(chunk_path(100), b"".join(ChunkParts().pieces(100, 900, 4711, keys)))
+    files = ChunkFiles(disk)
+    runs = files.find_key(100, 5)
+    before = bisect_left(runs, 700_000, key=lambda run: run.start)
+    assert (len(runs), before, next(runs.newest_first(before))) == (count, 7000, range(699_900, 699_901))
+    assert disk.bytes_read < (RUNS_AT_ONCE + 100) * KEY.size
     files.close_all()
 
 

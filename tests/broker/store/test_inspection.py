@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from broker.store import inspection
+from broker.store.bulk import ENTRY_DTYPE
+from broker.store.index_chunk import KEY_DTYPE, ChunkParts, check_chunk, chunk_path
 from broker.store.inspection import Report, Step, dump, repair_index, verify
 from broker.store.message_store import MessageStore
+from broker.store.queue_index import ENTRY_BYTES, QueueIndex
 from penstock.errors import DataFolderLocked, DataFolderUnusable
 from tests.broker.store.store_rig import SMALL, SmallFolds, bodies, command, fill, incoming, opened, stored
 from tests.simulation.disk import SimDisk
@@ -114,6 +121,53 @@ def test_every_damaged_derived_file_is_named() -> None:
     assert verified(disk).bad_files == harmed
 
 
+def test_derived_files_that_the_disk_cannot_read_are_named() -> None:
+    disk = SimDisk()
+    closed_store(disk)
+    harmed = [disk.paths("index")[1], disk.paths("checkpoint")[0]]
+    for path in harmed:
+        disk.spoil_page(path, 0)
+    assert verified(disk).bad_files == harmed
+
+
+@pytest.mark.parametrize("how", ["unreadable", "rotten"])
+def test_a_chunk_that_is_harmed_while_it_is_looked_at_is_named(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspection, "STEP_BYTES", 1000)
+    disk = SimDisk()
+    closed_store(disk)
+    path = disk.paths("index")[-1]
+    steps = verify(disk)
+    report: Report | None = None
+    try:
+        next(steps)
+        while True:
+            if how == "unreadable":
+                disk.spoil_page(path, 0)
+            else:
+                disk.put(path, b"rubbish" * 20)
+            next(steps)
+    except StopIteration as end:
+        report = end.value
+    assert report is not None
+    assert report.bad_files == [path]
+
+
+def test_a_chunk_of_a_removed_segment_that_a_power_cut_brought_back_is_no_fault() -> None:
+    disk = SimDisk()
+    store = opened(disk, replace(SMALL, retention_bytes=20_000))
+    fill(store, 60)
+    path = disk.paths("index")[0]
+    data = disk.read(path)
+    fill(store, 400, start=60)
+    store.close(1000)
+    assert path not in disk.paths("index")
+    for brought_back in (data, data[:-1]):
+        disk.put(path, brought_back)  # its removal was not synced
+        report = verified(disk)
+        assert report.start > 0
+        assert report.sound
+
+
 def test_entries_that_point_to_no_record_are_counted() -> None:
     disk, other = SimDisk(), SimDisk()
     closed_store(disk)
@@ -122,6 +176,50 @@ def test_entries_that_point_to_no_record_are_counted() -> None:
     for path in borders:
         disk.put(path, other.read(path))
     assert verified(disk).stray_entries > 0
+
+
+def test_a_block_of_entries_is_looked_up_among_the_records_of_a_chunk_without_a_copy_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many records there are, and so blocks: each costs what it holds."""
+    monkeypatch.setattr(inspection, "BLOCK_BYTES", 5_000 * ENTRY_BYTES)
+    count = 200_000
+    entries = np.zeros(count, ENTRY_DTYPE)
+    entries["position"], entries["size"] = np.arange(count) * 160, 160
+    entries["position"][12_345] += 1
+    entries["size"][777], entries["position"][777] = 0, 1  # a hole
+    index = QueueIndex()
+    queue = index.ensure("t:0")
+    index.add(queue, entries.tobytes(), True)
+    parts = ChunkParts()
+    parts.add([(queue, count)])
+    disk = SimDisk()
+    disk.put(chunk_path(0), b"".join(parts.pieces(0, count * 160, 7, np.zeros(0, KEY_DTYPE))))
+    sealed = check_chunk(disk, 0)
+    assert sealed is not None
+    report = Report()
+    check = inspection._EntryCheck(disk, [sealed[0]], report)
+    for number in range(count):
+        check.take(number * 160)
+    tracemalloc.start()
+    try:
+        check.finish(count * 160)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert report.stray_entries == 1
+    assert most < 8 * count, "less than all positions once"
+
+
+def test_entries_of_a_chunk_of_which_no_record_is_left_are_counted() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    fill(store, 60)
+    store.close(1000)
+    chunk = store._keys.chunks[0]
+    report = Report()
+    inspection._EntryCheck(disk, [chunk], report).finish(chunk.end)
+    assert report.stray_entries > 0
 
 
 def test_what_was_lost_to_rot_is_named_and_is_no_fault_of_the_index() -> None:
@@ -216,7 +314,8 @@ def test_a_folder_in_the_middle_of_a_merge_is_sound() -> None:
     assert verified(disk).sound
 
 
-def test_a_chunk_that_a_running_broker_merges_away_meanwhile_is_passed_over() -> None:
+def test_a_chunk_that_a_running_broker_merges_away_meanwhile_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspection, "STEP_BYTES", 1000)
     disk = SimDisk()
     closed_store(disk)
     steps = verify(disk)
@@ -229,6 +328,29 @@ def test_a_chunk_that_a_running_broker_merges_away_meanwhile_is_passed_over() ->
     except StopIteration as end:
         report = end.value
     assert report is not None
+    assert report.sound
+
+
+@pytest.mark.parametrize("after", range(12))
+@pytest.mark.parametrize(("count", "size"), [(100, 100), (49, 60)])
+def test_a_running_broker_that_begins_a_segment_meanwhile_has_lost_nothing(count: int, size: int, after: int) -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    fill(store, count, size)
+    calls = 0
+
+    def goes_on(kind: str) -> None:
+        nonlocal calls
+        calls += kind == "pread"
+        if calls == after + 1:
+            disk.on_call = lambda kind: None
+            segments = len(disk.paths("log"))
+            fill(store, 60, size, start=count)
+            assert len(disk.paths("log")) > segments
+
+    disk.on_call = goes_on
+    report = verified(disk)
+    assert calls == after + 1
     assert report.sound
 
 

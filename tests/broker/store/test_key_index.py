@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from itertools import chain
 
 import numpy as np
 import pytest
 
-from broker.store.index_chunk import Sealed, positions_of
+from broker.store.index_chunk import KEY_DTYPE, KeyRuns, Sealed
 from broker.store.key_index import SLICES, KeyIndex, holds_key, key_hash, keys_of
 from penstock.message import encode_properties
 
@@ -16,12 +17,14 @@ PROPERTIES = encode_properties({"KEYS": "order-1 red", "UNIQ_KEY": "0A1B"})
 
 def sealed(keys: KeyIndex, position: int) -> list[tuple[int, int]]:
     """Hash and position of all records that a chunk up to ``position`` gets, in its order."""
-    rows = np.concatenate(list(keys.sealed_before(position)))
-    return [
-        (one, at)
-        for row in rows
-        for one, at in zip([int(row["hash"])] * int(row["count"]), positions_of(row[None]), strict=True)
-    ]
+    rows = np.concatenate(list(keys.sealed_before(position)), dtype=KEY_DTYPE)
+    runs = KeyRuns(len(rows), lambda begin, end: rows[begin:end].tobytes())
+    return [(int(one), at) for one, run in zip(rows["hash"], runs, strict=True) for at in run]
+
+
+def recent(keys: KeyIndex, wanted: int) -> list[int]:
+    """Positions of the unsealed records with a hash."""
+    return list(chain.from_iterable(keys.recent(wanted)))
 
 
 def test_a_record_is_known_by_its_whole_key_each_word_and_its_unique_id() -> None:
@@ -61,7 +64,7 @@ def test_a_run_of_records_is_known_as_each_of_them_would_be(count: int) -> None:
     first, second = [sealed(keys, 1 << 34) for keys in (together, apart)]
     assert first == second
     assert len(first) == 2 * count
-    assert together.recent(7) == apart.recent(7)
+    assert recent(together, 7) == recent(apart, 7)
     assert sum(len(some) for some in together.sealed_before(1 << 34)) == 2, "one row each, however long the run"
 
 
@@ -76,7 +79,7 @@ def test_a_run_may_be_sealed_in_part(end: int) -> None:
     assert here == alone
     for keys in (together, apart):
         keys.drop_before(Sealed(0, 0, end, 1, 1))
-    left = [[keys.recent(one) for one in (7, 9)] for keys in (together, apart)]
+    left = [[recent(keys, one) for one in (7, 9)] for keys in (together, apart)]
     assert left[0] == left[1]
     assert len(here) + len(left[0][0]) + len(left[0][1]) == 21, "no record is forgotten, none is known twice"
 
@@ -88,7 +91,7 @@ def test_sealing_takes_what_lies_before_a_position_sorted_by_hash() -> None:
     assert sealed(keys, 300) == [(3, 100), (7, 0), (7, 200)]
     chunk = Sealed(0, 0, 300, 1, 1)
     keys.drop_before(chunk)
-    assert (keys.recent(1), keys.recent(7), keys.chunks) == ([300], [], [chunk])
+    assert (recent(keys, 1), recent(keys, 7), keys.chunks) == ([300], [], [chunk])
     assert (keys.chunks_before(299), keys.chunks_before(300)) == ([], [chunk])
     keys.forget_chunk(chunk)
     assert keys.chunks == []

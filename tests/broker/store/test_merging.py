@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from broker.store import index_chunk, merging
 from broker.store.index_chunk import (
     HEAD,
+    KEY,
     KEY_DTYPE,
     ChunkFiles,
     ChunkParts,
@@ -28,7 +29,7 @@ from broker.store.merging import MERGED, MERGED_BYTES_MAX, RETRY_MS, SOURCES_MAX
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import ENTRY20, Piece, QueueIndex
 from broker.store.settings import StoreSettings
-from penstock.errors import OffsetOutOfRange
+from penstock.errors import Damaged, OffsetOutOfRange
 from penstock.message import decode_batch
 from tests.broker.store.store_rig import bodies, command, fill, incoming, opened, read_chunk, stored, sync
 from tests.simulation.disk import PowerCut, SimDisk
@@ -271,6 +272,46 @@ def test_the_keys_of_all_sources_stand_in_order_and_none_is_missing(sources: lis
         made = np.frombuffer(b"".join(merging._keys(readers)), KEY_DTYPE).tolist()
     assert made == sorted(rows)
     for reader in readers:
+        reader.finish()
+
+
+@pytest.mark.parametrize("hashes", [[5], [5, 6], [0, 5, (1 << 32) - 1], list(range(1000))])
+def test_the_rows_of_one_key_go_in_bounded_pieces_however_many_they_are(
+    hashes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "SLICE_KEYS", 10)
+    monkeypatch.setattr(merging, "PIECE_BYTES", 20 * KEY.size)
+    monkeypatch.setattr(index_chunk, "READ_BYTES", 10 * KEY.size)
+    disk = SimDisk()
+    rows: list[tuple[int, int, int, int]] = []
+    for number in range(6):
+        mine = sorted((hashes[place % len(hashes)], 1000 * number + place, 0, 1) for place in range(1000))
+        parts = ChunkParts().pieces(1000 * number, 1000 * number + 1000, 7, np.array(mine, KEY_DTYPE))
+        disk.put(chunk_path(1000 * number), b"".join(parts))
+        rows += mine
+    readers = [ChunkReader(disk, 1000 * number) for number in range(6)]
+    for reader in readers:
+        assert list(reader.rows()) == []
+    made, most = b"", 0
+    before = disk.calls["pread"]
+    for piece in merging._keys(readers):
+        made += piece
+        most = max(most, len(piece) // KEY.size, 10 * (disk.calls["pread"] - before))
+        before = disk.calls["pread"]
+    assert np.frombuffer(made, KEY_DTYPE).tolist() == sorted(rows)
+    assert most <= 20 + 2 * 6 * 10, "more than a piece, and a slice or two of each source, at a time"
+
+
+def test_a_source_whose_keys_are_in_disorder_is_given_up_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "SLICE_KEYS", 4)
+    disk = SimDisk()
+    rows = np.array([(one, place, 0, 1) for place, one in enumerate([9, 9, 9, 5, 7, 3, 8, 1, 6, 2])], KEY_DTYPE)
+    data = b"".join(ChunkParts().pieces(0, 100, 7, np.sort(rows)))
+    disk.put(chunk_path(0), data[: -rows.nbytes] + rows.tobytes())  # as rot might
+    reader = ChunkReader(disk, 0)
+    assert list(reader.rows()) == []
+    assert sum(map(len, merging._keys([reader]))) == len(rows) * KEY.size
+    with pytest.raises(Damaged):
         reader.finish()
 
 

@@ -187,6 +187,21 @@ def test_a_find_in_the_past_does_not_read_what_is_newer() -> None:
     assert disk.calls["pread"] < 40
 
 
+@pytest.mark.parametrize("before", [1 << 62, 150_000])
+def test_a_find_of_one_message_reads_little_though_very_many_have_its_key(before: int) -> None:
+    disk = SimDisk()
+    store = opened(disk, WIDE)
+    for number in range(1500):
+        stored(store, incoming(str(number), key="k"))
+    store.tick(1000)
+    rows = sum([chunk.size - chunk.directory_bytes for chunk in store._keys.chunks])
+    assert rows > 30_000, "most of it is in index chunks"
+    disk.bytes_read = 0
+    pulled = store.find("t", "k", 0, 1 << 62, 1, before)
+    assert (pulled.count, 0 < pulled.next < before) == (1, True)
+    assert disk.bytes_read < 12_000
+
+
 def found_in_pages(store: MessageStore, key: str, since_ms: int, until_ms: int, count_max: int) -> list[list[bytes]]:
     """Each page of a search."""
     pages, before = [], 1 << 62

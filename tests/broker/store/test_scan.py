@@ -50,6 +50,23 @@ class Log:
         return [position for position, _ in scan], scan.end, scan.damage
 
 
+def test_a_frame_that_a_running_broker_finishes_meanwhile_is_no_damage() -> None:
+    log = Log()
+    places = [log.frame(0)[0], log.end]
+    data = pack_frame(encode_record(b"t", b"x" * 100, b""), 0, 0, log.end, 0, 1, 0)
+    log.put(data[:50])
+
+    def finish(kind: str) -> None:
+        if kind == "pread":
+            log.disk.on_call = lambda kind: None
+            log.put(data[50:])
+            places.append(log.frame(log.end)[0])
+
+    log.disk.on_call = finish
+    assert log.scan() == (places, log.end, [])
+    assert len(places) == 3
+
+
 def test_a_sound_log_is_walked_to_its_end() -> None:
     log = Log(2)
     places = [log.frame(0)[0] for _ in range(5)]

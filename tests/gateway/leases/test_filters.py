@@ -11,7 +11,8 @@ from memory_broker import MemoryBroker, _Queue
 from broker.folds.filters import OPEN
 from gateway.brokers import Brokers
 from gateway.leases.filters import FILTER_BYTES_PER_REQUEST, FILTERS_PER_REQUEST, FilterLeases, portions
-from gateway.sessions.session import Cursor, Lasting, Session
+from gateway.sessions.lasting import Lasting
+from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
 from penstock.errors import InvalidRequest, PenstockError, Unavailable
 from penstock.message import Message, encode_message

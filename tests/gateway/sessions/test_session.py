@@ -9,7 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from making import a_broker, arrival, made, pulled, subscribed
 
 from gateway.messages.delivery import PacketRun, Variant, blob
-from gateway.sessions.session import STORED, STORING, Cursor, Lasting, Session, variant_for
+from gateway.sessions.lasting import Lasting
+from gateway.sessions.session import STORED, STORING, Cursor, Session, variant_for
 from gateway.sessions.session_state import Owed, Sent
 
 FILTERS = ["a/b", "a/+", "+/b", "a/#", "#", "c/d"]
