@@ -122,6 +122,7 @@ class Merging:
         self._work: Generator[None, None, None] | None = None
         self._sources: list[Sealed] = []  # of the work
         self._counts = False  # what was made of them: queues begin to point to it
+        self._goes = False  # and is about to go: no more queues need to
         self._damaged: frozenset[int] = frozenset()
         self._looked_at: tuple[int, int] = (0, 0)
         self._not_before_ms = 0
@@ -158,18 +159,23 @@ class Merging:
                 raise
             raise _unreadable(error) from None
 
-    def make_room(self) -> None:
-        """The disk is full: work that has not come to its end gives back what it has taken, other work goes on to the
-        removal of its sources."""
+    def make_room(self, now_ms: int) -> None:
+        """The disk is full: work that does not count yet gives back what it has taken, and takes it no sooner than a
+        while later; other work goes on to the removal of its sources."""
+        if self._work is None:
+            return
         if not self._counts:
             self.give_up()
-        elif self._work is not None and next(self._work, _DONE) is _DONE:
+            self._not_before_ms = now_ms + RETRY_MS
+        elif next(self._work, _DONE) is _DONE:
             self._work = None
 
     def leave(self, position: int) -> None:
-        """Chunks before a position are about to go: no work is left on any of them."""
+        """Chunks before a position, at which a segment begins, are about to go: no work is left on any of them. Queues
+        may point to what was made or to its sources: both are before the position."""
         if self._work is not None and self._sources[0].start < position:
             if self._counts:
+                self._goes = True
                 deque(self._work, 0)
             self.give_up()
 
@@ -180,7 +186,7 @@ class Merging:
             self._work = None
 
     def _carry_out(self, sources: list[Sealed], level: int) -> Generator[None, None, None]:
-        self._counts = False
+        self._counts = self._goes = False
         draft = _Draft(sources, level)
         with contextlib.ExitStack() as stack:
             readers = [stack.enter_context(contextlib.closing(self._reader(one.number))) for one in sources]
@@ -194,6 +200,8 @@ class Merging:
                 queue.join(Piece(row.base, row.entries, draft.number, row.place), numbers)
             if handled % SLICE_ROWS == 0:
                 yield
+                if self._goes:
+                    break
         self._keys.merge_chunks(sources, draft.sealed)
         for source in sources:
             yield

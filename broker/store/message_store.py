@@ -287,7 +287,7 @@ class MessageStore:
         except StorageFull:
             pass  # goes on by itself when there is room again; until then retention is what makes room
         if self._log.is_full:
-            self._merging.make_room()
+            self._merging.make_room(now_ms)
         else:
             self._merging.step(self._log.bases, now_ms)
         self._retain(now_ms, needed_from)
@@ -330,18 +330,19 @@ class MessageStore:
             self.removals.append(removal._replace(end=self._log.start))
         self._sealing.keyframes.forget_before(self._log.start)
         self._merging.leave(self._log.start)
-        for chunk in self._keys.chunks_before(self._log.start):
-            self._forget_chunk(chunk)
+        self._forget_chunks(self._keys.chunks_before(self._log.start))
 
     def _has_keyframe(self, base: int) -> bool:
         """Whether the log can be read from the segment at ``base`` alone."""
         mark = self._sealing.keyframes.get(base)
         return mark is not None and self._reading.holds_keyframe(mark.position)
 
-    def _forget_chunk(self, chunk: Sealed) -> None:
-        self._index.forget_chunk(chunk.number)
-        self._keys.forget_chunk(chunk)
-        self._chunks.remove(chunk.number)
+    def _forget_chunks(self, chunks: Sequence[Sealed]) -> None:
+        if chunks:
+            self._index.forget_before(chunks[-1].end)  # once for all: there may be many queues
+        for chunk in chunks:
+            self._keys.forget_chunk(chunk)
+            self._chunks.remove(chunk.number)
 
     def close(self, now_ms: int) -> None:
         """Clean stop: syncs, checkpoints and gives the folder back. Safe after a failure too."""

@@ -25,6 +25,7 @@ LIGHT: Final = "~"
 ENTRY20: Final = struct.Struct(">QIq")
 ENTRY_BYTES: Final = ENTRY20.size
 _PIECE: Final = struct.Struct(">QIQQ")
+_CHUNK_AT: Final = 12
 _EMPTY: Final = bytearray()
 """The tail of all queues that have none; never written to."""
 
@@ -140,10 +141,19 @@ class Queue:
         if not left:
             self.pieces = self.pieces[: first * size] + _PIECE.pack(*joined) + self.pieces[last * size :]
 
-    def forget(self, chunk: int) -> None:
-        """The oldest pieces go if they are in a chunk that goes."""
-        while self.pieces and self._piece(0).chunk == chunk:
-            self.pieces = self.pieces[_PIECE.size :]
+    def forget_before(self, position: int) -> None:
+        """The pieces in chunks that begin before a log position go; they are the oldest."""
+        pieces, size = self.pieces, _PIECE.size
+        low, high = 0, len(pieces) // size
+        while low < high:
+            middle = (low + high) // 2
+            at = middle * size + _CHUNK_AT
+            if int.from_bytes(pieces[at : at + 8], "big") < position:
+                low = middle + 1
+            else:
+                high = middle
+        if low:
+            self.pieces = pieces[low * size :]
 
     def entries_before(self, position: int, low: int = 0) -> int:
         """How many entries of the tail are for frames before a log position; the first ``low`` are not looked at."""
@@ -257,7 +267,7 @@ class QueueIndex:
         self._fresh.clear()
         return fresh
 
-    def forget_chunk(self, chunk: int) -> None:
-        """Drops every queue's piece of a chunk that retention removed."""
+    def forget_before(self, position: int) -> None:
+        """Drops every queue's pieces of the chunks before a log position, at which one ends: retention removed them."""
         for queue in self._queues.values():
-            queue.forget(chunk)
+            queue.forget_before(position)

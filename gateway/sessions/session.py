@@ -161,10 +161,11 @@ class Cursor:
         return self.back if self.redos else self.seen
 
     def come_to(self, position: int) -> None:
-        """It has dealt with a message."""
+        """It has dealt with a message, and ``next`` is behind it."""
         if self.redos:
             self.back = position
             self.seen = max(self.seen, position)
+            self.redos = [redo for redo in self.redos if self.next < redo.until] or None
         else:
             self.seen = position
 
@@ -191,8 +192,7 @@ class Cursor:
         first, before, _ = self.skipped.pop(ended, (0, 0, -1)) if self.skipped else (0, 0, -1)
         if not redos:
             return False
-        self.back = min(self.reached, before)
-        self.redos = [*(self.redos or ()), *redos]
+        self.redos, self.back = [*self.left(), *redos], min(self.reached, before)
         self.next = min(self.next, first)
         self.backlog = None
         return True

@@ -151,6 +151,7 @@ class SimDisk:
     Attributes:
         capacity: bytes that all files together may have; None for no limit.
         half_written: the share of a failing write that lands all the same.
+        draft_bytes: what files have that are being replaced and are not whole yet; in no list of paths.
         calls: how often each kind of call was made since the start.
         bytes_read: by all calls of ``pread``.
         on_call: is told of the kind of every call.
@@ -161,6 +162,7 @@ class SimDisk:
         self.capacity: int | None = None
         self.half_written = 0.0
         self.sync_lies = False
+        self.draft_bytes = 0
         self.calls: dict[str, int] = {}
         self.bytes_read = 0
         self.on_call: Callable[[str], None] = lambda kind: None
@@ -174,7 +176,8 @@ class SimDisk:
     # ------------------------------------------------------------ faults
 
     def fail(self, kind: str, error: int, after: int = 0) -> None:
-        """The call of this kind after ``after`` more good ones fails, once. Kind "any" counts all changing calls."""
+        """The call of this kind after ``after`` more good ones fails, once. Kind "any" counts all changing calls,
+        "open" files that are there already."""
         self._failures[kind, self.calls.get(kind, 0) + after + 1] = error
 
     def cut_power(self, kind: str, after: int = 0) -> None:
@@ -184,7 +187,7 @@ class SimDisk:
     def call(self, kind: str) -> None:
         """Counts a call and fails it if that was asked for."""
         self.on_call(kind)
-        for one in (kind,) if kind == "pread" else (kind, "any"):
+        for one in (kind,) if kind in ("pread", "open") else (kind, "any"):
             self.calls[one] = self.calls.get(one, 0) + 1
             if (one, self.calls[one]) in self._cuts:
                 raise PowerCut
@@ -194,12 +197,11 @@ class SimDisk:
 
     def take_room(self, size: int) -> None:
         """Raises ENOSPC if the disk has no room for ``size`` bytes more."""
-        used = sum(len(content.shown) for content in self._files.values())
-        if size and self.capacity is not None and used + size > self.capacity:
+        if size and self.capacity is not None and self.used() + size > self.capacity:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def used(self) -> int:
-        return sum(len(content.shown) for content in self._files.values())
+        return self.draft_bytes + sum(len(content.shown) for content in self._files.values())
 
     def kill(self) -> None:
         """The process dies; the system keeps what it was given."""
@@ -281,6 +283,8 @@ class SimDisk:
             self._files[path] = self._durable_names[path] = Content()
         if path not in self._files:
             raise FileNotFoundError(errno.ENOENT, "missing", path)
+        if not create:
+            self.call("open")
         return SimFile(self, self._files[path])
 
     def read(self, path: str) -> bytes:
@@ -293,15 +297,21 @@ class SimDisk:
 
     def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Iterator[None]:
         content = Content()
-        for piece in pieces:
-            self.take_room(len(piece))
-            content.change(("write", len(content.shown), piece))
-            yield
-        self.call("replace")
-        if head is not None:
-            content.change(("write", 0, head()))
-            content.synced()
-        self._files[path] = content
+        taken = 0
+        try:
+            for piece in pieces:
+                self.take_room(len(piece))
+                self.draft_bytes += len(piece)
+                taken += len(piece)
+                content.change(("write", len(content.shown), piece))
+                yield
+            self.call("replace")
+            if head is not None:
+                content.change(("write", 0, head()))
+                content.synced()
+            self._files[path] = content
+        finally:
+            self.draft_bytes -= taken
 
     def remove(self, path: str) -> None:
         self.discard(path)

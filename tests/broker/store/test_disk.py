@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.store.disk import RealDisk, RealFile
+from broker.store.disk import DRAFT, RealDisk, RealFile
 from penstock.errors import DataFolderLocked, DataFolderUnusable
 
 
@@ -87,6 +87,7 @@ def test_a_replacement_counts_with_its_last_step_and_not_before(tmp_path: Path) 
     steps = disk.replace("one", [b"ne", b"w"])
     next(steps)
     assert disk.read("one") == b"old"
+    assert disk.names(".") == ["one", "one" + DRAFT], "where a start looks for what a crash has left"
     next(steps)
     assert next(steps, "done") == "done"
     assert (disk.read("one"), disk.names(".")) == (b"new", ["one"])

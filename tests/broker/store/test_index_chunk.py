@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import random
 from bisect import bisect_left
+from collections.abc import Sequence
 from itertools import chain
+from pathlib import Path
 
+import msgpack
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.store import index_chunk
-from broker.store.index_chunk import KEY, KEY_DTYPE, OPEN_FILES_MAX, RUNS_AT_ONCE, ChunkFiles, ChunkParts, chunk_path
+from broker.store.disk import RealDisk
+from broker.store.index_chunk import (
+    FOLDER,
+    HEAD,
+    KEY,
+    KEY_DTYPE,
+    OFFSETS_END,
+    OPEN_FILES_MAX,
+    RUNS_AT_ONCE,
+    ChunkFiles,
+    ChunkParts,
+    ChunkReader,
+    chunk_path,
+    pack_head,
+)
 from broker.store.queue_index import ENTRY20, ENTRY_BYTES, Queue, QueueIndex
 from penstock.errors import Damaged
 from tests.broker.store.store_rig import ReadChunk, read_chunk
@@ -64,6 +83,35 @@ def test_damage_anywhere_makes_a_chunk_worthless() -> None:
     for size in range(len(data)):
         assert decoded(data[:size]) is None, f"cut to {size}"
     assert decoded(data + b"x") is None
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (b"a:0", 0, 2, 0),
+        (7, 0, 2, 0),
+        ("a:0", -1, 2, 0),
+        ("a:0", OFFSETS_END, 2, 0),
+        ("a:0", 1.5, 2, 0),
+        ("a:0", None, 2, 0),
+        ("a:0", 0, True, 0),
+        ("a:0", 0, -2, 0),
+        ("a:0", 0, 2, -20),
+        ("a:0", 0, 2, 1),
+        ("a:0", 0, 3, 0),
+        ("a:0", 0, 2),
+    ],
+)
+def test_what_is_no_row_is_damage_as_soon_as_it_is_read(row: Sequence[object]) -> None:
+    directory = msgpack.packb([("A:0", 0, 1, 0), row])
+    assert isinstance(directory, bytes)
+    disk = SimDisk()
+    disk.put(chunk_path(100), bytes(4) + pack_head(100, 900, 7, len(directory), 40, 0) + directory + bytes(40))
+    with contextlib.closing(ChunkReader(disk, 100)) as reader:
+        rows = reader.rows()
+        assert next(rows).key == "A:0"
+        with pytest.raises(Damaged, match="has no directory"):
+            next(rows)
 
 
 def test_random_bytes_are_no_chunk() -> None:
@@ -165,3 +213,20 @@ def test_harm_done_to_a_chunk_while_it_is_in_use_is_an_error_that_says_what_to_d
         disk.fail("pread", errno.EIO)
     with pytest.raises(Damaged, match="restart the broker"):
         files.find_key(100, 5)
+
+
+@pytest.mark.parametrize("at", range(32, HEAD.size))
+def test_harm_done_to_the_lengths_in_a_head_is_damage_and_leaves_no_file_open(tmp_path: Path, at: int) -> None:
+    disk = RealDisk(tmp_path)
+    disk.make_folder(FOLDER)
+    harmed = bytearray(small_chunk())
+    harmed[at] ^= 0x80
+    (tmp_path / chunk_path(100)).write_bytes(harmed)
+    files = ChunkFiles(disk)
+    for _ in range(2):
+        with pytest.raises(Damaged, match="restart the broker"):
+            files.find_key(100, 5)
+        with pytest.raises(Damaged, match="restart the broker"):
+            files.entries(100, 0, 20)
+    opened = [os.readlink(f"/proc/self/fd/{one.name}") for one in os.scandir("/proc/self/fd") if one.is_symlink()]
+    assert not [path for path in opened if path.startswith(str(tmp_path))]

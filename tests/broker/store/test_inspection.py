@@ -234,6 +234,26 @@ def test_what_was_lost_to_rot_is_named_and_is_no_fault_of_the_index() -> None:
     assert (report.lost, report.stray_entries, len(report.damage)) == ([("t:0", 7)], 0, 1)
 
 
+def test_what_was_lost_has_its_offset_also_in_a_later_queue_chunk_and_block_of_the_index(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(inspection, "BLOCK_BYTES", 40)  # two entries
+    disk = SimDisk()
+    store = opened(disk)
+    for number in range(14):
+        stored(store, incoming(str(number).ljust(80), "a"), incoming(str(number).ljust(80), "b"))
+        store.tick(1000)
+    places = [store.position_of(queue, 10) for queue in ("a:0", "b:0")]
+    store.close(1000)
+    assert places[0] > store._keys.chunks[1].start, "in a chunk where its queue does not begin at 0"
+    for place, lost in zip(places, ("a:0", "b:0"), strict=True):
+        disk.flip("log/00000000000000000000.log", place + 100)
+        report = verified(disk)
+        assert (report.lost, report.stray_entries) == ([(lost, 10)], 0)
+        disk.flip("log/00000000000000000000.log", place + 100)
+    assert verified(disk).sound
+
+
 def test_a_dump_shows_every_record_in_order() -> None:
     disk = SimDisk()
     closed_store(disk)

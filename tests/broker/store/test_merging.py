@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import logging
 from itertools import pairwise
@@ -12,9 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.store import index_chunk, merging
-from broker.store.index_chunk import KEY, KEY_DTYPE, ChunkParts, ChunkReader, Sealed, chunk_path
-from broker.store.merging import MERGED, MERGED_BYTES_MAX, RETRY_MS, SOURCES_MAX, next_merge
+from broker.store.index_chunk import (
+    HEAD,
+    KEY,
+    KEY_DTYPE,
+    ChunkFiles,
+    ChunkParts,
+    ChunkReader,
+    Sealed,
+    check_chunk,
+    chunk_path,
+)
+from broker.store.key_index import KeyIndex
+from broker.store.merging import MERGED, MERGED_BYTES_MAX, RETRY_MS, SOURCES_MAX, Merging, next_merge
 from broker.store.message_store import MessageStore
+from broker.store.queue_index import ENTRY20, Piece, QueueIndex
 from broker.store.settings import StoreSettings
 from penstock.errors import Damaged, OffsetOutOfRange
 from penstock.message import decode_batch
@@ -54,6 +67,46 @@ def rest(store: MessageStore, ticks: int = 300) -> None:
     for _ in range(ticks):
         store.tick(1000)
         sync(store)
+
+
+def begun(disk: SimDisk, settings: StoreSettings = ONE_SEGMENT) -> tuple[MessageStore, list[bytes]]:
+    """A store whose first merge has begun, and what was sent."""
+    store = opened(disk, settings)
+    sent: list[bytes] = []
+    while not store._merging._work:
+        sent += fill(store, 1, start=len(sent))
+    return store, sent
+
+
+def keyed(store: MessageStore, first: int, end: int) -> None:
+    """Stores messages that all have one key, one by one, ticking."""
+    for number in range(first, end):
+        stored(store, incoming(str(number), key="k"))
+        store.tick(1000)
+        sync(store)
+
+
+def found_by_key(store: MessageStore) -> list[int]:
+    """What ``keyed`` has stored and is found, oldest first."""
+    found = store.find("t", "k", 0, 1 << 62, 10_000)
+    return [int(message.body) for _, message in decode_batch(found.count, found.body)][::-1]
+
+
+def sealed_queues(disk: SimDisk, chunks: int, queues: int) -> tuple[QueueIndex, KeyIndex]:
+    """Queues that each have one entry in each of so many chunks, 100 bytes of log apart."""
+    index, keys = QueueIndex(), KeyIndex()
+    for start in range(0, 100 * chunks, 100):
+        parts = ChunkParts()
+        for number in range(queues):
+            queue = index.ensure(f"q{number:03d}:0", 70_000)
+            index.add(queue, ENTRY20.pack(start, 10, 0), True)
+            parts.add([(queue, 1)])
+            queue.take_from_tail(1, start, 20 * number)
+        disk.put(chunk_path(start), b"".join(parts.pieces(start, start + 100, 7, np.array([], KEY_DTYPE))))
+        checked = check_chunk(disk, start)
+        assert checked is not None
+        keys.know_chunk(checked[0])
+    return index, keys
 
 
 def chunks_on(disk: SimDisk) -> list[str]:
@@ -175,6 +228,31 @@ def test_messages_are_found_by_key_as_before() -> None:
         found = store.find("t", f"k{one}", 0, 1 << 62, 1000)
         got = [message.body for _, message in decode_batch(found.count, found.body)]
         assert got == [b"%d" % number for number in reversed(range(300)) if number % 5 == one]
+
+
+def test_a_key_is_found_at_every_step_of_a_merge() -> None:
+    store = opened(SimDisk(), ONE_SEGMENT)
+    count = 0
+    while not store._merging._work:
+        keyed(store, count, count + 1)
+        count += 1
+    steps = 0
+    while store._merging._work:
+        assert found_by_key(store) == list(range(count))
+        store._merging.step(store._log.bases, 1000)
+        steps += 1
+    assert found_by_key(store) == list(range(count))
+    assert steps > MERGED
+
+
+def test_the_files_of_sources_are_closed_when_they_are_merged() -> None:
+    store, _ = begun(SimDisk())
+    bodies(store)
+    while store._merging._work:
+        assert set(store._chunks._open) & {source.number for source in store._merging._sources}
+        store._merging.step(store._log.bases, 1000)
+        bodies(store)
+    assert set(store._chunks._open) <= {chunk.number for chunk in store._keys.chunks}
 
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=12), min_size=1, max_size=5), st.integers(1, 5))
@@ -306,6 +384,109 @@ def test_a_damaged_source_is_told_once_and_never_copied(caplog: pytest.LogCaptur
     assert all(read_chunk(disk, chunk.number) for chunk in again._keys.chunks)
 
 
+def test_two_merges_with_damaged_sources_are_told_once_each(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimDisk()
+    store = opened(disk, SEGMENTS)
+    harmed: set[int] = set()
+    for number in range(400):
+        fill(store, 1, start=number)
+        for chunk in store._keys.chunks:
+            if chunk.number in (0, 8192) and chunk.number not in harmed:
+                harmed.add(chunk.number)
+                disk.flip(chunk_path(chunk.number), chunk.size - 10)
+    rest(store)
+    assert harmed == {0, 8192}
+    assert len([record for record in caplog.records if "stay apart" in record.message]) == 2
+
+
+def test_a_flipped_bit_anywhere_before_the_entries_of_a_source_ends_only_the_merge() -> None:
+    disk = SimDisk()
+    index, keys = sealed_queues(disk, chunks=3, queues=2)
+    path = chunk_path(100)
+    good = disk.read(path)
+    for at in range(HEAD.size + keys.chunks[1].directory_bytes):
+        for bit in range(8):
+            disk.put(path, good)
+            disk.flip(path, at, bit)
+            merge = Merging(disk, index, keys, ChunkFiles(disk))
+            for _ in range(20):
+                merge.step([0, 200], 1000)
+            assert merge._work is None
+            assert merge._damaged == {0, 100}, f"byte {at} bit {bit}"
+            assert not merge._counts
+
+
+@pytest.mark.parametrize("harm", ["unreadable", "gone", "unreadable further on"])
+def test_a_source_that_cannot_be_read_is_told_once_and_stops_no_other_merge(
+    harm: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_chunk, "READ_BYTES", 64)
+    disk = SimDisk()
+    index, keys = sealed_queues(disk, chunks=5, queues=5)
+    merge = Merging(disk, index, keys, ChunkFiles(disk))
+    if harm == "unreadable":
+        disk.spoil_page(chunk_path(100), 0)
+    elif harm == "gone":
+        disk.delete(chunk_path(100))
+    else:
+        merge.step([0, 200, 400], 1000)
+        while not disk.draft_bytes:
+            merge.step([0, 200, 400], 1000)
+        disk.fail("pread", errno.EIO)
+    for _ in range(50):
+        merge.step([0, 200, 400], 1000)
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    assert "stay apart" in caplog.text
+    assert [chunk.number for chunk in keys.chunks] == [0, 100, 202, 400]
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
+def test_where_there_are_too_many_open_files_a_merge_is_tried_again_later(error: int) -> None:
+    disk = SimDisk()
+    index, keys = sealed_queues(disk, chunks=3, queues=2)
+    merge = Merging(disk, index, keys, ChunkFiles(disk))
+    disk.fail("open", error, after=1)
+    for _ in range(20):
+        merge.step([0, 200], 1000)
+    assert [chunk.number for chunk in keys.chunks] == [0, 100, 200]
+    for _ in range(20):
+        merge.step([0, 200], 1000 + RETRY_MS)
+    assert [chunk.number for chunk in keys.chunks] == [2, 200]
+
+
+def test_on_a_full_disk_work_that_does_not_count_yet_gives_its_room_back_and_is_done_later() -> None:
+    disk = SimDisk()
+    store, sent = begun(disk)
+    while not disk.draft_bytes:
+        store._merging.step(store._log.bases, 1000)
+    store._merging.make_room(1000)
+    assert (store._merging._work, disk.draft_bytes) == (None, 0)
+    assert bodies(store) == sent
+    for _ in range(3):  # what has just been given back is not taken again
+        store._merging.step(store._log.bases, 1000 + RETRY_MS - 1)
+        assert store._merging._work is None
+    store._merging.make_room(1000 + RETRY_MS - 1)  # nothing to give back: it waits no longer for that
+    store._merging.step(store._log.bases, 1000 + RETRY_MS)
+    while store._merging._work:
+        store._merging.step(store._log.bases, 1000 + RETRY_MS)
+    assert store._keys.chunks[0].level == 1
+    assert bodies(store) == sent
+
+
+def test_on_a_full_disk_work_that_counts_goes_on_to_the_removal_of_its_sources() -> None:
+    disk = SimDisk()
+    store, sent = begun(disk)
+    while not store._merging._counts:
+        store._merging.step(store._log.bases, 1000)
+    sources = {chunk_path(source.number) for source in store._merging._sources}
+    assert sources <= set(chunks_on(disk))
+    for _ in range(2 * MERGED):
+        store._merging.make_room(1000)
+    assert store._merging._work is None
+    assert not sources & set(chunks_on(disk))
+    assert bodies(store) == sent
+
+
 def test_a_disk_without_room_is_tried_again_later_and_harms_nothing(caplog: pytest.LogCaptureFixture) -> None:
     disk = SimDisk()
     store = opened(disk, ONE_SEGMENT)
@@ -342,6 +523,21 @@ def test_a_source_that_cannot_be_removed_is_removed_by_the_next_start(caplog: py
     assert bodies(again) == sent
 
 
+def test_where_a_crash_brings_one_source_back_the_larger_chunk_is_taken() -> None:
+    disk = SimDisk()
+    store, sent = begun(disk)
+    first = chunk_path(store._merging._sources[0].number)
+    data = disk.read(first)
+    while store._merging._work:
+        store._merging.step(store._log.bases, 1000)
+    disk.kill()
+    disk.put(first, data)
+    again = opened(disk, ONE_SEGMENT)
+    assert again._keys.chunks[0].level == 1
+    assert first not in chunks_on(disk)
+    assert bodies(again) == sent
+
+
 def test_a_merged_chunk_that_is_damaged_while_its_sources_are_there_is_not_needed() -> None:
     disk = SimDisk()
     store = opened(disk, ONE_SEGMENT)
@@ -359,20 +555,20 @@ def test_a_merged_chunk_that_is_damaged_while_its_sources_are_there_is_not_neede
     assert bodies(again) == sent
 
 
-def test_retention_takes_chunks_away_from_a_merge_at_any_moment() -> None:
-    settings = StoreSettings(
-        segment_bytes=8192, reserve_step_bytes=2048, emergency_bytes=0, chunk_bytes=1500, retention_s=1.0, fresh_bytes=0
-    )
-    moments = set()
-    for moment in range(25):
+def test_retention_takes_chunks_away_from_a_merge_at_any_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "SLICE_ROWS", 1)
+    settings = dataclasses.replace(SEGMENTS, retention_s=1.0)
+    moments = []
+    while not moments or moments[-1] != (True, True):
         disk = SimDisk()
         store = opened(disk, settings)
+        stored(store, *[command(f"+{name} t") for name in "abcd"])
         sent: list[bytes] = []
         while store._merging._work is None or store._keys.chunks[-1].start < 8192:
             sent += fill(store, 1, start=len(sent))
-        for _ in range(moment):
+        for _ in moments:
             store._merging.step(store._log.bases, 1000)
-        moments.add((store._merging._work is None, store._merging._counts))
+        moments.append((store._merging._work is None, store._merging._counts))
         stored(store, incoming("late"), now_ms=1_000_000)
         sync(store)
         while not store.removals:
@@ -381,12 +577,52 @@ def test_retention_takes_chunks_away_from_a_merge_at_any_moment() -> None:
         on_disk = [chunk_path(chunk.number) for chunk in store._keys.chunks]
         assert chunks_on(disk) == on_disk
         first = store.bounds("t:0").min
-        assert bodies(store) == [*sent, b"late"][first:]
+        for key in ("t:0", "~a", "~b", "~c", "~d"):
+            assert bodies(store, key) == [*sent, b"late"][first:]
         with pytest.raises(OffsetOutOfRange):
             store.read("t:0", first - 1, 1, 1000)
         disk.kill()
         assert bodies(opened(disk, settings)) == [*sent, b"late"][first:]
-    assert len(moments) == 3, "before, while and after queues are pointed to what was made"
+    assert moments.count((False, False)) > 10, "before queues are pointed to what was made,"
+    assert moments.count((False, True)) > 10, "meanwhile, and while its sources are removed"
+
+
+def test_no_more_queues_are_pointed_to_what_was_made_when_it_is_about_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "SLICE_ROWS", 3)
+    disk = SimDisk()
+    index, keys = sealed_queues(disk, chunks=7, queues=10)
+    files = ChunkFiles(disk)
+    merge = Merging(disk, index, keys, files)
+    while not merge._counts:
+        merge.step([0, 300, 600], 1000)
+    merge.leave(300)
+    assert merge._work is None
+    assert [piece.chunk for queue in index if (piece := queue.piece_of(70_002))] == [2] * 3 + [200] * 7
+    assert chunks_on(disk) == [chunk_path(number) for number in (2, 300, 400, 500, 600)]
+    assert keys.chunks[0].number == 2
+    keys.forget_chunk(keys.chunks[0])
+    files.remove(2)
+    index.forget_before(300)
+    assert {queue.min for queue in index} == {70_003}
+    for _ in range(50):  # the next merge is as any other
+        merge.step([300, 600], 1000)
+    assert chunks_on(disk) == [chunk_path(302), chunk_path(600)]
+    assert {queue.piece_of(70_003) for queue in index} == {Piece(70_003, 3, 302, 60 * n) for n in range(10)}
+
+
+def test_a_merge_behind_what_retention_removes_goes_on() -> None:
+    disk = SimDisk()
+    index, keys = sealed_queues(disk, chunks=5, queues=2)
+    merge = Merging(disk, index, keys, ChunkFiles(disk))
+    merge._damaged = frozenset({0, 100})
+    merge.step([0, 200, 400], 1000)
+    assert merge._sources[0].start == 200
+    merge.leave(200)
+    assert merge._work is not None
+    while merge._work:
+        merge.step([200, 400], 1000)
+        merge.leave(200)
+    assert [chunk.number for chunk in keys.chunks] == [0, 100, 202, 400]
 
 
 def test_a_start_at_the_older_checkpoint_finds_a_chunk_that_ends_there() -> None:

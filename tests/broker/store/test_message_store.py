@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from broker.store.message_store import QUIET_MS
+from broker.store import merging
+from broker.store.message_store import QUIET_MS, MessageStore
+from broker.store.queue_index import Queue
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from penstock.errors import OffsetOutOfRange, QueueNotFound, StorageFailed, StorageFull, TooLarge
@@ -25,6 +29,27 @@ from tests.broker.store.store_rig import (
     sync,
 )
 from tests.simulation.disk import SimDisk
+
+MERGES = StoreSettings(
+    segment_bytes=1 << 18,
+    reserve_step_bytes=1024,
+    emergency_bytes=0,
+    chunk_bytes=1500,
+    retention_s=0.0,
+    fresh_bytes=0,
+    ahead_bytes=0,
+)
+
+
+def merging_store(disk: SimDisk, monkeypatch: pytest.MonkeyPatch) -> tuple[MessageStore, list[bytes]]:
+    """A store whose first merge is about to write, and what was sent."""
+    monkeypatch.setattr(merging, "DIRECTORIES_BYTES_MIN", 8)
+    store = opened(disk, MERGES)
+    sent: list[bytes] = []
+    while not disk.draft_bytes:
+        sent += fill(store, 1, start=len(sent))
+    assert store._merging._work is not None
+    return store, sent
 
 
 def test_a_message_of_a_disk_topic_is_readable_only_after_the_sync() -> None:
@@ -176,6 +201,49 @@ def test_a_full_disk_refuses_the_batch_whole_and_writing_resumes_when_there_is_r
     assert "room again" in ends
 
 
+def filled(store: MessageStore) -> list[bytes]:
+    """What it takes until the disk is full."""
+    sent = []
+    with contextlib.suppress(StorageFull):
+        while True:
+            stored(store, incoming("x" * 100))
+            sent.append(b"x" * 100)
+    assert store.is_full
+    return sent
+
+
+def test_on_a_full_disk_a_merge_makes_room_and_is_done_when_there_is_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimDisk()
+    store, sent = merging_store(disk, monkeypatch)
+    disk.capacity = disk.used()
+    sent += filled(store)
+    store.tick(1000)
+    assert (store._merging._work, disk.draft_bytes) == (None, 0)
+    disk.capacity = None
+    sent += fill(store, 1, start=len(sent))
+    for _ in range(50):
+        store.tick(1000 + merging.RETRY_MS)
+    assert store._keys.chunks[0].level == 1
+    assert bodies(store) == sent
+
+
+def test_on_a_full_disk_a_merge_that_counts_still_removes_its_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimDisk()
+    store, sent = merging_store(disk, monkeypatch)
+    while not store._merging._counts:
+        store._merging.step(store._log.bases, 1000)
+    sources = {f"index/{source.number:020d}.idx" for source in store._merging._sources}
+    assert sources <= set(disk.paths("index"))
+    disk.capacity = disk.used()
+    sent += filled(store)
+    for _ in range(2 * len(sources)):
+        disk.capacity = min(disk.capacity, disk.used())  # others take what becomes free
+        store.tick(1000)
+    assert store.is_full
+    assert not sources & set(disk.paths("index"))
+    assert bodies(store) == sent
+
+
 def test_a_refused_batch_never_turns_up_even_if_the_disk_wrote_half_of_it() -> None:
     disk = SimDisk()
     store = opened(disk)
@@ -309,6 +377,14 @@ def test_a_clean_stop_leaves_nothing_to_replay() -> None:
     assert opened(disk).sealed == store.written
 
 
+def test_a_close_in_the_middle_of_a_merge_leaves_no_work_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimDisk()
+    store, sent = merging_store(disk, monkeypatch)
+    store.close(1000)
+    assert (store._merging._work, disk.draft_bytes) == (None, 0)
+    assert bodies(opened(disk, MERGES)) == sent
+
+
 def test_retention_by_size_moves_every_queues_beginning_and_frees_the_disk() -> None:
     disk = SimDisk()
     settings = StoreSettings(
@@ -328,6 +404,44 @@ def test_retention_by_size_moves_every_queues_beginning_and_frees_the_disk() -> 
     again = opened(disk, settings)
     assert (again.bounds("t:0"), again.bounds("~all")) == bounds
     assert bodies(again, "~all") == sent[bounds[0].min :]
+
+
+def test_keyframes_of_what_retention_removed_are_forgotten() -> None:
+    store = opened(SimDisk(), replace(SMALL, retention_bytes=20_000))
+    fill(store, 300)
+    assert store.start > 0
+    assert store._sealing.keyframes.get(store.start) is not None
+    assert min(mark.base for mark in store._sealing.keyframes) == store.start
+
+
+class Looked(dict[str, Queue]):
+    """Queues, and how many were looked at while somebody went through them."""
+
+    count = 0
+
+    def values(self) -> Iterator[Queue]:  # type: ignore[override]
+        for queue in super().values():
+            self.count += 1
+            yield queue
+
+
+def test_retention_looks_at_each_queue_once_however_many_chunks_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "SOURCES_MAX", 1)  # none is merged
+    disk = SimDisk()
+    store = opened(disk, replace(SMALL, chunk_bytes=1000, retention_s=1.0))
+    stored(store, *[command(f"+{number} t") for number in range(20)])
+    sent = fill(store, 100)
+    chunks = len(disk.paths("index"))
+    index = store._index
+    looked = index._queues = Looked(index._queues)
+    store._retain(1_000_000, None)
+    assert len(disk.paths("index")) <= chunks - 8
+    assert store.start > 0
+    assert looked.count == len(index) == 21
+    store._retain(1_000_000, None)
+    assert looked.count == 21, "nothing more goes"
+    first = store.bounds("t:0").min
+    assert all(bodies(store, key) == sent[first:] for key in list(looked))
 
 
 def test_retention_by_age_waits_for_the_slowest_reader() -> None:

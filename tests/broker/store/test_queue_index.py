@@ -86,8 +86,26 @@ def test_sealed_entries_leave_the_tail_and_are_found_by_their_piece() -> None:
         Piece(102, 2, 8, 0),
         None,
     ]
-    index.forget_chunk(7)
+    index.forget_before(8)
     assert queue.min == 102
+
+
+def test_the_pieces_of_all_chunks_before_a_position_are_forgotten_and_no_others() -> None:
+    index = QueueIndex()
+    for number in range(8):  # queue "n" has an entry in every chunk but the first n
+        for chunk in range(number, 8):
+            queue = index.ensure(str(number))
+            index.add(queue, entry(chunk * 100), True)
+            queue.take_from_tail(1, chunk * 100 + chunk % 2, 0)
+    index.add(index.ensure("tail"), entry(800), True)
+    index.forget_before(400)
+    assert [queue.min for queue in index] == [4, 3, 2, 1, 0, 0, 0, 0, 0]
+    assert all(queue.next == 8 - number for number, queue in enumerate(index) if queue.key != "tail")
+    assert [index.get("0").piece_of(offset) for offset in (4, 7)] == [Piece(4, 1, 400, 0), Piece(7, 1, 701, 0)]
+    index.forget_before(400)
+    assert [len(queue.pieces) // 28 for queue in index] == [4, 4, 4, 4, 4, 3, 2, 1, 0]
+    index.forget_before(800)
+    assert [queue.min for queue in index] == [8, 7, 6, 5, 4, 3, 2, 1, 0]
 
 
 def test_only_pieces_of_this_queue_and_not_of_an_earlier_one_belong_to_it() -> None:

@@ -6,13 +6,16 @@ import contextlib
 import dataclasses
 import errno
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
+from broker.store.disk import DRAFT
 from broker.store.message_store import MessageStore
 from broker.store.recovery import keyframe_at, open_segments, open_store
 from broker.store.settings import StoreSettings
 from penstock.errors import DataFolderLocked, DataFolderUnusable, StorageFailed
+from penstock.message import decode_batch
 from tests.broker.store.store_rig import (
     SMALL,
     SmallFolds,
@@ -292,6 +295,36 @@ def test_harm_to_any_one_derived_file_changes_nothing(harm: Callable[[SimDisk, s
         assert bodies(again) == bodies(again, "~all") == sent
 
 
+def test_what_a_crash_left_half_written_is_removed() -> None:
+    disk = SimDisk()
+    sent = fill(opened(disk), 60)
+    disk.kill()
+    whole = derived(disk)
+    for path in [*whole, "index/00000000000000000001.idx"]:
+        disk.put(path + DRAFT, b"half a file")
+    again = opened(disk)
+    assert not [path for path in disk.paths() if path.endswith(DRAFT)]
+    assert set(whole) <= set(derived(disk))
+    assert bodies(again) == sent
+
+
+def test_chunks_behind_the_starting_point_are_not_known() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    for number in range(70):
+        stored(store, incoming(str(number), key="k"))
+        store.tick(1000)
+        sync(store)
+    disk.delete(disk.paths("checkpoint")[-1])
+    disk.kill()
+    again = opened(disk)
+    for more in (0, 30):
+        fill(again, more)
+        found = again.find("t", "k", 0, 1 << 62, 100)
+        assert [int(message.body) for _, message in decode_batch(found.count, found.body)] == list(range(70))[::-1]
+        assert all(one.end == following.start for one, following in pairwise(again._keys.chunks))
+
+
 def test_derived_files_of_another_log_are_not_believed() -> None:
     disk, other = SimDisk(), SimDisk()
     fill(opened(other, now_ms=999), 120, topic="other")
@@ -383,6 +416,23 @@ def test_a_keyframe_that_a_crash_cut_short_is_written_at_the_next_start() -> Non
     found = keyframe_at(open_segments(disk, SMALL), base)
     assert found is not None
     assert [row.key for row in found.queues] == ["t:0"]
+
+
+def test_a_segment_of_which_nothing_reached_the_medium_has_a_border_and_a_keyframe_all_the_same() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    while len(store._log.bases) < 2:
+        stored(store, incoming("x" * 200))
+    base = store._log.bases[1]
+    disk.kill()
+    disk.put(disk.paths("log")[1], bytes(SMALL.reserve_step_bytes))
+    for path in derived(disk):
+        disk.delete(path)
+    again = opened(disk)
+    assert again._log.bases == [0, base]
+    fill(again, 60)
+    assert not [chunk for chunk in again._keys.chunks if chunk.start < base < chunk.end]
+    assert again._sealing.keyframes.get(base) is not None
 
 
 def test_a_store_on_a_full_disk_opens_and_can_be_read() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -132,6 +133,41 @@ def test_a_checkpoint_knows_no_message_that_came_behind_it() -> None:
     assert [row.next for row in decode_state(snapshot).queues] == [5]
     disk.kill()
     assert len(bodies(opened(disk))) == 10
+
+
+class SlowFolds(SmallFolds):
+    """Their bytes are made when they are asked for, and no more of them once they are frozen again, as with the real
+    ones."""
+
+    frozen = 0
+
+    def freeze(self) -> Iterator[bytes]:
+        self.frozen += 1
+        return self._pieces(self.frozen, b"".join(super().freeze()))
+
+    def _pieces(self, mine: int, packed: bytes) -> Iterator[bytes]:
+        for at in range(0, len(packed), 10):
+            if mine != self.frozen:
+                return
+            yield packed[at : at + 10]
+
+
+def test_a_checkpoint_is_whole_though_other_plans_were_made_before_it_was_written() -> None:
+    disk = SimDisk()
+    store = open_store(disk, SMALL, SlowFolds(), 1000)
+    stored(store, command("+all t"), incoming("r" * 50, "r", retain=True))
+    for _ in range(40):
+        stored(store, incoming("x" * 800))
+        store._sealing.plan_if_due(store.written)
+    assert len(store._sealing._plans) > 5
+    sync(store)
+    store._sealing.finish(1000)
+    disk.delete(disk.paths("checkpoint")[-1])  # the one of the last plan, behind which none was made
+    disk.kill()
+    folds = SlowFolds()
+    open_store(disk, SMALL, folds, 1000)
+    assert folds.open == {"~all": "t"}
+    assert folds.retained == {"r": b"r" * 50}
 
 
 def test_only_the_unsealed_log_is_read_at_start() -> None:

@@ -1,0 +1,166 @@
+"""Overlapping subscriptions of one durable session beside a model: in whatever order it subscribes and unsubscribes,
+falls behind and comes back, a message comes once, and none is lost that a subscription was there for all the time."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from rig import Client, Gateway
+
+from gateway.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe, Subscription, Unsubscribe
+from gateway.mqtt.properties import Properties
+from penstock.link import OnResult
+from penstock.requests.messages import Pull
+from topicmap.names import matches
+
+NAMES = st.sampled_from(["f/a", "f/b"])
+FILTERS = ["f/a", "f/+", "#", "+/a"]
+RELEASE = 3
+QOS = st.sampled_from([0, 1, 2, 2])
+
+
+class Sessions(RuleBasedStateMachine):
+    """One client with a small window."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.room = 1
+        self.gateway = Gateway()
+        self.publisher = self.gateway.connect("publisher")
+        self.sent: list[tuple[str, int]] = []
+        self.owed: list[bool] = []  # whether one that stood then, with QoS 1 or 2, has stood since
+        self.by: list[set[str]] = []  # filters by which a message is owed
+        self.standing: dict[str, int] = {}
+        self.came: set[int] = set()  # but what is to come again
+        self.ever: set[int] = set()
+        self.open: dict[int, tuple[int, int]] = {}  # packet id -> what it waits for, of which message
+        self.stalled: list[tuple[Pull, OnResult]] = []
+        self.connect()
+
+    def connect(self) -> None:
+        properties = Properties(receive_maximum=self.room, session_expiry_interval=10_000)
+        self.client: Client = self.gateway.connect("s", level=5, clean_start=False, properties=properties)
+        self.came -= {number for kind, number in self.open.values() if kind < RELEASE}
+        self.open.clear()
+        self.settle()
+
+    def settle(self) -> None:
+        for _ in range(3):
+            self.gateway.round()
+        for packet in self.client.got():
+            if isinstance(packet, Publish):
+                number = int(packet.payload)
+                assert packet.dup or number not in self.ever, "it came before"
+                self.ever.add(number)
+                self.came.add(number)
+                if packet.qos:
+                    self.open[packet.packet_id] = packet.qos, number
+            elif isinstance(packet, Pubrel):
+                self.open[packet.packet_id] = RELEASE, -1
+
+    @rule(names=st.lists(st.tuples(NAMES, QOS), min_size=1, max_size=6))
+    def publish(self, names: list[tuple[str, int]]) -> None:
+        for name, qos in names:
+            owing = {filter for filter, granted in self.standing.items() if matches(filter, name) and granted and qos}
+            self.by.append(owing)
+            self.sent.append((name, qos))
+            self.publisher.publish(name, b"%d" % (len(self.sent) - 1), qos, packet_id=1)
+            if qos == 2:
+                self.publisher.send(Pubrel(1))
+                self.publisher.got()
+        self.settle()
+
+    @rule(filter=st.sampled_from(FILTERS), qos=QOS)
+    def subscribe(self, filter: str, qos: int) -> None:
+        self.client.send(Subscribe(1, (Subscription(filter, qos),)))
+        self.standing[filter] = qos
+        if not qos:
+            self.give_up(filter)
+        self.settle()
+
+    def give_up(self, filter: str) -> None:
+        for owing in self.by:
+            owing.discard(filter)
+
+    @precondition(lambda self: self.standing)
+    @rule(data=st.data())
+    def unsubscribe(self, data: st.DataObject) -> None:
+        filter = data.draw(st.sampled_from(sorted(self.standing)))
+        self.client.send(Unsubscribe(1, (filter,)))
+        del self.standing[filter]
+        self.give_up(filter)
+        self.settle()
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data(), count=st.integers(1, 4))
+    def acknowledge(self, data: st.DataObject, count: int) -> None:
+        while self.open and count:
+            self.answer(data.draw(st.sampled_from(sorted(self.open))))
+            count -= 1
+
+    def answer(self, packet_id: int) -> None:
+        kind, _ = self.open.pop(packet_id)
+        self.client.send({1: Puback, 2: Pubrec, RELEASE: Pubcomp}[kind](packet_id))
+        self.settle()
+
+    @rule(room=st.integers(1, 2))
+    def come_back(self, room: int) -> None:
+        self.room = room
+        self.client.cut()
+        self.gateway.round()
+        self.connect()
+
+    @rule(filter=st.sampled_from(FILTERS))
+    def stall(self, filter: str) -> None:
+        """What comes to one filter comes late."""
+        for one in [one for one in self.gateway.broker.parked if one[0].queue == f"~filter:{filter}"]:
+            self.gateway.broker.parked.remove(one)
+            self.stalled.append(one)
+
+    @precondition(lambda self: self.stalled)
+    @rule()
+    def go_on(self) -> None:
+        self.gateway.broker.parked += self.stalled
+        self.stalled = []
+        self.settle()
+
+    @rule()
+    def wait(self) -> None:
+        self.gateway.pass_time(1)
+        self.settle()
+
+    def teardown(self) -> None:
+        self.go_on()
+        for _ in range(10 * len(self.sent) + 10):
+            if not self.open:
+                self.gateway.pass_time(0.5)
+                self.settle()
+                if not self.open:
+                    break
+            self.answer(next(iter(self.open)))
+        lost = [number for number, owing in enumerate(self.by) if owing and number not in self.came]
+        assert not lost, [(number, self.sent[number], self.by[number]) for number in lost]
+
+
+TestSessions = Sessions.TestCase
+TestSessions.settings = settings(max_examples=300, stateful_step_count=40)
+
+
+def test_dbg():
+    s = Sessions()
+    def show(what):
+        sess = s.client.device.session
+        print(what, "came", sorted(s.came), "open", s.open)
+        for c in sess.overlap.cursors:
+            print("   ", c.subscription.filter, c.subscription.qos, "next", c.next, "start", c.start, "seen", c.seen, "back", c.back, "redos", c.redos, "skipped", {k.subscription.filter: v for k, v in (c.skipped or {}).items()}, "backlog", c.backlog and len(c.backlog), c.pulling)
+        print("    ended", sess.overlap.ended)
+    class D:
+        def __init__(self, v): self.v = v
+        def draw(self, _): return self.v
+    s.subscribe(filter='f/a', qos=1); s.publish(names=[('f/a', 1)]); s.subscribe(filter='f/+', qos=1); s.subscribe(filter='#', qos=0); show("subs")
+    s.publish(names=[('f/a', 1), ('f/b', 1)]); show("pub")
+    s.unsubscribe(data=D('f/+')); show("unsub f/+")
+    s.unsubscribe(data=D('f/a')); show("unsub f/a")
+    s.wait(); show("wait")
+    s.teardown()
