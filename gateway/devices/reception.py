@@ -40,8 +40,8 @@ from gateway.login.auth import Authenticator, Credentials, Identity, Peer
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
 from gateway.publishing.judging import Judge
 from gateway.publishing.upstream import Upstream
-from gateway.sessions.lasting import Lasting
-from gateway.sessions.session import Client, Session
+from gateway.sessions.lasting import Client, Lasting
+from gateway.sessions.session import Session
 from gateway.sessions.session_state import Will, decode_flow, decode_terms, encode_will
 from gateway.settings import GatewaySettings
 from gateway.shards.rounds import Rounds

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from gateway.homes.home import SessionHome
 from gateway.homes.wills import Wills
-from gateway.sessions.session import Client
+from gateway.sessions.lasting import Client
 from gateway.sessions.session_state import decode_will
 from penstock.requests.sessions import CONNECTED, GONE, NO_WILL, RELEASED, OpenedSession, SessionSave
 

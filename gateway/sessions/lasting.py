@@ -1,16 +1,55 @@
-"""What only a session that outlives its connection has, while its client is connected."""
+"""What a session may have: the connection of its client (``Client``), and a life that outlives it (``Lasting``)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
+from gateway.limits.tallies import Tally
+from gateway.login.auth import Identity
+from gateway.messages.aliases import SentAliases
 from gateway.messages.feed import Feed
+from gateway.mqtt.reason_codes import Reason
 from gateway.sessions.session_state import Owed, Place, Sent
 
 
+class Client(Protocol):
+    """The connection of a session's client (``gateway.devices.device.Device``).
+
+    Attributes:
+        is_v5: whether it speaks MQTT 5.
+        accepts_bytes_max: the largest packet that it takes.
+        aliases: the topic aliases that it has been sent, if it takes any.
+        identity: who it is, once that is known.
+        tally: what goes through its listener.
+    """
+
+    is_v5: bool
+    accepts_bytes_max: int
+    aliases: SentAliases | None
+    identity: Identity | None
+    tally: Tally
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes no more output for now."""
+        ...
+
+    def send(self, data: bytes, count: int = 1) -> None:
+        """Sends so many packets."""
+        ...
+
+    def fail(self, reason: Reason) -> None:
+        """Closes it for a reason."""
+        ...
+
+    def displace(self, reason: Reason, *, ends_session: bool) -> None:
+        """Another connection takes over its session."""
+        ...
+
+
 class Lasting:
-    """Of one session.
+    """What only a session that outlives its connection has.
 
     Attributes:
         incarnation: tells it from earlier sessions of the same client.

@@ -27,16 +27,12 @@ that is left. Pure: time is an argument.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
-from gateway.limits.tallies import Tally
-from gateway.login.auth import Identity
-from gateway.messages.aliases import SentAliases
 from gateway.messages.delivery import PACKET_ID_MAX, Blob, InFlight, PacketRun, Variant, blob
 from gateway.messages.envelope import Arrival
 from gateway.messages.feed import Feed
-from gateway.mqtt.reason_codes import Reason
-from gateway.sessions.lasting import Lasting
+from gateway.sessions.lasting import Client, Lasting
 from gateway.sessions.matching import Matching
 from gateway.sessions.session_state import Owed, Place, Will
 from gateway.sessions.subscriptions import Ended, Redo, Subscription, is_left
@@ -44,9 +40,9 @@ from gateway.sessions.subscriptions import Ended, Redo, Subscription, is_left
 _PUBREL: Final = b"\x62\x02"
 ENDED_MAX: Final = 32
 """Of so many subscriptions that have ended a session knows what they had delivered."""
-REDOS_MAX: Final = 16
-"""So many stretches that a cursor goes over again are kept of a session; each of its cursors may have left messages to
-each other one."""
+REDOS_MAX: Final = 64
+"""So many stretches that a cursor goes over again are kept; each may have left messages to each other one. Where there
+are more it goes over all again, and some messages come twice."""
 
 # States of an inbound QoS 2 id, from PUBLISH to PUBREL.
 STORING: Final = 0
@@ -55,41 +51,6 @@ INHERITED: Final = 2
 """Stored, on an earlier connection."""
 RELEASED: Final = 3
 """Released before it is stored, by a client that did not wait for its PUBREC."""
-
-
-class Client(Protocol):
-    """The connection of a session's client (``gateway.devices.device.Device``).
-
-    Attributes:
-        is_v5: whether it speaks MQTT 5.
-        accepts_bytes_max: the largest packet that it takes.
-        aliases: the topic aliases that it has been sent, if it takes any.
-        identity: who it is, once that is known.
-        tally: what goes through its listener.
-    """
-
-    is_v5: bool
-    accepts_bytes_max: int
-    aliases: SentAliases | None
-    identity: Identity | None
-    tally: Tally
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it takes no more output for now."""
-        ...
-
-    def send(self, data: bytes, count: int = 1) -> None:
-        """Sends so many packets."""
-        ...
-
-    def fail(self, reason: Reason) -> None:
-        """Closes it for a reason."""
-        ...
-
-    def displace(self, reason: Reason, *, ends_session: bool) -> None:
-        """Another connection takes over its session."""
-        ...
 
 
 class Cursor:
@@ -192,7 +153,7 @@ class Cursor:
         first, before, _ = self.skipped.pop(ended, (0, 0, -1)) if self.skipped else (0, 0, -1)
         if not redos:
             return False
-        self.redos, self.back = [*self.left(), *redos], min(self.reached, before)
+        self.redos, self.back = self._bounded([*self.left(), *redos]), min(self.reached, before)
         self.next = min(self.next, first)
         self.backlog = None
         return True
@@ -204,10 +165,12 @@ class Cursor:
             return []
         until = max([self.next, *[redo.until for redo in self.redos or ()]])
         filter = primary.subscription.filter
-        return [
-            Redo(until, primary.seen, filter),
-            *[redo._replace(until=until, also=(*redo.also, filter)) for redo in primary.left()],
-        ]
+        found = [Redo(until, primary.seen, filter)]
+        for redo in primary.left():
+            filters = dict.fromkeys((redo.filter, *redo.also, filter))
+            del filters[redo.filter]
+            found.append(Redo(until, redo.after, redo.filter, tuple(filters)))
+        return list(dict.fromkeys(found))
 
     def left(self) -> list[Redo]:
         """What it is still to go over again."""
@@ -218,18 +181,25 @@ class Cursor:
         over again there: nobody would know that it was."""
         at, redos = self.next, self.left()
         for primary, (first, _, _) in (self.skipped or {}).items():
-            more = self._left_to(primary) if len(redos) < REDOS_MAX else []
+            more = self._left_to(primary)
             if more:
                 redos += more
                 at = min(at, first)
-        return Place(at, self.start, self.seen, tuple(redos))
+        return Place(at, self.start, self.seen, tuple(self._bounded(redos)))
+
+    def _bounded(self, redos: list[Redo]) -> list[Redo]:
+        if len(redos) <= REDOS_MAX:
+            return redos
+        until, after = max([redo.until for redo in redos]), min([redo.after for redo in redos])
+        return [Redo(until, after, self.subscription.filter)]
 
     def ended(self, older: int) -> Ended:
         """What it has delivered, if it ends now. ``older``: how many older ones there are at its broker."""
         left = self.left()
         for primary in self.skipped or ():
             left += self._left_to(primary)
-        return Ended(self.feed.broker.name, self.subscription.filter, self.start, self.seen, tuple(left), older)
+        known = tuple(self._bounded(left))
+        return Ended(self.feed.broker.name, self.subscription.filter, self.start, self.seen, known, older)
 
     def has_come_to(self, arrival: Arrival) -> bool:
         """Whether it has been at this message before. Only one that damage in the log has moved is at an offset beyond
@@ -297,11 +267,9 @@ class Overlap:
 
     def _is_delivered(self, primary: Cursor, arrival: Arrival) -> bool:
         """Whether one that has ended, and was older than its primary now, has delivered a message."""
-        older, broker = self._older(primary), primary.feed.broker.name
-        for one in self.ended:
-            if one.older <= older and one.broker == broker and one.has_delivered(arrival.position, arrival.name):
-                return True
-        return False
+        older, broker, position, name = self._older(primary), primary.feed.broker.name, arrival.position, arrival.name
+        known = [one for one in self.ended if one.older <= older and one.broker == broker]
+        return any([one.has_delivered(position, name) for one in known])
 
     def _candidates(self, name: str) -> int:
         if self._matching is None:

@@ -15,8 +15,9 @@ from penstock.requests.messages import Pull
 from topicmap.names import matches
 
 NAMES = st.sampled_from(["f/a", "f/b"])
-FILTERS = ["f/a", "f/+", "#", "+/a"]
+FILTERS = ["f/a", "f/+", "#", "+/a", "f/#", "+/+"]
 RELEASE = 3
+TAKEOVERS_MAX = 25  # more in a minute are refused
 QOS = st.sampled_from([0, 1, 2, 2])
 
 
@@ -26,6 +27,7 @@ class Sessions(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.room = 1
+        self.takeovers = 0
         self.gateway = Gateway()
         self.publisher = self.gateway.connect("publisher")
         self.sent: list[tuple[str, int]] = []
@@ -33,7 +35,7 @@ class Sessions(RuleBasedStateMachine):
         self.by: list[set[str]] = []  # filters by which a message is owed
         self.standing: dict[str, int] = {}
         self.came: set[int] = set()  # but what is to come again
-        self.ever: set[int] = set()
+        self.ever: dict[int, None] = {}  # in the order in which they came
         self.open: dict[int, tuple[int, int]] = {}  # packet id -> what it waits for, of which message
         self.stalled: list[tuple[Pull, OnResult]] = []
         self.connect()
@@ -52,7 +54,7 @@ class Sessions(RuleBasedStateMachine):
             if isinstance(packet, Publish):
                 number = int(packet.payload)
                 assert packet.dup or number not in self.ever, "it came before"
-                self.ever.add(number)
+                self.ever[number] = None
                 self.came.add(number)
                 if packet.qos:
                     self.open[packet.packet_id] = packet.qos, number
@@ -104,11 +106,15 @@ class Sessions(RuleBasedStateMachine):
         self.client.send({1: Puback, 2: Pubrec, RELEASE: Pubcomp}[kind](packet_id))
         self.settle()
 
-    @rule(room=st.integers(1, 2))
-    def come_back(self, room: int) -> None:
+    @rule(room=st.integers(1, 3), cuts=st.booleans())
+    def come_back(self, room: int, cuts: bool) -> None:
+        """After its connection has broken, or in place of it."""
         self.room = room
-        self.client.cut()
-        self.gateway.round()
+        if cuts or self.takeovers == TAKEOVERS_MAX:
+            self.client.cut()
+            self.gateway.round()
+        else:
+            self.takeovers += 1
         self.connect()
 
     @rule(filter=st.sampled_from(FILTERS))
@@ -145,3 +151,78 @@ class Sessions(RuleBasedStateMachine):
 
 TestSessions = Sessions.TestCase
 TestSessions.settings = settings(max_examples=300, stateful_step_count=40)
+
+
+class Chosen:
+    """Draws what it was made with."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def draw(self, _: object) -> object:
+        return self.value
+
+
+def scene(*subscriptions: tuple[str, int]) -> Sessions:
+    made = Sessions()
+    for filter, qos in subscriptions:
+        made.subscribe(filter=filter, qos=qos)
+    return made
+
+
+def test_what_went_with_a_higher_qos_through_a_subscription_of_qos_0_is_sent_again() -> None:
+    made = scene(("#", 0), ("f/a", 2))
+    made.publish(names=[("f/a", 1), ("f/a", 2)])
+    assert made.came
+    made.come_back(room=2, cuts=True)
+    made.teardown()
+
+
+def test_what_one_that_is_unsubscribed_had_delivered_is_not_sent_again_by_one_that_lags() -> None:
+    made = scene(("f/a", 2), ("f/+", 2))
+    made.stall(filter="f/+")
+    made.publish(names=[("f/a", 2)])
+    made.answer(next(iter(made.open)))
+    assert made.came == {0}
+    made.unsubscribe(data=Chosen("f/a"))
+    made.teardown()
+
+
+def test_nor_is_what_one_of_qos_0_had_delivered_when_the_client_comes_back() -> None:
+    made = scene(("#", 0), ("f/+", 2))
+    made.stall(filter="f/+")
+    made.publish(names=[("f/a", 2)])
+    assert made.came == {0}
+    made.come_back(room=2, cuts=True)
+    made.teardown()
+
+
+def test_what_two_that_are_unsubscribed_have_left_is_sent_by_the_third() -> None:
+    for comes_back in (False, True):
+        made = scene(("f/a", 2), ("f/+", 2), ("#", 2))
+        made.publish(names=[("f/b", 1), *[("f/a", 1)] * 4])
+        made.unsubscribe(data=Chosen("f/a"))
+        if comes_back:
+            made.come_back(room=1, cuts=True)
+        made.unsubscribe(data=Chosen("f/+"))
+        made.teardown()
+
+
+def test_what_one_had_left_to_another_that_ends_with_it_is_not_lost() -> None:
+    made = scene(("+/a", 0), ("f/+", 0), ("f/a", 1))
+    made.stall(filter="+/a")
+    made.stall(filter="f/a")
+    made.publish(names=[("f/a", 1)])
+    made.come_back(room=1, cuts=True)
+    made.teardown()
+
+
+def test_what_is_live_does_not_overtake_what_waited_while_the_client_was_away() -> None:
+    made = scene(("#", 0), ("f/a", 1))
+    made.client.cut()
+    made.gateway.round()
+    made.publish(names=[("f/a", 1)] * 3)
+    made.connect()
+    made.publish(names=[("f/a", 1)] * 3)
+    made.teardown()
+    assert list(made.ever) == list(range(6))
