@@ -17,6 +17,7 @@ from topicmap.names import matches
 NAMES = st.sampled_from(["f/a", "f/b"])
 FILTERS = ["f/a", "f/+", "#", "+/a", "f/#", "+/+"]
 RELEASE = 3
+BACKLOG = 30
 TAKEOVERS_MAX = 25  # more in a minute are refused
 QOS = st.sampled_from([0, 1, 2, 2])
 
@@ -221,8 +222,13 @@ def test_what_is_live_does_not_overtake_what_waited_while_the_client_was_away() 
     made = scene(("#", 0), ("f/a", 1))
     made.client.cut()
     made.gateway.round()
-    made.publish(names=[("f/a", 1)] * 3)
+    made.publish(names=[("f/a", 1)] * BACKLOG)
+    made.room = BACKLOG * 2
+    made.gateway.broker.holds = (Pull,)  # what waited is asked for piece by piece
     made.connect()
     made.publish(names=[("f/a", 1)] * 3)
+    for _ in range(BACKLOG):
+        made.gateway.broker.let_go()
+        made.settle()
     made.teardown()
-    assert list(made.ever) == list(range(6))
+    assert list(made.ever) == list(range(BACKLOG + 3))
