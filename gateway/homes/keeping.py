@@ -19,13 +19,13 @@ from gateway.homes.resuming import find_by_topic
 from gateway.messages.envelope import Origin
 from gateway.mqtt.reason_codes import ReasonCode, Told
 from gateway.sessions.lasting import Lasting
-from gateway.sessions.session import ENDED_MAX, Cursor, Session
+from gateway.sessions.session import ENDED_MAX, Session
 from gateway.sessions.session_state import Flow, Owed, Sent, encode_flow, encode_terms
 from gateway.sessions.subscriptions import Ended
 from gateway.shards.rounds import Stage
 from penstock.errors import PenstockError, TooLarge
 from penstock.requests.sessions import CONNECTED, SessionSave
-from topicmap.names import is_share, overlaps
+from topicmap.names import is_share
 
 ENTRIES_PER_TICK: Final = 20_000
 """Sessions, places and messages on their way that one tick writes down: some 20 ms. The others wait for the next."""
@@ -224,14 +224,8 @@ def _ended_of(session: Session) -> tuple[Ended, ...]:
             found.append(cursor.ended(known[-1]))
         known.append(known[-1] + (cursor.subscription.qos > 0))
     found = [one._replace(older=older.get(one.broker, [0])[: one.older + 1][-1]) for one in overlap.ended] + found
-    return tuple([one for one in found[-ENDED_MAX:] if any([_is_to_come(cursor, one) for cursor in kept])])
-
-
-def _is_to_come(cursor: Cursor, ended: Ended) -> bool:
-    """Whether a cursor may come to something that one that has ended has delivered."""
-    if cursor.feed.broker.name != ended.broker or cursor.reached >= ended.seen:
-        return False
-    return overlaps(cursor.subscription.filter, ended.filter)
+    awaited = [one for one in found if any([cursor.is_to_come_to(one) for cursor in kept])]
+    return tuple(awaited[-ENDED_MAX:])
 
 
 def _owed_to(session: Session, lasting: Lasting) -> dict[tuple[str, str], Owed]:

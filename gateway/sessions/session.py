@@ -35,14 +35,11 @@ from gateway.messages.feed import Feed
 from gateway.sessions.lasting import Client, Lasting
 from gateway.sessions.matching import Matching
 from gateway.sessions.session_state import Owed, Place, Will
-from gateway.sessions.subscriptions import Ended, Redo, Subscription, is_left
+from gateway.sessions.subscriptions import Ended, Redo, Subscription, bounded, is_left
 
 _PUBREL: Final = b"\x62\x02"
-ENDED_MAX: Final = 32
+ENDED_MAX: Final = 64
 """Of so many subscriptions that have ended a session knows what they had delivered."""
-REDOS_MAX: Final = 64
-"""So many stretches that a cursor goes over again are kept; each may have left messages to each other one. Where there
-are more it goes over all again, and some messages come twice."""
 
 # States of an inbound QoS 2 id, from PUBLISH to PUBREL.
 STORING: Final = 0
@@ -153,7 +150,7 @@ class Cursor:
         first, before, _ = self.skipped.pop(ended, (0, 0, -1)) if self.skipped else (0, 0, -1)
         if not redos:
             return False
-        self.redos, self.back = self._bounded([*self.left(), *redos]), min(self.reached, before)
+        self.redos, self.back = bounded(self.subscription.filter, [*self.left(), *redos]), min(self.reached, before)
         self.next = min(self.next, first)
         self.backlog = None
         return True
@@ -185,21 +182,19 @@ class Cursor:
             if more:
                 redos += more
                 at = min(at, first)
-        return Place(at, self.start, self.seen, tuple(self._bounded(redos)))
-
-    def _bounded(self, redos: list[Redo]) -> list[Redo]:
-        if len(redos) <= REDOS_MAX:
-            return redos
-        until, after = max([redo.until for redo in redos]), min([redo.after for redo in redos])
-        return [Redo(until, after, self.subscription.filter)]
+        return Place(at, self.start, self.seen, tuple(bounded(self.subscription.filter, redos)))
 
     def ended(self, older: int) -> Ended:
         """What it has delivered, if it ends now. ``older``: how many older ones there are at its broker."""
         left = self.left()
         for primary in self.skipped or ():
             left += self._left_to(primary)
-        known = tuple(self._bounded(left))
+        known = tuple(bounded(self.subscription.filter, left))
         return Ended(self.feed.broker.name, self.subscription.filter, self.start, self.seen, known, older)
+
+    def is_to_come_to(self, ended: Ended) -> bool:
+        """Whether it may come to something that one that has ended has delivered."""
+        return ended.is_ahead(self.feed.broker.name, self.reached, self.subscription.filter)
 
     def has_come_to(self, arrival: Arrival) -> bool:
         """Whether it has been at this message before. Only one that damage in the log has moved is at an offset beyond
@@ -253,7 +248,11 @@ class Overlap:
             self.restore([*self.ended, cursor.ended(self._older(cursor))])
 
     def restore(self, ended: Sequence[Ended]) -> None:
-        """So much is known of those that have ended."""
+        """So much is known of those that have ended; where that is too much, of those to whose messages another one is
+        still to come."""
+        if len(ended) > ENDED_MAX:
+            behind = [cursor for cursor in self.cursors if cursor in cursor.session.behind]
+            ended = [one for one in ended if any([cursor.is_to_come_to(one) for cursor in behind])]
         self.ended = list(ended[-ENDED_MAX:])
         self.ended_until = max([one.seen for one in self.ended], default=-1)
 

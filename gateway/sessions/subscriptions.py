@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from topicmap.names import matches
+from topicmap.names import matches, overlaps
+
+REDOS_MAX: Final = 64
+"""So many stretches that are gone over again are kept; each subscription may have left messages to each other one.
+Where there are more all is gone over again, and some messages come twice."""
 
 
 class Subscription:
@@ -67,6 +71,25 @@ def is_left(redos: Sequence[Redo] | None, position: int, name: str) -> bool:
     return False
 
 
+def without_dominated(redos: Sequence[Redo]) -> list[Redo]:
+    """Those that are not within another one, which is for more messages and as long or longer."""
+    kept: list[Redo] = []
+    for redo in sorted(redos, key=lambda one: (one.after, -one.until, len(one.also))):
+        filters = {redo.filter, *redo.also}
+        if not any([one.until >= redo.until and {one.filter, *one.also} <= filters for one in kept]):
+            kept.append(redo)
+    return kept
+
+
+def bounded(filter: str, redos: list[Redo]) -> list[Redo]:
+    """So many stretches of a queue as are kept. ``filter``: the queue's."""
+    if len(redos) > REDOS_MAX:
+        redos = without_dominated(redos)
+    if len(redos) <= REDOS_MAX:
+        return redos
+    return [Redo(max([redo.until for redo in redos]), min([redo.after for redo in redos]), filter)]
+
+
 class Ended(NamedTuple):
     """What a subscription of a session had come to at a broker when it came to an end there: it has delivered what it
     matches from ``start`` to ``seen``, but for what it was still to go over again (``left``) and what was for others:
@@ -85,3 +108,7 @@ class Ended(NamedTuple):
             and matches(self.filter, name)
             and not is_left(self.left, position, name)
         )
+
+    def is_ahead(self, broker: str, reached: int, filter: str) -> bool:
+        """Whether a subscription that has come so far may come to something of it."""
+        return broker == self.broker and reached < self.seen and overlaps(filter, self.filter)
