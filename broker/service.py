@@ -180,7 +180,7 @@ class BrokerService:
         self._shares.expire(now)
         self._readers.tick(now, now_ms)
         self._lags.tick(now, now_ms, self._readers.needed_from)
-        self._usage.tick()
+        self._usage.tick(now)
         self._gateways.tick(now)
         self._store.tick(now_ms, self._readers.needed_from)
 

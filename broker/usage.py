@@ -13,6 +13,7 @@ from penstock.troubles import LIMIT_USED, NEARLY_USED
 
 EASED: Final = 0.9
 """A limit that is nearly used is told of once, and again when less than this had been used meanwhile."""
+LOOK_EVERY_S: Final = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class Usage:
             "topics_max": lambda: len(state.topics),
         }
         self._told: dict[str, None] = {}
+        self._due = 0.0
 
     def shares(self) -> dict[str, float]:
         """By limit, how much of it is used: 0 to 1."""
@@ -44,8 +46,11 @@ class Usage:
         """The same by the names of figures."""
         return {with_label(*LIMIT_USED, limit): round(share, 4) for limit, share in self.shares().items()}
 
-    def tick(self) -> None:
-        """Tells of limits that are nearly reached; to be called about twice a second."""
+    def tick(self, now: float) -> None:
+        """Tells of limits that are nearly reached, looking once a second."""
+        if now < self._due:
+            return
+        self._due = now + LOOK_EVERY_S
         for limit, share in self.shares().items():
             if share >= NEARLY_USED and limit not in self._told:
                 self._told[limit] = None

@@ -23,6 +23,7 @@ def test_a_limit_that_is_nearly_used_is_told_of_before_anybody_is_refused(caplog
     assert rig.service.figures()['penstock_limit_used{limit="topics_max"}'] == 0.9
     fill(rig, range(18, 20))
     for _ in range(3):
+        rig.clock.now += 1
         rig.dispatch.tick()
     assert caplog.messages == [
         "100 % of topics_max (20) are used: when all of it is, whoever needs more is refused",
