@@ -42,6 +42,10 @@ _DONE: Final = object()
 CHECKPOINT_SHARE: Final = 4
 """A checkpoint has at most so many times the bytes of the log since the last one: a large state is written less
 often."""
+STATE_MULTIPLE: Final = 8
+STRETCH: Final = 4
+"""So many times the state's bytes of log lie between two plans, up to so many chunks' worth: to make it into bytes
+takes time, with 100,000 filters a tenth of a second."""
 INDEX_SHARE: Final = 4
 """The index since the last plan has at most about so many times the bytes of the log that a chunk is for."""
 KEYFRAME_SHARE: Final = 4
@@ -106,7 +110,8 @@ class Sealing:
     def plan_if_due(self, position: int) -> None:
         """Plans at ``position`` if enough log lies behind the last plan, or enough of the index: where many filters
         match, that of a message is longer than the message."""
-        distance = max(self._settings.chunk_bytes, self._state_bytes // CHECKPOINT_SHARE)
+        chunk, state_bytes = self._settings.chunk_bytes, self._state_bytes
+        distance = max(chunk, min(STATE_MULTIPLE * state_bytes, STRETCH * chunk), state_bytes // CHECKPOINT_SHARE)
         if position - self.planned >= distance or self._index.added - self._added >= INDEX_SHARE * distance:
             self.plan(position)
 

@@ -17,7 +17,7 @@ from broker.store.message_store import MessageStore
 from broker.store.records import KEYFRAME_TOPIC
 from broker.store.recovery import keyframe_at, open_segments, open_store
 from broker.store.scan import Scan
-from broker.store.sealing import CHECKPOINT_SHARE, INDEX_SHARE, KEYFRAME_SHARE, PARTS_PER_STEP
+from broker.store.sealing import INDEX_SHARE, KEYFRAME_SHARE, PARTS_PER_STEP, STRETCH
 from broker.store.state import checkpoint_path, decode_checkpoint, decode_state, stored_positions
 from penstock.message import FRAME_HEAD_BYTES, record_body
 from tests.broker.store.store_rig import SMALL, SmallFolds, bodies, command, fill, incoming, opened, stored, sync
@@ -360,6 +360,18 @@ def test_an_index_that_is_much_longer_than_its_log_is_sealed_sooner() -> None:
     assert bodies(store, "~f7") == sent
 
 
+def test_between_two_plans_lies_several_times_the_state_up_to_some_chunks() -> None:
+    for size, chunks in ((SMALL.chunk_bytes // 4, 2), (SMALL.chunk_bytes, STRETCH)):
+        disk = SimDisk()
+        store = opened(disk, replace(SMALL, segment_bytes=1 << 20))
+        stored(store, incoming("x" * size, topic="kept", retain=True))
+        for _ in range(2):
+            before = store.sealed
+            while store.sealed == before:
+                fill(store, 1)
+        assert chunks <= (store.sealed - before) / SMALL.chunk_bytes < chunks + 1
+
+
 def test_a_large_state_is_written_less_often_so_that_it_costs_no_more_than_a_few_times_the_log() -> None:
     disk = SimDisk()
     store = opened(disk, replace(SMALL, segment_bytes=1 << 20))
@@ -372,5 +384,5 @@ def test_a_large_state_is_written_less_often_so_that_it_costs_no_more_than_a_few
     before, made = store.sealed, disk.calls["replace"]
     while store.sealed == before:
         fill(store, 1)
-    assert store.sealed - before > 18 * SMALL.chunk_bytes // CHECKPOINT_SHARE
+    assert store.sealed - before > STRETCH * SMALL.chunk_bytes
     assert disk.calls["replace"] - made == 2
