@@ -20,6 +20,7 @@ from broker.folds.shares import Shares
 from broker.folds.state import BrokerState
 from broker.store.message_store import MessageStore
 from penstock.errors import Damaged, QueueNotFound
+from penstock.metrics import with_label
 from penstock.requests.sessions import CONNECTED, saved_places
 from topicmap.names import plain_filter
 from topicmap.queues import filter_queue
@@ -68,7 +69,7 @@ class Lags:
             self._look = _Look(self._shares, self._filters, self._sessions, self._store, self._broker)
         if next(self._look.slices, _DONE) is _DONE:
             self.figures = self._look.figures() | {
-                f'penstock_unread_age_s{{by="{readers}"}}': self._age_s(position, now_ms)
+                with_label("penstock_unread_age_s", "by", readers): self._age_s(position, now_ms)
                 for readers, position in (*self._look.oldest.items(), ("groups", groups_need))
                 if position != 0  # of groups: not known yet
             }

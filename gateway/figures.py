@@ -15,6 +15,7 @@ from gateway.login.access import Access
 from gateway.login.verifier import Verifier
 from gateway.publishing.upstream import Upstream
 from gateway.shards.shard import Shard
+from penstock.metrics import with_label
 
 
 class Figures:
@@ -61,7 +62,10 @@ class Figures:
             "gateway_logins_tokens_total": access.tokens,
             "gateway_logins_busy_total": access.busy,
             "gateway_logins_unchecked_total": access.unchecked,
-        } | {f'gateway_logins_refused_total{{cause="{cause}"}}': n for cause, n in access.attempts.refused.items()}
+        } | {
+            with_label("gateway_logins_refused_total", "cause", cause): n
+            for cause, n in access.attempts.refused.items()
+        }
 
     def sums(self) -> dict[str, int]:
         """Those of the whole gateway, listeners taken together."""

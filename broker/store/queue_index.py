@@ -79,17 +79,22 @@ class Queue:
     def _piece(self, number: int) -> Piece:
         return Piece._make(_PIECE.unpack_from(self.pieces, number * _PIECE.size))
 
-    def _holder(self, offset: int) -> int:
-        """Number of the last piece that begins at or before ``offset``, -1 if none does."""
-        low, high = 0, len(self.pieces) // _PIECE.size
+    def _pieces_below(self, bound: int, field_at: int) -> int:
+        """How many pieces have less than ``bound`` in a field of eight bytes, which grows from each to the next."""
+        pieces, size = self.pieces, _PIECE.size
+        low, high = 0, len(pieces) // size
         while low < high:
             middle = (low + high) // 2
-            at = middle * _PIECE.size
-            if int.from_bytes(self.pieces[at : at + 8], "big") <= offset:
+            at = middle * size + field_at
+            if int.from_bytes(pieces[at : at + 8], "big") < bound:
                 low = middle + 1
             else:
                 high = middle
-        return low - 1
+        return low
+
+    def _holder(self, offset: int) -> int:
+        """Number of the last piece that begins at or before ``offset``, -1 if none does."""
+        return self._pieces_below(offset + 1, 0) - 1
 
     def behind_gap(self, offset: int) -> int:
         """The offset itself, or where the queue goes on if it is in a gap between two pieces."""
@@ -143,17 +148,9 @@ class Queue:
 
     def forget_before(self, position: int) -> None:
         """The pieces in chunks that begin before a log position go; they are the oldest."""
-        pieces, size = self.pieces, _PIECE.size
-        low, high = 0, len(pieces) // size
-        while low < high:
-            middle = (low + high) // 2
-            at = middle * size + _CHUNK_AT
-            if int.from_bytes(pieces[at : at + 8], "big") < position:
-                low = middle + 1
-            else:
-                high = middle
-        if low:
-            self.pieces = pieces[low * size :]
+        gone = self._pieces_below(position, _CHUNK_AT)
+        if gone:
+            self.pieces = self.pieces[gone * _PIECE.size :]
 
     def entries_before(self, position: int, low: int = 0) -> int:
         """How many entries of the tail are for frames before a log position; the first ``low`` are not looked at."""

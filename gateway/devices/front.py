@@ -35,6 +35,7 @@ from gateway.transports.websocket import WebSocketCodec
 from penstock import descriptors
 from penstock.addresses import cannot_listen, join_address
 from penstock.errors import InvalidConfig
+from penstock.metrics import with_label
 
 ACCEPTS_PER_ROUND: Final = 256
 _OUT_OF_DESCRIPTORS_S: Final = 0.1
@@ -305,7 +306,7 @@ class Front:
             if one.certificates is not None:
                 for what, ends in (("certificate", one.certificates.ends_at), ("crl", one.certificates.list_ends_at)):
                     if ends is not None:
-                        found[f'gateway_{what}_ends_at_s{{listener="{one.listening.name}"}}'] = ends
+                        found[with_label(f"gateway_{what}_ends_at_s", "listener", one.listening.name)] = ends
         return found
 
     def close(self) -> None:

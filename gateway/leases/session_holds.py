@@ -34,7 +34,7 @@ class SessionHolds:
         lasting = session.lasting
         if lasting is None or filter not in lasting.held or session.subscriptions[filter].qos:
             return
-        lasting.places = {place: one for place, one in lasting.places.items() if place[0] != filter}
+        lasting.forget_places(filter)
         self._close(lasting, filter)
         self._leases.begin_unheld(session, filter)
 

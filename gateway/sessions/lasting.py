@@ -102,8 +102,12 @@ class Lasting:
 
     def forget(self, filter: str) -> None:
         """A subscription has ended: it has no place anywhere, and nothing is owed to it any more."""
-        self.places = {place: one for place, one in self.places.items() if place[0] != filter}
+        self.forget_places(filter)
         self.owed = {place: one for place, one in self.owed.items() if place[0] != filter}
+
+    def forget_places(self, filter: str) -> None:
+        """A subscription has no place anywhere."""
+        self.places = {place: one for place, one in self.places.items() if place[0] != filter}
 
     def holder(self, broker: str) -> str:
         """The name under which its filters are open at a broker (docs/formats/facts.md)."""
