@@ -127,7 +127,7 @@ class Downstream(Stage):
                     self.replays.begin(cursor, *history)
                 elif wants_retained:
                     self.retained.begin(cursor, positions[cursor])
-                if cursor.held:
+                if cursor.past is not None:
                     self._set_lagging(cursor, True)
             self.pump_later(session)
 
@@ -200,7 +200,7 @@ class Downstream(Stage):
 
     def resume(self, session: Session, subscriptions: Sequence[Subscription]) -> None:
         """The subscriptions of a session that was saved stand again, each from where it was."""
-        for subscription in sorted(subscriptions, key=_begins_anew):
+        for subscription in sorted(subscriptions, key=lambda one: not one.qos):
             session.subscriptions[subscription.filter] = subscription
             if is_share(subscription.filter):
                 self.shared.resume(session, subscription)
@@ -375,7 +375,8 @@ class Downstream(Stage):
         first, others = feed.head, []
         runs: Runs = {}
         for cursor in feed.attached.all():
-            if cursor.next == first and not cursor.held and (not batch.count or self._goes_whole(cursor, batch, runs)):
+            goes_on = cursor.next == first and cursor.past is None
+            if goes_on and (not batch.count or self._goes_whole(cursor, batch, runs)):
                 cursor.next = head
                 if batch.count:
                     cursor.seen = batch.last
@@ -399,7 +400,7 @@ class Downstream(Stage):
 
     def _pump(self, session: Session) -> None:
         for cursor in list(session.behind):
-            if session.device is not None:
+            if session.device is not None and not cursor.waits:
                 self._try(cursor)
 
     def _try(self, cursor: Cursor) -> None:
@@ -438,7 +439,7 @@ class Downstream(Stage):
     def _catch_up(self, cursor: Cursor) -> bool:
         """Sends from the backlog and the window. True if the cursor is at the head then."""
         self._due.looks -= 1
-        if cursor.held:
+        if cursor.past is not None:
             if cursor in self.replays and not self.replays.pump(cursor):
                 return False
             if cursor in self.retained and not self.retained.pump(cursor):
@@ -486,10 +487,6 @@ class Downstream(Stage):
 
 
 _EMPTY: Final = Batch(0, None, [])
-
-
-def _begins_anew(subscription: Subscription) -> bool:
-    return not subscription.qos
 
 
 def _batch(result: Pulled, feed: Feed[Cursor]) -> Batch:

@@ -44,6 +44,7 @@ class Due:
         self._wake = wake
         self._at_once: Feeds = {}
         self._in_turn: dict[Session | Feed[Cursor], Feeds | None] = {}  # sessions with the feeds that they alone read
+        self._to_pump: set[Session] = set()  # of these the ones that were added themselves; only ever looked up
         self.looks = LOOKS_MAX
 
     def __bool__(self) -> bool:
@@ -51,6 +52,7 @@ class Due:
 
     def add(self, session: Session) -> None:
         """There may be something for it, and room."""
+        self._to_pump.add(session)
         if session not in self._in_turn:
             self._in_turn[session] = None
         self._wake()
@@ -58,6 +60,7 @@ class Due:
     def forget(self, session: Session) -> None:
         """It has no connection any more."""
         self._in_turn.pop(session, None)
+        self._to_pump.discard(session)
 
     def add_feed(self, feed: Feed[Cursor]) -> None:
         """Somebody waits for what comes after its head."""
@@ -115,7 +118,9 @@ class Due:
             if not isinstance(one, Session):
                 self._go_on(one)
                 continue
-            self._pump(one)
+            if one in self._to_pump:  # else all its filters that lag would be gone through for each that does not
+                self._to_pump.discard(one)
+                self._pump(one)
             if feeds is not None:
                 self._pull_for(one, feeds)
 

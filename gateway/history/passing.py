@@ -87,6 +87,6 @@ class Passing:
     def _try(self, cursor: Cursor, mark: Mark) -> None:
         if cursor.start != mark.start:
             self.stop(cursor)
-        elif mark.place >= 0 and not cursor.held and cursor.next >= mark.place:
+        elif mark.place >= 0 and cursor.past is None and cursor.next >= mark.place:
             self.stop(cursor)
             self._passed(cursor, mark.ends)

@@ -104,8 +104,11 @@ class Replay:
         self.batch: list[Arrival] = []
         self.waiting = 0
 
+    @property
+    def waits(self) -> bool:
+        return self.waiting > 0
+
     def owed(self) -> Owed | None:
-        """What is not sent yet; ``None`` where it would take too much room to say with the session."""
         rest = self.rest()
         if rest is not self.start and len(rest.offsets) > QUEUES_KEPT_MAX:
             return None
@@ -162,7 +165,7 @@ class Replays:
             return
         before = max(cursor.start, cursor.seen + 1) if before < 0 else before
         replay = self._replays[cursor] = Replay(cursor, start, topic, before)
-        cursor.held, cursor.owed = True, replay.owed
+        cursor.past = replay
 
     def resume(self, cursor: Cursor) -> bool:
         """Goes on where an earlier connection of the session ended, or where the broker closed the filter: then up to
@@ -193,7 +196,7 @@ class Replays:
 
     def _stop(self, cursor: Cursor) -> None:
         if self._replays.pop(cursor, None) is not None:
-            cursor.held, cursor.owed = False, None
+            cursor.past = None
 
     def pump(self, cursor: Cursor) -> bool:
         """Sends what there is room for, and sees that more comes. True when all is sent and the cursor held no more."""

@@ -34,15 +34,15 @@ WORK: Final = 128
 class _Fetch:
     """How far one subscription's retained messages have come."""
 
-    __slots__ = ("after", "before", "is_fetching", "is_last", "page", "reached")
+    __slots__ = ("after", "before", "is_last", "page", "reached", "waits")
 
     def __init__(self, before: int, after: str) -> None:
         self.before = before
         self.after = after
         self.reached = after
         self.page: list[Arrival] = []
-        self.is_fetching = False
         self.is_last = False
+        self.waits = False
 
     def owed(self) -> Owed | None:
         """What is not sent yet."""
@@ -75,7 +75,7 @@ class Retained:
         """Holds a cursor until the retained messages stored before a log position are sent, those with names behind
         ``after``."""
         fetch = self._fetches[cursor] = _Fetch(before, after)
-        cursor.held, cursor.owed = True, cursor.owed or fetch.owed
+        cursor.past = cursor.past or fetch
 
     def resume(self, cursor: Cursor) -> bool:
         """Goes on where an earlier connection of the session ended. False if nothing is owed."""
@@ -85,20 +85,20 @@ class Retained:
         return owed is not None
 
     def stop(self, cursor: Cursor) -> None:
-        cursor.held, cursor.owed = False, None
+        cursor.past = None
         self._fetches.pop(cursor, None)
 
     def pump(self, cursor: Cursor) -> bool:
         """Sends what there is room for, and sees that more comes. True when all is sent and the cursor held no more."""
         fetch = self._fetches[cursor]
-        cursor.held, cursor.owed = True, fetch.owed  # a history that went first has let go of the cursor
+        cursor.past = fetch  # a history that went first has let go of the cursor
         if not self._send(cursor, fetch):
             return False
         if fetch.is_last:
             self.stop(cursor)
             return True
-        if not fetch.is_fetching:
-            fetch.is_fetching = True
+        if not fetch.waits:
+            fetch.waits = True
             request = FetchRetained(cursor.subscription.filter, fetch.after, PAGE)
             self.turns.ask(cursor, fetch, request, WORK, partial(self._fetched, cursor, fetch))
         return False
@@ -124,7 +124,7 @@ class Retained:
         return True
 
     def _fetched(self, cursor: Cursor, fetch: _Fetch, result: Result) -> None:
-        fetch.is_fetching = False
+        fetch.waits = False
         if isinstance(result, PenstockError):
             self.turns.failed(cursor)
             return

@@ -231,8 +231,8 @@ def _ended_of(session: Session) -> tuple[Ended, ...]:
 def _owed_to(session: Session, lasting: Lasting) -> dict[tuple[str, str], Owed]:
     owed = dict(lasting.owed)
     for cursor in session.overlap.cursors:
-        if cursor.owed is not None and cursor.subscription.qos:
-            one = cursor.owed()
+        if cursor.past is not None and cursor.subscription.qos:
+            one = cursor.past.owed()
             if one is not None:
                 owed[cursor.subscription.filter, cursor.feed.broker.name] = one
     return owed

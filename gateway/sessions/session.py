@@ -34,7 +34,7 @@ from gateway.messages.envelope import Arrival
 from gateway.messages.feed import Feed
 from gateway.sessions.lasting import Client, Lasting
 from gateway.sessions.matching import Matching
-from gateway.sessions.session_state import Owed, Place, Will
+from gateway.sessions.session_state import Owed, Past, Place, Will
 from gateway.sessions.subscriptions import Ended, Redo, Subscription, bounded, is_left
 
 _PUBREL: Final = b"\x62\x02"
@@ -57,8 +57,7 @@ class Cursor:
         next: offset of the next message to look at; -1 while the queue is being opened.
         start: log position from which the subscription counts; messages stored before it do not.
         doubtful_ms: that of its session (``Lasting``), until it has come to a message that was stored later.
-        held: waits for retained messages or history to go first.
-        owed: what of these is not sent yet, where it is held.
+        past: retained messages or history that go first: until they are sent it is *held*.
         backlog: messages of its own pull, for a session that has fallen behind the shared window.
         pulling: its own pull is under way.
         seen: log position of the last message that it came to.
@@ -73,10 +72,9 @@ class Cursor:
         "backlog",
         "doubtful_ms",
         "feed",
-        "held",
         "is_resumed",
         "next",
-        "owed",
+        "past",
         "pulling",
         "redos",
         "seen",
@@ -93,9 +91,8 @@ class Cursor:
         self.next = -1
         self.start = 0
         self.doubtful_ms = 0
-        self.held = False
         self.is_resumed = False
-        self.owed: Callable[[], Owed | None] | None = None
+        self.past: Past | None = None
         self.pulling = False
         self.backlog: list[Arrival] | None = None
         self.seen = -1
@@ -112,6 +109,11 @@ class Cursor:
         if lasting is None or owed is None or (owed.start is not None) != is_history:
             return None
         return lasting.owed.pop(place) if take else owed
+
+    @property
+    def waits(self) -> bool:
+        """Whether it goes on by itself when it is answered."""
+        return self.past.waits if self.past is not None else self.pulling and self.backlog is None
 
     @property
     def reached(self) -> int:

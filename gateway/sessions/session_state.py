@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import UnionType
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import msgpack
 
@@ -69,6 +69,17 @@ class Owed(NamedTuple):
     after: str
     start: Start | None
     topic: str
+
+
+class Past(Protocol):
+    """What goes before the first live message of a cursor."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether something has been asked for it, and not been answered."""
+
+    def owed(self) -> Owed | None:
+        """What of it is not sent yet; ``None`` where it would take too much room to say with the session."""
 
 
 class Flow(NamedTuple):

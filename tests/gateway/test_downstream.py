@@ -606,6 +606,24 @@ def test_who_left_behind_others_and_comes_back_gets_what_came_meanwhile() -> Non
     assert drain(again) == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
+def test_who_waits_for_what_many_filters_have_fallen_behind_costs_nothing_until_it_comes() -> None:
+    """Rounds end while more filters wait than are looked at in one flush, and nothing is lost."""
+    gateway = Gateway()
+    filters = [f"t/{number}" for number in range(LOOKS_MAX + 50)]
+    gateway.connect("quick").subscribe(*filters, qos=0)
+    slow = gateway.connect("slow", clean_start=False)
+    slow.subscribe(*filters, qos=1)
+    slow.cut()
+    for one in filters:
+        gateway.produce("t", one.encode(), mqtt_topic=one, qos=1)
+    gateway.broker.holds = (Pull,)
+    again = gateway.connect("slow", clean_start=False)
+    gateway.produce("t", b"last", mqtt_topic="t/0", qos=1)
+    gateway.broker.let_go()
+    gateway.round()
+    assert sorted(drain(again)) == sorted([*[one.encode() for one in filters], b"last"])
+
+
 @pytest.mark.mqtt("3.3.4-4", "3.3.1-13")
 def test_what_was_stored_while_the_client_was_away_has_the_identifiers_of_its_qos_0_subscriptions_too() -> None:
     gateway = Gateway()

@@ -897,7 +897,7 @@ def test_what_is_owed_to_a_subscription_has_its_name_until_it_has_begun_there() 
     [cursor] = client.device.session.overlap.cursors
     names = []
     for _ in range(2):
-        owed = cursor.owed() if cursor.owed is not None else None
+        owed = cursor.past.owed() if cursor.past is not None else None
         assert owed is not None
         assert owed.start is not None
         names.append(owed.start.name)

@@ -36,6 +36,15 @@ class Asked:
         on_result(result)
 
 
+class Told:
+    """What goes first, all of it asked for."""
+
+    waits = True
+
+    def owed(self) -> None:
+        return None
+
+
 class Looking:
     """One cursor, at offset 5 of its light queue."""
 
@@ -82,11 +91,11 @@ def test_a_cursor_that_lags_passes_its_mark_when_it_comes_there_however_much_the
 
 def test_a_cursor_that_is_held_passes_nothing_until_it_goes_on() -> None:
     one = Looking()
-    one.cursor.held = True
+    one.cursor.past = Told()
     one.mark(9, 5)
     one.look()
     assert one.passed == []
-    one.cursor.held = False
+    one.cursor.past = None
     one.look()
     assert one.passed == [{"t:0": 9}]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from rig import Client, Gateway
 
+from gateway.due import LOOKS_MAX
 from gateway.history.retained import PAGE, WORK
 from gateway.history.turns import WORK_MAX
 from gateway.mqtt.codec import encode
@@ -244,3 +245,17 @@ def test_a_page_on_its_way_is_not_asked_for_again_when_the_client_gains_room() -
     gateway.round()
     assert retained(client) == [b"t/1", b"t/2"]
     assert len(gateway.broker.made(FetchRetained)) == asked + 1
+
+
+def test_who_waits_for_many_pages_costs_nothing_until_they_come() -> None:
+    """Rounds end while more filters wait than are looked at in one flush."""
+    gateway = with_retained("a/1")
+    client = gateway.connect(level=5)
+    gateway.broker.holds = (FetchRetained,)
+    client.subscribe(*[f"a/{'+/' * at}#" for at in range(100)], *[f"b/{at}/+" for at in range(LOOKS_MAX)])
+    gateway.round()
+    assert len(gateway.broker.made(FetchRetained)) == FETCHES_MAX
+    gateway.broker.let_go()
+    gateway.round()
+    assert len(gateway.broker.made(FetchRetained)) == 100 + LOOKS_MAX
+    assert retained(client) == [b"a/1"] * 2
