@@ -1,21 +1,22 @@
 """Tells every name server that this broker lives and what it holds. Each name server is told by a task of its own.
 
-The whole list of topics goes out when it changed and when a name server does not know us; else a heartbeat renews
-the lease. With it go the names of the other brokers that were ever seen, so that a name server that was started anew
-knows for whom to wait before it calls a topic unknown.
+The whole list of topics goes out, in parts, to a name server that does not know us; else a heartbeat renews the
+lease, with the topics that are new or have changed: one more among ten thousand costs no more than one. With the list
+go the names of the other brokers that were ever seen, so that a name server that was started anew knows for whom to
+wait before it calls a topic unknown.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import trio
 
 from broker.service import BrokerService
 from broker.settings import BrokerSettings
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Unavailable
 from penstock.link import Link, Links
 from penstock.requests.routes import (
     BrokerHeartbeat,
@@ -23,11 +24,14 @@ from penstock.requests.routes import (
     QueryRoute,
     RegisterBroker,
     Route,
+    TopicRoute,
     UnregisterBroker,
 )
 from penstock.wire_link import call
 
 CALL_S: Final = 5.0
+PART: Final = 10_000
+"""So many topics with the longest names fit into a request."""
 RETRY_S: Final = 1.0
 START_S: Final = 1.0
 LEAVE_S: Final = 1.0
@@ -104,16 +108,30 @@ class Registration:
 
     async def _renew(self, link: Link, registered: int) -> int:
         """Registers or renews; returns the version of the topics that the name server has now."""
-        version, topics = self._service.routes()
-        name, lease_s = self._settings.name, self._settings.lease_s
-        if registered == version:
-            reply = await call(link, BrokerHeartbeat(name, self._address, version, lease_s), CALL_S)
-            assert isinstance(reply, HeartbeatReply)
-            if reply.known:
+        if registered >= 0:
+            version, topics = self._service.routes(registered)
+            if await self._beat(link, _parts(topics), registered, version):
                 return version
-        peers = tuple(sorted(self._peers))
-        await call(link, RegisterBroker(name, self._address, version, lease_s, topics, peers), CALL_S)
+        version, topics = self._service.routes()
+        first, *others = _parts(topics)
+        name, lease_s, peers = self._settings.name, self._settings.lease_s, tuple(sorted(self._peers))
+        request = RegisterBroker(name, self._address, version, lease_s, first, peers, bool(others))
+        await call(link, request, CALL_S)
+        if not await self._beat(link, others, version, version):
+            raise Unavailable("it has forgotten at once what it was told")
         return version
+
+    async def _beat(self, link: Link, parts: Sequence[tuple[TopicRoute, ...]], before: int, version: int) -> bool:
+        """Tells what is new since the version ``before``, in parts. False if it is not the one on file."""
+        for left, part in zip(range(len(parts) - 1, -1, -1), parts, strict=True):
+            name, lease_s = self._settings.name, self._settings.lease_s
+            request = BrokerHeartbeat(name, self._address, version, lease_s, part, before, left > 0)
+            reply = await call(link, request, CALL_S)
+            assert isinstance(reply, HeartbeatReply)
+            if not reply.known:
+                return False
+            before = version
+        return True
 
     async def _meet(self, link: Link) -> None:
         """Learns who else is there."""
@@ -132,3 +150,8 @@ class Registration:
             await call(self._links.link(namesrv), UnregisterBroker(self._settings.name, self._address), LEAVE_S)
         except PenstockError as error:
             _log.info("name server %s was not told of the stop: %s", namesrv, error)
+
+
+def _parts(topics: tuple[TopicRoute, ...]) -> list[tuple[TopicRoute, ...]]:
+    """In their order; at least one."""
+    return [topics[at : at + PART] for at in range(0, len(topics), PART)] or [()]

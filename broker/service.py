@@ -193,10 +193,11 @@ class BrokerService:
             wakers += self._sessions.take_changed() + self._shares.take_changed()
         return wakers
 
-    def routes(self) -> tuple[int, tuple[TopicRoute, ...]]:
-        """Version and topics, as name servers are told."""
+    def routes(self, since: int = -1) -> tuple[int, tuple[TopicRoute, ...]]:
+        """Version and topics, as name servers are told: all, or those that have changed since a version."""
         topics = self._state.topics
-        return topics.version, tuple(TopicRoute(topic.topic, topic.queues) for topic in sorted(topics))
+        changed = topics if since < 0 else topics.since(since)
+        return topics.version, tuple(TopicRoute(topic.topic, topic.queues) for topic in sorted(changed))
 
     def homes(self) -> set[str]:
         """Names of other brokers where sessions are at home that hold something here."""

@@ -45,8 +45,9 @@ _BROKER_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,255}")
 class _Broker:
     address: str
     version: int
-    topics: tuple[TopicRoute, ...]
+    topics: dict[str, TopicRoute]
     lease_ends: float
+    is_whole: bool = True  # it has told all that it has
 
 
 @dataclass(slots=True)
@@ -127,7 +128,7 @@ class Registry:
                 f"broker {request.broker!r} is registered at {known.address} for another {rest_s:.0f} s",
                 hint=f"give the broker at {request.address} a name of its own",
             )
-        if known is None or known.topics != request.topics:
+        if known is None or tuple(known.topics.values()) != request.topics:
             self._check(request)
             # Only one process can listen at an address: whoever was there under another name is no more.
             self._take_out(self._by_address.get(request.address, ""))
@@ -136,7 +137,7 @@ class Registry:
         self._expected.pop(request.broker, None)
         self._expect(request.peers, lease_ends)
         broker = self._brokers[request.broker]
-        broker.version = request.version
+        broker.version, broker.is_whole = request.version, not request.more
         self._renew(broker, lease_ends)
         return Done()
 
@@ -151,12 +152,14 @@ class Registry:
             raise Busy(f"this name server has its {self._brokers_max} brokers")
         if len(request.peers) > self._brokers_max or not all(map(_BROKER_NAME.fullmatch, request.peers)):
             raise InvalidRequest(f"peers are the names of at most {self._brokers_max} brokers")
-        if len(request.topics) > self._topics_max:
-            raise TooLarge(f"a broker registers at most {self._topics_max} topics here, not {len(request.topics)}")
-        names = {route.topic for route in request.topics}
-        if len(names) != len(request.topics):
+        self._check_topics(request.topics, len(request.topics))
+
+    def _check_topics(self, topics: tuple[TopicRoute, ...], total: int) -> None:
+        if total > self._topics_max:
+            raise TooLarge(f"a broker registers at most {self._topics_max} topics here, not {total}")
+        if len({route.topic for route in topics}) != len(topics):
             raise InvalidRequest("a topic is registered twice")
-        for route in request.topics:
+        for route in topics:
             _check_topic(route)
 
     def _checked_lease(self, lease_s: float) -> float:
@@ -167,8 +170,14 @@ class Registry:
     def _heartbeat(self, request: BrokerHeartbeat, now: float) -> HeartbeatReply:
         lease_s = self._checked_lease(request.lease_s)
         broker = self._brokers.get(request.broker)
-        if broker is None or (broker.address, broker.version) != (request.address, request.version):
+        version = request.before if request.topics else request.version
+        if broker is None or (broker.address, broker.version) != (request.address, version):
             return HeartbeatReply(False)
+        if request.topics:
+            new = sum([route.topic not in broker.topics for route in request.topics])
+            self._check_topics(request.topics, len(broker.topics) + new)
+            self._offer(request.broker, broker, request.topics)
+            broker.version, broker.is_whole = request.version, not request.more
         self._renew(broker, now + lease_s)
         return HeartbeatReply(True)
 
@@ -180,7 +189,7 @@ class Registry:
 
     def _leave(self, name: str, now: float) -> None:
         """A broker is away; it may come back with all that it has."""
-        topics = frozenset([route.topic for route in self._brokers[name].topics])
+        topics = frozenset(self._brokers[name].topics)
         self._take_out(name)
         self._away[name] = _Away(topics, now + self._away_s_max)
         if len(self._away) > self._brokers_max:
@@ -197,21 +206,25 @@ class Registry:
         self._next_end = min(self._next_end, lease_ends)
 
     def _put_in(self, request: RegisterBroker) -> None:
-        self._brokers[request.broker] = _Broker(request.address, request.version, request.topics, math.inf)
+        broker = self._brokers[request.broker] = _Broker(request.address, request.version, {}, math.inf)
         self._by_address[request.address] = request.broker
-        for route in request.topics:
-            self._holders.setdefault(route.topic, {})[request.broker] = route
+        self._offer(request.broker, broker, request.topics)
+
+    def _offer(self, name: str, broker: _Broker, topics: tuple[TopicRoute, ...]) -> None:
+        for route in topics:
+            broker.topics[route.topic] = route
+            self._holders.setdefault(route.topic, {})[name] = route
 
     def _take_out(self, name: str) -> None:
         broker = self._brokers.pop(name, None)
         if broker is None:
             return
         del self._by_address[broker.address]
-        for route in broker.topics:
-            holders = self._holders[route.topic]
+        for topic in broker.topics:
+            holders = self._holders[topic]
             del holders[name]
             if not holders:
-                del self._holders[route.topic]
+                del self._holders[topic]
 
     # ------------------------------------------------------------ questions
 
@@ -229,12 +242,16 @@ class Registry:
         )
 
     def _check_unknown(self, topic: str, now: float) -> None:
-        """Raises ``NoRoute`` where a topic that no live broker has is, or may be, at one that is away."""
+        """Raises ``NoRoute`` where a topic that no live broker has told of is, or may be, at one that is away or has
+        not told all."""
         self._away = {name: one for name, one in self._away.items() if one.until > now}
         self._expected = {name: until for name, until in self._expected.items() if until > now}
         for name, away in self._away.items():
             if topic in away.topics:
                 raise NoRoute(f"topic {topic!r} is at broker {name}, which is away")
+        telling = [name for name, broker in self._brokers.items() if not broker.is_whole]
+        if telling:
+            raise NoRoute(f"broker {telling[0]} may have topic {topic!r}, and has not told all that it has yet")
         if self._expected:
             names = ", ".join(sorted(self._expected))
             raise NoRoute(f"no live broker has topic {topic!r}; {names} may have it, and did not come back yet")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 from penstock.requests.topics import TopicInfo
@@ -12,10 +13,10 @@ TOPIC: Final = "%sys%topics"
 
 
 class Topics:
-    """All topics of a broker. ``version`` grows with every change, so that name servers can tell old from new."""
+    """All topics of a broker. ``version`` grows by one with each change, so that name servers can tell old from new."""
 
     def __init__(self) -> None:
-        self._topics: dict[str, TopicInfo] = {}
+        self._topics: dict[str, TopicInfo] = {}  # what has changed last comes last, of changes since the restore
         self.version = 0
 
     def __len__(self) -> int:
@@ -28,6 +29,10 @@ class Topics:
         """The topic of that name if there is one."""
         return self._topics.get(topic)
 
+    def since(self, version: int) -> list[TopicInfo]:
+        """All that have changed since a version that was current after the last restore, perhaps with a few others."""
+        return list(islice(reversed(self._topics.values()), self.version - version))
+
     @staticmethod
     def fact(topic: TopicInfo) -> list[Any]:
         """Body of the record that creates or changes a topic."""
@@ -36,6 +41,7 @@ class Topics:
     def apply(self, body: list[Any]) -> None:
         """Takes in a record's body."""
         topic = TopicInfo(*body[: len(TopicInfo._fields)])
+        self._topics.pop(topic.topic, None)
         self._topics[topic.topic] = topic
         self.version += 1
 

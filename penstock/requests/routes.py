@@ -27,7 +27,8 @@ class BrokerRoute(NamedTuple):
 @value
 class RegisterBroker(Request):
     """A broker tells who it is and what it holds; it repeats this every 30 s. The lease ends ``lease_s`` seconds
-    later. ``peers``: the other brokers of its cluster that it knows of, by name."""
+    later. ``peers``: the other brokers of its cluster that it knows of, by name. ``more``: further topics follow in
+    heartbeats; until then it may have what it has not told of."""
 
     code: ClassVar[int] = 10
     reply: ClassVar[type[Reply]] = Done
@@ -37,6 +38,7 @@ class RegisterBroker(Request):
     lease_s: float
     topics: tuple[TopicRoute, ...]
     peers: tuple[str, ...] = ()
+    more: bool = False
 
 
 @value
@@ -49,7 +51,8 @@ class HeartbeatReply(Reply):
 
 @value
 class BrokerHeartbeat(Request):
-    """Renews a broker's lease without repeating its topics."""
+    """Renews a broker's lease without repeating its topics. ``topics``: those that are new or have changed since the
+    version ``before``, which must be on file then; ``more``: that is not all of them yet."""
 
     code: ClassVar[int] = 11
     reply: ClassVar[type[Reply]] = HeartbeatReply
@@ -57,6 +60,9 @@ class BrokerHeartbeat(Request):
     address: str
     version: int
     lease_s: float
+    topics: tuple[TopicRoute, ...] = ()
+    before: int = -1
+    more: bool = False
 
 
 @value

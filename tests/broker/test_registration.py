@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 
+import broker.registration
 import broker.server
 import namesrv.server
 from broker.server import RunningBroker
@@ -113,6 +114,30 @@ def test_a_new_topic_is_told_at_once() -> None:
         create(running, "t")
         await trio.sleep(0.5)
         assert await town.route(SERVERS[0], "t") == (BrokerRoute("broker-a", f"{BROKER}:10911", 2),)
+
+    within(scenario)
+
+
+def test_topics_that_are_too_many_for_one_request_are_told_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker.registration, "PART", 3)
+    topics = [f"t{number}" for number in range(10)]
+
+    async def scenario(town: Town) -> None:
+        first = await town.start_names(NAMES[0])
+        running = await town.start_broker()
+        for topic in topics[:8]:  # these come as what is new
+            create(running, topic)
+        await trio.sleep(0.5)
+        assert [len(await town.route(SERVERS[0], topic)) for topic in topics] == [1] * 8 + [0] * 2
+        first.cancel()
+        await trio.sleep(1)
+        await town.start_names(NAMES[0])  # here they come as all that there is
+        await trio.sleep(5)
+        assert [len(await town.route(SERVERS[0], topic)) for topic in topics] == [1] * 8 + [0] * 2
+        for topic in topics[8:]:
+            create(running, topic)
+        await trio.sleep(0.5)
+        assert [len(await town.route(SERVERS[0], topic)) for topic in topics] == [1] * 10
 
     within(scenario)
 

@@ -43,6 +43,9 @@ def test_name_servers_are_told_all_topics_and_a_version_that_changes_with_them()
     after = rig.service.routes()
     assert (before[1], after[1]) == ((), (TopicRoute("a", 4), TopicRoute("b", 2)))
     assert after[0] != before[0]
+    assert rig.service.routes(before[0]) == after
+    assert rig.service.routes(after[0] - 1) == (after[0], (TopicRoute("a", 4),))
+    assert rig.service.routes(after[0]) == (after[0], ())
     assert len(told) == 2
 
 

@@ -119,6 +119,61 @@ def test_a_registration_with_the_same_topics_still_counts_its_version() -> None:
     assert registry.answer(BrokerHeartbeat("a", A, 1, 120), 1.0) == HeartbeatReply(False)
 
 
+def more_topics(
+    *topics: str, before: int, version: int, queues: int = 4, address: str = A, more: bool = False
+) -> BrokerHeartbeat:
+    offered = tuple(TopicRoute(topic, queues) for topic in topics)
+    return BrokerHeartbeat("a", address, version, 120, offered, before, more)
+
+
+def test_a_heartbeat_brings_topics_that_are_new_or_have_changed_since_the_version_on_file() -> None:
+    registry = Registry()
+    registry.answer(registration("a", A, "t1", "t2"), 0.0)
+    assert registry.answer(more_topics("t3", "t2", before=1, version=3, queues=8), 100.0) == HeartbeatReply(True)
+    assert registry.answer(QueryRoute("t2"), 150.0) == Route((BrokerRoute("a", A, 8),)), "its lease is renewed too"
+    assert registry.answer(QueryTopics(), 150.0) == TopicNames(("t1", "t2", "t3"))
+    assert registry.answer(BrokerHeartbeat("a", A, 3, 120), 150.0) == HeartbeatReply(True)
+    registry.answer(UnregisterBroker("a", A), 150.0)
+    assert [brokers_of(registry, topic, 150.0) for topic in ("t1", "t3", "t4")] == [None, None, []]
+
+
+@pytest.mark.parametrize(
+    ("before", "address"), [(0, A), (2, A), (1, B)], ids=["an older version", "a newer version", "another address"]
+)
+def test_new_topics_since_another_version_than_the_one_on_file_ask_for_a_registration(
+    before: int, address: str
+) -> None:
+    registry = Registry()
+    registry.answer(registration("a", A, "t1"), 0.0)
+    asked = more_topics("t2", before=before, version=3, address=address)
+    assert registry.answer(asked, 0.0) == HeartbeatReply(False)
+    assert registry.answer(QueryTopics(), 0.0) == TopicNames(("t1",))
+    assert registry.answer(BrokerHeartbeat("a", A, 1, 120), 0.0) == HeartbeatReply(True)
+
+
+@pytest.mark.parametrize(
+    ("topics", "error"), [(("t2", "t3"), TooLarge), (("t1", "t1"), InvalidRequest), (("t!",), InvalidTopic)]
+)
+def test_new_topics_that_are_refused_change_nothing(topics: tuple[str, ...], error: type[PenstockError]) -> None:
+    registry = Registry(topics_max=2)
+    registry.answer(registration("a", A, "t1"), 0.0)
+    assert isinstance(registry.answer(more_topics(*topics, before=1, version=2), 0.0), error)
+    assert registry.answer(QueryTopics(), 0.0) == TopicNames(("t1",))
+    assert registry.answer(more_topics("t1", "t2", before=1, version=2), 0.0) == HeartbeatReply(True)
+
+
+def test_no_topic_is_called_unknown_while_a_broker_is_telling_what_it_has() -> None:
+    registry = Registry()
+    registry.answer(registration("b", B, "t2"), 0.0)
+    whole = registration("a", A, "t1")
+    assert registry.answer(RegisterBroker("a", A, 1, 120, whole.topics, (), True), 0.0) == Done()
+    assert [brokers_of(registry, topic) for topic in ("t1", "t2", "t3")] == [["a"], ["b"], None]
+    assert registry.answer(more_topics("t2", before=1, version=1, more=True), 0.0) == HeartbeatReply(True)
+    assert [brokers_of(registry, topic) for topic in ("t2", "t3", "t4")] == [["a", "b"], None, None]
+    assert registry.answer(more_topics("t3", before=1, version=1), 0.0) == HeartbeatReply(True)
+    assert [brokers_of(registry, topic) for topic in ("t3", "t4")] == [["a"], []]
+
+
 def test_another_broker_of_the_same_name_is_refused_while_the_lease_lives() -> None:
     registry = Registry()
     registry.answer(registration("a", A, "orders"), 0.0)
@@ -274,6 +329,16 @@ class RegistryAgainstPlainTruth(RuleBasedStateMachine):
         assert self.registry.answer(BrokerHeartbeat(name, address, version, 50.0), self.now) == HeartbeatReply(fits)
         if known is not None and fits:
             self.truth[name] = (*known[:3], self.now + 50.0)
+
+    @rule(name=names, address=addresses, before=st.integers(1, 3), version=st.integers(1, 3), topics=offered)
+    def brings_more(self, name: str, address: str, before: int, version: int, topics: list[str]) -> None:
+        known = self.live().get(name)
+        fits = known is not None and known[:2] == (address, before if topics else version)
+        more = tuple(TopicRoute(topic, 4) for topic in topics)
+        asked = BrokerHeartbeat(name, address, version, 50.0, more, before)
+        assert self.registry.answer(asked, self.now) == HeartbeatReply(fits)
+        if known is not None and fits:
+            self.truth[name] = (address, version, sorted({*known[2], *topics}), self.now + 50.0)
 
     @rule(name=names, address=addresses)
     def unregisters(self, name: str, address: str) -> None:

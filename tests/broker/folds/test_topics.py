@@ -12,6 +12,21 @@ def test_a_topic_is_what_its_last_record_says() -> None:
     assert (len(topics), topics.version, topics.get("c")) == (2, 3, None)
 
 
+def test_what_has_changed_since_a_version_is_told_and_little_more() -> None:
+    topics, copy = Topics(), Topics()
+    for name in "abcd":
+        topics.apply([name, 1, "disk"])
+    copy.restore(topics.snapshot())
+    for one in (topics, copy):
+        assert one.since(4) == []
+        one.apply(["b", 2, "disk"])
+        assert [topic.topic for topic in one.since(4)] == ["b"]
+        one.apply(["b", 3, "disk"])
+        one.apply(["e", 1, "disk"])
+        assert {topic.topic for topic in one.since(5)} == {"b", "e"}
+        assert {"b", "e"} <= {topic.topic for topic in one.since(4)} < {*"abcde"}
+
+
 def test_a_snapshot_restores_topics_and_version() -> None:
     topics, copy = Topics(), Topics()
     topics.apply(["b", 1, "disk"])
