@@ -184,8 +184,6 @@ class Downstream(Stage):
             self.positions.unsubscribed(cursor)
             self._end(cursor)
             session.overlap.remove(cursor)
-            if session.lasting is not None:
-                session.lasting.closed.append(cursor.feed)
             self._take_back(cursor)
         session.note_terms()
         self.holds.let_go(session, filter)

@@ -15,8 +15,6 @@ from functools import partial
 from typing import Final
 
 from gateway.homes.home import NO_ROOM, SessionHome
-from gateway.homes.resuming import find_by_topic
-from gateway.messages.envelope import Origin
 from gateway.mqtt.reason_codes import ReasonCode, Told
 from gateway.sessions.endings import Ended, Standing, still_needed
 from gateway.sessions.lasting import Lasting
@@ -162,8 +160,11 @@ def _state_of(session: Session, state: int, will: bytes) -> SessionSave:
     lasting = session.lasting
     if lasting is not None:
         if lasting.closed:
-            find_by_topic(session, lasting.closed)
-            lasting.closed = []
+            closed, lasting.closed = frozenset(lasting.closed), []
+            for packet_id, made in session.sent():
+                origin = made.arrival.origin
+                if origin is not None and origin.is_light and origin.filter in closed and not is_share(origin.filter):
+                    session.relocate(packet_id, made)
         flow = encode_flow(flow_of(session))
         if lasting.has_new_terms:
             lasting.has_new_terms = False
@@ -184,26 +185,27 @@ def flow_of(session: Session) -> Flow:
     sent = []
     for packet_id, made in session.sent():
         arrival, origin, form = made.arrival, made.arrival.origin, made.variant
-        if origin is not None and origin.is_light and not is_share(origin.filter) and origin.filter not in lasting.held:
-            # nobody holds that queue open when the connection is gone: it is found in its topic's
-            origin = Origin(origin.broker, origin.filter, arrival.queue)
-            arrival = arrival.in_its_topic(origin)
-        if origin is not None and not (made.qos == 1 and is_share(origin.filter)):  # those go to other members
-            sent.append(
-                Sent(
-                    packet_id,
-                    origin.filter,
-                    origin.broker.name,
-                    arrival.offset,
-                    "" if origin.is_light else origin.queue,
-                    made.qos,
-                    form.retain,
-                    form.identifiers,
-                    form.shows_place,
-                    "" if origin.is_light else arrival.name,
-                    arrival.position,
-                )
+        if origin is None or (made.qos == 1 and is_share(origin.filter)):  # those go to other members
+            continue
+        if origin.is_light and origin.filter not in lasting.held:  # nobody holds its queue when the gateway is gone
+            arrival = arrival.in_its_topic()
+            assert arrival.origin is not None
+            origin = arrival.origin
+        sent.append(
+            Sent(
+                packet_id,
+                origin.filter,
+                origin.broker.name,
+                arrival.offset,
+                "" if origin.is_light else origin.queue,
+                made.qos,
+                form.retain,
+                form.identifiers,
+                form.shows_place,
+                "" if origin.is_light else arrival.name,
+                arrival.position,
             )
+        )
     sent += lasting.absent.values()
     owed = _owed_to(session, lasting)
     return Flow(places, sent, list(session.releasing), session.next_id, owed, _ended_of(session, places))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from gateway.limits.tallies import Tally
 from gateway.login.auth import Identity
 from gateway.messages.aliases import SentAliases
-from gateway.messages.feed import Feed
 from gateway.mqtt.reason_codes import Reason
 from gateway.sessions.session_state import Owed, Place, Sent
 
@@ -63,7 +62,7 @@ class Lasting:
         places: where it was in queues that it has not come back to yet.
         owed: what subscriptions are owed whose queues it has not come back to yet.
         held: filters that are open in its own name at all brokers.
-        closed: feeds of subscriptions that have ended since the last save.
+        closed: filters of subscriptions that have ended since the last save.
         absent: by packet id, messages on their way whose broker is not known here; they go again on a later connection.
     """
 
@@ -97,7 +96,7 @@ class Lasting:
         self.places: dict[tuple[str, str], Place] = {}
         self.owed: dict[tuple[str, str], Owed] = {}
         self.held: dict[str, None] = {}
-        self.closed: list[Feed[Any]] = []
+        self.closed: list[str] = []
         self.absent: dict[int, Sent] = {}
 
     def forget(self, filter: str) -> None:

@@ -444,9 +444,11 @@ class Session:
         return [(packet_id, made.blob(packet_id)) for packet_id, made in self.in_flight.items()]
 
     def relocate(self, packet_id: int, made: Blob) -> None:
-        """A message in flight is found in another place from now on."""
-        self.in_flight_bytes += made.weight - self.in_flight[packet_id].weight
-        self.in_flight[packet_id] = made
+        """A message in flight is found in its topic's queue from now on: the one that it came through may go before
+        its exchange is complete (MQTT-3.10.4-3)."""
+        found = Blob(made.arrival.in_its_topic(), made.variant, made.head, made.tail)
+        self.in_flight_bytes += found.weight - self.in_flight[packet_id].weight
+        self.in_flight[packet_id] = found
 
     def withdraw(self, packet_id: int) -> None:
         """A message in flight is not this session's any more."""

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from making import a_broker, arrival, made, pulled, subscribed
 
-from gateway.messages.delivery import PacketRun, Variant, blob
+from gateway.messages.delivery import PacketRun
+from gateway.messages.envelope import Origin
 from gateway.sessions.lasting import Lasting
 from gateway.sessions.session import STORED, STORING, Cursor, Session
 from gateway.sessions.session_state import Owed, Sent
@@ -174,10 +175,14 @@ def test_the_id_of_a_message_whose_broker_is_away_is_not_used_again() -> None:
 
 def test_a_message_that_is_found_elsewhere_weighs_what_it_weighs_there() -> None:
     session = Session("c", window=10)
-    session.send(made(0))
-    session.send(made(1))
-    large = blob(arrival(0, payload=bytes(100)), Variant(False, 1, False), 0)
-    session.relocate(1, large)
+    origin = Origin(a_broker(), "$share/g/a/b", "~filter:a/b")
+    came = pulled(arrival(0, payload=b"1"), arrival(1, payload=bytes(100)), origin=origin)
+    run = session.send_run(PacketRun(came, False, 1, False, 0))
+    assert run is not None
+    session.relocate(*session.sent()[1])
+    found = session.sent()[1][1].arrival.origin
+    assert found is not None
+    assert (found.filter, found.is_light) == ("a/b", False)
     assert session.in_flight_bytes == sum(one.weight for one in session.in_flight.values())
 
 
