@@ -181,10 +181,11 @@ class SharedSubscriptions:
                 pending.answered(None)
 
     def part(self, session: Session, *, ends: bool) -> None:
-        """The connection of a session is over, and its last state is about to be saved if it goes on: what it has not
-        got goes to others, but what it may have got of QoS 2 does not, nor what it began to get through a share that is
-        not open in its own name any more: there may be no others, and the exchange goes on (MQTT-3.10.4-3)."""
-        kept = session.lasting.held if session.lasting is not None and not ends else None
+        """The connection of a session is over, and its last state is about to be saved if it goes on here: what it has
+        not got goes to others, but what it may have got of QoS 2 does not, nor what it began to get through a share
+        that is not open in its own name any more: there may be no others, and the exchange goes on (MQTT-3.10.4-3)."""
+        lasting = session.lasting
+        kept = lasting.held if lasting is not None and not ends and not lasting.is_lost else None
         back: dict[ShareFeed, list[int]] = {}
         for packet_id, made in session.sent():
             feed = self._feed_of(made)

@@ -61,6 +61,7 @@ class Lasting:
         is_saving: packets wait for a save that is under way; what comes later waits behind them.
         places: where it was in queues that it has not come back to yet.
         owed: what subscriptions are owed whose queues it has not come back to yet.
+        is_lost: it is another gateway's by now, with all that is saved of it.
         held: filters that are open in its own name at all brokers.
         closed: filters of subscriptions that have ended since the last save.
         absent: by packet id, messages on their way whose broker is not known here; they go again on a later connection.
@@ -75,6 +76,7 @@ class Lasting:
         "home",
         "incarnation",
         "is_full",
+        "is_lost",
         "is_saving",
         "owed",
         "places",
@@ -89,6 +91,7 @@ class Lasting:
         self.doubtful_ms = 0
         self.has_new_terms = False
         self.is_saving = False
+        self.is_lost = False
         self.unsaved: list[bytes] = []
         self.unsaved_bytes = 0
         self.is_full = False

@@ -330,6 +330,20 @@ def test_a_qos_2_message_through_a_share_goes_on_though_its_member_has_left_and_
     assert again[0].packet_id == first.packet_id
 
 
+def test_what_is_on_its_way_through_a_share_goes_to_others_if_its_session_is_another_gateways() -> None:
+    gateway = Gateway()
+    client, other = connect(gateway), gateway.connect("other")
+    client.subscribe("$share/g/a/#", qos=1)
+    gateway.produce("a", b"x", mqtt_topic="a/b", qos=1)
+    assert len(publishes(client)) == 1
+    other.subscribe("$share/g/a/#", qos=1)
+    session = client.device.session
+    assert session is not None
+    gateway.keeping.on_fenced(session)
+    gateway.round()
+    assert drain(other) == [b"x"]
+
+
 def test_what_is_on_its_way_through_a_share_goes_to_others_if_its_session_ends() -> None:
     gateway = Gateway()
     other = gateway.connect("other")
