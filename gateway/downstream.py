@@ -362,10 +362,11 @@ class Downstream(Stage):
         for cursor in feed.members.all():
             self._detach(cursor)
             self.positions.opens_anew(cursor)
-            cursor.session.overlap.note_end(cursor)
+            cursor.session.overlap.remove(cursor)
             cursor.next = -1
             self.lost += 1
             self._take_back(cursor)
+            cursor.session.overlap.add(cursor)  # the youngest now: by age others deliver what comes until it is open
             self._leases.open_again(cursor)
 
     def _dispatch(self, feed: Feed[Cursor], batch: Batch, head: int) -> None:

@@ -10,7 +10,8 @@ A ``Cursor`` is a session's place in one such queue. Queues are read independent
 message that its primary has not come to yet. It remembers the first and the last such message per primary
 (``skipped``): if the primary is unsubscribed before it gets there, the cursor goes back and delivers what was left to
 it, and nothing else (``Redo``). One that lags passes over what the primary had delivered (``Ended``). A session that
-comes back has its QoS 0 subscriptions behind the others: they begin anew, and the others may lag.
+comes back has its QoS 0 subscriptions behind the others: they begin anew, and the others may lag. So has one of which a
+broker has closed a filter. Hence who is younger begins later.
 
 Offline messages are not here: they are in the log, and a session is only a cursor per queue. One that outlives its
 connection (``Lasting``) is saved at its home and goes from here with the connection. What a session does hold is
@@ -235,25 +236,21 @@ class Overlap:
             come_to = [one.seen for one in self.ended if one.broker == broker.name]
             come_to += [other.seen for other in self.cursors if other.feed.broker is broker]
             cursor.start = max(come_to, default=-1) + 1
+            cursor.redos = cursor.skipped = None
         else:
             cursor.first = cursor.start
         self.cursors.append(cursor)
         self._matching = None
 
     def remove(self, cursor: Cursor) -> None:
-        """Its subscription has ended."""
-        self.note_end(cursor)
+        """It comes to nothing more of what was stored until now: others that lag are to know what it has delivered."""
         broker, older = cursor.feed.broker, self._older(cursor)
+        ended = cursor.ended(older)
+        if ended is not None and any([other.feed.broker is broker and other is not cursor for other in self.cursors]):
+            self.restore([*self.ended, ended])
         self.ended = without(self.ended, broker.name, older)
         self.cursors.remove(cursor)
         self._matching = None
-
-    def note_end(self, cursor: Cursor) -> None:
-        """A cursor comes to nothing more of what was stored until now: others that lag are to know what it has
-        delivered."""
-        broker, ended = cursor.feed.broker, cursor.ended(self._older(cursor))
-        if ended is not None and any([other.feed.broker is broker and other is not cursor for other in self.cursors]):
-            self.restore([*self.ended, ended])
 
     def restore(self, ended: Sequence[Ended]) -> None:
         """So much is known of those that have ended; where that is much, of those that still count."""

@@ -17,7 +17,7 @@ from gateway.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Subsc
 from gateway.mqtt.properties import Properties
 from gateway.sessions.endings import ENDED_MAX
 from penstock.link import OnResult
-from penstock.requests.filters import OpenFilters
+from penstock.requests.filters import CloseFilters, OpenFilters
 from penstock.requests.messages import Pull
 from penstock.requests.request import Request
 from topicmap.names import matches
@@ -150,6 +150,15 @@ class Sessions(RuleBasedStateMachine):
             self.stalled.append(one)
 
     @precondition(lambda self: self.stalled)
+    @rule(filter=st.sampled_from(FILTERS))
+    def close(self, filter: str) -> None:
+        """The broker has not heard of the gateway for too long; it may close what is open for it alone."""
+        broker = self.gateway.broker
+        owners = [owner for owner in broker.state.filters.owners if owner.startswith("gw/")]
+        for owner in owners if self.standing.get(filter) == 0 else ():
+            broker._CloseFilters(CloseFilters(owner, (filter,)))
+        self.settle()
+
     @rule()
     def go_on(self) -> None:
         self.gateway.broker.parked += self.stalled
@@ -281,6 +290,15 @@ def test_nor_from_one_that_is_told_of_it_late() -> None:
     made.teardown()
 
 
+def test_one_that_begins_anew_does_not_send_again_what_another_has_sent_until_it_was_open() -> None:
+    made = scene(("#", 0), ("f/a", 1))
+    made.hold(kinds=(OpenFilters,))
+    made.close(filter="#")
+    made.publish(names=[("f/a", 0), ("f/b", 0)])
+    made.teardown()
+    assert made.came == {0, 1}
+
+
 TEN = ["f/+/a", "f/1/+", "f/#", "#", "+/+/a", "+/1/a", "f/1/a", "+/+/+", "f/+/+", "+/1/#"]
 NAMES_OF_TEN = ["f/1/a", "f/2/a", "f/1/b", "f/2/b", "g/1/a"]
 
@@ -298,8 +316,10 @@ def step(made: Sessions, chance: random.Random, acknowledges: float) -> None:
         made.unsubscribe(data=Chosen(chance.choice(sorted(made.standing))))
     elif happens < 0.61 + acknowledges and made.open:
         made.answer(chance.choice(sorted(made.open)))
-    elif happens < 0.93:
-        chance.choice([lambda: made.stall(filter=chance.choice(TEN)), made.go_on if made.stalled else made.wait])()
+    elif happens < 0.9:
+        chance.choice([made.stall, made.stall, made.close])(filter=chance.choice(TEN))
+    elif happens < 0.95:
+        chance.choice([made.go_on, made.wait])()
     elif happens < 0.98:
         chance.choice([lambda: made.hold(kinds=chance.choice(HELD)), made.let_go])()
     else:
