@@ -229,7 +229,12 @@ def _ended_of(session: Session, places: Mapping[tuple[str, str], Place]) -> tupl
         elif cursor.next >= 0:
             begun.append(cursor.ended(known[-1]))
         known.append(known[-1] + (cursor.subscription.qos > 0))
-    ended = [one._replace(older=older.get(one.broker, [0])[: one.older + 1][-1]) for one in overlap.ended]
+    away: dict[str, int] = {}  # brokers that the session has not come back to
+    for (filter, broker), place in places.items():
+        if broker not in older:
+            standing.append(Standing(broker, filter, away.get(broker, 0), place.reached))
+            away[broker] = away.get(broker, 0) + 1
+    ended = [one._replace(older=older.get(one.broker, (one.older,))[: one.older + 1][-1]) for one in overlap.ended]
     return tuple(still_needed(ended + [one for one in begun if one is not None], standing))
 
 

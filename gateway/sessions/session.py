@@ -41,7 +41,7 @@ from gateway.sessions.subscriptions import Redo, Subscription, bounded, is_left
 
 _PUBREL: Final = b"\x62\x02"
 
-NOWHERE: Final = 1 << 62
+NOWHERE: Final = 1 << 61
 """Behind every log position."""
 
 # States of an inbound QoS 2 id, from PUBLISH to PUBREL.
