@@ -184,8 +184,6 @@ class Downstream(Stage):
             self.positions.unsubscribed(cursor)
             self._end(cursor)
             session.overlap.remove(cursor)
-            if session.lasting is not None:
-                session.lasting.closed.append(cursor.feed)
             self._take_back(cursor)
         session.note_terms()
         self.holds.let_go(session, filter)
@@ -364,10 +362,11 @@ class Downstream(Stage):
         for cursor in feed.members.all():
             self._detach(cursor)
             self.positions.opens_anew(cursor)
-            cursor.session.overlap.note_end(cursor)
+            cursor.session.overlap.remove(cursor)
             cursor.next = -1
             self.lost += 1
             self._take_back(cursor)
+            cursor.session.overlap.add(cursor)  # the youngest now: by age others deliver what comes until it is open
             self._leases.open_again(cursor)
 
     def _dispatch(self, feed: Feed[Cursor], batch: Batch, head: int) -> None:

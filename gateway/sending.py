@@ -20,7 +20,7 @@ from gateway.homes.keeping import Keeping
 from gateway.messages.batch import Batch
 from gateway.messages.delivery import PacketRun, Variant, blob, is_expired
 from gateway.messages.envelope import Arrival
-from gateway.sessions.session import Cursor, Session, variant_for
+from gateway.sessions.session import Cursor, Session
 from penstock.world import Clock
 
 Runs = dict[tuple[bool, int, bool, int], PacketRun]
@@ -88,6 +88,8 @@ class Sending:
         if not self.waits(session, run.qos, packets):
             packets = packets if device.aliases is None else device.aliases.run(run, cursor.feed.alias_numbers)
             device.send(packets, run.count)
+        if batch.first < cursor.first:
+            cursor.first = batch.first
         self.delivered += run.count
         device.tally.publications_out += run.count
         return True
@@ -119,6 +121,8 @@ class Sending:
             if cursor.subscription.counts:
                 self._positions.left(cursor, primary, arrival)
             return True
+        if arrival.position < cursor.first:
+            cursor.first = arrival.position
         matching = session.overlap.matching(cursor, arrival)
         device = session.device
         assert device is not None
@@ -162,3 +166,27 @@ class Sending:
         if qos:
             self._keeping.note(session)
         return False
+
+
+def variant_for(matching: Sequence[Cursor], arrival: Arrival, client_id: bytes, is_v5: bool) -> Variant | None:
+    """In which form a session gets a live message that counts for these cursors; ``None``: not at all.
+
+    A *no local* subscription does not count for the client's own messages (MQTT-3.8.3-3).
+    """
+    if arrival.sender == client_id:
+        matching = [cursor for cursor in matching if not cursor.subscription.no_local]
+        if not matching:
+            return None
+    if len(matching) == 1:
+        one = matching[0].subscription
+        identifiers = (one.identifier,) if one.identifier else ()
+        retain = one.as_published and arrival.retain
+        return Variant(is_v5, min(one.qos, arrival.qos), retain, identifiers, one.shows_place)
+    chosen = [cursor.subscription for cursor in matching]
+    return Variant(
+        is_v5,
+        min(max(one.qos for one in chosen), arrival.qos),
+        arrival.retain and any(one.as_published for one in chosen),
+        tuple([one.identifier for one in chosen if one.identifier]),
+        any([one.shows_place for one in chosen]),
+    )

@@ -472,6 +472,7 @@ class Reception:
         if session.device is not None:
             session.will = None
             if session.lasting is not None:
+                session.lasting.is_lost = True
                 session.lasting.held.clear()  # it has these open still, or again
             session.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=False)
 

@@ -17,7 +17,7 @@ from typing import Final
 from gateway.history.turns import Turns
 from gateway.login.auth import Identity
 from gateway.messages.delivery import Variant, is_expired
-from gateway.messages.envelope import Arrival, Origin, arrivals
+from gateway.messages.envelope import Arrival, arrivals
 from gateway.sessions.session import Cursor
 from gateway.sessions.session_state import Owed
 from penstock.errors import InvalidMessage, PenstockError
@@ -133,12 +133,7 @@ class Retained:
             page = arrivals(result.count, result.body, cursor.feed)
         except InvalidMessage:
             page = []
-        broker, filter = cursor.feed.broker, cursor.subscription.filter
-        fetch.page = [
-            arrival.in_its_topic(Origin(broker, filter, arrival.queue))
-            for arrival in page
-            if arrival.position < fetch.before
-        ]
+        fetch.page = [arrival.in_its_topic() for arrival in page if arrival.position < fetch.before]
         fetch.after = result.after
         fetch.is_last = not result.after
         self.turns.ready(cursor)

@@ -10,18 +10,16 @@ Nothing here waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
 from gateway.homes.home import NO_ROOM, SessionHome
-from gateway.homes.resuming import find_by_topic
-from gateway.messages.envelope import Origin
 from gateway.mqtt.reason_codes import ReasonCode, Told
+from gateway.sessions.endings import Ended, Standing, still_needed
 from gateway.sessions.lasting import Lasting
-from gateway.sessions.session import ENDED_MAX, Session
-from gateway.sessions.session_state import Flow, Owed, Sent, encode_flow, encode_terms
-from gateway.sessions.subscriptions import Ended
+from gateway.sessions.session import Session
+from gateway.sessions.session_state import Flow, Owed, Place, Sent, encode_flow, encode_terms
 from gateway.shards.rounds import Stage
 from penstock.errors import PenstockError, TooLarge
 from penstock.requests.sessions import CONNECTED, SessionSave
@@ -162,8 +160,11 @@ def _state_of(session: Session, state: int, will: bytes) -> SessionSave:
     lasting = session.lasting
     if lasting is not None:
         if lasting.closed:
-            find_by_topic(session, lasting.closed)
-            lasting.closed = []
+            closed, lasting.closed = frozenset(lasting.closed), []
+            for packet_id, made in session.sent():
+                origin = made.arrival.origin
+                if origin is not None and origin.is_light and origin.filter in closed and not is_share(origin.filter):
+                    session.relocate(packet_id, made)
         flow = encode_flow(flow_of(session))
         if lasting.has_new_terms:
             lasting.has_new_terms = False
@@ -184,48 +185,57 @@ def flow_of(session: Session) -> Flow:
     sent = []
     for packet_id, made in session.sent():
         arrival, origin, form = made.arrival, made.arrival.origin, made.variant
-        if origin is not None and origin.is_light and not is_share(origin.filter) and origin.filter not in lasting.held:
-            # nobody holds that queue open when the connection is gone: it is found in its topic's
-            origin = Origin(origin.broker, origin.filter, arrival.queue)
-            arrival = arrival.in_its_topic(origin)
-        if origin is not None and not (made.qos == 1 and is_share(origin.filter)):  # those go to other members
-            sent.append(
-                Sent(
-                    packet_id,
-                    origin.filter,
-                    origin.broker.name,
-                    arrival.offset,
-                    "" if origin.is_light else origin.queue,
-                    made.qos,
-                    form.retain,
-                    form.identifiers,
-                    form.shows_place,
-                    "" if origin.is_light else arrival.name,
-                    arrival.position,
-                )
+        if origin is None or (made.qos == 1 and is_share(origin.filter)):  # those go to other members
+            continue
+        if origin.is_light and origin.filter not in lasting.held:  # nobody holds its queue when the gateway is gone
+            arrival = arrival.in_its_topic()
+            assert arrival.origin is not None
+            origin = arrival.origin
+        sent.append(
+            Sent(
+                packet_id,
+                origin.filter,
+                origin.broker.name,
+                arrival.offset,
+                "" if origin.is_light else origin.queue,
+                made.qos,
+                form.retain,
+                form.identifiers,
+                form.shows_place,
+                "" if origin.is_light else arrival.name,
+                arrival.position,
             )
+        )
     sent += lasting.absent.values()
     owed = _owed_to(session, lasting)
-    return Flow(places, sent, list(session.releasing), session.next_id, owed, _ended_of(session))
+    return Flow(places, sent, list(session.releasing), session.next_id, owed, _ended_of(session, places))
 
 
-def _ended_of(session: Session) -> tuple[Ended, ...]:
+def _ended_of(session: Session, places: Mapping[tuple[str, str], Place]) -> tuple[Ended, ...]:
     """What those have delivered that the session will not have when it is back, if another one is to come to some of
-    it: the ones that have ended, and those of QoS 0, which begin anew."""
+    it from its place: the ones that have ended, and those of QoS 0, which begin anew."""
     overlap = session.overlap
-    kept = [cursor for cursor in overlap.cursors if cursor.subscription.qos]
-    if not kept or (len(kept) == len(overlap.cursors) and not overlap.ended):
+    if not overlap.ended and all([cursor.subscription.qos for cursor in overlap.cursors]):
         return ()
     older: dict[str, list[int]] = {}  # by broker, of each of its cursors: how many older ones there will be
-    found: list[Ended] = []
+    begun: list[Ended | None] = []
+    standing: list[Standing] = []
     for cursor in overlap.cursors:
-        known = older.setdefault(cursor.feed.broker.name, [0])
-        if not cursor.subscription.qos and cursor.next >= 0 and cursor.seen >= 0:
-            found.append(cursor.ended(known[-1]))
+        filter, broker = cursor.subscription.filter, cursor.feed.broker.name
+        known = older.setdefault(broker, [0])
+        if cursor.subscription.qos:
+            place = places.get((filter, broker))
+            standing.append(Standing(broker, filter, known[-1], cursor.start - 1 if place is None else place.reached))
+        elif cursor.next >= 0:
+            begun.append(cursor.ended(known[-1]))
         known.append(known[-1] + (cursor.subscription.qos > 0))
-    found = [one._replace(older=older.get(one.broker, [0])[: one.older + 1][-1]) for one in overlap.ended] + found
-    awaited = [one for one in found if any([cursor.is_to_come_to(one) for cursor in kept])]
-    return tuple(awaited[-ENDED_MAX:])
+    away: dict[str, int] = {}  # brokers that the session has not come back to
+    for (filter, broker), place in places.items():
+        if broker not in older:
+            standing.append(Standing(broker, filter, away.get(broker, 0), place.reached))
+            away[broker] = away.get(broker, 0) + 1
+    ended = [one._replace(older=older.get(one.broker, (one.older,))[: one.older + 1][-1]) for one in overlap.ended]
+    return tuple(still_needed(ended + [one for one in begun if one is not None], standing))
 
 
 def _owed_to(session: Session, lasting: Lasting) -> dict[tuple[str, str], Owed]:

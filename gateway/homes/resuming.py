@@ -10,13 +10,13 @@ connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
 from gateway.brokers import Brokers
 from gateway.homes.exchanges import ExchangeIds
-from gateway.messages.delivery import Blob, Variant, blob
+from gateway.messages.delivery import Variant, blob
 from gateway.messages.envelope import Arrival, Origin, arrivals
 from gateway.sessions.session import Session
 from gateway.sessions.session_state import Flow, Sent
@@ -120,7 +120,7 @@ class Resuming:
 
     def _has_retained(self, origin: Origin, sent: Sent, result: Result) -> None:
         for arrival in _decoded(result, origin):
-            found = arrival.in_its_topic(origin)
+            found = arrival.in_its_topic()
             if found.offset == sent.offset and arrival.queue == sent.queue:
                 self._found[sent.packet_id] = found
         self._has(result)
@@ -146,17 +146,6 @@ class Resuming:
         session.releasing = dict.fromkeys(self._flow.releasing)
         session.next_id = self._flow.next_id
         self._on_resumed(self._error)
-
-
-def find_by_topic(session: Session, closed: Iterable[Origin]) -> None:
-    """Filters of the session close: what came through them and is on its way is from now on found in its topic's
-    queue, so that the exchange can be completed on a later connection (MQTT-3.10.4-3)."""
-    places = {(one.broker, one.filter) for one in closed}
-    for packet_id, made in session.sent():
-        arrival, origin = made.arrival, made.arrival.origin
-        if origin is not None and (origin.broker, origin.filter) in places and origin.is_light:
-            found = arrival.in_its_topic(Origin(origin.broker, origin.filter, arrival.queue))
-            session.relocate(packet_id, Blob(found, made.variant, made.head, made.tail))
 
 
 def _is_behind(sent: Sent, last: Arrival) -> bool:

@@ -25,6 +25,7 @@ class SessionHolds:
         """A subscription has ended."""
         lasting = session.lasting
         if lasting is not None:
+            lasting.closed.append(filter)
             lasting.forget(filter)
             self._close(lasting, filter)
 

@@ -15,7 +15,7 @@ so that many acknowledgements travel together. Nothing here waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import Final
 
@@ -35,7 +35,7 @@ from penstock.requests.messages import Pulled
 from penstock.requests.request import Result
 from penstock.requests.shares import SettleShared, TakeShared
 from penstock.world import Clock
-from topicmap.names import is_share, plain_filter
+from topicmap.names import is_share
 
 HEARTBEAT_S: Final = 3.0
 OFFSETS_PER_REQUEST: Final = 2_000
@@ -77,6 +77,7 @@ class SharedSubscriptions:
         self._failed: dict[ShareFeed, None] = {}
         self._unheld: dict[ShareFeed, dict[Session, None]] = {}  # members in whose names it is not open there yet
         self._not_taken: list[ShareFeed] = []
+        self._left: dict[Session, dict[str, None]] = {}
         self._beaten_at = 0.0
         self.settled = 0
         self.returned = 0
@@ -142,6 +143,10 @@ class SharedSubscriptions:
 
     def unsubscribe(self, session: Session, share: str) -> None:
         """A session is no member any more; exchanges that have begun go on (MQTT-3.10.4-3)."""
+        self._left.setdefault(session, {})[share] = None
+        self._leave(session, share)
+
+    def _leave(self, session: Session, share: str) -> None:
         members = self._shares.get(share, {})
         members.pop(session, None)
         if not members:
@@ -161,6 +166,13 @@ class SharedSubscriptions:
                     self._closing[feed] = None
                 self._change(feed)
 
+    def _find_elsewhere(self, session: Session, left: Container[str]) -> None:
+        """What is a session's own already must not be looked for in shares that it has left: they may begin anew."""
+        for packet_id, made in session.sent():
+            feed = self._feed_of(made)
+            if feed is not None and feed.share in left and made.qos == 2 and made.arrival.offset not in feed.sent:
+                session.relocate(packet_id, made)
+
     def let_go(self, lasting: Lasting, share: str) -> None:
         """A session needs a share no longer in its own name: what the next round would open must not come behind its
         close."""
@@ -169,17 +181,18 @@ class SharedSubscriptions:
                 pending.answered(None)
 
     def part(self, session: Session, *, ends: bool) -> None:
-        """The connection of a session is over, and its last state is about to be saved if it goes on: what it has not
-        got goes to others, but what it may have got of QoS 2 does not, nor what it began to get through a share that is
-        not open in its own name any more: there may be no others, and the exchange goes on (MQTT-3.10.4-3)."""
-        kept = session.lasting.held if session.lasting is not None and not ends else None
+        """The connection of a session is over, and its last state is about to be saved if it goes on here: what it has
+        not got goes to others, but what it may have got of QoS 2 does not, nor what it began to get through a share
+        that is not open in its own name any more: there may be no others, and the exchange goes on (MQTT-3.10.4-3)."""
+        lasting = session.lasting
+        kept = lasting.held if lasting is not None and not ends and not lasting.is_lost else None
         back: dict[ShareFeed, list[int]] = {}
         for packet_id, made in session.sent():
             feed = self._feed_of(made)
             offset = made.arrival.offset
             origin = made.arrival.origin
             if kept is not None and origin is not None and is_share(origin.filter) and origin.filter not in kept:
-                _find_by_topic(session, packet_id, made, origin)
+                session.relocate(packet_id, made)
                 if feed is not None:
                     feed.settle(offset)
                     self._change(feed)
@@ -196,7 +209,7 @@ class SharedSubscriptions:
             feed.give_back(offsets)
             self._change(feed)
         for share in list(self._of.get(session, ())):
-            self.unsubscribe(session, share)
+            self._leave(session, share)
 
     def stir(self, session: Session) -> None:
         """A session may have room again."""
@@ -237,8 +250,11 @@ class SharedSubscriptions:
 
     def flush(self) -> bool:
         """Does what was noted since the last round. True if there is more to do at once."""
-        if not (self._closing or self._opening or self._changed):
+        if not (self._closing or self._opening or self._changed or self._left):
             return False
+        left, self._left = self._left, {}
+        for session, ended in left.items():
+            self._find_elsewhere(session, ended)
         closing, self._closing = self._closing, {}
         for feed in closing:
             if not feed.members:
@@ -429,12 +445,6 @@ def _leased(result: Pulled, feed: ShareFeed) -> list[Leased]:
         return []  # a broker that frames its replies wrongly; nothing of it can be believed
     keys = [row[3] for row in ENTRY.iter_unpack(bytes(result.body[: result.count * ENTRY.size]))]
     return [Leased(arrival, key) for arrival, key in zip(got, keys, strict=True)]
-
-
-def _find_by_topic(session: Session, packet_id: int, made: Blob, origin: Origin) -> None:
-    """What came through a share and is on its way is from now on found in its topic's queue, as no share's."""
-    found = made.arrival.in_its_topic(Origin(origin.broker, plain_filter(origin.filter), made.arrival.queue))
-    session.relocate(packet_id, Blob(found, made.variant, made.head, made.tail))
 
 
 def _ignore(result: Result) -> None:

@@ -40,6 +40,7 @@ from penstock.message import (
     property_of,
 )
 from penstock.runs import Run
+from topicmap.names import plain_filter
 from topicmap.queues import topic_queue
 
 _CLIENT_ID: Final = CLIENT_ID.encode()
@@ -238,8 +239,10 @@ class Arrival:
         """The topic queue that it is in."""
         return topic_queue(self.topic.decode("utf-8", "replace"), self.queue_id)
 
-    def in_its_topic(self, origin: Origin) -> Arrival:
-        """The same message as a reader of its topic's queue finds it; ``origin`` is that queue."""
+    def in_its_topic(self) -> Arrival:
+        """The same message as a reader of its topic's queue finds it; it is no share's there."""
+        assert self.origin is not None
+        origin = Origin(self.origin.broker, plain_filter(self.origin.filter), self.queue)
         flag = self.qos | FLAG_RETAIN if self.retain else self.qos
         queue_id, at = self.queue_id, self.queue_offset
         return Arrival(at, self.position, flag, self.payload, self.heading, self.stored_ms, queue_id, at, origin)

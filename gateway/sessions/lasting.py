@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from gateway.limits.tallies import Tally
 from gateway.login.auth import Identity
 from gateway.messages.aliases import SentAliases
-from gateway.messages.feed import Feed
 from gateway.mqtt.reason_codes import Reason
 from gateway.sessions.session_state import Owed, Place, Sent
 
@@ -62,8 +61,9 @@ class Lasting:
         is_saving: packets wait for a save that is under way; what comes later waits behind them.
         places: where it was in queues that it has not come back to yet.
         owed: what subscriptions are owed whose queues it has not come back to yet.
+        is_lost: it is another gateway's by now, with all that is saved of it.
         held: filters that are open in its own name at all brokers.
-        closed: feeds of subscriptions that have ended since the last save.
+        closed: filters of subscriptions that have ended since the last save.
         absent: by packet id, messages on their way whose broker is not known here; they go again on a later connection.
     """
 
@@ -76,6 +76,7 @@ class Lasting:
         "home",
         "incarnation",
         "is_full",
+        "is_lost",
         "is_saving",
         "owed",
         "places",
@@ -90,6 +91,7 @@ class Lasting:
         self.doubtful_ms = 0
         self.has_new_terms = False
         self.is_saving = False
+        self.is_lost = False
         self.unsaved: list[bytes] = []
         self.unsaved_bytes = 0
         self.is_full = False
@@ -97,7 +99,7 @@ class Lasting:
         self.places: dict[tuple[str, str], Place] = {}
         self.owed: dict[tuple[str, str], Owed] = {}
         self.held: dict[str, None] = {}
-        self.closed: list[Feed[Any]] = []
+        self.closed: list[str] = []
         self.absent: dict[int, Sent] = {}
 
     def forget(self, filter: str) -> None:

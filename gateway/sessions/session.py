@@ -10,7 +10,8 @@ A ``Cursor`` is a session's place in one such queue. Queues are read independent
 message that its primary has not come to yet. It remembers the first and the last such message per primary
 (``skipped``): if the primary is unsubscribed before it gets there, the cursor goes back and delivers what was left to
 it, and nothing else (``Redo``). One that lags passes over what the primary had delivered (``Ended``). A session that
-comes back has its QoS 0 subscriptions behind the others: they begin anew, and the others may lag.
+comes back has its QoS 0 subscriptions behind the others: they begin anew, and the others may lag. So has one of which a
+broker has closed a filter. Hence who is younger begins later.
 
 Offline messages are not here: they are in the log, and a session is only a cursor per queue. One that outlives its
 connection (``Lasting``) is saved at its home and goes from here with the connection. What a session does hold is
@@ -29,17 +30,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from gateway.messages.delivery import PACKET_ID_MAX, Blob, InFlight, PacketRun, Variant, blob
+from gateway.messages.delivery import PACKET_ID_MAX, Blob, InFlight, PacketRun, blob
 from gateway.messages.envelope import Arrival
 from gateway.messages.feed import Feed
+from gateway.sessions.endings import ENDED_MAX, Ended, Standing, have_delivered, still_needed, without
 from gateway.sessions.lasting import Client, Lasting
 from gateway.sessions.matching import Matching
 from gateway.sessions.session_state import Owed, Past, Place, Will
-from gateway.sessions.subscriptions import Ended, Redo, Subscription, bounded, is_left
+from gateway.sessions.subscriptions import Redo, Subscription, bounded, is_left
 
 _PUBREL: Final = b"\x62\x02"
-ENDED_MAX: Final = 64
-"""Of so many subscriptions that have ended a session knows what they had delivered."""
+
+NOWHERE: Final = 1 << 61
+"""Behind every log position."""
 
 # States of an inbound QoS 2 id, from PUBLISH to PUBREL.
 STORING: Final = 0
@@ -61,6 +64,7 @@ class Cursor:
         backlog: messages of its own pull, for a session that has fallen behind the shared window.
         pulling: its own pull is under way.
         seen: log position of the last message that it came to.
+        first: log position of the first message that it was to deliver itself, for all that is known.
         skipped: primary -> of the messages left to it that it has not come to: offset of the first, a position before
             that, and position of the last one.
         redos: stretches to go over again; ``back``: log position of the last message that it came to again.
@@ -72,6 +76,7 @@ class Cursor:
         "backlog",
         "doubtful_ms",
         "feed",
+        "first",
         "is_resumed",
         "next",
         "past",
@@ -96,6 +101,7 @@ class Cursor:
         self.pulling = False
         self.backlog: list[Arrival] | None = None
         self.seen = -1
+        self.first = NOWHERE
         self.skipped: dict[Cursor, tuple[int, int, int]] | None = None
         self.redos: list[Redo] | None = None
         self.back = -1
@@ -186,17 +192,16 @@ class Cursor:
                 at = min(at, first)
         return Place(at, self.start, self.seen, tuple(bounded(self.subscription.filter, redos)))
 
-    def ended(self, older: int) -> Ended:
+    def ended(self, older: int) -> Ended | None:
         """What it has delivered, if it ends now. ``older``: how many older ones there are at its broker."""
+        if self.seen < self.first:
+            return None
         left = self.left()
         for primary in self.skipped or ():
             left += self._left_to(primary)
         known = tuple(bounded(self.subscription.filter, left))
-        return Ended(self.feed.broker.name, self.subscription.filter, self.start, self.seen, known, older)
-
-    def is_to_come_to(self, ended: Ended) -> bool:
-        """Whether it may come to something that one that has ended has delivered."""
-        return ended.is_ahead(self.feed.broker.name, self.reached, self.subscription.filter)
+        start = max(self.start, self.first)
+        return Ended(self.feed.broker.name, self.subscription.filter, start, self.seen, known, older)
 
     def has_come_to(self, arrival: Arrival) -> bool:
         """Whether it has been at this message before. Only one that damage in the log has moved is at an offset beyond
@@ -228,35 +233,41 @@ class Overlap:
         self._matching: Matching | None = None
 
     def add(self, cursor: Cursor) -> None:
+        if cursor.next < 0:  # it is about to be opened, behind all that others have come to
+            broker = cursor.feed.broker
+            come_to = [one.seen for one in self.ended if one.broker == broker.name]
+            come_to += [other.seen for other in self.cursors if other.feed.broker is broker]
+            cursor.start = max(come_to, default=-1) + 1
+            cursor.redos = cursor.skipped = None
+        else:
+            cursor.first = cursor.start
         self.cursors.append(cursor)
         self._matching = None
 
     def remove(self, cursor: Cursor) -> None:
-        """Its subscription has ended."""
-        self.note_end(cursor)
+        """It comes to nothing more of what was stored until now: others that lag are to know what it has delivered."""
         broker, older = cursor.feed.broker, self._older(cursor)
-        self.ended = [
-            one._replace(older=one.older - 1) if one.broker == broker.name and one.older > older else one
-            for one in self.ended
-        ]
+        ended = cursor.ended(older)
+        if ended is not None and any([other.feed.broker is broker and other is not cursor for other in self.cursors]):
+            self.restore([*self.ended, ended])
+        self.ended = without(self.ended, broker.name, older)
         self.cursors.remove(cursor)
         self._matching = None
 
-    def note_end(self, cursor: Cursor) -> None:
-        """A cursor comes to nothing more of what was stored until now: others that lag are to know what it has
-        delivered."""
-        broker = cursor.feed.broker
-        if cursor.seen >= 0 and any([other.feed.broker is broker and other is not cursor for other in self.cursors]):
-            self.restore([*self.ended, cursor.ended(self._older(cursor))])
-
     def restore(self, ended: Sequence[Ended]) -> None:
-        """So much is known of those that have ended; where that is too much, of those to whose messages another one is
-        still to come."""
-        if len(ended) > ENDED_MAX:
-            behind = [cursor for cursor in self.cursors if cursor in cursor.session.behind]
-            ended = [one for one in ended if any([cursor.is_to_come_to(one) for cursor in behind])]
-        self.ended = list(ended[-ENDED_MAX:])
+        """So much is known of those that have ended; where that is much, of those that still count."""
+        self.ended = list(ended) if len(ended) <= ENDED_MAX else still_needed(ended, self._standing())
         self.ended_until = max([one.seen for one in self.ended], default=-1)
+
+    def _standing(self) -> list[Standing]:
+        """What there is, oldest first. One is to come to nothing that was stored before it begins."""
+        known: dict[str, int] = {}
+        found = []
+        for cursor in self.cursors:
+            broker = cursor.feed.broker.name
+            older = known[broker] = known.get(broker, -1) + 1
+            found.append(Standing(broker, cursor.subscription.filter, older, max(cursor.start - 1, cursor.reached)))
+        return found
 
     def _older(self, cursor: Cursor) -> int:
         broker, older = cursor.feed.broker, 0
@@ -268,9 +279,8 @@ class Overlap:
 
     def _is_delivered(self, primary: Cursor, arrival: Arrival) -> bool:
         """Whether one that has ended, and was older than its primary now, has delivered a message."""
-        older, broker, position, name = self._older(primary), primary.feed.broker.name, arrival.position, arrival.name
-        known = [one for one in self.ended if one.older <= older and one.broker == broker]
-        return any([one.has_delivered(position, name) for one in known])
+        broker = primary.feed.broker.name
+        return have_delivered(self.ended, broker, self._older(primary), arrival.position, arrival.name)
 
     def _candidates(self, name: str) -> int:
         if self._matching is None:
@@ -308,30 +318,6 @@ class Overlap:
                 if other.is_resumed and not other.subscription.qos and (other.next < 0 or position < other.start)
             ]
         return found
-
-
-def variant_for(matching: Sequence[Cursor], arrival: Arrival, client_id: bytes, is_v5: bool) -> Variant | None:
-    """In which form a session gets a live message that counts for these cursors; ``None``: not at all.
-
-    A *no local* subscription does not count for the client's own messages (MQTT-3.8.3-3).
-    """
-    if arrival.sender == client_id:
-        matching = [cursor for cursor in matching if not cursor.subscription.no_local]
-        if not matching:
-            return None
-    if len(matching) == 1:
-        one = matching[0].subscription
-        identifiers = (one.identifier,) if one.identifier else ()
-        retain = one.as_published and arrival.retain
-        return Variant(is_v5, min(one.qos, arrival.qos), retain, identifiers, one.shows_place)
-    chosen = [cursor.subscription for cursor in matching]
-    return Variant(
-        is_v5,
-        min(max(one.qos for one in chosen), arrival.qos),
-        arrival.retain and any(one.as_published for one in chosen),
-        tuple([one.identifier for one in chosen if one.identifier]),
-        any([one.shows_place for one in chosen]),
-    )
 
 
 def _are_all(in_flight: dict[int, InFlight], ids: Sequence[int]) -> bool:
@@ -457,9 +443,11 @@ class Session:
         return [(packet_id, made.blob(packet_id)) for packet_id, made in self.in_flight.items()]
 
     def relocate(self, packet_id: int, made: Blob) -> None:
-        """A message in flight is found in another place from now on."""
-        self.in_flight_bytes += made.weight - self.in_flight[packet_id].weight
-        self.in_flight[packet_id] = made
+        """A message in flight is found in its topic's queue from now on: the one that it came through may go before
+        its exchange is complete (MQTT-3.10.4-3)."""
+        found = Blob(made.arrival.in_its_topic(), made.variant, made.head, made.tail)
+        self.in_flight_bytes += found.weight - self.in_flight[packet_id].weight
+        self.in_flight[packet_id] = found
 
     def withdraw(self, packet_id: int) -> None:
         """A message in flight is not this session's any more."""

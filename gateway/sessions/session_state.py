@@ -16,8 +16,9 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 import msgpack
 
+from gateway.sessions.endings import Ended
 from gateway.sessions.options import Start
-from gateway.sessions.subscriptions import Ended, Redo, Subscription
+from gateway.sessions.subscriptions import Redo, Subscription
 from penstock.requests.sessions import NO_WILL
 
 
@@ -41,6 +42,11 @@ class Place(NamedTuple):
     start: int
     seen: int
     redos: tuple[Redo, ...]
+
+    @property
+    def reached(self) -> int:
+        """Log position up to which it has come to all that it will come to."""
+        return max(self.start - 1, min([redo.after for redo in self.redos], default=self.seen))
 
 
 class Sent(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from topicmap.names import matches, overlaps
+from topicmap.names import matches
 
 REDOS_MAX: Final = 64
 """So many stretches that are gone over again are kept; each subscription may have left messages to each other one.
@@ -88,27 +88,3 @@ def bounded(filter: str, redos: list[Redo]) -> list[Redo]:
     if len(redos) <= REDOS_MAX:
         return redos
     return [Redo(max([redo.until for redo in redos]), min([redo.after for redo in redos]), filter)]
-
-
-class Ended(NamedTuple):
-    """What a subscription of a session had come to at a broker when it came to an end there: it has delivered what it
-    matches from ``start`` to ``seen``, but for what it was still to go over again (``left``) and what was for others:
-    there were so many ``older`` ones at that broker. Who comes to such a message later passes over it."""
-
-    broker: str
-    filter: str
-    start: int
-    seen: int
-    left: tuple[Redo, ...]
-    older: int
-
-    def has_delivered(self, position: int, name: str) -> bool:
-        return (
-            self.start <= position <= self.seen
-            and matches(self.filter, name)
-            and not is_left(self.left, position, name)
-        )
-
-    def is_ahead(self, broker: str, reached: int, filter: str) -> bool:
-        """Whether a subscription that has come so far may come to something of it."""
-        return broker == self.broker and reached < self.seen and overlaps(filter, self.filter)

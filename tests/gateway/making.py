@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.brokers import Broker, Brokers
 from gateway.messages.batch import Batch, pulled_batch
 from gateway.messages.delivery import Blob, Variant, blob
-from gateway.messages.envelope import Arrival, arrivals, record_properties
+from gateway.messages.envelope import Arrival, Origin, arrivals, record_properties
 from gateway.messages.feed import Feed
 from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
@@ -60,7 +60,7 @@ def batch_of(*records: bytes, offset: int = 7, position: int = 100) -> bytes:
     return b"".join(entries + frames)
 
 
-def pulled(*messages: Arrival) -> Batch:
+def pulled(*messages: Arrival, origin: Origin | None = None) -> Batch:
     """Messages as one pull brings them."""
     entries, frames = b"", b""
     for one in messages:
@@ -70,7 +70,7 @@ def pulled(*messages: Arrival) -> Batch:
         frame = FRAME_HEAD.pack(0, 0, FRAME_HEAD_BYTES + len(record), 0, 0) + record
         entries += ENTRY.pack(one.offset, one.position, len(frame), 0)
         frames += frame
-    return pulled_batch(len(messages), entries + frames)
+    return pulled_batch(len(messages), entries + frames, origin)
 
 
 def made(offset: int = 0, qos: int = 1, is_v5: bool = False) -> Blob:

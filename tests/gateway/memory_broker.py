@@ -312,6 +312,13 @@ class MemoryBroker:
         """An owner is as good as dead: its sessions are anybody's."""
         self.sessions.keep(KeepSessions(owner, 1e-9), self.now_s - 1, self.now_ms)
 
+    def outlive(self, gateway: str) -> None:
+        """A gateway has died, and its leases are over."""
+        self.leave_alone(gateway)
+        filters = self.state.filters
+        for owner in [one for one in filters.owners if one.startswith(f"{gateway}/")]:
+            self._CloseFilters(CloseFilters(owner, tuple(filters.held_by(owner))))
+
     def pass_time(self) -> None:
         """What the broker does by the clock."""
         self.sessions.expire(self.now_s, self.now_ms)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 from draining import drain, publishes
+from making import arrival, subscribed
 from rig import Client, Gateway
 
+from gateway.messages.delivery import Variant
 from gateway.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe, Subscription
 from gateway.mqtt.properties import Properties
+from gateway.sending import variant_for
+from gateway.sessions.session import Session
 from penstock.errors import Unavailable
 from penstock.requests.messages import Pull
 from penstock.requests.sessions import SaveSessions
@@ -368,3 +372,47 @@ def test_each_message_that_is_sent_counts_however_it_is_sent() -> None:
     assert [len(publishes(client)) for client in (plain, overlapping)] == [3, 3]
     tallies = {id(client.device.tally): client.device.tally.publications_out for client in (plain, overlapping)}
     assert sum(tallies.values()) == gateway.downstream.sending.delivered == 6
+
+
+def key_of(form: Variant | None) -> object:
+    assert form is not None
+    return form.key
+
+
+@pytest.mark.mqtt("3.3.1-12", "3.3.1-13", "3.3.4-2", "3.3.4-4")
+def test_the_one_copy_has_the_highest_qos_all_identifiers_and_retain_if_any_subscription_wants_it() -> None:
+    session = Session("c", 10)
+    cursors = [
+        subscribed(session, "a/b", qos=0, identifier=7),
+        subscribed(session, "a/+", qos=2),
+        subscribed(session, "#", qos=1, identifier=9, as_published=True),
+    ]
+    message = arrival(qos=2, retain=True)
+    assert key_of(variant_for(cursors, message, b"c", True)) == Variant(True, 2, True, (7, 9)).key
+    assert key_of(variant_for(cursors[:2], message, b"c", True)) == Variant(True, 2, False, (7,)).key
+    assert key_of(variant_for(cursors, arrival(qos=2), b"c", True)) == Variant(True, 2, False, (7, 9)).key
+
+
+def test_the_one_copy_says_where_it_is_stored_if_any_subscription_wants_that() -> None:
+    session = Session("c", 10)
+    silent, asking = subscribed(session, "a/b"), subscribed(session, "a/+", shows_place=True)
+    assert key_of(variant_for([silent, asking], arrival(), b"c", True)) == Variant(True, 1, False, (), True).key
+    assert key_of(variant_for([silent, silent], arrival(), b"c", True)) == Variant(True, 1, False).key
+
+
+def test_the_qos_is_never_higher_than_published() -> None:
+    session = Session("c", 10)
+    one = subscribed(session, "a/b", qos=2)
+    assert key_of(variant_for([one], arrival(qos=1), b"c", False)) == Variant(False, 1, False).key
+    assert key_of(variant_for([one, one], arrival(qos=0), b"c", False)) == Variant(False, 0, False).key
+
+
+@pytest.mark.mqtt("3.8.3-3")
+def test_no_local_leaves_out_the_clients_own_messages_only_for_that_subscription() -> None:
+    session = Session("c", 10)
+    silent = subscribed(session, "a/b", no_local=True, qos=2)
+    other = subscribed(session, "a/+", qos=1)
+    mine, theirs = arrival(sender="c", qos=2), arrival(sender="d", qos=2)
+    assert variant_for([silent], mine, b"c", True) is None
+    assert key_of(variant_for([silent], theirs, b"c", True)) == Variant(True, 2, False).key
+    assert key_of(variant_for([silent, other], mine, b"c", True)) == Variant(True, 1, False).key

@@ -14,28 +14,38 @@ import pytest
 from broker.shares import ShareLeases
 from gateway.leases.share_feed import ShareFeed
 from gateway.leases.shared import SharedSubscriptions
-from gateway.mqtt.packets import Publish
+from gateway.mqtt.packets import Publish, Unsubscribe
 from tests.simulation.gateways import Device, Gateway, Line, World
 
 CATCH_WITHIN = 60
 """A planted bug must be caught by one of so many seeds."""
 ONE = os.environ.get("PENSTOCK_SEED")
-SEEDS = [int(ONE)] if ONE else range(int(os.environ.get("PENSTOCK_SEEDS", "30")))
+SEEDS = [int(ONE)] if ONE else range(int(os.environ.get("PENSTOCK_SEEDS", "34")))
 PLAIN, ORDERED = "$share/g/#", "$oshare/h/#"
 
 
 class Member(Device):
     """A client with one shared subscription; its group sees what comes to all its members."""
 
-    def __init__(self, world: ShareWorld, name: str, share: str, qos: int) -> None:
+    def __init__(self, world: ShareWorld, name: str, share: str, qos: int, *, leaves: bool) -> None:
         super().__init__(world, name, {share: qos}, 0)
         self.group = world.groups.setdefault(share, [])
         self.lines: list[Line] = []
+        self.leaves = leaves
 
     def connect(self, gateway: Gateway) -> None:
         super().connect(gateway)
         if self.line is not None:
             self.lines.append(self.line)
+
+    def act(self) -> None:
+        """Leaves its share now and then, to come again."""
+        world = self.world
+        if self.leaves and world.has_begun and self.is_admitted and not self.unsubscribed and world.rng.random() < 0.1:
+            self.unsubscribed = {next(iter(self.filters)): world.rng.choice((1, 2))}
+            assert self.line is not None
+            self.line.send(Unsubscribe(self._id(), tuple(self.filters)))
+        super().act()
 
     def forget_lines(self) -> None:
         """Gateways notice in the end that earlier connections are dead: that is what keep-alive is for."""
@@ -58,8 +68,8 @@ class ShareWorld(World):
         super().__init__(seed)
         self.groups: dict[str, list[bytes]] = {}
         publishers = [device for device in self.devices if not device.filters]
-        members = [Member(self, f"s{number}", PLAIN, self.rng.choice((1, 2))) for number in range(3)]
-        members += [Member(self, f"o{number}", ORDERED, 1) for number in range(3)]
+        members = [Member(self, f"s{number}", PLAIN, self.rng.choice((1, 2)), leaves=number > 0) for number in range(3)]
+        members += [Member(self, f"o{number}", ORDERED, 1, leaves=False) for number in range(3)]
         self.devices = [*publishers, *members]
 
     def run(self) -> None:

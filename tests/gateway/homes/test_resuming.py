@@ -25,6 +25,7 @@ from gateway.mqtt.packets import (
 )
 from gateway.mqtt.packets import Subscription as Asked
 from gateway.mqtt.properties import Properties
+from gateway.sessions.endings import Ended
 from gateway.sessions.session_state import Place, encode_flow
 from penstock.errors import OffsetOutOfRange, PenstockError, Unavailable
 from penstock.requests.filters import CloseFilters
@@ -413,6 +414,20 @@ def test_a_subscription_that_has_ended_leaves_no_place_at_a_broker_that_nobody_k
     client.subscribe("t", qos=1)
     assert [broker for filter, broker in flow_of(session).places if filter == "t"] == ["b"]
     assert ("u", "elsewhere") in flow_of(session).places
+
+
+def test_what_ended_subscriptions_had_delivered_at_a_broker_that_is_away_is_known_when_it_is_back() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", clean_start=False)
+    client.subscribe("t", "u", qos=1)
+    session = client.device.session
+    assert session is not None
+    assert session.lasting is not None
+    session.lasting.places = {("t", "elsewhere"): Place(7, 5, 5, ()), ("u", "elsewhere"): Place(7, 5, 5, ())}
+    counts = [Ended("elsewhere", "#", 5, 9, (), 1), Ended("elsewhere", "t", 5, 9, (), 0)]
+    others = [Ended("elsewhere", "t", 5, 9, (), 1), Ended("elsewhere", "#", 5, 5, (), 0), Ended("b", "#", 5, 9, (), 0)]
+    session.overlap.restore([*counts, *others])
+    assert flow_of(session).ended == tuple(counts)
 
 
 @pytest.mark.mqtt("4.4.0-1", old=("4.4.0-1",))

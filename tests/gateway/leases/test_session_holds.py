@@ -9,7 +9,18 @@ import pytest
 from draining import drain, publishes
 from rig import Client, Gateway
 
-from gateway.mqtt.packets import Connect, Puback, Publish, Suback, Subscribe, Subscription, Unsubscribe
+from gateway.mqtt.packets import (
+    Connect,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Subscription,
+    Unsubscribe,
+)
 from gateway.mqtt.properties import Properties
 from gateway.sessions.session_state import Place
 from penstock.errors import Unavailable
@@ -17,6 +28,7 @@ from penstock.requests.filters import OpenFilters
 from penstock.requests.routes import BrokerRoute
 
 FILTERS = ["a/#", "$share/g/a/#"]
+ENDINGS = [Subscribe(3, (Subscription("$share/g/a/#", 0),)), Unsubscribe(3, ("$share/g/a/#",))]
 LASTING = Properties(session_expiry_interval=600)
 
 
@@ -233,9 +245,7 @@ def test_a_gateway_that_has_lost_a_session_to_another_closes_nothing_in_its_name
 
 
 @pytest.mark.mqtt("4.4.0-1", "3.10.4-3")
-@pytest.mark.parametrize(
-    "ending", [Subscribe(3, (Subscription("$share/g/a/#", 0),)), Unsubscribe(3, ("$share/g/a/#",))]
-)
+@pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("qos", [1, 2])
 @pytest.mark.parametrize("has_other", [False, True])
 def test_what_was_on_its_way_through_a_share_that_its_session_holds_no_more_is_sent_again(
@@ -262,6 +272,76 @@ def test_what_was_on_its_way_through_a_share_that_its_session_holds_no_more_is_s
         again.send(Puback(repeated.packet_id))
     again.cut()
     assert drain(connect(gateway)) == [b"x"] * (qos - 1)
+
+
+@pytest.mark.mqtt("4.4.0-1", "4.8.2-4", "4.8.2-5")
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("has_other", [False, True])
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("is_member", [False, True])
+def test_a_qos_2_message_through_such_a_share_goes_on_also_if_its_gateway_dies(
+    ending: Subscribe | Unsubscribe, has_other: bool, waits: bool, is_member: bool
+) -> None:
+    here = Gateway(name="here")
+    client = connect(here)
+    client.subscribe("$share/g/a/#", qos=2)
+    there = Gateway(beside=here, name="there")
+    other = there.connect("other")
+    here.produce("a", b"w", mqtt_topic="a/b", qos=2)  # so that the next one is not the first of its topic's queue
+    client.send(Pubrec(publishes(client)[0].packet_id), Pubcomp(1))
+    here.produce("a", b"x", mqtt_topic="a/b", qos=2)
+    [first] = publishes(client)
+    client.send(ending)
+    client.got()
+    if is_member:
+        client.subscribe("$share/g/a/#", qos=2)
+    if has_other:
+        other.subscribe("$share/g/a/#", qos=2)
+    here.broker.leave_alone("here")
+    if waits:
+        here.broker.outlive("here")
+        there.pass_time(2 * there.settings.filter_lease_s)
+    again = connect(there)
+    [repeated] = publishes(again)
+    assert (repeated.payload, repeated.qos, repeated.packet_id, repeated.dup) == (b"x", 2, first.packet_id, True)
+    again.send(Pubrec(first.packet_id))
+    assert again.got() == [Pubrel(first.packet_id)]
+    again.send(Pubcomp(first.packet_id), Unsubscribe(3, ("$share/g/a/#",)))
+    here.broker.outlive("here")
+    there.pass_time(2 * there.settings.filter_lease_s)
+    there.produce("a", b"y", mqtt_topic="a/b", qos=2)
+    assert [one.payload for one in publishes(other)] == [b"y"] * has_other
+    again.cut()
+    assert drain(connect(there)) == []
+
+
+@pytest.mark.mqtt("3.10.4-3", "4.4.0-1")
+def test_a_qos_2_message_through_a_share_goes_on_though_its_member_has_left_and_come_again() -> None:
+    gateway = Gateway()
+    client = connect(gateway)
+    client.subscribe("$share/g/a/#", qos=2)
+    gateway.produce("a", b"x", mqtt_topic="a/b", qos=2)
+    [first] = publishes(client)
+    client.send(Unsubscribe(3, ("$share/g/a/#",)), Subscribe(4, (Subscription("$share/g/a/#", 2),)))
+    gateway.produce("a", b"y", mqtt_topic="a/b", qos=2)
+    client.cut()
+    again = publishes(connect(gateway))
+    assert [(one.payload, one.dup) for one in again] == [(b"x", True), (b"y", True)]
+    assert again[0].packet_id == first.packet_id
+
+
+def test_what_is_on_its_way_through_a_share_goes_to_others_if_its_session_is_another_gateways() -> None:
+    gateway = Gateway()
+    client, other = connect(gateway), gateway.connect("other")
+    client.subscribe("$share/g/a/#", qos=1)
+    gateway.produce("a", b"x", mqtt_topic="a/b", qos=1)
+    assert len(publishes(client)) == 1
+    other.subscribe("$share/g/a/#", qos=1)
+    session = client.device.session
+    assert session is not None
+    gateway.keeping.on_fenced(session)
+    gateway.round()
+    assert drain(other) == [b"x"]
 
 
 def test_what_is_on_its_way_through_a_share_goes_to_others_if_its_session_ends() -> None:

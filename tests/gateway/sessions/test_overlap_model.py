@@ -1,8 +1,13 @@
 """Overlapping subscriptions of one durable session beside a model: in whatever order it subscribes and unsubscribes,
-falls behind and comes back, a message comes once, and none is lost that a subscription was there for all the time."""
+falls behind and comes back, a message comes once, and none is lost that a subscription was there for all the time. The
+model tries what is short; ``PENSTOCK_SEEDS=500`` runs more of the long random lives with more filters."""
 
 from __future__ import annotations
 
+import os
+import random
+
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
@@ -10,8 +15,11 @@ from rig import Client, Gateway
 
 from gateway.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import Properties
+from gateway.sessions.endings import ENDED_MAX
 from penstock.link import OnResult
+from penstock.requests.filters import CloseFilters, OpenFilters
 from penstock.requests.messages import Pull
+from penstock.requests.request import Request
 from topicmap.names import matches
 
 NAMES = st.sampled_from(["f/a", "f/b"])
@@ -20,6 +28,21 @@ RELEASE = 3
 BACKLOG = 30
 TAKEOVERS_MAX = 25  # more in a minute are refused
 QOS = st.sampled_from([0, 1, 2, 2])
+HELD: list[tuple[type[Request], ...]] = [(OpenFilters,), (Pull,), (OpenFilters, Pull)]
+
+
+SEEDS = range(int(os.environ["PENSTOCK_SEEDS"])) if "PENSTOCK_SEEDS" in os.environ else (0, 1, 2, 3, 31)
+STEPS = 1200
+
+
+class Chosen:
+    """Draws what it was made with."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def draw(self, _: object) -> object:
+        return self.value
 
 
 class Sessions(RuleBasedStateMachine):
@@ -110,6 +133,7 @@ class Sessions(RuleBasedStateMachine):
     @rule(room=st.integers(1, 3), cuts=st.booleans())
     def come_back(self, room: int, cuts: bool) -> None:
         """After its connection has broken, or in place of it."""
+        self.let_go()
         self.room = room
         if cuts or self.takeovers == TAKEOVERS_MAX:
             self.client.cut()
@@ -126,10 +150,38 @@ class Sessions(RuleBasedStateMachine):
             self.stalled.append(one)
 
     @precondition(lambda self: self.stalled)
+    @rule(filter=st.sampled_from(FILTERS))
+    def close(self, filter: str) -> None:
+        """The broker has not heard of the gateway for too long; it may close what is open for it alone."""
+        broker = self.gateway.broker
+        owners = [owner for owner in broker.state.filters.owners if owner.startswith("gw/")]
+        for owner in owners if self.standing.get(filter) == 0 else ():
+            broker._CloseFilters(CloseFilters(owner, (filter,)))
+        self.settle()
+
     @rule()
     def go_on(self) -> None:
         self.gateway.broker.parked += self.stalled
         self.stalled = []
+        self.settle()
+
+    @rule(filter=st.sampled_from(FILTERS), name=NAMES, times=st.sampled_from([2, 20, ENDED_MAX + 1]))
+    def churn(self, filter: str, name: str, times: int) -> None:
+        """A filter comes and goes, again and again."""
+        for _ in range(times):
+            self.subscribe(filter=filter, qos=1)
+            self.publish(names=[(name, 0)])
+            self.unsubscribe(data=Chosen(filter))
+
+    @rule(kinds=st.sampled_from(HELD))
+    def hold(self, kinds: tuple[type[Request], ...]) -> None:
+        """What brokers answer to this comes late, in its order."""
+        self.let_go()
+        self.gateway.broker.holds = kinds
+
+    @rule()
+    def let_go(self) -> None:
+        self.gateway.broker.let_go()
         self.settle()
 
     @rule()
@@ -138,6 +190,7 @@ class Sessions(RuleBasedStateMachine):
         self.settle()
 
     def teardown(self) -> None:
+        self.let_go()
         self.go_on()
         for _ in range(10 * len(self.sent) + 10):
             if not self.open:
@@ -152,16 +205,6 @@ class Sessions(RuleBasedStateMachine):
 
 TestSessions = Sessions.TestCase
 TestSessions.settings = settings(max_examples=300, stateful_step_count=40)
-
-
-class Chosen:
-    """Draws what it was made with."""
-
-    def __init__(self, value: object) -> None:
-        self.value = value
-
-    def draw(self, _: object) -> object:
-        return self.value
 
 
 def scene(*subscriptions: tuple[str, int]) -> Sessions:
@@ -215,6 +258,81 @@ def test_what_one_had_left_to_another_that_ends_with_it_is_not_lost() -> None:
     made.stall(filter="f/a")
     made.publish(names=[("f/a", 1)])
     made.come_back(room=1, cuts=True)
+    made.teardown()
+
+
+def test_what_one_of_qos_0_had_delivered_is_known_also_to_one_that_goes_back_for_another_of_them() -> None:
+    made = scene(("f/a", 0), ("+/+", 0), ("f/+", 2))
+    made.stall(filter="+/+")
+    made.publish(names=[("f/b", 1), ("f/a", 1)])
+    assert made.came == {1}
+    made.come_back(room=1, cuts=True)
+    made.teardown()
+    assert made.came == {0, 1}
+
+
+def test_hundreds_that_end_do_not_hide_what_one_had_delivered_from_another_that_is_being_opened() -> None:
+    made = scene(("#", 1))
+    made.churn(filter="f/a", name="f/a", times=ENDED_MAX)
+    made.hold(kinds=(OpenFilters,))
+    made.subscribe(filter="f/+", qos=1)
+    made.publish(names=[("f/a", 0)])
+    made.unsubscribe(data=Chosen("#"))
+    made.teardown()
+
+
+def test_nor_from_one_that_is_told_of_it_late() -> None:
+    made = scene(("#", 1), ("f/+", 1))
+    made.churn(filter="f/a", name="f/a", times=ENDED_MAX)
+    made.stall(filter="f/+")
+    made.publish(names=[("f/a", 0)])
+    made.unsubscribe(data=Chosen("#"))
+    made.teardown()
+
+
+def test_one_that_begins_anew_does_not_send_again_what_another_has_sent_until_it_was_open() -> None:
+    made = scene(("#", 0), ("f/a", 1))
+    made.hold(kinds=(OpenFilters,))
+    made.close(filter="#")
+    made.publish(names=[("f/a", 0), ("f/b", 0)])
+    made.teardown()
+    assert made.came == {0, 1}
+
+
+TEN = ["f/+/a", "f/1/+", "f/#", "#", "+/+/a", "+/1/a", "f/1/a", "+/+/+", "f/+/+", "+/1/#"]
+NAMES_OF_TEN = ["f/1/a", "f/2/a", "f/1/b", "f/2/b", "g/1/a"]
+
+
+def step(made: Sessions, chance: random.Random, acknowledges: float) -> None:
+    """Something happens."""
+    happens = chance.random()
+    if happens < 0.35:
+        made.publish(
+            names=[(chance.choice(NAMES_OF_TEN), chance.choice([0, 1, 2])) for _ in range(chance.randint(1, 4))]
+        )
+    elif happens < 0.5:
+        made.subscribe(filter=chance.choice(TEN), qos=chance.choice([0, 1, 1, 2, 2]))
+    elif happens < 0.61 and made.standing:
+        made.unsubscribe(data=Chosen(chance.choice(sorted(made.standing))))
+    elif happens < 0.61 + acknowledges and made.open:
+        made.answer(chance.choice(sorted(made.open)))
+    elif happens < 0.9:
+        chance.choice([made.stall, made.stall, made.close])(filter=chance.choice(TEN))
+    elif happens < 0.95:
+        chance.choice([made.go_on, made.wait])()
+    elif happens < 0.98:
+        chance.choice([lambda: made.hold(kinds=chance.choice(HELD)), made.let_go])()
+    else:
+        made.come_back(room=1, cuts=True)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_however_long_ten_filters_come_and_go_a_message_comes_once(seed: int) -> None:
+    chance = random.Random(seed)
+    made = Sessions()
+    acknowledges = chance.choice([0.03, 0.1, 0.25])
+    for _ in range(STEPS):
+        step(made, chance, acknowledges)
     made.teardown()
 
 

@@ -1,4 +1,4 @@
-"""Overlapping subscriptions, who delivers and in which form; and open exchanges both ways."""
+"""Overlapping subscriptions and who delivers; and open exchanges both ways."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from making import a_broker, arrival, made, pulled, subscribed
 
-from gateway.messages.delivery import PacketRun, Variant, blob
+from gateway.messages.delivery import PacketRun
+from gateway.messages.envelope import Origin
 from gateway.sessions.lasting import Lasting
-from gateway.sessions.session import STORED, STORING, Cursor, Session, variant_for
+from gateway.sessions.session import STORED, STORING, Cursor, Session
 from gateway.sessions.session_state import Owed, Sent
 
 FILTERS = ["a/b", "a/+", "+/b", "a/#", "#", "c/d"]
@@ -174,10 +175,14 @@ def test_the_id_of_a_message_whose_broker_is_away_is_not_used_again() -> None:
 
 def test_a_message_that_is_found_elsewhere_weighs_what_it_weighs_there() -> None:
     session = Session("c", window=10)
-    session.send(made(0))
-    session.send(made(1))
-    large = blob(arrival(0, payload=bytes(100)), Variant(False, 1, False), 0)
-    session.relocate(1, large)
+    origin = Origin(a_broker(), "$share/g/a/b", "~filter:a/b")
+    came = pulled(arrival(0, payload=b"1"), arrival(1, payload=bytes(100)), origin=origin)
+    run = session.send_run(PacketRun(came, False, 1, False, 0))
+    assert run is not None
+    session.relocate(*session.sent()[1])
+    found = session.sent()[1][1].arrival.origin
+    assert found is not None
+    assert (found.filter, found.is_light) == ("a/b", False)
     assert session.in_flight_bytes == sum(one.weight for one in session.in_flight.values())
 
 
@@ -331,50 +336,6 @@ def test_a_message_is_delivered_by_exactly_one_cursor_if_any_counts(
         if primary is one:
             found.append(one)
     assert found == counting[:1]
-
-
-def key_of(form: Variant | None) -> object:
-    assert form is not None
-    return form.key
-
-
-@pytest.mark.mqtt("3.3.1-12", "3.3.1-13", "3.3.4-2", "3.3.4-4")
-def test_the_one_copy_has_the_highest_qos_all_identifiers_and_retain_if_any_subscription_wants_it() -> None:
-    session = Session("c", 10)
-    cursors = [
-        subscribed(session, "a/b", qos=0, identifier=7),
-        subscribed(session, "a/+", qos=2),
-        subscribed(session, "#", qos=1, identifier=9, as_published=True),
-    ]
-    message = arrival(qos=2, retain=True)
-    assert key_of(variant_for(cursors, message, b"c", True)) == Variant(True, 2, True, (7, 9)).key
-    assert key_of(variant_for(cursors[:2], message, b"c", True)) == Variant(True, 2, False, (7,)).key
-    assert key_of(variant_for(cursors, arrival(qos=2), b"c", True)) == Variant(True, 2, False, (7, 9)).key
-
-
-def test_the_one_copy_says_where_it_is_stored_if_any_subscription_wants_that() -> None:
-    session = Session("c", 10)
-    silent, asking = subscribed(session, "a/b"), subscribed(session, "a/+", shows_place=True)
-    assert key_of(variant_for([silent, asking], arrival(), b"c", True)) == Variant(True, 1, False, (), True).key
-    assert key_of(variant_for([silent, silent], arrival(), b"c", True)) == Variant(True, 1, False).key
-
-
-def test_the_qos_is_never_higher_than_published() -> None:
-    session = Session("c", 10)
-    one = subscribed(session, "a/b", qos=2)
-    assert key_of(variant_for([one], arrival(qos=1), b"c", False)) == Variant(False, 1, False).key
-    assert key_of(variant_for([one, one], arrival(qos=0), b"c", False)) == Variant(False, 0, False).key
-
-
-@pytest.mark.mqtt("3.8.3-3")
-def test_no_local_leaves_out_the_clients_own_messages_only_for_that_subscription() -> None:
-    session = Session("c", 10)
-    silent = subscribed(session, "a/b", no_local=True, qos=2)
-    other = subscribed(session, "a/+", qos=1)
-    mine, theirs = arrival(sender="c", qos=2), arrival(sender="d", qos=2)
-    assert variant_for([silent], mine, b"c", True) is None
-    assert key_of(variant_for([silent], theirs, b"c", True)) == Variant(True, 2, False).key
-    assert key_of(variant_for([silent, other], mine, b"c", True)) == Variant(True, 1, False).key
 
 
 def test_removing_a_cursor_forgets_what_was_remembered() -> None:

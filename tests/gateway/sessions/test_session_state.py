@@ -137,6 +137,13 @@ def test_whatever_the_bytes_are_decoding_gives_a_state_that_can_be_kept_again(da
     assert decode_flow(encode_flow(flow)) == flow
 
 
+def test_a_place_with_stretches_to_go_over_again_has_reached_the_first_of_them() -> None:
+    place = Place(5, 10, 90, ())
+    assert place.reached == 90
+    assert place._replace(redos=(Redo(9, 50, "f/+"), Redo(9, 40, "+/a"))).reached == 40
+    assert place._replace(redos=(Redo(9, -1, "f/+"),)).reached == 9
+
+
 def test_fields_of_a_newer_gateway_are_passed_over() -> None:
     will = Will("n", b"p", 1, True, 2, 3, b"", "alice")
     assert decode_will(msgpack.packb([*will, "new"])) == will

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.sessions.subscriptions import REDOS_MAX, Ended, Redo, Subscription, bounded, is_left, without_dominated
+from gateway.sessions.subscriptions import REDOS_MAX, Redo, Subscription, bounded, is_left, without_dominated
 
 
 def test_a_subscription_without_options_is_as_before_mqtt_5() -> None:
@@ -32,18 +32,6 @@ def test_what_lies_within_a_larger_stretch_is_left_out() -> None:
     others = [Redo(10, 100, "f/+", ("g/+",)), Redo(9, 99, "f/+", ("+/a",)), Redo(9, 100, "g/+")]
     kept = without_dominated([*within, large, *others])
     assert sorted(kept) == sorted([large, *others])
-
-
-def test_one_that_has_ended_has_delivered_what_it_matches_but_for_what_it_left() -> None:
-    ended = Ended("b", "f/+", 10, 20, (Redo(5, 15, "+/a"),), 0)
-    delivered = [at for at in range(8, 23) if ended.has_delivered(at, "f/a")]
-    assert delivered == list(range(10, 16))
-    assert [at for at in range(8, 23) if ended.has_delivered(at, "f/b")] == list(range(10, 21))
-    assert not ended.has_delivered(12, "g/a")
-    assert ended.is_ahead("b", 19, "#")
-    assert not ended.is_ahead("b", 20, "#")
-    assert not ended.is_ahead("c", 0, "#")
-    assert not ended.is_ahead("b", 0, "g/#")
 
 
 def test_too_many_stretches_become_one_that_has_them_all() -> None:

@@ -1,0 +1,78 @@
+"""What subscriptions of a session had delivered when they ended, for those that lag: a message goes once.
+
+Pure; which there are is the session's (``gateway/sessions/session.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from gateway.sessions.subscriptions import Redo, is_left
+from topicmap.names import matches, overlaps
+
+ENDED_MAX: Final = 64
+"""Of so many subscriptions that have ended a session knows what they had delivered. One counts only for those that are
+younger and began before it ended; for each of these at most one of its filter does. So where eleven stand at a time
+there are never more that count, however often they come and go. Where there are more, some messages come twice."""
+
+
+class Ended(NamedTuple):
+    """What a subscription of a session had come to at a broker when it came to an end there: it has delivered what it
+    matches from ``start``, the first that was its own to deliver, to ``seen``, but for what it was still to go over
+    again (``left``) and what was for others: there were so many ``older`` ones at that broker. Who comes to such a
+    message later passes over it."""
+
+    broker: str
+    filter: str
+    start: int
+    seen: int
+    left: tuple[Redo, ...]
+    older: int
+
+    def has_delivered(self, position: int, name: str) -> bool:
+        return (
+            self.start <= position <= self.seen
+            and matches(self.filter, name)
+            and not is_left(self.left, position, name)
+        )
+
+
+class Standing(NamedTuple):
+    """A subscription of a session at a broker, with so many ``older`` ones there, that may come to what was stored
+    after ``reached``."""
+
+    broker: str
+    filter: str
+    older: int
+    reached: int
+
+    def is_to_come_to(self, ended: Ended) -> bool:
+        """Whether it may come to something that one that has ended has delivered, and that it would deliver else."""
+        return (
+            self.reached < ended.seen
+            and ended.older <= self.older
+            and self.broker == ended.broker
+            and overlaps(self.filter, ended.filter)
+        )
+
+
+def still_needed(ended: Sequence[Ended], standing: Sequence[Standing]) -> list[Ended]:
+    """Of those that have ended the ones that somebody may come to; the latest where they are too many."""
+    found = []
+    for one in ended:
+        for other in standing:
+            if other.is_to_come_to(one):
+                found.append(one)
+                break
+    return found[-ENDED_MAX:]
+
+
+def without(ended: Sequence[Ended], broker: str, older: int) -> list[Ended]:
+    """The same when a subscription leaves a broker that has so many older ones there."""
+    return [one._replace(older=one.older - 1) if one.broker == broker and one.older > older else one for one in ended]
+
+
+def have_delivered(ended: Sequence[Ended], broker: str, older: int, position: int, name: str) -> bool:
+    """Whether one of those that had no more than so many older ones has delivered a message."""
+    return any(one.older <= older and one.broker == broker and one.has_delivered(position, name) for one in ended)
