@@ -28,7 +28,7 @@ from broker.store.settings import StoreSettings
 from broker.store.state import Keyframe, KeyframeMarks
 from broker.store.writing import Writing
 from penstock.errors import PenstockError, StorageFull
-from penstock.message import BODY_AT, BODY_BYTES_MAX, FRAME_HEAD_BYTES
+from penstock.message import BODY_AT, FRAME_HEAD_BYTES
 from penstock.requests.given import GivenPulled
 from penstock.requests.messages import Placed, Pulled
 from penstock.requests.topics import Bounds
@@ -76,6 +76,7 @@ class MessageStore:
         self._writing = Writing(folds, log, index, keys, self._sealing)
         self._quiet_since_ms = 0
         self._removing: Removal | None = None
+        self._has_moved = False  # what stands behind damage, and is not planned to be sealed yet
         self._catches_up = True  # the disk has room for what a replay seals
         self.damage: list[tuple[int, int]] = []
         self.removals: list[Removal] = []
@@ -148,32 +149,37 @@ class MessageStore:
         """Recovery has replayed everything: makes it durable, says so in the log, and seals what piled up; after damage
         all of it, so that the next start begins behind it and moves nothing again."""
         self._sync_all()
-        longest = self._pass_over_damage(now_ms)
+        if self.damage:
+            self._pass_over_damage(now_ms)
         try:
-            while longest > 0:
-                longest -= self._writing.seal(now_ms, min(longest, BODY_BYTES_MAX))
-                self._sync_all()
+            self._writing.grow(now_ms)
+            self._sync_all()
             if not self._writing.ends_with_seal:
                 self._writing.seal(now_ms)
                 self._sync_all()
-            if self.damage:
-                self._sealing.plan(self._log.end)
+            self._plan_behind_damage()
             self._sealing.finish(now_ms)
             self._log.keep_emergency_room()
         except StorageFull:
             _log.warning("the disk is full: the store can be read, and written again when there is room")
         self.take_readable()
 
-    def _pass_over_damage(self, now_ms: int) -> int:
+    def _pass_over_damage(self, now_ms: int) -> None:
         """To which light queues the lost records belonged nobody knows, so those behind them cannot have the offsets
         that they had. They get new ones beyond all that were ever given: the log's end and on. What stands before the
-        damage is sealed first, and keeps its offsets. No offset means another message. Returns by how many bytes the
-        log must grow so that it is beyond all offsets again."""
-        if not self.damage:
-            return 0
+        damage is sealed first, and keeps its offsets. No offset means another message. So before anything else is
+        stored the log must grow until it is beyond all offsets again; on a full disk that waits."""
         self._keep_lost_places()
         self._sealing.seal_before(self.damage[0][0], now_ms)
-        return self._index.move_light_queues(self._log.end, self.damage[-1][1])
+        end = self._log.end
+        self._writing.grows_to = end + self._index.move_light_queues(end, self.damage[-1][1])
+        self._has_moved = True
+
+    def _plan_behind_damage(self) -> None:
+        """All that has moved shall be sealed, once the log has grown."""
+        if self._has_moved:
+            self._has_moved = False
+            self._sealing.plan(self._log.end)
 
     def _keep_lost_places(self) -> None:
         """Whose the lost records were nobody knows: each of a topic's queues may have had as many of them, behind its
@@ -278,6 +284,8 @@ class MessageStore:
         if self._log.failed is not None:
             return
         try:
+            self._writing.grow(now_ms)
+            self._plan_behind_damage()
             self._log.keep_emergency_room()
             self._seal_silence(now_ms)
             self._sealing.plan_if_due(self._log.end)

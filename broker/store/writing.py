@@ -20,6 +20,7 @@ from broker.store.run_frames import frame_bytes
 from broker.store.sealing import Sealing
 from penstock.errors import TooLarge
 from penstock.message import (
+    BODY_BYTES_MAX,
     FLAG_ONCE,
     FLAG_RETAIN,
     FRAME_HEAD_BYTES,
@@ -44,6 +45,7 @@ _FOLDED: Final = FLAG_RETAIN | FLAG_ONCE
 _FACTS_MAX: Final = 8192
 _NO_TAG: Final = 1 << 40
 """Tag hash (which has 32 bits) in the facts of a system record: it is in no queue."""
+_SEAL_BYTES: Final = FRAME_HEAD_BYTES + len(encode_record(SEAL_TOPIC.encode(), b"", b""))
 EPOCH: Final = 1
 
 
@@ -62,6 +64,7 @@ class Writing:
         self._facts: dict[tuple[str, bytes], tuple[int, tuple[int, ...]]] = {}
         self._topics: dict[bytes, str] = {}
         self.ends_with_seal = False
+        self.grows_to = 0  # light queues have given out offsets up to there: nothing else is stored before the log is
 
     def append(self, batch: Sequence[Incoming], now_ms: int) -> list[Placed]:
         """See ``MessageStore.append``."""
@@ -71,6 +74,11 @@ class Writing:
         return self._append_urgent(batch, now_ms, urgent)
 
     def _append_urgent(self, batch: Sequence[Incoming], now_ms: int, urgent: bool) -> list[Placed]:
+        if self._log.end < self.grows_to:
+            self.grow(now_ms)
+        return self._append_next(batch, now_ms, urgent)
+
+    def _append_next(self, batch: Sequence[Incoming], now_ms: int, urgent: bool) -> list[Placed]:
         size = FRAME_HEAD_BYTES * len(batch) + sum([len(incoming[0]) for incoming in batch])
         if size > self._log.room():
             self._begin_segment(size, urgent)
@@ -79,6 +87,8 @@ class Writing:
     def append_runs(self, runs: list[Run], destinations: list[Destination], now_ms: int) -> None:
         """See ``MessageStore.append_runs``."""
         log, size = self._log, 0
+        if log.end < self.grows_to:
+            self.grow(now_ms)
         for run in runs:
             size += len(run.bodies) * frame_bytes(run)
         if size > log.room():
@@ -124,14 +134,21 @@ class Writing:
             position += count * layout.length
         return pieces
 
-    def seal(self, now_ms: int, padding: int = 0) -> int:
-        """Appends a seal: a system record whose frame carries the durable watermark. It is empty, or has as many zeros
-        as ``padding`` asks for and a segment holds; returns how many."""
-        padding = min(padding, self._log.fresh_room // 2)
-        record = encode_record(SEAL_TOPIC.encode(), bytes(padding), b"", born_ms=now_ms)
-        self._append_urgent([Incoming(record, SEAL_TOPIC, 0, 0, b"")], now_ms, False)
+    def seal(self, now_ms: int) -> None:
+        """Appends a seal: a system record whose frame carries the durable watermark."""
+        self._append_urgent([_seal(0, now_ms)], now_ms, False)
         self.ends_with_seal = True
-        return padding
+
+    def grow(self, now_ms: int) -> None:
+        """Makes the log as long as it has to be (``grows_to``), with seals that hold zeros. Raises ``StorageFull``,
+        with none of them written unless they are more than the segment holds."""
+        log = self._log
+        if log.end < self.grows_to:
+            log.reserve(self.grows_to - log.end + _SEAL_BYTES, urgent=True)
+        while log.end < self.grows_to:
+            padding = min(self.grows_to - log.end, BODY_BYTES_MAX, log.fresh_room // 2)
+            self._append_next([_seal(padding, now_ms)], now_ms, True)
+            self.ends_with_seal = True
 
     def topic_queue(self, topic: str, queue_id: int) -> Queue:
         """The queue of a topic, made if it is new."""
@@ -333,6 +350,12 @@ class Writing:
     def _add_holes(self, queue: Queue, offset: int, position: int) -> None:
         for _ in range(offset - queue.next):
             self._index.add(queue, hole(position), True)
+
+
+def _seal(padding: int, now_ms: int) -> Incoming:
+    """A seal that holds so many zeros."""
+    record = encode_record(SEAL_TOPIC.encode(), bytes(padding), b"", born_ms=now_ms)
+    return Incoming(record, SEAL_TOPIC, 0, 0, b"")
 
 
 def _comes_again(properties: bytes) -> bool:

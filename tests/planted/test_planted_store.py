@@ -260,8 +260,12 @@ def times_as_the_clock_says(
 sound_write_append = Writing._append
 
 
-def light_queues_count_on(store: MessageStore, now_ms: int) -> int:
-    return 0
+def light_queues_count_on(store: MessageStore, now_ms: int) -> None:
+    pass
+
+
+def the_log_grows_when_it_likes(write: Writing, now_ms: int) -> None:
+    pass
 
 
 def what_stands_before_damage_moves_too(sealing: Sealing, position: int, now_ms: int) -> None:
@@ -465,6 +469,13 @@ PLANTS = [
         "_pass_over_damage",
         light_queues_count_on,
         recovery_tests.test_after_rot_no_offset_of_a_light_queue_means_another_message,
+    ),
+    Plant(
+        "B13",
+        Writing,
+        "grow",
+        the_log_grows_when_it_likes,
+        recovery_tests.test_what_a_full_disk_kept_from_growing_behind_damage_grows_before_anything_else_is_stored,
     ),
     Plant(
         "rot",

@@ -14,7 +14,7 @@ from broker.store.disk import DRAFT
 from broker.store.message_store import MessageStore
 from broker.store.recovery import keyframe_at, open_segments, open_store
 from broker.store.settings import StoreSettings
-from penstock.errors import DataFolderLocked, DataFolderUnusable, StorageFailed
+from penstock.errors import DataFolderLocked, DataFolderUnusable, StorageFailed, StorageFull
 from penstock.message import decode_batch
 from tests.broker.store.store_rig import (
     SMALL,
@@ -601,11 +601,63 @@ def test_on_a_full_disk_damage_is_passed_over_too() -> None:
         again.tick(2000)
         sync(again)
     disk.kill()
-    for stretches in (1, 0):
+    for _ in range(2):
         again = opened(disk, settings)
-        assert len(again.damage) == stretches
-        assert list(given(again, "~all").values()) == list(before.values())
+        assert again.damage == [], "it was sealed as soon as there was room"
+        assert given(again, "~all") == now
         disk.kill()
+
+
+def moved_on_a_full_disk(disk: SimDisk, settings: StoreSettings) -> MessageStore:
+    """A store behind damage, with more messages in a light queue than there is room for bytes in the log."""
+    store = opened(disk, settings)
+    stored(store, command("+all t"))
+    fill(store, 1, topic="unrelated")
+    for begin in range(0, 1000, 100):
+        stored(store, *[incoming(str(number)) for number in range(begin, begin + 100)])
+    fill(store, 1, topic="unrelated", start=1)
+    disk.kill()
+    disk.flip("log/00000000000000000000.log", store.position_of("unrelated:0", 0) + 120)
+    disk.capacity = disk.used()
+    return opened(disk, settings)
+
+
+@pytest.mark.parametrize("with_messages", [False, True])
+def test_what_a_full_disk_kept_from_growing_behind_damage_grows_before_anything_else_is_stored(
+    with_messages: bool,
+) -> None:
+    """Else the log would come to the positions whose numbers the light queues have as offsets."""
+    settings = dataclasses.replace(ROOMY, reserve_step_bytes=4096)
+    disk = SimDisk()
+    store = moved_on_a_full_disk(disk, settings)
+    before = given(store, "~all")
+    assert len(before) == 1000
+    with pytest.raises(StorageFull):
+        store.append([incoming("refused")], 1000)
+    disk.capacity = None
+    if with_messages:
+        stored(store, incoming("next"))
+        assert given(store, "~all") == before | {max(before) + 1: b"next"}
+        disk.kill()
+        store = opened(disk, settings)
+        now = given(store, "~all")
+        assert all(before[offset] == body for offset, body in now.items() if offset in before)
+        assert list(now.values()) == [*before.values(), b"next"]
+    else:
+        stored(store, command("-all"), command("+all t"), incoming("another"))
+        now = given(store, "~all")
+        assert list(now.values()) == [b"another"]
+        assert min(now) > max(before)
+
+
+def test_what_is_kept_for_urgent_records_lets_the_log_grow_behind_damage_on_a_full_disk() -> None:
+    settings = dataclasses.replace(ROOMY, reserve_step_bytes=4096, emergency_bytes=8192)
+    disk = SimDisk()
+    store = moved_on_a_full_disk(disk, settings)
+    before = given(store, "~all")
+    assert store.written > max(before)
+    stored(store, command("-all"), command("+all t"))
+    assert store.bounds("~all").min > max(before)
 
 
 @pytest.mark.parametrize("harm", ["cut", "gone"])
