@@ -183,15 +183,18 @@ class MessageStore:
 
     def _keep_lost_places(self) -> None:
         """Whose the lost records were nobody knows: each of a topic's queues may have had as many of them, behind its
-        last good one, as there was room for. Their offsets were given out, so no other message gets them."""
+        last good one, as there was room for. Their offsets were given out, so no other message gets them. A topic may
+        be lost with the record that made it: what is made from now on begins behind as many."""
+        places = [(first, max(1, (end - first) // _FRAME_BYTES_MIN)) for first, end in self.damage]
         for topic, number in self._folds.topic_queues():
             self.ensure_queue(topic, number)
         for queue in self._index:
             if not queue.key.startswith(LIGHT):
-                known = queue.last_position
-                lost = sum([max(1, (end - first) // _FRAME_BYTES_MIN) for first, end in self.damage if first > known])
-                if lost:
-                    self._index.add(queue, hole(self._log.end - 1) * min(lost, LOST_PLACES_MAX), True)
+                behind = [place for place in places if place[0] > queue.last_position]
+                if behind:
+                    count = min(sum([count for _, count in behind]), LOST_PLACES_MAX)
+                    self._index.add(queue, hole(behind[0][0]) * count, True)
+        self._index.lost = min(self._index.lost + sum([count for _, count in places]), LOST_PLACES_MAX)
 
     def _sync_all(self) -> None:
         point = self.sync_point()

@@ -172,10 +172,11 @@ class QueueIndex:
 
     Attributes:
         added: bytes of all entries that were ever added.
+        lost: so many offsets were, at most, given out in queues of topics of which damage has left nothing.
     """
 
     def __init__(self) -> None:
-        self.added = 0
+        self.added = self.lost = 0
         self._queues: dict[str, Queue] = {}
         self._waiting: list[Queue] = []
         self._fresh: dict[str, None] = {}

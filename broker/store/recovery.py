@@ -125,6 +125,7 @@ def _restore(
 ) -> tuple[MessageStore, CommitLog]:
     """Folds, queues and keys as they were at the starting point."""
     index, keys = QueueIndex(), KeyIndex()
+    index.lost = start.state.lost
     folds.restore(start.state.folds)
     for key, offset, first in start.state.queues:
         index.ensure(key, offset).first = first

@@ -47,22 +47,24 @@ class Keyframe(NamedTuple):
 
 
 class State(NamedTuple):
-    """Folds, queues and keyframes at a position of the log, and the store time (ms) of the last record before it, 0 if
-    it is not known."""
+    """Folds, queues and keyframes at a position of the log, the store time (ms) of the last record before it, 0 if it
+    is not known, and ``QueueIndex.lost``."""
 
     folds: bytes
     queues: list[QueueRow]
     keyframes: list[Keyframe]
     last_ms: int = 0
+    lost: int = 0
 
 
 def state_pieces(
-    folds: Piece, count: int, rows: Iterable[bytes], keyframes: Iterable[Keyframe], last_ms: int
+    folds: Piece, count: int, rows: Iterable[bytes], keyframes: Iterable[Keyframe], last_ms: int, lost: int = 0
 ) -> list[Piece]:
     """The state as bytes, in pieces; that of the folds is not copied. ``rows``: of ``count`` queues in the order of
     their keys."""
-    head = array_head(4) + bytes_head(len(folds))
-    return [head, folds, array_head(count), *rows, msgpack.packb(sorted(keyframes)) + msgpack.packb(last_ms)]
+    head = array_head(5) + bytes_head(len(folds))
+    later = [sorted(keyframes), last_ms, lost]
+    return [head, folds, array_head(count), *rows, b"".join(map(msgpack.packb, later))]
 
 
 def decode_state(data: Bytes) -> State:
@@ -70,8 +72,8 @@ def decode_state(data: Bytes) -> State:
     if not data:
         return State(b"", [], [])
     folds, queues, keyframes, *later = msgpack.unpackb(data)
-    last_ms = later[0] if later else 0  # older states have three items
-    return State(folds, [QueueRow(*row) for row in queues], [Keyframe(*row) for row in keyframes], last_ms)
+    rows, marks = [QueueRow(*row) for row in queues], [Keyframe(*row) for row in keyframes]
+    return State(folds, rows, marks, *later[:2])  # older states have three items, or four
 
 
 def checkpoint_path(position: int) -> str:

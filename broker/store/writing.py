@@ -46,6 +46,7 @@ _FACTS_MAX: Final = 8192
 _NO_TAG: Final = 1 << 40
 """Tag hash (which has 32 bits) in the facts of a system record: it is in no queue."""
 _SEAL_BYTES: Final = FRAME_HEAD_BYTES + len(encode_record(SEAL_TOPIC.encode(), b"", b""))
+_ANY: Final = 1 << 62
 EPOCH: Final = 1
 
 
@@ -150,11 +151,14 @@ class Writing:
             self._append_next([_seal(padding, now_ms)], now_ms, True)
             self.ends_with_seal = True
 
-    def topic_queue(self, topic: str, queue_id: int) -> Queue:
-        """The queue of a topic, made if it is new."""
+    def topic_queue(self, topic: str, queue_id: int, first_max: int = _ANY) -> Queue:
+        """The queue of a topic, made if it is new: then it begins behind what may have been lost of one of its name,
+        but not behind ``first_max``."""
         queue = self._topic_queues.get((topic, queue_id))
         if queue is None:
-            queue = self._topic_queues[topic, queue_id] = self._index.ensure(f"{topic}:{queue_id}")
+            queue = self._topic_queues[topic, queue_id] = self._index.ensure(
+                f"{topic}:{queue_id}", min(self._index.lost, first_max)
+            )
         return queue
 
     # ------------------------------------------------------------ the append
@@ -335,7 +339,7 @@ class Writing:
                 key = (topic, queue_id)
                 wanted = following.get(key)
                 if wanted is None:
-                    wanted = self.topic_queue(topic, queue_id).next
+                    wanted = self.topic_queue(topic, queue_id, offset).next
                 if offset > wanted:  # records before it were lost to damage: holes keep their places
                     self._take_in(batch, positions, list(map(len, frames[first:number])), frames[first:].__getitem__)
                     batch, positions, first = [], [], number

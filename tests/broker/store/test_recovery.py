@@ -12,6 +12,7 @@ import pytest
 
 from broker.store.disk import DRAFT
 from broker.store.message_store import MessageStore
+from broker.store.records import Incoming
 from broker.store.recovery import keyframe_at, open_segments, open_store
 from broker.store.settings import StoreSettings
 from penstock.errors import DataFolderLocked, DataFolderUnusable, StorageFailed, StorageFull
@@ -146,6 +147,68 @@ def test_the_offset_of_a_queues_only_message_that_rotted_is_never_anothers() -> 
     assert again.damage
     [placed] = again.append([incoming("another", "a")], 1000)
     assert placed.offset > lost.offset
+
+
+def mostly_lost(disk: SimDisk, settings: StoreSettings = SMALL, *left: Incoming) -> int:
+    """A log in which all messages of topic ``a`` but these have rotted, and with them what made it if there are none;
+    the offset behind them."""
+    store = opened(disk, settings)
+    stored(store, *left)
+    stored(store, incoming("0", "b"))
+    begin = store.written
+    for number in range(5):
+        stored(store, incoming(str(number), "a"))
+    end, bound = store.written, store.bounds("a:0").end
+    stored(store, incoming("1", "b"))
+    for number in range(40):
+        stored(store, incoming(str(number), "late"))
+    disk.kill()
+    for at in range(begin + 10, end, 100):
+        disk.flip("log/00000000000000000000.log", at)
+    return bound
+
+
+def test_a_topic_that_rotted_with_what_made_it_gives_out_no_offset_again_whenever_it_is_made() -> None:
+    disk = SimDisk()
+    bound = mostly_lost(disk)
+    again = opened(disk)
+    assert again.damage
+    again.ensure_queue("a", 0)
+    assert again.bounds("a:0").min == again.bounds("a:0").end >= bound
+    again.close(1000)
+    later = opened(disk)
+    assert later.damage == []
+    [first] = later.append([incoming("another", "a", 1)], 1000)
+    assert first.offset >= bound
+    for _ in range(2):
+        sync(later)
+        disk.kill()
+        later = opened(disk)
+        assert given(later, "a:1") == {first.offset: b"another"}
+        for path in derived(disk):  # the log alone says so, too
+            disk.delete(path)
+
+
+@pytest.mark.parametrize("left", [[], [incoming("left", "a")]], ids=["nothing is left", "a message is left"])
+def test_a_start_over_damage_that_dies_while_it_seals_gives_no_offset_out_again(left: list[Incoming]) -> None:
+    """Some chunks behind the damage are there then, and the next start does not come to it."""
+    settings = dataclasses.replace(SMALL, segment_bytes=2048, reserve_step_bytes=512)
+    seen = set()
+    for after in range(12):
+        disk = SimDisk()
+        bound = mostly_lost(disk, settings, *left)
+        disk.cut_power("replace", after=after)
+        with contextlib.suppress(PowerCut):
+            opened(disk, settings)
+        disk.kill()
+        again = opened(disk, settings)
+        seen.add(bool(again.damage))
+        again.ensure_queue("a", 0)
+        assert again.bounds("a:0").end >= bound
+        late = given(again, "late:0")
+        assert late == dict(enumerate(late.values())), "these began before anybody knew of the damage"
+        assert len(late) == 40
+    assert seen == {True, False}
 
 
 def test_rot_at_the_end_is_told_from_a_torn_tail_by_a_checkpoint_though_its_chunk_is_lost() -> None:
