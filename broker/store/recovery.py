@@ -67,12 +67,13 @@ def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int,
         disk.make_folder(folder)
     segments = open_segments(disk, settings)
     try:
-        durable = _check_length(disk, segments)
-        start = starting_point(disk, segments)
+        checkpoints = Checkpoints(disk)
+        durable = _check_length(checkpoints, segments)
+        start = starting_point(disk, segments, checkpoints)
         _remove_later(disk, start)
         store, log = _restore(disk, settings, folds, segments, start)
         begin = start.position
-        del start  # the state may be large, and is in the folds by now
+        del start, checkpoints  # the state may be large, and is in the folds by now
         scan = _replay(store, segments, begin, durable, on_progress)
         _cut(disk, segments, scan.end)
         _write_again(segments, scan.watermark, scan.end)
@@ -88,11 +89,11 @@ def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int,
     return store
 
 
-def _check_length(disk: Disk, segments: list[Segment]) -> int:
+def _check_length(checkpoints: Checkpoints, segments: list[Segment]) -> int:
     """A checkpoint is written when the log is durable up to it, so a log that ends before one has lost something: it
     was cut, or an older copy or an empty folder stands in its place. Its offsets would be given out again. Returns up
     to where the log is known to have been durable."""
-    reached, written = newest_checkpoint(disk), segments[-1].base + segments[-1].file.size()
+    reached, written = checkpoints.newest(), segments[-1].base + segments[-1].file.size()
     if reached > written:
         raise DataFolderUnusable(
             f"the log ends at position {written:,} or before and was on the disk to {reached:,}: a part of it is gone",
@@ -101,10 +102,32 @@ def _check_length(disk: Disk, segments: list[Segment]) -> int:
     return reached
 
 
-def newest_checkpoint(disk: Disk) -> int:
-    """The position of the newest good checkpoint, 0 if there is none. Raises ``OSError``."""
-    positions = reversed(state.stored_positions(disk, state.FOLDER, state.SUFFIX))
-    return next((position for position in positions if _checkpoint_at(disk, position) is not None), 0)
+class Checkpoints:
+    """The checkpoints of a folder, the newest first. What was read last is kept: it may be large, and mostly it is what
+    is wanted next."""
+
+    def __init__(self, disk: Disk) -> None:
+        """Raises ``OSError``."""
+        self._disk = disk
+        self._last: tuple[int, state.State | None] = -1, None
+        self.positions = state.stored_positions(disk, state.FOLDER, state.SUFFIX)[::-1]
+
+    def newest(self) -> int:
+        """The position of the newest good one, 0 if there is none."""
+        return next((position for position in self.positions if self.at(position) is not None), 0)
+
+    def at(self, position: int) -> state.State | None:
+        """The state in the one at a position, ``None`` if that is not good."""
+        if self._last[0] != position:
+            self._last = -1, None  # before the next one is there
+            self._last = position, self._read(position)
+        return self._last[1]
+
+    def _read(self, position: int) -> state.State | None:
+        with contextlib.suppress(OSError, ValueError, msgpack.UnpackException):
+            data = state.decode_checkpoint(self._disk.read(state.checkpoint_path(position)), position)
+            return None if data is None else state.decode_state(data)
+        return None
 
 
 def open_segments(disk: Disk, settings: StoreSettings) -> list[Segment]:
@@ -174,30 +197,22 @@ class StartingPoint(NamedTuple):
     chunks: list[Sealed]
 
 
-def starting_point(disk: Disk, segments: list[Segment]) -> StartingPoint:
+def starting_point(disk: Disk, segments: list[Segment], checkpoints: Checkpoints) -> StartingPoint:
     """Where a start begins to read the log: what stands before is neither looked at nor cut. Changes nothing. Raises
     ``OSError``."""
     start = segments[0].base
     chunks = _good_chunks(disk, segments)
     ends = {start} | {chunk.end for chunk in chunks}
-    for position in reversed(state.stored_positions(disk, state.FOLDER, state.SUFFIX)):
-        if position in ends:
-            snapshot = _checkpoint_at(disk, position)
-            if snapshot is not None:
-                return _from_here(position, snapshot, chunks)
+    for position in checkpoints.positions:
+        snapshot = checkpoints.at(position) if position in ends else None
+        if snapshot is not None:
+            return _from_here(position, snapshot, chunks)
     for base in reversed([one.base for one in segments if one.base in ends]):
         snapshot = keyframe_at(segments, base) if base else state.decode_state(b"")
         if snapshot is not None:
             return _from_here(base, snapshot, chunks)
     _log.error("no state for the log's first position %d: topics and offsets from before it are unknown", start)
     return _from_here(start, state.decode_state(b""), [])
-
-
-def _checkpoint_at(disk: Disk, position: int) -> state.State | None:
-    with contextlib.suppress(OSError, ValueError, msgpack.UnpackException):
-        snapshot = state.decode_checkpoint(disk.read(state.checkpoint_path(position)), position)
-        return None if snapshot is None else state.decode_state(snapshot)
-    return None
 
 
 def _from_here(position: int, snapshot: state.State, chunks: list[Sealed]) -> StartingPoint:

@@ -153,7 +153,7 @@ class SimDisk:
         half_written: the share of a failing write that lands all the same.
         draft_bytes: what files have that are being replaced and are not whole yet; in no list of paths.
         calls: how often each kind of call was made since the start.
-        bytes_read: by all calls of ``pread``.
+        bytes_read: by all calls of ``pread`` and ``read``.
         on_call: is told of the kind of every call.
     """
 
@@ -293,7 +293,9 @@ class SimDisk:
             raise FileNotFoundError(errno.ENOENT, "missing", path)
         if self._files[path].bad_pages:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return bytes(self._files[path].shown)
+        data = bytes(self._files[path].shown)
+        self.bytes_read += len(data)
+        return data
 
     def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Iterator[None]:
         content = Content()
