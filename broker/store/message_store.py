@@ -3,7 +3,7 @@
 Everything that is known here is a function of the log's prefix (``writing.py``); the index is derived
 (``sealing.py``); what leaves is raw frames (``reading.py``). ``recovery.open_store`` makes a store.
 
-Threads: all methods belong to one thread but ``sync``, which may run beside the others.
+Threads: all methods belong to one thread but ``sync`` and ``give_back``, which may run beside the others.
 """
 
 from __future__ import annotations
@@ -314,6 +314,15 @@ class MessageStore:
     def seal(self, now_ms: int) -> None:
         """Writes the durable watermark down now."""
         self._writing.seal(now_ms)
+
+    @property
+    def leaves(self) -> bool:
+        """Whether what was removed still has its room on the disk."""
+        return self._disk.leaves
+
+    def give_back(self) -> None:
+        """Gives that room back: blocks for a third of a second per GiB."""
+        self._disk.give_back()
 
     def _retain(self, now_ms: int, needed_from: int | None) -> None:
         reading = self._reading

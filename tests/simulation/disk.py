@@ -324,3 +324,10 @@ class SimDisk:
     def discard(self, path: str) -> None:
         self.call("remove")
         self._files.pop(path, None)
+
+    @property
+    def leaves(self) -> bool:
+        return False  # room is given back at once
+
+    def give_back(self) -> None:
+        """There is nothing to give back."""

@@ -65,6 +65,13 @@ class MortalDisk:
     def discard(self, path: str) -> None:
         self.alive().discard(path)
 
+    @property
+    def leaves(self) -> bool:
+        return self._disk.leaves
+
+    def give_back(self) -> None:
+        self.alive().give_back()
+
 
 class MortalFile:
     """An open file of one life."""
