@@ -12,13 +12,14 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Final, Protocol
 
 from penstock.errors import DataFolderLocked, DataFolderUnusable
 
 Bytes = bytes | bytearray | memoryview
+Steps = Generator[None, None, None]
 LOCK_FILE: Final = "lock"
 DRAFT: Final = ".draft"
 """Behind the name of a file that is being replaced, until it is whole."""
@@ -74,13 +75,14 @@ class Disk(Protocol):
         """Names in a folder, sorted."""
         ...
 
-    def open(self, path: str, *, create: bool = False) -> File:
-        """Opens a file; with ``create`` it must not exist yet, and its name is durable on return."""
+    def open(self, path: str, *, create: bool = False, is_read_only: bool = False) -> File:
+        """Opens a file; with ``create`` it must not exist yet, and its name is durable on return. ``is_read_only``: it
+        will not be written to, and need not be writable."""
         ...
 
     def read(self, path: str) -> bytes: ...
 
-    def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Iterator[None]:
+    def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Steps:
         """Makes the pieces the content of a file, writing one at a step; the last step makes it so. Given up before, or
         after an error, it has its old content. A crash of the machine may leave anything there; not with ``head``: then
         the content is on the medium before it counts. What ``head`` returns when all is written becomes the beginning,
@@ -179,8 +181,10 @@ class RealDisk:
     def names(self, folder: str) -> list[str]:
         return sorted(os.listdir(self.root / folder))
 
-    def open(self, path: str, *, create: bool = False) -> File:
-        flags = self._access | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+    def open(self, path: str, *, create: bool = False, is_read_only: bool = False) -> File:
+        flags = (
+            (os.O_RDONLY if is_read_only else self._access) | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        )
         file = RealFile(os.open(self.root / path, flags, 0o600))
         if create:
             self._sync_folder((self.root / path).parent)
@@ -189,7 +193,7 @@ class RealDisk:
     def read(self, path: str) -> bytes:
         return (self.root / path).read_bytes()
 
-    def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Iterator[None]:
+    def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Steps:
         target = self.root / path
         draft = target.with_name(target.name + DRAFT)
         file = RealFile(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))

@@ -8,6 +8,7 @@ Threads: all methods belong to one thread but ``sync`` and ``give_back``, which 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -109,6 +110,11 @@ class MessageStore:
         return self._log.is_full
 
     @property
+    def index_trouble(self) -> str:
+        """Why the index cannot be written, empty if it can."""
+        return self._sealing.trouble
+
+    @property
     def durable(self) -> int:
         """Position up to which everything is fsynced."""
         return self._log.durable
@@ -151,7 +157,7 @@ class MessageStore:
         self._sync_all()
         if self.damage:
             self._pass_over_damage(now_ms)
-        try:
+        with contextlib.suppress(StorageFull):  # that was told, and goes on by itself when there is room
             self._writing.grow(now_ms)
             self._sync_all()
             if not self._writing.ends_with_seal:
@@ -160,8 +166,7 @@ class MessageStore:
             self._plan_behind_damage()
             self._sealing.finish(now_ms)
             self._log.keep_emergency_room()
-        except StorageFull:
-            _log.warning("the disk is full: the store can be read, and written again when there is room")
+            self._sealing.probe()
         self.take_readable()
 
     def _pass_over_damage(self, now_ms: int) -> None:
@@ -292,12 +297,12 @@ class MessageStore:
             self._log.keep_emergency_room()
             self._seal_silence(now_ms)
             self._sealing.plan_if_due(self._log.end)
-            self._sealing.step(now_ms)
+            self._sealing.tick(now_ms)
             if now_ms - self._quiet_since_ms >= QUIET_MS:
                 self._log.prepare()
         except StorageFull:
             pass  # goes on by itself when there is room again; until then retention is what makes room
-        if self._log.is_full:
+        if self._log.is_full or self._sealing.trouble:
             self._merging.make_room(now_ms)
         else:
             self._merging.step(self._log.bases, now_ms)

@@ -14,6 +14,7 @@ from broker.store.disk import DRAFT
 from broker.store.message_store import MessageStore
 from broker.store.records import Incoming
 from broker.store.recovery import keyframe_at, open_segments, open_store
+from broker.store.sealing import RETRY_MS
 from broker.store.settings import StoreSettings
 from penstock.errors import DataFolderLocked, DataFolderUnusable, StorageFailed, StorageFull
 from penstock.message import decode_batch
@@ -673,7 +674,7 @@ def test_on_a_full_disk_damage_is_passed_over_too() -> None:
     again = opened(disk, settings)
     disk.capacity = None
     for _ in range(3):
-        again.tick(2000)
+        again.tick(1000 + RETRY_MS)
         sync(again)
     disk.kill()
     for _ in range(2):
