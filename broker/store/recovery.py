@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from bisect import insort
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -20,7 +19,7 @@ import msgpack
 from broker.store import index_chunk, segment, state
 from broker.store.commit_log import CommitLog, witness_at
 from broker.store.disk import DRAFT, Disk
-from broker.store.frames import read_stored
+from broker.store.frames import read_stored, stored_ms_of
 from broker.store.index_chunk import ChunkReader, Sealed
 from broker.store.key_index import KeyIndex
 from broker.store.message_store import MessageStore
@@ -69,21 +68,24 @@ def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int,
     try:
         checkpoints = Checkpoints(disk)
         durable = _check_length(checkpoints, segments)
-        start = starting_point(disk, segments, checkpoints)
-        _remove_later(disk, start)
-        store, log = _restore(disk, settings, folds, segments, start)
-        begin = start.position
-        del start, checkpoints  # the state may be large, and is in the folds by now
-        scan = _replay(store, segments, begin, durable, on_progress)
-        _cut(disk, segments, scan.end)
-        _write_again(segments, scan.watermark, scan.end)
+        limit: int | None = None
+        while True:
+            start = starting_point(disk, segments, checkpoints, limit)
+            _remove_later(disk, start)
+            store, log = _restore(disk, settings, folds, segments, start)
+            begin, known_end = start.position, start.state.passed.log_end
+            checkpoints.forget()
+            del start  # the state may be large, and is in the folds by now
+            try:
+                _replay(disk, store, log, segments, begin, durable, known_end, now_ms, on_progress)
+                break
+            except _OlderState as error:
+                limit = error.position
     except BaseException:
         for one in segments:
             one.file.close()
         raise
-    log.begin_at(scan.end, begin)
-    store.damage = scan.damage
-    for first, last in scan.damage:
+    for first, last in store.damage:
         _log.error("the log is damaged from position %d to %d: reported, never served, kept as it is", first, last)
     store.settle(now_ms)
     return store
@@ -100,6 +102,14 @@ def _check_length(checkpoints: Checkpoints, segments: list[Segment]) -> int:
             hint="put the log back; or remove index/ and checkpoint/, and what is lost is given up, offsets included",
         )
     return reached
+
+
+class _OlderState(Exception):
+    """The replay began behind damage that a start has passed over, with a state from before that."""
+
+    def __init__(self, position: int) -> None:
+        """``position``: where the damage begins."""
+        self.position = position
 
 
 class Checkpoints:
@@ -122,6 +132,10 @@ class Checkpoints:
             self._last = -1, None  # before the next one is there
             self._last = position, self._read(position)
         return self._last[1]
+
+    def forget(self) -> None:
+        """Lets go of what was read."""
+        self._last = -1, None
 
     def _read(self, position: int) -> state.State | None:
         with contextlib.suppress(OSError, ValueError, msgpack.UnpackException):
@@ -148,7 +162,7 @@ def _restore(
 ) -> tuple[MessageStore, CommitLog]:
     """Folds, queues and keys as they were at the starting point."""
     index, keys = QueueIndex(), KeyIndex()
-    index.lost = start.state.lost
+    index.passed = start.state.passed
     folds.restore(start.state.folds)
     for key, offset, first in start.state.queues:
         index.ensure(key, offset).first = first
@@ -167,26 +181,68 @@ def _restore(
     return MessageStore(disk, settings, folds, log, index, keys, start.position, found, state_bytes), log
 
 
-def _replay(store: MessageStore, segments: list[Segment], start: int, durable: int, on_progress: Progress) -> Scan:
-    scan = Scan(segments, start, durable)
+def _replay(
+    disk: Disk,
+    store: MessageStore,
+    log: CommitLog,
+    segments: list[Segment],
+    start: int,
+    durable: int,
+    known_end: int,
+    now_ms: int,
+    on_progress: Progress,
+) -> None:
+    """Reads the log from ``start`` on, and cuts it where it ends. At the first damage it looks how much there is behind
+    it, before it goes on there. ``known_end``: ``Passed.log_end`` of the state at ``start``. Raises ``_OlderState``."""
     total = segments[-1].base + segments[-1].file.size() - start
     told = start
     borders = [one.base for one in segments if one.base > start]
-    is_whole = True
-    for position, frames in scan.runs():
-        if scan.damage and is_whole:
-            is_whole = False
-            insort(borders, scan.damage[0][0])
+
+    def come_to(position: int) -> None:
         while borders and borders[0] <= position:
             store.replay_border(borders.pop(0))
-        store.replay(position, frames, max(durable, scan.watermark) if is_whole else None)
+
+    def take(position: int, frames: list[bytes], known: int | None) -> None:
+        nonlocal told
+        come_to(position)
+        store.replay(position, frames, known)
+        older = [damage_at for damage_at, log_end in store.take_passed() if damage_at < start and log_end > known_end]
+        if older and start > segments[0].base:
+            raise _OlderState(min(older))
         if position - told >= PROGRESS_BYTES:
             told = position
             on_progress(position - start, total)
+
+    scan = Scan(segments, start, durable)
+    for position, frames in scan.runs():
+        if scan.damage:
+            break
+        take(position, frames, max(durable, scan.watermark))
+    if not scan.damage:
+        _end_log(disk, log, segments, start, scan.end, scan.watermark)
+    else:
+        first, behind = scan.damage[0]
+        come_to(first)
+        store.replay_border(first)
+        ahead = Scan(segments, behind, durable)
+        count = 0
+        for _, frames in ahead.runs():
+            count += len(frames)
+            log.last_ms = max(log.last_ms, stored_ms_of(frames[-1]))
+        _end_log(disk, log, segments, start, ahead.end, max(scan.watermark, ahead.watermark))
+        known = store.pass_over([(first, behind), *ahead.damage], count, now_ms)
+        scan = Scan(segments, behind, log.durable)
+        for position, frames in scan.runs():
+            take(position, frames, known)
+    come_to(scan.end)
     on_progress(total, total)
-    if borders and borders[0] == scan.end:
-        store.replay_border(scan.end)
-    return scan
+
+
+def _end_log(disk: Disk, log: CommitLog, segments: list[Segment], start: int, end: int, watermark: int) -> None:
+    """The log ends there; from ``start`` on nothing counts as synced, and up to ``watermark`` it is known to be."""
+    _cut(disk, segments, end)
+    _write_again(segments, watermark, end)
+    log.begin_at(end, start)
 
 
 class StartingPoint(NamedTuple):
@@ -197,12 +253,14 @@ class StartingPoint(NamedTuple):
     chunks: list[Sealed]
 
 
-def starting_point(disk: Disk, segments: list[Segment], checkpoints: Checkpoints) -> StartingPoint:
-    """Where a start begins to read the log: what stands before is neither looked at nor cut. Changes nothing. Raises
-    ``OSError``."""
+def starting_point(
+    disk: Disk, segments: list[Segment], checkpoints: Checkpoints, limit: int | None = None
+) -> StartingPoint:
+    """Where a start begins to read the log, at most ``limit`` if it can be: what stands before is neither looked at nor
+    cut. Changes nothing. Raises ``OSError``."""
     start = segments[0].base
     chunks = _good_chunks(disk, segments)
-    ends = {start} | {chunk.end for chunk in chunks}
+    ends = {start} | {chunk.end for chunk in chunks if limit is None or chunk.end <= limit}
     for position in checkpoints.positions:
         snapshot = checkpoints.at(position) if position in ends else None
         if snapshot is not None:

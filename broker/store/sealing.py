@@ -152,8 +152,7 @@ class Sealing:
         once more. Not the newest, for where one begins a segment its keyframe may be still to come, or to be written.
         Raises ``StorageFull``."""
         while len(self._plans) > KEPT_PLANS and self._plans[0].position <= durable:
-            for _ in self._seal(self._plans[0]):
-                pass
+            deque(self._seal(self._plans[0]), 0)
             self._plans.popleft()
 
     def finish(self, now_ms: int) -> None:
@@ -161,13 +160,13 @@ class Sealing:
         while self._plans and self._plans[0].position <= self._log.durable:
             self.step(now_ms)
 
-    def seal_before(self, position: int, now_ms: int) -> None:
+    def seal_before(self, position: int) -> None:
         """Carries out all plans up to ``position``, before which all is durable. One for which the disk has no room is
-        given up, and what it would have sealed is left to the next."""
-        try:
-            while self._plans and self._plans[0].position <= position:
-                self.step(now_ms)
-        except StorageFull:
+        given up, and what it would have sealed is left to the next. A start does so as it reads the log: keyframes may
+        be still to come."""
+        while self._plans and self._plans[0].position <= position:
+            with contextlib.suppress(StorageFull):
+                deque(self._seal(self._plans[0]), 0)
             self._plans.popleft()  # it has noted offsets that are about to move
 
     def _carry_out(self, plan: Snapshot) -> Iterator[bool]:

@@ -38,7 +38,7 @@ class Snapshot:
     ) -> None:
         self.position = position
         self._last_ms = last_ms
-        self._index = index
+        self._passed = index.passed
         self._queues = list(index)
         self._keyframes = list(keyframes)
         self._data: list[state.Piece] = []
@@ -93,9 +93,8 @@ class Snapshot:
             if rows:
                 yield
             rows.append(packed_rows([self._row(by_key[key]) for key in keys]))
-        self._data = state.state_pieces(
-            self._bytes, len(by_key), rows, self._keyframes, self._last_ms, self._index.lost
-        )
+        later = self._keyframes, self._last_ms, self._passed
+        self._data = state.state_pieces(self._bytes, len(by_key), rows, *later)
         self._queues = []
 
     def _row(self, queue: Queue) -> tuple[str, int, int]:

@@ -263,15 +263,15 @@ def times_as_the_clock_says(
 sound_write_append = Writing._append
 
 
-def light_queues_count_on(store: MessageStore, now_ms: int) -> None:
-    pass
+def light_queues_count_on(index: QueueIndex, base: int, opened_before: int) -> int:
+    return 0
 
 
 def the_log_grows_when_it_likes(write: Writing, now_ms: int) -> None:
     pass
 
 
-def what_stands_before_damage_moves_too(sealing: Sealing, position: int, now_ms: int) -> None:
+def what_stands_before_damage_moves_too(sealing: Sealing, position: int) -> None:
     """It is sealed with the rest."""
 
 
@@ -506,8 +506,8 @@ PLANTS = [
     ),
     Plant(
         "B13",
-        MessageStore,
-        "_pass_over_damage",
+        QueueIndex,
+        "move_light_queues",
         light_queues_count_on,
         recovery_tests.test_after_rot_no_offset_of_a_light_queue_means_another_message,
     ),
