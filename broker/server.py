@@ -30,7 +30,7 @@ from penstock.frame_server import Peer, Session, listening_address, open_listene
 from penstock.lasting_links import lasting_links
 from penstock.link import Links
 from penstock.requests.request import Request, Result
-from penstock.world import Clock, World
+from penstock.world import Clock, Offload, World
 
 EVERYWHERE: Final = ("0.0.0.0", "::")
 """Addresses to listen at that nobody elsewhere can connect to."""
@@ -40,6 +40,7 @@ STALL_S: Final = 1.0
 HEARING_S: Final = 1.0
 MIRROR_S: Final = 0.5
 JOINING_S: Final = 0.005
+GIVE_BACK_S: Final = 1.0
 OWN_SESSION: Final = -1
 """This broker's own requests; peers have numbers from 0 on."""
 
@@ -139,6 +140,7 @@ async def _serve(
         links.on_lost = registration.lost
         nursery.start_soon(flusher.run, dispatch, service, offload)
         nursery.start_soon(_tick, dispatch, clock)
+        nursery.start_soon(_give_back, store, world.offload)
         mirror = _mirror(settings, state, dispatch, links)
         tell("asking the home of sessions what they hold here")
         with trio.move_on_after(settings.handover_wait_s) as patience:
@@ -205,6 +207,14 @@ async def _keep_mirror(
             has_joined = True
             task_status.started()
         await trio.sleep(MIRROR_S if has_joined else JOINING_S)
+
+
+async def _give_back(store: MessageStore | Disk, offload: Offload) -> None:
+    """What retention removes has its room until a thread frees it: for that the loop would stand still."""
+    while True:
+        await trio.sleep(GIVE_BACK_S)
+        if store.leaves:
+            await offload(store.give_back)
 
 
 async def _tick(dispatch: Dispatch, clock: Clock) -> None:

@@ -221,6 +221,7 @@ class BrokerService:
             penstock_shared_lost_total=self._shares.lost,
             penstock_damaged_frames_total=store.damaged,
             penstock_disk_full=int(store.is_full),
+            penstock_index_unwritable=int(bool(store.index_trouble)),
             **self._lags.figures,
             **self._usage.figures(),
             **self._gateways.figures(),

@@ -1,7 +1,8 @@
 """The only door to files: the ``Disk`` seam and the real one.
 
-Paths are relative to the data folder ("log/000...0.log"). All calls block; ``File.sync`` alone may run in another
-thread than the rest. Errors are ``OSError`` as the system gave them: what they mean is decided above.
+Paths are relative to the data folder ("log/000...0.log"). All calls block; ``File.sync`` and ``Disk.give_back`` alone
+may run in another thread than the rest. Errors are ``OSError`` as the system gave them: what they mean is decided
+above.
 ``tests/simulation/disk.py`` is the second implementation: it forgets what was not synced.
 """
 
@@ -11,16 +12,21 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Final, Protocol
 
 from penstock.errors import DataFolderLocked, DataFolderUnusable
 
 Bytes = bytes | bytearray | memoryview
+Steps = Generator[None, None, None]
 LOCK_FILE: Final = "lock"
 DRAFT: Final = ".draft"
 """Behind the name of a file that is being replaced, until it is whole."""
+LARGE_BYTES: Final = 4 << 20
+"""It takes a file system 0.3 ms to free a MiB: a file that is larger has its room until somebody has time for that."""
+LEAVING_MAX: Final = 64
+"""So many files, at most, are removed and still have their room."""
 
 
 class File(Protocol):
@@ -69,13 +75,14 @@ class Disk(Protocol):
         """Names in a folder, sorted."""
         ...
 
-    def open(self, path: str, *, create: bool = False) -> File:
-        """Opens a file; with ``create`` it must not exist yet, and its name is durable on return."""
+    def open(self, path: str, *, create: bool = False, is_read_only: bool = False) -> File:
+        """Opens a file; with ``create`` it must not exist yet, and its name is durable on return. ``is_read_only``: it
+        will not be written to, and need not be writable."""
         ...
 
     def read(self, path: str) -> bytes: ...
 
-    def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Iterator[None]:
+    def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Steps:
         """Makes the pieces the content of a file, writing one at a step; the last step makes it so. Given up before, or
         after an error, it has its old content. A crash of the machine may leave anything there; not with ``head``: then
         the content is on the medium before it counts. What ``head`` returns when all is written becomes the beginning,
@@ -88,6 +95,15 @@ class Disk(Protocol):
 
     def discard(self, path: str) -> None:
         """Removes a file if it is there, at once and without a sync: a crash of the machine may bring it back."""
+        ...
+
+    @property
+    def leaves(self) -> bool:
+        """Whether large files that were removed still have their room: it takes time to give it back."""
+        ...
+
+    def give_back(self) -> None:
+        """Gives their room back; may run in another thread."""
         ...
 
 
@@ -135,6 +151,7 @@ class RealDisk:
         self.root = root
         self._access = os.O_RDONLY if is_read_only else os.O_RDWR
         self._lock: int | None = None
+        self._leaving: list[int] = []
 
     def lock(self) -> None:
         try:
@@ -152,6 +169,7 @@ class RealDisk:
         self._lock = descriptor
 
     def unlock(self) -> None:
+        self.give_back()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -163,8 +181,10 @@ class RealDisk:
     def names(self, folder: str) -> list[str]:
         return sorted(os.listdir(self.root / folder))
 
-    def open(self, path: str, *, create: bool = False) -> File:
-        flags = self._access | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+    def open(self, path: str, *, create: bool = False, is_read_only: bool = False) -> File:
+        flags = (
+            (os.O_RDONLY if is_read_only else self._access) | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        )
         file = RealFile(os.open(self.root / path, flags, 0o600))
         if create:
             self._sync_folder((self.root / path).parent)
@@ -173,7 +193,7 @@ class RealDisk:
     def read(self, path: str) -> bytes:
         return (self.root / path).read_bytes()
 
-    def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Iterator[None]:
+    def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Steps:
         target = self.root / path
         draft = target.with_name(target.name + DRAFT)
         file = RealFile(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
@@ -201,7 +221,29 @@ class RealDisk:
         self._sync_folder((self.root / path).parent)
 
     def discard(self, path: str) -> None:
-        (self.root / path).unlink(missing_ok=True)
+        target = self.root / path
+        descriptor = self._kept(target)
+        try:
+            target.unlink(missing_ok=True)
+        finally:  # where it could not be removed too
+            if descriptor is not None:
+                self._leaving.append(descriptor)
+
+    def _kept(self, target: Path) -> int | None:
+        """A descriptor with which a large file has its room also without a name."""
+        with contextlib.suppress(OSError):
+            if target.stat().st_size > LARGE_BYTES and len(self._leaving) < LEAVING_MAX:
+                return os.open(target, os.O_RDONLY | os.O_CLOEXEC)
+        return None
+
+    @property
+    def leaves(self) -> bool:
+        return bool(self._leaving)
+
+    def give_back(self) -> None:
+        leaving, self._leaving = self._leaving, []
+        for descriptor in leaving:
+            os.close(descriptor)
 
     @staticmethod
     def _sync_folder(folder: Path) -> None:

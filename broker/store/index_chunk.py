@@ -168,7 +168,7 @@ class ChunkReader:
     def __init__(self, disk: Disk, number: int) -> None:
         """Raises ``OSError``, and ``Damaged`` if this is no chunk with that number."""
         self._number = number
-        self._file = disk.open(chunk_path(number))
+        self._file = disk.open(chunk_path(number), is_read_only=True)
         self._crc = 0
         self._at = CRC_BYTES  # of the file, of which so much was read
         self._block = b""
@@ -302,7 +302,7 @@ class ChunkFiles:
         found = self._open.pop(chunk, None)
         if found is None:
             try:
-                file = self._disk.open(chunk_path(chunk))
+                file = self._disk.open(chunk_path(chunk), is_read_only=True)
             except OSError as error:
                 raise Damaged(f"index chunk {chunk} cannot be opened: {error.strerror}", hint=REPAIR_HINT) from None
             try:

@@ -24,7 +24,7 @@ from broker.store.frames import holds_record, queue_offset_of, read_stored
 from broker.store.index_chunk import ChunkReader, Row, Sealed
 from broker.store.queue_index import ENTRY_BYTES, LIGHT
 from broker.store.records import Folds
-from broker.store.recovery import FOLDERS, open_segments, open_store, starting_point
+from broker.store.recovery import FOLDERS, Checkpoints, open_segments, open_store, starting_point
 from broker.store.scan import Scan
 from broker.store.segment import Segment
 from broker.store.settings import StoreSettings
@@ -194,7 +194,7 @@ def _begin_of_replay(disk: Disk, segments: list[Segment], reached: int) -> int:
     """Where the next start begins to read: it cuts nothing before, so what is bad there is no torn tail. At most up to
     where the log ``reached`` before the segments were opened: a running broker may have ended the last one since."""
     try:
-        return min(starting_point(disk, segments).position, max(reached, segments[-1].base))
+        return min(starting_point(disk, segments, Checkpoints(disk)).position, max(reached, segments[-1].base))
     except OSError:  # there is no index: all is read
         return segments[0].base
 

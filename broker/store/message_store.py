@@ -3,11 +3,12 @@
 Everything that is known here is a function of the log's prefix (``writing.py``); the index is derived
 (``sealing.py``); what leaves is raw frames (``reading.py``). ``recovery.open_store`` makes a store.
 
-Threads: all methods belong to one thread but ``sync``, which may run beside the others.
+Threads: all methods belong to one thread but ``sync`` and ``give_back``, which may run beside the others.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -19,7 +20,7 @@ from broker.store.frames import stored_ms_of
 from broker.store.index_chunk import ChunkFiles, Sealed
 from broker.store.key_index import KeyIndex
 from broker.store.merging import Merging
-from broker.store.queue_index import LIGHT, QueueIndex, hole
+from broker.store.queue_index import LIGHT, Passed, QueueIndex, hole
 from broker.store.reading import Reading
 from broker.store.records import Folds, Incoming
 from broker.store.retention import Removal, segments_to_drop
@@ -28,7 +29,7 @@ from broker.store.settings import StoreSettings
 from broker.store.state import Keyframe, KeyframeMarks
 from broker.store.writing import Writing
 from penstock.errors import PenstockError, StorageFull
-from penstock.message import BODY_AT, BODY_BYTES_MAX, FRAME_HEAD_BYTES
+from penstock.message import BODY_AT, FRAME_HEAD_BYTES
 from penstock.requests.given import GivenPulled
 from penstock.requests.messages import Placed, Pulled
 from penstock.requests.topics import Bounds
@@ -76,6 +77,7 @@ class MessageStore:
         self._writing = Writing(folds, log, index, keys, self._sealing)
         self._quiet_since_ms = 0
         self._removing: Removal | None = None
+        self._is_behind_damage = False  # and what was read there is not planned to be sealed yet
         self._catches_up = True  # the disk has room for what a replay seals
         self.damage: list[tuple[int, int]] = []
         self.removals: list[Removal] = []
@@ -106,6 +108,11 @@ class MessageStore:
     def is_full(self) -> bool:
         """Whether the disk had no room for the last append that wanted more of it."""
         return self._log.is_full
+
+    @property
+    def index_trouble(self) -> str:
+        """Why the index cannot be written, empty if it can."""
+        return self._sealing.trouble
 
     @property
     def durable(self) -> int:
@@ -140,52 +147,84 @@ class MessageStore:
                     self._catches_up = False
         self._writing.replay(position, frames)
 
+    def take_passed(self) -> list[tuple[int, int]]:
+        """Where damage begins that starts have passed over, as what was replayed since the last call says, and where
+        the log ended then."""
+        passed, self._writing.passed = self._writing.passed, []
+        return passed
+
     def replay_border(self, position: int) -> None:
         """Recovery comes to a new segment or to the first damage: no chunk reaches over either."""
         self._sealing.plan(position)
+
+    def pass_over(self, damage: list[tuple[int, int]], count: int, now_ms: int) -> int | None:
+        """Recovery has come to the first damage and looked ahead: this is all there is, with so many records behind the
+        first. What stands before it is sealed, and keeps its offsets. To which light queues the lost records belonged
+        nobody knows, so those behind cannot have the offsets that they had. They get new ones beyond all that were ever
+        given: the log's end and on. No offset means another message. So the log must grow until it is beyond all
+        offsets again, before anything else is stored and before they are told to anybody, for another start could give
+        them out again; on a full disk that waits. Returns up to where the log is durable then, ``None`` if it has not
+        grown: before that nothing behind the damage is sealed."""
+        self.damage = damage
+        self._sync_all()
+        self._sealing.seal_before(damage[0][0])
+        end, before = self._log.end, self._index.passed
+        known = {(first, last) for first, last in before.unsettled}
+        self._index.passed = Passed(before.lost, end, sorted(known.union(damage)))
+        self._writing.grows_to = end + 1 + count + self._index.move_light_queues(end, damage[-1][1])
+        self._writing.damage_at = damage[0][0]
+        if not self._writing.grows_here:
+            return None
+        try:
+            self._writing.grow(now_ms)
+            self._sync_all()
+        except StorageFull:
+            return None
+        return self._log.durable
 
     def settle(self, now_ms: int) -> None:
         """Recovery has replayed everything: makes it durable, says so in the log, and seals what piled up; after damage
         all of it, so that the next start begins behind it and moves nothing again."""
         self._sync_all()
-        longest = self._pass_over_damage(now_ms)
-        try:
-            while longest > 0:
-                longest -= self._writing.seal(now_ms, min(longest, BODY_BYTES_MAX))
-                self._sync_all()
+        if self._index.passed.unsettled:
+            self._keep_lost_places()
+        with contextlib.suppress(StorageFull):  # that was told, and goes on by itself when there is room
+            self._writing.grow(now_ms)
+            self._sync_all()
             if not self._writing.ends_with_seal:
                 self._writing.seal(now_ms)
                 self._sync_all()
-            if self.damage:
-                self._sealing.plan(self._log.end)
+            self._plan_behind_damage()
             self._sealing.finish(now_ms)
             self._log.keep_emergency_room()
-        except StorageFull:
-            _log.warning("the disk is full: the store can be read, and written again when there is room")
+            self._sealing.probe()
+        if self._index.holds_moved:
+            _log.error("there is no room to pass over the damage: what filters have waiting behind it is not delivered")
         self.take_readable()
 
-    def _pass_over_damage(self, now_ms: int) -> int:
-        """To which light queues the lost records belonged nobody knows, so those behind them cannot have the offsets
-        that they had. They get new ones beyond all that were ever given: the log's end and on. What stands before the
-        damage is sealed first, and keeps its offsets. No offset means another message. Returns by how many bytes the
-        log must grow so that it is beyond all offsets again."""
-        if not self.damage:
-            return 0
-        self._keep_lost_places()
-        self._sealing.seal_before(self.damage[0][0], now_ms)
-        return self._index.move_light_queues(self._log.end, self.damage[-1][1])
+    def _plan_behind_damage(self) -> None:
+        """All that was read behind damage shall be sealed, once the log has grown."""
+        if self._is_behind_damage:
+            self._is_behind_damage = False
+            self._sealing.plan(self._log.end)
 
     def _keep_lost_places(self) -> None:
         """Whose the lost records were nobody knows: each of a topic's queues may have had as many of them, behind its
-        last good one, as there was room for. Their offsets were given out, so no other message gets them."""
+        last good one, as there was room for. Their offsets were given out, so no other message gets them. A topic may
+        be lost with the record that made it: what is made from now on begins behind as many."""
+        places = [(first, max(1, (end - first) // _FRAME_BYTES_MIN)) for first, end in self._index.passed.unsettled]
         for topic, number in self._folds.topic_queues():
             self.ensure_queue(topic, number)
         for queue in self._index:
             if not queue.key.startswith(LIGHT):
-                known = queue.last_position
-                lost = sum([max(1, (end - first) // _FRAME_BYTES_MIN) for first, end in self.damage if first > known])
+                known = self._reading.last_position(queue)
+                lost = sum([count for first, count in places if first > known])
                 if lost:
                     self._index.add(queue, hole(self._log.end - 1) * min(lost, LOST_PLACES_MAX), True)
+        passed = self._index.passed
+        lost = min(passed.lost + sum([count for _, count in places]), LOST_PLACES_MAX)
+        self._index.passed = Passed(lost, passed.log_end)
+        self._is_behind_damage = True
 
     def _sync_all(self) -> None:
         point = self.sync_point()
@@ -207,6 +246,8 @@ class MessageStore:
         """A sync that began after ``point`` was taken has returned: what lies before it may be read and
         acknowledged."""
         self._log.mark_durable(point)
+        if point >= self._writing.grows_to:
+            self._index.holds_moved = False
         self._index.mark_durable(point)
 
     def tidy(self) -> None:
@@ -278,15 +319,17 @@ class MessageStore:
         if self._log.failed is not None:
             return
         try:
+            self._writing.grow(now_ms)
+            self._plan_behind_damage()
             self._log.keep_emergency_room()
             self._seal_silence(now_ms)
             self._sealing.plan_if_due(self._log.end)
-            self._sealing.step(now_ms)
+            self._sealing.tick(now_ms)
             if now_ms - self._quiet_since_ms >= QUIET_MS:
                 self._log.prepare()
         except StorageFull:
             pass  # goes on by itself when there is room again; until then retention is what makes room
-        if self._log.is_full:
+        if self._log.is_full or self._sealing.trouble:
             self._merging.make_room(now_ms)
         else:
             self._merging.step(self._log.bases, now_ms)
@@ -303,6 +346,15 @@ class MessageStore:
     def seal(self, now_ms: int) -> None:
         """Writes the durable watermark down now."""
         self._writing.seal(now_ms)
+
+    @property
+    def leaves(self) -> bool:
+        """Whether what was removed still has its room on the disk."""
+        return self._disk.leaves
+
+    def give_back(self) -> None:
+        """Gives that room back: blocks for a third of a second per GiB."""
+        self._disk.give_back()
 
     def _retain(self, now_ms: int, needed_from: int | None) -> None:
         reading = self._reading

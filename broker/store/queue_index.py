@@ -15,7 +15,7 @@ that damage left (``move_light_queues``).
 from __future__ import annotations
 
 import struct
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from penstock.errors import QueueNotFound
@@ -45,6 +45,20 @@ class Piece(NamedTuple):
     place: int
 
 
+class Passed(NamedTuple):
+    """What is to be known of damage that starts have passed over.
+
+    Attributes:
+        lost: so many offsets were, at most, given out in queues of topics of which it has left nothing.
+        log_end: where the log ended when some was passed over last: light queues have moved there.
+        unsettled: damage (from, to) for which nobody has kept lost offsets yet.
+    """
+
+    lost: int = 0
+    log_end: int = 0
+    unsettled: Sequence[Sequence[int]] = ()
+
+
 class Queue:
     """The index of one queue. ``ahead``: messages of the append that is being laid out; ``waits``: not all of its
     entries are readable yet."""
@@ -65,11 +79,6 @@ class Queue:
     def next(self) -> int:
         """Offset that the next entry gets."""
         return self.tail_base + len(self.tail) // ENTRY_BYTES
-
-    @property
-    def last_position(self) -> int:
-        """Log position of the last entry that is in no chunk yet, -1 if there is none."""
-        return ENTRY20.unpack_from(self.tail, len(self.tail) - ENTRY_BYTES)[0] if self.tail else -1
 
     @property
     def min(self) -> int:
@@ -122,6 +131,10 @@ class Queue:
         else:
             del self.tail[: count * ENTRY_BYTES]
 
+    def move(self, base: int) -> None:
+        """The entries that are in no chunk yet begin at an offset; none of them is readable."""
+        self.tail_base = self.readable = base
+
     def precede(self, piece: Piece) -> bool:
         """Takes in the piece before the oldest known entry; False if it is not of this queue: then it belongs to an
         earlier one of the same name, all of whose offsets are below this one's first."""
@@ -172,10 +185,15 @@ class QueueIndex:
 
     Attributes:
         added: bytes of all entries that were ever added.
+        passed: the damage that was passed over.
+        holds_moved: entries that have moved are not readable yet.
     """
 
     def __init__(self) -> None:
         self.added = 0
+        self.passed = Passed()
+        self.holds_moved = False
+        self._moved_to = self._moved_before = 0
         self._queues: dict[str, Queue] = {}
         self._waiting: list[Queue] = []
         self._fresh: dict[str, None] = {}
@@ -202,6 +220,8 @@ class QueueIndex:
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = Queue(key, first)
+            if first < self._moved_before and key.startswith(LIGHT):
+                queue.move(self._moved_to)
         return queue
 
     def drop(self, key: str) -> None:
@@ -230,15 +250,19 @@ class QueueIndex:
             self._waiting.append(queue)
 
     def move_light_queues(self, base: int, opened_before: int) -> int:
-        """The unsealed entries of the light queues that were open before a position begin at offset ``base``, and what
-        was readable of them is so there; returns how many the longest has."""
+        """The unsealed entries of all light queues begin at offset ``base``, and so do queues that are opened before a
+        position. None is readable as long as ``holds_moved`` is set. Returns how many of these entries the longest
+        has."""
+        self._moved_to, self._moved_before = base, opened_before
+        self.holds_moved = True
         longest = 0
         for queue in self._queues.values():
-            if queue.key.startswith(LIGHT) and queue.first < opened_before:
-                readable = queue.readable - queue.tail_base
-                queue.tail_base = base
-                queue.readable = base + readable if readable > 0 else base
+            if queue.key.startswith(LIGHT):
+                queue.move(base)
                 longest = max(longest, len(queue.tail) // ENTRY_BYTES)
+                if queue.tail and not queue.waits:
+                    queue.waits = True
+                    self._waiting.append(queue)
         return longest
 
     def mark_durable(self, point: int) -> None:
@@ -247,6 +271,9 @@ class QueueIndex:
         for queue in self._waiting:
             if not queue.waits:
                 continue  # it was dropped
+            if self.holds_moved and queue.key.startswith(LIGHT):
+                waiting.append(queue)
+                continue
             readable = queue.tail_base + queue.entries_before(point, max(0, queue.readable - queue.tail_base))
             if readable > queue.readable:
                 queue.readable = readable

@@ -247,6 +247,16 @@ class Reading:
         _, position = self._first_real(queue, max(offset, queue.min), queue.next)
         return self._log.end if position is None else position
 
+    def last_position(self, queue: Queue) -> int:
+        """Log position of a queue's last entry, -1 if there is none, or none that can be read."""
+        if queue.next == queue.min:
+            return -1
+        try:
+            last, _, _ = ENTRY20.unpack(self._entries(queue, queue.next - 1, 1))
+        except Damaged:
+            return -1
+        return int(last)
+
     def offset_at(self, key: str, position: int) -> int:
         """See ``MessageStore.offset_at``."""
         queue = self._index.get(key)

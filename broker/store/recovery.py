@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from bisect import insort
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -20,7 +19,7 @@ import msgpack
 from broker.store import index_chunk, segment, state
 from broker.store.commit_log import CommitLog, witness_at
 from broker.store.disk import DRAFT, Disk
-from broker.store.frames import read_stored
+from broker.store.frames import read_stored, stored_ms_of
 from broker.store.index_chunk import ChunkReader, Sealed
 from broker.store.key_index import KeyIndex
 from broker.store.message_store import MessageStore
@@ -67,32 +66,36 @@ def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int,
         disk.make_folder(folder)
     segments = open_segments(disk, settings)
     try:
-        durable = _check_length(disk, segments)
-        start = starting_point(disk, segments)
-        _remove_later(disk, start)
-        store, log = _restore(disk, settings, folds, segments, start)
-        begin = start.position
-        del start  # the state may be large, and is in the folds by now
-        scan = _replay(store, segments, begin, durable, on_progress)
-        _cut(disk, segments, scan.end)
-        _write_again(segments, scan.watermark, scan.end)
+        checkpoints = Checkpoints(disk)
+        durable = _check_length(checkpoints, segments)
+        limit: int | None = None
+        while True:
+            start = starting_point(disk, segments, checkpoints, limit)
+            _remove_later(disk, start)
+            store, log = _restore(disk, settings, folds, segments, start)
+            begin, known_end = start.position, start.state.passed.log_end
+            checkpoints.forget()
+            del start  # the state may be large, and is in the folds by now
+            try:
+                _replay(disk, store, log, segments, begin, durable, known_end, now_ms, on_progress)
+                break
+            except _OlderState as error:
+                limit = error.position
     except BaseException:
         for one in segments:
             one.file.close()
         raise
-    log.begin_at(scan.end, begin)
-    store.damage = scan.damage
-    for first, last in scan.damage:
+    for first, last in store.damage:
         _log.error("the log is damaged from position %d to %d: reported, never served, kept as it is", first, last)
     store.settle(now_ms)
     return store
 
 
-def _check_length(disk: Disk, segments: list[Segment]) -> int:
+def _check_length(checkpoints: Checkpoints, segments: list[Segment]) -> int:
     """A checkpoint is written when the log is durable up to it, so a log that ends before one has lost something: it
     was cut, or an older copy or an empty folder stands in its place. Its offsets would be given out again. Returns up
     to where the log is known to have been durable."""
-    reached, written = newest_checkpoint(disk), segments[-1].base + segments[-1].file.size()
+    reached, written = checkpoints.newest(), segments[-1].base + segments[-1].file.size()
     if reached > written:
         raise DataFolderUnusable(
             f"the log ends at position {written:,} or before and was on the disk to {reached:,}: a part of it is gone",
@@ -101,10 +104,44 @@ def _check_length(disk: Disk, segments: list[Segment]) -> int:
     return reached
 
 
-def newest_checkpoint(disk: Disk) -> int:
-    """The position of the newest good checkpoint, 0 if there is none. Raises ``OSError``."""
-    positions = reversed(state.stored_positions(disk, state.FOLDER, state.SUFFIX))
-    return next((position for position in positions if _checkpoint_at(disk, position) is not None), 0)
+class _OlderState(Exception):
+    """The replay began behind damage that a start has passed over, with a state from before that."""
+
+    def __init__(self, position: int) -> None:
+        """``position``: where the damage begins."""
+        self.position = position
+
+
+class Checkpoints:
+    """The checkpoints of a folder, the newest first. What was read last is kept: it may be large, and mostly it is what
+    is wanted next."""
+
+    def __init__(self, disk: Disk) -> None:
+        """Raises ``OSError``."""
+        self._disk = disk
+        self._last: tuple[int, state.State | None] = -1, None
+        self.positions = state.stored_positions(disk, state.FOLDER, state.SUFFIX)[::-1]
+
+    def newest(self) -> int:
+        """The position of the newest good one, 0 if there is none."""
+        return next((position for position in self.positions if self.at(position) is not None), 0)
+
+    def at(self, position: int) -> state.State | None:
+        """The state in the one at a position, ``None`` if that is not good."""
+        if self._last[0] != position:
+            self._last = -1, None  # before the next one is there
+            self._last = position, self._read(position)
+        return self._last[1]
+
+    def forget(self) -> None:
+        """Lets go of what was read."""
+        self._last = -1, None
+
+    def _read(self, position: int) -> state.State | None:
+        with contextlib.suppress(OSError, ValueError, msgpack.UnpackException):
+            data = state.decode_checkpoint(self._disk.read(state.checkpoint_path(position)), position)
+            return None if data is None else state.decode_state(data)
+        return None
 
 
 def open_segments(disk: Disk, settings: StoreSettings) -> list[Segment]:
@@ -125,6 +162,7 @@ def _restore(
 ) -> tuple[MessageStore, CommitLog]:
     """Folds, queues and keys as they were at the starting point."""
     index, keys = QueueIndex(), KeyIndex()
+    index.passed = start.state.passed
     folds.restore(start.state.folds)
     for key, offset, first in start.state.queues:
         index.ensure(key, offset).first = first
@@ -143,26 +181,68 @@ def _restore(
     return MessageStore(disk, settings, folds, log, index, keys, start.position, found, state_bytes), log
 
 
-def _replay(store: MessageStore, segments: list[Segment], start: int, durable: int, on_progress: Progress) -> Scan:
-    scan = Scan(segments, start, durable)
+def _replay(
+    disk: Disk,
+    store: MessageStore,
+    log: CommitLog,
+    segments: list[Segment],
+    start: int,
+    durable: int,
+    known_end: int,
+    now_ms: int,
+    on_progress: Progress,
+) -> None:
+    """Reads the log from ``start`` on, and cuts it where it ends. At the first damage it looks how much there is behind
+    it, before it goes on there. ``known_end``: ``Passed.log_end`` of the state at ``start``. Raises ``_OlderState``."""
     total = segments[-1].base + segments[-1].file.size() - start
     told = start
     borders = [one.base for one in segments if one.base > start]
-    is_whole = True
-    for position, frames in scan.runs():
-        if scan.damage and is_whole:
-            is_whole = False
-            insort(borders, scan.damage[0][0])
+
+    def come_to(position: int) -> None:
         while borders and borders[0] <= position:
             store.replay_border(borders.pop(0))
-        store.replay(position, frames, max(durable, scan.watermark) if is_whole else None)
+
+    def take(position: int, frames: list[bytes], known: int | None) -> None:
+        nonlocal told
+        come_to(position)
+        store.replay(position, frames, known)
+        older = [damage_at for damage_at, log_end in store.take_passed() if damage_at < start and log_end > known_end]
+        if older and start > segments[0].base:
+            raise _OlderState(min(older))
         if position - told >= PROGRESS_BYTES:
             told = position
             on_progress(position - start, total)
+
+    scan = Scan(segments, start, durable)
+    for position, frames in scan.runs():
+        if scan.damage:
+            break
+        take(position, frames, max(durable, scan.watermark))
+    if not scan.damage:
+        _end_log(disk, log, segments, start, scan.end, scan.watermark)
+    else:
+        first, behind = scan.damage[0]
+        come_to(first)
+        store.replay_border(first)
+        ahead = Scan(segments, behind, durable)
+        count = 0
+        for _, frames in ahead.runs():
+            count += len(frames)
+            log.last_ms = max(log.last_ms, stored_ms_of(frames[-1]))
+        _end_log(disk, log, segments, start, ahead.end, max(scan.watermark, ahead.watermark))
+        known = store.pass_over([(first, behind), *ahead.damage], count, now_ms)
+        scan = Scan(segments, behind, log.durable)
+        for position, frames in scan.runs():
+            take(position, frames, known)
+    come_to(scan.end)
     on_progress(total, total)
-    if borders and borders[0] == scan.end:
-        store.replay_border(scan.end)
-    return scan
+
+
+def _end_log(disk: Disk, log: CommitLog, segments: list[Segment], start: int, end: int, watermark: int) -> None:
+    """The log ends there; from ``start`` on nothing counts as synced, and up to ``watermark`` it is known to be."""
+    _cut(disk, segments, end)
+    _write_again(segments, watermark, end)
+    log.begin_at(end, start)
 
 
 class StartingPoint(NamedTuple):
@@ -173,30 +253,24 @@ class StartingPoint(NamedTuple):
     chunks: list[Sealed]
 
 
-def starting_point(disk: Disk, segments: list[Segment]) -> StartingPoint:
-    """Where a start begins to read the log: what stands before is neither looked at nor cut. Changes nothing. Raises
-    ``OSError``."""
+def starting_point(
+    disk: Disk, segments: list[Segment], checkpoints: Checkpoints, limit: int | None = None
+) -> StartingPoint:
+    """Where a start begins to read the log, at most ``limit`` if it can be: what stands before is neither looked at nor
+    cut. Changes nothing. Raises ``OSError``."""
     start = segments[0].base
     chunks = _good_chunks(disk, segments)
-    ends = {start} | {chunk.end for chunk in chunks}
-    for position in reversed(state.stored_positions(disk, state.FOLDER, state.SUFFIX)):
-        if position in ends:
-            snapshot = _checkpoint_at(disk, position)
-            if snapshot is not None:
-                return _from_here(position, snapshot, chunks)
+    ends = {start} | {chunk.end for chunk in chunks if limit is None or chunk.end <= limit}
+    for position in checkpoints.positions:
+        snapshot = checkpoints.at(position) if position in ends else None
+        if snapshot is not None:
+            return _from_here(position, snapshot, chunks)
     for base in reversed([one.base for one in segments if one.base in ends]):
         snapshot = keyframe_at(segments, base) if base else state.decode_state(b"")
         if snapshot is not None:
             return _from_here(base, snapshot, chunks)
     _log.error("no state for the log's first position %d: topics and offsets from before it are unknown", start)
     return _from_here(start, state.decode_state(b""), [])
-
-
-def _checkpoint_at(disk: Disk, position: int) -> state.State | None:
-    with contextlib.suppress(OSError, ValueError, msgpack.UnpackException):
-        snapshot = state.decode_checkpoint(disk.read(state.checkpoint_path(position)), position)
-        return None if snapshot is None else state.decode_state(snapshot)
-    return None
 
 
 def _from_here(position: int, snapshot: state.State, chunks: list[Sealed]) -> StartingPoint:

@@ -7,12 +7,14 @@ it as its keyframe, as long as keyframes stay a small part of the log; and once 
 chunk and checkpoint are written. Queues that ended meanwhile are still sealed, because their end may yet be lost.
 
 Chunks and checkpoints are derived and checked by checksum, so they are written without a sync: what a power loss tears
-is made again from the log.
+is made again from the log. Where they cannot be written messages are stored and served all the same: that is told at
+once and tried again, and nothing more is planned meanwhile but where segments begin, for each plan holds the state.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
@@ -26,7 +28,6 @@ from broker.store.index_chunk import Sealed
 from broker.store.key_index import KeyIndex
 from broker.store.queue_index import ENTRY_BYTES, QueueIndex
 from broker.store.records import Folds
-from broker.store.segment import storage_error
 from broker.store.settings import StoreSettings
 from broker.store.snapshot import Snapshot
 from broker.store.state import KeyframeMarks
@@ -54,6 +55,9 @@ next that has one."""
 KEPT_PLANS: Final = 2
 PARTS_PER_STEP: Final = 8
 """So many parts of a keyframe, of up to 1 MiB, are written between two looks at the rest of the world."""
+RETRY_MS: Final = 2_000
+"""Where the index cannot be written that is tried again after this time."""
+_log = logging.getLogger(__name__)
 
 
 class Sealing:
@@ -63,6 +67,7 @@ class Sealing:
         sealed: everything before it is in chunks.
         keyframes: which segments have one.
         write_keyframe: appends one part of a keyframe.
+        trouble: why the index cannot be written, empty if it can.
     """
 
     def __init__(
@@ -85,7 +90,8 @@ class Sealing:
         self._keys = keys
         self._plans: deque[Snapshot] = deque()
         self._work: Iterator[bool] | None = None
-        self._now_ms = 0
+        self._now_ms = self._not_before_ms = 0
+        self.trouble = ""
         self._added = index.added  # at the last plan
         self._made = Sealed(0, 0, 0, 0, 0)  # the chunk that was written last
         self._state_bytes = state_bytes  # of its checkpoint
@@ -109,11 +115,18 @@ class Sealing:
 
     def plan_if_due(self, position: int) -> None:
         """Plans at ``position`` if enough log lies behind the last plan, or enough of the index: where many filters
-        match, that of a message is longer than the message."""
+        match, that of a message is longer than the message. Not while the index cannot be written."""
+        if self.trouble:
+            return
         chunk, state_bytes = self._settings.chunk_bytes, self._state_bytes
         distance = max(chunk, min(STATE_MULTIPLE * state_bytes, STRETCH * chunk), state_bytes // CHECKPOINT_SHARE)
         if position - self.planned >= distance or self._index.added - self._added >= INDEX_SHARE * distance:
             self.plan(position)
+
+    def tick(self, now_ms: int) -> None:
+        """A step, but soon after a failed one. Raises ``StorageFull``."""
+        if now_ms >= self._not_before_ms:
+            self.step(now_ms)
 
     def step(self, now_ms: int = 0) -> None:
         """Carries the oldest plan on by a bounded piece; when others wait behind it the whole of it, but for a long
@@ -139,8 +152,7 @@ class Sealing:
         once more. Not the newest, for where one begins a segment its keyframe may be still to come, or to be written.
         Raises ``StorageFull``."""
         while len(self._plans) > KEPT_PLANS and self._plans[0].position <= durable:
-            for _ in self._seal(self._plans[0]):
-                pass
+            deque(self._seal(self._plans[0]), 0)
             self._plans.popleft()
 
     def finish(self, now_ms: int) -> None:
@@ -148,13 +160,13 @@ class Sealing:
         while self._plans and self._plans[0].position <= self._log.durable:
             self.step(now_ms)
 
-    def seal_before(self, position: int, now_ms: int) -> None:
+    def seal_before(self, position: int) -> None:
         """Carries out all plans up to ``position``, before which all is durable. One for which the disk has no room is
-        given up, and what it would have sealed is left to the next."""
-        try:
-            while self._plans and self._plans[0].position <= position:
-                self.step(now_ms)
-        except StorageFull:
+        given up, and what it would have sealed is left to the next. A start does so as it reads the log: keyframes may
+        be still to come."""
+        while self._plans and self._plans[0].position <= position:
+            with contextlib.suppress(StorageFull):
+                deque(self._seal(self._plans[0]), 0)
             self._plans.popleft()  # it has noted offsets that are about to move
 
     def _carry_out(self, plan: Snapshot) -> Iterator[bool]:
@@ -218,9 +230,12 @@ class Sealing:
         self._state_bytes = sum(map(len, snapshot))
         checkpoint = state.checkpoint_pieces(plan.position, snapshot)
         yield from self._replace(state.checkpoint_path(plan.position), checkpoint)
-        with _as_full():
+        with self._told():
             for old in state.stored_positions(self._disk, state.FOLDER, state.SUFFIX)[: -state.KEEP]:
                 self._disk.discard(state.checkpoint_path(old))
+        if self.trouble:
+            self.trouble = ""
+            _log.warning("the index can be written again")
 
     def _replace(self, path: str, pieces: Iterable[bytes]) -> Iterator[None]:
         """Writes a derived file; yields after about every MiB."""
@@ -228,7 +243,7 @@ class Sealing:
         written = 0
         steps = self._disk.replace(path, _counted(pieces, sizes))
         while True:
-            with _as_full():
+            with self._told():
                 if next(steps, _DONE) is _DONE:
                     return
             written += sizes[-1]
@@ -236,20 +251,33 @@ class Sealing:
                 written = 0
                 yield
 
+    def probe(self) -> None:
+        """Finds out whether the index can be written, long before it has to be. Raises ``StorageFull``."""
+        for folder in (index_chunk.FOLDER, state.FOLDER):
+            with self._told(), contextlib.closing(self._disk.replace(f"{folder}/probe", [b"?"])) as steps:
+                next(steps)  # and no further: it is a draft, and goes
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Derived files decide nothing: the plan waits, whatever the reason."""
+        try:
+            yield
+        except OSError as error:
+            if not self.trouble:
+                _log.error(
+                    "index/ or checkpoint/ cannot be written: %s. Messages are stored and read on; memory and the time"
+                    " of the next start grow with what is stored, and retention waits",
+                    error.strerror,
+                )
+            self.trouble = error.strerror or str(error)
+            self._not_before_ms = self._now_ms + RETRY_MS
+            raise StorageFull(f"the index cannot be written: {self.trouble}") from None
+
 
 def _counted(pieces: Iterable[bytes], sizes: list[int]) -> Iterator[bytes]:
     for piece in pieces:
         sizes.append(len(piece))
         yield piece
-
-
-@contextlib.contextmanager
-def _as_full() -> Iterator[None]:
-    """Derived files decide nothing: the plan waits, whatever the reason."""
-    try:
-        yield
-    except OSError as error:
-        raise StorageFull(f"the index cannot be written: {storage_error(error).message}") from None
 
 
 def _nowhere(record: bytes, now_ms: int) -> None:

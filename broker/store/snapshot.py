@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from broker.store import state
-from broker.store.queue_index import Queue
+from broker.store.queue_index import Queue, QueueIndex
 from broker.store.rows import packed_rows, slices_in_order
 
 SLICE_QUEUES: Final = 2_000
@@ -33,12 +33,13 @@ class Snapshot:
         position: int,
         last_ms: int,
         folds: Iterator[bytes],
-        queues: Iterable[Queue],
+        index: QueueIndex,
         keyframes: Iterable[state.Keyframe],
     ) -> None:
         self.position = position
         self._last_ms = last_ms
-        self._queues = list(queues)
+        self._passed = index.passed
+        self._queues = list(index)
         self._keyframes = list(keyframes)
         self._data: list[state.Piece] = []
         self._ended: list[Queue] = []  # beside each other: no object per queue
@@ -92,7 +93,8 @@ class Snapshot:
             if rows:
                 yield
             rows.append(packed_rows([self._row(by_key[key]) for key in keys]))
-        self._data = state.state_pieces(self._bytes, len(by_key), rows, self._keyframes, self._last_ms)
+        later = self._keyframes, self._last_ms, self._passed
+        self._data = state.state_pieces(self._bytes, len(by_key), rows, *later)
         self._queues = []
 
     def _row(self, queue: Queue) -> tuple[str, int, int]:

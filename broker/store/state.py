@@ -16,6 +16,7 @@ import msgpack
 
 from broker.store.disk import Disk
 from broker.store.frames import crc_of
+from broker.store.queue_index import Passed
 from broker.store.records import KEYFRAME_TOPIC, Bytes
 from broker.store.rows import array_head, bytes_head
 from penstock.message import encode_record, record_body
@@ -29,6 +30,7 @@ HEAD: Final = struct.Struct(">IIIQ")  # crc-32c of all that follows, magic, vers
 KEEP: Final = 2
 """So many checkpoints are kept; older ones are removed."""
 PART_BYTES_MAX: Final = 1 << 20
+_NONE_PASSED: Final = Passed()
 
 
 class QueueRow(NamedTuple):
@@ -47,22 +49,29 @@ class Keyframe(NamedTuple):
 
 
 class State(NamedTuple):
-    """Folds, queues and keyframes at a position of the log, and the store time (ms) of the last record before it, 0 if
-    it is not known."""
+    """Folds, queues and keyframes at a position of the log, the store time (ms) of the last record before it, 0 if it
+    is not known, and the damage that was passed over."""
 
     folds: bytes
     queues: list[QueueRow]
     keyframes: list[Keyframe]
     last_ms: int = 0
+    passed: Passed = _NONE_PASSED
 
 
 def state_pieces(
-    folds: Piece, count: int, rows: Iterable[bytes], keyframes: Iterable[Keyframe], last_ms: int
+    folds: Piece,
+    count: int,
+    rows: Iterable[bytes],
+    keyframes: Iterable[Keyframe],
+    last_ms: int,
+    passed: Passed = _NONE_PASSED,
 ) -> list[Piece]:
     """The state as bytes, in pieces; that of the folds is not copied. ``rows``: of ``count`` queues in the order of
     their keys."""
-    head = array_head(4) + bytes_head(len(folds))
-    return [head, folds, array_head(count), *rows, msgpack.packb(sorted(keyframes)) + msgpack.packb(last_ms)]
+    head = array_head(5) + bytes_head(len(folds))
+    later = [sorted(keyframes), last_ms, passed]
+    return [head, folds, array_head(count), *rows, b"".join(map(msgpack.packb, later))]
 
 
 def decode_state(data: Bytes) -> State:
@@ -70,8 +79,9 @@ def decode_state(data: Bytes) -> State:
     if not data:
         return State(b"", [], [])
     folds, queues, keyframes, *later = msgpack.unpackb(data)
-    last_ms = later[0] if later else 0  # older states have three items
-    return State(folds, [QueueRow(*row) for row in queues], [Keyframe(*row) for row in keyframes], last_ms)
+    last_ms, passed = later[0] if later else 0, Passed(*later[1]) if len(later) > 1 else _NONE_PASSED
+    rows, marks = [QueueRow(*row) for row in queues], [Keyframe(*row) for row in keyframes]
+    return State(folds, rows, marks, last_ms, passed)  # older states have three items, or four
 
 
 def checkpoint_path(position: int) -> str:

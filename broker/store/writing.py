@@ -7,6 +7,7 @@ is a function of the log's prefix. A batch never spans two segments: it is store
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -20,6 +21,7 @@ from broker.store.run_frames import frame_bytes
 from broker.store.sealing import Sealing
 from penstock.errors import TooLarge
 from penstock.message import (
+    BODY_BYTES_MAX,
     FLAG_ONCE,
     FLAG_RETAIN,
     FRAME_HEAD_BYTES,
@@ -30,6 +32,7 @@ from penstock.message import (
     STORED_AT,
     encode_record,
     property_of,
+    record_body,
     tag_hash,
 )
 from penstock.requests.messages import Placed
@@ -44,6 +47,10 @@ _FOLDED: Final = FLAG_RETAIN | FLAG_ONCE
 _FACTS_MAX: Final = 8192
 _NO_TAG: Final = 1 << 40
 """Tag hash (which has 32 bits) in the facts of a system record: it is in no queue."""
+_PASSED: Final = struct.Struct(">QQ")
+"""A seal that makes the log grow behind damage begins with where that begins, and where the log ended."""
+_SEAL_BYTES: Final = FRAME_HEAD_BYTES + len(encode_record(SEAL_TOPIC.encode(), bytes(_PASSED.size), b""))
+_ANY: Final = 1 << 62
 EPOCH: Final = 1
 
 
@@ -62,6 +69,9 @@ class Writing:
         self._facts: dict[tuple[str, bytes], tuple[int, tuple[int, ...]]] = {}
         self._topics: dict[bytes, str] = {}
         self.ends_with_seal = False
+        self.grows_to = 0  # light queues have given out offsets up to there: nothing else is stored before the log is
+        self.damage_at = 0  # what that is for begins there
+        self.passed: list[tuple[int, int]] = []  # damage that starts have passed over, and where the log ended then
 
     def append(self, batch: Sequence[Incoming], now_ms: int) -> list[Placed]:
         """See ``MessageStore.append``."""
@@ -71,6 +81,11 @@ class Writing:
         return self._append_urgent(batch, now_ms, urgent)
 
     def _append_urgent(self, batch: Sequence[Incoming], now_ms: int, urgent: bool) -> list[Placed]:
+        if self._log.end < self.grows_to:
+            self.grow(now_ms)
+        return self._append_next(batch, now_ms, urgent)
+
+    def _append_next(self, batch: Sequence[Incoming], now_ms: int, urgent: bool) -> list[Placed]:
         size = FRAME_HEAD_BYTES * len(batch) + sum([len(incoming[0]) for incoming in batch])
         if size > self._log.room():
             self._begin_segment(size, urgent)
@@ -79,6 +94,8 @@ class Writing:
     def append_runs(self, runs: list[Run], destinations: list[Destination], now_ms: int) -> None:
         """See ``MessageStore.append_runs``."""
         log, size = self._log, 0
+        if log.end < self.grows_to:
+            self.grow(now_ms)
         for run in runs:
             size += len(run.bodies) * frame_bytes(run)
         if size > log.room():
@@ -124,20 +141,36 @@ class Writing:
             position += count * layout.length
         return pieces
 
-    def seal(self, now_ms: int, padding: int = 0) -> int:
-        """Appends a seal: a system record whose frame carries the durable watermark. It is empty, or has as many zeros
-        as ``padding`` asks for and a segment holds; returns how many."""
-        padding = min(padding, self._log.fresh_room // 2)
-        record = encode_record(SEAL_TOPIC.encode(), bytes(padding), b"", born_ms=now_ms)
-        self._append_urgent([Incoming(record, SEAL_TOPIC, 0, 0, b"")], now_ms, False)
+    def seal(self, now_ms: int) -> None:
+        """Appends a seal: a system record whose frame carries the durable watermark."""
+        self._append_urgent([_seal(b"", now_ms)], now_ms, False)
         self.ends_with_seal = True
-        return padding
 
-    def topic_queue(self, topic: str, queue_id: int) -> Queue:
-        """The queue of a topic, made if it is new."""
+    @property
+    def grows_here(self) -> bool:
+        """Whether the log can grow that far without a new segment."""
+        return self._log.room() >= self.grows_to - self._log.end + _SEAL_BYTES
+
+    def grow(self, now_ms: int) -> None:
+        """Makes the log as long as it has to be (``grows_to``), with seals that say why and are filled with zeros.
+        Raises ``StorageFull``, with none of them written unless they are more than the segment holds."""
+        log = self._log
+        if log.end < self.grows_to:
+            log.reserve(self.grows_to - log.end + _SEAL_BYTES, urgent=True)
+        while log.end < self.grows_to:
+            size = min(self.grows_to - log.end, BODY_BYTES_MAX, log.fresh_room // 2)
+            body = _PASSED.pack(self.damage_at, self._index.passed.log_end) + bytes(max(0, size - _PASSED.size))
+            self._append_next([_seal(body, now_ms)], now_ms, True)
+            self.ends_with_seal = True
+
+    def topic_queue(self, topic: str, queue_id: int, first_max: int = _ANY) -> Queue:
+        """The queue of a topic, made if it is new: then it begins behind what may have been lost of one of its name,
+        but not behind ``first_max``."""
         queue = self._topic_queues.get((topic, queue_id))
         if queue is None:
-            queue = self._topic_queues[topic, queue_id] = self._index.ensure(f"{topic}:{queue_id}")
+            queue = self._topic_queues[topic, queue_id] = self._index.ensure(
+                f"{topic}:{queue_id}", min(self._index.passed.lost, first_max)
+            )
         return queue
 
     # ------------------------------------------------------------ the append
@@ -318,21 +351,33 @@ class Writing:
                 key = (topic, queue_id)
                 wanted = following.get(key)
                 if wanted is None:
-                    wanted = self.topic_queue(topic, queue_id).next
+                    wanted = self.topic_queue(topic, queue_id, offset).next
                 if offset > wanted:  # records before it were lost to damage: holes keep their places
                     self._take_in(batch, positions, list(map(len, frames[first:number])), frames[first:].__getitem__)
                     batch, positions, first = [], [], number
                     self._add_holes(self.topic_queue(topic, queue_id), offset, position)
                 following[key] = max(offset, wanted) + 1
+            elif topic == SEAL_TOPIC:
+                self._note_passed(frame)
             batch.append(new(Incoming, (b"", topic, queue_id, flag, properties, False)))
             positions.append(position)
             position += len(frame)
         self._take_in(batch, positions, list(map(len, frames[first:])), frames[first:].__getitem__)
         self.ends_with_seal = bool(batch) and batch[-1].topic == SEAL_TOPIC
 
+    def _note_passed(self, seal: bytes) -> None:
+        body = record_body(memoryview(seal)[FRAME_HEAD_BYTES:])
+        if len(body) >= _PASSED.size:
+            self.passed.append(_PASSED.unpack_from(body))
+
     def _add_holes(self, queue: Queue, offset: int, position: int) -> None:
         for _ in range(offset - queue.next):
             self._index.add(queue, hole(position), True)
+
+
+def _seal(body: bytes, now_ms: int) -> Incoming:
+    record = encode_record(SEAL_TOPIC.encode(), body, b"", born_ms=now_ms)
+    return Incoming(record, SEAL_TOPIC, 0, 0, b"")
 
 
 def _comes_again(properties: bytes) -> bool:

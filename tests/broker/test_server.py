@@ -18,9 +18,9 @@ import pytest
 import trio
 
 import broker.server
-from broker.server import HEARING_S, TICK_S, RunningBroker
+from broker.server import GIVE_BACK_S, HEARING_S, TICK_S, RunningBroker
 from broker.settings import BrokerSettings
-from broker.store.disk import RealDisk
+from broker.store.disk import LARGE_BYTES, RealDisk
 from penstock.errors import AddressInUse, DataFolderLocked, StorageFailed, Unavailable
 from penstock.frame_server import Peer
 from penstock.message import Message
@@ -217,7 +217,7 @@ def test_a_stop_tells_waiting_writers_that_their_outcome_is_unknown_and_gives_th
         async with trio.open_nursery() as life:
             running = await started(simulation, life, disk, port=7)
             submit(running, CreateTopic("t", 1))
-            await trio.sleep(1)
+            await trio.sleep(1.01)
             answers = submit(running, append(Message("t", b"x")))
             life.cancel_scope.cancel()
         assert [(type(one), getattr(one, "unknown", False)) for one in answers] == [(Unavailable, True)]
@@ -335,3 +335,24 @@ async def test_who_is_silent_while_the_broker_stands_still_is_heard_before_it_is
         assert ticks.at[10] - ticks.at[9] == pytest.approx(TICK_S + HEARING_S)
         assert len(ticks.at) == 20, "and then as before"
         nursery.cancel_scope.cancel()
+
+
+async def test_what_was_removed_is_given_back_to_the_disk_beside_the_loop(tmp_path: Path) -> None:
+    disk = RealDisk(tmp_path)
+    threads: list[bool] = []
+
+    async def offload(work: Callable[[], Any]) -> None:
+        threads.append(disk.leaves)
+        work()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.server._give_back, disk, offload)
+        await trio.sleep(1.5 * GIVE_BACK_S)
+        file = disk.open("one", create=True)
+        file.truncate(LARGE_BYTES + 1)
+        file.close()
+        disk.remove("one")
+        await trio.sleep(3 * GIVE_BACK_S)
+        nursery.cancel_scope.cancel()
+    assert threads == [True]
+    assert not disk.leaves

@@ -80,6 +80,7 @@ def test_figures_count_what_was_stored_refused_read_and_synced() -> None:
         "penstock_shares": 0,
         "penstock_damaged_frames_total": 0,
         "penstock_disk_full": 0,
+        "penstock_index_unwritable": 0,
     }
     assert figures["rocketmq_throughput_in_total"] > 0
     assert figures["rocketmq_throughput_out_total"] > 0

@@ -12,19 +12,20 @@ import inspect
 import os
 import zlib
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from broker.folds.frozen import Table
-from broker.store import bulk, frames, message_store, reading, recovery, scan, state
+from broker.store import bulk, frames, merging, message_store, reading, recovery, scan, state
 from broker.store.commit_log import CommitLog
 from broker.store.disk import RealDisk, RealFile
-from broker.store.index_chunk import ChunkReader
+from broker.store.index_chunk import KEY, ChunkReader, Sealed
+from broker.store.merging import Merging, next_merge
 from broker.store.message_store import MessageStore
-from broker.store.queue_index import _PIECE, ENTRY20, Queue, QueueIndex
+from broker.store.queue_index import _PIECE, ENTRY20, Piece, Queue, QueueIndex
 from broker.store.records import Incoming
 from broker.store.retention import segments_to_drop
 from broker.store.rows import packed_table
@@ -40,6 +41,7 @@ from tests.broker.store import (
     test_commit_log,
     test_disk,
     test_frames,
+    test_merging,
     test_message_store,
     test_queue_index,
     test_reading,
@@ -49,6 +51,7 @@ from tests.broker.store import (
     test_writing,
 )
 from tests.properties import test_store_model
+from tests.simulation.disk import SimDisk
 
 
 class Plant(NamedTuple):
@@ -260,11 +263,15 @@ def times_as_the_clock_says(
 sound_write_append = Writing._append
 
 
-def light_queues_count_on(store: MessageStore, now_ms: int) -> int:
+def light_queues_count_on(index: QueueIndex, base: int, opened_before: int) -> int:
     return 0
 
 
-def what_stands_before_damage_moves_too(sealing: Sealing, position: int, now_ms: int) -> None:
+def the_log_grows_when_it_likes(write: Writing, now_ms: int) -> None:
+    pass
+
+
+def what_stands_before_damage_moves_too(sealing: Sealing, position: int) -> None:
     """It is sealed with the rest."""
 
 
@@ -295,6 +302,44 @@ def tags_of_the_first_entries(raw: bytes, tags: frozenset[int]) -> Sequence[int]
         return range(len(raw) // ENTRY20.size)
     return [place for place in range(count) if ENTRY20.unpack_from(raw, place * ENTRY20.size)[2] in tags]
 
+
+def a_merge_over_a_segments_border(chunks: Sequence[Sealed], bases: Sequence[int], damaged: frozenset[int]) -> Any:
+    return next_merge(chunks, bases[:1], damaged)
+
+
+def the_newest_chunk_is_merged_too(chunks: Sequence[Sealed], bases: Sequence[int], damaged: frozenset[int]) -> Any:
+    return next_merge([*chunks, chunks[-1]], bases, damaged)
+
+
+def keys_of_one_source_behind_those_of_the_other(readers: Sequence[ChunkReader]) -> Iterator[bytes]:
+    for reader in readers:
+        yield reader.take(reader.keys * KEY.size)
+
+
+sound_replace = SimDisk.replace
+
+
+def a_replacement_that_is_not_synced(disk: SimDisk, path: str, pieces: Any, head: Any = None) -> Iterator[None]:
+    whole = list(pieces)
+    return sound_replace(disk, path, [head(), *whole[1:]] if head else whole)
+
+
+def pieces_are_joined_whatever_lies_between(queue: Queue, joined: Piece, sources: Container[int]) -> None:
+    first = queue._holder(joined.base)
+    last = queue._holder(joined.base + joined.entries - 1) + 1
+    if first >= 0:
+        queue.pieces = queue.pieces[: first * 28] + _PIECE.pack(*joined) + queue.pieces[last * 28 :]
+
+
+def sources_go_before_anybody_is_pointed_elsewhere(merge: Merging, sources: list[Sealed], level: int) -> Iterator[None]:
+    for step in sound_carry_out(merge, sources, level):
+        yield step
+        if merge._counts:
+            for source in sources:
+                merge._files.remove(source.number)
+
+
+sound_carry_out = Merging._carry_out
 
 store_tests, log_tests, recovery_tests = test_message_store, test_commit_log, test_recovery
 
@@ -461,10 +506,17 @@ PLANTS = [
     ),
     Plant(
         "B13",
-        MessageStore,
-        "_pass_over_damage",
+        QueueIndex,
+        "move_light_queues",
         light_queues_count_on,
         recovery_tests.test_after_rot_no_offset_of_a_light_queue_means_another_message,
+    ),
+    Plant(
+        "B13",
+        Writing,
+        "grow",
+        the_log_grows_when_it_likes,
+        recovery_tests.test_what_a_full_disk_kept_from_growing_behind_damage_grows_before_anything_else_is_stored,
     ),
     Plant(
         "rot",
@@ -518,6 +570,55 @@ PLANTS = [
         no_room_is_kept_aside,
         store_tests.test_offset_commits_still_work_on_a_full_disk,
     ),
+    Plant(
+        "merge",
+        merging,
+        "next_merge",
+        a_merge_over_a_segments_border,
+        test_merging.test_a_finished_segment_has_one_chunk,
+    ),
+    Plant(
+        "merge",
+        merging,
+        "next_merge",
+        the_newest_chunk_is_merged_too,
+        test_merging.test_a_start_at_the_older_checkpoint_finds_a_chunk_that_ends_there,
+    ),
+    Plant(
+        "merge",
+        merging,
+        "_keys",
+        keys_of_one_source_behind_those_of_the_other,
+        test_merging.test_messages_are_found_by_key_as_before,
+    ),
+    Plant(
+        "merge",
+        SimDisk,
+        "replace",
+        a_replacement_that_is_not_synced,
+        test_merging.test_a_power_cut_at_any_moment_loses_nothing_and_what_was_merged_is_whole,
+    ),
+    Plant(
+        "merge",
+        Queue,
+        "join",
+        pieces_are_joined_whatever_lies_between,
+        test_queue_index.test_pieces_of_an_earlier_queue_or_of_other_chunks_are_not_joined,
+    ),
+    Plant(
+        "merge",
+        Merging,
+        "_carry_out",
+        sources_go_before_anybody_is_pointed_elsewhere,
+        test_merging.test_every_queue_reads_as_before_at_every_step_of_a_merge,
+    ),
+    Plant(
+        "merge",
+        ChunkReader,
+        "finish",
+        unchecked_chunk,
+        test_merging.test_a_flipped_bit_anywhere_before_the_entries_of_a_source_ends_only_the_merge,
+    ),
     Plant("level", QueueIndex, "add", readable_out_of_order, test_queue_index.test_entries_become_readable_in_order),
     Plant(
         "clock",
@@ -565,6 +666,7 @@ def run(killer: Callable[..., Any], folder: Path) -> None:
             arguments["tmp_path"] = folder / str(number)
             arguments["tmp_path"].mkdir()
         with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(merging, "DIRECTORIES_BYTES_MIN", 8)  # as a fixture of the tests of merging says
             if "monkeypatch" in inspect.signature(killer).parameters:
                 arguments["monkeypatch"] = patch
             killer(**arguments)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 
 from penstock.errors import DataFolderLocked
@@ -153,8 +153,9 @@ class SimDisk:
         half_written: the share of a failing write that lands all the same.
         draft_bytes: what files have that are being replaced and are not whole yet; in no list of paths.
         calls: how often each kind of call was made since the start.
-        bytes_read: by all calls of ``pread``.
+        bytes_read: by all calls of ``pread`` and ``read``.
         on_call: is told of the kind of every call.
+        read_only: folders in which nothing can be changed.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -166,6 +167,7 @@ class SimDisk:
         self.calls: dict[str, int] = {}
         self.bytes_read = 0
         self.on_call: Callable[[str], None] = lambda kind: None
+        self.read_only: set[str] = set()
         self._files: dict[str, Content] = {}
         self._durable_names: dict[str, Content] = {}
         self._folders: set[str] = set()
@@ -194,6 +196,11 @@ class SimDisk:
             error = self._failures.pop((one, self.calls[one]), None)
             if error is not None:
                 raise OSError(error, os.strerror(error))
+
+    def check_writable(self, path: str) -> None:
+        """Raises EROFS in a folder that is not."""
+        if path.partition("/")[0] in self.read_only:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
     def take_room(self, size: int) -> None:
         """Raises ENOSPC if the disk has no room for ``size`` bytes more."""
@@ -275,7 +282,9 @@ class SimDisk:
             if path.startswith(prefix) and "/" not in path.removeprefix(prefix)
         )
 
-    def open(self, path: str, *, create: bool = False) -> SimFile:
+    def open(self, path: str, *, create: bool = False, is_read_only: bool = False) -> SimFile:
+        if not is_read_only:
+            self.check_writable(path)
         if create:
             if path in self._files:
                 raise FileExistsError(errno.EEXIST, "exists", path)
@@ -293,9 +302,14 @@ class SimDisk:
             raise FileNotFoundError(errno.ENOENT, "missing", path)
         if self._files[path].bad_pages:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return bytes(self._files[path].shown)
+        data = bytes(self._files[path].shown)
+        self.bytes_read += len(data)
+        return data
 
-    def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Iterator[None]:
+    def replace(
+        self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None
+    ) -> Generator[None, None, None]:
+        self.check_writable(path)
         content = Content()
         taken = 0
         try:
@@ -321,4 +335,13 @@ class SimDisk:
 
     def discard(self, path: str) -> None:
         self.call("remove")
+        if path in self._files:
+            self.check_writable(path)
         self._files.pop(path, None)
+
+    @property
+    def leaves(self) -> bool:
+        return False  # room is given back at once
+
+    def give_back(self) -> None:
+        """There is nothing to give back."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 
 from tests.simulation.disk import SimDisk, SimFile
 
@@ -48,13 +48,15 @@ class MortalDisk:
     def names(self, folder: str) -> list[str]:
         return self.alive().names(folder)
 
-    def open(self, path: str, *, create: bool = False) -> MortalFile:
-        return MortalFile(self, self.alive().open(path, create=create))
+    def open(self, path: str, *, create: bool = False, is_read_only: bool = False) -> MortalFile:
+        return MortalFile(self, self.alive().open(path, create=create, is_read_only=is_read_only))
 
     def read(self, path: str) -> bytes:
         return self.alive().read(path)
 
-    def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Iterator[None]:
+    def replace(
+        self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None
+    ) -> Generator[None, None, None]:
         for _ in self.alive().replace(path, pieces, head):
             yield
             self.alive()
@@ -64,6 +66,13 @@ class MortalDisk:
 
     def discard(self, path: str) -> None:
         self.alive().discard(path)
+
+    @property
+    def leaves(self) -> bool:
+        return self._disk.leaves
+
+    def give_back(self) -> None:
+        self.alive().give_back()
 
 
 class MortalFile:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from broker.store.disk import DRAFT, RealDisk, RealFile
+from broker.store.disk import DRAFT, LARGE_BYTES, LEAVING_MAX, RealDisk, RealFile
 from penstock.errors import DataFolderLocked, DataFolderUnusable
 
 
@@ -79,6 +80,45 @@ def test_new_and_removed_names_are_made_durable_and_replaced_ones_are_not(
     disk.discard("log/derived")
     assert synced[3:] == []
     assert disk.names("log") == []
+
+
+def without_a_name() -> list[str]:
+    """Files that are open and have been removed."""
+    links = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            links.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return [link for link in links if link.endswith(" (deleted)")]
+
+
+@pytest.mark.parametrize("remove", ["remove", "discard"])
+def test_a_large_file_that_was_removed_has_its_room_until_somebody_has_time_to_give_it_back(
+    tmp_path: Path, remove: str
+) -> None:
+    disk = RealDisk(tmp_path)
+    for name, size in (("small", LARGE_BYTES), ("large", LARGE_BYTES + 1)):
+        file = disk.open(name, create=True)
+        file.truncate(size)
+        file.close()
+        getattr(disk, remove)(name)
+        assert disk.names(".") == []
+        assert disk.leaves == (name == "large")
+    assert [link for link in without_a_name() if link.startswith(str(tmp_path))] == [f"{tmp_path}/large (deleted)"]
+    disk.give_back()
+    assert not disk.leaves
+    assert not [link for link in without_a_name() if link.startswith(str(tmp_path))]
+
+
+def test_only_so_many_files_have_their_room_when_they_are_removed(tmp_path: Path) -> None:
+    disk = RealDisk(tmp_path)
+    for number in range(LEAVING_MAX + 2):
+        file = disk.open(str(number), create=True)
+        file.truncate(LARGE_BYTES + 1)
+        file.close()
+        disk.discard(str(number))
+    assert len([link for link in without_a_name() if link.startswith(str(tmp_path))]) == LEAVING_MAX
+    disk.unlock()
+    assert not [link for link in without_a_name() if link.startswith(str(tmp_path))]
 
 
 def test_a_replacement_counts_with_its_last_step_and_not_before(tmp_path: Path) -> None:

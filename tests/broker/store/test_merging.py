@@ -245,6 +245,21 @@ def test_a_key_is_found_at_every_step_of_a_merge() -> None:
     assert steps > MERGED
 
 
+def test_every_queue_reads_as_before_at_every_step_of_a_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "SLICE_ROWS", 1)
+    store = opened(SimDisk(), ONE_SEGMENT)
+    stored(store, *[command(f"+{name} t") for name in "abcd"])
+    sent: list[bytes] = []
+    while not store._merging._work:
+        sent += fill(store, 1, start=len(sent))
+    counted = 0
+    while store._merging._work:
+        store._merging.step(store._log.bases, 1000)
+        counted += store._merging._counts
+        assert all(bodies(store, key) == sent for key in ("t:0", "~a", "~b", "~c", "~d"))
+    assert counted > 5 + MERGED, "each queue was pointed to it, and each source removed"
+
+
 def test_the_files_of_sources_are_closed_when_they_are_merged() -> None:
     store, _ = begun(SimDisk())
     bodies(store)
@@ -337,7 +352,7 @@ def test_the_work_goes_in_bounded_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
 # ------------------------------------------------------------ what may go wrong
 
 
-def test_a_power_cut_at_any_moment_loses_nothing_and_no_start_reads_the_whole_log() -> None:
+def test_a_power_cut_at_any_moment_loses_nothing_and_what_was_merged_is_whole() -> None:
     for after in range(0, 400, 3):
         disk = SimDisk(after)
         store = opened(disk, ONE_SEGMENT)
@@ -353,6 +368,9 @@ def test_a_power_cut_at_any_moment_loses_nothing_and_no_start_reads_the_whole_lo
             disk.lose_power()
         else:
             disk.kill()
+        made = [chunk.number for chunk in store._keys.chunks if chunk.level]
+        made += [source.start + 1 for source in store._merging._sources[:1]]
+        assert all(read_chunk(disk, number) for number in made if chunk_path(number) in chunks_on(disk))
         store = opened(disk, ONE_SEGMENT)
         kept = len(bodies(store))
         assert kept >= len(sent)
@@ -628,11 +646,14 @@ def test_a_merge_behind_what_retention_removes_goes_on() -> None:
 def test_a_start_at_the_older_checkpoint_finds_a_chunk_that_ends_there() -> None:
     disk = SimDisk()
     store = opened(disk, ONE_SEGMENT)
-    sent = fill(store, 300)
-    rest(store)
-    disk.delete(disk.paths("checkpoint")[-1])
-    disk.kill()
-    disk.calls.clear()
-    again = opened(disk, ONE_SEGMENT)
-    assert bodies(again) == sent
-    assert len([chunk for chunk in again._keys.chunks if chunk.level]) >= 2, "the replay began near the end"
+    sent = fill(store, 150)
+    for number in range(150, 250, 5):  # more than one merge ends meanwhile
+        sent += fill(store, 5, start=number)
+        rest(store, 40)
+        copy = SimDisk()
+        for path in disk.paths():
+            copy.put(path, disk.read(path))
+        copy.delete(copy.paths("checkpoint")[-1])
+        again = opened(copy, ONE_SEGMENT)
+        assert bodies(again) == sent
+        assert [chunk for chunk in again._keys.chunks if chunk.level], "the replay began near the end"

@@ -12,9 +12,11 @@ import pytest
 
 from broker.store.disk import DRAFT
 from broker.store.message_store import MessageStore
+from broker.store.records import Incoming
 from broker.store.recovery import keyframe_at, open_segments, open_store
+from broker.store.sealing import RETRY_MS
 from broker.store.settings import StoreSettings
-from penstock.errors import DataFolderLocked, DataFolderUnusable, StorageFailed
+from penstock.errors import DataFolderLocked, DataFolderUnusable, StorageFailed, StorageFull
 from penstock.message import decode_batch
 from tests.broker.store.store_rig import (
     SMALL,
@@ -148,6 +150,68 @@ def test_the_offset_of_a_queues_only_message_that_rotted_is_never_anothers() -> 
     assert placed.offset > lost.offset
 
 
+def mostly_lost(disk: SimDisk, settings: StoreSettings = SMALL, *left: Incoming) -> int:
+    """A log in which all messages of topic ``a`` but these have rotted, and with them what made it if there are none;
+    the offset behind them."""
+    store = opened(disk, settings)
+    stored(store, *left)
+    stored(store, incoming("0", "b"))
+    begin = store.written
+    for number in range(5):
+        stored(store, incoming(str(number), "a"))
+    end, bound = store.written, store.bounds("a:0").end
+    stored(store, incoming("1", "b"))
+    for number in range(40):
+        stored(store, incoming(str(number), "late"))
+    disk.kill()
+    for at in range(begin + 10, end, 100):
+        disk.flip("log/00000000000000000000.log", at)
+    return bound
+
+
+def test_a_topic_that_rotted_with_what_made_it_gives_out_no_offset_again_whenever_it_is_made() -> None:
+    disk = SimDisk()
+    bound = mostly_lost(disk)
+    again = opened(disk)
+    assert again.damage
+    again.ensure_queue("a", 0)
+    assert again.bounds("a:0").min == again.bounds("a:0").end >= bound
+    again.close(1000)
+    later = opened(disk)
+    assert later.damage == []
+    [first] = later.append([incoming("another", "a", 1)], 1000)
+    assert first.offset >= bound
+    for _ in range(2):
+        sync(later)
+        disk.kill()
+        later = opened(disk)
+        assert given(later, "a:1") == {first.offset: b"another"}
+        for path in derived(disk):  # the log alone says so, too
+            disk.delete(path)
+
+
+@pytest.mark.parametrize("left", [[], [incoming("left", "a")]], ids=["nothing is left", "a message is left"])
+def test_a_start_over_damage_that_dies_while_it_seals_gives_no_offset_out_again(left: list[Incoming]) -> None:
+    """Some chunks behind the damage are there then, and the next start does not come to it."""
+    settings = dataclasses.replace(SMALL, segment_bytes=2048, reserve_step_bytes=512)
+    seen = set()
+    for after in range(12):
+        disk = SimDisk()
+        bound = mostly_lost(disk, settings, *left)
+        disk.cut_power("replace", after=after)
+        with contextlib.suppress(PowerCut):
+            opened(disk, settings)
+        disk.kill()
+        again = opened(disk, settings)
+        seen.add(bool(again.damage))
+        again.ensure_queue("a", 0)
+        assert again.bounds("a:0").end >= bound
+        late = given(again, "late:0")
+        assert late == dict(enumerate(late.values())), "these began before anybody knew of the damage"
+        assert len(late) == 40
+    assert seen == {True, False}
+
+
 def test_rot_at_the_end_is_told_from_a_torn_tail_by_a_checkpoint_though_its_chunk_is_lost() -> None:
     disk = SimDisk()
     store = opened(disk, ROOMY)
@@ -190,6 +254,50 @@ def test_a_start_that_reads_much_of_the_log_seals_as_it_goes_and_the_next_one_go
     assert len(list(messages(again, "t:0"))) == count
 
 
+def test_a_start_that_reads_much_behind_damage_seals_it_too_and_the_next_one_goes_on_there() -> None:
+    settings = dataclasses.replace(ROOMY, chunk_bytes=1 << 18)
+    disk = SimDisk()
+    store = opened(disk, settings)
+    stored(store, command("+all t"), incoming("left", "a"), incoming("rotten", "a"), incoming("gone", "b"))
+    rotten = store.position_of("a:0", 1)
+    sent: list[bytes] = []
+    while store.written < 10 << 20:
+        some = [str(number).encode().ljust(1000) for number in range(len(sent), len(sent) + 200)]
+        stored(store, *[incoming(body) for body in some])
+        sent += some
+        if len(sent) == 400:
+            stored(store, command("+later t"))
+        if len(sent) == 600:
+            stored(store, incoming("also rotten", "c"))
+    offsets = max(given(store, "~all"))
+    store.close(1000)
+    log = "log/00000000000000000000.log"
+    for at in (rotten + 100, rotten + 200, store.position_of("c:0", 0) + 100):
+        disk.flip(log, at)
+    for path in derived(disk):
+        disk.delete(path)
+
+    def break_off(done: int, total: int) -> None:
+        if done > 5 << 20:
+            raise InterruptedError
+
+    with pytest.raises(DataFolderUnusable):
+        open_store(disk, settings, SmallFolds(), 1000, break_off)
+    reached = int(disk.paths("checkpoint")[-1].partition("/")[2].partition(".")[0])
+    assert reached > 4 << 20
+    seen: list[int] = []
+    again = open_store(disk, settings, SmallFolds(), 1000, lambda done, total: seen.append(total))
+    assert seen[-1] <= again.written - reached + settings.reserve_step_bytes
+    assert bodies(again, "t:0") == sent
+    now, later = given(again, "~all"), given(again, "~later")
+    assert (list(now.values()), list(later.values())) == (sent, sent[400:])
+    assert min(now) > offsets
+    assert all(again.next_offset(key) <= again.written for key in ("~all", "~later"))
+    for topic in ("a", "b", "c"):  # the first start knew what may be lost of them, the second one kept places for it
+        [placed] = again.append([incoming("another", topic)], 1000)
+        assert placed.offset >= (2 if topic == "a" else 1)
+
+
 def test_a_replay_on_a_full_disk_goes_on_without_sealing() -> None:
     settings = dataclasses.replace(ROOMY, chunk_bytes=1 << 16)
     disk = SimDisk()
@@ -216,6 +324,18 @@ def test_how_large_the_state_is_is_known_from_the_start_on() -> None:
         sync(again)
     assert again.written > sealed + 2 * settings.chunk_bytes
     assert again.sealed == sealed
+
+
+def test_a_start_reads_the_newest_checkpoint_once() -> None:
+    disk = SimDisk()
+    store = opened(disk, ROOMY)
+    stored(store, *[incoming(b"r" * 100_000, f"r{number}", retain=True) for number in range(10)])
+    store.close(1000)
+    [checkpoint] = disk.paths("checkpoint")
+    size = len(disk.read(checkpoint))
+    disk.bytes_read = 0
+    opened(disk, ROOMY)
+    assert 1_000_000 < size <= disk.bytes_read < 1.5 * size
 
 
 def test_rot_in_sealed_log_is_found_by_the_reader_and_passed_over() -> None:
@@ -564,17 +684,22 @@ def test_the_start_behind_damage_that_was_passed_over_moves_nothing_again() -> N
     assert bodies(again, "~all")[15:] == [b"later 0", b"later 1", b"later 2"]
 
 
-def test_a_start_over_damage_that_is_cut_short_is_made_again_as_if_it_had_not_been() -> None:
-    """Wherever the power goes: what was not told to anybody may move again, what stands before the damage does not."""
-    settings = StoreSettings(segment_bytes=1 << 17, reserve_step_bytes=4096, emergency_bytes=0, chunk_bytes=1 << 16)
-    for after in range(30):
+@pytest.mark.parametrize("chunk_bytes", [300, 1 << 16])
+@pytest.mark.parametrize("dies", [SimDisk.kill, SimDisk.lose_power])
+def test_a_start_over_damage_that_is_cut_short_is_made_again_as_if_it_had_not_been(
+    chunk_bytes: int, dies: Callable[[SimDisk], None]
+) -> None:
+    """Wherever it dies: what was not told to anybody may move again, what stands before the damage does not."""
+    settings = StoreSettings(segment_bytes=1 << 17, reserve_step_bytes=4096, emergency_bytes=0, chunk_bytes=chunk_bytes)
+    for after in range(60):
         disk = SimDisk(after)
         before = given(rotten_elsewhere(disk, settings), "~all")
-        calls = "sync" if after % 2 else "write"
-        disk.cut_power(calls, after=after // 2)
+        for path in derived(disk):  # so that the start comes to the damage
+            disk.delete(path)
+        disk.cut_power("any", after=after)
         with contextlib.suppress(PowerCut):
             opened(disk, settings)
-        disk.lose_power()
+        dies(disk)
         again = opened(disk, settings)
         now = given(again, "~all")
         assert list(now.items())[:10] == list(before.items())[:10]
@@ -583,29 +708,124 @@ def test_a_start_over_damage_that_is_cut_short_is_made_again_as_if_it_had_not_be
         assert again.bounds("unrelated:0").end == 2
 
 
-def test_on_a_full_disk_damage_is_passed_over_too() -> None:
-    """There is no room to seal what stands before it: that moves with the rest then, and is all there."""
+@pytest.mark.parametrize("starts", [1, 2])
+def test_a_keyframe_from_before_damage_was_known_is_not_taken_for_what_is_behind_it(starts: int) -> None:
+    """The chunks have the offsets that the start over the damage has given. A keyframe has those from before; without a
+    checkpoint it is all there is. The log says that there was such a start, behind it."""
+    disk = SimDisk()
+    store = opened(disk)
+    stored(store, command("+all t"), incoming("left", "a"), incoming("rotten", "a"))
+    rotten = store.position_of("a:0", 1)
+    sent = fill(store, 200)
+    ever = [given(store, "~all")]
+    disk.kill()
+    disk.flip("log/00000000000000000000.log", rotten + 100)
+    for _ in range(starts):
+        for path in derived(disk):
+            disk.delete(path)
+        store = opened(disk)
+        assert store.damage
+        sent += fill(store, 1, start=1000 + len(sent))
+        ever.append(given(store, "~all"))
+        disk.kill()
+    for path in disk.paths("checkpoint"):
+        disk.delete(path)
+    again = opened(disk)
+    now = given(again, "~all")
+    assert list(now.values()) == sent
+    assert all(before.get(offset, body) == body for before in ever for offset, body in now.items())
+    [placed] = again.append([incoming("another", "a")], 1000)
+    assert placed.offset >= 2
+
+
+def fill_up(disk: SimDisk, store: MessageStore) -> None:
+    """Leaves no room on a disk, and none that the log has reserved and a start would give back."""
+    [log] = disk.paths("log")
+    disk.capacity = disk.used() - len(disk.read(log)) + store.written
+
+
+def test_on_a_full_disk_what_has_moved_behind_damage_is_told_to_nobody_before_there_is_room() -> None:
+    """The log cannot grow, so the next start may give the same offsets out: to others, if it can seal what stands
+    before the damage. What topic queues hold is read as ever."""
     settings = StoreSettings(segment_bytes=1 << 17, reserve_step_bytes=4096, emergency_bytes=0, chunk_bytes=1 << 16)
     disk = SimDisk()
-    before = given(rotten_elsewhere(disk, settings), "~all")
-    disk.capacity = disk.used()
+    store = rotten_elsewhere(disk, settings)
+    before, sent = given(store, "~all"), bodies(store)
+    fill_up(disk, store)
     for _ in range(2):
         again = opened(disk, settings)
-        now = given(again, "~all")
-        assert list(now.values()) == list(before.values())
-        assert min(now) > max(before)
+        assert given(again, "~all") == {}
+        assert bodies(again) == sent
         disk.kill()
     again = opened(disk, settings)
     disk.capacity = None
+    assert again.take_readable() == []
     for _ in range(3):
-        again.tick(2000)
+        again.tick(1000 + RETRY_MS)
         sync(again)
+    assert again.take_readable() == ["~all"]
+    now = given(again, "~all")
+    assert list(now.values()) == list(before.values())
+    assert min(now) > max(before)
     disk.kill()
-    for stretches in (1, 0):
+    for _ in range(2):
         again = opened(disk, settings)
-        assert len(again.damage) == stretches
-        assert list(given(again, "~all").values()) == list(before.values())
+        assert again.damage == [], "it was sealed as soon as there was room"
+        assert given(again, "~all") == now
         disk.kill()
+
+
+def moved_on_a_full_disk(disk: SimDisk, settings: StoreSettings) -> MessageStore:
+    """A store behind damage, with more messages in a light queue than there is room for bytes in the log."""
+    store = opened(disk, settings)
+    stored(store, command("+all t"))
+    fill(store, 1, topic="unrelated")
+    for begin in range(0, 1000, 100):
+        stored(store, *[incoming(str(number)) for number in range(begin, begin + 100)])
+    fill(store, 1, topic="unrelated", start=1)
+    disk.kill()
+    disk.flip("log/00000000000000000000.log", store.position_of("unrelated:0", 0) + 120)
+    fill_up(disk, store)
+    return opened(disk, settings)
+
+
+@pytest.mark.parametrize("with_messages", [False, True])
+def test_what_a_full_disk_kept_from_growing_behind_damage_grows_before_anything_else_is_stored(
+    with_messages: bool,
+) -> None:
+    """Else the log would come to the positions whose numbers the light queues have as offsets."""
+    settings = dataclasses.replace(ROOMY, reserve_step_bytes=4096)
+    disk = SimDisk()
+    store = moved_on_a_full_disk(disk, settings)
+    assert given(store, "~all") == {}
+    with pytest.raises(StorageFull):
+        store.append([incoming("refused")], 1000)
+    disk.capacity = None
+    if with_messages:
+        stored(store, incoming("next"))
+        before = given(store, "~all")
+        assert [int(body) for body in list(before.values())[:-1]] == list(range(1000))
+        disk.kill()
+        store = opened(disk, settings)
+        now = given(store, "~all")
+        assert all(before[offset] == body for offset, body in now.items() if offset in before)
+        assert list(now.values()) == list(before.values())
+    else:
+        moved = store.next_offset("~all")
+        stored(store, command("-all"), command("+all t"), incoming("another"))
+        now = given(store, "~all")
+        assert list(now.values()) == [b"another"]
+        assert min(now) > moved
+
+
+def test_what_is_kept_for_urgent_records_lets_the_log_grow_behind_damage_on_a_full_disk() -> None:
+    settings = dataclasses.replace(ROOMY, reserve_step_bytes=4096, emergency_bytes=8192)
+    disk = SimDisk()
+    store = moved_on_a_full_disk(disk, settings)
+    before = given(store, "~all")
+    assert store.written > max(before)
+    stored(store, command("-all"), command("+all t"))
+    assert store.bounds("~all").min > max(before)
 
 
 @pytest.mark.parametrize("harm", ["cut", "gone"])

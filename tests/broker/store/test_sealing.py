@@ -17,7 +17,7 @@ from broker.store.message_store import MessageStore
 from broker.store.records import KEYFRAME_TOPIC
 from broker.store.recovery import keyframe_at, open_segments, open_store
 from broker.store.scan import Scan
-from broker.store.sealing import INDEX_SHARE, KEYFRAME_SHARE, PARTS_PER_STEP, STRETCH
+from broker.store.sealing import INDEX_SHARE, KEYFRAME_SHARE, PARTS_PER_STEP, RETRY_MS, STRETCH
 from broker.store.state import checkpoint_path, decode_checkpoint, decode_state, stored_positions
 from penstock.message import FRAME_HEAD_BYTES, record_body
 from tests.broker.store.store_rig import SMALL, SmallFolds, bodies, command, fill, incoming, opened, stored, sync
@@ -98,9 +98,64 @@ def test_an_index_that_cannot_be_written_waits_and_harms_nothing() -> None:
     sent = [str(number).rjust(100).encode() for number in range(40)]
     assert bodies(store) == sent
     for _ in range(5):
-        store.tick(1000)
+        store.tick(1000 + RETRY_MS)
     assert disk.paths("index") != []
     assert bodies(store) == sent
+
+
+ONE_SEGMENT = replace(SMALL, segment_bytes=1 << 18)
+LINE = "index/ or checkpoint/ cannot be written: Read-only file system"
+
+
+@pytest.mark.parametrize("folder", ["index", "checkpoint"])
+def test_a_start_says_at_once_that_the_index_cannot_be_written(folder: str, caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    sent = fill(store, 40)
+    store.close(1000)
+    assert store.index_trouble == ""
+    disk.read_only = {folder}
+    again = opened(disk)
+    assert again.index_trouble == "Read-only file system"
+    assert caplog.text.count(LINE) == 1
+    more = fill(again, 40, start=40)
+    assert bodies(again) == sent + more
+    disk.kill()
+    disk.read_only = set()
+    once_more = opened(disk)
+    assert bodies(once_more) == sent + more
+    assert once_more.index_trouble == ""
+    assert not [path for path in disk.paths() if "probe" in path]
+
+
+def test_an_index_that_cannot_be_written_any_more_is_told_once_and_holds_few_plans_and_nothing_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = SimDisk()
+    store = opened(disk, ONE_SEGMENT)
+    sent = fill(store, 60)
+    sealed = store.sealed
+    assert sealed > 0
+    disk.read_only = {"index", "checkpoint"}
+    now_ms = 1000
+    for number in range(60, 300):
+        sent += fill(store, 1, start=number)
+        now_ms += RETRY_MS // 10
+        store.tick(now_ms)
+    assert (store.index_trouble, store.sealed) == ("Read-only file system", sealed)
+    assert caplog.text.count(LINE) == 1
+    assert len(store._sealing._plans) <= 2
+    assert bodies(store) == sent
+    disk.read_only = set()
+    for _ in range(5):
+        store.tick(now_ms + RETRY_MS)
+        sync(store)
+    assert store.index_trouble == ""
+    assert caplog.text.count("the index can be written again") == 1
+    assert store.written - store.sealed < ONE_SEGMENT.chunk_bytes
+    assert bodies(store) == sent
+    disk.kill()
+    assert bodies(opened(disk, ONE_SEGMENT)) == sent
 
 
 def test_a_checkpoint_holds_the_state_at_its_own_position() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.store import snapshot
-from broker.store.queue_index import ENTRY20, QueueIndex
+from broker.store.queue_index import ENTRY20, Passed, QueueIndex
 from broker.store.snapshot import Snapshot
 from broker.store.state import Keyframe, QueueRow, checkpoint_pieces, decode_state, keyframe_records
 
@@ -26,6 +26,7 @@ def test_what_comes_while_it_is_made_does_not_show(keys: list[str], at: int, sli
         for number, key in enumerate(keys[:at]):
             add(index, f"~{key}", number)
             add(before, f"~{key}", number)
+        index.passed = Passed(5, 9, [(0, 7)])
         made = Snapshot(at, 77, iter([b"fo", b"lds"]), index, [Keyframe(0, 1)])
         rest = iter(list(enumerate(keys))[at:])
         while not made.step():
@@ -35,7 +36,7 @@ def test_what_comes_while_it_is_made_does_not_show(keys: list[str], at: int, sli
                 break
         state = decode_state(b"".join(made.finish()))
     rows = sorted(QueueRow(queue.key, queue.next, queue.first) for queue in before)
-    assert state == (b"folds", rows, [Keyframe(0, 1)], 77)
+    assert state == (b"folds", rows, [Keyframe(0, 1)], 77, (5, 9, [[0, 7]]))
     ends = [(queue.key, queue.next) for queue in sorted(before, key=lambda queue: queue.key) if queue.tail]
     slices = list(made.ends_in_slices(slice_queues))
     assert [(queue.key, end) for some in slices for queue, end in some] == ends

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgpack
 import pytest
 
+from broker.store.queue_index import Passed
 from broker.store.records import KEYFRAME_TOPIC
 from broker.store.rows import packed_rows
 from broker.store.state import (
@@ -29,8 +30,10 @@ from tests.simulation.disk import SimDisk
 def test_a_state_gives_back_what_was_put_in() -> None:
     rows = [QueueRow("a:0", 5, 0), QueueRow("~f", 710, 700)]
     marks = [Keyframe(8192, 9000), Keyframe(0, 100)]
-    pieces = state_pieces(b"folds", 2, [packed_rows(rows[:1]), packed_rows(rows[1:])], marks, 1234)
-    assert decode_state(b"".join(pieces)) == State(b"folds", rows, sorted(marks), 1234)
+    pieces = state_pieces(
+        b"folds", 2, [packed_rows(rows[:1]), packed_rows(rows[1:])], marks, 1234, Passed(7, 80, [(0, 9)])
+    )
+    assert decode_state(b"".join(pieces)) == State(b"folds", rows, sorted(marks), 1234, Passed(7, 80, [[0, 9]]))
     assert decode_state(b"") == State(b"", [], [])
 
 
