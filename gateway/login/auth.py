@@ -100,11 +100,14 @@ class Authenticator(Protocol):
 
 
 def is_loopback(peer: str) -> bool:
-    """Whether an address is this machine's own; what is no address is not."""
+    """Whether an address is this machine's own; what is no address is not. A socket of both families calls IPv4's
+    ``::ffff:127.0.0.1``, of which Pythons before 3.13 say no."""
     try:
-        return ipaddress.ip_address(peer.partition("%")[0]).is_loopback
+        found = ipaddress.ip_address(peer.partition("%")[0])
     except ValueError:
         return False
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback
 
 
 class Anonymous:

@@ -12,6 +12,8 @@ from gateway.login.auth import BAD_CREDENTIALS, NOT_AUTHORIZED, Anonymous, Crede
     [
         ("loopback", "127.0.0.1", True),
         ("loopback", "::1", True),
+        ("loopback", "::ffff:127.0.0.1", True),
+        ("loopback", "::ffff:10.0.0.1", False),
         ("loopback", "10.0.0.1", False),
         ("loopback", "not an address", False),
         ("everyone", "10.0.0.1", True),
