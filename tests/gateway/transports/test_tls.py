@@ -192,7 +192,10 @@ def test_a_certificate_that_has_ended_is_not_let_in_by_resuming_a_session(
     first = TlsEnd(context, TlsCodec(shared, ends_s - YEAR_S))
     first.shake_hands()
     first.receive(first.codec.encode(b"tickets come with this"))
-    for now_s, name, over in ((ends_s - 1, "d-7.example", ""), (ends_s + 1, None, "the client's certificate has ended")):
+    for now_s, name, over in (
+        (ends_s - 1, "d-7.example", ""),
+        (ends_s + 1, None, "the client's certificate has ended"),
+    ):
         codec = TlsCodec(shared, now_s)
         again = TlsEnd(context, codec, first.tls.session)
         again.shake_hands()
