@@ -23,6 +23,7 @@ from typing import Final, NamedTuple, Protocol
 
 from gateway.brokers import Brokers
 from gateway.devices.patience import Expected, Patience, Proving, Stay
+from gateway.devices.rejudging import Rejudging
 from gateway.downstream import Downstream
 from gateway.homes.admissions import Admissions
 from gateway.homes.exchanges import ExchangeIds
@@ -48,7 +49,6 @@ from gateway.shards.rounds import Rounds
 from penstock.errors import Busy, Fenced, PenstockError
 from penstock.requests.sessions import GONE, NO_WILL, RELEASED, OpenedSession, SessionCall, SessionSave
 from penstock.world import Rng
-from topicmap.names import plain_filter
 
 
 class Guest(Client, Expected, Holding, Protocol):
@@ -181,6 +181,7 @@ class Reception:
         self.keeping.on_room = downstream.pump_later
         self.tenure = Tenure(self.home, upstream, self.wills, self._admissions, self._connected, self._fenced)
         self.judge = Judge(authenticator, upstream, self.limits)
+        self.rejudging = Rejudging(self.judge, downstream, rounds.wake)
         self.wills.is_allowed = self.judge.may_leave
         self.downstream.retained.may_publish = authenticator.may_publish
 
@@ -381,16 +382,11 @@ class Reception:
 
     def _judge_subscriptions(self, session: Session, identity: Identity) -> None:
         for one in list(session.subscriptions.values()):
-            if self.judge.unfit_subscription(identity, plain_filter(one.filter), one.name):
-                self.downstream.unsubscribe(session, one.filter)
+            self.rejudging.judge(session, identity, one)
 
     def judge_again(self) -> None:
-        """The rules have changed: what a connected client may no longer do ends now."""
-        for device in self._devices:
-            device.forget_routes()
-            if device.session is not None and device.identity is not None:
-                self._judge_subscriptions(device.session, device.identity)
-        self.rounds.wake()
+        """The rules have changed: what a connected client may no longer do ends."""
+        self.rejudging.begin(self._devices)
 
     def _agreed_keep_alive(self, asked_s: int) -> int:
         cap = self.settings.keep_alive_s_max
