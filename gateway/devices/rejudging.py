@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from gateway.downstream import Downstream
 from gateway.login.auth import Identity
 from gateway.publishing.judging import Judge
+from gateway.sessions.lasting import Client
 from gateway.sessions.session import Session
 from gateway.sessions.subscriptions import Subscription
 from gateway.shards.rounds import Stage
@@ -24,11 +25,10 @@ PER_TURN: Final = 16
 """So many subscriptions; a round's end has up to eight turns."""
 
 
-class Subscriber(Protocol):
+class Subscriber(Client, Protocol):
     """A connection (``gateway.devices.device.Device``)."""
 
     session: Session | None
-    identity: Identity | None
 
     def forget_routes(self) -> None:
         """Whether it may publish to a name is to be asked again."""
