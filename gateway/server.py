@@ -197,3 +197,8 @@ async def _say_goodbye(
         while upstream.unanswered or reception.home.unanswered:
             await trio.sleep(0.01)
             rounds.finish()
+        left = trio.Event()
+        reception.home.leave(left.set)
+        while not left.is_set():
+            rounds.finish()
+            await trio.sleep(0.01)
