@@ -174,7 +174,7 @@ class Entrance:
             self._tally.refused += 1
             line.close()
             return
-        device = Device(line, Peer(address, codec.certificate, self.listening.name), reception)
+        device = Device(line, Peer(address, codec.certificate, self.listening.name, codec.page), reception)
         line.occupant = device
         device.receive(chunk)
 

@@ -21,11 +21,18 @@ BAD_METHOD: Final = 0x8C
 
 class Peer(NamedTuple):
     """Where a connection comes from: the client's address without the port, the name in its certificate if it showed
-    a valid one, and the listener that it came to."""
+    a valid one, the listener that it came to, and the web page that opened it, if that is of another machine and the
+    operator has not named it."""
 
     address: str
     certificate: str | None = None
     listener: str = "tcp"
+    page: str = ""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is this machine's own. A page comes from elsewhere, though it is a browser here that shows it."""
+        return is_loopback(self.address) and not self.page
 
 
 class Credentials(NamedTuple):
@@ -123,7 +130,7 @@ class Anonymous:
         self._who = who
 
     def connect(self, shown: Credentials, done: OnIdentity) -> None:
-        if self._who == "everyone" or (self._who == "loopback" and is_loopback(shown.peer.address)):
+        if self._who == "everyone" or (self._who == "loopback" and shown.peer.is_local):
             done(Identity(shown.client_id, ""))
         else:
             done(BAD_CREDENTIALS if shown.user_name is not None else NOT_AUTHORIZED)

@@ -24,7 +24,7 @@ _ENDED: Final = "the client's certificate has ended"
 class TlsCodec:
     """The server's side of one TLS connection. ``now_s``: when it came, in seconds since 1970."""
 
-    __slots__ = ("_incoming", "_is_open", "_now_s", "_outgoing", "_tls", "address", "certificate", "over")
+    __slots__ = ("_incoming", "_is_open", "_now_s", "_outgoing", "_tls", "address", "certificate", "over", "page")
 
     def __init__(self, context: ssl.SSLContext, now_s: float = 0.0) -> None:
         self._now_s = now_s
@@ -34,6 +34,7 @@ class TlsCodec:
         self.over = ""
         self.address: str | None = None
         self.certificate: str | None = None
+        self.page = ""
 
     def decode(self, data: bytes) -> bytes:
         if self.over:

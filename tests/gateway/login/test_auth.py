@@ -26,6 +26,14 @@ def test_anonymous_clients_come_only_from_where_the_setting_says(who: str, peer:
     assert answers == [Identity("c", "") if admitted else NOT_AUTHORIZED]
 
 
+def test_a_foreign_web_page_in_a_browser_of_this_machine_is_no_local_client() -> None:
+    answers: list[Identity | int] = []
+    for page in ("", "https://evil.example"):
+        for who in ("loopback", "everyone"):
+            Anonymous(who).connect(Credentials("c", None, None, Peer("127.0.0.1", page=page)), answers.append)
+    assert answers == [Identity("c", ""), Identity("c", ""), NOT_AUTHORIZED, Identity("c", "")]
+
+
 def test_refused_credentials_are_told_apart_from_missing_ones() -> None:
     answers: list[Identity | int] = []
     Anonymous("nobody").connect(Credentials("c", "user", b"x", Peer("127.0.0.1")), answers.append)
