@@ -24,6 +24,7 @@ from typing import Final, NamedTuple, Protocol
 from gateway.brokers import Brokers
 from gateway.devices.patience import Expected, Patience, Proving, Stay
 from gateway.devices.rejudging import Rejudging
+from gateway.devices.removals import Removals
 from gateway.downstream import Downstream
 from gateway.homes.admissions import Admissions
 from gateway.homes.exchanges import ExchangeIds
@@ -182,6 +183,7 @@ class Reception:
         self.tenure = Tenure(self.home, upstream, self.wills, self._admissions, self._connected, self._fenced)
         self.judge = Judge(authenticator, upstream, self.limits)
         self.rejudging = Rejudging(self.judge, downstream, rounds.wake)
+        self.removals = Removals(authenticator.is_gone)
         self.wills.is_allowed = self.judge.may_leave
         self.downstream.retained.may_publish = authenticator.may_publish
 
@@ -223,7 +225,8 @@ class Reception:
 
     def admit_proven(self, device: Guest, asked: Arriving, user_name: str, done: OnAdmitted) -> None:
         """The same for a client that was not refused and has proven by an exchange who it is."""
-        self._open(device, asked, Identity(asked.client_id or self._new_client_id(), user_name), done)
+        identity = Identity(asked.client_id or self._new_client_id(), user_name, is_listed=True)
+        self._open(device, asked, identity, done)
         self.rounds.wake()
 
     def refusal(self, device: Guest, asked: Arriving) -> Reason:
@@ -480,6 +483,7 @@ class Reception:
         self.room.tick(self._devices, now)
         self.unstored_bytes_max = self.room.unstored_bytes_max
         self.patience.tick(now)
+        self.removals.tick(self._devices, now)
         self.wills.tick(now)
         self.keeping.tick()
         self.tenure.tick()

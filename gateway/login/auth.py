@@ -49,11 +49,12 @@ class Credentials(NamedTuple):
 
 class Identity(NamedTuple):
     """Who a connection acts for; the user name is empty for an anonymous client. ``until``: the monotonic time at which
-    what it showed no longer counts."""
+    what it showed no longer counts. ``is_listed``: it counts as long as the user is in the password file."""
 
     client_id: str
     user_name: str
     until: float = math.inf
+    is_listed: bool = False
 
 
 class Challenge(NamedTuple):
@@ -97,6 +98,10 @@ class Authenticator(Protocol):
         client that is connected."""
         ...
 
+    def is_gone(self, identity: Identity) -> bool:
+        """Whether the user as whom it has logged in is not there any more."""
+        ...
+
     def may_publish(self, identity: Identity, name: str) -> bool: ...
 
     def may_subscribe(self, identity: Identity, filter: str) -> bool: ...
@@ -137,6 +142,9 @@ class Anonymous:
 
     def begin(self, method: str, client_id: str, peer: Peer, *, is_again: bool) -> Exchange | Reason:
         return BAD_METHOD
+
+    def is_gone(self, identity: Identity) -> bool:
+        return False
 
     def may_publish(self, identity: Identity, name: str) -> bool:
         return not name.startswith("$")
