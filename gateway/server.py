@@ -99,8 +99,7 @@ async def run(
     files = (settings.password_file, settings.acl_file, settings.jwt_key_file)
     verifier = Verifier(access, world, *files, token_rules(settings))
     reception = Reception(settings, access, upstream, downstream, parts, quotas, rounds, world.rng)
-    access.on_rules = reception.judge_again
-    access.on_users = lambda: reception.removals.users_changed(world.clock.monotonic())
+    access.on_rules, access.on_users = reception.judge_again, reception.users_changed
     rounds.ends_with(reception.rejudging, downstream, keeping, exchanges, upstream, brokers)
     pollers = [EpollPoller() for _ in range(settings.shards)]
     shards = [Shard(poller, rounds, settings.output_bytes_max) for poller in pollers]

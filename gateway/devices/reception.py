@@ -391,6 +391,10 @@ class Reception:
         """The rules have changed: what a connected client may no longer do ends."""
         self.rejudging.begin(self._devices)
 
+    def users_changed(self) -> None:
+        """There is another password file: who is not in it any more has to go."""
+        self.removals.users_changed(self.rounds.now)
+
     def _agreed_keep_alive(self, asked_s: int) -> int:
         cap = self.settings.keep_alive_s_max
         return min(asked_s or cap, cap) if cap else asked_s

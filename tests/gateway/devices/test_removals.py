@@ -17,7 +17,7 @@ WITHOUT_ALICE = Users({name: one for name, one in USERS.by_name.items() if name 
 
 def house() -> tuple[Gateway, Access]:
     gateway, access = proving_gateway()
-    access.on_users = lambda: gateway.reception.removals.users_changed(gateway.clock.now_s)
+    access.on_users = gateway.reception.users_changed
     return gateway, access
 
 
