@@ -55,8 +55,9 @@ class Certificates:
         whether that gave a new context."""
         times, unread = self._looked(), self._unread
         has_ended = any([self._looked_at_s < end <= now_s for end in self._ends])
-        self._looked_at_s = max(self._looked_at_s, now_s)
-        if times == self._times and not unread and not anyway and not has_ended:
+        self._looked_at_s = now_s  # also an earlier one, where somebody has set the clock
+        is_due = times != self._times or unread or anyway
+        if not is_due and not has_ended:
             return False
         self._times, self._unread = times, ""
         try:
@@ -65,7 +66,11 @@ class Certificates:
             if anyway or not self._unread or self._unread != unread:
                 _log.warning("%s%s; the certificate that was read before stays", self._whose, error)
             return False
-        _log.warning("%s%s: read again and in force", self._whose, self._files.certificate)
+        if has_ended:
+            held_against = self._files.client_crl or self._files.client_ca
+            _log.warning("%s%s has ended: nobody comes in by what it says", self._whose, held_against)
+        if is_due:
+            _log.warning("%s%s: read again and in force", self._whose, self._files.certificate)
         return True
 
     def _looked(self) -> list[tuple[int, ...] | None]:

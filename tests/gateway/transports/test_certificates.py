@@ -206,7 +206,9 @@ def test_files_that_were_read_again_have_a_line_in_the_log(tmp_path: Path, caplo
     assert caplog.messages == [told] * 3
 
 
-def test_nobody_comes_in_with_an_old_session_where_the_list_has_ended_or_an_authority(tmp_path: Path) -> None:
+def test_nobody_comes_in_with_an_old_session_where_the_list_has_ended_or_an_authority(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     authority = Authority(tmp_path)
     client = authority.client_context(authority.client("good.example"))
     path = authority.revoke()
@@ -224,3 +226,4 @@ def test_nobody_comes_in_with_an_old_session_where_the_list_has_ended_or_an_auth
         again = TlsEnd(client, TlsCodec(certificates.context), first.tls.session)
         again.shake_hands()
         assert not again.tls.session_reused
+    assert caplog.messages == [f"{path} has ended: nobody comes in by what it says"] * 2
