@@ -151,7 +151,7 @@ class Acceptance:
                     repeated.append(number)
                     continue
                 if flag & FLAG_RETAIN:
-                    room = room or RetainedRoom(self._retained, self._settings)
+                    room = room or RetainedRoom(self._retained, self._settings, now_ms)
                     room.take(tail.name, FRAME_HEAD_BYTES + size if body_bytes else 0)
             except PenstockError as error:
                 refused.append(Refused(number, error.code, error.message))
@@ -185,7 +185,7 @@ class Acceptance:
                     if bodies and again:
                         run = run.of(bodies)
                 if flag & FLAG_RETAIN and bodies:
-                    room = room or RetainedRoom(self._retained, self._settings)
+                    room = room or RetainedRoom(self._retained, self._settings, now_ms)
                     size_of_one = FRAME_HEAD_BYTES + BODY_AT + body_bytes + len(raw)
                     room.take(tail.name, size_of_one if body_bytes else 0)
                 if bodies:
@@ -258,20 +258,22 @@ def _name_of(topic: str, given: dict[str, str]) -> str:
 
 
 class RetainedRoom:
-    """What is left of the limits of retained messages, while a batch is looked at: nothing of it is stored yet."""
+    """What is left of the limits of retained messages, while a batch is looked at: nothing of it is stored yet. Those
+    that have expired go with the first one that is."""
 
-    def __init__(self, retained: Retained, settings: BrokerSettings) -> None:
+    def __init__(self, retained: Retained, settings: BrokerSettings, now_ms: int) -> None:
         self._retained = retained
         self._settings = settings
         self._sizes: dict[str, int] = {}  # names that the batch decides
-        self._count = len(retained)
-        self._bytes = retained.bytes
+        self._expired = retained.expired_by(now_ms)
+        self._count = len(retained) - len(self._expired)
+        self._bytes = retained.bytes - sum(self._expired.values())
 
     def take(self, name: str, size: int) -> None:
         """A message of ``size`` bytes is retained under a name; 0 removes it. Raises ``Busy`` over a limit."""
         before = self._sizes.get(name)
         if before is None:
-            before = self._retained.size_of(name)
+            before = 0 if name in self._expired else self._retained.size_of(name)
         messages = self._count + (size > 0) - (before > 0)
         total = self._bytes + size - before
         settings = self._settings

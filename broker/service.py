@@ -46,6 +46,7 @@ from penstock.requests.request import Request
 from penstock.requests.routes import TopicRoute
 from penstock.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
 from penstock.requests.sessions import (
+    GATEWAYS_TOPICS,
     EndLives,
     EndSession,
     FetchExchanges,
@@ -209,7 +210,7 @@ class BrokerService:
         return self._figures.read(
             rocketmq_storage_size=store.written - store.start,
             rocketmq_storage_flush_behind_bytes=store.written - store.durable,
-            penstock_topics=len(state.topics),
+            penstock_topics=len(state.topics) - sum([state.topics.get(topic) is not None for topic in GATEWAYS_TOPICS]),
             penstock_open_filters=len(state.filters),
             penstock_parked_requests=self.count_parked(),
             penstock_retained_messages=len(state.retained),

@@ -50,32 +50,39 @@ class BrokerSettings:
     Attributes:
         name: unique among the brokers of a cluster.
         host, port: where it listens; port 0 takes any free one.
-        advertise: "host:port" that clients are told to use; empty for where it listens.
+        advertise: ``host:port`` that clients are told to use; empty for where it listens.
         data: folder of all durable state.
         namesrv: addresses of all name servers; it registers with each.
-        default_queues, default_level: of topics that are created without saying.
-        auto_create_topics: whether a message to an unknown topic creates it. Gateways create the two that they need for
-            themselves (sessions and ``$SYS``) all the same.
-        queues_max, topics_max: limits of a topic and of the broker.
-        retained_max, retained_bytes_max: limits of retained messages.
+        default_queues: queues of a topic that is created without saying.
+        default_level: level of a topic that is created without saying: ``disk`` or ``cache``.
+        auto_create_topics: whether a message to an unknown topic creates it. Gateways create the two that they need
+            for themselves (sessions and ``$SYS``) all the same.
+        queues_max: queues of a topic.
+        topics_max: topics.
+        retained_max: retained messages.
+        retained_bytes_max: bytes of all retained messages.
         filters_max: open MQTT filters.
-        shares_max: shared subscriptions. share_unsettled_max: so many messages of each may be on their way.
-        share_lease_s: what a gateway has of them goes to others after this long without a word from it.
+        shares_max: shared subscriptions.
+        share_unsettled_max: so many messages of a shared subscription may be on their way.
+        share_lease_s: what a gateway has of shared subscriptions goes to others after this long without a word from
+            it.
         sessions_max: MQTT sessions, of connected clients and of others.
-        sessions_bytes_max: what is kept in memory of all of them: wills, subscriptions, places and open exchanges.
+        sessions_bytes_max: what is kept in memory of all sessions: wills, subscriptions, places and open exchanges.
         groups_max: consumer groups, with members or with committed offsets. Where nine tenths of them are there, those
             that have been silent for ``reader_silence_s`` are forgotten.
         pull_bytes_max: the most that one pull is answered with.
-        lease_s, register_every_s: lease with the name servers and how often it is renewed.
+        lease_s: lease with the name servers.
+        register_every_s: how often the lease with the name servers is renewed.
         owner_lease_s: after this long without a word from a gateway, the filters that only it holds are closed.
         handover_wait_s: a broker that starts waits so long, at most, for what sessions hold at their home.
-        flush_after_s, flush_bytes: what nobody waits for (topics of level ``cache``) is fsynced at the latest after so
-            long, or when there is so much of it; a power cut costs no more than that. 0: at once.
-        quick_sync_s: a disk whose fsyncs take less, on average, is synced by the event loop, any other by a thread;
-            0: always by the thread.
+        flush_after_s: what nobody waits for (topics of level ``cache``) is fsynced at the latest after so long; a
+            power cut costs no more than that. 0: at once.
+        flush_bytes: what nobody waits for is fsynced earlier when there is so much of it.
+        quick_sync_s: a disk whose fsyncs take less, on average, is synced by the event loop, any other by a thread; 0:
+            always by the thread.
         reader_silence_s: retention by age waits for a group that has members, that a gateway holds, or that committed
             within this time.
-        status_host, status_port: where it has its status pages if it runs alone; -1 for none, 0 for any free port.
+        status_host, status_port: where it has its status pages if it runs alone; port -1 for none, 0 for any free one.
 
     The others are the store's (``broker/store/settings.py``). Raises ``ValueError`` for a value outside its limits.
     """

@@ -104,7 +104,7 @@ class Figures:
             "gateway_replayed_total": downstream.replays.replayed,
             "gateway_position_commits_total": downstream.positions.commits,
             "gateway_position_commits_refused_total": downstream.positions.refused,
-            "gateway_logins_expired_total": reception.patience.expired,
+            "gateway_logins_expired_total": reception.patience.expired + reception.removals.count,
             "gateway_takeovers_total": reception.takeovers.count,
             "gateway_paced": reception.pacing.waiting,
             "gateway_brokers_away": self.health.brokers_away if self.health is not None else 0,

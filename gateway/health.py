@@ -1,7 +1,8 @@
 """Whether a gateway can serve: is a broker there, does the listener accept, is it not being drained or held?
 
 Each known broker is asked every few seconds who it is; one that has not answered for longer counts as away. A gateway
-is fit for traffic while one broker is there: what needs another one waits. The log has one line when a broker or the
+is fit for traffic while the one is there where its sessions are at home, without which no client gets in: what needs
+another one waits. The log has one line when a broker or the
 name servers are lost and one when they are back, however often they are asked in between. Nothing here waits: answers
 come by completion, time with ``tick``.
 """
@@ -102,6 +103,10 @@ class Health:
         is_told_of = self._brokers.unnamed or self.brokers_away == len(self._brokers.known)  # by another line
         return "" if is_told_of else self._home.trouble
 
+    def _home_broker(self) -> Broker | None:
+        """The one where sessions are at home, once that is known."""
+        return next((one for one in self._brokers.known if one.name == self._home.name), None)
+
     def reasons(self) -> list[str]:
         """Why no traffic should come here; empty if there is no reason."""
         reasons = []
@@ -111,6 +116,8 @@ class Health:
         elif all([self._is_away(broker) for broker in known]):
             why = next(iter(self._errors.values()), "") or self._why_away(known[0])
             reasons.append(f"no broker answers ({', '.join([broker.address for broker in known])}): {why}")
+        elif (home := self._home_broker()) is not None and (why := self._why_away(home)):
+            reasons.append(f"no client gets in, for {home.name}, where sessions are at home, is away: {why}")
         elif homeless := self._why_homeless():
             reasons.append(f"no client gets in, for the home of sessions is not found: {homeless}")
         trouble = self._trouble()

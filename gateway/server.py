@@ -99,8 +99,8 @@ async def run(
     files = (settings.password_file, settings.acl_file, settings.jwt_key_file)
     verifier = Verifier(access, world, *files, token_rules(settings))
     reception = Reception(settings, access, upstream, downstream, parts, quotas, rounds, world.rng)
-    access.on_rules = reception.judge_again
-    rounds.ends_with(downstream, keeping, exchanges, upstream, brokers)
+    access.on_rules, access.on_users = reception.judge_again, reception.users_changed
+    rounds.ends_with(reception.rejudging, downstream, keeping, exchanges, upstream, brokers)
     pollers = [EpollPoller() for _ in range(settings.shards)]
     shards = [Shard(poller, rounds, settings.output_bytes_max) for poller in pollers]
     rounds.called_by(pollers[0].wake)
@@ -197,3 +197,8 @@ async def _say_goodbye(
         while upstream.unanswered or reception.home.unanswered:
             await trio.sleep(0.01)
             rounds.finish()
+        left = trio.Event()
+        reception.home.leave(left.set)
+        while not left.is_set():
+            rounds.finish()
+            await trio.sleep(0.01)

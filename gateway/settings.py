@@ -33,53 +33,82 @@ _SYS_TAIL: Final = "publish/messages/received"  # no figure's name under the pre
 class GatewaySettings:
     """What a gateway is told at its start.
 
-    Attributes: name: the owner of its sessions and, with the time of its start, of its light queues; no other has it.
-        Empty: made up at start. host, port: where MQTT is spoken; port 0 takes any free one. share_port: several
-        gateway processes listen on the same port, and the system spreads connections over them. listeners: further
-        ones, each ``KIND HOST:PORT [OPTION=VALUE ...]`` (``gateway/transports/listening.py``). namesrv:
-        ``host:port`` of each name server. route_refresh_s: so often they are asked which brokers there are.
-        shards: how many tasks share the sockets of this process. anonymous: who
-        may come without credentials: ``nobody``, peers on ``loopback``, or ``everyone``. password_file, acl_file: who
-        the users are and what each client may do (`penstock user`, `penstock acl`); empty for none. checks_max: so many
-        passwords wait to be checked. credentials_cached_s: right ones are not checked again for so long. jwt_key_file:
-        the secret or public keys that tokens are checked with, empty for no tokens; jwt_algorithms: by which they may
-        be signed, empty for that of the key or its usual one; jwt_audience, jwt_issuer: whom they are for and who makes
-        them, empty for none; jwt_claim: what names the user; jwt_expiry_required: whether they must end; jwt_leeway_s:
-        by so much clocks may differ.
-        accepts_per_s_max: so many connections each listener accepts in a second, 0 is no limit; accept_backlog: so many
-        more wait there. connections_max, half_open_max: how
-        many there may be, and how many of them without an accepted CONNECT. connect_wait_s: the time until it is there.
-        connect_packet_bytes_max, packet_bytes_max: the size of a CONNECT, and of any other packet. client_id_bytes_max:
-        of a client id. subscriptions_max: of one client. receive_max: QoS 1 and 2 messages that a client may have open
-        (Receive Maximum). output_bytes_max: so much a client may leave untaken; beyond it QoS 0 is dropped, and the
-        rest waits in the log. unstored_bytes_max: what a client has sent and no broker has stored; beyond it the client
-        is not read. held_bytes_max: the same of all clients together, and of incomplete packets, each of the three.
-        append_bytes_max: of messages that go to a broker in one request. pull_bytes_max, pull_count_max:
-        of messages that are asked for at a time; pull_wait_s: so long a broker holds such a request while there are
-        none. filter_lease_s, session_lease_s: a gateway that is silent for so long loses the filters that it has open
-        at a broker, and the sessions that it has from their home; other gateways then see to the wills.
-        topic_rules: rules of the topic map, each ``PATTERN TOPIC [KEY LEVEL]``, for example
-        ``sensors/+/temperature telemetry 1``; the first that matches wins.
-        keep_alive_s_max: a client's keep-alive above this (or none at all) is cut to it;
-        0 leaves it to the client. session_expiry_s_max: a session outlives its last connection by no more than this.
-        messages_per_s_max, bytes_per_s_max: what each client may send; connects_per_s_max,
-        address_connects_per_s_max: how many clients may come to each listener, and from each address; 0 is no limit.
-        address_failed_logins_per_min_max: so many logins may fail from an address; takeovers_per_min_max: so often may
-        connections take a session over from each other; 0 is no limit.
-        in_flight_max, in_flight_bytes_max: what a client has been sent and not acknowledged; one message always goes.
-        stalled_s_max: a client that takes nothing of a full output for so long is dropped, 0 for never.
-        tcp_keep_alive_s: after so long a silence TCP asks whether the client is still there, 0 for never.
-        address_connections_max: connections of one address at a time, 0 is no limit. user_properties_max,
-        user_properties_bytes_max, filters_per_packet_max: of one packet. topic_levels_max: of a name or filter.
-        status_host, status_port: where a gateway that runs alone has its status pages; -1 for none, 0 for any free
-        port. redirect_to: the server that clients are sent to when this gateway is drained (SIGUSR1) or has_moved, in
-        which case it lets nobody in; drain_per_s: so many a second. response_prefix: clients that ask for response
-        information are told this, a slash and their id. sys_every_s: how often the gateway publishes its figures, 0
-        for never; sys_prefix: where, ``{name}`` stands for its name. replays_max: so many subscriptions may be sent
-        history at a time. shared_subscriptions: whether there are any; share_members_max: so many clients of this
-        gateway may be members of one. topic_alias_max, topic_alias_sent_max: how many topic aliases a client may
-        make, and how many the gateway makes for one that takes them. over_rate: a client that sends too fast is made
-        to ``wait``, or the gateway is to ``close`` its connection.
+    Attributes:
+        name: the owner of its sessions and, with the time of its start, of its light queues; no other has it. Empty:
+            made up at each start.
+        host, port: where MQTT is spoken; port 0 takes any free one.
+        share_port: several gateway processes listen on the same port, and the system spreads connections over them.
+        listeners: further ones, each ``KIND HOST:PORT [OPTION=VALUE ...]``.
+        namesrv: ``host:port`` of each name server.
+        shards: how many tasks share the sockets of this process.
+        anonymous: who may come without credentials: ``nobody``, peers on ``loopback``, or ``everyone``.
+        password_file: the users and what is kept of their passwords (`penstock user`); empty for none.
+        acl_file: what each client may do (`penstock acl`); empty: everything but to publish under ``$``.
+        checks_max: so many passwords wait to be checked.
+        credentials_cached_s: a password that was right is not checked again for so long.
+        jwt_key_file: the secret or public keys that tokens are checked with; empty for no tokens.
+        jwt_algorithms: by which tokens may be signed; empty for that of the key or its usual one.
+        jwt_audience: whom tokens are for; empty: a token that is for somebody is refused.
+        jwt_issuer: who makes tokens; empty: anybody who has the key.
+        jwt_claim: the claim of a token that names the user.
+        jwt_expiry_required: whether a token must say when it ends.
+        jwt_leeway_s: by so much the clocks of who makes tokens and of the gateway may differ.
+        topic_rules: rules of the topic map, each ``PATTERN TOPIC [KEY LEVEL]``; the first that matches a name wins.
+        accepts_per_s_max: so many connections each listener accepts in a second; 0 is no limit.
+        accept_backlog: so many more connections wait at each listener.
+        connections_max: connections at a time.
+        half_open_max: connections without an accepted CONNECT.
+        connect_wait_s: the time until a CONNECT is there, or until a client has authenticated again.
+        connect_packet_bytes_max: the size of a CONNECT.
+        packet_bytes_max: the size of any other packet, told as Maximum Packet Size.
+        keep_alive_s_max: a keep-alive above this, or none at all, is cut to it; 0 leaves it to the client.
+        session_expiry_s_max: a session outlives its last connection by no more than this.
+        client_id_bytes_max: the size of a client id.
+        subscriptions_max: subscriptions of one client.
+        replays_max: so many subscriptions may be sent history at a time.
+        shared_subscriptions: whether there are any.
+        share_members_max: so many clients of this gateway may be members of one shared subscription.
+        receive_max: QoS 1 and 2 messages that a client may have open, told as Receive Maximum.
+        topic_alias_max: how many topic aliases a client may make.
+        topic_alias_sent_max: how many topic aliases the gateway makes for a client that takes them.
+        in_flight_max: messages that a client has been sent and not acknowledged.
+        in_flight_bytes_max: bytes of messages that a client has been sent and not acknowledged; one message always
+            goes.
+        stalled_s_max: a client that takes nothing of a full output for so long is dropped; 0 for never.
+        tcp_keep_alive_s: after so long a silence TCP asks whether the client is still there; 0 for never.
+        address_connections_max: connections of one address at a time; 0 is no limit.
+        user_properties_max: user properties of one packet.
+        user_properties_bytes_max: bytes of the user properties of one packet.
+        filters_per_packet_max: filters of one SUBSCRIBE or UNSUBSCRIBE.
+        topic_levels_max: levels of a name or filter.
+        output_bytes_max: so much a client may leave untaken; beyond it QoS 0 is dropped, and the rest waits in the
+            log.
+        unstored_bytes_max: what a client has sent and no broker has stored; beyond it the client is not read.
+        held_bytes_max: untaken output, unstored messages and incomplete packets of all clients together, each of the
+            three.
+        append_bytes_max: messages that go to a broker in one request.
+        pull_wait_s: so long a broker holds a request for messages while there are none.
+        pull_bytes_max: bytes of messages that are asked for at a time.
+        pull_count_max: messages that are asked for at a time.
+        messages_per_s_max: messages that each client may send in a second; 0 is no limit.
+        bytes_per_s_max: bytes that each client may send in a second; 0 is no limit.
+        connects_per_s_max: CONNECTs to each listener in a second; 0 is no limit.
+        address_connects_per_s_max: CONNECTs from each address in a second; 0 is no limit.
+        address_failed_logins_per_min_max: logins that may fail from an address in a minute; 0 is no limit.
+        takeovers_per_min_max: how often in a minute connections may take a session over from each other; 0 is no
+            limit.
+        over_rate: a client that sends too fast is made to ``wait``, or the gateway is to ``close`` its connection.
+        sys_every_s: how often the gateway publishes its figures under ``$SYS``; 0 for never.
+        sys_prefix: under which name it publishes them; ``{name}`` stands for that of the gateway.
+        status_host, status_port: where a gateway that runs alone has its status pages; port -1 for none, 0 for any
+            free one.
+        redirect_to: the server that clients are sent to when this gateway is drained or has moved.
+        has_moved: the gateway lets nobody in and sends everybody to ``redirect_to``.
+        drain_per_s: so many clients a second are sent away when the gateway is drained (SIGUSR1).
+        response_prefix: clients that ask for response information are told this, a slash and their id; empty: nothing.
+        filter_lease_s: a gateway that is silent for so long loses the filters that it has open at a broker.
+        session_lease_s: a gateway that is silent for so long loses its sessions; other gateways then see to the wills.
+        route_refresh_s: so often the name servers are asked which brokers there are.
     """
 
     name: str = ""

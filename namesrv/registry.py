@@ -34,6 +34,7 @@ from penstock.requests.routes import (
     TopicRoute,
     UnregisterBroker,
 )
+from penstock.requests.sessions import GATEWAYS_TOPICS
 from topicmap.names import InvalidName
 from topicmap.queues import check_topic
 
@@ -104,7 +105,7 @@ class Registry:
         return {
             "namesrv_brokers": len(self._brokers),
             "namesrv_brokers_away": sum([away.until > now for away in self._away.values()]),
-            "namesrv_topics": len(self._holders),
+            "namesrv_topics": len(self._holders) - sum([topic in self._holders for topic in GATEWAYS_TOPICS]),
         }
 
     def expire(self, now: float) -> list[str]:

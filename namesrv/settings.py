@@ -17,7 +17,7 @@ class NamesrvSettings:
         brokers_max: how many brokers may be registered.
         topics_max: how many topics one broker may register.
         away_s_max: the topics of a broker that is away are not made at another one for so long.
-        status_host, status_port: where it has its status pages if it runs alone; -1 for none, 0 for any free port.
+        status_host, status_port: where it has its status pages if it runs alone; port -1 for none, 0 for any free one.
     """
 
     host: str = "127.0.0.1"

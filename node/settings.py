@@ -67,7 +67,10 @@ class NodeSettings:
     Attributes:
         data: folder of all durable state; made when missing.
         host: address on which every server listens that has none of its own in its section.
-        mqtt_port, broker_port, namesrv_port, http_port: where to listen, likewise.
+        mqtt_port: where devices come; 0 takes any free one, here and below.
+        broker_port: where native clients and gateways come.
+        namesrv_port: where brokers register and are asked for.
+        http_port: where the status pages are.
         listen: further listeners of the gateway, after those in its own section.
         processes: run the services as child processes instead of in one.
         gateways: how many gateway processes share the MQTT port; more than one means ``processes``.

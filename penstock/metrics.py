@@ -2,7 +2,8 @@
 
 Pure. A figure's name may carry labels, ``name{label="value"}``; a family is what stands before the brace. A name that
 ends in ``_total`` is a counter, any other a gauge; other characters than ``A-Z a-z 0-9 _ :`` in a family become ``_``,
-so that one odd name never spoils the page. Families come sorted, each once, as both formats demand.
+so that one odd name never spoils the page. Families come sorted, each once, as both formats demand, and with what they
+mean where that is known (``penstock/meanings.py``).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import math
 import re
 from collections.abc import Mapping
 from typing import Final
+
+from penstock.meanings import meaning_of
 
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -29,6 +32,9 @@ def expose(figures: Mapping[str, float], *, openmetrics: bool = False) -> str:
     for family in sorted(families):
         counter = family.endswith(_COUNTER)
         titled = family.removesuffix(_COUNTER) if openmetrics and counter else family
+        meaning = meaning_of(family)
+        if meaning:
+            lines.append(f"# HELP {titled} {meaning}")
         lines.append(f"# TYPE {titled} {'counter' if counter else 'gauge'}")
         lines += [f"{family}{labels} {_number(value)}" for labels, value in sorted(families[family])]
     if openmetrics:

@@ -3,6 +3,10 @@
 A record with the retain flag decides the value in the same append that stores it; one with an empty body removes it.
 Frames are kept in memory, so that they outlive retention; the service limits their number and bytes before the append.
 
+One whose expiry interval is over is no retained message any more (MQTT-3.3.2-5): it goes with the next record that has
+the retain flag, by the time at which that was stored, so that the log alone decides it. Until then whoever reads passes
+over it, and what bounds them does not count it (``expired_by``).
+
 Names are found in order through a list that is put in order when somebody asks: until then new names wait behind it
 and names that went stay in it, so that a change costs the same whatever the number of names. A search goes past whole
 subtrees in which nothing can match.
@@ -12,12 +16,19 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
 from broker.folds.frozen import Table
+from broker.store.frames import unpack_frame
+from penstock.message import MQTT_PROPERTIES, property_of
 from topicmap.names import first_match
 
 KEY: Final = "retained"
+NEVER: Final = -1
+EXPIRY_DIGITS_MAX: Final = 10  # of MQTT's four bytes
+_MQTT_PROPERTIES: Final = MQTT_PROPERTIES.encode()
+_SPARE: Final = 64
 FEW: Final = 64
 """So many new names are put in their places one by one; more of them are merged."""
 
@@ -35,6 +46,8 @@ class Retained:
         self._names: list[str] = []  # in order; names that are not in ``_frames`` any more are passed over
         self._new: dict[str, None] = {}  # names of ``_frames`` that are not in ``_names``
         self._gone: set[str] = set()  # names of ``_names`` that are not in ``_frames``; only ever looked up
+        self._expires: dict[str, int] = {}  # name -> when, of those that do
+        self._due: list[tuple[int, str]] = []  # a heap of the same, perhaps with some that have gone or were replaced
         self.bytes = 0
         self.changed_at = 0
 
@@ -45,8 +58,8 @@ class Retained:
         """Bytes of the frame retained under a name, 0 if there is none."""
         return len(self._frames.get(name, b""))
 
-    def put(self, name: str, frame: bytes, position: int) -> None:
-        """The frame of the record before ``position`` is the retained message of that name now."""
+    def put(self, name: str, frame: bytes, position: int, expires_ms: int = NEVER) -> None:
+        """The frame of the record before ``position`` is the retained message of that name now, until that time."""
         if name not in self._frames:
             if name in self._gone:
                 self._gone.discard(name)
@@ -55,12 +68,42 @@ class Retained:
         self.bytes += len(frame) - self.size_of(name)
         self._frames[name] = frame
         self.changed_at = position
+        self._expires.pop(name, None)
+        if expires_ms != NEVER:
+            self._expires[name] = expires_ms
+            heappush(self._due, (expires_ms, name))
+            if len(self._due) > 2 * len(self._expires) + _SPARE:
+                self._line_up()
+
+    def _line_up(self) -> None:
+        self._due = [(expires_ms, name) for name, expires_ms in self._expires.items()]
+        heapify(self._due)
+
+    def expire(self, now_ms: int, position: int) -> None:
+        """It is that time by the record before ``position``: what has expired goes."""
+        while self._due and self._due[0][0] <= now_ms:
+            expires_ms, name = heappop(self._due)
+            if self._expires.get(name) == expires_ms:
+                self.remove(name, position)
+
+    def expired_by(self, now_ms: int) -> dict[str, int]:
+        """What has expired by then and is still here: the names, and the bytes of their frames."""
+        found: dict[str, int] = {}
+        places = [0]
+        for place in places:  # of a heap only those branches whose beginning is due
+            if place < len(self._due) and self._due[place][0] <= now_ms:
+                expires_ms, name = self._due[place]
+                if self._expires.get(name) == expires_ms:
+                    found[name] = self.size_of(name)
+                places += (2 * place + 1, 2 * place + 2)
+        return found
 
     def remove(self, name: str, position: int) -> None:
         """There is no retained message of that name any more, says the record before ``position``."""
         frame = self._frames.pop(name, None)
         if frame is None:
             return
+        self._expires.pop(name, None)
         self.bytes -= len(frame)
         self.changed_at = position
         if name in self._new:
@@ -119,8 +162,26 @@ class Retained:
         """Takes the state of a snapshot."""
         self._frames = Table((name, frame) for name, frame in snapshot)
         self._names, self._new, self._gone = sorted(self._frames), {}, set()
+        self._expires = {}
+        for name, frame in self._frames.items():
+            expires_ms = _expires_ms(frame) if _MQTT_PROPERTIES in frame else NEVER
+            if expires_ms != NEVER:
+                self._expires[name] = expires_ms
+        self._line_up()
         self.bytes = sum(map(len, self._frames.values()))
         self.changed_at = 0
+
+
+def expires_ms(properties: bytes, stored_ms: int) -> int:
+    """When a message that was stored then is not to be delivered any more (``gateway/messages/envelope.py``), ``NEVER``
+    if it always is."""
+    digits = property_of(properties, _MQTT_PROPERTIES).partition(b":")[0]
+    return stored_ms + int(digits) * 1000 if digits.isdigit() and len(digits) <= EXPIRY_DIGITS_MAX else NEVER
+
+
+def _expires_ms(frame: bytes) -> int:
+    _, _, _, _, stored_ms, _, properties = unpack_frame(frame)
+    return expires_ms(properties, stored_ms)
 
 
 def _row(name: str, frame: bytes) -> list[Any]:

@@ -99,8 +99,10 @@ class BrokerState:
     def _retain(self, record: Stored) -> None:
         name = mqtt_name(record.topic.encode(), record.properties)
         end = record.position + record.size
+        self.retained.expire(record.stored_ms, end)
         if any(record.frame[_BODY_LENGTH_AT : _BODY_LENGTH_AT + 4]):
-            self.retained.put(name, bytes(record.frame), end)
+            expires = retained.expires_ms(record.properties, record.stored_ms)
+            self.retained.put(name, bytes(record.frame), end, expires)
         else:
             self.retained.remove(name, end)
 

@@ -12,7 +12,7 @@ class StoreSettings:
     Attributes:
         segment_bytes: size of a log segment. A record never spans two, so it must hold the largest record.
         reserve_step_bytes: how much of a segment is reserved on the disk at a time, so that a full disk refuses a
-        record whole.
+            record whole.
         ahead_bytes: so much of the log's room is filled with zeros while nobody writes, within a segment, so that the
             syncs of what comes next cost less; 0: none.
         emergency_bytes: kept aside so that offset commits and deletes still work on a full disk; 0 for none.

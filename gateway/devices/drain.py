@@ -30,6 +30,10 @@ class Drain:
         self._has_ended = False
         self.is_on = False
         self.sent_away = 0
+        if self.has_moved and not reception.settings.redirect_to:
+            _log.warning(
+                "has_moved is set: every client is refused, and none is told where to go: redirect_to is empty"
+            )
 
     @property
     def has_moved(self) -> bool:

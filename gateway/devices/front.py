@@ -152,7 +152,7 @@ class Entrance:
             return None
         codecs: list[Codec] = [ProxyCodec()] if listening.proxies else []
         if self.certificates is not None:
-            codecs.append(TlsCodec(self.certificates.context))
+            codecs.append(TlsCodec(self.certificates.context, self._reception.rounds.now_ms / 1000))
         if listening.is_web:
             codecs.append(WebSocketCodec(listening.path, listening.origins))
         return codecs[0] if len(codecs) == 1 else Stack(codecs)
@@ -174,7 +174,7 @@ class Entrance:
             self._tally.refused += 1
             line.close()
             return
-        device = Device(line, Peer(address, codec.certificate, self.listening.name), reception)
+        device = Device(line, Peer(address, codec.certificate, self.listening.name, codec.page), reception)
         line.occupant = device
         device.receive(chunk)
 
@@ -200,7 +200,7 @@ class Entrance:
                 self._tally.handshakes_failed += 1
                 arrival.line.close()
         if self.certificates is not None:
-            self.certificates.refresh()
+            self.certificates.refresh(self._reception.rounds.now_ms / 1000)
 
     def reload(self) -> None:
         """Reads the certificates again, changed or not."""

@@ -23,6 +23,8 @@ from typing import Final, NamedTuple, Protocol
 
 from gateway.brokers import Brokers
 from gateway.devices.patience import Expected, Patience, Proving, Stay
+from gateway.devices.rejudging import Rejudging
+from gateway.devices.removals import Removals
 from gateway.downstream import Downstream
 from gateway.homes.admissions import Admissions
 from gateway.homes.exchanges import ExchangeIds
@@ -48,7 +50,6 @@ from gateway.shards.rounds import Rounds
 from penstock.errors import Busy, Fenced, PenstockError
 from penstock.requests.sessions import GONE, NO_WILL, RELEASED, OpenedSession, SessionCall, SessionSave
 from penstock.world import Rng
-from topicmap.names import plain_filter
 
 
 class Guest(Client, Expected, Holding, Protocol):
@@ -181,6 +182,8 @@ class Reception:
         self.keeping.on_room = downstream.pump_later
         self.tenure = Tenure(self.home, upstream, self.wills, self._admissions, self._connected, self._fenced)
         self.judge = Judge(authenticator, upstream, self.limits)
+        self.rejudging = Rejudging(self.judge, downstream, rounds.wake)
+        self.removals = Removals(authenticator.is_gone)
         self.wills.is_allowed = self.judge.may_leave
         self.downstream.retained.may_publish = authenticator.may_publish
 
@@ -222,7 +225,8 @@ class Reception:
 
     def admit_proven(self, device: Guest, asked: Arriving, user_name: str, done: OnAdmitted) -> None:
         """The same for a client that was not refused and has proven by an exchange who it is."""
-        self._open(device, asked, Identity(asked.client_id or self._new_client_id(), user_name), done)
+        identity = Identity(asked.client_id or self._new_client_id(), user_name, is_listed=True)
+        self._open(device, asked, identity, done)
         self.rounds.wake()
 
     def refusal(self, device: Guest, asked: Arriving) -> Reason:
@@ -381,16 +385,15 @@ class Reception:
 
     def _judge_subscriptions(self, session: Session, identity: Identity) -> None:
         for one in list(session.subscriptions.values()):
-            if self.judge.unfit_subscription(identity, plain_filter(one.filter), one.name):
-                self.downstream.unsubscribe(session, one.filter)
+            self.rejudging.judge(session, identity, one)
 
     def judge_again(self) -> None:
-        """The rules have changed: what a connected client may no longer do ends now."""
-        for device in self._devices:
-            device.forget_routes()
-            if device.session is not None and device.identity is not None:
-                self._judge_subscriptions(device.session, device.identity)
-        self.rounds.wake()
+        """The rules have changed: what a connected client may no longer do ends."""
+        self.rejudging.begin(self._devices)
+
+    def users_changed(self) -> None:
+        """There is another password file: who is not in it any more has to go."""
+        self.removals.users_changed(self.rounds.now)
 
     def _agreed_keep_alive(self, asked_s: int) -> int:
         cap = self.settings.keep_alive_s_max
@@ -485,6 +488,7 @@ class Reception:
         self.room.tick(self._devices, now)
         self.unstored_bytes_max = self.room.unstored_bytes_max
         self.patience.tick(now)
+        self.removals.tick(self._devices, now)
         self.wills.tick(now)
         self.keeping.tick()
         self.tenure.tick()

@@ -408,6 +408,25 @@ class SessionHome:
             self._on_begun = None
             begun()
 
+    def leave(self, on_left: Callable[[], None]) -> None:
+        """This gateway stops, and all that it had to say is said. The home is told as of a process that begins: what is
+        left, wills that wait for their time, is for other gateways, which need not wait until this one's lease is over;
+        nor, where the home stops too and starts anew, for as long as it waits for gateways that it had. Where its life
+        is over, another process may have its name by now, and its sessions: then nothing is said."""
+        broker = self._broker
+
+        def heard(result: Result) -> None:
+            if broker is None or not isinstance(result, SessionDuties) or result.is_over:
+                on_left()
+                return
+            anew = KeepSessions(self._owner, self._lease_s, True, self._new_life())
+            broker.submit(anew, lambda _: on_left())
+
+        if broker is None:
+            on_left()
+        else:
+            broker.submit(KeepSessions(self._owner, self._lease_s, False, self.life), heard)
+
     def _called(self, result: Result) -> None:
         self._is_watching = False
         if isinstance(result, SessionCalls):

@@ -114,6 +114,7 @@ class Access:
         self._waiting: WaitingRoom[Check] = WaitingRoom(waiting_max)
         self._remembered: dict[bytes, tuple[Hashed, float]] = {}
         self.on_rules: Callable[[], None] = lambda: None
+        self.on_users: Callable[[], None] = lambda: None
         self.checked = 0
         self.remembered = 0
         self.attempts = attempts or Attempts(0, lambda limit: SERVER_BUSY, clock)
@@ -128,9 +129,10 @@ class Access:
         return sum(self.attempts.refused.values())
 
     def set_users(self, users: Users) -> None:
-        """The password file's content from now on."""
+        """The password file's content from now on; whose name is not in it any more is gone."""
         self._users = users
         self._has_users = True
+        self.on_users()
 
     def set_tokens(self, keys: TokenKeys, wall_ms: Callable[[], int]) -> None:
         """Tokens count from now on as passwords, by these keys and this clock."""
@@ -166,7 +168,7 @@ class Access:
         known = self._remembered.get(digest)
         if known is not None and known[0] == hashed and known[1] > self._clock():
             self.remembered += 1
-            done(Identity(shown.client_id, user))
+            done(Identity(shown.client_id, user, is_listed=True))
             return
         over = self.attempts.over(shown.peer)
         if over:
@@ -250,12 +252,16 @@ class Access:
             if len(self._remembered) >= REMEMBERED_MAX:
                 del self._remembered[next(iter(self._remembered))]
             self._remembered[check.digest] = (check.hashed, self._clock() + self._remember_s)
-        check.done(Identity(check.client_id, check.user))
+        check.done(Identity(check.client_id, check.user, is_listed=True))
 
     def left_unchecked(self, check: Check) -> None:
         """A check that was taken ended in an error: nobody knows whether the password is right."""
         self.unchecked += 1
         check.done(SERVER_UNAVAILABLE)
+
+    def is_gone(self, identity: Identity) -> bool:
+        """See ``Authenticator``."""
+        return identity.is_listed and identity.user_name not in self._users.by_name
 
     # ------------------------------------------------------------ what
 

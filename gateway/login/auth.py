@@ -21,11 +21,18 @@ BAD_METHOD: Final = 0x8C
 
 class Peer(NamedTuple):
     """Where a connection comes from: the client's address without the port, the name in its certificate if it showed
-    a valid one, and the listener that it came to."""
+    a valid one, the listener that it came to, and the web page that opened it, if that is of another machine and the
+    operator has not named it."""
 
     address: str
     certificate: str | None = None
     listener: str = "tcp"
+    page: str = ""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is this machine's own. A page comes from elsewhere, though it is a browser here that shows it."""
+        return is_loopback(self.address) and not self.page
 
 
 class Credentials(NamedTuple):
@@ -42,11 +49,12 @@ class Credentials(NamedTuple):
 
 class Identity(NamedTuple):
     """Who a connection acts for; the user name is empty for an anonymous client. ``until``: the monotonic time at which
-    what it showed no longer counts."""
+    what it showed no longer counts. ``is_listed``: it counts as long as the user is in the password file."""
 
     client_id: str
     user_name: str
     until: float = math.inf
+    is_listed: bool = False
 
 
 class Challenge(NamedTuple):
@@ -90,6 +98,10 @@ class Authenticator(Protocol):
         client that is connected."""
         ...
 
+    def is_gone(self, identity: Identity) -> bool:
+        """Whether the user as whom it has logged in is not there any more."""
+        ...
+
     def may_publish(self, identity: Identity, name: str) -> bool: ...
 
     def may_subscribe(self, identity: Identity, filter: str) -> bool: ...
@@ -100,11 +112,14 @@ class Authenticator(Protocol):
 
 
 def is_loopback(peer: str) -> bool:
-    """Whether an address is this machine's own; what is no address is not."""
+    """Whether an address is this machine's own; what is no address is not. A socket of both families calls IPv4's
+    ``::ffff:127.0.0.1``, of which Pythons before 3.13 say no."""
     try:
-        return ipaddress.ip_address(peer.partition("%")[0]).is_loopback
+        found = ipaddress.ip_address(peer.partition("%")[0])
     except ValueError:
         return False
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback
 
 
 class Anonymous:
@@ -120,13 +135,16 @@ class Anonymous:
         self._who = who
 
     def connect(self, shown: Credentials, done: OnIdentity) -> None:
-        if self._who == "everyone" or (self._who == "loopback" and is_loopback(shown.peer.address)):
+        if self._who == "everyone" or (self._who == "loopback" and shown.peer.is_local):
             done(Identity(shown.client_id, ""))
         else:
             done(BAD_CREDENTIALS if shown.user_name is not None else NOT_AUTHORIZED)
 
     def begin(self, method: str, client_id: str, peer: Peer, *, is_again: bool) -> Exchange | Reason:
         return BAD_METHOD
+
+    def is_gone(self, identity: Identity) -> bool:
+        return False
 
     def may_publish(self, identity: Identity, name: str) -> bool:
         return not name.startswith("$")

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Final
@@ -29,6 +30,7 @@ from penstock.access.scram import KEY_BYTES, ScramKeys, keyed, prepare
 METHOD: Final = "SCRAM-SHA-256"
 MESSAGE_BYTES_MAX: Final = 4096
 _NAME_CHARACTERS_MAX: Final = 255
+_ENCODED: Final = re.compile("(?:[^=]|=2C|=3D)*")
 
 
 class _Refused(Exception):
@@ -140,7 +142,7 @@ def _mandatory(parts: list[str]) -> bool:
 
 def _name(encoded: str) -> str:
     """A user name: ``=2C`` is a comma and ``=3D`` an equals sign, and there is no other ``=`` (RFC 5802, 5.1)."""
-    if len(encoded) > _NAME_CHARACTERS_MAX * 3 or "=" in encoded.replace("=2C", "").replace("=3D", ""):
+    if len(encoded) > _NAME_CHARACTERS_MAX * 3 or not _ENCODED.fullmatch(encoded):
         raise _Refused(MALFORMED)
     try:
         return prepare(encoded.replace("=2C", ",").replace("=3D", "="))

@@ -8,7 +8,9 @@ once as long as the error is the same. Files that were read again are told of to
 TLS 1.2 and later; a client cannot ask for another handshake on a connection that stands.
 
 Where a list of revoked certificates is named, OpenSSL asks it about every client's; it lets nobody in while the list is
-past its time, or of another authority. Who is connected stays so.
+past its time, or of another authority. Who is connected stays so. A client that resumes a session is not asked for its
+certificate again (``gateway/transports/tls.py``); so when the list, or an authority of clients, comes to its end, there
+is a new context, to which no ticket of the old one means anything.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.transports.listening import Files
-from gateway.transports.validity import ends_at
+from gateway.transports.validity import ends_at, ends_of
 from penstock.errors import InvalidConfig
 
 _WORDS: Final = {"KEY_VALUES_MISMATCH": "the key is of another certificate"}
@@ -42,14 +44,20 @@ class Certificates:
         self._protocol = protocol
         self._times = self._looked()
         self._unread = ""  # why a file could not be read at all
+        self._ends: list[float] = []  # of what clients' certificates are held against
+        self._looked_at_s = 0.0
         self.ends_at: float | None = None
         self.list_ends_at: float | None = None
         self.context = self._read()
 
-    def refresh(self, *, anyway: bool = False) -> bool:
-        """Reads the files again if they have changed, or ``anyway``; whether that gave a new context."""
+    def refresh(self, now_s: float = 0.0, *, anyway: bool = False) -> bool:
+        """Reads the files again if they have changed, if one has ended by now (seconds since 1970), or ``anyway``;
+        whether that gave a new context."""
         times, unread = self._looked(), self._unread
-        if times == self._times and not unread and not anyway:
+        has_ended = any([self._looked_at_s < end <= now_s for end in self._ends])
+        self._looked_at_s = now_s  # also an earlier one, where somebody has set the clock
+        is_due = times != self._times or unread or anyway
+        if not is_due and not has_ended:
             return False
         self._times, self._unread = times, ""
         try:
@@ -58,7 +66,11 @@ class Certificates:
             if anyway or not self._unread or self._unread != unread:
                 _log.warning("%s%s; the certificate that was read before stays", self._whose, error)
             return False
-        _log.warning("%s%s: read again and in force", self._whose, self._files.certificate)
+        if has_ended:
+            held_against = self._files.client_crl or self._files.client_ca
+            _log.warning("%s%s has ended: nobody comes in by what it says", self._whose, held_against)
+        if is_due:
+            _log.warning("%s%s: read again and in force", self._whose, self._files.certificate)
         return True
 
     def _looked(self) -> list[tuple[int, ...] | None]:
@@ -89,6 +101,7 @@ class Certificates:
             raise self._unreadable(path, _flaw(files, path, texts) or _reason(error), error) from None
         context.verify_mode = _VERIFY[files.clients]
         self.ends_at, self.list_ends_at = ends_at(texts[files.certificate]), ends_at(texts[files.client_crl])
+        self._ends = [end for path in (files.client_ca, files.client_crl) for end in ends_of(texts[path])]
         return context
 
     def _text(self, path: str) -> str:

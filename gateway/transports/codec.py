@@ -18,6 +18,7 @@ class Codec(Protocol):
         over: why nothing more comes from the other side, empty as long as something may.
         address: where the client is, if that is another address than the socket's.
         certificate: the name in the client's certificate, if it showed a valid one.
+        page: the web page that opened it, if that is of another machine and the operator has not named it.
     """
 
     @property
@@ -28,6 +29,9 @@ class Codec(Protocol):
 
     @property
     def certificate(self) -> str | None: ...
+
+    @property
+    def page(self) -> str: ...
 
     def decode(self, data: bytes) -> bytes:
         """What these bytes from the socket carry; empty if nothing yet, or nothing any more."""
@@ -65,6 +69,10 @@ class Stack:
     @property
     def certificate(self) -> str | None:
         return next((one.certificate for one in self._codecs if one.certificate is not None), None)
+
+    @property
+    def page(self) -> str:
+        return next((one.page for one in self._codecs if one.page), "")
 
     def decode(self, data: bytes) -> bytes:
         for one in self._codecs:

@@ -70,7 +70,7 @@ def _address(family: int, body: bytes) -> str | None:
 class ProxyCodec:
     """Takes the header off the beginning of a connection; the rest passes as it is."""
 
-    __slots__ = ("_head", "_is_read", "address", "certificate", "over")
+    __slots__ = ("_head", "_is_read", "address", "certificate", "over", "page")
 
     def __init__(self) -> None:
         self._head = b""
@@ -78,6 +78,7 @@ class ProxyCodec:
         self.over = ""
         self.address: str | None = None
         self.certificate: str | None = None
+        self.page = ""
 
     def decode(self, data: bytes) -> bytes:
         if self._is_read or self.over:

@@ -3,6 +3,9 @@
 The handshake and the records are OpenSSL's; this holds its two buffers and turns its exceptions into ``over``. A
 handshake that fails leaves its alert in ``output``, so that the client learns why. What a context allows (versions,
 certificates, no renegotiation) is ``gateway/transports/certificates.py``'s business.
+
+A client that resumes a session (RFC 8446, 2.2) shows its certificate no more: OpenSSL takes it as it was looked at
+then, and hands out the next ticket. So whether it still counts by now is looked at here, or it would never end.
 """
 
 from __future__ import annotations
@@ -13,21 +16,25 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 RECORDS_BYTES: Final = 64 * 1024
+NAME_BYTES_MAX: Final = 1024
 _CLOSED: Final = "the client closed"
+_ENDED: Final = "the client's certificate has ended"
 
 
 class TlsCodec:
-    """The server's side of one TLS connection."""
+    """The server's side of one TLS connection. ``now_s``: when it came, in seconds since 1970."""
 
-    __slots__ = ("_incoming", "_is_open", "_outgoing", "_tls", "address", "certificate", "over")
+    __slots__ = ("_incoming", "_is_open", "_now_s", "_outgoing", "_tls", "address", "certificate", "over", "page")
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(self, context: ssl.SSLContext, now_s: float = 0.0) -> None:
+        self._now_s = now_s
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._is_open = False
         self.over = ""
         self.address: str | None = None
         self.certificate: str | None = None
+        self.page = ""
 
     def decode(self, data: bytes) -> bytes:
         if self.over:
@@ -38,7 +45,8 @@ class TlsCodec:
             if not self._is_open:
                 self._tls.do_handshake()
                 self._is_open = True
-                self.certificate = name_of(self._tls.getpeercert())
+                if not self._take_certificate(self._tls.getpeercert()):
+                    return b""
             while part := self._tls.read(RECORDS_BYTES):
                 parts.append(part)
             self.over = _CLOSED
@@ -47,6 +55,14 @@ class TlsCodec:
         except ssl.SSLError as error:
             self.over = error.reason or str(error) or "TLS"
         return b"".join(parts)
+
+    def _take_certificate(self, shown: Mapping[str, Any] | None) -> bool:
+        """Whom the client's certificate is for, if it showed one; whether that still counts."""
+        if shown and ssl.cert_time_to_seconds(shown["notAfter"]) < self._now_s:
+            self.over = _ENDED
+            return False
+        self.certificate = name_of(shown)
+        return True
 
     def output(self) -> bytes:
         return self._outgoing.read()
@@ -68,11 +84,11 @@ class TlsCodec:
 
 
 def name_of(certificate: Mapping[str, Any] | None) -> str | None:
-    """Whom a certificate is for: its common name, else its first DNS name, ``None`` if it has neither."""
+    """Whom a certificate is for: its common name, else its first DNS name; ``None`` if it has neither, or one that is
+    no name of a user: it is shown to operators, and kept with sessions and messages."""
     if not certificate:
         return None
-    for relative in certificate.get("subject", ()):
-        for field, value in relative:
-            if field == "commonName":
-                return str(value)
-    return next((str(value) for field, value in certificate.get("subjectAltName", ()) if field == "DNS"), None)
+    fields = [one for relative in certificate.get("subject", ()) for one in relative if one[0] == "commonName"]
+    fields += [one for one in certificate.get("subjectAltName", ()) if one[0] == "DNS"]
+    name = next((str(value) for _, value in fields if value), "")
+    return name if name.isprintable() and 0 < len(name.encode()) <= NAME_BYTES_MAX else None

@@ -19,7 +19,12 @@ _VERSION: Final = 0xA0
 
 def ends_at(text: str) -> float | None:
     """When the first of them ends, in seconds since 1970."""
-    ends = []
+    return min(ends_of(text), default=None)
+
+
+def ends_of(text: str) -> list[float]:
+    """When each of them ends, in seconds since 1970."""
+    ends: list[float] = []
     for kind, body in _BLOCK.findall(text):
         try:
             [(_, whole)] = _values(b64decode(body))
@@ -30,7 +35,7 @@ def ends_at(text: str) -> float | None:
                 ends += [_time(*field) for field in fields[:5] if field[0] in _TIMES][1:]
         except (ValueError, IndexError):
             continue
-    return min(ends, default=None)
+    return ends
 
 
 def _values(data: bytes) -> list[tuple[int, bytes]]:

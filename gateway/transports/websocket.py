@@ -6,13 +6,18 @@ carries is looked at by nobody, whether it is UTF-8 or not. Packets may span fra
 (MQTT-6.0.0-2): what they carry is one stream. The client offers the sub-protocol ``mqtt`` (or ``mqttv3.1``) and the
 server selects it (MQTT-6.0.0-4). No extension is offered, so nothing is ever unpacked. A request that opens no
 WebSocket is answered with the status that says why: 400, 403 (a foreign page), 404, 405, 426 or 431.
+
+Whoever looks at a web page has it open WebSockets from where he is, behind every firewall: whose page it is, only its
+origin says (RFC 6455, 10.2). So one that no listener names and that is not this machine's own is told of (``page``).
 """
 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 from collections.abc import Iterable
 from typing import Final
+from urllib.parse import urlsplit
 
 import h11
 from wsproto.connection import Connection, ConnectionState, ConnectionType
@@ -55,7 +60,7 @@ class WebSocketCodec:
     """The server's side of one WebSocket connection. ``path``: where it is; ``origins``: pages that may open it, all if
     there are none."""
 
-    __slots__ = ("_frames", "_http", "_origins", "_out", "_path", "address", "certificate", "over")
+    __slots__ = ("_frames", "_http", "_origins", "_out", "_path", "address", "certificate", "over", "page")
 
     def __init__(self, path: str, origins: Iterable[str] = ()) -> None:
         self._path = path.encode()
@@ -66,6 +71,7 @@ class WebSocketCodec:
         self.over = ""
         self.address: str | None = None
         self.certificate: str | None = None
+        self.page = ""
 
     def decode(self, data: bytes) -> bytes:
         if self.over:
@@ -110,6 +116,8 @@ class WebSocketCodec:
         headers = dict(event.headers)
         offered = _words(event, b"sec-websocket-protocol")
         chosen = next(one for one in SUBPROTOCOLS if one.encode() in offered)
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        self.page = "" if self._origins or not origin or _is_own(origin) else origin
         self._frames = Connection(ConnectionType.SERVER, [_BinaryOnly()])
         token = generate_accept_token(headers[b"sec-websocket-key"])
         self._out = (
@@ -181,6 +189,15 @@ def _own(farewell: CloseConnection) -> CloseConnection:
     if farewell.code == CloseReason.UNSUPPORTED_DATA:  # by ``_BinaryOnly``, for which wsproto has no words
         return CloseConnection(CloseReason.UNSUPPORTED_DATA, "binary frames only")
     return farewell
+
+
+def _is_own(origin: str) -> bool:
+    """Whether a page comes from this machine."""
+    try:
+        host = urlsplit(origin).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _words(request: h11.Request, name: bytes) -> list[bytes]:

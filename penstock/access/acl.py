@@ -28,9 +28,10 @@ _USER: Final = "user"
 _GROUP: Final = "group"
 
 RULES_MAX: Final = 10_000
-"""So many rules has a file at most: each that is about a client is looked at for each new name that it uses."""
+"""So many rules has a file at most: each that may speak of a name is looked at for each new one that a client uses."""
 MEMBERS_MAX: Final = 100_000
-USERS_KEPT_MAX: Final = 1000
+_WILDCARDS: Final = ("+", "#")
+_ANY_FIRST: Final = (*_WILDCARDS, "%c", "%u")
 
 
 class Rule(NamedTuple):
@@ -52,20 +53,44 @@ class Verdict(NamedTuple):
     line: int
 
 
+class _About:
+    """The places of the rules about one user, group or all, in their order: those whose first level says which names
+    they speak of, by that; those that may speak of any; and of the former those that deny."""
+
+    __slots__ = ("any", "by_first", "denials")
+
+    def __init__(self) -> None:
+        self.by_first: dict[str, list[int]] = {}
+        self.any: list[int] = []
+        self.denials: list[int] = []
+
+    def add(self, place: int, rule: Rule) -> None:
+        first = rule.pattern.partition("/")[0]
+        if first in _ANY_FIRST:
+            self.any.append(place)
+            return
+        self.by_first.setdefault(first, []).append(place)
+        if not rule.allows:
+            self.denials.append(place)
+
+
 class Acl:
-    """The rules of a file, in their order, and who is in which group. Those about a user are looked up, not searched
-    for."""
+    """The rules of a file, in their order, and who is in which group. Of very many rules few are looked at for a name
+    or a filter: those about its user whose first level is the same, or none. A filter that begins with a wildcard is
+    overlapped by any that denies, and covered by none that speaks of one first level only."""
 
     def __init__(self, rules: Sequence[Rule], groups: Mapping[str, Set[str]]) -> None:
         self.rules = tuple(rules)
-        self._about: dict[tuple[str, str], list[int]] = {}
-        for at, rule in enumerate(self.rules):
-            self._about.setdefault((rule.who, rule.name), []).append(at)
+        self._about: dict[tuple[str, str], _About] = {}
+        for place, rule in enumerate(self.rules):
+            about = self._about.get((rule.who, rule.name))
+            if about is None:
+                about = self._about[rule.who, rule.name] = _About()
+            about.add(place, rule)
         self._groups_of: dict[str, list[str]] = {}
         for group, users in groups.items():
-            for user in users:
+            for user in users if (_GROUP, group) in self._about else ():
                 self._groups_of.setdefault(user, []).append(group)
-        self._kept: dict[str, tuple[Rule, ...]] = {}
 
     def publish(self, user: str, client: str, name: str) -> Verdict:
         """Whether this client may publish under this name, or have it in its will."""
@@ -76,7 +101,7 @@ class Acl:
         return self._judge("position", user, client, name)
 
     def _judge(self, action: str, user: str, client: str, name: str) -> Verdict:
-        for rule in self._rules_for(action, user):
+        for rule in self._rules_for(action, user, name):
             pattern = _resolved(rule, user, client)
             if pattern is not None and covers(pattern, name):
                 return Verdict(rule.allows, rule.line)
@@ -84,26 +109,23 @@ class Acl:
 
     def subscribe(self, user: str, client: str, filter: str) -> Verdict:
         """Whether this client may subscribe to this filter."""
-        for rule in self._rules_for("subscribe", user):
+        for rule in self._rules_for("subscribe", user, filter):
             pattern = _resolved(rule, user, client)
             if pattern is not None and (covers(pattern, filter) if rule.allows else overlaps(pattern, filter)):
                 return Verdict(rule.allows, rule.line)
         return Verdict(False, 0)
 
-    def _rules_for(self, action: str, user: str) -> list[Rule]:
-        return [rule for rule in self._of(user) if rule.action in (action, _ALL)]
-
-    def _of(self, user: str) -> tuple[Rule, ...]:
-        """The rules about a user, in their order; those of a bounded number of users are kept."""
-        kept = self._kept.get(user)
-        if kept is None:
-            subjects = [(_ALL, ""), (_USER, user), *[(_GROUP, group) for group in self._groups_of.get(user, ())]]
-            at = sorted([one for subject in subjects for one in self._about.get(subject, ())])
-            kept = tuple([self.rules[one] for one in at])
-            if len(self._kept) >= USERS_KEPT_MAX:
-                del self._kept[next(iter(self._kept))]
-            self._kept[user] = kept
-        return kept
+    def _rules_for(self, action: str, user: str, name: str) -> Iterator[Rule]:
+        """Those that may decide about a name or a filter, in their order."""
+        first = name.partition("/")[0]
+        places: list[int] = []
+        for subject in ((_ALL, ""), (_USER, user), *[(_GROUP, group) for group in self._groups_of.get(user, ())]):
+            about = self._about.get(subject)
+            if about is not None:
+                places += about.any
+                places += about.denials if first in _WILDCARDS else about.by_first.get(first, ())
+        places.sort()
+        return (rule for rule in map(self.rules.__getitem__, places) if rule.action in (action, _ALL))
 
 
 def parse_acl(text: str) -> Acl:

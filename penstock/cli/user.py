@@ -111,7 +111,7 @@ def passwd(name: str, file: Path, scram: bool, iterations: int) -> None:
 @click.argument("name")
 @file_option
 def remove(name: str, file: Path) -> None:
-    """Remove a user: connections stand, the next one is refused.
+    """Remove a user: within seconds its connections end, and none is let in.
 
     \b
     Examples:

@@ -20,6 +20,7 @@ from penstock.message import (
     encode_properties,
     encode_record,
 )
+from penstock.requests.messages import Append
 from penstock.requests.topics import CreateTopic
 from tests.broker.broker_rig import Rig, append
 from topicmap.queues import queue_for_key
@@ -141,6 +142,28 @@ def test_replacing_a_retained_message_by_a_larger_one_counts_its_bytes() -> None
     assert not rig.ask(append(retained("a", bytes(1000)))).refused
     assert [one.at for one in rig.ask(append(retained("a", bytes(3000)), retained("a", bytes(900)))).refused] == [0]
     assert rig.state.retained.bytes <= 2000
+
+
+def expiring(name: str, body: bytes, expiry_s: int) -> Append:
+    properties = record_properties(name, "k", "c", expiry_s)
+    return Append(1, False, encode_record(b"t", body, properties, flag=FLAG_RETAIN))
+
+
+def test_a_retained_message_that_has_expired_takes_nobodys_room() -> None:
+    for restarts in (False, True):
+        rig = made(retained_max=2)
+        for name, expiry_s in (("a", 10), ("b", 20)):
+            assert not rig.ask(expiring(name, b"1", expiry_s)).refused
+        rig.clock.now += 8
+        if restarts:
+            rig = rig.restarted()
+        assert [one.code for one in rig.ask(append(retained("c", b"1"))).refused] == [errors.Busy.code]
+        rig.clock.now += 2
+        assert not rig.ask(append(retained("c", b"1"))).refused
+        assert sorted(name for name, _ in rig.state.retained.snapshot()) == ["b", "c"]
+        assert [one.code for one in rig.ask(append(retained("d", b"1"))).refused] == [errors.Busy.code]
+        rig.clock.now += 10
+        assert not rig.ask(append(retained("b", b"2"), retained("c", b"2"))).refused
 
 
 @pytest.mark.parametrize(

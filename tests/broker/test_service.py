@@ -13,7 +13,7 @@ from penstock.requests.groups import CommitOffsets, JoinGroup, Progress, QueueOf
 from penstock.requests.messages import Append, Pull
 from penstock.requests.routes import QueryRoute, TopicRoute
 from penstock.requests.servers import Ping, ReadFigures, ServerInfo
-from penstock.requests.sessions import SessionSave
+from penstock.requests.sessions import GATEWAYS_TOPICS, SessionSave
 from penstock.requests.table import REQUESTS
 from penstock.requests.topics import CreateTopic
 from penstock.version import VERSION
@@ -52,6 +52,8 @@ def test_name_servers_are_told_all_topics_and_a_version_that_changes_with_them()
 def test_figures_count_what_was_stored_refused_read_and_synced() -> None:
     rig = Rig()
     rig.ask(CreateTopic("t", 1))
+    for kept_by_gateways in GATEWAYS_TOPICS:  # as in `penstock topic list`
+        rig.ask(CreateTopic(kept_by_gateways, 1))
     rig.ask(OpenFilters("g", ("a", "b")))
     rig.ask(append(Message("t", b"1"), Message("t", b"2", mqtt_topic="a", retain=True)))
     rig.ask(Append(1, False, append(Message("t", b"1")).body[:-1] + b"?"))

@@ -422,6 +422,9 @@ class Own:
     def may_subscribe(self, identity: Identity, filter: str) -> bool:
         return identity.client_id not in self.revoked and filter.startswith(identity.client_id + "/")
 
+    def is_gone(self, identity: Identity) -> bool:
+        return False
+
     def may_position(self, identity: Identity, name: str) -> bool:
         return not name.startswith("secret")
 

@@ -149,6 +149,9 @@ class Door:
     def may_subscribe(self, identity: Identity, filter: str) -> bool:
         return not filter.startswith("secret")
 
+    def is_gone(self, identity: Identity) -> bool:
+        return False
+
     def may_position(self, identity: Identity, name: str) -> bool:
         return not name.startswith("secret")
 

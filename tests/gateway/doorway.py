@@ -87,15 +87,17 @@ class Doorway:
         for client in self.clients:
             client.close()
 
-    def end(self, *, certificate: bool = False) -> End:
-        """A client that speaks this transport and has had its handshake."""
-        return End(self, self.authority.client("d-7.example") if certificate else None)
+    def end(self, *, certificate: bool = False, origin: str | None = None) -> End:
+        """A client that speaks this transport and has had its handshake. ``origin``: of the page that it comes from."""
+        return End(self, self.authority.client("d-7.example") if certificate else None, origin=origin)
 
 
 class End:
     """A client at an entrance: MQTT at one side, the transport's bytes on its socket."""
 
-    def __init__(self, doorway: Doorway, certificate: Path | None = None, step: int = 1 << 20) -> None:
+    def __init__(
+        self, doorway: Doorway, certificate: Path | None = None, step: int = 1 << 20, origin: str | None = None
+    ) -> None:
         self._doorway = doorway
         self._step = step
         self.socket = doorway.knock()
@@ -112,12 +114,12 @@ class End:
         if self._tls is not None:
             self._tls.shake_hands()
         if self._is_web:
-            self.say(request())
+            self.say(request(origin=origin))
             assert b" 101 " in self.hear(b"\r\n\r\n")
 
     # ------------------------------------------------------------ what TLS sees of the other side
 
-    over, address, certificate = "", None, None
+    over, address, certificate, page = "", None, None, ""
 
     def push(self, data: bytes) -> None:
         """Raw bytes, in steps."""

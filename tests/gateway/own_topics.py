@@ -12,6 +12,9 @@ class OnlyOwnTopics:
         is_wrong = shown.client_id == "victim" and shown.password != b"right"
         done(0x86 if is_wrong else Identity(shown.client_id, ""))
 
+    def is_gone(self, identity: Identity) -> bool:
+        return False
+
     def may_publish(self, identity: Identity, name: str) -> bool:
         return name.startswith(f"{identity.client_id}/")
 

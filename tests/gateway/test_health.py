@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from memory_broker import MemoryBroker
+from past import joins
 from rig import Gateway
 
 from gateway.devices.drain import Drain
@@ -141,3 +143,22 @@ def test_a_home_that_is_not_found_keeps_traffic_away_and_is_told_of_once(caplog:
         "the home of sessions not found: this broker has 10 topics already, its limit",
         "the home of sessions back after 10 s",
     ]
+
+
+def test_one_broker_of_several_may_be_away_but_not_the_one_where_sessions_are_at_home() -> None:
+    gateway, second = Gateway(), MemoryBroker()
+    joins(gateway, second)
+    gateway.connect("c")
+    health = watched(gateway)
+    second.refuses[Ping] = Unavailable("nobody listens at broker:2")
+    pass_time(gateway, health, PING_S)
+    assert (health.reasons(), health.brokers_away) == ([], 1)
+    second.refuses.clear()
+    gateway.broker.refuses[Ping] = Unavailable("nobody listens at broker:1")
+    pass_time(gateway, health, PING_S)
+    assert health.reasons() == [
+        "no client gets in, for b, where sessions are at home, is away: nobody listens at broker:1"
+    ]
+    gateway.broker.refuses.clear()
+    pass_time(gateway, health, PING_S)
+    assert health.reasons() == []

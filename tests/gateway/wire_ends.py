@@ -76,11 +76,12 @@ class Authority:
 
 
 class TlsEnd:
-    """The client of a TLS connection with a codec at the other side; everything in memory."""
+    """The client of a TLS connection with a codec at the other side; everything in memory. ``session``: one that it
+    had before, and resumes."""
 
-    def __init__(self, context: ssl.SSLContext, codec: Codec) -> None:
+    def __init__(self, context: ssl.SSLContext, codec: Codec, session: ssl.SSLSession | None = None) -> None:
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = context.wrap_bio(self._in, self._out, server_hostname="localhost")
+        self.tls = context.wrap_bio(self._in, self._out, server_hostname="localhost", session=session)
         self.codec = codec
         self.decoded = b""
 

@@ -1,8 +1,13 @@
-"""Draws the settings tables of docs/guide/operator.md; ``python tests/house/settings_table.py`` writes them there."""
+"""Draws the settings tables of docs/guide/operator.md; ``python tests/house/settings_table.py`` writes them there.
+
+A setting's default is that of its field, its meaning what the class's docstring says under ``Attributes``.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,18 +16,21 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from broker.settings import BrokerSettings  # noqa: E402
+from broker.store.settings import StoreSettings  # noqa: E402
 from gateway.settings import GatewaySettings  # noqa: E402
 from namesrv.settings import NamesrvSettings  # noqa: E402
 from node.settings import NodeSettings  # noqa: E402
 
 PAGE = ROOT / "docs" / "guide" / "operator.md"
 BEGIN, END = "<!-- settings: begin -->\n", "<!-- settings: end -->\n"
-TABLES: list[tuple[str, Any]] = [
-    ("Top of the file", NodeSettings),
-    ("`[namesrv]`", NamesrvSettings),
-    ("`[broker]`", BrokerSettings),
-    ("`[gateway]`", GatewaySettings),
+# Title, the class, and another one where some of its settings come from.
+TABLES: list[tuple[str, Any, Any]] = [
+    ("Top of the file", NodeSettings, None),
+    ("`[namesrv]`", NamesrvSettings, None),
+    ("`[broker]`", BrokerSettings, StoreSettings),
+    ("`[gateway]`", GatewaySettings, None),
 ]
+_ENTRY = re.compile(r"\n {4}(\w+(?:, \w+)*): (.+?)(?=\n {4}\w+(?:, \w+)*: |\n\n|\Z)", re.DOTALL)
 
 
 def written(name: str, value: Any) -> str:
@@ -39,12 +47,26 @@ def written(name: str, value: Any) -> str:
     return f'`"{value}"`' if isinstance(value, str | Path) else f"`{value}`"
 
 
+def meanings(cls: Any) -> dict[str, str]:
+    """What the docstring of a class of settings says of each."""
+    attributes = inspect.cleandoc(cls.__doc__).partition("Attributes:")[2]
+    found = {}
+    for names, text in _ENTRY.findall(attributes):
+        for name in names.split(", "):
+            found[name] = " ".join(text.split()).replace("``", "`").replace("|", "\\|").removesuffix(".")
+    return found
+
+
 def tables() -> str:
     """All tables, as they stand in the page."""
     parts = []
-    for title, cls in TABLES:
-        rows = [f"| `{one.name}` | {written(one.name, one.default)} |" for one in dataclasses.fields(cls)]
-        parts.append("\n".join([f"{title}:", "", "| setting | default |", "|---|---|", *rows, ""]))
+    for title, cls, base in TABLES:
+        means = meanings(cls) | (meanings(base) if base is not None else {})
+        rows = [
+            f"| `{one.name}` | {written(one.name, one.default)} | {means[one.name]} |"
+            for one in dataclasses.fields(cls)
+        ]
+        parts.append("\n".join([f"{title}:", "", "| setting | default | meaning |", "|---|---|---|", *rows, ""]))
     return "\n".join(parts)
 
 

@@ -270,7 +270,17 @@ def test_every_decision_record_has_a_number_of_its_own() -> None:
     assert sorted(set(numbers)) == numbers
 
 
-def test_the_operators_guide_lists_every_setting_with_its_default() -> None:
+def test_every_setting_says_what_it_means_and_nothing_else_does() -> None:
+    import dataclasses
+
+    from settings_table import TABLES, meanings
+
+    for title, cls, base in TABLES:
+        said = meanings(cls) | (meanings(base) if base is not None else {})
+        assert sorted(said) == sorted(one.name for one in dataclasses.fields(cls)), title
+
+
+def test_the_operators_guide_lists_every_setting_with_its_default_and_its_meaning() -> None:
     from settings_table import PAGE, tables
 
     assert tables() in PAGE.read_text(), "run: python tests/house/settings_table.py"

@@ -25,6 +25,7 @@ from penstock.requests.routes import (
     TopicRoute,
     UnregisterBroker,
 )
+from penstock.requests.sessions import GATEWAYS_TOPICS
 from penstock.requests.topics import ListTopics
 
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"
@@ -53,6 +54,12 @@ def test_a_registered_broker_is_found_by_its_topics() -> None:
     assert registry.answer(QueryTopics(), 1.0) == TopicNames(("orders", "telemetry"))
     assert registry.answer(QueryRoute("other"), 1.0) == Route(())
     assert registry.answer(QueryRoute(""), 1.0) == Route((BrokerRoute("a", A, 0), BrokerRoute("b", B, 0)))
+
+
+def test_figures_count_the_topics_of_users_and_not_those_that_gateways_keep_for_themselves() -> None:
+    registry = Registry()
+    registry.answer(registration("a", A, "orders", *GATEWAYS_TOPICS), 0.0)
+    assert registry.figures(1.0)["namesrv_topics"] == 1
 
 
 def test_a_topic_that_may_not_be_written_is_told_so() -> None:

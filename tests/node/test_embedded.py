@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import socket
 import urllib.error
 import urllib.request
@@ -116,12 +117,17 @@ async def test_the_pages_say_what_the_broker_is_doing_while_it_starts(tmp_path: 
 
     async with trio.open_nursery() as nursery:
         await nursery.start(partial(embedded.run, chosen, replace(world, offload=offload), stop))
-        ready = await trio.to_thread.run_sync(_get, f"http://127.0.0.1:{port}/readyz")
+        ready, metrics = [
+            await trio.to_thread.run_sync(_get, f"http://127.0.0.1:{port}/{path}") for path in ("readyz", "metrics")
+        ]
         stop.set()
     assert seen[:2] == [(200, "ok\n"), (503, "broker: opening the store\n")]
     assert seen[2][0] == 200
     assert "namesrv_brokers 0" in seen[2][1]
     assert ready == (200, "ok\n")
+    families = {kind: re.findall(f"^# {kind} (\\S+)", metrics[1], re.MULTILINE) for kind in ("HELP", "TYPE")}
+    assert len(families["TYPE"]) > 100
+    assert families["HELP"] == families["TYPE"], "a line in penstock/meanings.py"
 
 
 def _get(url: str) -> tuple[int, str]:

@@ -21,6 +21,7 @@ def test_prometheus_text_has_a_type_per_family_and_sorted_samples() -> None:
         'appends_total{level="disk"} 2',
         "# TYPE connections gauge",
         "connections 3",
+        "# HELP rocketmq_messages_in_total Messages stored.",
         "# TYPE rocketmq_messages_in_total counter",
         "rocketmq_messages_in_total 12",
     ]
@@ -30,6 +31,7 @@ def test_openmetrics_names_a_counter_without_total_and_ends_with_eof() -> None:
     lines = expose(FIGURES, openmetrics=True).splitlines()
     assert lines[0] == "# TYPE appends counter"
     assert lines[1] == 'appends_total{level="cache"} 1'
+    assert "# HELP rocketmq_messages_in Messages stored." in lines
     assert lines[-1] == "# EOF"
 
 

@@ -98,3 +98,44 @@ def test_only_a_change_moves_the_position_of_the_last_change() -> None:
     retained.put("a", b"x", 7)
     retained.remove("a", 9)
     assert retained.changed_at == 9
+
+
+def test_what_has_expired_goes_when_it_is_time_and_nothing_else_does() -> None:
+    retained = Retained()
+    retained.put("soon", b"1", 1, 10)
+    retained.put("later", b"22", 2, 20)
+    retained.put("never", b"333", 3)
+    retained.put("replaced", b"4", 4, 10)
+    retained.put("replaced", b"55", 5)
+    retained.put("removed", b"6", 6, 10)
+    retained.remove("removed", 7)
+    retained.put("longer", b"7", 8, 10)
+    retained.put("longer", b"8", 9, 30)
+    assert retained.expired_by(9) == {}
+    assert retained.expired_by(10) == {"soon": 1}
+    assert retained.expired_by(20) == {"soon": 1, "later": 2}
+    retained.expire(9, 10)
+    assert len(retained) == 5
+    retained.expire(20, 11)
+    assert [name for name, _ in found(retained, "#", 100)] == ["longer", "never", "replaced"]
+    assert (retained.bytes, retained.changed_at) == (6, 11)
+
+
+def test_values_that_are_told_again_and_again_do_not_pile_up() -> None:
+    retained = Retained()
+    for number in range(10_000):
+        retained.put(f"value/{number % 10}", b"x", number, 1_000_000 + number)
+    assert len(retained._due) < 200
+
+
+def test_who_says_when_a_message_expires_says_it_in_few_digits() -> None:
+    for said, expires_ms in (
+        (b"", module.NEVER),
+        (b"MQTT_PROPS\x01:", module.NEVER),
+        (b"MQTT_PROPS\x01:AAAA", module.NEVER),
+        (b"KEYS\x01k\x02MQTT_PROPS\x01" + b"0:", 1000),
+        (b"MQTT_PROPS\x0160:AAAA", 61_000),
+        (b"MQTT_PROPS\x01-1:", module.NEVER),
+        (b"MQTT_PROPS\x01" + b"9" * 11 + b":", module.NEVER),
+    ):
+        assert module.expires_ms(said, 1000) == expires_ms, said

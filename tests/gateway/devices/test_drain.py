@@ -105,3 +105,12 @@ def test_a_gateway_that_has_moved_says_so_for_good() -> None:
     client = gateway.open(5)
     client.send(Connect("c", level=5))
     assert client.got() == [Connack(False, 0x9D, Properties(server_reference="b.example:1883"))]
+
+
+def test_a_gateway_that_has_moved_to_nowhere_warns_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    Drain(Gateway(has_moved=True, redirect_to="b.example:1883").reception, 1)
+    Drain(Gateway(redirect_to="").reception, 1)
+    assert caplog.messages == []
+    Drain(Gateway(has_moved=True).reception, 1)
+    [told] = caplog.messages
+    assert "redirect_to is empty" in told

@@ -301,6 +301,15 @@ def test_a_record_that_was_changed_on_its_way_ends_the_connection(doorway: Make,
     assert house.gateway.reception.connections == 0
 
 
+@pytest.mark.parametrize("kind", ["ws", "wss"])
+def test_who_decides_on_a_client_hears_of_the_page_that_it_comes_from(doorway: Make, kind: str) -> None:
+    house = doorway(kind)
+    end = house.end(origin="https://evil.example")
+    end.send(Connect("c"))
+    assert isinstance(end.next(), Connack)
+    assert [peer.page for peer in house.notes.peers] == ["https://evil.example"]
+
+
 @pytest.mark.mqtt("6.0.0-2", old=("6.0.0-2",))
 def test_packets_may_span_frames_and_share_them(doorway: Make) -> None:
     house = doorway("ws")

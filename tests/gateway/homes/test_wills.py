@@ -63,6 +63,38 @@ def test_a_gateway_that_begins_anew_sees_to_the_wills_of_its_earlier_life() -> N
     assert published(again) == [b"gone"]
 
 
+@pytest.mark.mqtt("3.1.2-8")
+def test_wills_that_wait_at_a_gateway_that_stops_are_seen_to_by_others_at_once() -> None:
+    one, other = house()
+    one.connect("c", will=delayed(6), **LASTING).cut()
+    left: list[bool] = []
+    one.home.leave(lambda: left.append(True))
+    one.round()
+    assert left == [True]
+    other.pass_time(5)  # the lease of the first one is not over yet
+    assert (len(other.reception.wills), published(other)) == (1, [])
+    other.pass_time(2)
+    assert published(other) == [b"gone"]
+
+
+def test_a_gateway_that_stops_leaves_nothing_of_another_process_that_has_its_name() -> None:
+    one = Gateway(name="one")
+    one.pass_time(1)
+    again = Gateway(beside=one, name="one")
+    again.pass_time(1)
+    client = again.connect("c", will=delayed(1), **LASTING)
+    one.home.leave(lambda: None)
+    one.round()
+    again.pass_time(20)
+    assert (client.is_closed, published(again)) == (False, [])
+
+
+def test_a_gateway_that_found_no_home_leaves_without_a_word() -> None:
+    left: list[bool] = []
+    Gateway(has_brokers=False).home.leave(lambda: left.append(True))
+    assert left == [True]
+
+
 def test_the_delay_of_a_dead_gateways_will_is_kept_and_a_return_cancels_it() -> None:
     one, other = house()
     one.connect("stays", will=delayed(30), **LASTING)

@@ -48,7 +48,7 @@ def test_the_right_password_gives_the_users_identity_and_a_wrong_one_is_refused(
     right, wrong, unknown = door.connect("alice", b"right"), door.connect("alice", b"wrong"), door.connect("bob", b"x")
     assert right == wrong == unknown == [], "nobody is answered before the check"
     assert door.check_all() == 3, "an unknown user takes as long as a known one"
-    assert (right, wrong, unknown) == ([Identity("c", "alice")], [0x86], [0x86])
+    assert (right, wrong, unknown) == ([Identity("c", "alice", is_listed=True)], [0x86], [0x86])
     assert (door.access.checked, door.access.refused) == (3, 2)
 
 
@@ -66,7 +66,7 @@ def test_a_reconnecting_herd_is_let_in_without_checking_again() -> None:
     door.connect("alice", b"right")
     door.check_all()
     for number in range(100):
-        assert door.connect("alice", b"right", f"c{number}") == [Identity(f"c{number}", "alice")]
+        assert door.connect("alice", b"right", f"c{number}") == [Identity(f"c{number}", "alice", is_listed=True)]
     assert door.check_all() == 0
     assert door.access.remembered == 100
     assert door.connect("alice", b"wrong") == [], "a wrong password is never remembered as right"
@@ -357,7 +357,7 @@ def test_certificate_token_password_and_nobody_are_tried_in_this_order() -> None
     assert answers == [Identity("c", "alice", 60.0)]
     right = door.connect("alice", b"right")
     door.check_all()
-    assert right == [Identity("c", "alice")]
+    assert right == [Identity("c", "alice", is_listed=True)]
     assert door.connect(None, None) == [Identity("c", "")]
 
 
@@ -468,7 +468,7 @@ def test_a_guesser_is_turned_away_whatever_it_guesses_and_those_who_are_known_co
         assert answer == [0x86]
     assert door.connect("alice", b"4") == [0x9F]
     assert door.connect("nobody", b"4") == [0x9F]
-    assert door.connect("alice", b"right") == [Identity("c", "alice")], "remembered"
+    assert door.connect("alice", b"right") == [Identity("c", "alice", is_listed=True)], "remembered"
     assert door.access.begin("SCRAM-SHA-256", "c", Peer("10.0.0.1"), is_again=False) == 0x9F
     assert not isinstance(door.access.begin("SCRAM-SHA-256", "c", Peer("10.0.0.1"), is_again=True), int)
     assert not isinstance(door.access.begin("SCRAM-SHA-256", "c", Peer("10.0.0.2"), is_again=False), int)

@@ -12,6 +12,8 @@ from gateway.login.auth import BAD_CREDENTIALS, NOT_AUTHORIZED, Anonymous, Crede
     [
         ("loopback", "127.0.0.1", True),
         ("loopback", "::1", True),
+        ("loopback", "::ffff:127.0.0.1", True),
+        ("loopback", "::ffff:10.0.0.1", False),
         ("loopback", "10.0.0.1", False),
         ("loopback", "not an address", False),
         ("everyone", "10.0.0.1", True),
@@ -22,6 +24,14 @@ def test_anonymous_clients_come_only_from_where_the_setting_says(who: str, peer:
     answers: list[Identity | int] = []
     Anonymous(who).connect(Credentials("c", None, None, Peer(peer)), answers.append)
     assert answers == [Identity("c", "") if admitted else NOT_AUTHORIZED]
+
+
+def test_a_foreign_web_page_in_a_browser_of_this_machine_is_no_local_client() -> None:
+    answers: list[Identity | int] = []
+    for page in ("", "https://evil.example"):
+        for who in ("loopback", "everyone"):
+            Anonymous(who).connect(Credentials("c", None, None, Peer("127.0.0.1", page=page)), answers.append)
+    assert answers == [Identity("c", ""), Identity("c", ""), NOT_AUTHORIZED, Identity("c", "")]
 
 
 def test_refused_credentials_are_told_apart_from_missing_ones() -> None:

@@ -88,6 +88,7 @@ def test_an_unknown_name_has_the_same_salt_each_time_and_the_costs_of_a_user() -
         (b"n,,n=,r=abc", MALFORMED),
         (b"n,,n=us=er,r=abc", MALFORMED),
         (b"n,,n=us=2cer,r=abc", MALFORMED),
+        (b"n,,n=us=3=2CDer,r=abc", MALFORMED),
         (b"n,,n=us\x07er,r=abc", MALFORMED),
         (b"n,,n=us\x00er,r=abc", MALFORMED),
         (b"n,,n=\xff,r=abc", MALFORMED),

@@ -45,12 +45,12 @@ async def test_passwords_are_checked_and_a_changed_file_counts(tmp_path: Path) -
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(verifier.run)
-        assert await ask(b"right") == Identity("c", "alice")
+        assert await ask(b"right") == Identity("c", "alice", is_listed=True)
         assert await ask(b"wrong") == 0x86
         (tmp_path / "passwords").write_text(format_passwords(Users({"alice": hash_password(b"new one", bytes(16))})))
         with trio.fail_after(20):
             while True:
-                if await ask(b"new one") == Identity("c", "alice"):
+                if await ask(b"new one") == Identity("c", "alice", is_listed=True):
                     break
                 await trio.sleep(LOOK_EVERY_S / 4)
         assert await ask(b"right") == 0x86
@@ -73,7 +73,7 @@ async def test_a_check_that_ends_in_an_error_refuses_its_client_and_the_next_one
             with trio.fail_after(20):
                 heard.append(await answers.receive())
         nursery.cancel_scope.cancel()
-    assert heard == [0x88] * (2 * CHECKERS) + [Identity("c", "alice")]
+    assert heard == [0x88] * (2 * CHECKERS) + [Identity("c", "alice", is_listed=True)]
     assert access.unchecked == len(caplog.records) == 2 * CHECKERS
     assert "hush-hush" not in caplog.text
 

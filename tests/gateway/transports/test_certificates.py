@@ -204,3 +204,26 @@ def test_files_that_were_read_again_have_a_line_in_the_log(tmp_path: Path, caplo
     assert caplog.messages == [told] * 2
     assert certificates.refresh(anyway=True)
     assert caplog.messages == [told] * 3
+
+
+def test_nobody_comes_in_with_an_old_session_where_the_list_has_ended_or_an_authority(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = Authority(tmp_path)
+    client = authority.client_context(authority.client("good.example"))
+    path = authority.revoke()
+    list_s, authority_s = ends_at(path.read_text()), ends_at(authority.ca.read_text())
+    assert list_s is not None
+    assert authority_s is not None
+    certificates = Certificates(authority.files("required", str(path)), "mqtt")
+    for end_s in (list_s, authority_s):
+        assert not certificates.refresh(end_s - 1)
+        first = TlsEnd(client, TlsCodec(certificates.context, end_s - 1))
+        first.shake_hands()
+        first.receive(first.codec.encode(b"tickets come with this"))
+        assert certificates.refresh(end_s)
+        assert not certificates.refresh(end_s)
+        again = TlsEnd(client, TlsCodec(certificates.context), first.tls.session)
+        again.shake_hands()
+        assert not again.tls.session_reused
+    assert caplog.messages == [f"{path} has ended: nobody comes in by what it says"] * 2

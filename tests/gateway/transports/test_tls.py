@@ -12,6 +12,7 @@ from wire_ends import Authority, TlsEnd
 
 from gateway.transports.certificates import Certificates
 from gateway.transports.tls import TlsCodec, name_of
+from gateway.transports.validity import ends_at
 
 
 @pytest.fixture(scope="module")
@@ -164,9 +165,40 @@ def test_the_servers_farewell_is_one_of_tls(authority: Authority) -> None:
             "a.example",
         ),
         ({"subject": (), "subjectAltName": (("IP Address", "10.0.0.1"),)}, None),
+        ({"subject": ((("commonName", ""),),), "subjectAltName": (("DNS", "a.example"),)}, "a.example"),
+        ({"subject": ((("commonName", "al\nice\x1b[2J"),),)}, None),
+        ({"subject": ((("commonName", "x" * 1024),),)}, "x" * 1024),
+        ({"subject": ((("commonName", "x" * 1025),),)}, None),
     ],
 )
 def test_the_name_is_the_common_name_else_the_first_dns_name(
     certificate: dict[str, object] | None, name: str | None
 ) -> None:
     assert name_of(certificate) == name
+
+
+YEAR_S = 366 * 24 * 3600
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_certificate_that_has_ended_is_not_let_in_by_resuming_a_session(
+    authority: Authority, version: ssl.TLSVersion
+) -> None:
+    shared, shown = Certificates(authority.files("required"), "mqtt").context, authority.client("d-7.example")
+    context = authority.client_context(shown)
+    context.maximum_version = version
+    ends_s = ends_at(shown.read_text())
+    assert ends_s is not None
+    first = TlsEnd(context, TlsCodec(shared, ends_s - YEAR_S))
+    first.shake_hands()
+    first.receive(first.codec.encode(b"tickets come with this"))
+    for now_s, name, over in (
+        (ends_s - 1, "d-7.example", ""),
+        (ends_s + 1, None, "the client's certificate has ended"),
+    ):
+        codec = TlsCodec(shared, now_s)
+        again = TlsEnd(context, codec, first.tls.session)
+        again.shake_hands()
+        assert again.tls.session_reused
+        assert (codec.certificate, codec.over) == (name, over)
+        assert again.send(b"x") == (b"" if over else b"x")

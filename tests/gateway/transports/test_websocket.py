@@ -72,6 +72,33 @@ def test_a_page_of_another_origin_is_refused_where_origins_are_named() -> None:
         assert codec.output().split()[1] == status
 
 
+@pytest.mark.parametrize(
+    ("origin", "is_own"),
+    [
+        (None, True),
+        ("http://localhost:3000", True),
+        ("https://127.0.0.1", True),
+        ("http://[::1]:8080", True),
+        ("https://evil.example", False),
+        ("http://localhost.evil.example", False),
+        ("http://127.0.0.1.evil.example:8083", False),
+        ("http://localhost@evil.example", False),
+        ("http://[::1", False),
+        ("http://10.0.0.1", False),
+        ("null", False),
+        ("file://", False),
+    ],
+)
+def test_a_page_is_told_of_that_is_not_this_machines_own_and_that_nobody_has_named(
+    origin: str | None, is_own: bool
+) -> None:
+    for named in ([], [origin or "https://other.example"]):
+        codec = WebSocketCodec("/mqtt", named)
+        codec.decode(request(origin=origin))
+        assert b" 101 " in codec.output()
+        assert codec.page == ("" if is_own or named else origin)
+
+
 def test_the_path_may_have_a_query() -> None:
     codec = WebSocketCodec("/mqtt")
     codec.decode(request("/mqtt?client=7"))

@@ -207,14 +207,13 @@ def test_looking_rules_up_finds_what_going_through_them_finds(
     assert tuple(acl.publish(user, "c", name)) == expected
 
 
-def test_the_users_whose_rules_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.access.acl.USERS_KEPT_MAX", 2)
-    rules = parse_acl("".join(f"allow user u{number} publish t/{number}\n" for number in range(5)))
-    for _ in range(2):
-        for number in range(5):
-            assert rules.publish(f"u{number}", "c", f"t/{number}").line == number + 1
-            assert not rules.publish(f"u{number}", "c", "t/9").allowed
-    assert len(rules._kept) == 2
+@pytest.mark.parametrize(
+    ("name", "lines"), [("area7/x", [8, 1002]), ("other", [1002]), ("#", [1001, 1002]), ("+/x", [1001, 1002])]
+)
+def test_of_very_many_rules_those_alone_are_looked_at_that_may_speak_of_a_name(name: str, lines: list[int]) -> None:
+    text = "".join(f"allow all all area{number}/#\n" for number in range(1000))
+    acl = parse_acl(f"{text}deny all all secret/#\nallow user u all %u/#\n")
+    assert [rule.line for rule in acl._rules_for("subscribe", "u", name)] == lines
 
 
 @pytest.mark.parametrize(
@@ -237,3 +236,37 @@ allow user alice position %c
 allow user root all #
 """
     assert parse_acl(rules).position(user, client, name).allowed is allowed
+
+
+LEVELS = st.sampled_from(["a", "b", "", "+", "%c", "%u", "$x"])
+LINES = st.builds(
+    lambda verdict, who, action, levels, deep: f"{verdict} {who} {action} {'/'.join([*levels, *deep]) or '#'}",
+    st.sampled_from(["allow", "deny"]),
+    st.sampled_from(["all", "anonymous", "user u", "user v", "group g", "group h"]),
+    st.sampled_from(["publish", "subscribe", "position", "all"]),
+    st.lists(LEVELS, max_size=3),
+    st.sampled_from([[], ["#"]]),
+)
+MEMBERS = "group g u v\ngroup h u\n"
+
+
+@given(
+    lines=st.lists(LINES, max_size=12),
+    user=st.sampled_from(["u", "v", "w", ""]),
+    client=st.sampled_from(["a", "+", "$x", ""]),
+    filter=st.lists(st.sampled_from(["a", "b", "", "+", "u", "$x"]), min_size=1, max_size=3).map("/".join),
+    deep=st.sampled_from(["", "/#"]),
+)
+def test_the_first_rule_decides_that_would_decide_alone(
+    lines: list[str], user: str, client: str, filter: str, deep: str
+) -> None:
+    assume(filter + deep)
+    acl = parse_acl(MEMBERS + "\n".join(lines))
+    actions = ["subscribe"] if "+" in filter or deep else ["publish", "position", "subscribe"]
+    for action in actions:
+        alone = (
+            getattr(parse_acl("\n" * at + line + "\n" + MEMBERS), action)(user, client, filter + deep)
+            for at, line in enumerate(lines, 1 + MEMBERS.count("\n"))
+        )
+        expected = next((one.allowed for one in alone if one.line), False)
+        assert getattr(acl, action)(user, client, filter + deep).allowed is expected

@@ -1,0 +1,125 @@
+"""What each figure means, in one line: what ``/metrics`` says of it (``# HELP``). The one table of them.
+
+By family, whoever counts it: name server, broker, gateway or process. docs/guide/operator.md says more of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+_REFUSED: Final = "gateway_refused_"
+_TOTAL: Final = "_total"
+
+MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        # ---- broker
+        "rocketmq_messages_in_total": "Messages stored.",
+        "rocketmq_messages_out_total": "Messages read, by anybody.",
+        "rocketmq_throughput_in_total": "Bytes of messages stored.",
+        "rocketmq_throughput_out_total": "Bytes of messages read, by anybody.",
+        "rocketmq_storage_size": "Bytes of the commit log.",
+        "rocketmq_storage_flush_behind_bytes": "Bytes of the commit log that are not synced yet.",
+        "penstock_messages_refused_total": "Messages refused with an error.",
+        "penstock_syncs_total": "Syncs of the commit log to the disk.",
+        "penstock_disk_full": "1 while the disk has no room and messages are refused.",
+        "penstock_limit_used": "How much of a limit on what the broker keeps is used, 0 to 1, by limit.",
+        "penstock_damaged_frames_total": "Damaged stretches of the log that reads, or the last start, passed over.",
+        "penstock_topics": "Topics, without those that gateways keep for themselves.",
+        "penstock_retained_messages": "Retained messages.",
+        "penstock_open_filters": "MQTT filters with a light queue.",
+        "penstock_parked_requests": "Requests that wait for something to answer.",
+        "penstock_mqtt_sessions": "MQTT sessions whose home is this broker.",
+        "penstock_session_bytes": "Bytes that are kept of MQTT sessions.",
+        "penstock_sessions_away": "MQTT sessions whose clients are away.",
+        "penstock_sessions_lag_messages": "Messages that durable sessions have not been sent, by client.",
+        "penstock_sessions_lag_messages_most": "Messages that the session furthest behind has to come, by client.",
+        "penstock_sessions_lagging": "Durable sessions that are more than 1,000 messages behind, by client.",
+        "penstock_shares": "Shared subscriptions.",
+        "penstock_shared_unsettled": "Messages of shared subscriptions that are on their way, or passed over and owed.",
+        "penstock_shared_redelivered_total": "Messages of shared subscriptions that went out again.",
+        "penstock_shared_lost_total": "Messages of shared subscriptions that damage took before anybody had them.",
+        "penstock_shares_lag_messages": "Messages that shared subscriptions have not settled.",
+        "penstock_shares_lag_messages_most": "Messages that the shared subscription furthest behind has not settled.",
+        "penstock_shares_lagging": "Shared subscriptions with more than 1,000 messages not settled.",
+        "penstock_shares_unattended": "Shared subscriptions with messages and without a gateway.",
+        "penstock_unread_age_s": "Age of the oldest message that somebody has not done with, by reader.",
+        "penstock_gateway_silent_s": "Seconds since a gateway was heard at the home of sessions, by gateway.",
+        "penstock_gateway_sessions": "Sessions that a gateway has, as the home of sessions knows, by gateway.",
+        "penstock_namesrv_away": "Name servers that do not answer the broker.",
+        # ---- name server
+        "namesrv_brokers": "Brokers that live.",
+        "namesrv_brokers_away": "Brokers that are away, whose topics wait for them.",
+        "namesrv_topics": "Topics that have a broker, without those that gateways keep for themselves.",
+        # ---- process
+        "process_resident_memory_bytes": "Resident memory of the process in bytes.",
+        "process_open_fds": "Files and sockets that the process has open.",
+        "process_max_fds": "Files and sockets that the process may have open.",
+        # ---- gateway: connections
+        "gateway_connections": "Connections of devices.",
+        "gateway_connections_most": "The most connections that there were at a time.",
+        "gateway_connections_half_open": "Connections without an accepted CONNECT.",
+        "gateway_connections_failed_total": "Connections ended by an error that nobody has foreseen.",
+        "gateway_connects_total": "Connections since the start, by listener.",
+        "gateway_listener_connections": "Connections of devices, by listener.",
+        "gateway_listener_refused_total": "Connections closed at the door, by listener.",
+        "gateway_listener_accepts_paced_total": "How often a listener waited before it accepted more, by listener.",
+        "gateway_handshakes_failed_total": "Connections ended by a wrong or unfinished handshake, by listener.",
+        "gateway_certificate_ends_at_s": "When the listener's first certificate ends, in seconds since 1970.",
+        "gateway_crl_ends_at_s": "When the listener's list of revoked certificates ends, in seconds since 1970.",
+        "gateway_over_receive_max_total": "How often more than the Receive Maximum was taken of a client, by listener.",
+        "gateway_bytes_in_total": "MQTT bytes from devices, by listener.",
+        "gateway_bytes_out_total": "MQTT bytes to devices, by listener.",
+        "gateway_packets_in_total": "MQTT packets from devices, by listener.",
+        "gateway_packets_out_total": "MQTT packets to devices, by listener.",
+        "gateway_publications_in_total": "PUBLISH packets from devices, by listener.",
+        "gateway_publications_out_total": "PUBLISH packets to devices, by listener.",
+        "gateway_paced": "Clients that are not read now because they were too fast.",
+        "gateway_takeovers_total": "Sessions taken over by another connection of their client.",
+        # ---- gateway: sessions and messages
+        "gateway_sessions": "Sessions of connected devices.",
+        "gateway_sessions_refused_total": "Openings and saves of sessions for which their home had no room.",
+        "gateway_subscriptions": "Subscriptions of connected devices.",
+        "gateway_filters_open": "Light queues held open at all brokers.",
+        "gateway_filters_refused_total": "Subscriptions for which a broker had no room.",
+        "gateway_appends_total": "Batches of messages sent to brokers.",
+        "gateway_unanswered": "Batches of messages that brokers have not answered yet.",
+        "gateway_unfinished_bytes": "Bytes of incomplete packets that are held for all clients.",
+        "gateway_untaken_bytes": "Bytes of output that all clients have not taken.",
+        "gateway_unstored_bytes": "Bytes of messages of all clients that no broker has stored.",
+        "gateway_held": "1 while the gateway stores nothing because it may have lost sessions.",
+        "gateway_published_total": "Messages of devices that were stored.",
+        "gateway_publish_dropped_total": "Messages of devices that were refused or given up.",
+        "gateway_publish_unauthorized_total": "Messages and wills that access rules refused, or for $ topics.",
+        "gateway_delivered_total": "Messages sent to devices.",
+        "gateway_delivery_dropped_total": "Messages not sent: QoS 0 to a slow device, or too large for it.",
+        "gateway_delivery_lost_total": "Messages gone from the log before they were sent.",
+        "gateway_shares": "Shared subscriptions with members here.",
+        "gateway_shared_settled_total": "Messages of shared subscriptions that need not go to anybody any more.",
+        "gateway_shared_returned_total": "Messages of shared subscriptions given back to the broker.",
+        "gateway_replays": "Subscriptions that are sent history now.",
+        "gateway_replayed_total": "Messages of history sent.",
+        "gateway_position_commits_total": "Reports to brokers of how far named positions have come.",
+        "gateway_position_commits_refused_total": "Reports of named positions that a broker refused.",
+        "gateway_brokers_away": "Known brokers that do not answer the gateway.",
+        # ---- gateway: logins
+        "gateway_access_files_failed_total": "Changed password, access and key files that could not be taken.",
+        "gateway_logins_checked_total": "Passwords that were checked.",
+        "gateway_logins_remembered_total": "Passwords that had been right a while ago and were not checked again.",
+        "gateway_logins_proven_total": "Clients that proved by SCRAM who they are.",
+        "gateway_logins_tokens_total": "Tokens that were right.",
+        "gateway_logins_expired_total": "Connections that ended with what was shown at their login.",
+        "gateway_logins_refused_total": "Clients whose credentials were refused, by cause.",
+        "gateway_logins_busy_total": "Clients told to come back because too many passwords waited to be checked.",
+        "gateway_logins_unchecked_total": "Clients refused because an error ended the check of their password.",
+    }
+)
+
+
+def meaning_of(family: str) -> str:
+    """What a family of figures means, in a line of ASCII that needs no escaping; empty for one that nobody knows."""
+    if family.startswith(_REFUSED) and family.endswith(_TOTAL):
+        limit = family.removeprefix(_REFUSED).removesuffix(_TOTAL)
+        return f"What the gateway's limit {limit} turned away."
+    return MEANINGS.get(family, "")

@@ -1,0 +1,58 @@
+"""Subscriptions that are judged anew, a few at a time."""
+
+from __future__ import annotations
+
+from rig import Gateway, HandClock
+
+from gateway.devices.rejudging import PER_TURN
+from gateway.login.access import Access
+from penstock.access.acl import parse_acl
+
+FILTERS = [f"a/{number}" for number in range(3 * PER_TURN)]
+
+
+def house() -> tuple[Gateway, Access]:
+    access = Access("everyone", 1, 0, b"key", lambda: None, HandClock().monotonic)
+    access.set_acl(parse_acl("allow all all #"))
+    gateway = Gateway(access)
+    access.on_rules = gateway.reception.judge_again
+    return gateway, access
+
+
+def left(gateway: Gateway, *clients: str) -> list[int]:
+    return [len(gateway.reception.sessions[one].subscriptions) for one in clients]
+
+
+def test_no_turn_judges_more_than_a_few_and_in_the_end_all_are_judged() -> None:
+    gateway, access = house()
+    gateway.connect("c", level=5).subscribe(*FILTERS, "b")
+    gateway.connect("d", level=5).subscribe(*FILTERS, "b")
+    access.set_acl(parse_acl("allow all all b"))
+    assert left(gateway, "c", "d") == [len(FILTERS) + 1] * 2
+    gateway.reception.rejudging.flush()
+    assert left(gateway, "c", "d") == [len(FILTERS) + 1 - PER_TURN, len(FILTERS) + 1]
+    gateway.round()
+    assert left(gateway, "c", "d") == [1, 1]
+
+
+def test_rules_that_change_again_meanwhile_count_for_all() -> None:
+    gateway, access = house()
+    gateway.connect("c", level=5).subscribe(*FILTERS)
+    access.set_acl(parse_acl("allow all all a/#"))
+    gateway.reception.rejudging.flush()
+    access.set_acl(parse_acl("allow all all a/1"))
+    gateway.round()
+    assert left(gateway, "c") == [1]
+
+
+def test_who_has_gone_or_has_unsubscribed_meanwhile_is_passed_over() -> None:
+    gateway, access = house()
+    client, other = gateway.connect("c", level=5), gateway.connect("d", level=5)
+    client.subscribe(*FILTERS)
+    other.subscribe(*FILTERS)
+    access.set_acl(parse_acl(""))
+    gateway.reception.rejudging.flush()
+    gateway.downstream.unsubscribe(gateway.reception.sessions["c"], FILTERS[PER_TURN])
+    client.cut()
+    gateway.round()
+    assert left(gateway, "d") == [0]
