@@ -445,7 +445,7 @@ class Downstream(Stage):
                 return False
         if cursor.backlog:
             sent = self.sending.some(cursor, cursor.backlog)
-            self._due.looks -= sent
+            self._due.looked_at(cursor.backlog, sent)
             cursor.backlog = cursor.backlog[sent:] or None
             if cursor.backlog is not None:
                 return False
@@ -457,16 +457,17 @@ class Downstream(Stage):
             self._pull_for(cursor)
             return False
         sent = self.sending.some(cursor, batch)
-        self._due.looks -= sent
+        self._due.looked_at(batch, sent)
         if sent < len(batch):
             return False
         cursor.next = feed.head
         return True
 
     def _pull_for(self, cursor: Cursor) -> None:
-        if not cursor.pulling:
+        count = cursor.session.worth_reading() if cursor.subscription.qos else _OWN_PULL_COUNT
+        if count and not cursor.pulling:
             cursor.pulling = True
-            request = Pull(cursor.feed.queue, cursor.next, _OWN_PULL_BYTES, _OWN_PULL_COUNT)
+            request = Pull(cursor.feed.queue, cursor.next, _OWN_PULL_BYTES, min(count, _OWN_PULL_COUNT))
             cursor.feed.broker.submit(request, partial(self._pulled_for, cursor, cursor.next))
 
     def _pulled_for(self, cursor: Cursor, first: int, result: Result) -> None:

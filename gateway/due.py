@@ -10,10 +10,11 @@ behind: else it would run away from them, and each of them would have to read on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final
 
+from gateway.messages.envelope import Arrival
 from gateway.messages.feed import Feed
 from gateway.sessions.session import Cursor, Session
 
@@ -22,6 +23,8 @@ LOOKS_MAX: Final = 512
 times as much."""
 LOOKS_PER_TURN: Final = 64
 """With so many a session's turn is over, as soon as it has done what cannot be divided: the messages of one pull."""
+LOOK_BYTES: Final = 16 * 1024
+"""To send so many bytes takes as long as to look at a message."""
 _PASSES_MAX: Final = 16  # of one flush, however little there is to look at
 
 Feeds = dict[Feed[Cursor], None]
@@ -46,6 +49,12 @@ class Due:
         self._in_turn: dict[Session | Feed[Cursor], Feeds | None] = {}  # sessions with the feeds that they alone read
         self._to_pump: set[Session] = set()  # of these the ones that were added themselves; only ever looked up
         self.looks = LOOKS_MAX
+
+    def looked_at(self, messages: Sequence[Arrival], count: int) -> None:
+        """The first ``count`` of these were looked at, and sent: a large one costs as much as several."""
+        self.looks -= count
+        for arrival in messages[:count]:
+            self.looks -= len(arrival.payload) // LOOK_BYTES
 
     def __bool__(self) -> bool:
         return bool(self._at_once or self._in_turn)

@@ -49,9 +49,13 @@ class Variant:
         return (self.is_v5, self.qos, self.retain, self.identifiers, self.shows_place)
 
 
+LIGHT_BYTES: Final = 4096
+"""A message in flight that is larger is held without its payload: what is sent again, on a later connection, is read
+from the log."""
+
+
 class InFlight:
-    """What a session holds of a message with QoS 1 or 2 that is on its way. ``weight``: bytes that it keeps in memory,
-    roughly."""
+    """What a session holds of a message with QoS 1 or 2 that is on its way. ``weight``: bytes of it, roughly."""
 
     __slots__ = ("qos", "weight")
 
@@ -79,6 +83,21 @@ class Blob(InFlight):
     def blob(self, packet_id: int) -> Blob:
         """Itself."""
         return self
+
+    def sent(self) -> Blob:
+        """What is held of it from now on: itself, or if it is large, where it is and as what it was sent."""
+        return self if self.weight <= LIGHT_BYTES else self._at(self.arrival.without_payload())
+
+    def moved(self) -> Blob:
+        """The same, found in its topic's queue."""
+        moved = self._at(self.arrival.in_its_topic())
+        moved.head, moved.tail = self.head, self.tail
+        return moved
+
+    def _at(self, arrival: Arrival) -> Blob:
+        other = Blob(arrival, self.variant, b"", b"")
+        other.weight = self.weight
+        return other
 
     @property
     def size(self) -> int:
@@ -131,16 +150,17 @@ def _encode(arrival: Arrival, variant: Variant, now_ms: int) -> Blob:
 
 
 def blob(arrival: Arrival, variant: Variant, now_ms: int) -> Blob:
-    """The shared blob of a message for a variant. One with an expiry interval for MQTT 5 is made afresh each time."""
+    """A message for a variant; its bytes are shared, but those that tell the time left for MQTT 5."""
     if variant.is_v5 and arrival.expires_ms != NEVER:
         return _encode(arrival, variant, now_ms)
-    if arrival.blobs is None:
-        arrival.blobs = {}
+    if arrival.encoded is None:
+        arrival.encoded = {}
     key = variant.key
-    made = arrival.blobs.get(key)
-    if made is None:
-        made = arrival.blobs[key] = _encode(arrival, variant, now_ms)
-    assert isinstance(made, Blob)
+    known = arrival.encoded.get(key)
+    if known is not None:
+        return Blob(arrival, variant, known[0], known[1])
+    made = _encode(arrival, variant, now_ms)
+    arrival.encoded[key] = (made.head, made.tail)  # not itself: a circle of large ones would wait for the collector
     return made
 
 
@@ -244,7 +264,7 @@ class PacketRun:
         in_flight: packet id -> what is held of those with QoS 1 or 2.
         qos: the highest QoS among them.
         senders: client ids of the publishers (whoever is among them and wants no local copies needs another way).
-        weight: what those in flight hold in memory, roughly.
+        weight: bytes of those in flight, roughly.
         largest: bytes of the largest packet, at most two too many.
         expiring: whether any message expires: then the bytes would be good for a moment only, and none are made.
         aliased: forms with topic aliases, by how many of them a client takes.
@@ -345,7 +365,7 @@ class PacketRun:
             packet_id = arrival.offset % PACKET_ID_MAX + 1
             blobs.append((packet_id, made))
             if made.qos:
-                self.in_flight[packet_id] = made
+                self.in_flight[packet_id] = made.sent()
                 parts += (made.head, packet_id.to_bytes(2, "big"), made.tail)
                 weight += made.weight
                 highest = max(highest, made.qos)

@@ -161,11 +161,11 @@ class Arrival:
         expires_ms: wall-clock time after which it is not delivered, or ``NEVER``.
         stored_ms: wall-clock time at which it was stored.
         origin: where it was pulled; ``None`` where nobody needs to find it again.
-        blobs: encoded forms, shared by all subscribers that get the same bytes (``gateway/messages/delivery.py``).
+        encoded: forms in two parts, for all subscribers that get the same bytes (``gateway/messages/delivery.py``).
     """
 
     __slots__ = (
-        "blobs",
+        "encoded",
         "expires_ms",
         "heading",
         "offset",
@@ -202,7 +202,7 @@ class Arrival:
         self.queue_id = queue_id
         self.queue_offset = queue_offset
         self.expires_ms = NEVER if heading.expiry_s == NEVER else stored_ms + heading.expiry_s * 1000
-        self.blobs: dict[object, object] | None = None
+        self.encoded: dict[object, tuple[bytes, bytes]] | None = None
 
     @property
     def name(self) -> str:
@@ -246,6 +246,12 @@ class Arrival:
         flag = self.qos | FLAG_RETAIN if self.retain else self.qos
         queue_id, at = self.queue_id, self.queue_offset
         return Arrival(at, self.position, flag, self.payload, self.heading, self.stored_ms, queue_id, at, origin)
+
+    def without_payload(self) -> Arrival:
+        """The same message, to be known by."""
+        flag = self.qos | FLAG_RETAIN if self.retain else self.qos
+        place = self.queue_id, self.queue_offset, self.origin
+        return Arrival(self.offset, self.position, flag, b"", self.heading, self.stored_ms, *place)
 
 
 def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None) -> list[Arrival]:

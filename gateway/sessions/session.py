@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from gateway.messages.delivery import PACKET_ID_MAX, Blob, InFlight, PacketRun, blob
+from gateway.messages.delivery import LIGHT_BYTES, PACKET_ID_MAX, Blob, InFlight, PacketRun, blob
 from gateway.messages.envelope import Arrival
 from gateway.messages.feed import Feed
 from gateway.sessions.endings import ENDED_MAX, Ended, Standing, have_delivered, still_needed, without
@@ -40,6 +40,8 @@ from gateway.sessions.session_state import Owed, Past, Place, Will
 from gateway.sessions.subscriptions import Redo, Subscription, bounded, is_left
 
 _PUBREL: Final = b"\x62\x02"
+
+READ_LEAST: Final = 8
 
 NOWHERE: Final = 1 << 61
 """Behind every log position."""
@@ -393,6 +395,13 @@ class Session:
         """How many more QoS 1 and 2 messages may be sent now."""
         return self.window - len(self.in_flight) - len(self.releasing)
 
+    def worth_reading(self) -> int:
+        """For so many messages of its own it may have room, or for a few more; 0 while it has none. What was read and
+        has to wait is in memory, for each session that lags."""
+        if self.is_full or self.in_flight_bytes >= self.window_bytes:
+            return 0
+        return max(READ_LEAST, self.room())
+
     def _free_id(self) -> int:
         packet_id = self.next_id
         while packet_id in self.in_flight or packet_id in self.releasing or self._is_absent(packet_id):
@@ -413,7 +422,7 @@ class Session:
             return None
         self.in_flight_bytes += made.weight
         packet_id = self._free_id()
-        self.in_flight[packet_id] = made
+        self.in_flight[packet_id] = made.sent()
         return made.packet(packet_id, dup=made.qos == 1 and made.arrival.stored_ms <= doubtful_ms)
 
     def send_run(self, run: PacketRun) -> bytes | None:
@@ -445,7 +454,7 @@ class Session:
     def relocate(self, packet_id: int, made: Blob) -> None:
         """A message in flight is found in its topic's queue from now on: the one that it came through may go before
         its exchange is complete (MQTT-3.10.4-3)."""
-        found = Blob(made.arrival.in_its_topic(), made.variant, made.head, made.tail)
+        found = made.moved()
         self.in_flight_bytes += found.weight - self.in_flight[packet_id].weight
         self.in_flight[packet_id] = found
 
@@ -529,6 +538,8 @@ class Session:
         for packet_id in waiting[:room]:
             made = self.in_flight[packet_id].blob(packet_id)
             again.append(blob(made.arrival, made.variant, now_ms).packet(packet_id, dup=True))
+            if made.weight > LIGHT_BYTES:
+                self.in_flight[packet_id] = made.sent()
         return again
 
     def pubrels(self) -> list[bytes]:

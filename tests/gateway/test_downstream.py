@@ -26,7 +26,7 @@ from gateway.mqtt.packets import (
     Unsubscribe,
 )
 from gateway.mqtt.properties import Properties
-from gateway.sessions.session import Cursor
+from gateway.sessions.session import READ_LEAST, Cursor
 from penstock.errors import OffsetOutOfRange, PenstockError, Unavailable
 from penstock.link import OnResult
 from penstock.message import MQTT_TOPIC, Message, encode_message, encode_properties, record_tail
@@ -565,6 +565,25 @@ def left_behind(count: int) -> tuple[Gateway, Client, Client, Publish]:
     publisher.send(*[Publish("t", bytes([at]) * 200, 1, packet_id=at + 1) for at in range(count)])
     [first] = publishes(client)
     return gateway, client, publisher, first
+
+
+def test_nothing_is_read_for_who_can_be_sent_nothing_and_little_for_who_can_be_sent_little() -> None:
+    """What was read and has to wait is in memory; and nothing is lost."""
+    gateway, client, _, first = left_behind(40)
+    assert own_pulls(gateway) == []
+    client.is_full = True
+    client.send(Puback(first.packet_id))
+    assert own_pulls(gateway) == []
+    client.is_full = False
+    client.device.writable()
+    gateway.round()
+    assert [body[:1] for body in drain(client)] == [bytes([at]) for at in range(1, 40)]
+    assert {request.count_max for request in own_pulls(gateway)} == {READ_LEAST}
+
+
+def own_pulls(gateway: Gateway) -> list[Pull]:
+    """Those of a session for itself: its feed's wait for what is still to come."""
+    return [request for request in gateway.broker.made(Pull) if request.wait_s == 0]
 
 
 def test_who_waits_where_retention_has_passed_goes_on_when_the_broker_answers_again() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from making import BROKER, subscribed
+from making import BROKER, arrival, subscribed
 
-from gateway.due import LOOKS_MAX, LOOKS_PER_TURN, Due
+from gateway.due import LOOK_BYTES, LOOKS_MAX, LOOKS_PER_TURN, Due
 from gateway.messages.feed import Feed
 from gateway.sessions.session import Cursor, Session
 
@@ -116,6 +116,12 @@ def test_a_flush_ends_when_enough_was_looked_at_and_the_rest_comes_first_in_the_
         world.due.add(session)
     world.lags = {sessions[0]: 1}
     assert list(world.flushes()) == [["0", "1"], ["2", "3"], ["4", "0"]]
+
+
+def test_a_large_message_counts_as_several_looks(world: World) -> None:
+    small, large = arrival(payload=b"x"), arrival(payload=bytes(LOOK_BYTES * 3))
+    world.due.looked_at([small, large, large], 2)
+    assert world.due.looks == LOOKS_MAX - 2 - 3
 
 
 def test_a_turn_is_as_many_pulls_as_have_little_to_look_at(world: World) -> None:

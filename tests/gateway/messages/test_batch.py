@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from making import BROKER, arrival, batch_of, pulled
 
 from gateway.messages.batch import EVEN_FROM, Batch, FrameStretch, RunStretch, given_batch, pulled_batch
-from gateway.messages.delivery import PACKET_ID_MAX, PacketRun, Variant, blob
+from gateway.messages.delivery import LIGHT_BYTES, PACKET_ID_MAX, PacketRun, Variant, blob
 from gateway.messages.envelope import Arrival, Origin, arrivals, record_properties
 from gateway.sessions.session import Session
 from penstock.errors import InvalidMessage
@@ -111,7 +111,10 @@ def test_a_batch_goes_out_as_its_messages_would_one_by_one(
         if variant.qos:
             held.append((packet_id, packets[-1]))
     assert run.data == b"".join(packets)
-    assert [(packet_id, one.blob(packet_id).packet(packet_id)) for packet_id, one in run.in_flight.items()] == held
+    in_flight = [(packet_id, one.blob(packet_id)) for packet_id, one in run.in_flight.items()]
+    light = [(packet_id, one.packet(packet_id)) for packet_id, one in in_flight if one.weight <= LIGHT_BYTES]
+    assert light == [(packet_id, packet) for packet_id, packet in held if len(packet) - 2 <= LIGHT_BYTES]
+    assert [packet_id for packet_id, _ in in_flight] == [packet_id for packet_id, _ in held]
     assert [made.packet(packet_id) for packet_id, made in run.blobs] == packets
     assert (run.count, run.qos) == (count, max(min(one.qos, granted) for one in messages))
     assert max(map(len, packets)) <= run.largest <= max(map(len, packets)) + 2

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+
+import pytest
 from making import arrival, pulled
 
-from gateway.messages.delivery import PacketRun, Variant, blob, is_expired
+from gateway.messages.delivery import LIGHT_BYTES, PacketRun, Variant, blob, is_expired
 from gateway.mqtt.codec import publish_head
 
 
@@ -44,10 +48,36 @@ def test_messages_of_one_device_each_begin_as_their_own_size_and_form_ask_for() 
         assert head.startswith(publish_head(b"a/b", size, qos, retain))
 
 
-def test_equal_choices_share_one_blob() -> None:
+def test_equal_choices_share_their_bytes() -> None:
     message = arrival()
-    assert blob(message, Variant(True, 1, False), 0) is blob(message, Variant(True, 1, False), 9)
-    assert blob(message, Variant(True, 1, False), 0) is not blob(message, Variant(True, 1, True), 0)
+    first, again, other = (blob(message, Variant(True, 1, retain), 0) for retain in (False, False, True))
+    assert first.head is again.head
+    assert first.tail is again.tail
+    assert first.head != other.head
+
+
+@pytest.mark.parametrize("is_v5", [False, True])
+def test_what_was_encoded_goes_with_its_message_and_waits_for_no_collector(is_v5: bool) -> None:
+    """Nobody's memory grows: a megabyte for each client and message was left to the collector, which seldom looks."""
+    message = arrival(payload=bytes(LIGHT_BYTES))
+    payload = message.payload
+    gc.disable()
+    try:
+        for retain in (False, True):
+            blob(message, Variant(is_v5, 1, retain), 0).packet(7)
+        del message
+        assert sys.getrefcount(payload) == 2, "this test has it, and the count itself"
+    finally:
+        gc.enable()
+
+
+def test_of_a_large_message_that_was_sent_only_its_place_is_held() -> None:
+    for size in (LIGHT_BYTES // 2, LIGHT_BYTES * 2):
+        made = blob(arrival(5, payload=bytes(size), position=77), Variant(False, 2, True, (9,)), 0)
+        held = made.sent()
+        assert (held.arrival.offset, held.arrival.position, held.arrival.qos) == (5, 77, made.arrival.qos)
+        assert (held.qos, held.variant, held.weight, held.size) == (2, made.variant, made.weight, made.size)
+        assert len(held.arrival.payload) + len(held.tail) == (0 if size > LIGHT_BYTES else 2 * size)
 
 
 def test_a_blob_that_tells_the_time_left_is_not_shared() -> None:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from making import a_broker, arrival, made, pulled, subscribed
 
-from gateway.messages.delivery import PacketRun
+from gateway.messages.delivery import LIGHT_BYTES, PacketRun, Variant, blob
 from gateway.messages.envelope import Origin
-from gateway.sessions.lasting import Lasting
-from gateway.sessions.session import STORED, STORING, Cursor, Session
+from gateway.sessions.lasting import Client, Lasting
+from gateway.sessions.session import READ_LEAST, STORED, STORING, Cursor, Session
 from gateway.sessions.session_state import Owed, Sent
 
 FILTERS = ["a/b", "a/+", "+/b", "a/#", "#", "c/d"]
+
+
+class Reader:
+    """A client, as far as its session looks."""
+
+    is_full = False
 
 
 def packet_ids(packets: list[bytes], at: int = 7) -> list[int]:
@@ -184,6 +192,48 @@ def test_a_message_that_is_found_elsewhere_weighs_what_it_weighs_there() -> None
     assert found is not None
     assert (found.filter, found.is_light) == ("a/b", False)
     assert session.in_flight_bytes == sum(one.weight for one in session.in_flight.values())
+
+
+def test_of_large_messages_on_their_way_no_payload_is_held_however_they_were_sent() -> None:
+    session, large = Session("c", window=10), bytes(LIGHT_BYTES * 2)
+    origin = Origin(a_broker(), "a/b", "~filter:a/b")
+    one, two = arrival(0, payload=large), arrival(1, payload=large, qos=2)
+    run = PacketRun(pulled(one, origin=origin), False, 1, False, 0)
+    assert session.send_run(run) == run.data
+    session.next_id = 2
+    assert session.send(blob(two, Variant(False, 2, False), 0)) is not None
+    bytes_before = session.in_flight_bytes
+    session.relocate(*session.sent()[0])
+    assert [len(made.arrival.payload) + len(made.tail) for _, made in session.sent()] == [0, 0]
+    assert session.in_flight_bytes == bytes_before > 2 * len(large), "they count in full for the window"
+    session.acknowledged(1)
+    session.received(2, refused=False)
+    assert session.in_flight_bytes == 0
+
+
+def test_a_large_message_of_an_earlier_connection_is_held_until_it_is_sent_again() -> None:
+    session, large = Session("c", window=10), bytes(LIGHT_BYTES * 2)
+    session.in_flight[7] = blob(arrival(payload=large), Variant(False, 1, False), 0)
+    [packet] = resent(session)
+    assert packet.endswith(large)
+    [(packet_id, made)] = session.sent()
+    assert (packet_id, made.arrival.payload, made.tail) == (7, b"", b"")
+
+
+def test_nothing_is_worth_reading_for_a_client_that_can_be_sent_nothing() -> None:
+    session = Session("c", window=100)
+    assert session.worth_reading() == 0, "nobody is there"
+    session.device = cast(Client, Reader())
+    assert session.worth_reading() == 100
+    for at in range(99):
+        session.send(blob(arrival(at), Variant(False, 1, False), 0))
+    assert session.worth_reading() == READ_LEAST
+    session.window_bytes = session.in_flight_bytes
+    assert session.worth_reading() == 0
+    session.acknowledged(1)
+    assert session.worth_reading() == READ_LEAST
+    cast(Reader, session.device).is_full = True
+    assert session.worth_reading() == 0
 
 
 def test_an_inbound_qos_2_id_goes_from_storing_to_stored_to_free() -> None:
