@@ -456,9 +456,6 @@ class Device(Sender):
             return
         expiry_s = packet.properties.session_expiry_interval
         if expiry_s is not None:
-            if self.session.expiry_s == 0 and expiry_s != 0:  # (MQTT-3.1.2-23, 3.14.2-2)
-                self.fail(ReasonCode.PROTOCOL_ERROR)
-                return
             self.session.expiry_s = min(expiry_s, self._reception.settings.session_expiry_s_max)
         self._close(b"", is_normal=packet.reason_code == ReasonCode.SUCCESS)
 

@@ -105,6 +105,7 @@ class Connection:
     __slots__ = (
         "_accepts_bytes_max",
         "_aliases",
+        "_asked_to_last",
         "_is_accepted",
         "_method",
         "_reader",
@@ -117,6 +118,7 @@ class Connection:
         self._reader = PacketReader(packet_bytes_max, connect_bytes_max)
         self._aliases: dict[int, str] | None = None
         self._is_accepted = False
+        self._asked_to_last = False  # whether its CONNECT asked for a session that outlives it
         self._accepts_bytes_max = ANY_SIZE
         self._wants_problems = True
         self._method: str | None = None
@@ -156,6 +158,9 @@ class Connection:
             self._accepts_bytes_max = packet.properties.maximum_packet_size or self._accepts_bytes_max
             self._wants_problems = packet.properties.request_problem_information != 0
             self._method = packet.properties.authentication_method
+            self._asked_to_last = bool(packet.properties.session_expiry_interval)
+        if type(packet) is Disconnect and packet.properties.session_expiry_interval and not self._asked_to_last:
+            return ReasonCode.PROTOCOL_ERROR  # whatever was granted (MQTT 5, 3.14.2.2.2)
         if type(packet) is Auth and packet.properties.authentication_method != self._method:
             return ReasonCode.PROTOCOL_ERROR
         return 0

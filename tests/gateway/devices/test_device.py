@@ -26,6 +26,7 @@ from gateway.mqtt.packets import (
     Subscription,
     Unsuback,
     Unsubscribe,
+    Will,
 )
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.errors import Busy, InvalidTopic, StorageFull, Unavailable
@@ -467,6 +468,15 @@ def test_properties_that_cannot_be_stored_are_refused_with_the_reason_and_counte
     assert gateway.upstream.dropped == 3
     client.publish("a", b"", 2, packet_id=2, properties=Properties(correlation_data=bytes(24_000)))
     assert client.got() == [Pubrec(2)]
+
+
+@pytest.mark.mqtt("3.14.4-3")
+def test_a_disconnect_may_ask_for_what_the_connect_asked_for_also_where_it_was_not_granted() -> None:
+    gateway = Gateway(session_expiry_s_max=0)
+    asked = Properties(session_expiry_interval=100)
+    client = gateway.connect("c", level=5, properties=asked, will=Will("w", b"gone"))
+    client.send(Disconnect(0, asked))
+    assert (client.got(), gateway.broker.log) == ([], [])
 
 
 @pytest.mark.mqtt("3.14.2-2")
