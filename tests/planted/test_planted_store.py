@@ -267,6 +267,19 @@ def light_queues_count_on(index: QueueIndex, base: int, opened_before: int) -> i
     return 0
 
 
+sound_move = QueueIndex.move_light_queues
+
+
+def what_has_moved_is_told_at_once(index: QueueIndex, base: int, opened_before: int) -> int:
+    longest = sound_move(index, base, opened_before)
+    index.holds_moved = False
+    return longest
+
+
+def a_state_is_as_good_as_any(store: MessageStore) -> list[tuple[int, int]]:
+    return []
+
+
 def the_log_grows_when_it_likes(write: Writing, now_ms: int) -> None:
     pass
 
@@ -517,6 +530,20 @@ PLANTS = [
         "grow",
         the_log_grows_when_it_likes,
         recovery_tests.test_what_a_full_disk_kept_from_growing_behind_damage_grows_before_anything_else_is_stored,
+    ),
+    Plant(
+        "B13",
+        QueueIndex,
+        "move_light_queues",
+        what_has_moved_is_told_at_once,
+        recovery_tests.test_on_a_full_disk_what_has_moved_behind_damage_is_told_to_nobody_before_there_is_room,
+    ),
+    Plant(
+        "B13",
+        MessageStore,
+        "take_passed",
+        a_state_is_as_good_as_any,
+        recovery_tests.test_a_keyframe_from_before_damage_was_known_is_not_taken_for_what_is_behind_it,
     ),
     Plant(
         "rot",
