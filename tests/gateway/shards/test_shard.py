@@ -13,7 +13,7 @@ import trio
 from gateway.shards.ends import Occupant
 from gateway.shards.poller import BROKEN, READ, WRITE, EpollPoller
 from gateway.shards.rounds import Rounds, Stage
-from gateway.shards.shard import CHUNK_BYTES, LINGER_S, SHORT_BYTES, Line, Shard
+from gateway.shards.shard import CHUNK_BYTES, LINGER_S, SHORT_BYTES, WRITE_BYTES_MAX, Line, Shard
 from gateway.transports.codec import Codec
 from penstock.world import RealClock
 
@@ -249,6 +249,37 @@ def test_a_broken_line_is_noticed_while_it_is_not_read(house: House) -> None:
     house.line.set_reading(False)
     house.round(BROKEN)
     assert house.echo.events == ["broken"]
+
+
+def test_very_much_output_goes_out_in_several_rounds_and_little_waits_for_none_of_it(house: House) -> None:
+    """A message of 1 MB for a thousand subscribers: who pings is answered between."""
+    large = bytes(WRITE_BYTES_MAX // 3)
+    others = [a_line(house) for _ in range(5)]
+    clients = [house.client, *[client for _, client in others]]
+    for line in [house.line, *[line for line, _ in others]]:
+        line.write(large)
+    small, pinged = a_line(house)
+    small.write(b"pong")
+    wakes = house.poller.wakes
+    house.round()
+    assert received(pinged) == b"pong"
+    assert [received(client) != b"" for client in clients] == [True] * 4 + [False] * 2
+    assert house.poller.wakes == wakes + 1, "there is a next round"
+    small.write(b"again")
+    house.round()
+    assert received(pinged) == b"again"
+    assert [received(client) != b"" for client in clients[4:]] == [True] * 2
+    assert house.poller.wakes == wakes + 1
+    for _, client in [*others, (small, pinged)]:
+        client.close()
+
+
+def a_line(house: House) -> tuple[Line, socket.socket]:
+    """One more, with nobody who is told, and its client."""
+    ours, client = socket.socketpair()
+    ours.setblocking(False)
+    client.setblocking(False)
+    return house.shard.add(ours), client
 
 
 def test_a_client_that_is_gone_when_we_write_breaks_the_line(house: House) -> None:
