@@ -464,10 +464,9 @@ class Downstream(Stage):
         return True
 
     def _pull_for(self, cursor: Cursor) -> None:
-        count = cursor.session.worth_reading() if cursor.subscription.qos else _OWN_PULL_COUNT
-        if count and not cursor.pulling:
+        if not cursor.pulling and (cursor.session.is_worth_reading or not cursor.subscription.qos):
             cursor.pulling = True
-            request = Pull(cursor.feed.queue, cursor.next, _OWN_PULL_BYTES, min(count, _OWN_PULL_COUNT))
+            request = Pull(cursor.feed.queue, cursor.next, _OWN_PULL_BYTES, _OWN_PULL_COUNT)
             cursor.feed.broker.submit(request, partial(self._pulled_for, cursor, cursor.next))
 
     def _pulled_for(self, cursor: Cursor, first: int, result: Result) -> None:

@@ -97,7 +97,7 @@ class Retained:
         if fetch.is_last:
             self.stop(cursor)
             return True
-        if not fetch.waits and (cursor.session.worth_reading() or not cursor.subscription.qos):
+        if not fetch.waits and (cursor.session.is_worth_reading or not cursor.subscription.qos):
             fetch.waits = True
             request = FetchRetained(cursor.subscription.filter, fetch.after, PAGE)
             self.turns.ask(cursor, fetch, request, WORK, partial(self._fetched, cursor, fetch))

@@ -41,8 +41,6 @@ from gateway.sessions.subscriptions import Redo, Subscription, bounded, is_left
 
 _PUBREL: Final = b"\x62\x02"
 
-READ_LEAST: Final = 8
-
 NOWHERE: Final = 1 << 61
 """Behind every log position."""
 
@@ -395,12 +393,10 @@ class Session:
         """How many more QoS 1 and 2 messages may be sent now."""
         return self.window - len(self.in_flight) - len(self.releasing)
 
-    def worth_reading(self) -> int:
-        """For so many messages of its own it may have room, or for a few more; 0 while it has none. What was read and
-        has to wait is in memory, for each session that lags."""
-        if self.is_full or self.in_flight_bytes >= self.window_bytes:
-            return 0
-        return max(READ_LEAST, self.room())
+    @property
+    def is_worth_reading(self) -> bool:
+        """Whether there may be room for what is read for it alone: what has to wait then is in memory."""
+        return not self.is_full and self.in_flight_bytes < self.window_bytes
 
     def _free_id(self) -> int:
         packet_id = self.next_id
