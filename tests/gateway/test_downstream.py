@@ -143,12 +143,12 @@ def test_an_absent_session_costs_no_memory_per_message() -> None:
     client = gateway.connect("s", clean_start=False)
     client.subscribe("t", qos=1)
     session = client.device.session
+    assert session is not None
+    [cursor] = session.overlap.cursors
     client.cut()
     pulls = len(gateway.broker.made(Pull))
     publisher = gateway.connect("p")
     publisher.send(*[Publish("t", bytes(100), 1, packet_id=at + 1) for at in range(100)])
-    assert session is not None
-    [cursor] = session.overlap.cursors
     assert (cursor.backlog, cursor.feed.window, session.in_flight, session.behind) == (None, None, {}, {})
     assert len(gateway.broker.made(Pull)) <= pulls + 1
 
