@@ -457,8 +457,11 @@ class Reception:
         else:
             self.keeping.leave(session, state, b"" if state == GONE else NO_WILL, on_lost)
             self.downstream.leave(session, ends=False)
-        # its cursors know it, and it them: in this circle what is in flight would wait for the collector
+        # its cursors know it, and it them: in this circle what is in flight would wait for the collector; and with who
+        # waits for a save that never comes its device would, with all that it has read
         session.overlap, session.in_flight, session.settled = Overlap(), {}, None
+        if session.lasting is not None:
+            session.lasting.unsaved, session.lasting.when_saved = [], []
 
     # ------------------------------------------------------------ what the home says
 

@@ -7,17 +7,18 @@ from circles import leaves_none_of
 from own_topics import OnlyOwnTopics
 from rig import Client, Gateway, HandClock
 
+from gateway.devices.device import Device
 from gateway.login.access import Access
 from gateway.login.auth import Anonymous
 from gateway.messages.delivery import Blob, Several
-from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, Will
+from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, Subscribe, Subscription, Will
 from gateway.mqtt.properties import Properties
 from gateway.mqtt.reason_codes import ReasonCode
 from gateway.sessions.session import Cursor, Session
 from penstock.access.acl import parse_acl
 from penstock.errors import Busy
 from penstock.message import decode_message
-from penstock.requests.sessions import OpenSession
+from penstock.requests.sessions import OpenSession, SaveSessions
 
 WILL = Will("will/topic", b"gone", 1)
 
@@ -184,6 +185,21 @@ def test_a_session_goes_with_its_connection_and_waits_for_no_collector(expiry_s:
         assert client.device.session is not None
         assert client.device.session.in_flight
         client.cut()
+        del client.device
+
+
+def test_a_connection_that_breaks_before_its_session_is_saved_waits_for_no_collector() -> None:
+    """With what it had read of a packet, and what was to be sent to it."""
+    gateway = Gateway()
+    with leaves_none_of(Session, Device):
+        client = gateway.connect("c", level=5, properties=Properties(session_expiry_interval=60))
+        gateway.broker.holds = (SaveSessions,)
+        for number in (1, 2):
+            client.send(Subscribe(number, (Subscription(f"a/{number}", 1),)))
+        client.cut()
+        gateway.broker.let_go()
+        gateway.round()
+        assert client.got() == []
         del client.device
 
 
