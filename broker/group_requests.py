@@ -96,7 +96,7 @@ class GroupRequests:
             try:
                 current = self.groups.of_member(request.group, request.member)
             except PenstockError as error:
-                return error
+                return error.as_result()
             if current.generation == request.generation and not last:
                 return None
             return self._assignment(request.group, request.member, current)

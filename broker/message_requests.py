@@ -64,7 +64,7 @@ class _Again:
         try:
             found = self._messages.read(self._request, self._tags)
         except PenstockError as error:
-            return error  # the queue was closed meanwhile
+            return error.as_result()  # the queue was closed meanwhile
         return found if found.count or last or found.next != self._request.offset else None
 
 
@@ -84,7 +84,7 @@ class _AgainGiven:
         try:
             found = self._messages.read_given(self._queue, self._offset, self._count_max, self._bytes_max)
         except PenstockError as error:
-            return error  # the queue was closed meanwhile
+            return error.as_result()  # the queue was closed meanwhile
         return GivenPulled(0, self._offset, []) if found is None and last else found
 
 

@@ -109,11 +109,13 @@ class ParkedRequests:
             return
         result = waiting.retry(last)
         if result is not None:
+            tell = waiting.on_result
             self._forget(waiting)
-            waiting.on_result(result)
+            tell(result)
 
     def _forget(self, waiting: Waiting) -> None:
         waiting.answered = True
+        waiting.retry = waiting.on_result = _nobody  # its deadline may be far off: what they hold need not wait for it
         self._count -= 1
         for waker in waiting.wakers:
             found = self._by_waker.get(waker)
@@ -127,3 +129,7 @@ class ParkedRequests:
         del of_session[waiting]
         if not of_session:
             del self._by_session[waiting.session]
+
+
+def _nobody(_: object) -> None:
+    """Nobody waits any more."""

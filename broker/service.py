@@ -160,7 +160,7 @@ class BrokerService:
             self._failed = error
             return Now(error)
         except PenstockError as error:
-            return Now(error)
+            return Now(error.as_result())
 
     @property
     def durable(self) -> int:

@@ -95,7 +95,7 @@ class ShareRequests:
             try:
                 found = self._take(request)
             except PenstockError as error:
-                return error  # the share has ended, or the disk is full
+                return error.as_result()  # the share has ended, or the disk is full
             return found if found.count or last else None
 
         wakers = (queue, share_waker(request.share))

@@ -31,8 +31,9 @@ from gateway.leases.session_holds import SessionHolds
 from gateway.leases.shared import SharedSubscriptions
 from gateway.messages.batch import Batch, given_batch, pulled_batch
 from gateway.messages.feed import Answer, Feed
+from gateway.messages.windows import Windows
 from gateway.mqtt.reason_codes import ReasonCode
-from gateway.sending import Runs, Sending
+from gateway.sending import Runs, Sending, has_no_room
 from gateway.sessions.options import Start
 from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
@@ -68,6 +69,7 @@ class Downstream(Stage):
         self._pull_bytes_max = settings.pull_bytes_max
         self._pull_count_max = settings.pull_count_max
         self._pull_wait_s = settings.pull_wait_s
+        self._windows: Windows[Cursor] = Windows(self._pull_bytes_max)
         self._due = Due(self._pump, self._pull, wake)
         self._failed: list[Feed[Cursor] | Cursor] = []
         self._replaces: dict[Subscription, Subscription | None] = {}  # on their way: what stood before each
@@ -241,9 +243,9 @@ class Downstream(Stage):
 
     def _detach(self, cursor: Cursor) -> None:
         if cursor.feed.attached.discard(cursor):
-            if cursor.session.behind.pop(cursor, 0) is None:
+            if cursor.session.behind.pop(cursor, None) is not None:
                 cursor.feed.lagging -= 1
-                cursor.feed.trim(self._pull_bytes_max)  # a window that nobody needs is not extended
+                self._windows.trim(cursor.feed)  # a window that nobody needs is not extended
             cursor.backlog = None
             self.retained.stop(cursor)
             self.replays.interrupt(cursor)
@@ -275,8 +277,7 @@ class Downstream(Stage):
         self.retained.turns.take()
         self.positions.flush()
         self._leases.flush()
-        more = self.shared.flush()
-        return bool(self._due) or more
+        return self.shared.flush() or bool(self._due)
 
     def tick(self, now: float) -> None:
         """Keeps the filters open and tries again what failed; to be called about every half second."""
@@ -311,8 +312,7 @@ class Downstream(Stage):
                 feed.is_pulling = False
                 self._want(feed)
                 return
-            head = result.next
-            self._came(feed, given_batch(head - result.count, result.runs, feed), head)
+            self._came(feed, given_batch(result.next - result.count, result.runs, feed), result.next)
         elif isinstance(result, Pulled):
             self._came(feed, _batch(result, feed), result.next)
         else:
@@ -385,7 +385,7 @@ class Downstream(Stage):
             feed.extend(batch.arrivals, head)
             for cursor in others:
                 self._try(cursor)
-            feed.trim(self._pull_bytes_max)
+            self._windows.trim(feed)
         else:
             feed.head = head
 
@@ -398,8 +398,8 @@ class Downstream(Stage):
     # ------------------------------------------------------------ those who lag
 
     def _pump(self, session: Session) -> None:
-        for cursor in list(session.behind):
-            if session.device is not None and not cursor.waits:
+        for cursor, needs_room in list(session.behind.items()):
+            if session.device is not None and not cursor.waits and not (needs_room and has_no_room(session)):
                 self._try(cursor)
 
     def _try(self, cursor: Cursor) -> None:
@@ -424,14 +424,14 @@ class Downstream(Stage):
     def _set_lagging(self, cursor: Cursor, lags: bool) -> None:
         behind, feed = cursor.session.behind, cursor.feed
         if lags and cursor not in behind:
-            behind[cursor] = None
+            behind[cursor] = False
             feed.lagging += 1
         elif not lags and cursor in behind:
             del behind[cursor]
             if not behind:
                 cursor.session.behind = {}  # an emptied dict stays as large as it was
             feed.lagging -= 1
-            feed.trim(self._pull_bytes_max)
+            self._windows.trim(feed)
         if not lags:
             self._want(feed)
 

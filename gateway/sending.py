@@ -103,6 +103,8 @@ class Sending:
                     cursor.next = arrival.offset + 1
                     continue
                 if not self._one(cursor, arrival, now_ms):
+                    if cursor in cursor.session.behind:
+                        cursor.session.behind[cursor] = True
                     return done
                 cursor.next = arrival.offset + 1
                 cursor.come_to(arrival.position)
@@ -166,6 +168,11 @@ class Sending:
         if qos:
             self._keeping.note(session)
         return False
+
+
+def has_no_room(session: Session) -> bool:
+    """Whether nothing of QoS 1 or 2 can be sent, whatever it is: it is no use to look at what waits for room."""
+    return session.room() <= 0 or not session.is_worth_reading
 
 
 def variant_for(matching: Sequence[Cursor], arrival: Arrival, client_id: bytes, is_v5: bool) -> Variant | None:

@@ -97,7 +97,7 @@ class Registry:
                 case QueryTopics():
                     return TopicNames(tuple(sorted(self._holders)))
         except PenstockError as error:
-            return error
+            return error.as_result()
         return None
 
     def figures(self, now: float) -> dict[str, float]:

@@ -7,7 +7,7 @@ classes, one to one. Nothing here waits or does I/O.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 
 class PenstockError(Exception):
@@ -33,6 +33,13 @@ class PenstockError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def as_result(self) -> Self:
+        """Itself, caught and from now on handed on as a value: without the places that it was raised from. Their frames
+        hold whatever was at work there, down to a request's megabytes and a client's session, and soon this value too:
+        a circle that would wait for the collector."""
+        self.__cause__ = self.__context__ = None
+        return self.with_traceback(None)
 
 
 class InternalError(PenstockError):

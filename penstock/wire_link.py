@@ -82,7 +82,7 @@ class WireLink:
         try:
             parts = wire.encode_request(self._next_id, request)
         except PenstockError as error:
-            on_result(error)
+            on_result(error.as_result())
             return
         self._pending[self._next_id] = (type(request), on_result)
         self._next_id += 1

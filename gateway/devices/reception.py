@@ -43,7 +43,7 @@ from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
 from gateway.publishing.judging import Judge
 from gateway.publishing.upstream import Upstream
 from gateway.sessions.lasting import Client, Lasting
-from gateway.sessions.session import Session
+from gateway.sessions.session import Overlap, Session
 from gateway.sessions.session_state import Will, decode_flow, decode_terms, encode_will
 from gateway.settings import GatewaySettings
 from gateway.shards.rounds import Rounds
@@ -457,6 +457,11 @@ class Reception:
         else:
             self.keeping.leave(session, state, b"" if state == GONE else NO_WILL, on_lost)
             self.downstream.leave(session, ends=False)
+        # its cursors know it, and it them: in this circle what is in flight would wait for the collector; and with who
+        # waits for a save that never comes its device would, with all that it has read
+        session.overlap, session.in_flight, session.settled = Overlap(), {}, None
+        if session.lasting is not None:
+            session.lasting.unsaved, session.lasting.when_saved = [], []
 
     # ------------------------------------------------------------ what the home says
 

@@ -256,6 +256,11 @@ def _ids(first: int, count: int) -> Sequence[int]:
     return [*range(first, PACKET_ID_MAX + 1), *range(1, over + 1)]
 
 
+LARGE_BYTES: Final = 64 * 1024
+"""Of a run that is larger the messages are not kept beside its packets. Subscribers with a Subscription Identifier each
+have a run each, all of which are there until their batch has been handed out; few ask for single messages."""
+
+
 class PacketRun:
     """A batch as one piece of bytes for every subscriber of one kind.
 
@@ -276,6 +281,7 @@ class PacketRun:
         "_granted",
         "_identifier",
         "_is_v5",
+        "_large",
         "_several",
         "aliased",
         "count",
@@ -304,6 +310,7 @@ class PacketRun:
         self.senders: set[bytes] = set()
         self._blobs: list[tuple[int, Blob]] | None = None
         self._several: list[Several] = []
+        self._large: Sequence[Arrival] = ()
         even = batch.even
         if even is not None and even.weight <= _TOGETHER_BYTES // 2:
             self._take_even(even)
@@ -326,8 +333,15 @@ class PacketRun:
         """Packet id and blob of each message."""
         made = self._blobs
         if made is None:
-            made = self._blobs = [(packet_id, one.blob(packet_id)) for one in self._several for packet_id in one.ids]
+            made = [(packet_id, one.blob(packet_id)) for one in self._several for packet_id in one.ids]
+            for arrival in self._large:
+                made.append((arrival.offset % PACKET_ID_MAX + 1, self._encoded(arrival)))
+            if not self._large:
+                self._blobs = made
         return made
+
+    def _encoded(self, arrival: Arrival) -> Blob:
+        return _encode(arrival, self._variant(arrival.qos, arrival.retain), 0)
 
     def _take_even(self, even: Stretch) -> None:
         sample, count, size = even.arrival(0), even.count, even.body_bytes
@@ -374,7 +388,10 @@ class PacketRun:
             if made.weight > largest:
                 largest = made.weight
         self.data = b"".join(parts)
-        self._blobs = blobs
+        if len(self.data) <= LARGE_BYTES:
+            self._blobs = blobs
+        else:
+            self._large = batch
         self.qos = highest
         self.weight = weight
         self.largest = largest + 2

@@ -38,11 +38,11 @@ class Feed(Origin, Generic[Reader]):
         lagging: how many of those are behind the head or held.
         is_pulling: a pull is under way, or waits to be tried again.
         is_closed: the filter was closed; late replies are ignored.
+        window_bytes: what the window holds in memory, roughly.
     """
 
     __slots__ = (
         "_alias_numbers",
-        "_window_bytes",
         "attached",
         "head",
         "is_closed",
@@ -50,13 +50,14 @@ class Feed(Origin, Generic[Reader]):
         "lagging",
         "members",
         "window",
+        "window_bytes",
     )
 
     def __init__(self, broker: Broker, filter: str) -> None:
         super().__init__(broker, filter)
         self.head = -1
         self.window: list[Arrival] | None = None
-        self._window_bytes = 0
+        self.window_bytes = 0
         self.members: Few[Reader] = Few()
         self.attached: Few[Reader] = Few()
         self.lagging = 0
@@ -75,7 +76,7 @@ class Feed(Origin, Generic[Reader]):
         """Sets the head where nobody is reading; elsewhere the readers have their own place."""
         if not self.attached and not self.is_pulling:
             self.head = offset
-            self._clear()
+            self.clear()
 
     def wants_pull(self) -> bool:
         """Whether somebody waits for what comes after the head."""
@@ -87,7 +88,7 @@ class Feed(Origin, Generic[Reader]):
             self.window = list(batch)
         else:
             self.window += batch
-        self._window_bytes += sum([len(arrival.payload) + _ARRIVAL_BYTES for arrival in batch])
+        self.window_bytes += sum([len(arrival.payload) + _ARRIVAL_BYTES for arrival in batch])
         self.head = head
 
     def since(self, offset: int) -> Sequence[Arrival] | None:
@@ -102,17 +103,18 @@ class Feed(Origin, Generic[Reader]):
         """Lets go what nobody needs, and of the rest the oldest beyond the limit."""
         window = self.window
         if not self.lagging:
-            self._clear()
-        elif self._window_bytes > window_bytes_max and window is not None:
+            self.clear()
+        elif self.window_bytes > window_bytes_max and window is not None:
             dropped = 0
-            while self._window_bytes > window_bytes_max // 2 and dropped < len(window):
-                self._window_bytes -= len(window[dropped].payload) + _ARRIVAL_BYTES
+            while self.window_bytes > window_bytes_max // 2 and dropped < len(window):
+                self.window_bytes -= len(window[dropped].payload) + _ARRIVAL_BYTES
                 dropped += 1
             del window[:dropped]
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Lets go of its window, whatever anybody needs."""
         self.window = None
-        self._window_bytes = 0
+        self.window_bytes = 0
 
 
 class Answer(Generic[Reader]):

@@ -54,3 +54,13 @@ class Matching:
             for filter in self._index.search(name):
                 found |= self._places[filter]
         return found
+
+
+def places(bits: int) -> list[int]:
+    """Which bits are set, the lowest first. There may be a thousand, and mostly one is."""
+    found = []
+    while bits:
+        lowest = bits & -bits
+        found.append(lowest.bit_length() - 1)
+        bits ^= lowest
+    return found

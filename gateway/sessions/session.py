@@ -35,7 +35,7 @@ from gateway.messages.envelope import Arrival
 from gateway.messages.feed import Feed
 from gateway.sessions.endings import ENDED_MAX, Ended, Standing, have_delivered, still_needed, without
 from gateway.sessions.lasting import Client, Lasting
-from gateway.sessions.matching import Matching
+from gateway.sessions.matching import Matching, places
 from gateway.sessions.session_state import Owed, Past, Place, Will
 from gateway.sessions.subscriptions import Redo, Subscription, bounded, is_left
 
@@ -309,7 +309,7 @@ class Overlap:
             return self.cursors if arrival.position >= cursor.start else ()
         broker, position = cursor.feed.broker, arrival.position
         bits = self._candidates(arrival.name)
-        candidates = [other for at, other in enumerate(self.cursors) if bits >> at & 1 and other.feed.broker is broker]
+        candidates = [other for at in places(bits) if (other := self.cursors[at]).feed.broker is broker]
         found = [other for other in candidates if other.next >= 0 and position >= other.start]
         if found:
             found += [
@@ -361,7 +361,7 @@ class Session:
         self.lasting: Lasting | None = None
         self.subscriptions: dict[str, Subscription] = {}
         self.overlap = Overlap()
-        self.behind: dict[Cursor, None] = {}
+        self.behind: dict[Cursor, bool] = {}  # whether what it has next was not sent for want of room
         self.window = window
         self.window_bytes = window_bytes
         self.in_flight: dict[int, InFlight] = {}

@@ -102,6 +102,7 @@ class WebSocketCodec:
             self._http.receive_data(data)
             event = self._http.next_event()
         except h11.RemoteProtocolError as error:
+            error.__traceback__ = None  # a frame of h11 that it came through has it too: a circle, with all of this
             self._refuse(error.error_status_hint if error.error_status_hint in _NAMES else 400, str(error))
             return b""
         if event is h11.NEED_DATA:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 from broker.outcomes import Parked
 from broker.parked import SPARE_DEADLINES, ParkedRequests
 from penstock.requests.request import Done, Result
@@ -91,6 +93,19 @@ def test_answered_requests_leave_nothing_behind() -> None:
     assert len(door.requests) == 0
     assert len(door.requests._deadlines) <= SPARE_DEADLINES + 1
     assert (door.requests._by_waker, door.requests._by_session) == ({}, {})
+
+
+def test_what_an_answered_request_holds_does_not_wait_for_its_deadline() -> None:
+    """A megabyte that its connection had read, say, for as long as a pull may wait."""
+    door = Door()
+    door.open = True
+    held = object()
+    before = sys.getrefcount(held)
+    door.requests.park(Parked(("q",), 1e9, lambda last, held=held: Done()), lambda _, held=held: None, 1)  # type: ignore[misc]
+    door.requests.wake(["q"])
+    assert sys.getrefcount(held) == before
+    door.requests.expire(2e9)
+    assert len(door.requests) == 0
 
 
 def test_a_held_session_waits_on_and_is_answered_as_it_stirred_once_it_is_released() -> None:

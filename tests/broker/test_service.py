@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import errno
+import gc
+import sys
 
 import pytest
 
 from broker.outcomes import Now
-from penstock.errors import InvalidTopic, PenstockError, StorageFailed, UnknownRequest
+from penstock.errors import InvalidRequest, InvalidTopic, PenstockError, QueueNotFound, StorageFailed, UnknownRequest
 from penstock.message import Message
-from penstock.requests.filters import FetchRetained, OpenFilters
+from penstock.requests.filters import CloseFilters, FetchRetained, OpenFilters
 from penstock.requests.given import GivenPull, GivenRuns
 from penstock.requests.groups import CommitOffsets, JoinGroup, Progress, QueueOffset
-from penstock.requests.messages import Append, Pull
+from penstock.requests.messages import Append, AppendRuns, Pull
 from penstock.requests.routes import QueryRoute, TopicRoute
 from penstock.requests.servers import Ping, ReadFigures, ServerInfo
 from penstock.requests.sessions import GATEWAYS_TOPICS, SessionSave
@@ -132,6 +134,30 @@ def _odd(hint: object, text: str, number: int) -> object:
         "tuple[SessionSave, ...]": (SessionSave(text, number, number, number),),
     }
     return kinds[str(hint)]
+
+
+def test_a_request_that_is_refused_goes_with_its_outcome_and_waits_for_no_collector() -> None:
+    """Where it was refused, its megabytes stood in the frames that the error came through."""
+    rig = Rig()
+    body = bytes(100_000)
+    gc.disable()
+    try:
+        before = sys.getrefcount(body)
+        assert isinstance(rig.ask(AppendRuns(1, 1, body)), InvalidRequest)
+        assert sys.getrefcount(body) == before
+    finally:
+        gc.enable()
+
+
+def test_what_a_parked_request_is_refused_with_keeps_nothing_of_where_it_was_raised() -> None:
+    rig = Rig()
+    opened = rig.ask(OpenFilters("gw", ("a", "b")))
+    at, given_at = (one.offset for one in opened.opened)
+    answers = rig.submit(Pull("~filter:a", at, wait_s=60.0))
+    given = rig.submit(GivenPull("~filter:b", given_at, 100, 10, 60.0))
+    rig.ask(CloseFilters("gw", ("a", "b")))
+    assert [type(one) for one in answers + given] == [QueueNotFound, QueueNotFound]
+    assert [one.__traceback__ for one in answers + given if isinstance(one, PenstockError)] == [None, None]
 
 
 def test_a_request_that_is_refused_has_stored_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import product
 
@@ -26,7 +27,7 @@ from gateway.mqtt.packets import (
     Unsubscribe,
 )
 from gateway.mqtt.properties import Properties
-from gateway.sessions.session import Cursor
+from gateway.sessions.session import Cursor, Overlap
 from penstock.errors import OffsetOutOfRange, PenstockError, Unavailable
 from penstock.link import OnResult
 from penstock.message import MQTT_TOPIC, Message, encode_message, encode_properties, record_tail
@@ -143,12 +144,12 @@ def test_an_absent_session_costs_no_memory_per_message() -> None:
     client = gateway.connect("s", clean_start=False)
     client.subscribe("t", qos=1)
     session = client.device.session
+    assert session is not None
+    [cursor] = session.overlap.cursors
     client.cut()
     pulls = len(gateway.broker.made(Pull))
     publisher = gateway.connect("p")
     publisher.send(*[Publish("t", bytes(100), 1, packet_id=at + 1) for at in range(100)])
-    assert session is not None
-    [cursor] = session.overlap.cursors
     assert (cursor.backlog, cursor.feed.window, session.in_flight, session.behind) == (None, None, {}, {})
     assert len(gateway.broker.made(Pull)) <= pulls + 1
 
@@ -641,6 +642,34 @@ def test_who_waits_for_what_many_filters_have_fallen_behind_costs_nothing_until_
     gateway.broker.let_go()
     gateway.round()
     assert sorted(drain(again)) == sorted([*[one.encode() for one in filters], b"last"])
+
+
+@pytest.mark.interpreted
+def test_filters_that_have_fallen_behind_are_not_gone_through_for_the_room_of_one_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client that takes one message at a time has a few looked at with each, however many filters wait."""
+    gateway = Gateway()
+    client = gateway.connect("c", level=5, properties=Properties(receive_maximum=1))
+    filters = [f"t/{number}" for number in range(40)]
+    client.subscribe(*filters, qos=1)
+    for turn in range(3):
+        for one in filters:
+            gateway.produce("t", b"%d" % turn, mqtt_topic=one, qos=1)
+    looked_at: list[Cursor] = []
+    matching = Overlap.matching
+
+    def noted(overlap: Overlap, cursor: Cursor, arrival: Arrival) -> Sequence[Cursor]:
+        looked_at.append(cursor)
+        return matching(overlap, cursor, arrival)
+
+    monkeypatch.setattr(Overlap, "matching", noted)
+    got = publishes(client)
+    while len(got) < 3 * len(filters):
+        client.send(Puback(got[-1].packet_id))
+        got += publishes(client)
+    assert len(looked_at) <= 3 * len(got), "what is sent is looked at, what is next in its filter, and each filter once"
+    assert Counter(one.topic for one in got) == dict.fromkeys(filters, 3)
 
 
 @pytest.mark.mqtt("3.3.4-4", "3.3.1-13")

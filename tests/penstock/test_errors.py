@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 from penstock import errors
@@ -48,6 +51,33 @@ def test_every_error_says_whose_fault_it_is_and_what_it_means(cls: type[Penstock
 def test_the_hint_stands_in_brackets() -> None:
     assert str(NoRoute("nobody has it")) == "nobody has it"
     assert str(NoRoute("nobody has it", hint="create it")) == "nobody has it (create it)"
+
+
+def test_an_error_that_is_handed_on_as_a_value_keeps_nothing_of_where_it_was_raised() -> None:
+    """Else a refused request, with a megabyte in it, was there until the collector came by."""
+
+    class Work:
+        pass
+
+    def refuse(work: Work) -> PenstockError:
+        try:
+            try:
+                raise OSError("no room")
+            except OSError as error:
+                raise NoRoute("nobody has it", hint="create it") from error
+        except NoRoute as error:
+            return error.as_result()
+
+    work = Work()
+    gone = weakref.ref(work)
+    gc.disable()
+    try:
+        result = refuse(work)
+        del work
+        assert gone() is None
+    finally:
+        gc.enable()
+    assert str(result) == "nobody has it (create it)"
 
 
 def test_a_code_of_a_newer_server_is_an_internal_error_that_names_it() -> None:

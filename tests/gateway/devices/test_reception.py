@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from circles import leaves_none_of
 from own_topics import OnlyOwnTopics
 from rig import Client, Gateway, HandClock
 
+from gateway.devices.device import Device
 from gateway.login.access import Access
 from gateway.login.auth import Anonymous
-from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, Will
+from gateway.messages.delivery import Blob, Several
+from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, Subscribe, Subscription, Will
 from gateway.mqtt.properties import Properties
 from gateway.mqtt.reason_codes import ReasonCode
+from gateway.sessions.session import Cursor, Session
 from penstock.access.acl import parse_acl
 from penstock.errors import Busy
 from penstock.message import decode_message
-from penstock.requests.sessions import OpenSession
+from penstock.requests.sessions import OpenSession, SaveSessions
 
 WILL = Will("will/topic", b"gone", 1)
 
@@ -166,6 +170,37 @@ def test_a_session_ends_with_its_expiry_and_its_filters_close() -> None:
     gateway.pass_time(4)
     assert len(gateway.broker.state.sessions) == 0
     assert gateway.broker.queues == {}
+
+
+@pytest.mark.parametrize("expiry_s", [0, 60])
+def test_a_session_goes_with_its_connection_and_waits_for_no_collector(expiry_s: int) -> None:
+    """With all that was in flight to it: clients that come and go left that to the collector, which seldom looks."""
+    gateway = Gateway()
+    with leaves_none_of(Session, Cursor, Blob, Several):
+        client = gateway.connect("c", level=5, properties=Properties(session_expiry_interval=expiry_s))
+        client.subscribe("a/#", "a/b", qos=1)
+        client.subscribe("n/#", qos=1, properties=Properties(user_properties=(("penstock-start", "named=p"),)))
+        for topic in ("a/b", "n/c"):
+            client.publish(topic, b"x", 1, packet_id=7)
+        assert client.device.session is not None
+        assert client.device.session.in_flight
+        client.cut()
+        del client.device
+
+
+def test_a_connection_that_breaks_before_its_session_is_saved_waits_for_no_collector() -> None:
+    """With what it had read of a packet, and what was to be sent to it."""
+    gateway = Gateway()
+    with leaves_none_of(Session, Device):
+        client = gateway.connect("c", level=5, properties=Properties(session_expiry_interval=60))
+        gateway.broker.holds = (SaveSessions,)
+        for number in (1, 2):
+            client.send(Subscribe(number, (Subscription(f"a/{number}", 1),)))
+        client.cut()
+        gateway.broker.let_go()
+        gateway.round()
+        assert client.got() == []
+        del client.device
 
 
 def test_disconnect_may_shorten_the_expiry() -> None:

@@ -8,7 +8,7 @@ import sys
 import pytest
 from making import arrival, pulled
 
-from gateway.messages.delivery import LIGHT_BYTES, PacketRun, Variant, blob, is_expired
+from gateway.messages.delivery import LARGE_BYTES, LIGHT_BYTES, PacketRun, Variant, blob, is_expired
 from gateway.mqtt.codec import publish_head
 
 
@@ -108,6 +108,15 @@ def test_a_run_is_the_packets_one_after_the_other_with_ids_from_the_offsets() ->
     assert list(run.in_flight) == [65_534, 65_535]
     parts = [run.in_flight[packet_id].blob(packet_id).packet(packet_id) for packet_id in run.in_flight]
     assert run.data == b"".join([*parts, blob(batch[2], Variant(False, 0, False), 0).head])
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_of_a_large_run_nothing_is_kept_beside_its_packets_and_its_messages_are_made_when_asked_for(qos: int) -> None:
+    """Five hundred subscribers of messages of 200 KB, each with an identifier of its own, have five hundred runs."""
+    for size in (100, LARGE_BYTES):
+        run = PacketRun(pulled(*[arrival(offset, payload=bytes(size)) for offset in (5, 6)]), True, qos, False, 9)
+        assert b"".join([made.packet(packet_id) for packet_id, made in run.blobs]) == run.data
+        assert (run.blobs[0][1] is run.blobs[0][1]) == (size < LARGE_BYTES)
 
 
 def test_ids_from_offsets_are_never_0_and_wrap_round() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.sessions.matching import COMPARED_MAX, NAMES_MAX, Matching
+from gateway.sessions.matching import COMPARED_MAX, NAMES_MAX, Matching, places
 from topicmap.names import matches
 
 LEVELS = st.lists(st.sampled_from(["a", "b", "+"]), min_size=1, max_size=3)
@@ -34,3 +34,8 @@ def test_more_names_than_are_remembered_are_found_too(count: int) -> None:
     names = [f"{number % (count + 1)}/{number}" for number in range(2 * max(NAMES_MAX, 32 * count) + 1)]
     for name in [*names, *names[:10]]:
         assert matching.bits(name) == compared(filters, name)
+
+
+@given(st.sets(st.integers(0, 1000)))
+def test_the_places_of_bits_are_told_lowest_first(some: set[int]) -> None:
+    assert places(sum(1 << at for at in some)) == sorted(some)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from circles import leaves_none_of
 from hypothesis import given
 from hypothesis import strategies as st
 from wire_ends import frame, request
@@ -63,6 +64,14 @@ def test_a_request_that_opens_nothing_is_told_why(asked: bytes, status: int) -> 
     assert codec.over
     assert codec.decode(request()) == b""
     assert codec.close() == b""
+
+
+def test_a_connection_that_speaks_no_http_is_gone_at_once() -> None:
+    with leaves_none_of(WebSocketCodec):
+        codec = WebSocketCodec("/mqtt")
+        codec.decode(b"no http at all\r\n\r\n")
+        assert codec.over
+        del codec
 
 
 def test_a_page_of_another_origin_is_refused_where_origins_are_named() -> None:
