@@ -199,12 +199,19 @@ class FilterLeases:
         self._shelves[cursor.feed.broker].opening.append((cursor, None))
         self._wake()
 
-    def let_go(self, lasting: Lasting, filter: str) -> None:
-        """A session that goes on needs a filter no longer; its brokers are told until they have heard it."""
-        if lasting.held.pop(filter, 0) is None:
-            for shelf in self._shelves.values():
-                _cancel(shelf, lasting, filter)
-                self._let_go(shelf, lasting.holder(shelf.broker.name), (filter,))
+    def let_go(self, lasting: Lasting, filter: str) -> bool:
+        """A session that goes on needs a filter no longer. Whether it was open in its name, and is to be closed."""
+        if lasting.held.pop(filter, 0) is not None:
+            return False
+        for shelf in self._shelves.values():
+            _cancel(shelf, lasting, filter)
+        return True
+
+    def close(self, lasting: Lasting, filters: Sequence[str]) -> None:
+        """A session that goes on is saved without these; its brokers are told until they have heard it."""
+        for shelf in self._shelves.values():
+            for first, end in portions(filters):
+                self._let_go(shelf, lasting.holder(shelf.broker.name), tuple(filters[first:end]))
 
     def begin_unheld(self, session: Session, filter: str) -> None:
         """A session has let go of a filter that it goes on with: where it has not begun in its own name yet, it begins
@@ -229,7 +236,7 @@ class FilterLeases:
 
     def forget(self, ended: Lasting) -> None:
         """A session is over; whichever broker does not hear it now finds out by itself."""
-        filters = tuple(ended.held)
+        filters = (*ended.held, *ended.closing)
         ended.held.clear()
         for shelf in self._shelves.values():
             for filter in filters:
