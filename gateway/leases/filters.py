@@ -213,6 +213,12 @@ class FilterLeases:
             for first, end in portions(filters):
                 self._let_go(shelf, lasting.holder(shelf.broker.name), tuple(filters[first:end]))
 
+    def wanted(self, broker: Broker, holder: str, filters: Iterable[str]) -> None:
+        """These are opened in a session's name, alone or as shares: a close that was not heard is not said again."""
+        unheard = self._shelves[broker].unheard
+        for filter in filters if unheard else ():
+            unheard.pop((holder, filter), None)
+
     def begin_unheld(self, session: Session, filter: str) -> None:
         """A session has let go of a filter that it goes on with: where it has not begun in its own name yet, it begins
         where the filter is open for this gateway."""
@@ -356,9 +362,8 @@ class FilterLeases:
         holding, shelf.holding = shelf.holding, {}
         for lasting, rows in holding.items():
             holder = lasting.holder(shelf.broker.name)
-            for row in rows:
-                shelf.unheard.pop((holder, row.filter), None)  # it is wanted again
             filters = [row.filter for row in rows]
+            self.wanted(shelf.broker, holder, filters)
             for first, end in portions(filters):
                 request = OpenFilters(holder, tuple(filters[first:end]))
                 shelf.broker.submit(request, partial(self._held, shelf, rows[first:end]))

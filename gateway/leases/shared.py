@@ -49,7 +49,8 @@ class SharedSubscriptions:
     """All of one gateway. ``owner`` is its name in this life, for the leases of messages too: one of the same name that
     died may have some yet. The lease of what it has open is kept with that of its filters
     (``gateway/leases/filters.py``). ``settled``, ``returned`` and ``dropped`` (too large for every member) count
-    messages; ``send_as`` sends a message to a session."""
+    messages; ``send_as`` sends a message to a session; ``on_opening`` is told what is opened at a broker, in whose
+    name."""
 
     def __init__(
         self,
@@ -77,6 +78,7 @@ class SharedSubscriptions:
         self._unheld: dict[ShareFeed, dict[Session, None]] = {}  # members in whose names it is not open there yet
         self._not_taken: list[ShareFeed] = []
         self._beaten_at = 0.0
+        self.on_opening: Callable[[Broker, str, Sequence[str]], None] = _nobody
         self.settled = 0
         self.returned = 0
         self.dropped = 0
@@ -254,6 +256,7 @@ class SharedSubscriptions:
                     for pending in shares.pop(share):
                         pending.answered(None)
             names = list(shares)
+            self.on_opening(broker, owner, names)
             for first, end in portions(names):
                 some = {share: shares[share] for share in names[first:end]}
                 broker.submit(OpenFilters(owner, tuple(some)), partial(self._opened, broker, owner, some))
@@ -431,6 +434,10 @@ def _leased(result: Pulled, feed: ShareFeed) -> list[Leased]:
         return []  # a broker that frames its replies wrongly; nothing of it can be believed
     keys = [row[3] for row in ENTRY.iter_unpack(bytes(result.body[: result.count * ENTRY.size]))]
     return [Leased(arrival, key) for arrival, key in zip(got, keys, strict=True)]
+
+
+def _nobody(broker: Broker, owner: str, shares: Sequence[str]) -> None:
+    """Nobody wants to know yet."""
 
 
 def _ignore(result: Result) -> None:

@@ -24,7 +24,7 @@ from gateway.mqtt.packets import (
 from gateway.mqtt.properties import Properties
 from gateway.sessions.session_state import Place
 from penstock.errors import Unavailable
-from penstock.requests.filters import OpenFilters
+from penstock.requests.filters import CloseFilters, OpenFilters
 from penstock.requests.routes import BrokerRoute
 from penstock.requests.sessions import SaveSessions
 
@@ -593,3 +593,21 @@ def test_what_the_rules_allow_no_more_is_closed_when_that_is_saved_though_its_cl
     assert list(held(gateway).values()) == [["a"]]
     gateway.pass_time(1)
     assert held(gateway) == {}
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_close_that_was_not_heard_is_not_repeated_for_what_is_wanted_again(filter: str, comes_back: bool) -> None:
+    gateway = Gateway()
+    client = connect(gateway)
+    client.subscribe(filter, qos=1)
+    gateway.broker.refuses[CloseFilters] = Unavailable("away")
+    client.send(Unsubscribe(3, (filter,)))
+    if comes_back:
+        client.cut()
+        client = connect(gateway)
+    client.got()
+    client.subscribe(filter, qos=1)
+    gateway.broker.refuses.clear()
+    gateway.pass_time(2)
+    assert list(held(gateway).values()) == [[filter]]
