@@ -174,7 +174,7 @@ def flow_of(session: Session) -> Flow:
     places = {
         (cursor.subscription.filter, cursor.feed.broker.name): cursor.place()
         for cursor in session.overlap.cursors
-        if cursor.next >= 0 and cursor.subscription.qos
+        if cursor.next >= 0 and cursor.subscription.qos and cursor.subscription.filter not in lasting.closing
     }
     places.update(lasting.places)
     sent = []
@@ -182,7 +182,7 @@ def flow_of(session: Session) -> Flow:
         arrival, origin, form = made.arrival, made.arrival.origin, made.variant
         if origin is None:
             continue
-        if origin.filter in lasting.held:
+        if origin.filter in lasting.held and origin.filter not in lasting.closing:
             if made.qos == 1 and is_share(origin.filter):  # those go to other members
                 continue
         elif origin.is_light:  # nobody holds its queue when this is saved and the gateway gone
@@ -206,8 +206,8 @@ def flow_of(session: Session) -> Flow:
         )
     sent += lasting.absent.values()
     owed = _owed_to(session, lasting)
-    closing = tuple([filter for filter in lasting.closing if filter not in lasting.held])
-    return Flow(places, sent, list(session.releasing), session.next_id, owed, _ended_of(session, places), closing)
+    ended, closing = _ended_of(session, places), tuple(lasting.closing)
+    return Flow(places, sent, list(session.releasing), session.next_id, owed, ended, closing)
 
 
 def _ended_of(session: Session, places: Mapping[tuple[str, str], Place]) -> tuple[Ended, ...]:

@@ -8,8 +8,9 @@ connection ends before the brokers have answered, for it is saved as it is then.
 What is let go of is closed when the session is durable without it. Until then whoever gets the session may go on with
 the subscription, and looks for what is in flight in these queues; and a session that is another gateway's by now
 cannot be saved. In that save all that is in flight through them is the session's own and found in its topic's queue
-(MQTT-3.10.4-3). A gateway that gets a session closes what the one before has not closed; what is wanted again
-meanwhile has never been closed. Decides only; never waits.
+(MQTT-3.10.4-3). A gateway that gets a session closes what the one before has not closed. What is wanted again
+meanwhile is closed all the same, and then opened, so that it begins where the new subscription does; a share goes on.
+Decides only; never waits.
 """
 
 from __future__ import annotations
@@ -54,13 +55,15 @@ class SessionHolds:
         lasting = session.lasting
         if lasting is not None and lasting.closing:
             left, lasting.closing = lasting.closing, {}
-            self._leases.close(lasting, [filter for filter in left if filter not in lasting.held])
+            self._leases.close(lasting, list(left))
 
     def part(self, session: Session, *, ends: bool) -> None:
         """The connection of a session is over, and its last state is about to be saved if it goes on. What is on its
         way to stand is saved as if it did."""
         for filter in session.subscriptions:
             self.keep_no_more(session, filter)
+        if session.lasting is not None:
+            self._leases.part(session.lasting)
         self._shared.part(session, ends=ends)
 
     def forget(self, ended: Lasting) -> None:
@@ -80,11 +83,10 @@ class SessionHolds:
         lasting.closing[filter] = lasting.closes_next
 
     def _is_saved(self, session: Session, lasting: Lasting, closes: list[str]) -> None:
-        """The session is durable without these, but for those that it has begun again."""
+        """The session is durable without these, but for those that it has let go of once more."""
         gone = {filter: None for filter in closes if lasting.closing.get(filter) is closes}
         for filter in gone:
             del lasting.closing[filter]
-        gone = {filter: None for filter in gone if filter not in lasting.held}
         for packet_id, made in session.sent():
             origin = made.arrival.origin
             if origin is not None and origin.is_light and origin.filter in gone:

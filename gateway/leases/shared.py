@@ -108,6 +108,7 @@ class SharedSubscriptions:
         lasting = session.lasting
         if lasting is not None and subscription.qos:
             lasting.held[share] = None
+            lasting.closing.pop(share, None)
         live = [broker for broker in self._brokers if broker.address] or self._brokers
         asked = len(live) * len(self._owners_of(session, subscription, ""))
         pending = None if on_done is None else PendingSubscription(asked, on_done)
@@ -179,7 +180,7 @@ class SharedSubscriptions:
         that no earlier one has: what it was to keep from that one on is sent to others and to it."""
         lasting = session.lasting
         goes_on = lasting is not None and not ends and not lasting.is_lost
-        left = lasting.closing.keys() - lasting.held if lasting is not None and goes_on else ()
+        left = lasting.closing if lasting is not None and goes_on else ()
         back: dict[ShareFeed, list[int]] = {}
         for packet_id, made in session.sent():
             feed, offset = self._feed_of(made)

@@ -64,7 +64,8 @@ class Lasting:
         is_lost: it is another gateway's by now, with all that is saved of it.
         held: filters that are open in its own name at all brokers.
         closing: filters that it needs no more, open in its name until that is saved: each with all that the same save
-            says this of. closes_next: those of the next save.
+            says this of. What it needs again meanwhile is held anew then, but for shares, which just go on.
+            closes_next: those of the next save.
         absent: by packet id, messages on their way whose broker is not known here; they go again on a later connection.
     """
 

@@ -611,3 +611,40 @@ def test_a_close_that_was_not_heard_is_not_repeated_for_what_is_wanted_again(fil
     gateway.broker.refuses.clear()
     gateway.pass_time(2)
     assert list(held(gateway).values()) == [[filter]]
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_filter_that_is_wanted_again_before_its_end_is_saved_begins_anew(dies: bool) -> None:
+    here = Gateway(name="here")
+    there = Gateway(beside=here, name="there")
+    client = connect(here)
+    client.subscribe("a/#", qos=2)
+    here.produce("a", b"x", mqtt_topic="a/b", qos=2)
+    assert drain(client) == [b"x"]
+    here.broker.holds = (SaveSessions,)
+    client.send(Unsubscribe(3, ("a/#",)), Subscribe(4, (Subscription("a/#", 2),)))
+    here.broker.holds = ()
+    if dies:
+        here.broker.outlive("here")
+    else:
+        client.cut()
+    again = connect(there)
+    there.produce("a", b"y", mqtt_topic="a/b", qos=2)
+    assert drain(again) == [b"y"]
+    assert list(held(there).values()) == [["a/#"]]
+    again.cut()
+    there.produce("a", b"z", mqtt_topic="a/b", qos=2)
+    assert drain(connect(there)) == [b"z"]
+
+
+def test_what_is_wanted_again_is_opened_behind_its_close() -> None:
+    gateway = Gateway()
+    client = connect(gateway)
+    client.subscribe("a/#", qos=2)
+    before = len(gateway.broker.requests)
+    client.send(Unsubscribe(3, ("a/#",)), Subscribe(4, (Subscription("a/#", 2),)))
+    made = [one for one in gateway.broker.requests[before:] if isinstance(one, OpenFilters | CloseFilters)]
+    assert [type(one) for one in made if one.owner.startswith("~session/")] == [CloseFilters, OpenFilters]
+    assert [type(one).__name__ for one in client.got()] == ["Unsuback", "Suback"]
+    gateway.produce("a", b"y", mqtt_topic="a/b", qos=2)
+    assert drain(client) == [b"y"]
