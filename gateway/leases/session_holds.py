@@ -56,6 +56,7 @@ class SessionHolds:
         if lasting is not None and lasting.closing:
             left, lasting.closing = lasting.closing, {}
             self._leases.close(lasting, list(left))
+            self._note(session)  # else whoever has it next closes them once more
 
     def part(self, session: Session, *, ends: bool) -> None:
         """The connection of a session is over, and its last state is about to be saved if it goes on. What is on its

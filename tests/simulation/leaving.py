@@ -13,6 +13,7 @@ from typing import Any
 
 from gateway.mqtt.packets import Publish, Subscribe, Subscription, Unsubscribe
 from tests.simulation.gateways import Device, Gateway, World
+from tests.simulation.hardships import Hardships
 
 STRIKES = ("cut", "lost", "leave", "gateway", "gateway", "gateway", "link", "kill", "power", "freeze", "freeze")
 STEPS = (0, 0, 1, 2, 3, 5, 8, 12)
@@ -74,6 +75,7 @@ class Leaver(Device):
     def __init__(self, world: Leaving, name: str, filter: str, qos: int) -> None:
         super().__init__(world, name, {filter: qos}, 0)
         self.owed: dict[bytes, None] = {}  # what it was sent over connections that were lost before it had read it
+        self._is_unsure = False  # it has subscribed and has no answer
         self.exact = Counter[bytes]()  # what it got with QoS 2
 
     def connect(self, gateway: Gateway) -> None:
@@ -91,9 +93,10 @@ class Leaver(Device):
     def _note_owed(self) -> None:
         """What it was sent and has not read. Not through a subscription that is not acknowledged: with a gateway that
         dies there never was one."""
-        if self.line is not None and not self.asked:
+        self._is_unsure = self._is_unsure and bool(self.unsubscribed)
+        if self.line is not None and not self._is_unsure:
             unread = [one for one in self.line._got if isinstance(one, Publish) and one.qos and not one.retain]
-            self.owed.update(dict.fromkeys([one.payload for one in unread]))
+            self.owed.update(dict.fromkeys([one.payload for one in unread if one.payload]))
 
     @property
     def lacks(self) -> list[bytes]:
@@ -113,6 +116,7 @@ class Leaver(Device):
             self.unsubscribed = {filter: qos}
             if rng.random() < 0.3:  # it does not wait for the answer
                 self._note_owed()
+                self._is_unsure = True
                 self.asked = {self._id(): filter}
                 packets.append(Subscribe(next(iter(self.asked)), (Subscription(filter, qos),)))
             self.world.note(f"{self.name} leaves: {[type(one).__name__ for one in packets]}")
@@ -121,15 +125,18 @@ class Leaver(Device):
         elif rng.random() < 0.4:
             self._note_owed()
             super().act()
+            self._is_unsure = bool(self.asked) or self._is_unsure
 
     def _delivered(self, packet: Publish) -> list[Any]:
-        if packet.qos == 2 and packet.packet_id not in self._received and not packet.retain:
+        if packet.qos == 2 and packet.packet_id not in self._received and packet.payload and not packet.retain:
             self.exact[packet.payload] += 1
         return super()._delivered(packet)
 
 
 class Leaving(Aiming):
     """A world whose subscribers leave: each a filter of its own or the share of which it is the only member."""
+
+    quiet_s = 240.0  # they leave to the end
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -146,6 +153,10 @@ class Leaving(Aiming):
             self.drain()
             self.reconnect()
             self.pass_time(0.5)
+
+
+class HardLeaving(Leaving, Hardships):
+    """The same where the broker has a hard time."""
 
 
 def check_leaving(world: Leaving) -> None:

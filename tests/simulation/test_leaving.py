@@ -16,7 +16,7 @@ from gateway.messages.envelope import Arrival
 from gateway.sessions.lasting import Lasting
 from gateway.sessions.session import Session
 from gateway.sessions.session_state import encode_flow
-from tests.simulation.leaving import Leaving, check_leaving
+from tests.simulation.leaving import HardLeaving, Leaving, check_leaving
 
 CATCH_WITHIN = 300
 """A planted bug must be caught by one of so many seeds."""
@@ -24,14 +24,14 @@ ONE = os.environ.get("PENSTOCK_SEED")
 SEEDS = [int(ONE)] if ONE else range(int(os.environ.get("PENSTOCK_SEEDS", "34")))
 
 
-def run(seed: int) -> Leaving:
+def run(seed: int, kind: type[Leaving] = Leaving) -> Leaving:
     """Runs a seed and checks it; a failure says how to run it again, and what happened."""
-    world = Leaving(seed)
+    world = kind(seed)
     try:
         world.run()
         check_leaving(world)
     except BaseException as error:
-        again = f"PENSTOCK_SEED={seed} .venv/bin/pytest tests/simulation/test_leaving.py -k leaves"
+        again = f"PENSTOCK_SEED={seed} .venv/bin/pytest tests/simulation/test_leaving.py"
         error.add_note("\n".join(["again:  " + again, *world.log[-60:]]))
         raise
     return world
@@ -40,6 +40,11 @@ def run(seed: int) -> Leaving:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_on_its_way_to_whoever_leaves_comes_to_it(seed: int) -> None:
     run(seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS[: (len(SEEDS) + 2) // 3])
+def test_it_does_where_the_broker_has_a_hard_time(seed: int) -> None:
+    run(seed, HardLeaving)
 
 
 def test_a_seed_gives_the_same_run_every_time() -> None:
