@@ -81,7 +81,7 @@ class Downstream(Stage):
         self.replays = Replays(clock, self.sending.as_variant, self._try, wake, self.positions, self._fail)
         self.shared = SharedSubscriptions(brokers, life, settings, clock, self.sending.as_variant, wake)
         self._leases = FilterLeases(brokers, life, settings.filter_lease_s, self._begun, wake)
-        self.holds = SessionHolds(self._leases, self.shared)
+        self.holds = SessionHolds(self._leases, self.shared, keeping.note)
         self.failures = 0  # clients that an unforeseen error has ended
         self.lost = 0
         self.refused = 0  # subscriptions for which a broker had no room

@@ -319,6 +319,7 @@ class Reception:
         session.lasting.doubtful_ms = result.doubtful_ms
         session.lasting.places = dict(flow.places)
         session.lasting.owed = dict(flow.owed)
+        session.lasting.closing = {filter: [] for filter in flow.closing}
         session.overlap.restore(flow.ended)
         resumed = partial(self._admit, device, grant, result, session, done, release)
         Resuming(session, flow, self._brokers, asked.is_v5, self.rounds.now_ms).begin(self.exchanges, resumed)
@@ -380,6 +381,7 @@ class Reception:
         self.half_open -= 1
         if found.present:
             self.downstream.resume(session, decode_terms(found.terms))
+            self.downstream.holds.resume(session)
             self._judge_subscriptions(session, identity)  # they were allowed when it subscribed
         done(Admitted(session, grant, found.present))
 

@@ -107,6 +107,7 @@ class Keeping(Stage):
         self._noted.pop(session, None)
         packets, lasting.unsaved = lasting.unsaved, []
         told, lasting.when_saved = lasting.when_saved, []
+        lasting.closes_next = []
         lasting.is_saving = bool(packets)
         save = _state_of(session, CONNECTED, b"")
         self._home.save(save, partial(self._saved, session, bool(save.terms), packets, told))
@@ -131,7 +132,7 @@ class Keeping(Stage):
             self.on_fenced(session)
         else:
             lasting.has_new_terms = lasting.has_new_terms or had_terms
-            if isinstance(outcome, TooLarge) or (outcome is NO_ROOM and (packets or told)):
+            if isinstance(outcome, TooLarge) or (outcome is NO_ROOM and packets):
                 # it cannot be kept, never or for who knows how long; what was saved before stands
                 device.fail(Told(ReasonCode.QUOTA_EXCEEDED, outcome.message))
                 return
@@ -159,12 +160,6 @@ def _state_of(session: Session, state: int, will: bytes) -> SessionSave:
     terms = flow = b""
     lasting = session.lasting
     if lasting is not None:
-        if lasting.closed:
-            closed, lasting.closed = frozenset(lasting.closed), []
-            for packet_id, made in session.sent():
-                origin = made.arrival.origin
-                if origin is not None and origin.is_light and origin.filter in closed and not is_share(origin.filter):
-                    session.relocate(packet_id, made)
         flow = encode_flow(flow_of(session))
         if lasting.has_new_terms:
             lasting.has_new_terms = False
@@ -179,15 +174,18 @@ def flow_of(session: Session) -> Flow:
     places = {
         (cursor.subscription.filter, cursor.feed.broker.name): cursor.place()
         for cursor in session.overlap.cursors
-        if cursor.next >= 0 and cursor.subscription.qos
+        if cursor.next >= 0 and cursor.subscription.qos and cursor.subscription.filter not in lasting.closing
     }
     places.update(lasting.places)
     sent = []
     for packet_id, made in session.sent():
         arrival, origin, form = made.arrival, made.arrival.origin, made.variant
-        if origin is None or (made.qos == 1 and is_share(origin.filter)):  # those go to other members
+        if origin is None:
             continue
-        if origin.is_light and origin.filter not in lasting.held:  # nobody holds its queue when the gateway is gone
+        if origin.filter in lasting.held and origin.filter not in lasting.closing:
+            if made.qos == 1 and is_share(origin.filter):  # those go to other members
+                continue
+        elif origin.is_light:  # nobody holds its queue when this is saved and the gateway gone
             arrival = arrival.in_its_topic()
             assert arrival.origin is not None
             origin = arrival.origin
@@ -208,7 +206,8 @@ def flow_of(session: Session) -> Flow:
         )
     sent += lasting.absent.values()
     owed = _owed_to(session, lasting)
-    return Flow(places, sent, list(session.releasing), session.next_id, owed, _ended_of(session, places))
+    ended, closing = _ended_of(session, places), tuple(lasting.closing)
+    return Flow(places, sent, list(session.releasing), session.next_id, owed, ended, closing)
 
 
 def _ended_of(session: Session, places: Mapping[tuple[str, str], Place]) -> tuple[Ended, ...]:

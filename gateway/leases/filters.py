@@ -20,7 +20,7 @@ holds filters for are over, turn after turn, also when it comes back after years
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, takewhile
 from typing import Final, NamedTuple
@@ -199,12 +199,31 @@ class FilterLeases:
         self._shelves[cursor.feed.broker].opening.append((cursor, None))
         self._wake()
 
-    def let_go(self, lasting: Lasting, filter: str) -> None:
-        """A session that goes on needs a filter no longer; its brokers are told until they have heard it."""
-        if lasting.held.pop(filter, 0) is None:
-            for shelf in self._shelves.values():
-                _cancel(shelf, lasting, filter)
-                self._let_go(shelf, lasting.holder(shelf.broker.name), (filter,))
+    def let_go(self, lasting: Lasting, filter: str) -> bool:
+        """A session that goes on needs a filter no longer. Whether it was open in its name, and is to be closed."""
+        if lasting.held.pop(filter, 0) is not None:
+            return False
+        for shelf in self._shelves.values():
+            _cancel(shelf, lasting, (filter,))
+        return True
+
+    def close(self, lasting: Lasting, filters: Sequence[str]) -> None:
+        """A session that goes on is saved without these; its brokers are told until they have heard it."""
+        for shelf in self._shelves.values():
+            for first, end in portions(filters):
+                self._let_go(shelf, lasting.holder(shelf.broker.name), tuple(filters[first:end]))
+        self._wake()
+
+    def part(self, lasting: Lasting) -> None:
+        """The connection of a session is over: what was to be opened in its name behind a close is not."""
+        for shelf in self._shelves.values():
+            _cancel(shelf, lasting, lasting.closing)
+
+    def wanted(self, broker: Broker, holder: str, filters: Iterable[str]) -> None:
+        """These are opened in a session's name, alone or as shares: a close that was not heard is not said again."""
+        unheard = self._shelves[broker].unheard
+        for filter in filters if unheard else ():
+            unheard.pop((holder, filter), None)
 
     def begin_unheld(self, session: Session, filter: str) -> None:
         """A session has let go of a filter that it goes on with: where it has not begun in its own name yet, it begins
@@ -229,11 +248,10 @@ class FilterLeases:
 
     def forget(self, ended: Lasting) -> None:
         """A session is over; whichever broker does not hear it now finds out by itself."""
-        filters = tuple(ended.held)
+        filters = (*ended.held, *ended.closing)
         ended.held.clear()
         for shelf in self._shelves.values():
-            for filter in filters:
-                _cancel(shelf, ended, filter)
+            _cancel(shelf, ended, frozenset(filters))
             for first, end in portions(filters):
                 request = CloseFilters(ended.holder(shelf.broker.name), filters[first:end])
                 shelf.broker.submit(request, _ignore)
@@ -347,11 +365,13 @@ class FilterLeases:
     def _hold(self, shelf: _Shelf) -> None:
         """Opens filters in the names of sessions, whose positions in them then outlive this gateway."""
         holding, shelf.holding = shelf.holding, {}
-        for lasting, rows in holding.items():
+        for lasting, wanted in holding.items():
+            rows = [row for row in wanted if row.filter not in lasting.closing]
+            if len(rows) < len(wanted):  # these begin anew, behind their close
+                shelf.holding[lasting] = [row for row in wanted if row.filter in lasting.closing]
             holder = lasting.holder(shelf.broker.name)
-            for row in rows:
-                shelf.unheard.pop((holder, row.filter), None)  # it is wanted again
             filters = [row.filter for row in rows]
+            self.wanted(shelf.broker, holder, filters)
             for first, end in portions(filters):
                 request = OpenFilters(holder, tuple(filters[first:end]))
                 shelf.broker.submit(request, partial(self._held, shelf, rows[first:end]))
@@ -425,14 +445,14 @@ def _not_opened(shelf: _Shelf, entries: list[tuple[Cursor, PendingCursors | None
             shelf.failed[cursor] = None
 
 
-def _cancel(shelf: _Shelf, lasting: Lasting, filter: str) -> None:
+def _cancel(shelf: _Shelf, lasting: Lasting, filters: Container[str]) -> None:
     """What the next round would open is not needed any more: it must not come behind its close."""
     rows = shelf.holding.pop(lasting, [])
-    left = [row for row in rows if row.filter != filter]
+    left = [row for row in rows if row.filter not in filters]
     if left:
         shelf.holding[lasting] = left
     for row in rows:
-        if row.filter == filter and row.opening is not None:
+        if row.filter in filters and row.opening is not None:
             row.opening.answered(None)
 
 

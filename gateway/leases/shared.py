@@ -15,7 +15,7 @@ so that many acknowledgements travel together. Nothing here waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -35,7 +35,6 @@ from penstock.requests.messages import Pulled
 from penstock.requests.request import Result
 from penstock.requests.shares import SettleShared, TakeShared
 from penstock.world import Clock
-from topicmap.names import is_share
 
 HEARTBEAT_S: Final = 3.0
 OFFSETS_PER_REQUEST: Final = 2_000
@@ -50,7 +49,8 @@ class SharedSubscriptions:
     """All of one gateway. ``owner`` is its name in this life, for the leases of messages too: one of the same name that
     died may have some yet. The lease of what it has open is kept with that of its filters
     (``gateway/leases/filters.py``). ``settled``, ``returned`` and ``dropped`` (too large for every member) count
-    messages; ``send_as`` sends a message to a session."""
+    messages; ``send_as`` sends a message to a session; ``on_opening`` is told what is opened at a broker, in whose
+    name."""
 
     def __init__(
         self,
@@ -77,8 +77,8 @@ class SharedSubscriptions:
         self._failed: dict[ShareFeed, None] = {}
         self._unheld: dict[ShareFeed, dict[Session, None]] = {}  # members in whose names it is not open there yet
         self._not_taken: list[ShareFeed] = []
-        self._left: dict[Session, dict[str, None]] = {}
         self._beaten_at = 0.0
+        self.on_opening: Callable[[Broker, str, Sequence[str]], None] = _nobody
         self.settled = 0
         self.returned = 0
         self.dropped = 0
@@ -108,6 +108,7 @@ class SharedSubscriptions:
         lasting = session.lasting
         if lasting is not None and subscription.qos:
             lasting.held[share] = None
+            lasting.closing.pop(share, None)
         live = [broker for broker in self._brokers if broker.address] or self._brokers
         asked = len(live) * len(self._owners_of(session, subscription, ""))
         pending = None if on_done is None else PendingSubscription(asked, on_done)
@@ -143,7 +144,6 @@ class SharedSubscriptions:
 
     def unsubscribe(self, session: Session, share: str) -> None:
         """A session is no member any more; exchanges that have begun go on (MQTT-3.10.4-3)."""
-        self._left.setdefault(session, {})[share] = None
         self._leave(session, share)
 
     def _leave(self, session: Session, share: str) -> None:
@@ -166,13 +166,6 @@ class SharedSubscriptions:
                     self._closing[feed] = None
                 self._change(feed)
 
-    def _find_elsewhere(self, session: Session, left: Container[str]) -> None:
-        """What is a session's own already must not be looked for in shares that it has left: they may begin anew."""
-        for packet_id, made in session.sent():
-            feed = self._feed_of(made)
-            if feed is not None and feed.share in left and made.qos == 2 and made.arrival.offset not in feed.sent:
-                session.relocate(packet_id, made)
-
     def let_go(self, lasting: Lasting, share: str) -> None:
         """A session needs a share no longer in its own name: what the next round would open must not come behind its
         close."""
@@ -182,29 +175,25 @@ class SharedSubscriptions:
 
     def part(self, session: Session, *, ends: bool) -> None:
         """The connection of a session is over, and its last state is about to be saved if it goes on here: what it has
-        not got goes to others, but what it may have got of QoS 2 does not, nor what it began to get through a share
-        that is not open in its own name any more: there may be no others, and the exchange goes on (MQTT-3.10.4-3)."""
+        not got goes to others, but what it may have got of QoS 2 does not, nor what it has kept when it let go of a
+        share: the exchange goes on (MQTT-3.10.4-3). Nobody knows yet whether that save is heard, so nothing is settled
+        that no earlier one has: what it was to keep from that one on is sent to others and to it."""
         lasting = session.lasting
-        kept = lasting.held if lasting is not None and not ends and not lasting.is_lost else None
+        goes_on = lasting is not None and not ends and not lasting.is_lost
+        left = lasting.closing if lasting is not None and goes_on else ()
         back: dict[ShareFeed, list[int]] = {}
         for packet_id, made in session.sent():
-            feed = self._feed_of(made)
-            offset = made.arrival.offset
-            origin = made.arrival.origin
-            if kept is not None and origin is not None and is_share(origin.filter) and origin.filter not in kept:
-                session.relocate(packet_id, made)
-                if feed is not None:
-                    feed.settle(offset)
-                    self._change(feed)
-                continue
+            feed, offset = self._feed_of(made)
             if feed is None or offset not in feed.sent:
                 continue
-            if made.qos == 2 and session.lasting is None:
+            origin = made.arrival.origin
+            if (made.qos == 2 and lasting is None) or (goes_on and origin is not None and origin.through is not None):
                 feed.settle(offset)
                 self._change(feed)
-            else:  # a QoS 2 message of a lasting session is not settled only if it has not left yet
+                continue
+            if made.qos == 2 or feed.share not in left:  # of a lasting session one of QoS 2 has not left yet
                 session.withdraw(packet_id)
-                back.setdefault(feed, []).append(offset)
+            back.setdefault(feed, []).append(offset)
         for feed, offsets in back.items():
             feed.give_back(offsets)
             self._change(feed)
@@ -229,9 +218,12 @@ class SharedSubscriptions:
             self._by_origin[feed.origin] = feed
         return feed
 
-    def _feed_of(self, made: Blob) -> ShareFeed | None:
-        origin = made.arrival.origin
-        return None if origin is None else self._by_origin.get(origin)
+    def _feed_of(self, made: Blob) -> tuple[ShareFeed | None, int]:
+        """The share that brought a message, and its offset there."""
+        origin, offset = made.arrival.origin, made.arrival.offset
+        if origin is not None and origin.through is not None:
+            origin, offset = origin.through
+        return None if origin is None else self._by_origin.get(origin), offset
 
     def _change(self, feed: ShareFeed) -> None:
         self._changed[feed] = None
@@ -250,11 +242,8 @@ class SharedSubscriptions:
 
     def flush(self) -> bool:
         """Does what was noted since the last round. True if there is more to do at once."""
-        if not (self._closing or self._opening or self._changed or self._left):
+        if not (self._closing or self._opening or self._changed):
             return False
-        left, self._left = self._left, {}
-        for session, ended in left.items():
-            self._find_elsewhere(session, ended)
         closing, self._closing = self._closing, {}
         for feed in closing:
             if not feed.members:
@@ -268,6 +257,7 @@ class SharedSubscriptions:
                     for pending in shares.pop(share):
                         pending.answered(None)
             names = list(shares)
+            self.on_opening(broker, owner, names)
             for first, end in portions(names):
                 some = {share: shares[share] for share in names[first:end]}
                 broker.submit(OpenFilters(owner, tuple(some)), partial(self._opened, broker, owner, some))
@@ -396,9 +386,9 @@ class SharedSubscriptions:
         self._change(feed)
 
     def _acknowledged(self, made: Blob) -> None:
-        feed = self._feed_of(made)
+        feed, offset = self._feed_of(made)
         if feed is not None:
-            feed.settle(made.arrival.offset)
+            feed.settle(offset)
             self._change(feed)
 
     # ------------------------------------------------------------ time
@@ -445,6 +435,10 @@ def _leased(result: Pulled, feed: ShareFeed) -> list[Leased]:
         return []  # a broker that frames its replies wrongly; nothing of it can be believed
     keys = [row[3] for row in ENTRY.iter_unpack(bytes(result.body[: result.count * ENTRY.size]))]
     return [Leased(arrival, key) for arrival, key in zip(got, keys, strict=True)]
+
+
+def _nobody(broker: Broker, owner: str, shares: Sequence[str]) -> None:
+    """Nobody wants to know yet."""
 
 
 def _ignore(result: Result) -> None:

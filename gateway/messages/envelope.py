@@ -40,7 +40,7 @@ from penstock.message import (
     property_of,
 )
 from penstock.runs import Run
-from topicmap.names import plain_filter
+from topicmap.names import is_share, plain_filter
 from topicmap.queues import topic_queue
 
 _CLIENT_ID: Final = CLIENT_ID.encode()
@@ -134,14 +134,16 @@ def _user(packed: bytes) -> str:
 
 class Origin:
     """Where messages were pulled: a queue at a broker, and the filter for which it was read. So they are found again.
-    ``queue`` is empty until it is known."""
+    ``queue`` is empty until it is known. ``through``: of one message, the share that brought it, and its offset there.
+    """
 
-    __slots__ = ("broker", "filter", "queue")
+    __slots__ = ("broker", "filter", "queue", "through")
 
-    def __init__(self, broker: Broker, filter: str, queue: str = "") -> None:
+    def __init__(self, broker: Broker, filter: str, queue: str = "", through: tuple[Origin, int] | None = None) -> None:
         self.broker = broker
         self.filter = filter
         self.queue = queue
+        self.through = through
 
     @property
     def is_light(self) -> bool:
@@ -242,7 +244,9 @@ class Arrival:
     def in_its_topic(self) -> Arrival:
         """The same message as a reader of its topic's queue finds it; it is no share's there."""
         assert self.origin is not None
-        origin = Origin(self.origin.broker, plain_filter(self.origin.filter), self.queue)
+        filter = self.origin.filter
+        through = (self.origin, self.offset) if is_share(filter) else None
+        origin = Origin(self.origin.broker, plain_filter(filter), self.queue, through)
         flag = self.qos | FLAG_RETAIN if self.retain else self.qos
         queue_id, at = self.queue_id, self.queue_offset
         return Arrival(at, self.position, flag, self.payload, self.heading, self.stored_ms, queue_id, at, origin)

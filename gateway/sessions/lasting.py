@@ -63,13 +63,16 @@ class Lasting:
         owed: what subscriptions are owed whose queues it has not come back to yet.
         is_lost: it is another gateway's by now, with all that is saved of it.
         held: filters that are open in its own name at all brokers.
-        closed: filters of subscriptions that have ended since the last save.
+        closing: filters that it needs no more, open in its name until that is saved: each with all that the same save
+            says this of. What it needs again meanwhile is held anew then, but for shares, which just go on.
+            closes_next: those of the next save.
         absent: by packet id, messages on their way whose broker is not known here; they go again on a later connection.
     """
 
     __slots__ = (
         "absent",
-        "closed",
+        "closes_next",
+        "closing",
         "doubtful_ms",
         "has_new_terms",
         "held",
@@ -99,7 +102,8 @@ class Lasting:
         self.places: dict[tuple[str, str], Place] = {}
         self.owed: dict[tuple[str, str], Owed] = {}
         self.held: dict[str, None] = {}
-        self.closed: list[str] = []
+        self.closing: dict[str, list[str]] = {}
+        self.closes_next: list[str] = []
         self.absent: dict[int, Sent] = {}
 
     def forget(self, filter: str) -> None:

@@ -90,7 +90,8 @@ class Past(Protocol):
 
 class Flow(NamedTuple):
     """Places by filter and broker, messages on their way in their order, ids that wait for PUBCOMP, the next id, and
-    what subscriptions are owed, by filter and broker; what those had delivered that have ended."""
+    what subscriptions are owed, by filter and broker; what those had delivered that have ended; filters that are open
+    in the session's name and are to be closed."""
 
     places: dict[tuple[str, str], Place]
     sent: list[Sent]
@@ -98,6 +99,7 @@ class Flow(NamedTuple):
     next_id: int
     owed: dict[tuple[str, str], Owed]
     ended: tuple[Ended, ...] = ()
+    closing: tuple[str, ...] = ()
 
 
 NO_FLOW: Final = Flow({}, [], [], 1, {})
@@ -167,7 +169,7 @@ def encode_flow(flow: Flow) -> bytes:
     """The bytes of a session's places and open exchanges."""
     places = [[filter, broker, *place] for (filter, broker), place in flow.places.items()]
     owed = [[filter, broker, *one] for (filter, broker), one in flow.owed.items()]
-    return _pack([places, flow.sent, flow.releasing, flow.next_id, owed, flow.ended])
+    return _pack([places, flow.sent, flow.releasing, flow.next_id, owed, flow.ended, flow.closing])
 
 
 def decode_flow(data: bytes) -> Flow:
@@ -181,7 +183,8 @@ def decode_flow(data: bytes) -> Flow:
         sent = [_sent(row) for row in _rows(parts[1], int, str, str, int, str, int, int, list, int)]
         owed = _owed(parts[4]) if len(parts) > 4 and isinstance(parts[4], list) else {}
         ended = _ended(parts[5]) if len(parts) > 5 else ()
-        return Flow(places, sent, _numbers(parts[2]), parts[3], owed, ended)
+        closing = tuple(_texts(parts[6])) if len(parts) > 6 else ()
+        return Flow(places, sent, _numbers(parts[2]), parts[3], owed, ended, closing)
     except ValueError:
         return NO_FLOW
 

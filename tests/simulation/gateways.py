@@ -88,17 +88,7 @@ class BrokerLink:
             self.give_up()
             return True
         if self._sent and (not self._replies or rng.random() < 0.5):
-            for request, on_result in self._sent.popleft():
-                self._number += 1
-                number = self._number
-                self._open[number] = on_result
-
-                def answered(result: Result, number: int = number) -> None:
-                    if number in self._open:
-                        self._replies.append((number, result))
-
-                self._world.rig_at(self.address).dispatch.submit(request, answered, self.session)
-            self._world.rig_at(self.address).dispatch.end_batch()
+            self._arrive(self._sent.popleft())
             return True
         if not self._replies:
             return False
@@ -108,6 +98,25 @@ class BrokerLink:
             if on_result is not None:
                 on_result(result)
         return True
+
+    def _arrive(self, batch: list[tuple[Request, OnResult]]) -> None:
+        for request, on_result in batch:
+            self._number += 1
+            number = self._number
+            self._open[number] = on_result
+
+            def answered(result: Result, number: int = number) -> None:
+                if number in self._open:
+                    self._replies.append((number, result))
+
+            self._world.rig_at(self.address).dispatch.submit(request, answered, self.session)
+        self._world.rig_at(self.address).dispatch.end_batch()
+
+    def arrives_in_part(self) -> None:
+        """The gateway dies as it sends its oldest batch."""
+        if self._sent and self._world.is_at(self.address):
+            batch = self._sent.popleft()
+            self._arrive(batch[: self._world.rng.randint(0, len(batch))])
 
     def breaks(self) -> None:
         """The connection is lost; of what was under way nobody knows what became of it."""

@@ -14,8 +14,9 @@ import pytest
 from broker.shares import ShareLeases
 from gateway.leases.share_feed import ShareFeed
 from gateway.leases.shared import SharedSubscriptions
-from gateway.mqtt.packets import Publish, Unsubscribe
-from tests.simulation.gateways import Device, Gateway, Line, World
+from gateway.mqtt.packets import Publish, Subscribe, Subscription, Unsubscribe
+from tests.simulation.gateways import Device, Gateway, Line
+from tests.simulation.leaving import Aiming
 
 CATCH_WITHIN = 60
 """A planted bug must be caught by one of so many seeds."""
@@ -39,12 +40,19 @@ class Member(Device):
             self.lines.append(self.line)
 
     def act(self) -> None:
-        """Leaves its share now and then, to come again."""
+        """Leaves its share now and then, to come again, and may be struck as it does."""
         world = self.world
+        assert isinstance(world, Aiming)
         if self.leaves and world.has_begun and self.is_admitted and not self.unsubscribed and world.rng.random() < 0.1:
-            self.unsubscribed = {next(iter(self.filters)): world.rng.choice((1, 2))}
+            share, qos = next(iter(self.filters)), world.rng.choice((1, 2))
+            self.unsubscribed = {share: qos}
             assert self.line is not None
-            self.line.send(Unsubscribe(self._id(), tuple(self.filters)))
+            packets: list[Any] = [Unsubscribe(self._id(), (share,))]
+            if world.rng.random() < 0.3:  # it does not wait for the answer
+                self.asked = {self._id(): share}
+                packets.append(Subscribe(next(iter(self.asked)), (Subscription(share, qos),)))
+            self.line.send(*packets)
+            world.aim(self)
         super().act()
 
     def forget_lines(self) -> None:
@@ -61,7 +69,7 @@ class Member(Device):
         return answers
 
 
-class ShareWorld(World):
+class ShareWorld(Aiming):
     """A world whose subscribers are members of a plain and of an ordered group."""
 
     def __init__(self, seed: int) -> None:

@@ -158,7 +158,7 @@ def test_a_save_that_is_answered_after_its_connection_has_ended_disturbs_nobody(
     assert [(one.payload, one.dup) for one in again.got() if isinstance(one, Publish)] == [(b"x", True)]
 
 
-def test_what_has_been_unsubscribed_is_looked_for_with_the_next_save_only() -> None:
+def test_what_has_been_unsubscribed_is_looked_for_until_it_is_saved_only() -> None:
     gateway = Gateway()
     client = subscriber(gateway, qos=1)
     client.send(Unsubscribe(2, ("t",)))
@@ -166,7 +166,7 @@ def test_what_has_been_unsubscribed_is_looked_for_with_the_next_save_only() -> N
     assert session is not None
     assert session.lasting is not None
     gateway.pass_time(1)
-    assert session.lasting.closed == []
+    assert session.lasting.closing == {}
 
 
 def test_a_client_whose_session_is_somebody_elses_by_now_is_told_and_touches_nothing() -> None:

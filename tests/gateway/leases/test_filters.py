@@ -253,7 +253,7 @@ def test_a_session_that_needs_a_filter_no_longer_has_it_opened_nowhere_later() -
     assert session.lasting is not None
     for cursor in list(session.overlap.cursors):
         house.leases.release(cursor)
-    house.leases.let_go(session.lasting, "a")
+    assert house.leases.let_go(session.lasting, "a")
     house.broker.refuses.clear()
     house.leases.tick(1.0)
     house.flush()
@@ -274,7 +274,8 @@ def test_a_session_that_goes_on_without_its_own_hold_begins_where_the_filter_is_
         house.broker.let_first_go()
     house.broker.lose_kept_back(Unavailable("cut"))
     house.broker.flush()
-    house.leases.let_go(session.lasting, "a")
+    assert house.leases.let_go(session.lasting, "a")
+    house.leases.close(session.lasting, ["a"])
     house.leases.begin_unheld(session, "a")
     house.flush()
     assert at_home(house) == {"gw": ["a"]}
@@ -290,7 +291,8 @@ def away(error: PenstockError) -> tuple[House, Lasting]:
     house.flush()
     house.broker.refuses[CloseFilters] = error
     for filter in ("a", "b"):
-        house.leases.let_go(lasting, filter)
+        assert house.leases.let_go(lasting, filter)
+        house.leases.close(lasting, [filter])
     house.flush()
     house.broker.requests.clear()
     return house, lasting
@@ -372,6 +374,7 @@ def test_what_brokers_have_not_heard_is_remembered_up_to_a_limit_the_latest_of_i
         assert session.lasting is not None
         for filter in ("a", "b"):
             house.leases.let_go(session.lasting, filter)
+            house.leases.close(session.lasting, [filter])
             house.flush()
     house.broker.refuses.clear()
     assert [ticked(house, now) for now in (1.0, 1.5, 2.0)] == [

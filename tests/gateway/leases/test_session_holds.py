@@ -24,10 +24,12 @@ from gateway.mqtt.packets import (
 from gateway.mqtt.properties import Properties
 from gateway.sessions.session_state import Place
 from penstock.errors import Unavailable
-from penstock.requests.filters import OpenFilters
+from penstock.requests.filters import CloseFilters, OpenFilters
 from penstock.requests.routes import BrokerRoute
+from penstock.requests.sessions import SaveSessions
 
-FILTERS = ["a/#", "$share/g/a/#"]
+SHARE = "$share/g/a/#"
+FILTERS = ["a/#", SHARE]
 ENDINGS = [Subscribe(3, (Subscription("$share/g/a/#", 0),)), Unsubscribe(3, ("$share/g/a/#",))]
 LASTING = Properties(session_expiry_interval=600)
 
@@ -395,3 +397,254 @@ def test_what_was_on_its_way_before_a_filter_was_let_go_and_held_again_is_sent_a
     again = publishes(connect(gateway))
     assert [(one.payload, one.dup) for one in again] == [(b"x", True), (b"y", True), (b"z", False)]
     assert again[0].packet_id == first.packet_id
+
+
+def in_flight(gateway: Gateway, filter: str, qos: int) -> tuple[Client, Publish]:
+    """A client with a message on its way through a filter or a share, and that message."""
+    client = connect(gateway)
+    client.subscribe(filter, qos=2)
+    gateway.produce("a", b"w", mqtt_topic="a/b", qos=1)  # so that the next one is not the first of its topic's queue
+    client.send(Puback(publishes(client)[0].packet_id))
+    gateway.produce("a", b"x", mqtt_topic="a/b", qos=qos)
+    [first] = publishes(client)
+    return client, first
+
+
+def ending(filter: str, is_replaced: bool) -> Subscribe | Unsubscribe:
+    return Subscribe(3, (Subscription(filter, 0),)) if is_replaced else Unsubscribe(3, (filter,))
+
+
+@pytest.mark.mqtt("3.10.4-3", "4.4.0-1")
+@pytest.mark.parametrize("filter", FILTERS)
+@pytest.mark.parametrize("is_replaced", [False, True])
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_a_gateway_that_dies_before_it_hears_that_a_filter_is_let_go_of_loses_nothing_that_is_on_its_way(
+    filter: str, is_replaced: bool, qos: int, is_saved: bool
+) -> None:
+    here = Gateway(name="here")
+    there = Gateway(beside=here, name="there")
+    client, first = in_flight(here, filter, qos)
+    here.pass_time(1)
+    here.broker.holds, here.broker.silent = (SaveSessions,), set() if is_saved else {SaveSessions}
+    client.send(ending(filter, is_replaced))
+    assert client.got() == []
+    assert list(held(here).values()) == [[filter]]
+    here.broker.holds, here.broker.silent = (), set()
+    here.broker.outlive("here")
+    there.pass_time(2 * there.settings.filter_lease_s)
+    again = connect(there)
+    there.pass_time(1)
+    [repeated] = publishes(again)
+    # a message of QoS 1 that came through a share which stands is any member's again
+    is_anyones = qos == 1 and filter.startswith("$") and not is_saved
+    assert (repeated.payload, repeated.qos, repeated.dup) == (b"x", qos, not is_anyones)
+    assert is_anyones or repeated.packet_id == first.packet_id
+    assert list(held(there).values()) == ([] if is_saved else [[filter]])
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+@pytest.mark.parametrize("is_replaced", [False, True])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_who_lets_go_of_a_filter_of_a_session_that_another_gateway_has_closes_and_settles_nothing(
+    filter: str, is_replaced: bool, qos: int
+) -> None:
+    here = Gateway(name="here")
+    there = Gateway(beside=here, name="there")
+    client, _ = in_flight(here, filter, qos)
+    here.pass_time(1)
+    here.broker.leave_alone("here")
+    again = connect(there)
+    got = publishes(again)
+    client.send(ending(filter, is_replaced))
+    assert client.is_closed
+    assert list(held(there).values()) == [[filter]]
+    there.pass_time(2 * there.settings.filter_lease_s)
+    assert [one.payload for one in [*got, *publishes(again)]] == [b"x"]
+    again.cut()
+    there.produce("a", b"y", mqtt_topic="a/b", qos=1)
+    assert b"y" in drain(connect(there))
+
+
+@pytest.mark.mqtt("3.10.4-3")
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("comes_again", [False, True])
+def test_what_ends_with_its_connection_before_a_share_is_let_go_of_is_not_settled_before_that_is_heard(
+    qos: int, comes_again: bool
+) -> None:
+    here = Gateway(name="here")
+    there = Gateway(beside=here, name="there")
+    client, _ = in_flight(here, SHARE, qos)
+    here.pass_time(1)
+    here.broker.holds, here.broker.silent = (SaveSessions,), {SaveSessions}
+    client.send(Unsubscribe(3, (SHARE,)), *[Subscribe(4, (Subscription(SHARE, 2),))] * comes_again)
+    here.broker.holds, here.broker.silent = (), set()
+    here.broker.leave_alone("here")
+    again = connect(there)
+    got = publishes(again)
+    client.cut()
+    assert list(held(there).values()) == [[SHARE]]
+    there.pass_time(2 * there.settings.filter_lease_s)
+    assert [one.payload for one in [*got, *publishes(again)]] == [b"x"]
+
+
+@pytest.mark.mqtt("3.10.4-3", "4.8.2-4")
+@pytest.mark.parametrize("is_replaced", [False, True])
+@pytest.mark.parametrize("is_member", [False, True])
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_qos_2_message_whose_save_was_pending_as_its_share_was_let_go_of_is_its_sessions(
+    is_replaced: bool, is_member: bool, dies: bool
+) -> None:
+    here = Gateway(name="here")
+    there = Gateway(beside=here, name="there")
+    client = connect(here)
+    client.subscribe(SHARE, qos=2)
+    here.produce("a", b"w", mqtt_topic="a/b", qos=0)
+    assert client.payloads() == [b"w"]
+    here.broker.holds = (SaveSessions,)
+    here.produce("a", b"x", mqtt_topic="a/b", qos=2)
+    client.send(ending(SHARE, is_replaced), *[Subscribe(4, (Subscription(SHARE, 2),))] * is_member)
+    assert client.got() == []
+    here.broker.let_go()
+    here.round()
+    [first] = publishes(client)
+    assert here.broker.shares.unsettled == 0
+    assert list(held(here).values()) == [[SHARE]] * is_member
+    if dies:
+        here.broker.outlive("here")
+        there.pass_time(2 * there.settings.filter_lease_s)
+    else:
+        client.cut()
+    again = connect(there)
+    [repeated] = publishes(again)
+    assert (repeated.payload, repeated.qos, repeated.packet_id, repeated.dup) == (b"x", 2, first.packet_id, True)
+
+
+@pytest.mark.mqtt("3.10.4-3", "4.4.0-1")
+@pytest.mark.parametrize("share", [SHARE, "$oshare/g/a/#"])
+@pytest.mark.parametrize("comes_at_once", [False, True])
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("has_other", [False, True])
+def test_a_qos_1_message_of_a_member_that_leaves_and_joins_again_goes_to_some_member_again(
+    share: str, comes_at_once: bool, dies: bool, has_other: bool
+) -> None:
+    here = Gateway(name="here")
+    there = Gateway(beside=here, name="there")
+    client, _ = in_flight(here, share, 1)
+    if has_other:
+        other = there.connect("other")
+        other.subscribe(share, qos=1)
+    both = Unsubscribe(3, (share,)), Subscribe(4, (Subscription(share, 1),))
+    if comes_at_once:
+        client.send(*both)
+    else:
+        for one in both:
+            client.send(one)
+    here.produce("a", b"y", mqtt_topic="a/b", qos=1)
+    if dies:
+        here.broker.outlive("here")
+    else:
+        client.cut()
+    there.pass_time(2 * there.settings.filter_lease_s)
+    if has_other:
+        others = drain(other)
+    again = drain(connect(there))
+    assert {b"x", b"y"} == {*again, *(others if has_other else ())}
+
+
+def test_what_an_earlier_gateway_had_let_go_of_and_not_closed_is_left_open_where_it_is_wanted_again() -> None:
+    here = Gateway(name="here")
+    there = Gateway(beside=here, name="there")
+    client = connect(here)
+    client.subscribe("a", "b", qos=1)
+    here.broker.holds = (SaveSessions,)
+    client.send(Unsubscribe(3, ("a", "b")), Subscribe(4, (Subscription("a", 1),)))
+    here.broker.holds = ()
+    here.broker.outlive("here")
+    assert [sorted(one) for one in held(here).values()] == [["a", "b"]]
+    connect(there)
+    assert list(held(there).values()) == [["a"]]
+
+
+def test_a_filter_that_is_wanted_again_before_its_end_is_saved_stays_open() -> None:
+    gateway = Gateway()
+    client = connect(gateway)
+    client.subscribe("a", qos=1)
+    gateway.broker.holds = (SaveSessions,)
+    client.send(Unsubscribe(3, ("a",)))
+    client.send(Subscribe(4, (Subscription("a", 1),)))
+    client.send(Unsubscribe(5, ("a",)))
+    gateway.broker.let_first_go()
+    gateway.round()
+    assert list(held(gateway).values()) == [["a"]], "the end that is saved is not the last one"
+    gateway.broker.let_go()
+    gateway.round()
+    assert held(gateway) == {}
+
+
+def test_what_the_rules_allow_no_more_is_closed_when_that_is_saved_though_its_client_says_nothing() -> None:
+    gateway = Gateway()
+    client = connect(gateway)
+    client.subscribe("a", qos=1)
+    session = client.device.session
+    assert session is not None
+    gateway.downstream.unsubscribe(session, "a")
+    gateway.round()
+    assert list(held(gateway).values()) == [["a"]]
+    gateway.pass_time(1)
+    assert held(gateway) == {}
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_close_that_was_not_heard_is_not_repeated_for_what_is_wanted_again(filter: str, comes_back: bool) -> None:
+    gateway = Gateway()
+    client = connect(gateway)
+    client.subscribe(filter, qos=1)
+    gateway.broker.refuses[CloseFilters] = Unavailable("away")
+    client.send(Unsubscribe(3, (filter,)))
+    if comes_back:
+        client.cut()
+        client = connect(gateway)
+    client.got()
+    client.subscribe(filter, qos=1)
+    gateway.broker.refuses.clear()
+    gateway.pass_time(2)
+    assert list(held(gateway).values()) == [[filter]]
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_filter_that_is_wanted_again_before_its_end_is_saved_begins_anew(dies: bool) -> None:
+    here = Gateway(name="here")
+    there = Gateway(beside=here, name="there")
+    client = connect(here)
+    client.subscribe("a/#", qos=2)
+    here.produce("a", b"x", mqtt_topic="a/b", qos=2)
+    assert drain(client) == [b"x"]
+    here.broker.holds = (SaveSessions,)
+    client.send(Unsubscribe(3, ("a/#",)), Subscribe(4, (Subscription("a/#", 2),)))
+    here.broker.holds = ()
+    if dies:
+        here.broker.outlive("here")
+    else:
+        client.cut()
+    again = connect(there)
+    there.produce("a", b"y", mqtt_topic="a/b", qos=2)
+    assert drain(again) == [b"y"]
+    assert list(held(there).values()) == [["a/#"]]
+    again.cut()
+    there.produce("a", b"z", mqtt_topic="a/b", qos=2)
+    assert drain(connect(there)) == [b"z"]
+
+
+def test_what_is_wanted_again_is_opened_behind_its_close() -> None:
+    gateway = Gateway()
+    client = connect(gateway)
+    client.subscribe("a/#", qos=2)
+    before = len(gateway.broker.requests)
+    client.send(Unsubscribe(3, ("a/#",)), Subscribe(4, (Subscription("a/#", 2),)))
+    made = [one for one in gateway.broker.requests[before:] if isinstance(one, OpenFilters | CloseFilters)]
+    assert [type(one) for one in made if one.owner.startswith("~session/")] == [CloseFilters, OpenFilters]
+    assert [type(one).__name__ for one in client.got()] == ["Unsuback", "Suback"]
+    gateway.produce("a", b"y", mqtt_topic="a/b", qos=2)
+    assert drain(client) == [b"y"]

@@ -89,6 +89,12 @@ def test_places_and_exchanges_are_named_by_queue_and_offset() -> None:
     assert (flow.releasing, flow.next_id) == ([], session.next_id)
 
 
+def test_what_is_still_to_be_closed_comes_back_and_what_is_no_list_of_filters_does_not() -> None:
+    assert decode_flow(encode_flow(NO_FLOW._replace(closing=("b", "$share/g/a")))).closing == ("b", "$share/g/a")
+    assert decode_flow(msgpack.packb([[], [], [4], 5, [], []])).closing == ()
+    assert decode_flow(msgpack.packb([[], [], [4], 5, [], [], [7]])) == NO_FLOW
+
+
 @pytest.mark.parametrize("data", [b"", NO_WILL, msgpack.packb([]), msgpack.packb(5), msgpack.packb("x")])
 def test_what_is_no_state_is_an_empty_one(data: bytes) -> None:
     assert decode_will(data) is None
