@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from making import batch_of
+from making import BROKER, batch_of
 
 from gateway.messages.envelope import NEVER, Arrival, Origin, arrivals, record_properties
 from penstock.errors import InvalidMessage
@@ -73,8 +71,7 @@ def test_a_batch_that_is_cut_short_is_refused(cut: int) -> None:
 
 @pytest.mark.parametrize("filter", ["t/#", "$share/g/t/#"])
 def test_a_message_in_its_topics_queue_knows_the_share_that_brought_it(filter: str) -> None:
-    broker: Any = "b"
-    feed = Origin(broker, filter, "~filter:t/#")
+    feed = Origin(BROKER, filter, "~filter:t/#")
     record = encode_record(b"t", b"x", record_properties("t/1", "c", "c"), flag=1)
     [arrival] = arrivals(1, batch_of(record), feed)
     origin = arrival.in_its_topic().origin
