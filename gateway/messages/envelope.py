@@ -247,15 +247,16 @@ class Arrival:
         filter = self.origin.filter
         through = (self.origin, self.offset) if is_share(filter) else None
         origin = Origin(self.origin.broker, plain_filter(filter), self.queue, through)
-        flag = self.qos | FLAG_RETAIN if self.retain else self.qos
-        queue_id, at = self.queue_id, self.queue_offset
-        return Arrival(at, self.position, flag, self.payload, self.heading, self.stored_ms, queue_id, at, origin)
+        return self._as(self.queue_offset, self.payload, origin)
 
     def without_payload(self) -> Arrival:
         """The same message, to be known by."""
+        return self._as(self.offset, b"", self.origin)
+
+    def _as(self, offset: int, payload: bytes, origin: Origin | None) -> Arrival:
         flag = self.qos | FLAG_RETAIN if self.retain else self.qos
-        place = self.queue_id, self.queue_offset, self.origin
-        return Arrival(self.offset, self.position, flag, b"", self.heading, self.stored_ms, *place)
+        place = self.queue_id, self.queue_offset, origin
+        return Arrival(offset, self.position, flag, payload, self.heading, self.stored_ms, *place)
 
 
 def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None) -> list[Arrival]:

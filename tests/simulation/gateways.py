@@ -494,6 +494,10 @@ class World:
         self.faults[kind] += 1
         device, gateway = self.rng.choice(self.devices), self.rng.choice(self.gateways)
         self.note(f"fault: {kind} ({device.name}, {gateway.settings.name})")
+        self.strike(kind, device, gateway)
+
+    def strike(self, kind: str, device: Device, gateway: Gateway) -> None:
+        """That happens to them."""
         if kind in ("cut", "lost"):
             device.lose(tells=kind == "cut")
         elif kind == "leave":

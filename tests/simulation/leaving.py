@@ -43,28 +43,15 @@ class Aiming(World):
             self._target = None
         elif self._strikes_in < 0:
             self._target = None
-            self.strike(device, device.line.gateway)
+            self.strike_at(device, device.line.gateway)
 
-    def strike(self, device: Device, gateway: Gateway) -> None:
+    def strike_at(self, device: Device, gateway: Gateway) -> None:
         """A connection or what it hangs on is lost."""
         kind = self.rng.choice(STRIKES)
         self.note(f"strike: {kind} ({device.name}, {gateway.settings.name})")
-        if kind in ("cut", "lost"):
-            device.lose(tells=kind == "cut")
-        elif kind == "leave":
-            device.leave()
-        elif kind == "gateway":
+        if kind == "gateway":
             self.links[gateway].broker.arrives_in_part()
-            self.kill_gateway(gateway)
-        elif kind == "freeze":
-            self.freeze(gateway, self.clock.now_s + self.rng.choice((0.5, 2.0, 10.0)))
-            device.connect(self.rng.choice(self.gateways))
-        elif kind == "link":
-            gateway.rounds.begin()
-            self.links[gateway].broker.breaks()
-            gateway.round()
-        else:
-            self.restart_broker(power=kind == "power")
+        self.strike(kind, device, gateway)
 
 
 class Leaver(Device):

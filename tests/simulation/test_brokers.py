@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import pytest
@@ -15,24 +14,16 @@ from broker.folds.sessions import Sessions
 from broker.mirror import SessionMirror
 from penstock.requests.sessions import SessionFiltersPage
 from tests.simulation.brokers import TwoBrokers, check_two
+from tests.simulation.seeds import checked, seeds
 
 CATCH_WITHIN = 100
 """A planted bug must be caught by one of so many seeds."""
-ONE = os.environ.get("PENSTOCK_SEED")
-SEEDS = [int(ONE)] if ONE else range(int(os.environ.get("PENSTOCK_SEEDS", "25")))
+SEEDS = seeds(25)
 
 
 def run(seed: int) -> TwoBrokers:
     """Runs a seed and checks it; a failure says how to run it again, and what happened."""
-    world = TwoBrokers(seed)
-    try:
-        world.run()
-        check_two(world)
-    except BaseException as error:
-        again = f"PENSTOCK_SEED={seed} .venv/bin/pytest tests/simulation/test_brokers.py -k misses"
-        error.add_note("\n".join(["again:  " + again, *world.log[-60:]]))
-        raise
-    return world
+    return checked(TwoBrokers(seed), check_two, seed, "test_brokers.py -k misses")
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -24,9 +23,9 @@ from penstock.requests.request import Request
 from penstock.world import Offload
 from tests.simulation.cluster import check, digest, scenario
 from tests.simulation.running import Run, Simulation, simulate
+from tests.simulation.seeds import seeds
 
-ONE = os.environ.get("PENSTOCK_SEED")
-SEEDS = [int(ONE)] if ONE else range(int(os.environ.get("PENSTOCK_SEEDS", "20")))
+SEEDS = seeds(20)
 HOUR_S = 3600.0
 HOUR_SEEDS_FROM = 1000
 CATCH_WITHIN = 60

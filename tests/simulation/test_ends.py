@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import pytest
@@ -14,24 +13,16 @@ from broker.outcomes import AfterSync, Now, Outcome
 from broker.session_requests import SessionRequests
 from gateway.homes.wills import Wills
 from tests.simulation.ends import Ends, check_ends
+from tests.simulation.seeds import checked, seeds
 
 CATCH_WITHIN = 100
 """A planted bug must be caught by one of so many seeds."""
-ONE = os.environ.get("PENSTOCK_SEED")
-SEEDS = [int(ONE)] if ONE else range(int(os.environ.get("PENSTOCK_SEEDS", "25")))
+SEEDS = seeds(25)
 
 
 def run(seed: int) -> Ends:
     """Runs a seed and checks it; a failure says how to run it again, and what happened."""
-    world = Ends(seed)
-    try:
-        world.run()
-        check_ends(world)
-    except BaseException as error:
-        again = f"PENSTOCK_SEED={seed} .venv/bin/pytest tests/simulation/test_ends.py -k wills"
-        error.add_note("\n".join(["again:  " + again, *world.log[-60:]]))
-        raise
-    return world
+    return checked(Ends(seed), check_ends, seed, "test_ends.py -k wills")
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -26,11 +25,11 @@ from gateway.mqtt.packets import Pubrec
 from gateway.sending import Sending
 from gateway.sessions.session import Session
 from tests.simulation.gateways import Moving, World, check
+from tests.simulation.seeds import checked, seeds
 
 CATCH_WITHIN = 700
 """A planted bug must be caught by one of so many seeds."""
-ONE = os.environ.get("PENSTOCK_SEED")
-SEEDS = [int(ONE)] if ONE else range(int(os.environ.get("PENSTOCK_SEEDS", "40")))
+SEEDS = seeds(40)
 
 
 @pytest.fixture(autouse=True)
@@ -42,15 +41,7 @@ def few_packet_ids(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(seed: int, kind: type[World] = World) -> World:
     """Runs a seed and checks it; a failure says how to run it again, and what happened."""
-    world = kind(seed)
-    try:
-        world.run()
-        check(world)
-    except BaseException as error:
-        again = f"PENSTOCK_SEED={seed} .venv/bin/pytest tests/simulation/test_gateways.py -k hold"
-        error.add_note("\n".join(["again:  " + again, *world.log[-60:]]))
-        raise
-    return world
+    return checked(kind(seed), check, seed, "test_gateways.py -k hold")
 
 
 @pytest.mark.parametrize("seed", SEEDS)

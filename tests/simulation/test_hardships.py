@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable
 
 import pytest
@@ -16,24 +15,16 @@ from broker.store.commit_log import CommitLog
 from gateway.publishing.upstream import Appending, Upstream
 from tests.simulation.gateways import check
 from tests.simulation.hardships import Hardships
+from tests.simulation.seeds import checked, seeds
 
 CATCH_WITHIN = 100
 """A planted bug must be caught by one of so many seeds."""
-ONE = os.environ.get("PENSTOCK_SEED")
-SEEDS = [int(ONE)] if ONE else range(int(os.environ.get("PENSTOCK_SEEDS", "25")))
+SEEDS = seeds(25)
 
 
 def run(seed: int) -> Hardships:
     """Runs a seed and checks it; a failure says how to run it again, and what happened."""
-    world = Hardships(seed)
-    try:
-        world.run()
-        check(world)
-    except BaseException as error:
-        again = f"PENSTOCK_SEED={seed} .venv/bin/pytest tests/simulation/test_hardships.py -k promised"
-        error.add_note("\n".join(["again:  " + again, *world.log[-60:]]))
-        raise
-    return world
+    return checked(Hardships(seed), check, seed, "test_hardships.py -k promised")
 
 
 @pytest.mark.parametrize("seed", SEEDS)

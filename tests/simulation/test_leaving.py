@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import pytest
@@ -17,24 +16,16 @@ from gateway.sessions.lasting import Lasting
 from gateway.sessions.session import Session
 from gateway.sessions.session_state import encode_flow
 from tests.simulation.leaving import HardLeaving, Leaving, check_leaving
+from tests.simulation.seeds import checked, seeds
 
 CATCH_WITHIN = 300
 """A planted bug must be caught by one of so many seeds."""
-ONE = os.environ.get("PENSTOCK_SEED")
-SEEDS = [int(ONE)] if ONE else range(int(os.environ.get("PENSTOCK_SEEDS", "34")))
+SEEDS = seeds(34)
 
 
 def run(seed: int, kind: type[Leaving] = Leaving) -> Leaving:
     """Runs a seed and checks it; a failure says how to run it again, and what happened."""
-    world = kind(seed)
-    try:
-        world.run()
-        check_leaving(world)
-    except BaseException as error:
-        again = f"PENSTOCK_SEED={seed} .venv/bin/pytest tests/simulation/test_leaving.py"
-        error.add_note("\n".join(["again:  " + again, *world.log[-60:]]))
-        raise
-    return world
+    return checked(kind(seed), check_leaving, seed, "test_leaving.py")
 
 
 @pytest.mark.parametrize("seed", SEEDS)

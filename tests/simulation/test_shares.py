@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import Any
 
@@ -17,11 +16,11 @@ from gateway.leases.shared import SharedSubscriptions
 from gateway.mqtt.packets import Publish, Subscribe, Subscription, Unsubscribe
 from tests.simulation.gateways import Device, Gateway, Line
 from tests.simulation.leaving import Aiming
+from tests.simulation.seeds import checked, seeds
 
 CATCH_WITHIN = 60
 """A planted bug must be caught by one of so many seeds."""
-ONE = os.environ.get("PENSTOCK_SEED")
-SEEDS = [int(ONE)] if ONE else range(int(os.environ.get("PENSTOCK_SEEDS", "34")))
+SEEDS = seeds(34)
 PLAIN, ORDERED = "$share/g/#", "$oshare/h/#"
 
 
@@ -113,15 +112,7 @@ def check(world: ShareWorld) -> None:
 
 def run(seed: int) -> ShareWorld:
     """Runs a seed and checks it; a failure says how to run it again, and what happened."""
-    world = ShareWorld(seed)
-    try:
-        world.run()
-        check(world)
-    except BaseException as error:
-        again = f"PENSTOCK_SEED={seed} .venv/bin/pytest tests/simulation/test_shares.py -k group"
-        error.add_note("\n".join(["again:  " + again, *world.log[-60:]]))
-        raise
-    return world
+    return checked(ShareWorld(seed), check, seed, "test_shares.py -k group")
 
 
 @pytest.mark.parametrize("seed", SEEDS)
