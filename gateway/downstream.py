@@ -33,7 +33,8 @@ from gateway.messages.batch import Batch, given_batch, pulled_batch
 from gateway.messages.feed import Answer, Feed
 from gateway.messages.windows import Windows
 from gateway.mqtt.reason_codes import ReasonCode
-from gateway.sending import Runs, Sending, has_no_room
+from gateway.resending import Resending
+from gateway.sending import Runs, Sending
 from gateway.sessions.options import Start
 from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
@@ -77,6 +78,7 @@ class Downstream(Stage):
         life = f"{owner}/{clock.wall_ms()}"  # what one of the same name that died had is not kept open by this one
         self.positions = NamedPositions(life, topic_of, self._replaces.__contains__, wake)
         self.sending = Sending(clock, keeping, self.positions)
+        self.resending = Resending(clock, keeping, self.sending, self.pump_later)
         self.retained = Retained(clock, self._try, wake, self.sending.as_variant, self._fail)
         self.replays = Replays(clock, self.sending.as_variant, self._try, wake, self.positions, self._fail)
         self.shared = SharedSubscriptions(brokers, life, settings, clock, self.sending.as_variant, wake)
@@ -213,6 +215,7 @@ class Downstream(Stage):
         for cursor in session.overlap.cursors:
             self._end(cursor)
         self._due.forget(session)
+        self.resending.leave(session)
         self.positions.leave(session)
         if ends and session.lasting is not None:
             self.holds.forget(session.lasting)
@@ -220,7 +223,7 @@ class Downstream(Stage):
     def attach(self, session: Session) -> None:
         """The session has a connection: what it was sent before goes first, then its cursors read from where they
         are."""
-        self.sending.resume(session)
+        self.resending.begin(session)
         for cursor in session.overlap.cursors:
             if cursor.next >= 0 and cursor.feed.queue:
                 self._attach(cursor)
@@ -261,10 +264,9 @@ class Downstream(Stage):
     # ------------------------------------------------------------ rounds
 
     def pump_later(self, session: Session) -> None:
-        """There may be room again for a session that lags. What is to be sent again goes at once: before anything new
-        can take the room."""
+        """There may be room again for a session that lags. What is to be sent again goes before anything new."""
         if session.to_resend:
-            self.sending.resend(session)
+            self.resending.go_on(session)
         if session.behind:
             self._due.add(session)
         if session.is_sharing:
@@ -399,7 +401,7 @@ class Downstream(Stage):
 
     def _pump(self, session: Session) -> None:
         for cursor, needs_room in list(session.behind.items()):
-            if session.device is not None and not cursor.waits and not (needs_room and has_no_room(session)):
+            if session.device is not None and not cursor.waits and not (needs_room and session.has_no_room):
                 self._try(cursor)
 
     def _try(self, cursor: Cursor) -> None:
@@ -470,19 +472,16 @@ class Downstream(Stage):
             cursor.feed.broker.submit(request, partial(self._pulled_for, cursor, cursor.next))
 
     def _pulled_for(self, cursor: Cursor, first: int, result: Result) -> None:
-        if cursor not in cursor.feed.attached:
-            cursor.pulling = False
-        elif cursor.next != first:  # it has gone back meanwhile: what lies between would never be sent
-            cursor.pulling = False
-            self.pump_later(cursor.session)
-        elif isinstance(result, Pulled):
-            cursor.pulling = False
+        counts = cursor in cursor.feed.attached and cursor.next == first  # else what lies between would never be sent
+        if counts and not isinstance(result, Pulled):
+            self._not_pulled(cursor.feed, cursor, first, result)
+            return
+        cursor.pulling = False
+        if counts and isinstance(result, Pulled):
             cursor.backlog = _batch(result, cursor.feed).arrivals or None
             if cursor.backlog is None:
                 cursor.next = max(cursor.next, result.next)
-            self.pump_later(cursor.session)
-        else:
-            self._not_pulled(cursor.feed, cursor, first, result)
+        self.pump_later(cursor.session)
 
 
 _EMPTY: Final = Batch(0, None, [])

@@ -37,26 +37,6 @@ class Sending:
         self.delivered = 0
         self.dropped = 0
 
-    def resume(self, session: Session) -> None:
-        """The client is back: what it has not acknowledged goes again, as far as it takes it (MQTT-4.4.0-1)."""
-        device = session.device
-        assert device is not None
-        larger = session.come_back(device.accepts_bytes_max)
-        self.dropped += larger
-        self.resend(session)
-        pubrels = session.pubrels()
-        if larger:  # whose message may be sent nevermore, wherever the session goes on (MQTT-4.3.3-6)
-            self._keeping.before(session, b"".join(pubrels))
-        else:
-            device.send(b"".join(pubrels), len(pubrels))
-
-    def resend(self, session: Session) -> None:
-        """Sends what is to be sent again and has room now."""
-        device = session.device
-        if device is not None:
-            again = session.resend(self._clock.wall_ms())
-            device.send(b"".join(again), len(again))
-
     def run(self, cursor: Cursor, batch: Batch, runs: Runs) -> bool:
         """Sends a whole batch in its shared form, if nothing is particular about this subscriber. ``runs``: the forms
         that others have been sent."""
@@ -168,11 +148,6 @@ class Sending:
         if qos:
             self._keeping.note(session)
         return False
-
-
-def has_no_room(session: Session) -> bool:
-    """Whether nothing of QoS 1 or 2 can be sent, whatever it is: it is no use to look at what waits for room."""
-    return session.room() <= 0 or not session.is_worth_reading
 
 
 def variant_for(matching: Sequence[Cursor], arrival: Arrival, client_id: bytes, is_v5: bool) -> Variant | None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
-PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _PROC: Final = Path("/proc")
 
 
@@ -44,5 +43,14 @@ def cpu_s(pids: list[int]) -> float:
 
 
 def rss_bytes(pids: list[int]) -> int:
-    """Resident memory of these processes; pages that they share count several times."""
-    return sum(int(fields[21]) * PAGE_BYTES for pid in pids if (fields := _fields(pid)))
+    """Resident memory of these processes, counted page by page (Linux 4.14): what ``stat`` says of it is a sum to
+    which each core adds only every 32 pages. Pages that processes share count several times."""
+    return sum(_resident_kib(pid) * 1024 for pid in pids)
+
+
+def _resident_kib(pid: int) -> int:
+    try:
+        lines = (_PROC / str(pid) / "smaps_rollup").read_text().splitlines()
+    except OSError:  # it has ended
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Rss:"))

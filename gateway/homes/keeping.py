@@ -15,6 +15,8 @@ from functools import partial
 from typing import Final
 
 from gateway.homes.home import NO_ROOM, SessionHome
+from gateway.messages.delivery import Variant
+from gateway.messages.envelope import Arrival
 from gateway.mqtt.reason_codes import ReasonCode, Told
 from gateway.sessions.endings import Ended, Standing, still_needed
 from gateway.sessions.lasting import Lasting
@@ -179,7 +181,7 @@ def flow_of(session: Session) -> Flow:
     places.update(lasting.places)
     sent = []
     for packet_id, made in session.sent():
-        arrival, origin, form = made.arrival, made.arrival.origin, made.variant
+        arrival, origin = made.arrival, made.arrival.origin
         if origin is None:
             continue
         if origin.filter in lasting.held and origin.filter not in lasting.closing:
@@ -187,27 +189,20 @@ def flow_of(session: Session) -> Flow:
                 continue
         elif origin.is_light:  # nobody holds its queue when this is saved and the gateway gone
             arrival = arrival.in_its_topic()
-            assert arrival.origin is not None
-            origin = arrival.origin
-        sent.append(
-            Sent(
-                packet_id,
-                origin.filter,
-                origin.broker.name,
-                arrival.offset,
-                "" if origin.is_light else origin.queue,
-                made.qos,
-                form.retain,
-                form.identifiers,
-                form.shows_place,
-                "" if origin.is_light else arrival.name,
-                arrival.position,
-            )
-        )
+        sent.append(sent_as(packet_id, arrival, made.variant))
     sent += lasting.absent.values()
     owed = _owed_to(session, lasting)
     ended, closing = _ended_of(session, places), tuple(lasting.closing)
     return Flow(places, sent, list(session.releasing), session.next_id, owed, ended, closing)
+
+
+def sent_as(packet_id: int, arrival: Arrival, form: Variant) -> Sent:
+    """How a message on its way is named, by where it is found."""
+    origin = arrival.origin
+    assert origin is not None
+    queue, topic = ("", "") if origin.is_light else (origin.queue, arrival.name)
+    place = origin.filter, origin.broker.name, arrival.offset, queue
+    return Sent(packet_id, *place, form.qos, form.retain, form.identifiers, form.shows_place, topic, arrival.position)
 
 
 def _ended_of(session: Session, places: Mapping[tuple[str, str], Place]) -> tuple[Ended, ...]:

@@ -88,6 +88,11 @@ class Blob(InFlight):
         """What is held of it from now on: itself, or if it is large, where it is and as what it was sent."""
         return self if self.weight <= LIGHT_BYTES else self._at(self.arrival.without_payload())
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether its bytes are here; else it is to be read again before it is sent again."""
+        return bool(self.head)
+
     def moved(self) -> Blob:
         """The same, found in its topic's queue."""
         moved = self._at(self.arrival.in_its_topic())

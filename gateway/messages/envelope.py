@@ -251,7 +251,11 @@ class Arrival:
 
     def without_payload(self) -> Arrival:
         """The same message, to be known by."""
-        return self._as(self.offset, b"", self.origin)
+        return self.with_payload(b"")
+
+    def with_payload(self, payload: bytes) -> Arrival:
+        """The same message, with what is its payload."""
+        return self._as(self.offset, payload, self.origin)
 
     def _as(self, offset: int, payload: bytes, origin: Origin | None) -> Arrival:
         flag = self.qos | FLAG_RETAIN if self.retain else self.qos

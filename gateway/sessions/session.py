@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from gateway.messages.delivery import LIGHT_BYTES, PACKET_ID_MAX, Blob, InFlight, PacketRun, blob
+from gateway.messages.delivery import PACKET_ID_MAX, Blob, InFlight, PacketRun
 from gateway.messages.envelope import Arrival
 from gateway.messages.feed import Feed
 from gateway.sessions.endings import ENDED_MAX, Ended, Standing, have_delivered, still_needed, without
@@ -390,13 +390,18 @@ class Session:
         return device is None or device.is_full or (lasting is not None and lasting.is_full)
 
     def room(self) -> int:
-        """How many more QoS 1 and 2 messages may be sent now."""
-        return self.window - len(self.in_flight) - len(self.releasing)
+        """How many more QoS 1 and 2 messages may be sent now: none before all has gone again that is to."""
+        return 0 if self.to_resend else self.window - len(self.in_flight) - len(self.releasing)
 
     @property
     def is_worth_reading(self) -> bool:
         """Whether there may be room for what is read for it alone: what has to wait then is in memory."""
         return not self.is_full and self.in_flight_bytes < self.window_bytes
+
+    @property
+    def has_no_room(self) -> bool:
+        """Whether nothing of QoS 1 or 2 can be sent, whatever it is: no use to look at what waits for room."""
+        return self.room() <= 0 or not self.is_worth_reading
 
     def _free_id(self) -> int:
         packet_id = self.next_id
@@ -523,20 +528,6 @@ class Session:
                 self.received(packet_id, refused=False)
         self.to_resend = list(self.in_flight) or None
         return len(larger)
-
-    def resend(self, now_ms: int) -> list[bytes]:
-        """What is to be sent again and has room now, in its order. Whatever its age: a message expires only until its
-        delivery has begun (MQTT-3.3.2-5, 4.3.3-7)."""
-        waiting = [packet_id for packet_id in self.to_resend or () if packet_id in self.in_flight]
-        room = max(0, self.room() + len(waiting))
-        self.to_resend = waiting[room:] or None
-        again = []
-        for packet_id in waiting[:room]:
-            made = self.in_flight[packet_id].blob(packet_id)
-            again.append(blob(made.arrival, made.variant, now_ms).packet(packet_id, dup=True))
-            if made.weight > LIGHT_BYTES:
-                self.in_flight[packet_id] = made.sent()
-        return again
 
     def pubrels(self) -> list[bytes]:
         """The PUBRELs of all exchanges that wait for PUBCOMP, in their order."""

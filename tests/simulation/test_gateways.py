@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
@@ -15,11 +15,13 @@ from broker.folds.state import BrokerState
 from broker.message_requests import MessageRequests
 from broker.outcomes import AfterSync, Now, Outcome
 from broker.session_requests import SessionRequests
+from gateway import resending
 from gateway.devices.acknowledging import EXCHANGES
 from gateway.homes.exchanges import ExchangeIds
 from gateway.homes.keeping import Keeping
 from gateway.homes.resuming import Resuming
 from gateway.leases.filters import FilterLeases
+from gateway.messages.delivery import Blob
 from gateway.mqtt.answers import PUBCOMP, answer
 from gateway.mqtt.packets import Pubrec
 from gateway.sending import Sending
@@ -165,11 +167,11 @@ def save_for_whoever_asks(patch: pytest.MonkeyPatch) -> None:
 
 
 def let_packets_overtake_each_other(patch: pytest.MonkeyPatch) -> None:
-    def shuffled(self: Session, now_ms: int) -> Sequence[bytes]:
-        return resend(self, now_ms)[::-1]
+    def shuffled(session: Session, packets: Mapping[int, Blob], now_ms: int) -> Sequence[bytes]:
+        return sent_again(session, packets, now_ms)[::-1]
 
-    resend = Session.resend
-    patch.setattr(Session, "resend", shuffled)
+    sent_again = resending.sent_again
+    patch.setattr(resending, "sent_again", shuffled)
 
 
 def take_a_refused_exchange_for_a_known_one(patch: pytest.MonkeyPatch) -> None:
