@@ -24,16 +24,26 @@ class Waiting:
     """One parked request; ``answered`` ones are skipped wherever they still stand. An idle device has one of these for
     as long as it is connected, so it holds what it needs and no more."""
 
-    __slots__ = ("answered", "on_result", "retry", "session", "wakers")
+    __slots__ = ("_wakers", "answered", "deadline", "on_result", "retry", "session")
 
-    def __init__(
-        self, wakers: tuple[str, ...], retry: Callable[[bool], Result | None], on_result: OnResult, session: int
-    ) -> None:
-        self.wakers = wakers
-        self.retry = retry
+    def __init__(self, outcome: Parked, on_result: OnResult, session: int) -> None:
+        self._wakers: tuple[str, ...] | str = outcome.wakers if len(outcome.wakers) != 1 else outcome.wakers[0]
+        self.retry: Callable[[bool], Result | None] = outcome.retry
+        self.deadline = outcome.deadline
         self.on_result = on_result
         self.session = session
         self.answered = False
+
+    def __lt__(self, other: Waiting) -> bool:
+        return self.deadline < other.deadline
+
+    def __hash__(self) -> int:  # compiled, who can be compared has none otherwise
+        return id(self) >> 4
+
+    @property
+    def wakers(self) -> tuple[str, ...]:
+        """What it waits for."""
+        return (self._wakers,) if isinstance(self._wakers, str) else self._wakers
 
 
 class ParkedRequests:
@@ -43,8 +53,7 @@ class ParkedRequests:
         self._by_waker: dict[str, Waiting | dict[Waiting, None]] = {}  # nearly all have one
         self._by_session: dict[int, dict[Waiting, None]] = {}
         self._held: dict[int, dict[Waiting, bool]] = {}  # session -> what has stirred meanwhile, and if it is the last
-        self._deadlines: list[tuple[float, int, Waiting]] = []
-        self._number = 0
+        self._deadlines: list[Waiting] = []  # a heap
         self._count = 0
 
     def __len__(self) -> int:
@@ -52,7 +61,7 @@ class ParkedRequests:
 
     def park(self, outcome: Parked, on_result: OnResult, session: int) -> None:
         """Keeps a request until one of its wakers stirs or its deadline passes."""
-        waiting = Waiting(outcome.wakers, outcome.retry, on_result, session)
+        waiting = Waiting(outcome, on_result, session)
         for waker in outcome.wakers:
             found = self._by_waker.setdefault(waker, waiting)
             if isinstance(found, dict):
@@ -60,11 +69,10 @@ class ParkedRequests:
             elif found is not waiting:
                 self._by_waker[waker] = {found: None, waiting: None}
         self._by_session.setdefault(session, {})[waiting] = None
-        self._number += 1
         self._count += 1
-        heappush(self._deadlines, (outcome.deadline, self._number, waiting))
+        heappush(self._deadlines, waiting)
         if len(self._deadlines) > 2 * self._count + SPARE_DEADLINES:
-            self._deadlines = [one for one in self._deadlines if not one[2].answered]
+            self._deadlines = [one for one in self._deadlines if not one.answered]
             heapify(self._deadlines)
 
     def wake(self, wakers: list[str]) -> None:
@@ -79,8 +87,8 @@ class ParkedRequests:
 
     def expire(self, now: float) -> None:
         """Answers the requests whose deadline has passed."""
-        while self._deadlines and self._deadlines[0][0] <= now:
-            _, _, waiting = heappop(self._deadlines)
+        while self._deadlines and self._deadlines[0].deadline <= now:
+            waiting = heappop(self._deadlines)
             if not waiting.answered:
                 self._try(waiting, last=True)
 

@@ -30,7 +30,7 @@ from gateway.leases.filters import FilterLeases, OnDone
 from gateway.leases.session_holds import SessionHolds
 from gateway.leases.shared import SharedSubscriptions
 from gateway.messages.batch import Batch, given_batch, pulled_batch
-from gateway.messages.feed import Answer, Feed
+from gateway.messages.feed import Feed
 from gateway.messages.windows import Windows
 from gateway.mqtt.reason_codes import ReasonCode
 from gateway.resending import Resending
@@ -41,7 +41,7 @@ from gateway.sessions.subscriptions import Subscription
 from gateway.settings import GatewaySettings
 from gateway.shards.rounds import Stage
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, QueueNotFound
-from penstock.requests.given import GivenPull, GivenPulled
+from penstock.requests.given import GivenPulled
 from penstock.requests.messages import BoundsReply, Pull, Pulled, QueryBounds
 from penstock.requests.request import Result
 from penstock.world import Clock
@@ -196,7 +196,7 @@ class Downstream(Stage):
     def _take_back(self, ended: Cursor) -> None:
         """Others of its session deliver what was left to a cursor that does not come to it any more."""
         for other in ended.session.overlap.cursors:
-            if other.next >= 0 and other.take_back(ended) and other in other.feed.attached:
+            if other.next >= 0 and other.take_back(ended) and other.is_attached:
                 self._set_lagging(other, True)
                 self.pump_later(other.session)
 
@@ -232,21 +232,21 @@ class Downstream(Stage):
         """A filter stands open for a cursor from this offset and log position on."""
         if cursor.next == -1:
             cursor.next, cursor.start = offset, position
-        if cursor.next >= 0 and cursor.session.device is not None and cursor not in cursor.feed.attached:
+        if cursor.next >= 0 and cursor.session.device is not None and not cursor.is_attached:
             self._attach(cursor)
 
     def _attach(self, cursor: Cursor) -> None:
         feed = cursor.feed
         feed.begin_at(cursor.next)
-        feed.attached.add(cursor)
+        feed.attach(cursor)
         lags = self.retained.resume(cursor) or self.replays.resume(cursor) or cursor.next < feed.head
         self._set_lagging(cursor, lags)
         if lags:
             self.pump_later(cursor.session)
 
     def _detach(self, cursor: Cursor) -> None:
-        if cursor.feed.attached.discard(cursor):
-            if cursor.session.behind.pop(cursor, None) is not None:
+        if cursor.feed.detach(cursor):
+            if cursor.session.set_behind(cursor, False):
                 cursor.feed.lagging -= 1
                 self._windows.trim(cursor.feed)  # a window that nobody needs is not extended
             cursor.backlog = None
@@ -304,9 +304,7 @@ class Downstream(Stage):
     # ------------------------------------------------------------ the live end
 
     def _pull(self, feed: Feed[Cursor]) -> None:
-        feed.is_pulling = True
-        request = GivenPull(feed.queue, feed.head, self._pull_bytes_max, self._pull_count_max, self._pull_wait_s)
-        feed.broker.submit(request, Answer(self._on_pulled, feed))
+        feed.pull(self._pull_bytes_max, self._pull_count_max, self._pull_wait_s, self._on_pulled)
 
     def _pulled(self, feed: Feed[Cursor], result: Result) -> None:
         if isinstance(result, GivenPulled):
@@ -346,7 +344,7 @@ class Downstream(Stage):
             return
         bounds = result.bounds[0]
         at = bounds.min if first < bounds.min else bounds.end
-        readers = feed.attached.all() if cursor is None else [cursor]  # one of its own may have jumped over the head
+        readers = feed.readers() if cursor is None else [cursor]  # one of its own may have jumped over the head
         self.lost += max(0, bounds.min - first) * sum([one.next == first for one in readers])
         if cursor is None:
             self._came(feed, _EMPTY, at)
@@ -375,7 +373,7 @@ class Downstream(Stage):
         """Everybody at the head gets the batch in its shared form, if that is possible; the others one by one."""
         first, others = feed.head, []
         runs: Runs = {}
-        for cursor in feed.attached.all():
+        for cursor in feed.readers():
             goes_on = cursor.next == first and cursor.past is None
             if goes_on and (not batch.count or self._goes_whole(cursor, batch, runs)):
                 cursor.next = head
@@ -405,7 +403,7 @@ class Downstream(Stage):
                 self._try(cursor)
 
     def _try(self, cursor: Cursor) -> None:
-        if self._due.looks <= 0 and cursor in cursor.feed.attached:
+        if self._due.looks <= 0 and cursor.is_attached:
             self._set_lagging(cursor, True)
             self._due.add(cursor.session)
             return
@@ -414,7 +412,7 @@ class Downstream(Stage):
         except Exception:
             self._fail(cursor)
         else:
-            if cursor in cursor.feed.attached:  # else its filter was just found closed
+            if cursor.is_attached:  # else its filter was just found closed
                 self._set_lagging(cursor, lags)
 
     def _fail(self, cursor: Cursor) -> None:
@@ -424,16 +422,11 @@ class Downstream(Stage):
             cursor.session.device.fail(ReasonCode.UNSPECIFIED_ERROR)
 
     def _set_lagging(self, cursor: Cursor, lags: bool) -> None:
-        behind, feed = cursor.session.behind, cursor.feed
-        if lags and cursor not in behind:
-            behind[cursor] = False
-            feed.lagging += 1
-        elif not lags and cursor in behind:
-            del behind[cursor]
-            if not behind:
-                cursor.session.behind = {}  # an emptied dict stays as large as it was
-            feed.lagging -= 1
-            self._windows.trim(feed)
+        feed = cursor.feed
+        if cursor.session.set_behind(cursor, lags):
+            feed.lagging += 1 if lags else -1
+            if not lags:
+                self._windows.trim(feed)
         if not lags:
             self._want(feed)
 
@@ -472,7 +465,7 @@ class Downstream(Stage):
             cursor.feed.broker.submit(request, partial(self._pulled_for, cursor, cursor.next))
 
     def _pulled_for(self, cursor: Cursor, first: int, result: Result) -> None:
-        counts = cursor in cursor.feed.attached and cursor.next == first  # else what lies between would never be sent
+        counts = cursor.is_attached and cursor.next == first  # else what lies between would never be sent
         if counts and not isinstance(result, Pulled):
             self._not_pulled(cursor.feed, cursor, first, result)
             return

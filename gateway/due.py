@@ -93,7 +93,7 @@ class Due:
     @staticmethod
     def _who_looks(feed: Feed[Cursor]) -> Session | None:
         """The session that alone reads a feed, and has other filters too."""
-        cursor = feed.attached.sole()
+        cursor = feed.sole_reader()
         return cursor.session if cursor is not None and len(cursor.session.overlap.cursors) > 1 else None
 
     def take(self) -> None:

@@ -26,6 +26,8 @@ from penstock.world import Clock
 
 PIECE_BYTES: Final = 256 * 1024
 
+_PUBREL: Final = b"\x62\x02"
+
 
 class Piece:
     """Messages of a session that go again together.
@@ -66,10 +68,10 @@ class Resending:
         """The client is back: what it has not acknowledged goes again, as far as it takes it."""
         device = session.device
         assert device is not None
-        larger = session.come_back(device.accepts_bytes_max)
+        larger = come_back(session, device.accepts_bytes_max)
         self._sending.dropped += larger
         self.go_on(session)
-        pubrels = session.pubrels()
+        pubrels = pubrels_of(session)
         if larger:  # whose message may be sent nevermore, wherever the session goes on (MQTT-4.3.3-6)
             self._keeping.before(session, b"".join(pubrels))
         else:
@@ -131,6 +133,19 @@ class Resending:
             self._on_more(session)
 
 
+def come_back(session: Session, bytes_max: int) -> int:
+    """All in flight is to be sent again. What is larger than the client takes by now is as if it had been sent
+    (MQTT-3.1.2-25): of QoS 2 the PUBREL is left, for the client may hold the id. How many that were."""
+    larger = [(packet_id, made.qos) for packet_id, made in session.sent() if made.size > bytes_max]
+    for packet_id, qos in larger:
+        if qos == 1:
+            session.acknowledged(packet_id)
+        else:
+            session.received(packet_id, refused=False)
+    session.to_resend = list(session.in_flight) or None
+    return len(larger)
+
+
 def next_again(session: Session, bytes_max: int) -> list[int]:
     """Ids of what is to be sent again and has room now, in its order: the first, and more up to so many bytes."""
     in_flight = session.in_flight
@@ -151,3 +166,8 @@ def sent_again(session: Session, packets: Mapping[int, Blob], now_ms: int) -> li
     session.to_resend = [packet_id for packet_id in session.to_resend or () if packet_id not in packets] or None
     there = [(packet_id, made) for packet_id, made in packets.items() if packet_id in session.in_flight]
     return [blob(one.arrival, one.variant, now_ms).packet(packet_id, dup=True) for packet_id, one in there]
+
+
+def pubrels_of(session: Session) -> list[bytes]:
+    """The PUBRELs of all exchanges that wait for PUBCOMP, in their order."""
+    return [_PUBREL + packet_id.to_bytes(2, "big") for packet_id in session.releasing]

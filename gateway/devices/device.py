@@ -363,7 +363,8 @@ class Device(Sender):
             self.fail(reason)
         else:
             if packet.qos == 2:
-                self.session.incoming[packet.packet_id] = STORED
+                self.session.begin_incoming(packet.packet_id)
+                self.session.stored_incoming(packet.packet_id)
             self.send(mark(packet.qos, packet.packet_id))
 
     # ------------------------------------------------------------ replies to what it published

@@ -86,6 +86,7 @@ class Entrance:
         self._tally.is_lenient = listening.is_lenient
         self._arriving: Deadlines[Ticket] = Deadlines()
         self._waiting = 0
+        self._peer = Peer("", None, listening.name)
         protocol = "http/1.1" if listening.is_web else "mqtt"
         self.certificates = None if listening.files is None else Certificates(listening.files, protocol, listening.name)
         self.socket = open_listener(listening.host, listening.port, settings)
@@ -103,7 +104,9 @@ class Entrance:
         codec = self._codec()
         line = shard.add(connected, codec)
         if codec is None:
-            line.occupant = Device(line, Peer(address, None, listening.name), reception)
+            if address != self._peer.address:  # one for all that come from there one after the other
+                self._peer = Peer(address, None, listening.name)
+            line.occupant = Device(line, self._peer, reception)
             return
         arrival = Newcomer(self, line, codec, address)
         line.occupant = arrival

@@ -160,7 +160,7 @@ class Replays:
     def begin(self, cursor: Cursor, start: Start, topic: str, before: int = -1) -> None:
         """Holds a cursor until its history is sent: what was stored before its first live message, or ``before``. One
         whose broker is still to open its filter begins then."""
-        if cursor not in cursor.feed.attached:
+        if not cursor.is_attached:
             self._interrupted[cursor] = start, topic
             return
         before = max(cursor.start, cursor.seen + 1) if before < 0 else before

@@ -74,6 +74,7 @@ class Resuming:
             if made is not None:
                 session.in_flight[sent.packet_id] = made
                 session.in_flight_bytes += made.weight
-        session.releasing = dict.fromkeys(self._flow.releasing)
+        if self._flow.releasing:
+            session.releasing = dict.fromkeys(self._flow.releasing)
         session.next_id = self._flow.next_id
         self._on_resumed(self._error)

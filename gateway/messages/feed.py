@@ -19,14 +19,27 @@ from typing import Final, Generic, TypeVar
 from gateway.brokers import Broker
 from gateway.messages.envelope import Arrival, Origin
 from gateway.messages.few import Few
+from penstock.requests.given import GivenPull
 from penstock.requests.request import Result
 
 _OFFSET: Final = attrgetter("offset")
 _ARRIVAL_BYTES: Final = 600  # what an Arrival costs besides its payload, roughly
 
 
-Reader = TypeVar("Reader")
-"""Whoever reads along; who that is does not matter here (``gateway.sessions.session.Cursor``)."""
+class Attachable:
+    """Whoever may read along; who that is does not matter here (``gateway.sessions.session.Cursor``).
+
+    Attributes:
+        is_attached: whether it does (``Feed.attach``).
+    """
+
+    __slots__ = ("is_attached",)
+
+    def __init__(self) -> None:
+        self.is_attached = False
+
+
+Reader = TypeVar("Reader", bound=Attachable)
 
 
 class Feed(Origin, Generic[Reader]):
@@ -34,7 +47,7 @@ class Feed(Origin, Generic[Reader]):
 
     Attributes:
         members: all its readers, of connected sessions or not. Without one the filter is closed.
-        attached: readers of connected sessions, in the order in which they came.
+        reading: how many of them are attached: their sessions are connected, and they are past the beginning.
         lagging: how many of those are behind the head or held.
         is_pulling: a pull is under way, or waits to be tried again.
         is_closed: the filter was closed; late replies are ignored.
@@ -43,12 +56,12 @@ class Feed(Origin, Generic[Reader]):
 
     __slots__ = (
         "_alias_numbers",
-        "attached",
         "head",
         "is_closed",
         "is_pulling",
         "lagging",
         "members",
+        "reading",
         "window",
         "window_bytes",
     )
@@ -59,11 +72,37 @@ class Feed(Origin, Generic[Reader]):
         self.window: list[Arrival] | None = None
         self.window_bytes = 0
         self.members: Few[Reader] = Few()
-        self.attached: Few[Reader] = Few()
+        self.reading = 0
         self.lagging = 0
         self.is_pulling = False
         self.is_closed = False
         self._alias_numbers: dict[bytes, int] | None = None
+
+    def pull(self, bytes_max: int, count_max: int, wait_s: float, tell: Callable[[Feed[Reader], Result], None]) -> None:
+        """Asks for what comes after the head. ``tell`` is told of the answer, and whose it is."""
+        self.is_pulling = True
+        self.broker.submit(GivenPull(self.queue, self.head, bytes_max, count_max, wait_s), Answer(tell, self))
+
+    def attach(self, reader: Reader) -> None:
+        """A member reads along from now on."""
+        assert reader in self.members, "nobody else is handed anything"
+        self.reading += not reader.is_attached
+        reader.is_attached = True
+
+    def detach(self, reader: Reader) -> bool:
+        """It does not any more; whether it did."""
+        was = reader.is_attached
+        self.reading -= was
+        reader.is_attached = False
+        return was
+
+    def readers(self) -> list[Reader]:
+        """Those that read along, as a list of its own."""
+        return [member for member in self.members.all() if member.is_attached]
+
+    def sole_reader(self) -> Reader | None:
+        """The only one that reads along, if there are no others."""
+        return self.readers()[0] if self.reading == 1 else None
 
     @property
     def alias_numbers(self) -> dict[bytes, int]:
@@ -74,13 +113,13 @@ class Feed(Origin, Generic[Reader]):
 
     def begin_at(self, offset: int) -> None:
         """Sets the head where nobody is reading; elsewhere the readers have their own place."""
-        if not self.attached and not self.is_pulling:
+        if not self.reading and not self.is_pulling:
             self.head = offset
             self.clear()
 
     def wants_pull(self) -> bool:
         """Whether somebody waits for what comes after the head."""
-        return not self.is_pulling and not self.is_closed and self.head >= 0 and len(self.attached) > self.lagging
+        return not self.is_pulling and not self.is_closed and self.head >= 0 and self.reading > self.lagging
 
     def extend(self, batch: Sequence[Arrival], head: int) -> None:
         """Takes a pulled batch; ``head`` is the offset to pull next."""
@@ -119,7 +158,7 @@ class Feed(Origin, Generic[Reader]):
 
 class Answer(Generic[Reader]):
     """Tells of the answer to a feed's pull. Every idle subscriber waits for one, and a partial weighs three times as
-    much."""
+    much. (A feed that could be called itself would need none; compiled, such a class must not be derived.)"""
 
     __slots__ = ("_feed", "_tell")
 

@@ -21,8 +21,7 @@ ids on their way in of this connection, and as many again of earlier ones.
 Rules kept here: an id is in use until its exchange ends (MQTT-2.2.1-4, 4.3.2-2, 4.3.3-6); nothing beyond the
 window is sent (MQTT-3.3.4-9, 4.9.0-2); a resend keeps ids and order and sets DUP (MQTT-4.4.0-1, 4.6.0-1), and what a
 lost gateway may have sent has it too (MQTT-3.3.1-1); after PUBREC the message itself is never sent again
-(MQTT-4.3.3-6). What is still to be resent counts as in flight, so there is room for a new message only when nothing of
-that is left. Pure: time is an argument.
+(MQTT-4.3.3-6). There is no room for a new message before all that is to be resent has gone. Pure: time is an argument.
 """
 
 from __future__ import annotations
@@ -32,14 +31,12 @@ from typing import Final
 
 from gateway.messages.delivery import PACKET_ID_MAX, Blob, InFlight, PacketRun
 from gateway.messages.envelope import Arrival
-from gateway.messages.feed import Feed
+from gateway.messages.feed import Attachable, Feed
 from gateway.sessions.endings import ENDED_MAX, Ended, Standing, have_delivered, still_needed, without
 from gateway.sessions.lasting import Client, Lasting
 from gateway.sessions.matching import Matching, places
 from gateway.sessions.session_state import Owed, Past, Place, Will
 from gateway.sessions.subscriptions import Redo, Subscription, bounded, is_left
-
-_PUBREL: Final = b"\x62\x02"
 
 NOWHERE: Final = 1 << 61
 """Behind every log position."""
@@ -53,7 +50,7 @@ RELEASED: Final = 3
 """Released before it is stored, by a client that did not wait for its PUBREC."""
 
 
-class Cursor:
+class Cursor(Attachable):
     """A session's place in the light queue of one of its filters at one broker.
 
     Attributes:
@@ -90,6 +87,7 @@ class Cursor:
     )
 
     def __init__(self, session: Session, subscription: Subscription, feed: Feed[Cursor]) -> None:
+        super().__init__()
         self.session = session
         self.subscription = subscription
         self.feed = feed
@@ -228,7 +226,7 @@ class Overlap:
 
     def __init__(self) -> None:
         self.cursors: list[Cursor] = []
-        self.ended: list[Ended] = []
+        self.ended: Sequence[Ended] = ()
         self.ended_until = -1
         self._matching: Matching | None = None
 
@@ -325,6 +323,12 @@ def _are_all(in_flight: dict[int, InFlight], ids: Sequence[int]) -> bool:
     return list(in_flight) == list(ids) and all([made.qos == 1 for made in set(in_flight.values())])
 
 
+# Nearly all sessions have none of these, nearly always: one empty dict for all of them. Who adds makes its own.
+_NONE_BEHIND: Final[dict[Cursor, bool]] = {}
+_NONE_RELEASING: Final[dict[int, None]] = {}
+_NONE_INCOMING: Final[dict[int, int]] = {}
+
+
 class Session:
     """The state of one client id."""
 
@@ -361,14 +365,14 @@ class Session:
         self.lasting: Lasting | None = None
         self.subscriptions: dict[str, Subscription] = {}
         self.overlap = Overlap()
-        self.behind: dict[Cursor, bool] = {}  # whether what it has next was not sent for want of room
+        self.behind = _NONE_BEHIND  # whether what it has next was not sent for want of room
         self.window = window
         self.window_bytes = window_bytes
         self.in_flight: dict[int, InFlight] = {}
         self.in_flight_bytes = 0
         self.to_resend: list[int] | None = None  # ids in flight that this connection has not been sent yet
-        self.releasing: dict[int, None] = {}
-        self.incoming: dict[int, int] = {}
+        self.releasing = _NONE_RELEASING
+        self.incoming = _NONE_INCOMING
         self.inherited = 0  # ids of ``incoming`` that were not sent on this connection: its quota began anew (5, 4.9)
         self.is_sharing = False  # it is a member of a shared subscription
         self.settled: dict[object, Callable[[Blob], None]] | None = None  # who wants to know what the client has
@@ -388,6 +392,19 @@ class Session:
         waits for the session to be durable."""
         device, lasting = self.device, self.lasting
         return device is None or device.is_full or (lasting is not None and lasting.is_full)
+
+    def set_behind(self, cursor: Cursor, lags: bool) -> bool:
+        """Whether a cursor lags by now. True if that is new."""
+        behind = self.behind
+        if lags == (cursor in behind):
+            return False
+        if lags:
+            self.behind = behind or {}
+            self.behind[cursor] = False
+        else:
+            del behind[cursor]
+            self.behind = behind or _NONE_BEHIND  # an emptied dict stays as large as it was
+        return True
 
     def room(self) -> int:
         """How many more QoS 1 and 2 messages may be sent now: none before all has gone again that is to."""
@@ -508,6 +525,7 @@ class Session:
         if not self._settle(packet_id, 2):
             return packet_id in self.releasing and not refused
         if not refused:
+            self.releasing = self.releasing or {}
             self.releasing[packet_id] = None
         return True
 
@@ -515,29 +533,11 @@ class Session:
         """PUBCOMP. False if the id is unknown."""
         return self.releasing.pop(packet_id, 0) is None
 
-    # ------------------------------------------------------------ out, once more
-
-    def come_back(self, bytes_max: int) -> int:
-        """All in flight is to be sent again. What is larger than the client takes by now is as if it had been sent
-        (MQTT-3.1.2-25): of QoS 2 the PUBREL is left, for the client may hold the id. How many that were."""
-        larger = [(packet_id, made.qos) for packet_id, made in self.sent() if made.size > bytes_max]
-        for packet_id, qos in larger:
-            if qos == 1:
-                self.acknowledged(packet_id)
-            else:
-                self.received(packet_id, refused=False)
-        self.to_resend = list(self.in_flight) or None
-        return len(larger)
-
-    def pubrels(self) -> list[bytes]:
-        """The PUBRELs of all exchanges that wait for PUBCOMP, in their order."""
-        return [_PUBREL + packet_id.to_bytes(2, "big") for packet_id in self.releasing]
-
     # ------------------------------------------------------------ in: client -> gateway, QoS 2
 
     def inherit_incoming(self, ids: Sequence[int]) -> None:
         """Earlier connections have left these open."""
-        self.incoming = dict.fromkeys(ids, INHERITED)
+        self.incoming = dict.fromkeys(ids, INHERITED) or _NONE_INCOMING
         self.inherited = len(self.incoming)
 
     def begin_incoming(self, packet_id: int) -> int | None:
@@ -545,6 +545,7 @@ class Session:
         (MQTT-4.3.3-10)."""
         state = self.incoming.get(packet_id)
         if state is None:
+            self.incoming = self.incoming or {}
             self.incoming[packet_id] = STORING
         elif state == INHERITED:
             self.incoming[packet_id] = state = STORED

@@ -75,7 +75,7 @@ class Line(Output):
         self._socket = connected
         self.codec = codec
         self._next = b""  # the output of this round, and behind it, where there is more of it:
-        self._out: list[bytes] = []
+        self._out: list[bytes] | None = None
         self._own: list[bytes] | None = None  # what the codec has said by itself
         self._rest: memoryview | None = None
         self._mask = READ
@@ -92,10 +92,12 @@ class Line(Output):
     # ------------------------------------------------------------ for the occupant
 
     def write(self, data: bytes) -> None:
-        if self._next:
-            self._out.append(data)
-        else:
+        if not self._next:
             self._next = data
+        elif self._out is None:
+            self._out = [data]
+        else:
+            self._out.append(data)
         self.unsent += len(data)
         if self.unsent > self._shard.output_bytes_max:
             self.is_full = True
@@ -180,9 +182,9 @@ class Line(Output):
     def _gathered(self) -> bytes:
         """The output since the last write."""
         data, self._next = self._next, b""
-        if self._out:
+        if self._out is not None:
             data = b"".join([data, *self._out])
-            self._out.clear()
+            self._out = None
         return data
 
     def tell(self, own: bytes) -> None:
@@ -242,8 +244,7 @@ class Line(Output):
             self._shard.forget(self)
             self.descriptor = -1
             self._next = b""
-            self._out.clear()
-            self._own = None
+            self._out = self._own = None
             self._rest = None
             self.codec = None  # whoever still holds the line holds nothing big
             self._socket.close()

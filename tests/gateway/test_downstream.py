@@ -290,7 +290,7 @@ def test_a_filter_that_the_broker_has_closed_is_opened_again_where_all_its_reade
     assert (drain(one), drain(two)) == ([b"x"], [b"x"])
     assert gateway.downstream.lost == 2
     [cursor] = one.device.session.overlap.cursors  # type: ignore[union-attr]
-    assert (cursor.feed.lagging, len(cursor.feed.attached)) == (0, 2)
+    assert (cursor.feed.lagging, cursor.feed.reading) == (0, 2)
 
 
 def test_a_reader_that_leaves_while_its_closed_filter_is_opened_again_holds_up_no_other() -> None:

@@ -62,7 +62,8 @@ def feeds_of(client_id: str, count: int) -> list[Feed[Cursor]]:
 
 
 def attach(cursor: Cursor) -> None:
-    cursor.feed.attached.add(cursor)
+    cursor.feed.members.add(cursor)
+    cursor.feed.attach(cursor)
     cursor.feed.head = 0
 
 
@@ -150,7 +151,7 @@ def test_what_lags_of_a_session_is_gone_through_when_that_is_due_and_not_for_eac
     first, second = feeds_of("c", 2)
     world.due.add_feed(first)
     assert world.flush() == ["c/0"]
-    [cursor] = second.attached.all()
+    [cursor] = second.readers()
     world.due.add_feed(second)
     world.due.add(cursor.session)
     assert world.flush() == ["c", "c/1"], "what lags goes first"
@@ -161,7 +162,8 @@ def test_a_feed_waits_behind_those_that_it_has_left_behind(world: World) -> None
     feed.head = 0
     cursors = [Cursor(Session(name, 10), subscribed(Session(name, 10), "t/#").subscription, feed) for name in "ab"]
     for cursor in cursors:
-        feed.attached.add(cursor)
+        feed.members.add(cursor)
+        feed.attach(cursor)
     feed.lagging = 1
     world.due.add(cursors[0].session)
     world.due.add_feed(feed)
@@ -171,13 +173,13 @@ def test_a_feed_waits_behind_those_that_it_has_left_behind(world: World) -> None
 def test_a_feed_that_nobody_waits_for_any_more_is_not_pulled(world: World) -> None:
     [feed] = feeds_of("gone", 1)
     world.due.add_feed(feed)
-    feed.attached.discard(feed.attached.all()[0])
+    feed.detach(feed.readers()[0])
     assert world.flush() == []
 
 
 def test_a_session_without_a_connection_is_forgotten_with_all_that_is_due_for_it(world: World) -> None:
     feeds = feeds_of("gone", 2)
-    session = feeds[0].attached.all()[0].session
+    session = feeds[0].readers()[0].session
     world.due.add_feed(feeds[0])
     world.due.forget(session)
     assert not world.due

@@ -12,7 +12,7 @@ from making import a_broker, arrival, made, pulled, subscribed
 
 from gateway.messages.delivery import LIGHT_BYTES, PacketRun, Variant, blob
 from gateway.messages.envelope import Origin
-from gateway.resending import next_again, sent_again
+from gateway.resending import come_back, next_again, pubrels_of, sent_again
 from gateway.sessions.lasting import Client, Lasting
 from gateway.sessions.session import STORED, STORING, Cursor, Session
 from gateway.sessions.session_state import Owed, Sent
@@ -32,8 +32,8 @@ def packet_ids(packets: list[bytes], at: int = 7) -> list[int]:
 
 def resent(session: Session, bytes_max: int = 1 << 20) -> list[bytes]:
     """What goes first when the client is back and takes packets of this size."""
-    session.come_back(bytes_max)
-    return more_again(session) + session.pubrels()
+    come_back(session, bytes_max)
+    return more_again(session) + pubrels_of(session)
 
 
 def more_again(session: Session, bytes_max: int = 1 << 20) -> list[bytes]:
@@ -58,7 +58,7 @@ def test_an_id_is_not_used_again_while_its_exchange_is_open() -> None:
     session = Session("c", window=10)
     session.next_id = 65_535
     session.in_flight[1] = made()
-    session.releasing[2] = None
+    session.releasing = {2: None}
     sent = [session.send(made()) for _ in range(2)]
     assert packet_ids([packet for packet in sent if packet]) == [65_535, 3]
 
@@ -124,9 +124,9 @@ def test_what_is_larger_than_the_client_takes_by_now_is_as_if_it_had_been_sent()
     session.send(made(qos=1))
     session.send(made(qos=2))
     session.send(made(qos=1))
-    assert session.come_back(made().size - 1) == 3
+    assert come_back(session, made().size - 1) == 3
     assert more_again(session) == []
-    assert session.pubrels() == [b"\x62\x02\x00\x02"]
+    assert pubrels_of(session) == [b"\x62\x02\x00\x02"]
     assert (session.in_flight, session.in_flight_bytes, session.room()) == ({}, 0, 9)
 
 
@@ -158,7 +158,7 @@ def test_a_run_that_does_not_fit_or_collides_is_not_sent() -> None:
     session.in_flight[2] = made()
     assert session.send_run(run) is None
     session = Session("c", window=10)
-    session.releasing[2] = None
+    session.releasing = {2: None}
     assert session.send_run(run) is None
     assert session.in_flight == {}
 
@@ -297,9 +297,9 @@ class Exchanges(RuleBasedStateMachine):
     @rule(window=st.integers(1, 7))
     def new_connection(self, window: int) -> None:
         self.session.window = window
-        self.session.come_back(1 << 20)
+        come_back(self.session, 1 << 20)
         self.wanting = [packet_id for packet_id, state in self.open.items() if state != 3]
-        assert sorted(packet_ids(self.session.pubrels(), at=2)) == sorted(set(self.open) - set(self.wanting))
+        assert sorted(packet_ids(pubrels_of(self.session), at=2)) == sorted(set(self.open) - set(self.wanting))
 
     @invariant()
     def what_is_resent_goes_in_order_as_far_as_there_is_room(self) -> None:
