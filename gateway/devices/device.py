@@ -136,6 +136,9 @@ class Device(Sender):
 
     # ------------------------------------------------------------ input
 
+    def is_new(self) -> bool:
+        return self.session is None
+
     def receive(self, chunk: bytes) -> None:
         """Carries out all packets that this chunk completes."""
         reception, size = self._reception, len(chunk)

@@ -73,6 +73,9 @@ class Newcomer(Occupant):
     def broken(self) -> None:
         self._entrance.gone(self)
 
+    def is_new(self) -> bool:
+        return True
+
 
 class Entrance:
     """One listening socket."""

@@ -26,6 +26,10 @@ class Occupant:
         """The line is gone without a farewell."""
         raise NotImplementedError
 
+    def is_new(self) -> bool:
+        """Whether it is not let in yet, so that what it says next costs much more than a message."""
+        return False
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Output:

@@ -11,6 +11,9 @@ half of that is gone. A line that closes is taken out of the poller first; one t
 shut for writing and then read to its end, for a short while, because closing it with unread input would destroy the
 farewell on its way.
 
+Who comes or goes costs as much as a hundred messages, and after a fault of the network thousands do at once. Only so
+many of them have their turn in a round, in the order in which they came; whoever stays is served in every round.
+
 An error that nobody has foreseen, while the packets of one connection are carried out, ends that connection and no
 other: it is told in the log and counted (``failures``).
 
@@ -24,6 +27,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from itertools import islice
 from typing import Final
 
 from gateway.shards.deadlines import Deadlines
@@ -42,6 +46,11 @@ LINGER_S: Final = 2.0
 MUCH_BYTES: Final = 64 * 1024
 WRITE_BYTES_MAX: Final = 16 * 1024 * 1024
 """So much goes out in one piece to lines that each have ``MUCH_BYTES`` or more: some 20 ms."""
+CHANGES_MAX: Final = 64
+"""So many come or go in one round: some 5 ms."""
+_CODED_CHANGE: Final = 8
+"""A handshake of TLS or WebSocket takes so much longer."""
+_GOES: Final = BROKEN | ENDED
 _recv: Final = socket.socket.recv
 _send: Final = socket.socket.send
 
@@ -261,12 +270,18 @@ class Shard(Stage):
         self._lines: list[Line | None] = []  # by descriptor: the system gives out the lowest that is free
         self._count = 0
         self._listed: list[Line] = []
+        self._changes: dict[int, int] = {}  # descriptors of those that come or go and wait for their turn, with masks
         self._is_in_round = False
         self._lingering: Deadlines[Line] = Deadlines()
         rounds.sent_by(self)
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def waiting(self) -> int:
+        """How many of those that come or go wait for their turn."""
+        return len(self._changes)
 
     def add(self, connected: socket.socket, codec: Codec | None = None) -> Line:
         """Takes in a connected, non-blocking socket."""
@@ -285,6 +300,7 @@ class Shard(Stage):
 
     def forget(self, line: Line) -> None:
         self.poller.remove(line.descriptor)
+        self._changes.pop(line.descriptor, None)
         self._lines[line.descriptor] = None
         self._count -= 1
 
@@ -302,8 +318,14 @@ class Shard(Stage):
         self._rounds.begin()
         for descriptor, mask in ready:
             line = self._lines[descriptor] if descriptor < len(self._lines) else None
-            if line is not None:
+            if line is None:
+                continue
+            if self._is_change(line, mask):
+                self._changes[descriptor] = self._changes.get(descriptor, 0) | mask
+            else:
                 self._serve(line, mask)
+        if self._changes:
+            self._take_changes()
         self._rounds.finish()
         self.write_out()
         self._is_in_round = False
@@ -312,6 +334,25 @@ class Shard(Stage):
         """Gives up on farewells that nobody has read to their end."""
         for line in self._lingering.take(now):
             line.shut()
+
+    def _is_change(self, line: Line, mask: int) -> bool:
+        """Whether somebody comes or goes here: the poller tells of it once, so what else it tells waits too."""
+        if mask & _GOES or line.descriptor in self._changes:
+            return True
+        return line.occupant is not None and line.occupant.is_new()
+
+    def _take_changes(self) -> None:
+        """Serves those that have waited longest."""
+        room = CHANGES_MAX
+        for descriptor in list(islice(self._changes, CHANGES_MAX)):
+            mask, line = self._changes.pop(descriptor, 0), self._lines[descriptor]
+            if line is not None and mask:
+                room -= 1 if line.codec is None else _CODED_CHANGE
+                self._serve(line, mask)
+            if room <= 0:
+                break
+        if self._changes:
+            self.poller.wake()
 
     def _serve(self, line: Line, mask: int) -> None:
         occupant = line.occupant

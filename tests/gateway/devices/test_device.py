@@ -50,6 +50,18 @@ def test_a_publication_is_stored_and_answered_by_its_qos(level: int, qos: int, a
     assert (stored.topic, stored.name, stored.body, stored.qos, stored.key) == ("a", "a/b", b"x", qos, "c")
 
 
+def test_a_device_is_new_until_it_is_let_in() -> None:
+    gateway = Gateway()
+    client = gateway.open()
+    assert client.device.is_new()
+    gateway.broker.holds_replies = True
+    client.send(Connect("c"))
+    assert client.device.is_new(), "its CONNECT has no answer yet"
+    gateway.broker.holds_replies = False
+    gateway.round()
+    assert not client.device.is_new()
+
+
 @pytest.mark.mqtt("4.3.2-4", "4.3.3-8", old=("4.3.2-2", "4.3.3-2"))
 def test_nothing_is_acknowledged_before_the_broker_has_answered() -> None:
     gateway = Gateway()

@@ -9,67 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 import trio
+from lines import Echo, HandPoller, Upper
 
-from gateway.shards.ends import Occupant
 from gateway.shards.poller import BROKEN, READ, WRITE, EpollPoller
 from gateway.shards.rounds import Rounds, Stage
 from gateway.shards.shard import CHUNK_BYTES, LINGER_S, SHORT_BYTES, WRITE_BYTES_MAX, Line, Shard
 from gateway.transports.codec import Codec
 from penstock.world import RealClock
-
-
-class HandPoller:
-    """Readiness is what the test puts into ``ready``."""
-
-    def __init__(self) -> None:
-        self.ready: list[tuple[int, int]] = []
-        self.masks: dict[int, int] = {}
-        self.wakes = 0
-
-    async def wait(self) -> None:
-        raise NotImplementedError
-
-    def wait_here(self) -> bool:
-        return False
-
-    def poll(self) -> list[tuple[int, int]]:
-        ready, self.ready = self.ready, []
-        return ready
-
-    def add(self, descriptor: int, mask: int) -> None:
-        assert descriptor not in self.masks
-        self.masks[descriptor] = mask
-
-    def change(self, descriptor: int, mask: int) -> None:
-        assert descriptor in self.masks
-        self.masks[descriptor] = mask
-
-    def remove(self, descriptor: int) -> None:
-        del self.masks[descriptor]
-
-    def wake(self) -> None:
-        self.wakes += 1
-
-    def close(self) -> None:
-        pass
-
-
-class Echo(Occupant):
-    """Sends back what it gets, and notes what happens to it."""
-
-    def __init__(self, line: Line) -> None:
-        self.line = line
-        self.events: list[object] = []
-
-    def receive(self, chunk: bytes) -> None:
-        self.events.append(chunk)
-        self.line.write(chunk)
-
-    def writable(self) -> None:
-        self.events.append("writable")
-
-    def broken(self) -> None:
-        self.events.append("broken")
 
 
 class House:
@@ -326,32 +272,6 @@ def test_writing_after_the_end_does_nothing(house: House) -> None:
     house.line.set_reading(True)
     house.round()
     assert house.poller.masks == {}
-
-
-class Upper:
-    """A codec that can be seen: capitals outside, small letters inside; it answers a question mark by itself."""
-
-    def __init__(self) -> None:
-        self.over = ""
-        self.address = self.certificate = None
-        self._own = b""
-
-    def decode(self, data: bytes) -> bytes:
-        self._own += b"!" * data.count(b"?")
-        if b"#" in data:
-            self.over = "a hash"
-            self._own += b"REFUSED"
-        return data.partition(b"#")[0].replace(b"?", b"").lower()
-
-    def output(self) -> bytes:
-        own, self._own = self._own, b""
-        return own
-
-    def encode(self, data: bytes) -> bytes:
-        return data.upper()
-
-    def close(self) -> bytes:
-        return b"BYE"
 
 
 @pytest.fixture
