@@ -12,7 +12,7 @@ from rich.table import Table
 
 from loadtest.bench import Measured, Row, figure_of, rows
 from loadtest.goals import Goal
-from loadtest.scenarios import BACKLOG, CLOSED, FILTERS, IDLE, PACED, RECONNECT, SHARED, Scenario
+from loadtest.scenarios import BACKLOG, CLOSED, FILTERS, IDLE, NEIGHBOUR, PACED, RECONNECT, SHARED, Scenario
 
 REFERENCES: Final = ("mosquitto", "amqtt")
 BUSY: Final = 0.9
@@ -67,6 +67,12 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
         ("CPU s", _figure("server_cpu_s", ".2f")),
         ("CPU us/\nsession", lambda row: f"{row.cpu_us:,.0f}"),
         _BUSY,
+    ),
+    NEIGHBOUR: (
+        ("longest ms,\nalone", _figure("quiet_ms", ".1f")),
+        ("longest ms,\nas they come", _figure("coming_ms", ".1f")),
+        ("longest ms,\nas they go", _figure("going_ms", ".1f")),
+        ("seconds until\nall are in", _figure("coming_s", ".2f")),
     ),
     BACKLOG: (
         ("MiB,\nsessions", _figure("sessions_bytes", ".1f", MIB)),

@@ -15,6 +15,7 @@ from loadtest.cores import pin
 from loadtest.generator import Idle, Order, Outcome, Run
 from loadtest.herd import Backlog, Reconnect
 from loadtest.many_filters import ManyFilters
+from loadtest.neighbour import Neighbour
 from loadtest.paced import Paced
 from loadtest.shared import Shared
 from loadtest.wires import Failed
@@ -27,6 +28,7 @@ KINDS: Final[Mapping[str, type[Run]]] = {
     scenarios.BACKLOG: Backlog,
     scenarios.FILTERS: ManyFilters,
     scenarios.SHARED: Shared,
+    scenarios.NEIGHBOUR: Neighbour,
 }
 
 

@@ -22,6 +22,8 @@ BACKLOG: Final = "backlog"
 """Messages wait for durable sessions without a client: what they weigh."""
 FILTERS: Final = "filters"
 """Many filters are open and one of them matches: what a message costs."""
+NEIGHBOUR: Final = "neighbour"
+"""Thousands come at once and are cut off at once: how long one client beside them waits."""
 SHARED: Final = "shared"
 """Members of a shared subscription divide the messages of a publisher: how much goes through."""
 
@@ -78,7 +80,7 @@ class Scenario:
     @property
     def is_once(self) -> bool:
         """Whether one run is enough for all rounds: memory, and runs that repeat what they measure by themselves."""
-        return self.kind in (IDLE, RECONNECT, BACKLOG, FILTERS)
+        return self.kind in (IDLE, RECONNECT, BACKLOG, FILTERS, NEIGHBOUR)
 
 
 _STORED: Final = (*DISK, "mosquitto")
@@ -174,6 +176,13 @@ SCENARIOS: Final = (
         RECONNECT,
         sessions=10_000,
         goals=bound("until all have a CONNACK with session present", "reconnect_s", 10, 3, "s"),
+        servers=_STORED,
+    ),
+    Scenario(
+        "neighbour",
+        "1 message in flight beside 5,000 clients that come at once, and are cut off at once",
+        NEIGHBOUR,
+        sessions=5_000,
         servers=_STORED,
     ),
     Scenario(

@@ -28,7 +28,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from loadtest.store_writer import GROUP, QUEUE, bodies, body, fact_record, open_soak, record
+from broker.folds.state import fact_record
+from loadtest.store_writer import GROUP, QUEUE, bodies, body, open_soak, record
 from penstock.errors import StorageFull
 from penstock.requests.groups import QueueOffset
 

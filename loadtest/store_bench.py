@@ -74,6 +74,9 @@ class NoFolds:
     def restore(self, snapshot: bytes) -> None:
         pass
 
+    def topic_queues(self) -> Iterator[tuple[str, int]]:
+        return iter(())
+
 
 def in_turns(*works: Callable[[], Any]) -> list[float]:
     """Processor seconds of the best round of each."""

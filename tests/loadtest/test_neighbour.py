@@ -1,0 +1,67 @@
+"""One client's round trips beside a herd: every one is checked, and a herd that is not let in has no number."""
+
+from __future__ import annotations
+
+import pytest
+
+from loadtest import generator, neighbour, scenarios
+from loadtest.generator import Outcome
+from loadtest.packets import CONNACK_OK
+from loadtest.run import perform
+from tests.loadtest.small_server import Fault, SmallServer
+from tests.loadtest.test_paced import order
+
+pytestmark = pytest.mark.endtoend
+
+HERD = 5
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generator, "SETTLE_S", 0.0)
+    monkeypatch.setattr(neighbour, "QUIET_S", 0.05)
+    monkeypatch.setattr(neighbour, "GOING_S", 0.05)
+
+
+class Counting(SmallServer):
+    """Knows how many came, and may turn one away."""
+
+    came = 0
+    turns_away = -1
+
+    def _receive(self, sock):  # type: ignore[no-untyped-def]
+        data = sock.recv(65536)
+        if data[:1] == b"\x10":
+            self.came += 1
+            sock.sendall(CONNACK_OK if self.came != self.turns_away else b"\x20\x02\x00\x03")
+        elif data[:1] == b"\x32":
+            number = self._published = self._published + 1
+            for ack in self._ack(number, b"\x40\x02" + data[8:10]):
+                sock.sendall(ack)
+        return bool(data)
+
+
+def run(turns_away: int = -1, ack: Fault = lambda number, ack: [ack]) -> tuple[Outcome, Counting]:
+    with Counting(ack=ack) as server:
+        server.turns_away = turns_away
+        return perform(order(server.port, kind=scenarios.NEIGHBOUR, sessions=HERD)), server
+
+
+def test_the_neighbour_goes_on_while_a_herd_comes_and_goes() -> None:
+    outcome, server = run()
+    assert outcome.error == ""
+    assert server.came == HERD + 1
+    assert outcome.messages == server._published > 5
+    assert outcome.checked == outcome.messages + HERD
+    assert set(outcome.figures) == {"quiet_ms", "coming_ms", "going_ms", "coming_s"}
+    assert min(outcome.figures.values()) > 0
+
+
+def test_a_herd_that_is_not_let_in_has_no_number() -> None:
+    outcome, _ = run(turns_away=3)
+    assert "the herd was not let in: another CONNACK than expected: 20 02 00 03" in outcome.error
+
+
+def test_a_neighbour_that_gets_another_acknowledgement_has_no_number() -> None:
+    outcome, _ = run(ack=lambda number, ack: [ack if number != 3 else b"\x40\x02\x77\x77"])
+    assert "another PUBACK than expected" in outcome.error
