@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 RECORDS_BYTES: Final = 64 * 1024
+"""So much is encoded or decoded at a time: a buffer of OpenSSL's stays as large as it once was."""
 NAME_BYTES_MAX: Final = 1024
 _CLOSED: Final = "the client closed"
 _ENDED: Final = "the client's certificate has ended"
@@ -68,13 +69,15 @@ class TlsCodec:
         return self._outgoing.read()
 
     def encode(self, data: bytes) -> bytes:
-        rest = memoryview(data)
+        rest, records = memoryview(data), [self._outgoing.read()]
         try:
             while rest:
-                rest = rest[self._tls.write(rest) :]
+                rest = rest[self._tls.write(rest[:RECORDS_BYTES]) :]
+                records.append(self._outgoing.read())
         except ssl.SSLError as error:  # the connection is no longer fit for anything
             self.over = self.over or error.reason or "TLS"
-        return self._outgoing.read()
+            records.append(self._outgoing.read())
+        return b"".join(records)
 
     def close(self) -> bytes:
         if self._is_open:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from wire_ends import Authority, TlsEnd
 from gateway.transports.certificates import Certificates
 from gateway.transports.tls import TlsCodec, name_of
 from gateway.transports.validity import ends_at
+from loadtest.proc import rss_bytes
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +48,16 @@ def test_many_records_are_one_piece(authority: Authority) -> None:
     while part := end.receive(b""):
         got += part
     assert got == data
+
+
+def test_a_connection_that_was_sent_much_at_once_holds_none_of_it(authority: Authority) -> None:
+    own = [os.getpid()]
+    ends = [joined(authority) for _ in range(20)]
+    large = bytes(2_000_000)
+    before = rss_bytes(own)
+    for end in ends:
+        assert len(end.codec.encode(large)) > len(large)
+    assert rss_bytes(own) - before < len(ends) * len(large) / 4
 
 
 @given(cut=st.integers(1, 40))
