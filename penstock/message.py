@@ -73,6 +73,9 @@ FLAG_ONCE: Final = 0b1000
 """The message belongs to an exchange of QoS 2 (``MQTT_ID``: incarnation and epoch of the session and packet id, with
 colons); the broker stores it once however often it comes."""
 
+NEVER: Final = -1
+EXPIRY_S_MAX: Final = 0xFFFF_FFFF
+_EXPIRY_DIGITS_MAX: Final = 10
 _NO_HOST: Final = bytes(8)
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 _MQTT_TOPIC_PREFIX: Final = MQTT_TOPIC.encode() + b"\x01"
@@ -290,6 +293,16 @@ def property_of(properties: bytes, name: bytes) -> bytes:
     start = at + len(name) + 1
     end = properties.find(b"\x02", start)
     return properties[start:] if end < 0 else properties[start:end]
+
+
+def expiry_of(mqtt_properties: bytes) -> int:
+    """The message expiry interval, in seconds, that a value of ``MQTT_PROPS`` begins with; ``NEVER`` if there is none,
+    or one that MQTT does not have."""
+    digits = mqtt_properties.partition(b":")[0]
+    if not digits.isdigit() or len(digits) > _EXPIRY_DIGITS_MAX:
+        return NEVER
+    expiry_s = int(digits)
+    return expiry_s if expiry_s <= EXPIRY_S_MAX else NEVER
 
 
 def mqtt_name(topic: bytes, properties: bytes) -> str:

@@ -21,12 +21,10 @@ from typing import Any, Final
 
 from broker.folds.frozen import Table
 from broker.store.frames import unpack_frame
-from penstock.message import MQTT_PROPERTIES, property_of
+from penstock.message import MQTT_PROPERTIES, NEVER, expiry_of, property_of
 from topicmap.names import first_match
 
 KEY: Final = "retained"
-NEVER: Final = -1
-EXPIRY_DIGITS_MAX: Final = 10  # of MQTT's four bytes
 _MQTT_PROPERTIES: Final = MQTT_PROPERTIES.encode()
 _SPARE: Final = 64
 FEW: Final = 64
@@ -175,8 +173,8 @@ class Retained:
 def expires_ms(properties: bytes, stored_ms: int) -> int:
     """When a message that was stored then is not to be delivered any more (``gateway/messages/envelope.py``), ``NEVER``
     if it always is."""
-    digits = property_of(properties, _MQTT_PROPERTIES).partition(b":")[0]
-    return stored_ms + int(digits) * 1000 if digits.isdigit() and len(digits) <= EXPIRY_DIGITS_MAX else NEVER
+    expiry_s = expiry_of(property_of(properties, _MQTT_PROPERTIES))
+    return NEVER if expiry_s == NEVER else stored_ms + expiry_s * 1000
 
 
 def _expires_ms(frame: bytes) -> int:

@@ -11,13 +11,13 @@ from typing import Final
 from gateway.devices.reception import Arriving, Grant
 from gateway.messages.aliases import SentAliases
 from gateway.messages.delivery import PACKET_ID_MAX
-from gateway.messages.envelope import NEVER
 from gateway.mqtt.connection import ANY_SIZE, V5, Terms
 from gateway.mqtt.packets import LEVEL_3_1, Connect, Publish
 from gateway.mqtt.properties import NO_PROPERTIES, Properties, application_properties, encode_properties
 from gateway.sessions.options import InvalidOption, asks_for_level
 from gateway.sessions.session_state import Will
 from gateway.settings import GatewaySettings
+from penstock.message import NEVER
 from penstock.requests.sessions import NEVER_ENDS
 
 _UNFIT_FOR_A_NAME: Final = frozenset("+#/")

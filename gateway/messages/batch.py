@@ -17,7 +17,6 @@ from gateway.messages.envelope import (
     FLAG_AT,
     FRAME,
     HEAD_BYTES,
-    NEVER,
     Arrival,
     Heading,
     Origin,
@@ -26,7 +25,7 @@ from gateway.messages.envelope import (
     given_arrivals,
     read_heading,
 )
-from penstock.message import ENTRY
+from penstock.message import ENTRY, NEVER
 from penstock.runs import Run
 
 EVEN_FROM: Final = 8

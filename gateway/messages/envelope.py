@@ -33,9 +33,11 @@ from penstock.message import (
     MQTT_PROPERTIES,
     MQTT_TOPIC,
     MQTT_USER,
+    NEVER,
     OFFSETS_AT,
     QUEUE_ID_AT,
     STORED_AT,
+    expiry_of,
     mqtt_name,
     property_of,
 )
@@ -53,8 +55,6 @@ FRAME: Final = struct.Struct(
 HEAD_BYTES: Final = FRAME.size  # up to the body
 ENTRY_BYTES: Final = ENTRY.size
 FLAG_AT: Final = FRAME_HEAD_BYTES + QUEUE_ID_AT + 4  # within the frame
-NEVER: Final = -1
-EXPIRY_S_MAX: Final = 0xFFFF_FFFF
 """Of a message (MQTT 5, 3.3.2.3.3)."""
 
 
@@ -109,20 +109,17 @@ def read_heading(tail: bytes) -> Heading:
     properties = tail[properties_at + 2 :]
     topic = tail[2:properties_at]
     name = mqtt_name(topic, properties)
-    expiry_s, application = _application(property_of(properties, _MQTT_PROPERTIES))
+    mqtt_properties = property_of(properties, _MQTT_PROPERTIES)
+    expiry_s, application = expiry_of(mqtt_properties), _application(mqtt_properties)
     sender, user = property_of(properties, _CLIENT_ID), _user(property_of(properties, _MQTT_USER))
     return Heading(name, sender, expiry_s, application, topic, user)
 
 
-def _application(packed: bytes) -> tuple[int, bytes]:
-    expiry, _, application = packed.partition(b":")
+def _application(mqtt_properties: bytes) -> bytes:
     try:
-        expiry_s = int(expiry) if expiry else NEVER
-        if expiry and not 0 <= expiry_s <= EXPIRY_S_MAX:
-            raise ValueError("no expiry interval of MQTT")
-        return expiry_s, b64decode(application, validate=True)
+        return b64decode(mqtt_properties.partition(b":")[2], validate=True)
     except (ValueError, Base64Error):
-        return NEVER, b""  # written by somebody else under our reserved name: the message itself is still good
+        return b""  # written by somebody else under our reserved name: the message itself is still good
 
 
 def _user(packed: bytes) -> str:

@@ -23,12 +23,12 @@ from functools import partial
 from typing import Final
 
 from gateway.brokers import Broker, Brokers
-from gateway.messages.envelope import NEVER, record_properties
+from gateway.messages.envelope import record_properties
 from gateway.publishing.lanes import NONE, Batch, Kept, Lane, NameRoute, Publisher, TopicLanes, Unplaced
 from gateway.sessions.session_state import Will
 from gateway.shards.rounds import Rounds, Stage
 from penstock.errors import Busy, Fenced, InvalidMessage, NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
-from penstock.message import FLAG_QOS, FLAG_RETAIN, PROPERTIES_BYTES_MAX, record_tail
+from penstock.message import FLAG_QOS, FLAG_RETAIN, NEVER, PROPERTIES_BYTES_MAX, record_tail
 from penstock.requests.given import GivenRuns
 from penstock.requests.messages import Appended
 from penstock.requests.request import Result

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from broker.folds import retained as module
 from broker.folds.retained import Retained
+from penstock.message import NEVER
 from topicmap.names import matches
 
 NAMES = ["a", "a/b", "a/b/c", "a!", "a!/b", "a-b", "a0/b", "b", "b/c", "b/c/b", "$sys/a", "/", "a/"]
@@ -130,12 +131,14 @@ def test_values_that_are_told_again_and_again_do_not_pile_up() -> None:
 
 def test_who_says_when_a_message_expires_says_it_in_few_digits() -> None:
     for said, expires_ms in (
-        (b"", module.NEVER),
-        (b"MQTT_PROPS\x01:", module.NEVER),
-        (b"MQTT_PROPS\x01:AAAA", module.NEVER),
+        (b"", NEVER),
+        (b"MQTT_PROPS\x01:", NEVER),
+        (b"MQTT_PROPS\x01:AAAA", NEVER),
         (b"KEYS\x01k\x02MQTT_PROPS\x01" + b"0:", 1000),
         (b"MQTT_PROPS\x0160:AAAA", 61_000),
-        (b"MQTT_PROPS\x01-1:", module.NEVER),
-        (b"MQTT_PROPS\x01" + b"9" * 11 + b":", module.NEVER),
+        (b"MQTT_PROPS\x01-1:", NEVER),
+        (b"MQTT_PROPS\x01" + b"9" * 11 + b":", NEVER),
+        (b"MQTT_PROPS\x014294967296:", NEVER),
+        (b"MQTT_PROPS\x014294967295:", 1000 + 0xFFFF_FFFF * 1000),
     ):
         assert module.expires_ms(said, 1000) == expires_ms, said

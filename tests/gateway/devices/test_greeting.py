@@ -8,12 +8,12 @@ from rig import Gateway
 from gateway.devices.greeting import accepts_bytes_max, arriving, publish_properties, terms, will_properties
 from gateway.devices.reception import Grant
 from gateway.login.auth import Identity
-from gateway.messages.envelope import NEVER
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connack, Connect, Publish, Will
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from gateway.mqtt.reader import PacketReader
 from gateway.settings import GatewaySettings
+from penstock.message import NEVER
 from penstock.requests.sessions import NEVER_ENDS
 
 

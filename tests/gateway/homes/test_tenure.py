@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 from rig import Client, Gateway
 
-from gateway.messages.envelope import NEVER
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, Pubrec, Will
 from gateway.mqtt.properties import Properties
 from gateway.sessions.session_state import Will as Left
 from penstock.errors import Unavailable, UnknownRequest
-from penstock.message import record_body
+from penstock.message import NEVER, record_body
 from penstock.requests.messages import AppendRuns
 from penstock.requests.routes import QueryRoute
 from penstock.requests.sessions import (

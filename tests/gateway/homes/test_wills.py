@@ -6,13 +6,12 @@ import pytest
 from rig import Gateway
 
 from gateway.homes.wills import KEPT_BYTES_MAX
-from gateway.messages.envelope import NEVER
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Will
 from gateway.mqtt.properties import Properties
 from gateway.sessions import session_state
 from gateway.sessions.session_state import Will as Left
 from penstock.errors import InvalidMessage, StorageFull, TimedOut, Unavailable
-from penstock.message import decode_message
+from penstock.message import NEVER, decode_message
 from penstock.requests.messages import AppendRuns
 from penstock.requests.sessions import CONNECTED, NO_WILL, RELEASED, OpenSession, SaveSessions, WatchSessions
 

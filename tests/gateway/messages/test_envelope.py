@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from making import BROKER, batch_of
 
-from gateway.messages.envelope import NEVER, Arrival, Origin, arrivals, record_properties
+from gateway.messages.envelope import Arrival, Origin, arrivals, record_properties
 from penstock.errors import InvalidMessage
-from penstock.message import decode_message, encode_record
+from penstock.message import NEVER, decode_message, encode_record
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00\x01\x02"), min_size=1, max_size=30)
 
@@ -50,7 +50,12 @@ def test_what_somebody_else_wrote_under_our_name_does_no_harm() -> None:
     assert (arrival.payload, arrival.application) == (b"x", b"")
 
 
-@pytest.mark.parametrize("expiry", [b"99999999999", b"4294967296", b"-1", b"9" * 5000])
+def test_an_expiry_interval_counts_whatever_stands_behind_it() -> None:
+    arrival = one(encode_record(b"t", b"x", b"MQTT_PROPS\x0160:%%%"))
+    assert (arrival.heading.expiry_s, arrival.application) == (60, b"")
+
+
+@pytest.mark.parametrize("expiry", [b"99999999999", b"4294967296", b"-1", b"+1", b" 1", b"9" * 5000])
 def test_an_expiry_interval_that_mqtt_does_not_have_is_none(expiry: bytes) -> None:
     arrival = one(encode_record(b"t", b"x", b"MQTT_PROPS\x01" + expiry + b":"))
     assert (arrival.payload, arrival.expires_ms) == (b"x", NEVER)

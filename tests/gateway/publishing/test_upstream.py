@@ -10,13 +10,13 @@ from memory_broker import MemoryBroker
 from moving import gateway_at_moving_broker, move, tell
 from rig import Client, Gateway, HandClock
 
-from gateway.messages.envelope import NEVER, arrivals
+from gateway.messages.envelope import arrivals
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Packet, Puback, Publish, Pubrec
 from gateway.sessions.session_state import Will
 from gateway.shards.rounds import Stage
 from penstock.errors import Busy, InvalidMessage, NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
-from penstock.message import PROPERTIES_BYTES_MAX, decode_message
+from penstock.message import NEVER, PROPERTIES_BYTES_MAX, decode_message
 from penstock.requests.messages import AppendRuns
 from penstock.requests.request import Request
 from penstock.requests.routes import BrokerRoute, QueryRoute, Route
