@@ -27,11 +27,11 @@ class Paced(Run):
 
     def _work(self, for_s: float) -> None:
         clock, publishers, per_s = time.perf_counter, self._publishers, self._order.per_s
-        sent = 0
+        sent, all_due = 0, int(for_s * per_s)
         self._late.clear()
         start = now = clock()
-        while now < start + for_s:
-            due = int((now - start) * per_s)
+        while now < start + for_s or sent < all_due:
+            due = min(int((now - start) * per_s), all_due)
             while sent < due:
                 publisher = publishers[sent % len(publishers)]
                 if publisher.sent - publisher.acked >= publisher.ring.count:
