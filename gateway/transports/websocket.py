@@ -130,7 +130,7 @@ class WebSocketCodec:
     def _unfit(self, request: h11.Request) -> tuple[int, str] | None:
         """Status and reason for a request that opens nothing, ``None`` if it does."""
         headers = dict(request.headers)
-        if request.target.partition(b"?")[0] != self._path:
+        if _path(request.target) != self._path:
             return 404, "there is nothing at this path"
         if request.method != b"GET":
             return 405, "the method is not GET"
@@ -199,6 +199,14 @@ def _is_own(origin: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _path(target: bytes) -> bytes:
+    """Where a request goes, also where its target is the whole address (RFC 9112, 3.2.2)."""
+    target = target.partition(b"?")[0]
+    if target.lower().startswith((b"http://", b"https://")):
+        target = b"/" + target.partition(b"//")[2].partition(b"/")[2]
+    return target
 
 
 def _words(request: h11.Request, name: bytes) -> list[bytes]:

@@ -108,10 +108,23 @@ def test_a_page_is_told_of_that_is_not_this_machines_own_and_that_nobody_has_nam
         assert codec.page == ("" if is_own or named else origin)
 
 
-def test_the_path_may_have_a_query() -> None:
+@pytest.mark.parametrize(
+    ("target", "is_there"),
+    [
+        ("/mqtt?client=7", True),
+        ("http://device.example/mqtt", True),
+        ("HTTPS://device.example:8084/mqtt?client=/x", True),
+        ("http://device.example/other", False),
+        ("http://device.example?/mqtt", False),
+        ("http://device.example", False),
+        ("http:/mqtt", False),
+        ("ftp://device.example/mqtt", False),
+    ],
+)
+def test_the_target_may_have_a_query_and_be_a_whole_address(target: str, is_there: bool) -> None:
     codec = WebSocketCodec("/mqtt")
-    codec.decode(request("/mqtt?client=7"))
-    assert b" 101 " in codec.output()
+    codec.decode(request(target))
+    assert (b" 101 " if is_there else b" 404 ") in codec.output()
 
 
 @given(cut=st.integers(1, 50))
