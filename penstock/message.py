@@ -75,6 +75,7 @@ colons); the broker stores it once however often it comes."""
 
 NEVER: Final = -1
 EXPIRY_S_MAX: Final = 0xFFFF_FFFF
+"""Of a message (MQTT 5, 3.3.2.3.3)."""
 _EXPIRY_DIGITS_MAX: Final = 10
 _NO_HOST: Final = bytes(8)
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})

@@ -55,7 +55,6 @@ FRAME: Final = struct.Struct(
 HEAD_BYTES: Final = FRAME.size  # up to the body
 ENTRY_BYTES: Final = ENTRY.size
 FLAG_AT: Final = FRAME_HEAD_BYTES + QUEUE_ID_AT + 4  # within the frame
-"""Of a message (MQTT 5, 3.3.2.3.3)."""
 
 
 def record_properties(
