@@ -7,6 +7,7 @@ Hypothesis tries the same examples in every run, so that a change fails for what
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import os
 
@@ -20,6 +21,12 @@ if os.environ.get("PENSTOCK_SEARCH"):
 else:
     settings.register_profile("penstock", deadline=None, derandomize=True, database=None)
 settings.load_profile("penstock")
+
+
+def pytest_collection_finish() -> None:
+    """What stands for thousands of tests stays until the end: the collector need not go through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

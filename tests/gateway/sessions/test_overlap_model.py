@@ -204,7 +204,7 @@ class Sessions(RuleBasedStateMachine):
 
 
 TestSessions = Sessions.TestCase
-TestSessions.settings = settings(max_examples=300, stateful_step_count=40)
+TestSessions.settings = settings(max_examples=100, stateful_step_count=40)
 
 
 def scene(*subscriptions: tuple[str, int]) -> Sessions:
