@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: check-gateway check-others test-compiled test-endtoend test-large test-simulation test-units compile demo test check unit format bench bench-large bench-store soak clean install install-test
+.PHONY: check-gateway check-others test-compiled test-endtoend test-gateway test-large test-others test-simulation test-types compile demo test check format bench bench-large bench-store soak clean install install-test
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -83,14 +83,17 @@ check-others:
 test: install-test  ## install what the tests need and run all of them (under 10 minutes)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	@$(MAKE) --no-print-directory -j3 -k --output-sync=target test-endtoend test-compiled test-large test-units test-simulation
+	@$(MAKE) --no-print-directory -j3 -k --output-sync=target test-endtoend test-compiled test-others test-gateway test-large test-simulation test-types
 
 # What `make test` runs beside each other, the longest first, each with its output in one piece: tests of whole processes,
-# which wait much (that is why there are three at once on two cores), those of Spark and of the load generator, the unit
-# tests with the hot modules compiled, the simulation, and all others.
+# which wait much (that is why there are three at once on two cores), the unit tests with the hot modules compiled, those
+# of Spark and of the load generator, all others in two halves (a process with fewer tests needs less time for each), the
+# simulation, and the types.
 PROCESSES := tests/endtoend tests/spark tests/loadtest
+test-types: $(VENV)/.test
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
 test-endtoend: $(VENV)/.test
 	@$(BIN)/pytest -p no:cacheprovider tests/endtoend
 
@@ -100,8 +103,11 @@ test-large: $(VENV)/.test
 test-simulation: $(VENV)/.test
 	@$(BIN)/pytest -p no:cacheprovider tests/simulation
 
-test-units: $(VENV)/.test
-	@$(BIN)/pytest -p no:cacheprovider $(patsubst %,--ignore=%,$(PROCESSES) tests/simulation)
+test-gateway: $(VENV)/.test
+	@$(BIN)/pytest -p no:cacheprovider $(HALF)
+
+test-others: $(VENV)/.test
+	@$(BIN)/pytest -p no:cacheprovider $(patsubst %,--ignore=%,$(HALF) $(PROCESSES) tests/simulation)
 
 COMPILED_TESTS := tests/topicmap tests/gateway tests/broker tests/conformance tests/penstock/test_message.py tests/penstock/test_wire.py tests/penstock/spark/test_shipping.py \
   $(patsubst %,tests/loadtest/test_%.py,packets wires generator paced shared)
@@ -128,11 +134,12 @@ bench-store: $(VENV)/.test  ## the store by itself, with 100,000 queues and reco
 MODELS := tests/gateway/history/test_positions_model.py tests/gateway/sessions/test_session.py tests/gateway/leases/test_share_feed.py \
   tests/broker/test_shares.py tests/namesrv/test_registry.py tests/properties/test_topicmap.py tests/conformance/test_any_sequence.py
 
-soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk, a million damaged packets, 5 minutes of chaos (about 25 minutes)
+soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk, a million damaged packets, 5 minutes of chaos, two simulated hours (about 30 minutes)
 	for run in $$(seq 20); do PENSTOCK_SEARCH=1 $(BIN)/pytest -q $(MODELS) || exit 1; done
 	PENSTOCK_FUZZ_PACKETS=1000000 PENSTOCK_FUZZ_SEQUENCES=2000 $(BIN)/pytest -q --timeout=0 tests/conformance/test_flood.py \
 	  tests/conformance/test_any_sequence.py tests/gateway/mqtt
 	PENSTOCK_CHAOS_S=300 $(BIN)/pytest -q tests/endtoend/test_chaos.py
+	PENSTOCK_SIMULATED_S=7200 $(BIN)/pytest -q --timeout=0 tests/simulation/test_cluster.py -k much_simulated_time
 	$(BIN)/python -m loadtest soak
 
 clean:  ## remove what make made; data folders stay

@@ -14,7 +14,7 @@ from broker.folds.sessions import Sessions
 from broker.mirror import SessionMirror
 from penstock.requests.sessions import SessionFiltersPage
 from tests.simulation.brokers import TwoBrokers, check_two
-from tests.simulation.seeds import checked, seeds
+from tests.simulation.seeds import checked, must_see, seeds
 
 CATCH_WITHIN = 100
 """A planted bug must be caught by one of so many seeds."""
@@ -67,14 +67,6 @@ def take_living_sessions_for_ended_ones(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Sessions, "lives", lambda self, incarnation: False)
 
 
-def is_caught(seed: int) -> bool:
-    try:
-        run(seed)
-    except AssertionError:
-        return True
-    return False
-
-
 @pytest.mark.parametrize(
     "plant",
     [
@@ -89,4 +81,4 @@ def is_caught(seed: int) -> bool:
 )
 def test_a_planted_bug_is_caught(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    assert any(is_caught(seed) for seed in range(CATCH_WITHIN))
+    must_see(plant, run, CATCH_WITHIN)

@@ -16,7 +16,7 @@ from gateway.leases.shared import SharedSubscriptions
 from gateway.mqtt.packets import Publish, Subscribe, Subscription, Unsubscribe
 from tests.simulation.gateways import Device, Gateway, Line
 from tests.simulation.leaving import Aiming
-from tests.simulation.seeds import checked, seeds
+from tests.simulation.seeds import checked, must_see, seeds
 
 CATCH_WITHIN = 60
 """A planted bug must be caught by one of so many seeds."""
@@ -146,18 +146,10 @@ def give_a_key_to_anyone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ShareLeases, "taker_of", lambda self, key: None)
 
 
-def is_caught(seed: int) -> bool:
-    try:
-        run(seed)
-    except Exception:  # whatever sees it first
-        return True
-    return False
-
-
 @pytest.mark.parametrize(
     "plant",
     [forget_what_a_lost_member_had, forget_what_a_silent_taker_had, never_say_what_is_held, give_a_key_to_anyone],
 )
 def test_a_planted_bug_is_caught(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    assert any(is_caught(seed) for seed in range(CATCH_WITHIN))
+    must_see(plant, run, CATCH_WITHIN, Exception)
