@@ -83,7 +83,7 @@ check-others:
 test: install-test  ## install what the tests need and run all of them (under 10 minutes)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	@$(MAKE) --no-print-directory -j3 -k --output-sync=target test-endtoend test-compiled test-others test-gateway test-large test-simulation test-types
+	@$(MAKE) --no-print-directory -j3 -k --output-sync=target test-compiled test-endtoend test-others test-gateway test-large test-simulation test-types
 
 # What `make test` runs beside each other, the longest first, each with its output in one piece: tests of whole processes,
 # which wait much (that is why there are three at once on two cores), the unit tests with the hot modules compiled, those
@@ -112,7 +112,8 @@ test-others: $(VENV)/.test
 COMPILED_TESTS := tests/topicmap tests/gateway tests/broker tests/conformance tests/penstock/test_message.py tests/penstock/test_wire.py tests/penstock/spark/test_shipping.py \
   $(patsubst %,tests/loadtest/test_%.py,packets wires generator paced shared)
 ifneq ($(shell command -v cc),)
-test-compiled: .checked/.made  ## the unit tests with the hot modules compiled, and those of the load generator (about 2 minutes)
+test-compiled: $(VENV)/.test  ## the unit tests with the hot modules compiled, and those of the load generator (about 4 minutes)
+	@$(MAKE) --no-print-directory .checked/.made
 	@cd .checked && PYTHONPATH=$(CURDIR)/.checked $(CURDIR)/$(BIN)/pytest -q -p no:cacheprovider -m 'not interpreted' $(COMPILED_TESTS)
 else
 test-compiled:

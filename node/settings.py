@@ -53,6 +53,7 @@ OTHER_VARIABLES: Final = frozenset(
         "PENSTOCK_SEARCH",
         "PENSTOCK_SEED",
         "PENSTOCK_SEEDS",
+        "PENSTOCK_SIMULATED_S",
         "PENSTOCK_FUZZ_",
         "PENSTOCK_HOSTILE_",
     }
