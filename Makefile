@@ -80,15 +80,17 @@ check-gateway:
 check-others:
 	@$(BIN)/pytest $(QUICK) $(patsubst %,--ignore=%,$(HALF))
 
-test: install-test  ## install what the tests need and run all of them (under 10 minutes)
+BESIDE := --no-print-directory -j3 -k --output-sync=target
+test: $(VENV)/.test  ## install what the tests need and run all of them (under 10 minutes)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	@$(MAKE) --no-print-directory -j3 -k --output-sync=target test-compiled test-endtoend test-others test-gateway test-large test-simulation test-types
+	@$(MAKE) $(BESIDE) .checked/.made test-types install-test
+	@$(MAKE) $(BESIDE) test-endtoend test-compiled test-others test-gateway test-large test-simulation
 
 # What `make test` runs beside each other, the longest first, each with its output in one piece: tests of whole processes,
-# which wait much (that is why there are three at once on two cores), the unit tests with the hot modules compiled, those
-# of Spark and of the load generator, all others in two halves (a process with fewer tests needs less time for each), the
-# simulation, and the types.
+# which wait much (that is why there are three at once on two cores), the unit tests with the hot modules compiled, all
+# others in two halves (a process with fewer tests needs less time for each), those of Spark and of the load generator,
+# and the simulation.
 PROCESSES := tests/endtoend tests/spark tests/loadtest
 test-types: $(VENV)/.test
 	$(BIN)/mypy
@@ -112,9 +114,8 @@ test-others: $(VENV)/.test
 COMPILED_TESTS := tests/topicmap tests/gateway tests/broker tests/conformance tests/penstock/test_message.py tests/penstock/test_wire.py tests/penstock/spark/test_shipping.py \
   $(patsubst %,tests/loadtest/test_%.py,packets wires generator paced shared)
 ifneq ($(shell command -v cc),)
-test-compiled: $(VENV)/.test  ## the unit tests with the hot modules compiled, and those of the load generator (about 4 minutes)
-	@$(MAKE) --no-print-directory .checked/.made
-	@cd .checked && PYTHONPATH=$(CURDIR)/.checked $(CURDIR)/$(BIN)/pytest -q -p no:cacheprovider -m 'not interpreted' $(COMPILED_TESTS)
+test-compiled: .checked/.made  ## the unit tests with the hot modules compiled, and those of the load generator (about 4 minutes)
+	@cd .checked && PENSTOCK_EXAMPLES_PART=4 PYTHONPATH=$(CURDIR)/.checked $(CURDIR)/$(BIN)/pytest -q -p no:cacheprovider -m 'not interpreted' $(COMPILED_TESTS)
 else
 test-compiled:
 	@echo 'no C compiler: the compiled modules are not tested'

@@ -27,6 +27,7 @@ from penstock.requests.routes import (
 )
 from penstock.requests.sessions import GATEWAYS_TOPICS
 from penstock.requests.topics import ListTopics
+from tests.examples import examples
 
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"
 
@@ -366,5 +367,5 @@ class RegistryAgainstPlainTruth(RuleBasedStateMachine):
         assert self.registry.answer(QueryTopics(), self.now) == TopicNames(tuple(held))
 
 
-RegistryAgainstPlainTruth.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+RegistryAgainstPlainTruth.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30)
 TestRegistryAgainstPlainTruth = RegistryAgainstPlainTruth.TestCase

@@ -13,6 +13,7 @@ from gateway.mqtt.packets import Puback, Publish, Subscribe, Subscription, Unsub
 from gateway.mqtt.properties import Properties
 from penstock.link import OnResult
 from penstock.requests.messages import Pull
+from tests.examples import examples
 from topicmap.names import matches
 
 NAME = "billing"
@@ -306,4 +307,4 @@ class Positions(RuleBasedStateMachine):
 
 
 TestPositions = Positions.TestCase
-TestPositions.settings = settings(max_examples=100, stateful_step_count=50)
+TestPositions.settings = settings(max_examples=examples(100), stateful_step_count=50)

@@ -14,6 +14,7 @@ from gateway.mqtt import codec
 from gateway.mqtt.packets import Connect, Packet, Puback, Publish
 from gateway.mqtt.reader import PacketReader
 from gateway.mqtt.reason_codes import PacketError
+from tests.examples import examples
 from tests.gateway.mqtt.mutation import corpus, mutated
 from tests.gateway.mqtt.packet_strategies import streams
 
@@ -43,7 +44,7 @@ PLACES = st.lists(st.integers(0, 1 << 20), max_size=12)
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), places=PLACES)
 def test_any_cutting_of_a_stream_gives_the_packets_that_were_written(
     level: int, data: st.DataObject, places: list[int]
@@ -57,7 +58,7 @@ def test_any_cutting_of_a_stream_gives_the_packets_that_were_written(
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.sampled_from([0, 3, 4, 5]),
     st.lists(
