@@ -80,7 +80,7 @@ check-gateway:
 check-others:
 	@$(BIN)/pytest $(QUICK) $(patsubst %,--ignore=%,$(HALF))
 
-BESIDE := --no-print-directory -j3 -k --output-sync=target
+BESIDE := --no-print-directory -j4 -k --output-sync=target
 test: $(VENV)/.test  ## install what the tests need and run all of them (under 10 minutes)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -88,7 +88,7 @@ test: $(VENV)/.test  ## install what the tests need and run all of them (under 1
 	@$(MAKE) $(BESIDE) test-endtoend test-compiled test-others test-gateway test-large test-simulation
 
 # What `make test` runs beside each other, the longest first, each with its output in one piece: tests of whole processes,
-# which wait much (that is why there are three at once on two cores), the unit tests with the hot modules compiled, all
+# which wait much (that is why there are four at once on two cores), the unit tests with the hot modules compiled, all
 # others in two halves (a process with fewer tests needs less time for each), those of Spark and of the load generator,
 # and the simulation.
 PROCESSES := tests/endtoend tests/spark tests/loadtest
