@@ -223,7 +223,12 @@ class FilterIndex:
         alike = self._alike.get(_beginning(levels))
         if not alike:
             return
-        kept = [] if len(alike) > _DROP_ALL_ABOVE else [name for name in alike if not matches(filter, name)]
+        begins = "/".join(levels[: shape.plus[0] if shape.plus else shape.depth])
+        kept = []
+        if len(alike) <= _DROP_ALL_ABOVE:  # few begin so, and to compare all levels takes many times as long
+            kept = [name for name in alike if not (name.startswith(begins) and matches(filter, name))]
+            if len(kept) == len(alike):
+                return
         for name in alike if not kept else set(alike).difference(kept):
             self._remembered_filters -= len(self._remembered.pop(name))
         if kept:
