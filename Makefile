@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: check-gateway check-others test-compiled test-endtoend test-gateway test-large test-others test-simulation test-types compile demo test check format bench bench-large bench-store soak clean install install-test
+.PHONY: check-gateway check-others test-compiled test-endtoend test-longest test-gateway test-large test-others test-simulation test-types compile demo test check format bench bench-large bench-store soak clean install install-test
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -80,24 +80,28 @@ check-gateway:
 check-others:
 	@$(BIN)/pytest $(QUICK) $(patsubst %,--ignore=%,$(HALF))
 
-BESIDE := --no-print-directory -j4 -k --output-sync=target
+BESIDE := --no-print-directory -j5 -k --output-sync=target
 test: $(VENV)/.test  ## install what the tests need and run all of them (under 10 minutes)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	@$(MAKE) $(BESIDE) .checked/.made test-types install-test
-	@$(MAKE) $(BESIDE) test-endtoend test-compiled test-others test-gateway test-large test-simulation
+	@$(MAKE) $(BESIDE) test-types install-test
+	@$(MAKE) $(BESIDE) test-compiled test-longest test-endtoend test-others test-gateway test-large test-simulation
 
-# What `make test` runs beside each other, the longest first, each with its output in one piece: tests of whole processes,
-# which wait much (that is why there are four at once on two cores), the unit tests with the hot modules compiled, all
-# others in two halves (a process with fewer tests needs less time for each), those of Spark and of the load generator,
-# and the simulation.
+# What `make test` runs beside each other, each with its output in one piece: the unit tests with the hot modules compiled,
+# which are compiled first; tests of whole processes, which wait much (that is why there are five at once on two cores), in
+# two halves; all other unit tests in two halves (a process with fewer tests needs less time for each); those of Spark and
+# of the load generator; and the simulation.
 PROCESSES := tests/endtoend tests/spark tests/loadtest
 test-types: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+LONGEST := $(patsubst %,tests/endtoend/test_%.py,two_brokers positions demo chaos several_hosts)
+test-longest: $(VENV)/.test
+	@$(BIN)/pytest -p no:cacheprovider $(LONGEST)
+
 test-endtoend: $(VENV)/.test
-	@$(BIN)/pytest -p no:cacheprovider tests/endtoend
+	@$(BIN)/pytest -p no:cacheprovider tests/endtoend $(patsubst %,--ignore=%,$(LONGEST))
 
 test-large: $(VENV)/.test
 	@$(BIN)/pytest -p no:cacheprovider $(filter-out tests/endtoend,$(PROCESSES))
