@@ -18,7 +18,7 @@ SYS_LEVEL: Final = "$SYS"
 """First level of the names under which only gateways publish."""
 
 _AFTER_SLASH: Final = chr(ord("/") + 1)
-_REFUSED: Final = re.compile("[\u0000-\u001f\u007f-\u009f\ud800-\udfff]")
+_REFUSED: Final = re.compile(r"[\u0000-\u001f\u007f-\u009f\ud800-\udfff]")
 
 
 class InvalidName(ValueError):
@@ -55,8 +55,10 @@ def check_filter(filter: str) -> None:
             raise InvalidName("# must be the last character of a filter (MQTT-4.7.1-1)")
         if at and filter[at - 1] != "/":
             raise InvalidName("# must stand alone in its level (MQTT-4.7.1-1)")
-    if "+" in filter and any("+" in level and level != "+" for level in filter.split("/")):
-        raise InvalidName("+ must stand alone in its level (MQTT-4.7.1-2)")
+    if "+" in filter:
+        for level in filter.split("/"):
+            if "+" in level and level != "+":
+                raise InvalidName("+ must stand alone in its level (MQTT-4.7.1-2)")
 
 
 def is_share(filter: str) -> bool:
@@ -106,7 +108,12 @@ def matches(filter: str, name: str) -> bool:
         if len(levels) < len(wanted):
             return False
         levels = levels[: len(wanted)]
-    return len(wanted) == len(levels) and all(want in ("+", level) for want, level in zip(wanted, levels, strict=True))
+    if len(wanted) != len(levels):
+        return False
+    for at, want in enumerate(wanted):
+        if want != "+" and want != levels[at]:
+            return False
+    return True
 
 
 def first_match(filter: str, name: str) -> str | None:

@@ -307,7 +307,7 @@ class FilterLeases:
         feed = shelf.feeds.get(subscription.filter)
         if feed is None:
             feed = shelf.feeds[subscription.filter] = Feed(shelf.broker, subscription.filter)
-        for cursor in session.overlap.cursors:
+        for cursor in session.overlap.cursors if feed.members else ():
             if cursor.feed is feed:
                 subscription.counts = subscription.counts or cursor.subscription.counts
                 cursor.subscription = subscription
