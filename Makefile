@@ -18,9 +18,9 @@ $(VENV)/.core: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.core
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group test --group check
-	@touch $@
+$(VENV)/.test: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . --group test --group check
+	@touch $(VENV)/.core $@
 
 # Tests with mosquitto's clients, with a real file system and on several hosts are skipped where these cannot be installed.
 $(VENV)/.system: $(BIN)/python
