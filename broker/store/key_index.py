@@ -19,6 +19,10 @@ from penstock.message import property_of
 SLICES: Final = 8
 """Sorting all keys of a chunk at once would hold up everybody else."""
 _SLICE_HASHES: Final = np.uint32((1 << 32) // SLICES)
+_HASH_SHIFT: Final = np.uint64(32)
+_PLACE_MASK: Final = np.uint64((1 << 32) - 1)
+_ROW: Final = np.dtype(f"V{KEY_DTYPE.itemsize}")
+"""A row as one piece: numpy copies a record of several fields field by field."""
 _pack: Final = KEY.pack
 KEY_PROPERTIES: Final = (b"KEYS", b"UNIQ_KEY")
 
@@ -102,11 +106,15 @@ class KeyIndex:
         """The key rows of records before ``position``, sorted by hash and then position: a chunk's key part, in
         slices. What comes between two slices changes nothing."""
         rows = np.frombuffer(self._rows[: self._divided(position)], KEY_DTYPE)
+        whole = rows.view(_ROW)
         hashes = rows["hash"].astype("u4")
         places = hashes // _SLICE_HASHES
         for number in range(SLICES):
             here = np.flatnonzero(places == number)
-            yield rows[here[np.argsort(hashes[here], kind="stable")]]  # positions are in order already
+            # positions are in order already; numpy sorts numbers several times as fast as it finds out their order
+            order = hashes[here].astype("u8") << _HASH_SHIFT | here.astype("u8")
+            order.sort()
+            yield whole[order & _PLACE_MASK].view(KEY_DTYPE)
 
     def drop_before(self, chunk: Sealed) -> None:
         """The records before the end of ``chunk`` are in it, and in those before it, now."""
