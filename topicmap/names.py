@@ -55,10 +55,8 @@ def check_filter(filter: str) -> None:
             raise InvalidName("# must be the last character of a filter (MQTT-4.7.1-1)")
         if at and filter[at - 1] != "/":
             raise InvalidName("# must stand alone in its level (MQTT-4.7.1-1)")
-    if "+" in filter:
-        for level in filter.split("/"):
-            if "+" in level and level != "+":
-                raise InvalidName("+ must stand alone in its level (MQTT-4.7.1-2)")
+    if "+" in filter and any("+" in level and level != "+" for level in filter.split("/")):
+        raise InvalidName("+ must stand alone in its level (MQTT-4.7.1-2)")
 
 
 def is_share(filter: str) -> bool:
@@ -108,12 +106,7 @@ def matches(filter: str, name: str) -> bool:
         if len(levels) < len(wanted):
             return False
         levels = levels[: len(wanted)]
-    if len(wanted) != len(levels):
-        return False
-    for at, want in enumerate(wanted):
-        if want != "+" and want != levels[at]:
-            return False
-    return True
+    return len(wanted) == len(levels) and all(want in ("+", levels[at]) for at, want in enumerate(wanted))
 
 
 def first_match(filter: str, name: str) -> str | None:

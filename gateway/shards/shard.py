@@ -3,7 +3,7 @@
 A round reads at most 64 KiB from each ready socket, hands each piece to its device, ends the round for all of them
 together (one Append per broker) and then makes one write per socket that has output; one more for the acknowledgements
 of a batch, which leave when the broker has answered, before deliveries are made (``Line.write_now``). Never a task, a
-wake-up, a system call or a request per packet.
+wake-up, a system call or a request per packet. Where many are ready it looks once more before it ends.
 
 A ``Line`` is one socket with its output. Output that the socket does not take stays there and is sent when the
 socket is writable; above ``output_bytes_max`` the line is full: it is not read, and nothing more is fed to it until
@@ -32,7 +32,7 @@ from typing import Final
 
 from gateway.shards.deadlines import Deadlines
 from gateway.shards.ends import Occupant, Output
-from gateway.shards.poller import BROKEN, ENDED, READ, WRITE, Poller
+from gateway.shards.poller import BROKEN, ENDED, EVENTS_MAX, READ, WRITE, Poller
 from gateway.shards.rounds import Rounds, Stage
 from gateway.transports.codec import Codec
 
@@ -46,6 +46,9 @@ LINGER_S: Final = 2.0
 MUCH_BYTES: Final = 64 * 1024
 WRITE_BYTES_MAX: Final = 16 * 1024 * 1024
 """So much goes out in one piece to lines that each have ``MUCH_BYTES`` or more: some 20 ms."""
+CROWD: Final = 128
+"""Where so many are ready, others become ready while they are read: these are in the same round, with the same sync of
+the disk. 1,000 connections with a message each: four percent more of them."""
 CHANGES_MAX: Final = 64
 """So many come or go in one round: some 5 ms."""
 _CODED_CHANGE: Final = 8
@@ -316,6 +319,20 @@ class Shard(Stage):
         ready = self.poller.poll()
         self._is_in_round = True
         self._rounds.begin()
+        count = 0
+        while True:
+            count += len(ready)
+            self._serve_all(ready)
+            if len(ready) < CROWD or count >= EVENTS_MAX:
+                break
+            ready = self.poller.poll()
+        if self._changes:
+            self._take_changes()
+        self._rounds.finish()
+        self.write_out()
+        self._is_in_round = False
+
+    def _serve_all(self, ready: list[tuple[int, int]]) -> None:
         for descriptor, mask in ready:
             line = self._lines[descriptor] if descriptor < len(self._lines) else None
             if line is None:
@@ -324,11 +341,6 @@ class Shard(Stage):
                 self._changes[descriptor] = self._changes.get(descriptor, 0) | mask
             else:
                 self._serve(line, mask)
-        if self._changes:
-            self._take_changes()
-        self._rounds.finish()
-        self.write_out()
-        self._is_in_round = False
 
     def tick(self, now: float) -> None:
         """Gives up on farewells that nobody has read to their end."""

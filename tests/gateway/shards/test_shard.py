@@ -11,9 +11,9 @@ import pytest
 import trio
 from lines import Echo, HandPoller, Upper
 
-from gateway.shards.poller import BROKEN, READ, WRITE, EpollPoller
+from gateway.shards.poller import BROKEN, EVENTS_MAX, READ, WRITE, EpollPoller
 from gateway.shards.rounds import Rounds, Stage
-from gateway.shards.shard import CHUNK_BYTES, LINGER_S, SHORT_BYTES, WRITE_BYTES_MAX, Line, Shard
+from gateway.shards.shard import CHUNK_BYTES, CROWD, LINGER_S, SHORT_BYTES, WRITE_BYTES_MAX, Line, Shard
 from gateway.transports.codec import Codec
 from penstock.world import RealClock
 
@@ -140,6 +140,40 @@ def test_a_shard_that_is_in_no_round_writes_at_its_own(house: House) -> None:
     assert received(house.client) == b""
     assert house.poller.wakes == 1
     other.close()
+
+
+class Crowded(HandPoller):
+    """More becomes ready with every look."""
+
+    def __init__(self, house: House, *looks: list[tuple[int, int]]) -> None:
+        super().__init__()
+        self.looks = list(looks)
+        self.masks = house.poller.masks
+
+    def poll(self) -> list[tuple[int, int]]:
+        return self.looks.pop(0) if self.looks else []
+
+
+def test_what_becomes_ready_while_many_are_read_is_in_the_same_round(house: House) -> None:
+    nobody = [(house.line.descriptor + 1, READ)]
+    mine = [(house.line.descriptor, READ)]
+    house.client.send(b"late")
+    house.shard.poller = Crowded(house, nobody * CROWD, mine)
+    house.shard.round()
+    assert received(house.client) == b"late"
+    house.client.send(b"next")
+    house.shard.poller = Crowded(house, nobody * (CROWD - 1), mine)
+    house.shard.round()
+    assert received(house.client) == b""
+    house.shard.round()
+    assert received(house.client) == b"next"
+
+
+def test_a_round_ends_however_many_become_ready(house: House) -> None:
+    nobody = [(house.line.descriptor + 1, READ)] * CROWD
+    house.shard.poller = crowded = Crowded(house, *([nobody] * 100))
+    house.shard.round()
+    assert len(crowded.looks) == 100 - EVENTS_MAX // CROWD
 
 
 def test_output_between_rounds_calls_for_a_round_once(house: House) -> None:
