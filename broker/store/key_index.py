@@ -23,7 +23,8 @@ _HASH_SHIFT: Final = np.uint64(32)
 _PLACE_MASK: Final = np.uint64((1 << 32) - 1)
 _ROW: Final = np.dtype(f"V{KEY_DTYPE.itemsize}")
 """A row as one piece: numpy copies a record of several fields field by field."""
-_pack: Final = KEY.pack
+key_row: Final = KEY.pack
+"""The row of a key (its hash) that ``count`` records have, one every ``step`` bytes from position ``first``."""
 KEY_PROPERTIES: Final = (b"KEYS", b"UNIQ_KEY")
 
 
@@ -60,13 +61,11 @@ class KeyIndex:
 
     def add(self, hashes: Iterable[int], position: int) -> None:
         """Takes in the keys of one record."""
-        self.add_run(tuple(hashes), position, 0, 1)
+        self.add_rows([key_row(one, position, 0, 1) for one in hashes])
 
-    def add_run(self, hashes: tuple[int, ...], first: int, step: int, count: int) -> None:
-        """Takes in ``count`` records that all have the same keys, one every ``step`` bytes from position ``first``."""
-        rows = self._rows
-        for one in hashes:
-            rows += _pack(one, first, step, count)
+    def add_rows(self, rows: list[bytes]) -> None:
+        """Takes in what ``key_row`` has made, in the order of positions."""
+        self._rows += b"".join(rows)
 
     def recent(self, wanted: int) -> KeyRuns:
         """The unsealed records whose key has this hash."""

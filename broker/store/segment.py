@@ -17,7 +17,7 @@ from penstock.errors import StorageFailed, StorageFull
 
 ZEROS_BYTES: Final = 256 * 1024
 """Where a write comes to what was never written, zeros go ahead up to a multiple of this."""
-_ZEROS: Final = bytes(ZEROS_BYTES)
+_ZEROS: Final = memoryview(bytes(ZEROS_BYTES))
 FOLDER: Final = "log"
 SUFFIX: Final = ".log"
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -14,7 +14,7 @@ from typing import Final
 from broker.store.commit_log import CommitLog
 from broker.store.destinations import Destination
 from broker.store.frames import FLAG_AT, PATCHED, SYSTEM_FLAG_AT, UNPATCHED_AT, crc32c, stored_ms_of, unpack_frame
-from broker.store.key_index import KeyIndex, keys_of
+from broker.store.key_index import KeyIndex, key_row, keys_of
 from broker.store.queue_index import ENTRY20, Queue, QueueIndex, hole
 from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC, Folds, Incoming, Stored
 from broker.store.run_frames import frame_bytes
@@ -282,6 +282,7 @@ class Writing:
         """Queues and folds take in runs of the log; the messages of one have the same place in all of them. ``first``:
         the position of ``frames``. Returns whether light queues, by which gateways read, have any of them."""
         index, changes, is_light = self._index, self._folds.changes, False
+        keyed: list[bytes] = []
         for number, run in enumerate(runs):
             destination, entry = destinations[number], entries[number]
             if destination.light_as_of != changes:
@@ -292,11 +293,13 @@ class Writing:
             for light in destination.light:
                 index.add(light, entry, destination.in_cache)
                 is_light = True
-            if destination.keys:
-                self._keys.add_run(destination.keys, run.position, run.step, len(run.bodies))
+            for key in destination.keys:
+                keyed.append(key_row(key, run.position, run.step, len(run.bodies)))
             if run.flag & _FOLDED:
                 self._fold_run(run, destination, frames, run.position - first)
                 changes = self._folds.changes
+        if keyed:
+            self._keys.add_rows(keyed)
         return is_light
 
     def _fold_run(self, run: Run, destination: Destination, frames: bytes, at: int) -> None:

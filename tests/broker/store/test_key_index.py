@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from broker.store.index_chunk import KEY_DTYPE, KeyRuns, Sealed
-from broker.store.key_index import SLICES, KeyIndex, holds_key, key_hash, keys_of
+from broker.store.key_index import SLICES, KeyIndex, holds_key, key_hash, key_row, keys_of
 from penstock.message import encode_properties
 
 PROPERTIES = encode_properties({"KEYS": "order-1 red", "UNIQ_KEY": "0A1B"})
@@ -58,7 +58,7 @@ def test_slices_end_to_end_are_sorted_whatever_is_added_between_them() -> None:
 @pytest.mark.parametrize("count", [1, 2, 100])
 def test_a_run_of_records_is_known_as_each_of_them_would_be(count: int) -> None:
     together, apart = KeyIndex(), KeyIndex()
-    together.add_run((7, (1 << 32) - 1), 1 << 33, 200, count)
+    together.add_rows([key_row(one, 1 << 33, 200, count) for one in (7, (1 << 32) - 1)])
     for number in range(count):
         apart.add((7, (1 << 32) - 1), (1 << 33) + number * 200)
     first, second = [sealed(keys, 1 << 34) for keys in (together, apart)]
@@ -72,7 +72,7 @@ def test_a_run_of_records_is_known_as_each_of_them_would_be(count: int) -> None:
 def test_a_run_may_be_sealed_in_part(end: int) -> None:
     together, apart = KeyIndex(), KeyIndex()
     for hashes, first, count in (((7, 9), 0, 4), ((7,), 400, 1), ((9, 7), 500, 6)):
-        together.add_run(hashes, first, 100, count)
+        together.add_rows([key_row(one, first, 100, count) for one in hashes])
         for number in range(count):
             apart.add(hashes, first + 100 * number)
     here, alone = [sealed(keys, end) for keys in (together, apart)]
