@@ -11,9 +11,14 @@ from typing import Final
 
 import trio
 
+from penstock.clock import Clock, RealClock
+
 COLLECT_AFTER: Final = (2_000, 20, 20)
 """Net allocations between collections of the youngest objects, and collections of one age between those of the next.
 With Python's own, a gateway of many busy connections collects dozens of times a second, for next to nothing."""
+
+LOOK_AT_ALL_EVERY_S: Final = 600.0
+"""So often a full collection looks at all there is, however long that has been there."""
 
 MAPPED_BYTES: Final = 2 << 20
 """Blocks from this size on go back to the system when they are freed. Reads and batches are smaller, so that what is
@@ -55,11 +60,35 @@ async def give_back() -> None:
         pause_s = max(GIVE_BACK_EVERY_S, (trio.current_time() - began) / GIVE_BACK_SHARE)
 
 
+class Sparing:
+    """Told by the garbage collector of its collections: what a full one has left is not looked at by the next ones.
+
+    What 100,000 open filters consist of stays, but a full collection looks at all of it: the loop stood still for a
+    tenth of a second, every few seconds under load. What goes is freed by its reference count, spared or not; only a
+    circle among what was spared waits for the collection that looks at everything (``LOOK_AT_ALL_EVERY_S``)."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._looked_at_all = clock.monotonic()
+
+    def __call__(self, phase: str, info: dict[str, int]) -> None:
+        if info["generation"] < 2:
+            return
+        if phase == "stop":
+            gc.freeze()
+        elif self._clock.monotonic() - self._looked_at_all >= LOOK_AT_ALL_EVERY_S:
+            self._looked_at_all = self._clock.monotonic()
+            gc.unfreeze()
+
+
 def settle() -> None:
     """To be called when a service stands and serves nobody yet. What it has by then (code, indexes and facts of the
     recovered log) mostly stays to the end, so the garbage collector need not look at it in each full collection, for
-    which the event loop stands still; what of it goes is freed by its reference count all the same. Cycles are rare
-    here, so young objects are looked at less often than Python would."""
+    which the event loop stands still; what of it goes is freed by its reference count all the same. So it is with what
+    comes later and stays (``Sparing``). Cycles are rare here, so young objects are looked at less often than Python
+    would."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
+    if not any(isinstance(one, Sparing) for one in gc.callbacks):
+        gc.callbacks.append(Sparing(RealClock()))

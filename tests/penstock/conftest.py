@@ -107,7 +107,8 @@ def real_cluster(tmp_path: Path) -> Iterator[RealCluster]:
 @pytest.fixture
 def thawed() -> Iterator[None]:
     """Nothing is set aside for the other tests."""
-    before = gc.get_threshold()
+    before, told = gc.get_threshold(), list(gc.callbacks)
     yield
+    gc.callbacks[:] = told
     gc.unfreeze()
     gc.set_threshold(*before)

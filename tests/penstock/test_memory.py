@@ -14,7 +14,15 @@ import trio
 import trio.testing
 
 from penstock import memory
-from penstock.memory import COLLECT_AFTER, GIVE_BACK_EVERY_S, GIVE_BACK_SHARE, settle
+from penstock.clock import Clock
+from penstock.memory import (
+    COLLECT_AFTER,
+    GIVE_BACK_EVERY_S,
+    GIVE_BACK_SHARE,
+    LOOK_AT_ALL_EVERY_S,
+    Sparing,
+    settle,
+)
 
 is_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt and malloc_trim are glibc's")
 
@@ -33,6 +41,55 @@ def test_what_stands_is_not_looked_at_again_and_freed_all_the_same() -> None:
     assert [reference() for reference in references] == [None] * 10
     kept.append(Kept())
     assert len([one for one in gc.get_objects() if isinstance(one, Kept)]) == 1
+
+
+class HandClock(Clock):
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Node:
+    """Something that may hold itself."""
+
+    def __init__(self) -> None:
+        self.other: Node | None = None
+
+
+@pytest.mark.usefixtures("thawed")
+def test_what_a_full_collection_has_left_is_not_looked_at_by_the_next_ones() -> None:
+    settle()
+    settle()
+    assert len([one for one in gc.callbacks if isinstance(one, Sparing)]) == 1, "once, however many services stand"
+    kept = Node()
+    gc.collect(1)
+    assert kept in gc.get_objects()
+    gc.collect()
+    assert kept not in gc.get_objects()
+    gone = weakref.ref(kept)
+    del kept
+    assert gone() is None
+
+
+@pytest.mark.usefixtures("thawed")
+def test_a_circle_that_was_spared_waits_for_the_collection_that_looks_at_everything() -> None:
+    clock = HandClock()
+    gc.callbacks.append(Sparing(clock))
+    circle = Node()
+    circle.other = circle
+    gc.collect()
+    gone = weakref.ref(circle)
+    del circle
+    clock.now = LOOK_AT_ALL_EVERY_S - 1
+    gc.collect()
+    assert gone() is not None
+    clock.now = LOOK_AT_ALL_EVERY_S
+    gc.collect(1)
+    assert gone() is not None
+    gc.collect()
+    assert gone() is None
 
 
 HEAP = """
