@@ -36,6 +36,9 @@ from penstock.requests.request import Result
 
 FILTERS_PER_REQUEST: Final = 1000
 FILTER_BYTES_PER_REQUEST: Final = 1 << 20
+CLOSES_MAX: Final = 250
+"""So many filters close at a time, the others a little later: when thousands of clients are cut off at once, with all
+their filters, everybody else would wait for that."""
 UNHEARD_MAX: Final = 10_000
 
 OnDone = Callable[["PenstockError | None"], None]
@@ -339,8 +342,12 @@ class FilterLeases:
                 self._hold(shelf)
 
     def _close(self, shelf: _Shelf) -> None:
-        feeds = [feed for feed in shelf.closing if not feed.members]
-        shelf.closing = {}
+        some = list(islice(shelf.closing, CLOSES_MAX))
+        feeds = [feed for feed in some if not feed.members]
+        for feed in some:
+            del shelf.closing[feed]
+        if shelf.closing:
+            self._wake()
         for feed in feeds:
             feed.is_closed = True
             del shelf.feeds[feed.filter]

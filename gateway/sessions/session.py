@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from gateway.brokers import Broker
 from gateway.messages.delivery import PACKET_ID_MAX, Blob, InFlight, PacketRun
 from gateway.messages.envelope import Arrival
 from gateway.messages.feed import Attachable, Feed
@@ -232,15 +233,22 @@ class Overlap:
 
     def add(self, cursor: Cursor) -> None:
         if cursor.next < 0:  # it is about to be opened, behind all that others have come to
-            broker = cursor.feed.broker
-            come_to = [one.seen for one in self.ended if one.broker == broker.name]
-            come_to += [other.seen for other in self.cursors if other.feed.broker is broker]
-            cursor.start = max(come_to, default=-1) + 1
+            cursor.start = self._come_to(cursor.feed.broker) + 1
             cursor.redos = cursor.skipped = None
         else:
             cursor.first = cursor.start
         self.cursors.append(cursor)
         self._matching = None
+
+    def _come_to(self, broker: Broker) -> int:
+        """Log position up to which others have come there, at least. Of many subscriptions that are opened together
+        each would ask all others: the last one, as long as it is not open, knows it too."""
+        last = next((other for other in reversed(self.cursors) if other.feed.broker is broker), None)
+        if last is not None and last.next == -1:
+            return last.start - 1
+        come_to = [one.seen for one in self.ended if one.broker == broker.name]
+        come_to += [other.seen for other in self.cursors if other.feed.broker is broker]
+        return max(come_to, default=-1)
 
     def remove(self, cursor: Cursor) -> None:
         """It comes to nothing more of what was stored until now: others that lag are to know what it has delivered."""
