@@ -13,9 +13,10 @@ import trio
 
 from penstock.clock import Clock, RealClock
 
-COLLECT_AFTER: Final = (2_000, 20, 20)
+COLLECT_AFTER: Final = (2_000, 20, 4)
 """Net allocations between collections of the youngest objects, and collections of one age between those of the next.
-With Python's own, a gateway of many busy connections collects dozens of times a second, for next to nothing."""
+With Python's own, a gateway of many busy connections collects dozens of times a second, for next to nothing. A full one
+looks at what has come since the last (``Sparing``): at most some 160,000 objects, in some 20 ms."""
 
 LOOK_AT_ALL_EVERY_S: Final = 600.0
 """So often a full collection looks at all there is, however long that has been there."""

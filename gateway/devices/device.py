@@ -89,20 +89,18 @@ class Device(Sender):
         self._partial = b""
         self._is_midway = False  # in a packet that goes through the protocol state
         self._early: list[Received] | None = None  # what came behind a CONNECT that is not answered yet
-        self._holds = 0
-        self.is_over = False
+        self._holds = self.unstored = 0
+        self.is_over = self.is_v5 = False
         self._is_stuffed = False  # held because too much of it is unstored
         self._unanswered = 0  # QoS 1 publications that have not been acknowledged
         self.peer = peer
         self.session: Session | None = None
         self.identity: Identity | None = None
-        self.is_v5 = False
         self.keep_alive_s = 0
         self.accepts_bytes_max = ANY_SIZE
         self.aliases: SentAliases | None = None
         self._authenticating: Authenticating | None = None
         self.heard_at = reception.rounds.now
-        self.unstored = 0
         self.full_since = -1.0
         self.tally = reception.tallies.of(peer.listener)
         self.pace = reception.pacing.new(self.heard_at)
@@ -138,6 +136,9 @@ class Device(Sender):
 
     def is_new(self) -> bool:
         return self.session is None
+
+    def holdings(self) -> int:
+        return len(self.session.subscriptions) if self.session is not None else 0
 
     def receive(self, chunk: bytes) -> None:
         """Carries out all packets that this chunk completes."""

@@ -30,6 +30,10 @@ class Occupant:
         """Whether it is not let in yet, so that what it says next costs much more than a message."""
         return False
 
+    def holdings(self) -> int:
+        """How many things end with it, its subscriptions above all."""
+        return 0
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Output:

@@ -53,6 +53,8 @@ CHANGES_MAX: Final = 64
 """So many come or go in one round: some 5 ms."""
 _CODED_CHANGE: Final = 8
 """A handshake of TLS or WebSocket takes so much longer."""
+_HELD_CHANGE: Final = 100
+"""So many subscriptions that end take as long as a connection."""
 _GOES: Final = BROKEN | ENDED
 _recv: Final = socket.socket.recv
 _send: Final = socket.socket.send
@@ -360,6 +362,8 @@ class Shard(Stage):
             mask, line = self._changes.pop(descriptor, 0), self._lines[descriptor]
             if line is not None and mask:
                 room -= 1 if line.codec is None else _CODED_CHANGE
+                if line.occupant is not None:
+                    room -= line.occupant.holdings() // _HELD_CHANGE
                 self._serve(line, mask)
             if room <= 0:
                 break

@@ -50,6 +50,15 @@ def test_a_publication_is_stored_and_answered_by_its_qos(level: int, qos: int, a
     assert (stored.topic, stored.name, stored.body, stored.qos, stored.key) == ("a", "a/b", b"x", qos, "c")
 
 
+def test_with_a_device_end_its_subscriptions() -> None:
+    gateway = Gateway()
+    assert gateway.open().device.holdings() == 0
+    client = gateway.connect()
+    client.subscribe("a/#")
+    client.subscribe("b/#")
+    assert client.device.holdings() == 2
+
+
 def test_a_device_is_new_until_it_is_let_in() -> None:
     gateway = Gateway()
     client = gateway.open()

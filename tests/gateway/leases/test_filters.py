@@ -10,7 +10,7 @@ from memory_broker import MemoryBroker, _Queue
 
 from broker.folds.filters import OPEN
 from gateway.brokers import Brokers
-from gateway.leases.filters import FILTER_BYTES_PER_REQUEST, FILTERS_PER_REQUEST, FilterLeases, portions
+from gateway.leases.filters import CLOSES_MAX, FILTER_BYTES_PER_REQUEST, FILTERS_PER_REQUEST, FilterLeases, portions
 from gateway.sessions.lasting import Lasting
 from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
@@ -28,9 +28,13 @@ class House:
         self.brokers = Brokers(self.broker, ["ns:1"], lambda: None)
         self.begun: list[tuple[str, int, int]] = []
         self.opened: list[bool] = []
-        self.leases = FilterLeases(self.brokers, "gw", 60.0, self._begun, lambda: None)
+        self.wakes = 0
+        self.leases = FilterLeases(self.brokers, "gw", 60.0, self._begun, self._wake)
         self.brokers.refresh()
         self.brokers.flush()
+
+    def _wake(self) -> None:
+        self.wakes += 1
 
     def _begun(self, cursor: Cursor, offset: int, position: int) -> None:
         self.begun.append((cursor.subscription.filter, offset, position))
@@ -117,6 +121,44 @@ def test_a_filter_closed_and_opened_again_within_a_round_stays_open() -> None:
     house.open(second, "a")
     house.flush()
     assert "~filter:a" in house.broker.queues
+
+
+def test_many_filters_close_a_part_at_a_time_and_one_that_is_wanted_again_meanwhile_stays_open() -> None:
+    house = House()
+    first, second = Session("1", 1), Session("2", 1)
+    filters = [f"f/{at:04}" for at in range(2 * CLOSES_MAX + 1)]
+    house.open(first, *filters)
+    house.flush()
+    for cursor in first.overlap.cursors:
+        house.leases.release(cursor)
+    house.wakes = 0
+    house.flush()
+    assert house.broker.made(CloseFilters) == [CloseFilters("gw", tuple(filters[:CLOSES_MAX]))]
+    assert house.wakes == 1, "it goes on by itself"
+    house.open(second, filters[-1])
+    house.flush()
+    house.flush()
+    closed = [filter for request in house.broker.made(CloseFilters) for filter in request.filters]
+    assert closed == filters[:-1]
+    assert (len(house.leases), f"~filter:{filters[-1]}" in house.broker.queues) == (1, True)
+    house.wakes = 0
+    house.flush()
+    assert house.wakes == 0
+
+
+def test_what_is_opened_together_begins_behind_what_the_session_has_come_to() -> None:
+    house = House()
+    session = Session("1", 1)
+    house.open(session, "old", "older")
+    house.flush()
+    for cursor, seen in zip(session.overlap.cursors, (7000, 5000), strict=True):
+        cursor.seen = seen
+    house.open(session, "a", "b", "c")
+    assert [cursor.start for cursor in session.overlap.cursors[2:]] == [7001] * 3
+    house.flush()
+    session.overlap.cursors[0].seen = 8000
+    house.open(session, "d")
+    assert session.overlap.cursors[-1].start == 8001
 
 
 def test_a_heartbeat_keeps_them_and_only_while_there_are_any() -> None:

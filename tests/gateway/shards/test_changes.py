@@ -124,6 +124,24 @@ def test_whoever_waits_for_a_turn_keeps_its_place_however_often_it_is_told(squar
     assert square.shard.waiting == 0
 
 
+class Heavy(Echo):
+    """One with much to be ended."""
+
+    def holdings(self) -> int:
+        return 25 * CHANGES_MAX
+
+
+def test_who_leaves_much_behind_counts_for_more(square: Square) -> None:
+    going = [square.add(Heavy) for _ in range(5)]
+    for client in square.clients:
+        client.close()
+    square.say(*[(one.line, BROKEN) for one in going])
+    square.shard.round()
+    assert heard(going) == [0, 1, 2, 3]
+    square.shard.round()
+    assert heard(going) == [0, 1, 2, 3, 4]
+
+
 def test_a_handshake_counts_for_more(square: Square) -> None:
     coming = [square.add(Coming, is_coded=True) for _ in range(CHANGES_MAX)]
     for client in square.clients:
