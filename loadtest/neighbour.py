@@ -1,9 +1,10 @@
 """What others feel of a herd: one client's round trips while thousands come at once, and while all of them are cut off.
 
 The herd is a process of its own, with sockets that are open already. It says all its CONNECTs at once and waits for the
-CONNACKs; then it ends, and the system closes everything that it had, as a network does that fails. The neighbour has
-one QoS 1 message in flight all the while, every ``PAUSE_S``, and every PUBACK is compared with what must come. It has
-the core of the herd, which is less important there.
+CONNACKs; where each of it has filters, it subscribes to these, one client after the other; then it ends, and the system
+closes everything that it had, as a network does that fails. The neighbour has one QoS 1 message in flight all the
+while, every ``PAUSE_S``, and every PUBACK is compared with what must come. It has the core of the herd, which is less
+important there.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _PATIENCE: Final = 10
 
 
 class Neighbour(Run):
-    """One client beside a herd of ``sessions``."""
+    """One client beside a herd of ``sessions``, each with so many ``filters``."""
 
     def perform(self) -> Outcome:
         order = self._order
@@ -101,7 +102,8 @@ class Herd:
     """The process of those who come and go."""
 
     def __init__(self, order: Order) -> None:
-        where = [order.host, str(order.port), order.wire, str(order.sessions), str(order.core)]
+        where = [order.host, str(order.port), order.wire]
+        where += [str(number) for number in (order.sessions, order.filters, order.core)]
         command = [sys.executable, "-c", "from loadtest.neighbour import main; main()", *where]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdin is not None
@@ -131,8 +133,8 @@ class Herd:
         self._hear.close()
 
 
-def be_herd(host: str, port: int, wire: str, count: int) -> None:
-    """Opens the connections, says the CONNECTs when it is told to, and waits to be killed."""
+def be_herd(host: str, port: int, wire: str, count: int, filters: int) -> None:
+    """Opens the connections, says the CONNECTs when it is told to, subscribes, and waits to be killed."""
     wires = [Wire(host, port, wire) for _ in range(count)]
     print("open", flush=True)
     sys.stdin.readline()
@@ -140,16 +142,19 @@ def be_herd(host: str, port: int, wire: str, count: int) -> None:
         one.ask(packets.connect(f"herd-{number}"))
     for one in wires:
         one.expect(packets.CONNACK_OK, "CONNACK")
+    for number, one in enumerate(wires if filters else ()):
+        one.ask(packets.subscribe(*[f"herd/{number}/{at}/+" for at in range(filters)]))
+        one.expect(packets.suback(filters), "SUBACK")
     print("in", flush=True)
     sys.stdin.readline()
 
 
 def main() -> None:
-    """Is a herd: ``HOST PORT WIRE COUNT CORE`` are the arguments."""
-    host, port, wire, count, core = sys.argv[1:]
+    """Is a herd: ``HOST PORT WIRE COUNT FILTERS CORE`` are the arguments."""
+    host, port, wire, count, filters, core = sys.argv[1:]
     pin(int(core))
     os.nice(_PATIENCE)
     try:
-        be_herd(host, int(port), wire, int(count))
+        be_herd(host, int(port), wire, int(count), int(filters))
     except (Failed, OSError) as error:
         print(error, flush=True)

@@ -186,6 +186,14 @@ SCENARIOS: Final = (
         servers=_STORED,
     ),
     Scenario(
+        "neighbour-filters",
+        "1 message in flight beside 100 clients that subscribe to 1,000 filters each, and are cut off at once",
+        NEIGHBOUR,
+        sessions=100,
+        filters=1_000,
+        servers=_STORED,
+    ),
+    Scenario(
         "filters",
         "publish matching one of 100,000 filters, beside one of 10",
         FILTERS,

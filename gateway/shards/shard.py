@@ -48,7 +48,7 @@ WRITE_BYTES_MAX: Final = 16 * 1024 * 1024
 """So much goes out in one piece to lines that each have ``MUCH_BYTES`` or more: some 20 ms."""
 CROWD: Final = 128
 """Where so many are ready, others become ready while they are read: these are in the same round, with the same sync of
-the disk. 1,000 connections with a message each: four percent more of them."""
+the disk."""
 CHANGES_MAX: Final = 64
 """So many come or go in one round: some 5 ms."""
 _CODED_CHANGE: Final = 8

@@ -6,7 +6,7 @@ import pytest
 
 from loadtest import generator, neighbour, scenarios
 from loadtest.generator import Outcome
-from loadtest.packets import CONNACK_OK
+from loadtest.packets import CONNACK_OK, suback
 from loadtest.run import perform
 from tests.loadtest.small_server import Fault, SmallServer
 from tests.loadtest.test_paced import order
@@ -28,12 +28,18 @@ class Counting(SmallServer):
 
     came = 0
     turns_away = -1
+    filters = 0
+    refuses = False
 
     def _receive(self, sock):  # type: ignore[no-untyped-def]
         data = sock.recv(65536)
         if data[:1] == b"\x10":
             self.came += 1
             sock.sendall(CONNACK_OK if self.came != self.turns_away else b"\x20\x02\x00\x03")
+        elif data[:1] == b"\x82":
+            count = data.count(b"herd/")
+            self.filters += count
+            sock.sendall(suback(count)[:-1] + (b"\x80" if self.refuses else b"\x01"))
         elif data[:1] == b"\x32":
             number = self._published = self._published + 1
             for ack in self._ack(number, b"\x40\x02" + data[8:10]):
@@ -41,10 +47,12 @@ class Counting(SmallServer):
         return bool(data)
 
 
-def run(turns_away: int = -1, ack: Fault = lambda number, ack: [ack]) -> tuple[Outcome, Counting]:
+def run(
+    turns_away: int = -1, ack: Fault = lambda number, ack: [ack], filters: int = 0, refuses: bool = False
+) -> tuple[Outcome, Counting]:
     with Counting(ack=ack) as server:
-        server.turns_away = turns_away
-        return perform(order(server.port, kind=scenarios.NEIGHBOUR, sessions=HERD)), server
+        server.turns_away, server.refuses = turns_away, refuses
+        return perform(order(server.port, kind=scenarios.NEIGHBOUR, sessions=HERD, filters=filters)), server
 
 
 def test_the_neighbour_goes_on_while_a_herd_comes_and_goes() -> None:
@@ -55,6 +63,17 @@ def test_the_neighbour_goes_on_while_a_herd_comes_and_goes() -> None:
     assert outcome.checked == outcome.messages + HERD
     assert set(outcome.figures) == {"quiet_ms", "coming_ms", "going_ms", "coming_s"}
     assert min(outcome.figures.values()) > 0
+
+
+def test_a_herd_may_have_filters() -> None:
+    outcome, server = run(filters=3)
+    assert outcome.error == ""
+    assert server.filters == 3 * HERD
+
+
+def test_a_herd_whose_filters_are_not_granted_has_no_number() -> None:
+    outcome, _ = run(filters=3, refuses=True)
+    assert "the herd was not let in: another SUBACK than expected" in outcome.error
 
 
 def test_a_herd_that_is_not_let_in_has_no_number() -> None:
