@@ -298,8 +298,7 @@ class Writing:
             if run.flag & _FOLDED:
                 self._fold_run(run, destination, frames, run.position - first)
                 changes = self._folds.changes
-        if keyed:
-            self._keys.add_rows(keyed)
+        self._keys.add_rows(keyed)
         return is_light
 
     def _fold_run(self, run: Run, destination: Destination, frames: bytes, at: int) -> None:

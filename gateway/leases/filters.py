@@ -37,8 +37,8 @@ from penstock.requests.request import Result
 FILTERS_PER_REQUEST: Final = 1000
 FILTER_BYTES_PER_REQUEST: Final = 1 << 20
 CLOSES_MAX: Final = 250
-"""So many filters close at a time, the others a little later: when thousands of clients are cut off at once, with all
-their filters, everybody else would wait for that."""
+"""So many filters close at a time, in one request, the others a little later: when thousands of clients are cut off at
+once, with all their filters, everybody else would wait for that."""
 UNHEARD_MAX: Final = 10_000
 
 OnDone = Callable[["PenstockError | None"], None]
@@ -351,9 +351,8 @@ class FilterLeases:
         for feed in feeds:
             feed.is_closed = True
             del shelf.feeds[feed.filter]
-        filters = [feed.filter for feed in feeds]
-        for first, end in portions(filters):
-            shelf.broker.submit(CloseFilters(self._owner, tuple(filters[first:end])), _ignore)
+        if feeds:
+            shelf.broker.submit(CloseFilters(self._owner, tuple([feed.filter for feed in feeds])), _ignore)
 
     def _open(self, shelf: _Shelf) -> None:
         waiting: dict[Feed[Cursor], list[tuple[Cursor, PendingCursors | None]]] = {}

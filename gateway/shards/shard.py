@@ -3,7 +3,7 @@
 A round reads at most 64 KiB from each ready socket, hands each piece to its device, ends the round for all of them
 together (one Append per broker) and then makes one write per socket that has output; one more for the acknowledgements
 of a batch, which leave when the broker has answered, before deliveries are made (``Line.write_now``). Never a task, a
-wake-up, a system call or a request per packet. Where many are ready it looks once more before it ends.
+wake-up, a system call or a request per packet. Where many are ready it looks again before it ends.
 
 A ``Line`` is one socket with its output. Output that the socket does not take stays there and is sent when the
 socket is writable; above ``output_bytes_max`` the line is full: it is not read, and nothing more is fed to it until

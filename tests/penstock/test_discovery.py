@@ -6,24 +6,13 @@ import anyio
 import anyio.abc
 import pytest
 
-from penstock.clock import Clock
 from penstock.discovery import Discovery
 from penstock.errors import InvalidConfig, InvalidTopic, NoRoute, TopicNotFound, Unavailable, UnknownRequest
 from penstock.link import Link
 from penstock.requests.routes import QueryRoute
 from penstock.wire_link import WireLinks
+from tests.penstock.hand_clock import HandClock
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
-
-
-class HandClock(Clock):
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wall_ms(self) -> int:
-        return 0
 
 
 class TwoNameServers:

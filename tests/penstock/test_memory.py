@@ -14,7 +14,6 @@ import trio
 import trio.testing
 
 from penstock import memory
-from penstock.clock import Clock
 from penstock.memory import (
     COLLECT_AFTER,
     GIVE_BACK_EVERY_S,
@@ -23,6 +22,7 @@ from penstock.memory import (
     Sparing,
     settle,
 )
+from tests.penstock.hand_clock import HandClock
 
 is_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt and malloc_trim are glibc's")
 
@@ -41,14 +41,6 @@ def test_what_stands_is_not_looked_at_again_and_freed_all_the_same() -> None:
     assert [reference() for reference in references] == [None] * 10
     kept.append(Kept())
     assert len([one for one in gc.get_objects() if isinstance(one, Kept)]) == 1
-
-
-class HandClock(Clock):
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 class Node:

@@ -12,23 +12,12 @@ from penstock.blocking import BlockingLink
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.member import Member
 from penstock.blocking.pulls import Pulls
-from penstock.clock import Clock
 from penstock.errors import InvalidTopic
 from penstock.holdings import Membership
 from penstock.positions import PullLimits
 from penstock.requests.groups import JoinGroup, WatchGroup
+from tests.penstock.hand_clock import HandClock
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
-
-
-class HandClock(Clock):
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wall_ms(self) -> int:
-        return 0
 
 
 @pytest.fixture
