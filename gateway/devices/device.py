@@ -27,7 +27,7 @@ from gateway.login.auth import Identity, Peer
 from gateway.messages.aliases import SentAliases
 from gateway.messages.delivery import PACKET_ID_MAX
 from gateway.mqtt.answers import PINGRESP, mark
-from gateway.mqtt.connection import ANY_SIZE, Connection, Received
+from gateway.mqtt.connection import ANY_SIZE, Received
 from gateway.mqtt.packets import Auth, Connect, Disconnect, Pingreq, Publish, Pubrel, Subscribe, Unsubscribe
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told, code_of
 from gateway.publishing.intake import Sender, is_partial_publish, plain_pubacks, take_publishes
@@ -83,7 +83,7 @@ class Device(Sender):
     def __init__(self, line: Output, peer: Peer, reception: Reception) -> None:
         self._line = line
         self._reception = reception
-        self._connection = Connection(reception.settings.connect_packet_bytes_max, reception.settings.packet_bytes_max)
+        self._connection = reception.limits.connection()
         self._routes: dict[bytes, NameRoute] | None = None
         self.route = None
         self._partial = b""

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from gateway.limits.quotas import Quotas
+from gateway.mqtt.connection import Connection
 from gateway.mqtt.packets import Connect, Packet, Pingreq, Pingresp, Subscribe, Unsubscribe
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from gateway.mqtt.reason_codes import Reason, ReasonCode
@@ -30,14 +31,20 @@ def size_of(packet: Subscribe | Unsubscribe) -> int:
 class Limits:
     """What packets and names are held against."""
 
-    __slots__ = ("_filters", "_levels", "_pairs", "_pairs_bytes", "_quotas")
+    __slots__ = ("_connect_bytes", "_filters", "_levels", "_packet_bytes", "_pairs", "_pairs_bytes", "_quotas")
 
     def __init__(self, settings: GatewaySettings, quotas: Quotas) -> None:
         self._quotas = quotas
+        self._connect_bytes = settings.connect_packet_bytes_max
+        self._packet_bytes = settings.packet_bytes_max
         self._filters = settings.filters_per_packet_max
         self._levels = settings.topic_levels_max
         self._pairs = settings.user_properties_max
         self._pairs_bytes = settings.user_properties_bytes_max
+
+    def connection(self) -> Connection:
+        """The protocol state of a new connection, which reads no more of a packet than may be in it."""
+        return Connection(self._connect_bytes, self._packet_bytes, self._filters)
 
     def broken_by(self, packet: Packet) -> Reason:
         """The reason code of the limit that a packet breaks, 0 if it breaks none."""

@@ -3,7 +3,9 @@
 docs/formats/mqtt.md is the page of this format. ``decode`` is total and strict: any first byte and body give one legal
 packet, or ``MalformedPacket`` / ``ProtocolViolation`` with the reason code to close with; each check cites its
 statement, the MQTT 5 one first. What needs more than the one packet (aliases, quotas, what may come when, names
-against policy) is not judged here. ``encode`` writes what it is given, in the shortest form.
+against policy) is not judged here. Of a SUBSCRIBE or UNSUBSCRIBE with more filters than the caller takes, ``decode``
+looks at one more than those: enough to be told from a good one, for little work. ``encode`` writes what it is given, in
+the shortest form.
 
 Pure functions on bytes. The tables ``_DECODERS`` and ``_ENCODERS`` say which function is whose.
 """
@@ -37,7 +39,7 @@ from gateway.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from gateway.mqtt.primitives import FieldReader, encode_text, encode_variable_integer, text_of
+from gateway.mqtt.primitives import ANY_NUMBER, FieldReader, encode_text, encode_variable_integer, text_of
 from gateway.mqtt.properties import NO_PROPERTIES, Properties, encode_properties, property_block, read_properties
 from gateway.mqtt.reason_codes import ALLOWED, GRANTED_OR_FAILED, RETURN_CODES, MalformedPacket, ProtocolViolation
 
@@ -50,10 +52,11 @@ _RESERVED_OPTIONS: Final = 0xC0
 # ---------------------------------------------------------------- decoding
 
 
-def decode(first: int, body: bytes, level: int) -> Packet:
+def decode(first: int, body: bytes, level: int, filters_max: int = ANY_NUMBER) -> Packet:
     """The packet of a fixed header's first byte and the body that it announced.
 
     Raises ``MalformedPacket`` or ``ProtocolViolation``. ``level`` is not looked at for a CONNECT, which brings its own.
+    ``filters_max``: how many topic filters the caller takes; of more it gets one more.
     """
     kind = first >> 4
     if kind == of.PUBLISH:
@@ -64,7 +67,7 @@ def decode(first: int, body: bytes, level: int) -> Packet:
     flags, decoder = found
     if first & 0x0F != flags and not (level == LEVEL_3_1 and kind in _DUP_IN_3_1 and first & 0x0F == flags | _DUP):
         raise MalformedPacket(f"reserved flags 0x{first & 15:x} in packet type {kind} (MQTT-2.1.3-1; 2.2.2-2)")
-    cursor = FieldReader(body)
+    cursor = FieldReader(body, 0, None, filters_max)
     packet = decoder(cursor, level)
     cursor.finish()
     return packet
@@ -165,6 +168,8 @@ def _decode_subscribe(cursor: FieldReader, level: int) -> Subscribe:
     subscriptions = []
     while not cursor.is_at_end:
         subscriptions.append(_subscription(cursor, level))
+        if len(subscriptions) > cursor.filters_max:
+            cursor.skip_rest()
     if not subscriptions:
         raise ProtocolViolation("a SUBSCRIBE without a filter (MQTT-3.8.3-2; 3.8.3-3)")
     return Subscribe(packet_id, tuple(subscriptions), properties)
@@ -213,6 +218,8 @@ def _decode_unsubscribe(cursor: FieldReader, level: int) -> Unsubscribe:
     filters = []
     while not cursor.is_at_end:
         filters.append(_filter(cursor))
+        if len(filters) > cursor.filters_max:
+            cursor.skip_rest()
     if not filters:
         raise ProtocolViolation("an UNSUBSCRIBE without a filter (MQTT-3.10.3-2)")
     return Unsubscribe(packet_id, tuple(filters), properties)

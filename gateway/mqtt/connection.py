@@ -38,6 +38,7 @@ from gateway.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
+from gateway.mqtt.primitives import ANY_NUMBER
 from gateway.mqtt.properties import NO_PROPERTIES, Properties, encode_properties, property_block
 from gateway.mqtt.reader import PacketReader
 from gateway.mqtt.reason_codes import ALLOWED, PacketError, Reason, ReasonCode, Told, code_of
@@ -114,8 +115,8 @@ class Connection:
         "tells_level",
     )
 
-    def __init__(self, connect_bytes_max: int, packet_bytes_max: int) -> None:
-        self._reader = PacketReader(packet_bytes_max, connect_bytes_max)
+    def __init__(self, connect_bytes_max: int, packet_bytes_max: int, filters_max: int = ANY_NUMBER) -> None:
+        self._reader = PacketReader(packet_bytes_max, connect_bytes_max, filters_max)
         self._aliases: dict[int, str] | None = None
         self._is_accepted = False
         self._asked_to_last = False  # whether its CONNECT asked for a session that outlives it

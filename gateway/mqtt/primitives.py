@@ -17,6 +17,10 @@ STRING_BYTES_MAX: Final = 65_535
 _CUT_SHORT: Final = "the packet ends within a field"
 
 
+ANY_NUMBER: Final = 1 << 28
+"""No limit: more than a packet has bytes."""
+
+
 class FieldReader:
     """A place in the body of a packet; every read moves it on.
 
@@ -24,11 +28,13 @@ class FieldReader:
         data: the body.
         at: where the next read begins.
         end: where reading must stop; at most the body's length.
+        filters_max: after how many topic filters and one more the others are not looked at.
     """
 
-    __slots__ = ("at", "data", "end")
+    __slots__ = ("at", "data", "end", "filters_max")
 
-    def __init__(self, data: bytes, at: int = 0, end: int | None = None) -> None:
+    def __init__(self, data: bytes, at: int = 0, end: int | None = None, filters_max: int = ANY_NUMBER) -> None:
+        self.filters_max = filters_max
         self.data = data
         self.at = at
         self.end = len(data) if end is None else end
@@ -82,6 +88,10 @@ class FieldReader:
         """Everything up to the end."""
         at, self.at = self.at, self.end
         return self.data[at : self.end]
+
+    def skip_rest(self) -> None:
+        """Goes to the end, whatever there is on the way."""
+        self.at = self.end
 
     @property
     def is_at_end(self) -> bool:

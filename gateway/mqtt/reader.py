@@ -17,6 +17,7 @@ from typing import Final
 from gateway.mqtt.codec import decode, decode_publish
 from gateway.mqtt.connect_codec import level_asked
 from gateway.mqtt.packets import Connect, Packet, Puback
+from gateway.mqtt.primitives import ANY_NUMBER
 from gateway.mqtt.reason_codes import MalformedPacket, PacketError, ProtocolViolation, ReasonCode
 
 __all__ = ["MalformedPacket", "PacketReader", "ProtocolViolation"]
@@ -34,15 +35,28 @@ class PacketReader:
             can be told. A client, which sends the CONNECT, sets it itself.
         packet_bytes_max: the largest packet taken after the CONNECT, fixed header included.
         connect_bytes_max: the largest CONNECT, and the largest packet of a client that has still to prove who it is.
+        filters_max: how many filters of a packet are taken; of more the packet has one more, and the rest is not read.
         is_proving: whether it has: its CONNECT named an authentication method, and the server has not accepted it.
         before_damage: after an error, the good packets of the same piece.
     """
 
-    __slots__ = ("_needed", "_rest", "before_damage", "connect_bytes_max", "is_proving", "level", "packet_bytes_max")
+    __slots__ = (
+        "_needed",
+        "_rest",
+        "before_damage",
+        "connect_bytes_max",
+        "filters_max",
+        "is_proving",
+        "level",
+        "packet_bytes_max",
+    )
 
-    def __init__(self, packet_bytes_max: int, connect_bytes_max: int | None = None) -> None:
+    def __init__(
+        self, packet_bytes_max: int, connect_bytes_max: int | None = None, filters_max: int = ANY_NUMBER
+    ) -> None:
         self.packet_bytes_max = packet_bytes_max
         self.connect_bytes_max = packet_bytes_max if connect_bytes_max is None else connect_bytes_max
+        self.filters_max = filters_max
         self.level = 0
         self.is_proving = False
         self.before_damage: Sequence[Packet] = ()
@@ -104,7 +118,7 @@ class PacketReader:
             else:
                 if not level:
                     self.level = level_asked(first, data[body:stop])
-                packet = decode(first, data[body:stop], level)
+                packet = decode(first, data[body:stop], level, self.filters_max)
                 packets.append(packet)
                 if not level:
                     assert type(packet) is Connect

@@ -10,6 +10,7 @@ from rig import Client, Gateway
 
 from gateway.limits.limits import SWEEP_S
 from gateway.limits.quotas import REASONS
+from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import (
     Connack,
     Connect,
@@ -134,6 +135,18 @@ def test_a_packet_with_too_many_filters_is_refused(level: int) -> None:
         gateway = Gateway(filters_per_packet_max=3)
         client = gateway.connect(level=level)
         client.send(packet)
+        assert client.is_closed
+        assert gateway.quotas.refused["filters_per_packet_max"] == 1
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_of_too_many_filters_no_more_are_read_than_it_takes_to_say_so(level: int) -> None:
+    for packet in (Subscribe(1, (Subscription("a"),) * 4), Unsubscribe(1, ("a",) * 4)):
+        gateway = Gateway(filters_per_packet_max=3)
+        client = gateway.connect(level=level)
+        encoded = encode(packet, level)
+        damage = b"\x00\x01\xff"  # a filter that is no UTF-8
+        client.send_bytes(bytes((encoded[0], encoded[1] + len(damage))) + encoded[2:] + damage)
         assert client.is_closed
         assert gateway.quotas.refused["filters_per_packet_max"] == 1
 

@@ -54,6 +54,21 @@ def test_a_packet_is_read_as_it_was_written(level: int, data: st.DataObject) -> 
     assert codec.encode(again, level) == encoded
 
 
+@pytest.mark.parametrize("level", [4, 5])
+def test_of_too_many_filters_one_more_than_are_taken_is_looked_at(level: int) -> None:
+    names = [f"a/{at}" for at in range(9)]
+    damage = b"\xff\xff"
+    for packet in (Subscribe(1, tuple([Subscription(name) for name in names])), Unsubscribe(1, tuple(names))):
+        encoded = codec.encode(packet, level)
+        first, body = encoded[0], encoded[2:]
+        assert codec.decode(first, body, level, 9) == packet
+        for cut in (codec.decode(first, body + damage, level, 3), codec.decode(first, body, level, 3)):
+            kept = packet.subscriptions[:4] if isinstance(packet, Subscribe) else packet.filters[:4]
+            assert cut == type(packet)(1, kept)
+        with pytest.raises(PacketError):
+            codec.decode(first, body + damage, level, 9)
+
+
 @settings(max_examples=examples(500))
 @given(st.integers(0, 255), st.binary(max_size=40), st.sampled_from([3, 4, 5]))
 def test_any_bytes_give_a_packet_or_a_packet_error(first: int, body: bytes, level: int) -> None:
