@@ -100,7 +100,7 @@ async def run(
     verifier = Verifier(access, world, *files, token_rules(settings))
     reception = Reception(settings, access, upstream, downstream, parts, quotas, rounds, world.rng)
     access.on_rules, access.on_users = reception.judge_again, reception.users_changed
-    rounds.ends_with(reception.rejudging, downstream, keeping, exchanges, upstream, brokers)
+    rounds.ends_with(reception.rejudging, reception.turns, downstream, keeping, exchanges, upstream, brokers)
     pollers = [EpollPoller() for _ in range(settings.shards)]
     shards = [Shard(poller, rounds, settings.output_bytes_max) for poller in pollers]
     rounds.called_by(pollers[0].wake)

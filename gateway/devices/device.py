@@ -21,7 +21,7 @@ from gateway.devices.acknowledging import EXCHANGES, REASONS, acknowledge, note_
 from gateway.devices.authenticating import Authenticating
 from gateway.devices.greeting import accepts_bytes_max, arriving, publish_properties, sent_aliases, terms
 from gateway.devices.reception import Admitted, Arriving, Grant, OnAdmitted, Reception
-from gateway.devices.subscribing import Subscribing
+from gateway.devices.subscribing import Subscribing, Unsubscribing
 from gateway.limits.limits import size_of
 from gateway.login.auth import Identity, Peer
 from gateway.messages.aliases import SentAliases
@@ -61,7 +61,6 @@ class Device(Sender):
     __slots__ = (
         "_authenticating",
         "_connection",
-        "_early",
         "_holds",
         "_is_midway",
         "_is_stuffed",
@@ -70,6 +69,7 @@ class Device(Sender):
         "_reception",
         "_routes",
         "_unanswered",
+        "_waits",
         "accepts_bytes_max",
         "aliases",
         "full_since",
@@ -88,7 +88,7 @@ class Device(Sender):
         self.route = None
         self._partial = b""
         self._is_midway = False  # in a packet that goes through the protocol state
-        self._early: list[Received] | None = None  # what came behind a CONNECT that is not answered yet
+        self._waits = False  # for the answer to its CONNECT, or its turn to subscribe
         self._holds = self.unstored = 0
         self.is_over = self.is_v5 = False
         self._is_stuffed = False  # held because too much of it is unstored
@@ -146,13 +146,11 @@ class Device(Sender):
         self.tally.bytes_in += size
         if self._partial:
             chunk, self._partial = self._partial + chunk, b""
-        if self.session is not None and not self._is_midway:
+        if self.session is not None and not self._is_midway and not self._waits:
             chunk = self._take_straight(chunk)
         unfinished = len(self._partial)
         if chunk and not self.is_over:
-            self._take(chunk)
-            unfinished = self._connection.unfinished_bytes
-            self._is_midway = unfinished > 0
+            unfinished = self._take(chunk)
         if unfinished < size or unfinished // _PROGRESS_BYTES != (unfinished - size) // _PROGRESS_BYTES:
             self.heard_at = reception.rounds.now
         if self.unstored > reception.unstored_bytes_max and not self._is_stuffed:
@@ -195,18 +193,23 @@ class Device(Sender):
         call, which the compiler does not see."""
         return self.is_over
 
-    def _take(self, chunk: bytes) -> None:
-        received = self._connection.receive(chunk)
-        self.tally.packets_in += len(received.packets)
-        if self._early is None:
-            self._carry_out(received)
-        else:
-            self._early.append(received)
+    def _take(self, chunk: bytes) -> int:
+        """Carries out step by step what this chunk completes, as long as nothing has to wait. How many bytes are
+        left."""
+        connection = self._connection
+        if self._waits:
+            connection.keep(chunk)
+        elif chunk:
+            self._carry_out(connection.receive(chunk))
+        while connection.has_more and not self._is_waiting() and not self.is_over:
+            self._carry_out(connection.receive(b""))
+        unfinished = connection.unfinished_bytes
+        self._is_midway = unfinished > 0
+        return unfinished
 
     def _carry_out(self, received: Received) -> None:
-        packets = received.packets
-        last = len(packets) - 1
-        for at, packet in enumerate(packets):
+        self.tally.packets_in += len(received.packets)
+        for packet in received.packets:
             exchange = EXCHANGES.get(type(packet))
             broken = self._reception.limits.broken_by(packet)
             if isinstance(packet, Publish):
@@ -219,12 +222,6 @@ class Device(Sender):
                 _HANDLERS[type(packet)](self, packet)  # type: ignore[operator]
             if self.is_over:
                 return
-            if self._early is not None:  # the CONNECT waits for its answer, and all that is behind it waits too
-                self._early.append(Received(packets[at + 1 :], received.fault))
-                return
-            if at != last and type(packet) is Subscribe:
-                # what it publishes next must find its own subscription standing
-                self._reception.downstream.flush()
         if received.fault is not None:
             self.fail(self._reception.limits.fault(received.fault, self.session is not None))
 
@@ -246,15 +243,28 @@ class Device(Sender):
 
     def _enter(self, packet: Connect, asked: Arriving, admit: Callable[[OnAdmitted], None]) -> None:
         """Has the client admitted. What it sends meanwhile waits."""
-        self._early = []
+        self._waits = True
         admit(partial(self._admitted, packet, asked))
         if self._is_waiting():
             self.hold_reading()
 
     def _is_waiting(self) -> bool:
-        """Whether its CONNECT has no answer yet: a question of its own, because an answer that comes at once changes it
-        within a call, which the compiler does not see."""
-        return self._early is not None
+        """Whether it waits: a question of its own, because an answer that comes at once changes it within a call, which
+        the compiler does not see."""
+        return self._waits
+
+    def wait(self) -> None:
+        self._waits = True
+        self.hold_reading()
+
+    def go_on(self) -> None:
+        """Carries out what came meanwhile."""
+        self._waits = False
+        self.release_reading()
+        try:
+            self._take(b"")
+        except Exception:
+            self._reception.failed(self)
 
     def accepts(self, asked: Arriving, grant: Grant) -> bool:
         connection, settings = self._connection, self._reception.settings
@@ -262,9 +272,7 @@ class Device(Sender):
 
     def _admitted(self, packet: Connect, asked: Arriving, outcome: Admitted | Reason) -> None:
         """The answer to the CONNECT is known: says so, then carries out what the client sent without waiting for it."""
-        early, self._early = self._early, None
-        if self._holds:
-            self.release_reading()
+        has_waited, self._waits = self._holds > 0, False
         if not isinstance(outcome, Admitted):
             self.fail(outcome)
             return
@@ -276,12 +284,8 @@ class Device(Sender):
         granted = terms(asked, outcome.grant, self._reception.settings, present=outcome.present)
         self.send(self._connection.accept(granted, asked.proof))
         self._reception.downstream.attach(session)
-        try:
-            for received in early or ():
-                if not self.is_over:
-                    self._carry_out(received)
-        except Exception:
-            self._reception.failed(self)
+        if has_waited:
+            self.go_on()
 
     # ------------------------------------------------------------ PUBLISH
 
@@ -429,21 +433,16 @@ class Device(Sender):
 
     # ------------------------------------------------------------ the rest
 
-    def _on_subscribe(self, packet: Subscribe) -> None:
-        self._reception.upstream.flush()  # what it published before must not reach the new subscription live
-        self.unstored += size_of(packet)
-        Subscribing(self, self._reception, packet, partial(self._send_suback, packet)).begin()
+    def _on_filters(self, packet: Subscribe | Unsubscribe) -> None:
+        size = size_of(packet)
+        self.unstored += size
+        reception, connection, answer = self._reception, self._connection, partial(self._send_saved, size)
+        if isinstance(packet, Subscribe):
+            reception.turns.begin(self, Subscribing(self, reception, connection, packet, answer))
+        else:
+            reception.turns.begin(self, Unsubscribing(self, reception, connection, packet, answer))
 
-    def _send_suback(self, packet: Subscribe, codes: list[int], why: str) -> None:
-        self._send_saved(self._connection.suback(packet, codes, why), size_of(packet))
-
-    def _on_unsubscribe(self, packet: Unsubscribe) -> None:
-        assert self.session is not None
-        self.unstored += size_of(packet)
-        found = [self._reception.downstream.unsubscribe(self.session, one) for one in packet.filters]
-        self._send_saved(self._connection.unsuback(packet, found), size_of(packet))
-
-    def _send_saved(self, data: bytes, size: int) -> None:
+    def _send_saved(self, size: int, data: bytes) -> None:
         """Sends what promises that the subscriptions are as they are now; a client that cannot take it cannot be
         told. ``size``: of what it answers."""
         assert self.session is not None
@@ -493,7 +492,7 @@ class Device(Sender):
     def give_up(self) -> None:
         """The connection took too long to become one: it has not said who it is, or nobody could hand its session
         over."""
-        if self._early is None:
+        if not self._waits:
             self.drop()
         else:
             self.fail(ReasonCode.SERVER_UNAVAILABLE)
@@ -523,8 +522,8 @@ class Device(Sender):
 
 _HANDLERS: Final = {
     Connect: Device._on_connect,
-    Subscribe: Device._on_subscribe,
-    Unsubscribe: Device._on_unsubscribe,
+    Subscribe: Device._on_filters,
+    Unsubscribe: Device._on_filters,
     Pingreq: Device._on_pingreq,
     Disconnect: Device._on_disconnect,
     Auth: Device._on_auth,

@@ -25,6 +25,7 @@ from gateway.brokers import Brokers
 from gateway.devices.patience import Expected, Patience, Proving, Stay
 from gateway.devices.rejudging import Rejudging
 from gateway.devices.removals import Removals
+from gateway.devices.turns import Turns, Waiter
 from gateway.downstream import Downstream
 from gateway.homes.admissions import Admissions
 from gateway.homes.exchanges import ExchangeIds
@@ -52,7 +53,7 @@ from penstock.requests.sessions import GONE, NO_WILL, RELEASED, OpenedSession, S
 from penstock.world import Rng
 
 
-class Guest(Client, Expected, Holding, Protocol):
+class Guest(Client, Expected, Holding, Waiter, Protocol):
     """A connection that has come in (``gateway.devices.device.Device``).
 
     Attributes:
@@ -71,10 +72,6 @@ class Guest(Client, Expected, Holding, Protocol):
 
     def forget_routes(self) -> None:
         """Whether it may publish to a name is to be asked again."""
-        ...
-
-    def drop(self) -> None:
-        """Closes without a word."""
         ...
 
 
@@ -183,6 +180,7 @@ class Reception:
         self.tenure = Tenure(self.home, upstream, self.wills, self._admissions, self._connected, self._fenced)
         self.judge = Judge(authenticator, upstream, self.limits)
         self.rejudging = Rejudging(self.judge, downstream, rounds.wake)
+        self.turns = Turns(rounds, self.failed)
         self.removals = Removals(authenticator.is_gone)
         self.wills.is_allowed = self.judge.may_leave
         self.downstream.retained.may_publish = authenticator.may_publish
@@ -342,7 +340,7 @@ class Reception:
         """A connected client begins to authenticate again: when it must have done so."""
         return self.patience.expect(self._devices[device], proving)
 
-    def failed(self, device: Guest) -> None:
+    def failed(self, device: Waiter) -> None:
         """An error that nobody has foreseen has come of what a client sent, as an answer was taken in: its connection
         ends, and no other. To be called where the error was caught."""
         self.failures += 1

@@ -1,5 +1,5 @@
 """One SUBSCRIBE under way: each filter judged, opened at the brokers, and answered by one SUBACK with a code per
-filter, in order.
+filter, in order. And one UNSUBSCRIBE. Both have turns (``gateway/devices/turns.py``).
 
 User properties may ask for history and places (``gateway/sessions/options.py``); what was asked wrongly is told in the
 SUBACK's reason string.
@@ -16,8 +16,11 @@ from functools import partial
 from typing import Final
 
 from gateway.devices.reception import Guest, Reception
-from gateway.mqtt.packets import Subscribe
+from gateway.devices.turns import Task
+from gateway.mqtt.connection import Connection
+from gateway.mqtt.packets import Subscribe, Unsubscribe
 from gateway.mqtt.packets import Subscription as Asked
+from gateway.mqtt.properties import Properties
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
 from gateway.sessions.options import PLAIN, START, InvalidOption, read_options
 from gateway.sessions.subscriptions import Subscription
@@ -28,43 +31,75 @@ _SEND_NEVER: Final = 2
 _SEND_IF_NEW: Final = 1
 
 
-class Subscribing:
+class Subscribing(Task):
     """The state of one SUBSCRIBE."""
 
-    __slots__ = ("_answer", "_codes", "_device", "_left", "_options", "_packet", "_reception", "_session", "_why")
+    __slots__ = (
+        "_answer",
+        "_codes",
+        "_connection",
+        "_device",
+        "_options",
+        "_packet",
+        "_reception",
+        "_session",
+        "_unsettled",
+        "_why",
+    )
 
     def __init__(
-        self, device: Guest, reception: Reception, packet: Subscribe, answer: Callable[[list[int], str], None]
+        self,
+        device: Guest,
+        reception: Reception,
+        connection: Connection,
+        packet: Subscribe,
+        answer: Callable[[bytes], None],
     ) -> None:
-        """``answer`` sends the SUBACK: the codes, and what went wrong in words."""
+        """``answer`` takes the SUBACK."""
+        super().__init__(len(packet.subscriptions))
         assert device.session is not None
         self._device = device
         self._session = device.session
         self._reception = reception
+        self._connection = connection
         self._packet = packet
         self._answer = answer
         self._options = PLAIN
         self._why = ""
         self._codes = [0] * len(packet.subscriptions)
-        self._left = 1  # so many have to settle before it is answered: the filters that are opened, and ``begin``
+        self._unsettled = 1  # so many are to come before it is answered: filters that are opened, and their judgement
 
-    def begin(self) -> None:
-        """Judges all filters, then opens those that may be."""
+    def go_on(self, most: int) -> None:
+        """Judges filters and opens those that may be."""
         properties = self._packet.properties
         identifier = properties.subscription_identifiers[0] if properties.subscription_identifiers else 0
+        first = len(self._codes) - self.left
+        if not first and not self._begin(properties):
+            return
+        self.left -= most
+        for at in range(first, first + most):
+            asked = self._packet.subscriptions[at]
+            self._codes[at] = self._unfit(asked.filter)
+            if not self._codes[at]:
+                self._unsettled += 1
+                self._open(at, asked, identifier)
+        if not self.left:
+            self._settled()
+            if self._connection.has_more:  # what it publishes next must find its own subscription standing
+                self._reception.downstream.flush()
+
+    def _begin(self, properties: Properties) -> bool:
+        """Whether what it asks for beside its filters is sound; if not it is answered."""
+        self._reception.upstream.flush()  # what its client published before must not reach it live
         try:
             self._options = read_options(properties.user_properties)
         except InvalidOption as error:
             self._why = str(error)
             self._codes = [int(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR)] * len(self._codes)
+            self.left = 0
             self._settled()
-            return
-        for at, asked in enumerate(self._packet.subscriptions):
-            self._codes[at] = self._unfit(asked.filter)
-            if not self._codes[at]:
-                self._left += 1
-                self._open(at, asked, identifier)
-        self._settled()
+            return False
+        return True
 
     def _unfit(self, filter: str) -> int:
         """The code with which a filter is refused, 0 if it may be opened."""
@@ -159,6 +194,39 @@ class Subscribing:
 
     def _settled(self) -> None:
         """One filter has its code, or all are judged; the last of these answers, whichever it is."""
-        self._left -= 1
-        if not self._left and self._session.device is self._device:
-            self._answer(self._codes, self._why)
+        self._unsettled -= 1
+        if not self._unsettled and self._session.device is self._device:
+            self._answer(self._connection.suback(self._packet, self._codes, self._why))
+
+
+class Unsubscribing(Task):
+    """The state of one UNSUBSCRIBE."""
+
+    __slots__ = ("_answer", "_connection", "_found", "_packet", "_reception", "_session")
+
+    def __init__(
+        self,
+        device: Guest,
+        reception: Reception,
+        connection: Connection,
+        packet: Unsubscribe,
+        answer: Callable[[bytes], None],
+    ) -> None:
+        """``answer`` takes the UNSUBACK."""
+        super().__init__(len(packet.filters))
+        assert device.session is not None
+        self._session = device.session
+        self._reception = reception
+        self._connection = connection
+        self._packet = packet
+        self._answer = answer
+        self._found: list[bool] = []
+
+    def go_on(self, most: int) -> None:
+        """Ends subscriptions."""
+        first = len(self._found)
+        for filter in self._packet.filters[first : first + most]:
+            self._found.append(self._reception.downstream.unsubscribe(self._session, filter))
+        self.left -= most
+        if not self.left:
+            self._answer(self._connection.unsuback(self._packet, self._found))

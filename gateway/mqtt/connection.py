@@ -78,7 +78,7 @@ _DISCONNECT: Final = 14
 
 
 class Received(NamedTuple):
-    """What a chunk of bytes held: packets to carry out, then the reason to close for, if any."""
+    """What a step of the stream held: packets to carry out, then the reason to close for, if any."""
 
     packets: list[Packet]
     fault: int | None
@@ -128,17 +128,22 @@ class Connection:
 
     @property
     def unfinished_bytes(self) -> int:
-        """How many bytes of a packet have come that is not complete, so that the next ones must go through
-        ``receive``."""
+        """How many bytes are held, of a packet that is not complete or left by a step, so that the next ones must go
+        through ``receive`` or ``keep``."""
         return self._reader.pending
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the last step has left something behind."""
+        return self._reader.has_more
 
     # ------------------------------------------------------------ in
 
     def receive(self, data: bytes) -> Received:
-        """The packets that these bytes complete."""
+        """The next step (``gateway/mqtt/reader.py``) of what was left and these bytes."""
         fault: int | None = None
         try:
-            packets = self._reader.receive(data)
+            packets = self._reader.step(data)
         except PacketError as error:
             packets, fault = list(self._reader.before_damage), error.reason_code
             if not packets and self._reader.level >= V5:
@@ -148,6 +153,10 @@ class Connection:
             if refused:
                 return Received(packets[:at], refused)
         return Received(packets, fault)
+
+    def keep(self, data: bytes) -> None:
+        """Bytes for a later step."""
+        self._reader.keep(data)
 
     def _judge(self, packet: Packet) -> int:
         if type(packet) not in self._allowed():

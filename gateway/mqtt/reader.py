@@ -5,6 +5,9 @@ allocates nothing. A packet over the limit is refused as soon as its length is r
 nothing else may (MQTT-3.1.0-1), which is judged by the very first byte, and a smaller limit holds; the CONNECT sets
 ``level`` for all that follows it, in the same piece too.
 
+A server takes the stream in steps: a packet that those behind it may have to wait for is the last of its step, and
+what is behind it stays bytes, which take several times less memory than packets, until the next one.
+
 Invariants: the packets, and the error that ends them, do not depend on how the stream was cut; after an error
 the reader is not used again. Time is linear in the bytes received, also where a long packet comes byte by byte.
 """
@@ -25,6 +28,8 @@ __all__ = ["MalformedPacket", "PacketReader", "ProtocolViolation"]
 _CONNECT: Final = 0x10
 _PUBLISH: Final = 0x30
 _PUBACK: Final = 0x40
+_ENDS_STEP: Final = frozenset({_CONNECT, 0x80, 0xA0, 0xF0})
+"""CONNECT, SUBSCRIBE, UNSUBSCRIBE, AUTH: the upper half of their first byte."""
 
 
 class PacketReader:
@@ -37,15 +42,19 @@ class PacketReader:
         connect_bytes_max: the largest CONNECT, and the largest packet of a client that has still to prove who it is.
         filters_max: how many filters of a packet are taken; of more the packet has one more, and the rest is not read.
         is_proving: whether it has: its CONNECT named an authentication method, and the server has not accepted it.
-        before_damage: after an error, the good packets of the same piece.
+        before_damage: after an error, the good packets of the same piece or step.
+        has_more: whether the last step has left something for the next.
     """
 
     __slots__ = (
+        "_left",
+        "_left_at",
         "_needed",
         "_rest",
         "before_damage",
         "connect_bytes_max",
         "filters_max",
+        "has_more",
         "is_proving",
         "level",
         "packet_bytes_max",
@@ -60,21 +69,46 @@ class PacketReader:
         self.level = 0
         self.is_proving = False
         self.before_damage: Sequence[Packet] = ()
+        self.has_more = False
+        self._left = b""  # what a step has left, from _left_at on
+        self._left_at = 0
         self._rest: bytearray | None = None
         self._needed = 0  # size of the packet that _rest begins with, 0 while that is not known
 
     @property
     def pending(self) -> int:
-        """Bytes held of a packet that is not complete."""
-        return len(self._rest) if self._rest is not None else 0
+        """Bytes held: of a packet that is not complete, or left by a step."""
+        return len(self._rest) if self._rest is not None else len(self._left) - self._left_at
 
     def receive(self, data: bytes) -> list[Packet]:
         """All packets that ``data`` completes, in order.
 
         Raises ``MalformedPacket`` or ``ProtocolViolation``; the packets before the bad one are in ``before_damage``.
         """
-        rest = self._rest
-        if rest is not None:
+        packets = self.step(data)
+        while self.has_more:
+            try:
+                packets += self.step(b"")
+            except PacketError:
+                self.before_damage = [*packets, *self.before_damage]
+                raise
+        return packets
+
+    def keep(self, data: bytes) -> None:
+        """Adds bytes without looking at them: the next step will."""
+        held = self._left[self._left_at :] if self._rest is None else bytes(self._rest)
+        self._left, self._left_at, self._rest, self.has_more = held + data, 0, None, True
+
+    def step(self, data: bytes) -> list[Packet]:
+        """The packets of what was left and ``data``, up to one that those behind it may have to wait for. Raises as
+        ``receive`` does."""
+        at, rest = 0, self._rest
+        if self.has_more:
+            if data:
+                self.keep(data)
+            data, at = self._left, self._left_at
+            self._left, self._left_at, self.has_more = b"", 0, False
+        elif rest is not None:
             rest += data
             if len(rest) < self._needed:
                 return []
@@ -82,17 +116,21 @@ class PacketReader:
             self._rest = None
         packets: list[Packet] = []
         try:
-            at = self._cut(data, packets)
+            at = self._cut(data, at, packets)
         except PacketError:
             self.before_damage = packets
             raise
-        if at < len(data):
+        if self.has_more:
+            # the front is let go as soon as it is the larger half, so that all of it is linear work
+            self._left, self._left_at = (data[at:], 0) if at * 2 > len(data) else (data, at)
+        elif at < len(data):
             self._rest = bytearray(data[at:] if at else data)
         return packets
 
-    def _cut(self, data: bytes, packets: list[Packet]) -> int:
-        """Adds the complete packets of ``data`` to ``packets``; returns where the incomplete one begins."""
-        at, end, level = 0, len(data), self.level
+    def _cut(self, data: bytes, at: int, packets: list[Packet]) -> int:
+        """Adds the complete packets of ``data`` from ``at`` on to ``packets``, up to the end of the step; returns where
+        the next or an incomplete one begins."""
+        end, level = len(data), self.level
         limit = self.packet_bytes_max if level and not self.is_proving else self.connect_bytes_max
         self._needed = 0
         while end - at > 1:
@@ -126,6 +164,9 @@ class PacketReader:
                     self.is_proving = packet.properties.authentication_method is not None
                     if not self.is_proving:
                         limit = self.packet_bytes_max
+                if stop < end and first & 0xF0 in _ENDS_STEP:
+                    self.has_more = True
+                    return stop
             at = stop
         if at < end and not level:
             _expect_connect(data[at])

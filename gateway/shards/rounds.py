@@ -30,16 +30,18 @@ class Stage:
 
 
 class Rounds:
-    """When rounds begin, what they end with, and how the next one is called for."""
+    """When rounds begin, what they end with, and how the next one is called for. ``number``: how many there were."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._stages: list[Stage] = []
         self._call: Callable[[], None] | None = None
         self._is_due = False
+        self._is_wanted = False  # another round, after this one
         self._output: list[Stage] = []
         self._is_ending = False
         self.in_round = False
+        self.number = 0
         self.now = clock.monotonic()
         self.now_ms = clock.wall_ms()
 
@@ -74,7 +76,15 @@ class Rounds:
         if not self.in_round:
             self.wake()
 
+    def again(self) -> None:
+        """There is work for the next round: the present one has had its share."""
+        if self.in_round:
+            self._is_wanted = True
+        else:
+            self.wake()
+
     def begin(self) -> None:
+        self.number += 1
         self.in_round = True
         self.now = self._clock.monotonic()
         self.now_ms = self._clock.wall_ms()
@@ -90,6 +100,7 @@ class Rounds:
             if not more and not self._is_due:
                 break
         self.in_round = self._is_ending = False
-        if (more or self._is_due) and self._call is not None:
+        wanted, self._is_wanted = self._is_wanted, False
+        if (more or self._is_due or wanted) and self._call is not None:
             self._is_due = True
             self._call()

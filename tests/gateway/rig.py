@@ -178,7 +178,13 @@ class Gateway:
         self.calls = 0
         self.rounds.called_by(self._called)
         self.rounds.ends_with(
-            self.reception.rejudging, self.downstream, self.keeping, exchanges, self.upstream, self.brokers
+            self.reception.rejudging,
+            self.reception.turns,
+            self.downstream,
+            self.keeping,
+            exchanges,
+            self.upstream,
+            self.brokers,
         )
         self.brokers.refresh()
         self.round()

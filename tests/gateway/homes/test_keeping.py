@@ -216,7 +216,7 @@ def test_a_session_that_is_too_large_to_be_kept_loses_its_connection_and_nobody_
     gateway.produce("t", b"x", qos=2)
     gateway.round()
     assert large.is_closed
-    [farewell] = large.got()
+    *_, farewell = large.got()
     assert isinstance(farewell, Disconnect)
     assert farewell.reason_code == ReasonCode.QUOTA_EXCEEDED
     assert other.payloads() == [b"x"]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.mqtt import codec
-from gateway.mqtt.packets import Connect, Packet, Puback, Publish
+from gateway.mqtt.packets import Auth, Connect, Packet, Puback, Publish, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.reader import PacketReader
 from gateway.mqtt.reason_codes import PacketError
 from tests.examples import examples
@@ -20,6 +20,7 @@ from tests.gateway.mqtt.packet_strategies import streams
 
 MUTATED_PACKETS = int(os.environ.get("PENSTOCK_FUZZ_PACKETS", "100000"))
 LIMIT = 1 << 20
+WAITED_FOR = (Connect, Subscribe, Unsubscribe, Auth)
 
 
 def feed(chunks: list[bytes], level: int = 0, limit: int = LIMIT, connect_limit: int | None = None) -> tuple[Any, ...]:
@@ -33,6 +34,23 @@ def feed(chunks: list[bytes], level: int = 0, limit: int = LIMIT, connect_limit:
         except PacketError as error:
             return [*packets, *reader.before_damage], error.reason_code, 0
     return packets, None, reader.pending
+
+
+def stepped(chunks: list[bytes]) -> tuple[list[list[Packet]], int | None]:
+    """The steps of a stream in pieces, half of which come while it waits, and the reason code that it ended with."""
+    reader = PacketReader(LIMIT)
+    steps: list[list[Packet]] = []
+    try:
+        for chunk in chunks:
+            if len(chunk) % 2:
+                reader.keep(chunk)
+            else:
+                steps.append(reader.step(chunk))
+        while reader.has_more:
+            steps.append(reader.step(b""))
+    except PacketError as error:
+        return [*steps, list(reader.before_damage)], error.reason_code
+    return steps, None
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
@@ -56,6 +74,32 @@ def test_any_cutting_of_a_stream_gives_the_packets_that_were_written(
         feed([stream[at : at + 1] for at in range(min(len(stream), 3000))])[0]
         == packets[: len(feed([stream[:3000]])[0])]
     )
+
+
+@pytest.mark.parametrize("level", [3, 4, 5])
+@settings(max_examples=examples(60))
+@given(data=st.data(), damage=st.sampled_from([b"", b"\x00\x00"]), places=PLACES)
+def test_steps_give_the_same_packets_and_end_with_those_that_others_may_have_to_wait_for(
+    level: int, data: st.DataObject, damage: bytes, places: list[int]
+) -> None:
+    stream = b"".join(codec.encode(packet, level) for packet in data.draw(streams(level))) + damage
+    whole, end, _ = feed([stream])
+    steps, seen = stepped(cut(stream, places))
+    assert ([one for step in steps for one in step], seen) == (whole, end)
+    assert not [one for step in steps for one in step[:-1] if isinstance(one, WAITED_FOR)]
+
+
+def test_what_a_step_leaves_is_held_as_bytes_and_only_that() -> None:
+    subscribe = codec.encode(Subscribe(1, (Subscription("x" * 5000),)), 4)
+    publish = codec.encode(Publish("a", bytes(100)), 4)
+    reader = PacketReader(LIMIT)
+    reader.level = 4
+    assert len(reader.step(subscribe + publish + publish[:50])) == 1
+    assert (reader.has_more, reader.pending) == (True, len(publish) + 50)
+    reader.keep(publish[50:] + publish[:1])
+    assert (reader.has_more, reader.pending) == (True, 2 * len(publish) + 1)
+    assert reader.step(b"") == [Publish("a", bytes(100))] * 2
+    assert (reader.has_more, reader.pending) == (False, 1)
 
 
 @settings(max_examples=examples(300))
@@ -121,9 +165,9 @@ def test_a_packet_that_comes_in_many_pieces_is_looked_at_once() -> None:
     looked_at: list[int] = []
 
     class Watched(PacketReader):
-        def _cut(self, data: bytes, packets: list[Packet]) -> int:
-            looked_at.append(len(data))
-            return super()._cut(data, packets)
+        def _cut(self, data: bytes, at: int, packets: list[Packet]) -> int:
+            looked_at.append(len(data) - at)
+            return super()._cut(data, at, packets)
 
     packet = codec.encode(Publish("a", bytes(50_000)), 4)
     reader = Watched(LIMIT)

@@ -44,6 +44,21 @@ def test_a_wake_within_a_round_is_served_by_that_round() -> None:
     assert stage.flushed == 1
 
 
+def test_work_for_the_next_round_makes_no_turn_of_this_one_but_calls_for_the_next() -> None:
+    stage = Countdown(1)
+    rounds, calls = rounds_with(stage)
+    rounds.begin()
+    first = rounds.number
+    rounds.again()
+    rounds.finish()
+    assert (stage.flushed, calls) == (1, ["called"])
+    rounds.begin()
+    rounds.finish()
+    assert (rounds.number, calls) == (first + 1, ["called"])
+    rounds.again()
+    assert calls == ["called", "called"]
+
+
 def test_what_there_is_to_say_is_sent_at_a_rounds_end_alone() -> None:
     class Sending(Countdown):
         def flush(self) -> bool:
