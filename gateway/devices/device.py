@@ -193,16 +193,19 @@ class Device(Sender):
         call, which the compiler does not see."""
         return self.is_over
 
-    def _take(self, chunk: bytes) -> int:
+    def _take(self, chunk: bytes, *, has_turn: bool = False) -> int:
         """Carries out step by step what this chunk completes, as long as nothing has to wait. How many bytes are
         left."""
-        connection = self._connection
+        connection, turns = self._connection, self._reception.turns
         if self._waits:
             connection.keep(chunk)
         elif chunk:
             self._carry_out(connection.receive(chunk))
         while connection.has_more and not self._is_waiting() and not self.is_over:
-            self._carry_out(connection.receive(b""))
+            has_turn = has_turn or (connection.wants_turn and turns.has_room(self))
+            if has_turn or not connection.wants_turn:
+                self._carry_out(connection.receive(b"", has_turn=has_turn))
+            has_turn = False
         unfinished = connection.unfinished_bytes
         self._is_midway = unfinished > 0
         return unfinished
@@ -257,12 +260,12 @@ class Device(Sender):
         self._waits = True
         self.hold_reading()
 
-    def go_on(self) -> None:
+    def go_on(self, *, has_turn: bool = False) -> None:
         """Carries out what came meanwhile."""
         self._waits = False
         self.release_reading()
         try:
-            self._take(b"")
+            self._take(b"", has_turn=has_turn)
         except Exception:
             self._reception.failed(self)
 

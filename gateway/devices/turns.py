@@ -2,7 +2,8 @@
 
 A filter costs as much as many messages. Without turns one client with a thousand filters in each of many packets, or
 thousands of clients with one each after a fault of the network, kept everybody waiting until all of them were seen to.
-Whoever waits is not read meanwhile (``gateway.devices.device.Device.wait``), and goes on in the order in which it came.
+Whoever waits is not read meanwhile, what it has sent stays bytes (``gateway/mqtt/reader.py``), and it goes on in the
+order in which it came. A packet with more filters than a round has room for goes on first in the next.
 """
 
 from __future__ import annotations
@@ -10,8 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
-
-from mypy_extensions import mypyc_attr
 
 from gateway.shards.rounds import Rounds, Stage
 
@@ -21,7 +20,6 @@ PACKET_COST: Final = 3
 """What a packet takes beside its filters, in filters."""
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Task:
     """A SUBSCRIBE or UNSUBSCRIBE that is carried out."""
 
@@ -45,8 +43,8 @@ class Waiter(Protocol):
         """Nothing more of it is carried out until ``go_on``."""
         ...
 
-    def go_on(self) -> None:
-        """Its packet is done."""
+    def go_on(self, *, has_turn: bool = False) -> None:
+        """It has its turn for the packet that has waited, or that packet is done."""
         ...
 
     def drop(self) -> None:
@@ -55,8 +53,10 @@ class Waiter(Protocol):
 
 
 class _Waiting(NamedTuple):
+    """``task``: what was begun, ``None`` if nothing was."""
+
     device: Waiter
-    task: Task
+    task: Task | None
 
 
 class Turns(Stage):
@@ -75,33 +75,53 @@ class Turns(Stage):
         """How many connections wait for their turn."""
         return len(self._waiting)
 
-    def begin(self, device: Waiter, task: Task) -> None:
-        """Carries the task out if there is room for it, or as soon as there is."""
-        if self._waiting or not self._carry_out(task):
-            self._waiting.append(_Waiting(device, task))
-            device.wait()
-            self._rounds.again()
+    def has_room(self, device: Waiter) -> bool:
+        """Whether its next packet may begin. If not it waits."""
+        if not self._waiting and self._is_room():
+            return True
+        self._wait(_Waiting(device, None))
+        return False
 
-    def _carry_out(self, task: Task) -> bool:
-        """Goes on with it as far as this round's room goes; whether that was to its end."""
+    def begin(self, device: Waiter, task: Task) -> None:
+        """Carries out what it has its turn for, as far as this round's room goes; it waits if that is not to its
+        end."""
+        if not self._carry_out(task):
+            self._wait(_Waiting(device, task))
+
+    def _wait(self, waiting: _Waiting) -> None:
+        if waiting.task is None:
+            self._waiting.append(waiting)
+        else:
+            self._waiting.appendleft(waiting)
+        waiting.device.wait()
+        self._rounds.again()
+
+    def _is_room(self) -> bool:
         if self._round != self._rounds.number:
             self._round, self._room = self._rounds.number, PER_ROUND
-        if self._room > 0:
-            share = min(task.left, self._room)
-            self._room -= share + PACKET_COST
-            task.go_on(share)
+        return self._room > 0
+
+    def _carry_out(self, task: Task) -> bool:
+        """Whether that was to its end."""
+        share = min(task.left, max(self._room, 0))
+        self._room -= share + PACKET_COST
+        task.go_on(share)
         return not task.left
 
     def flush(self) -> None:
         """Goes on with those that have waited longest."""
         while self._waiting:
-            device, task = self._waiting[0]
+            if not self._is_room():
+                self._rounds.again()
+                return
+            device, task = self._waiting.popleft()
+            if device.is_over:
+                continue
             try:
-                if not device.is_over and not self._carry_out(task):
-                    self._rounds.again()
-                    return
+                if task is not None and not self._carry_out(task):
+                    self._waiting.appendleft(_Waiting(device, task))
+                    continue
             except Exception:
                 self._failed(device)
-            self._waiting.popleft()
-            if not device.is_over:
-                device.go_on()
+                continue
+            device.go_on(has_turn=task is None)

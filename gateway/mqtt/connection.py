@@ -139,11 +139,16 @@ class Connection:
 
     # ------------------------------------------------------------ in
 
-    def receive(self, data: bytes) -> Received:
+    @property
+    def wants_turn(self) -> bool:
+        """Whether that begins with a SUBSCRIBE or UNSUBSCRIBE."""
+        return self._reader.wants_turn
+
+    def receive(self, data: bytes, *, has_turn: bool = False) -> Received:
         """The next step (``gateway/mqtt/reader.py``) of what was left and these bytes."""
         fault: int | None = None
         try:
-            packets = self._reader.step(data)
+            packets = self._reader.step(data, has_turn=has_turn)
         except PacketError as error:
             packets, fault = list(self._reader.before_damage), error.reason_code
             if not packets and self._reader.level >= V5:

@@ -5,8 +5,9 @@ allocates nothing. A packet over the limit is refused as soon as its length is r
 nothing else may (MQTT-3.1.0-1), which is judged by the very first byte, and a smaller limit holds; the CONNECT sets
 ``level`` for all that follows it, in the same piece too.
 
-A server takes the stream in steps: a packet that those behind it may have to wait for is the last of its step, and
-what is behind it stays bytes, which take several times less memory than packets, until the next one.
+A server takes the stream in steps: a packet that those behind it may have to wait for is the last of its step, and a
+SUBSCRIBE or UNSUBSCRIBE is one by itself, taken only when it has its turn. What waits stays bytes: that is less work,
+and several times less memory, than packets.
 
 Invariants: the packets, and the error that ends them, do not depend on how the stream was cut; after an error
 the reader is not used again. Time is linear in the bytes received, also where a long packet comes byte by byte.
@@ -28,8 +29,10 @@ __all__ = ["MalformedPacket", "PacketReader", "ProtocolViolation"]
 _CONNECT: Final = 0x10
 _PUBLISH: Final = 0x30
 _PUBACK: Final = 0x40
-_ENDS_STEP: Final = frozenset({_CONNECT, 0x80, 0xA0, 0xF0})
-"""CONNECT, SUBSCRIBE, UNSUBSCRIBE, AUTH: the upper half of their first byte."""
+_WITH_FILTERS: Final = frozenset({0x80, 0xA0})
+"""SUBSCRIBE, UNSUBSCRIBE: the upper half of their first byte."""
+_ENDS_STEP: Final = frozenset({_CONNECT, *_WITH_FILTERS, 0xF0})
+"""And CONNECT, AUTH."""
 
 
 class PacketReader:
@@ -44,6 +47,7 @@ class PacketReader:
         is_proving: whether it has: its CONNECT named an authentication method, and the server has not accepted it.
         before_damage: after an error, the good packets of the same piece or step.
         has_more: whether the last step has left something for the next.
+        wants_turn: whether that begins with a SUBSCRIBE or UNSUBSCRIBE.
     """
 
     __slots__ = (
@@ -58,6 +62,7 @@ class PacketReader:
         "is_proving",
         "level",
         "packet_bytes_max",
+        "wants_turn",
     )
 
     def __init__(
@@ -69,7 +74,7 @@ class PacketReader:
         self.level = 0
         self.is_proving = False
         self.before_damage: Sequence[Packet] = ()
-        self.has_more = False
+        self.has_more = self.wants_turn = False
         self._left = b""  # what a step has left, from _left_at on
         self._left_at = 0
         self._rest: bytearray | None = None
@@ -88,7 +93,7 @@ class PacketReader:
         packets = self.step(data)
         while self.has_more:
             try:
-                packets += self.step(b"")
+                packets += self.step(b"", has_turn=True)
             except PacketError:
                 self.before_damage = [*packets, *self.before_damage]
                 raise
@@ -99,15 +104,15 @@ class PacketReader:
         held = self._left[self._left_at :] if self._rest is None else bytes(self._rest)
         self._left, self._left_at, self._rest, self.has_more = held + data, 0, None, True
 
-    def step(self, data: bytes) -> list[Packet]:
-        """The packets of what was left and ``data``, up to one that those behind it may have to wait for. Raises as
-        ``receive`` does."""
+    def step(self, data: bytes, *, has_turn: bool = False) -> list[Packet]:
+        """The next packets of what was left and ``data``. ``has_turn``: the first may be one that wants its turn.
+        Raises as ``receive`` does."""
         at, rest = 0, self._rest
         if self.has_more:
             if data:
                 self.keep(data)
             data, at = self._left, self._left_at
-            self._left, self._left_at, self.has_more = b"", 0, False
+            self._left, self._left_at, self.has_more, self.wants_turn = b"", 0, False, False
         elif rest is not None:
             rest += data
             if len(rest) < self._needed:
@@ -116,7 +121,7 @@ class PacketReader:
             self._rest = None
         packets: list[Packet] = []
         try:
-            at = self._cut(data, at, packets)
+            at = self._cut(data, at, packets, has_turn)
         except PacketError:
             self.before_damage = packets
             raise
@@ -127,7 +132,7 @@ class PacketReader:
             self._rest = bytearray(data[at:] if at else data)
         return packets
 
-    def _cut(self, data: bytes, at: int, packets: list[Packet]) -> int:
+    def _cut(self, data: bytes, at: int, packets: list[Packet], has_turn: bool) -> int:
         """Adds the complete packets of ``data`` from ``at`` on to ``packets``, up to the end of the step; returns where
         the next or an incomplete one begins."""
         end, level = len(data), self.level
@@ -153,7 +158,11 @@ class PacketReader:
                 packets.append(decode_publish(first, data, body, stop, level))
             elif first == _PUBACK and size == 2 and (data[body] or data[body + 1]):
                 packets.append(Puback(data[body] << 8 | data[body + 1]))
+            elif first & 0xF0 in _WITH_FILTERS and not has_turn:
+                self.has_more = self.wants_turn = True
+                return at
             else:
+                has_turn = False
                 if not level:
                     self.level = level_asked(first, data[body:stop])
                 packet = decode(first, data[body:stop], level, self.filters_max)

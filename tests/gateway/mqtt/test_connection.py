@@ -168,4 +168,4 @@ def test_an_unsuback_has_codes_only_for_mqtt5() -> None:
 def test_a_client_may_send_all_that_is_its_to_send() -> None:
     packets = [Publish("a", b"x"), Puback(1), Subscribe(1, (Subscription("a"),)), Unsubscribe(2, ("a",)), Disconnect()]
     for packet in packets:
-        assert len(connected().receive(encode(packet, 5)).packets) == 1
+        assert len(connected().receive(encode(packet, 5), has_turn=True).packets) == 1

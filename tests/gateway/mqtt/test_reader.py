@@ -47,7 +47,7 @@ def stepped(chunks: list[bytes]) -> tuple[list[list[Packet]], int | None]:
             else:
                 steps.append(reader.step(chunk))
         while reader.has_more:
-            steps.append(reader.step(b""))
+            steps.append(reader.step(b"", has_turn=reader.wants_turn))
     except PacketError as error:
         return [*steps, list(reader.before_damage)], error.reason_code
     return steps, None
@@ -87,6 +87,7 @@ def test_steps_give_the_same_packets_and_end_with_those_that_others_may_have_to_
     steps, seen = stepped(cut(stream, places))
     assert ([one for step in steps for one in step], seen) == (whole, end)
     assert not [one for step in steps for one in step[:-1] if isinstance(one, WAITED_FOR)]
+    assert not [step for step in steps if len(step) > 1 and isinstance(step[-1], Subscribe | Unsubscribe)]
 
 
 def test_what_a_step_leaves_is_held_as_bytes_and_only_that() -> None:
@@ -94,7 +95,10 @@ def test_what_a_step_leaves_is_held_as_bytes_and_only_that() -> None:
     publish = codec.encode(Publish("a", bytes(100)), 4)
     reader = PacketReader(LIMIT)
     reader.level = 4
-    assert len(reader.step(subscribe + publish + publish[:50])) == 1
+    assert reader.step(subscribe + publish + publish[:50]) == []
+    assert (reader.has_more, reader.wants_turn) == (True, True)
+    assert reader.pending == len(subscribe) + len(publish) + 50
+    assert len(reader.step(b"", has_turn=True)) == 1
     assert (reader.has_more, reader.pending) == (True, len(publish) + 50)
     reader.keep(publish[50:] + publish[:1])
     assert (reader.has_more, reader.pending) == (True, 2 * len(publish) + 1)
@@ -165,9 +169,9 @@ def test_a_packet_that_comes_in_many_pieces_is_looked_at_once() -> None:
     looked_at: list[int] = []
 
     class Watched(PacketReader):
-        def _cut(self, data: bytes, at: int, packets: list[Packet]) -> int:
+        def _cut(self, data: bytes, at: int, packets: list[Packet], has_turn: bool) -> int:
             looked_at.append(len(data) - at)
-            return super()._cut(data, at, packets)
+            return super()._cut(data, at, packets, has_turn)
 
     packet = codec.encode(Publish("a", bytes(50_000)), 4)
     reader = Watched(LIMIT)
