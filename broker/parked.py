@@ -71,9 +71,6 @@ class ParkedRequests:
         self._by_session.setdefault(session, {})[waiting] = None
         self._count += 1
         heappush(self._deadlines, waiting)
-        if len(self._deadlines) > 2 * self._count + SPARE_DEADLINES:
-            self._deadlines = [one for one in self._deadlines if not one.answered]
-            heapify(self._deadlines)
 
     def wake(self, wakers: list[str]) -> None:
         """Asks the requests of these wakers again, and answers those that have something to say."""
@@ -137,6 +134,9 @@ class ParkedRequests:
         del of_session[waiting]
         if not of_session:
             del self._by_session[waiting.session]
+        if len(self._deadlines) > 2 * self._count + SPARE_DEADLINES:
+            self._deadlines = [one for one in self._deadlines if not one.answered]
+            heapify(self._deadlines)
 
 
 def _nobody(_: object) -> None:

@@ -95,6 +95,15 @@ def test_answered_requests_leave_nothing_behind() -> None:
     assert (door.requests._by_waker, door.requests._by_session) == ({}, {})
 
 
+def test_many_that_are_answered_at_once_go_at_once() -> None:
+    """Whoever stays in the heap until the next request comes is looked at by the garbage collector, thrice."""
+    door = Door()
+    for number in range(5 * SPARE_DEADLINES):
+        door.park("a", f"q{number}", deadline=1e9, session=1)
+    door.requests.drop_session(1)
+    assert len(door.requests._deadlines) <= SPARE_DEADLINES
+
+
 def test_what_an_answered_request_holds_does_not_wait_for_its_deadline() -> None:
     """A megabyte that its connection had read, say, for as long as a pull may wait."""
     door = Door()
