@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from broker.acceptance import Acceptance
 from broker.figures import Figures
 from broker.folds.lives import Lives
@@ -49,6 +51,7 @@ _DONE_IN_CACHE: Final = Now(_IN_CACHE)
 _ALL: Final[frozenset[int]] = frozenset()
 
 
+@mypyc_attr(acyclic=True)
 class _Again:
     """A parked pull is asked again. An object of its own, because every idle device has one: a closure weighs four
     times as much."""
@@ -68,6 +71,7 @@ class _Again:
         return found if found.count or last or found.next != self._request.offset else None
 
 
+@mypyc_attr(acyclic=True)
 class _AgainGiven:
     """The same of a pull in this process."""
 

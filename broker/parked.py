@@ -12,6 +12,8 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from broker.outcomes import Parked
 from penstock.link import OnResult
 from penstock.requests.request import Result
@@ -20,9 +22,11 @@ SPARE_DEADLINES: Final = 1024
 """Deadlines of answered requests are swept out when they outnumber the live ones by more than this."""
 
 
+@mypyc_attr(acyclic=True)
 class Waiting:
     """One parked request; ``answered`` ones are skipped wherever they still stand. An idle device has one of these for
-    as long as it is connected, so it holds what it needs and no more."""
+    as long as it is connected, so it holds what it needs and no more, and the garbage collector does not look at it
+    (compiled): whoever holds one lets go of it by himself."""
 
     __slots__ = ("_wakers", "answered", "deadline", "on_result", "retry", "session")
 

@@ -14,7 +14,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
+
+from mypy_extensions import mypyc_attr
 
 from gateway.brokers import Broker
 from gateway.messages.envelope import Arrival, Origin
@@ -156,13 +158,15 @@ class Feed(Origin, Generic[Reader]):
         self.window_bytes = 0
 
 
-class Answer(Generic[Reader]):
+@mypyc_attr(acyclic=True)
+class Answer:
     """Tells of the answer to a feed's pull. Every idle subscriber waits for one, and a partial weighs three times as
-    much. (A feed that could be called itself would need none; compiled, such a class must not be derived.)"""
+    much. (A feed that could be called itself would need none; compiled, such a class must not be derived.) The garbage
+    collector does not look at it, compiled, for which it must have no type parameter: ``tell`` takes a feed."""
 
     __slots__ = ("_feed", "_tell")
 
-    def __init__(self, tell: Callable[[Feed[Reader], Result], None], feed: Feed[Reader]) -> None:
+    def __init__(self, tell: Callable[[Any, Result], None], feed: object) -> None:
         self._tell = tell
         self._feed = feed
 
