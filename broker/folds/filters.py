@@ -194,5 +194,7 @@ def _copied(owners: Owners) -> Owners:
 
 
 def _row(filter: str, owners: Owners) -> list[Any]:
+    if isinstance(owners, str):  # nearly all
+        return [filter, [owners]]
     begun = list(owners.values()) if isinstance(owners, dict) else []
     return [filter, list(_names(owners)), begun] if any(begun) else [filter, list(_names(owners))]
