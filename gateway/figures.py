@@ -107,5 +107,6 @@ class Figures:
             "gateway_logins_expired_total": reception.patience.expired + reception.removals.count,
             "gateway_takeovers_total": reception.takeovers.count,
             "gateway_paced": reception.pacing.waiting,
+            "gateway_subscribing": reception.turns.waiting,
             "gateway_brokers_away": self.health.brokers_away if self.health is not None else 0,
         }

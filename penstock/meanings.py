@@ -77,6 +77,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "gateway_publications_in_total": "PUBLISH packets from devices, by listener.",
         "gateway_publications_out_total": "PUBLISH packets to devices, by listener.",
         "gateway_paced": "Clients that are not read now because they were too fast.",
+        "gateway_subscribing": "Clients whose SUBSCRIBE or UNSUBSCRIBE waits for its turn.",
         "gateway_takeovers_total": "Sessions taken over by another connection of their client.",
         # ---- gateway: sessions and messages
         "gateway_sessions": "Sessions of connected devices.",
