@@ -108,6 +108,7 @@ class Connection:
         "_aliases",
         "_asked_to_last",
         "_is_accepted",
+        "_is_ahead",
         "_method",
         "_reader",
         "_wants_problems",
@@ -119,6 +120,7 @@ class Connection:
         self._reader = PacketReader(packet_bytes_max, connect_bytes_max, filters_max)
         self._aliases: dict[int, str] | None = None
         self._is_accepted = False
+        self._is_ahead = False  # whether what the last step has left came before the client was accepted
         self._asked_to_last = False  # whether its CONNECT asked for a session that outlives it
         self._accepts_bytes_max = ANY_SIZE
         self._wants_problems = True
@@ -157,6 +159,7 @@ class Connection:
             refused = self._judge(packet)
             if refused:
                 return Received(packets[:at], refused)
+        self._is_ahead = self._reader.has_more and (self._is_ahead or not self._is_accepted)
         return Received(packets, fault)
 
     def keep(self, data: bytes) -> None:
@@ -185,7 +188,7 @@ class Connection:
             return _ALLOWED_FIRST
         if self._method is None:
             return _ALLOWED_LATER
-        return _ALLOWED_PROVEN if self._is_accepted else _ALLOWED_PROVING
+        return _ALLOWED_PROVEN if self._is_accepted and not self._is_ahead else _ALLOWED_PROVING
 
     def name_of(self, packet: Publish, alias_max: int) -> str | int:
         """The topic name that a PUBLISH means, by its alias if need be; a reason code if its alias means nothing."""
