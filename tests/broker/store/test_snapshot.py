@@ -18,6 +18,7 @@ def add(index: QueueIndex, key: str, position: int) -> None:
     index.add(index.ensure(key, position if key.startswith("~") else 0), ENTRY20.pack(position, 100, 0), True)
 
 
+@pytest.mark.interpreted
 @given(st.lists(st.sampled_from("abcdef"), max_size=40), st.integers(0, 40), st.integers(1, 5))
 def test_what_comes_while_it_is_made_does_not_show(keys: list[str], at: int, slice_queues: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -43,6 +44,7 @@ def test_what_comes_while_it_is_made_does_not_show(keys: list[str], at: int, sli
     assert all(0 < len(some) <= slice_queues for some in slices)
 
 
+@pytest.mark.interpreted
 def test_no_step_looks_at_more_queues_than_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "SLICE_QUEUES", 10)
     index = QueueIndex()
