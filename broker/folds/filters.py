@@ -196,5 +196,5 @@ def _copied(owners: Owners) -> Owners:
 def _row(filter: str, owners: Owners) -> list[Any]:
     if isinstance(owners, str):  # nearly all
         return [filter, [owners]]
-    begun = list(owners.values()) if isinstance(owners, dict) else []
-    return [filter, list(_names(owners)), begun] if any(begun) else [filter, list(_names(owners))]
+    begun = list(owners.values())
+    return [filter, list(owners), begun] if any(begun) else [filter, list(owners)]

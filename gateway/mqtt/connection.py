@@ -139,12 +139,12 @@ class Connection:
         """Whether the last step has left something behind."""
         return self._reader.has_more
 
-    # ------------------------------------------------------------ in
-
     @property
     def wants_turn(self) -> bool:
         """Whether that begins with a SUBSCRIBE or UNSUBSCRIBE."""
         return self._reader.wants_turn
+
+    # ------------------------------------------------------------ in
 
     def receive(self, data: bytes, *, has_turn: bool = False) -> Received:
         """The next step (``gateway/mqtt/reader.py``) of what was left and these bytes."""

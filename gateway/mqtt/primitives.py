@@ -14,11 +14,9 @@ from gateway.mqtt.reason_codes import MalformedPacket
 
 VARIABLE_INTEGER_MAX: Final = 268_435_455
 STRING_BYTES_MAX: Final = 65_535
-_CUT_SHORT: Final = "the packet ends within a field"
-
-
 ANY_NUMBER: Final = 1 << 28
 """No limit: more than a packet has bytes."""
+_CUT_SHORT: Final = "the packet ends within a field"
 
 
 class FieldReader:

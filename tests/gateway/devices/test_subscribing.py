@@ -28,12 +28,6 @@ from penstock.requests.filters import OpenFilters
 LASTING = Properties(session_expiry_interval=600)
 
 
-def v5() -> Connection:
-    connection = Connection(1000, 1000)
-    connection.receive(encode(Connect("c", level=5), 5))
-    return connection
-
-
 @pytest.mark.parametrize("level", [3, 4, 5])
 @pytest.mark.mqtt("3.8.4-1", "3.8.4-2", "3.8.4-6", "3.9.3-1", old=("3.8.4-1", "3.8.4-2", "3.8.4-5", "3.9.3-1"))
 def test_the_suback_has_one_code_per_filter_in_order(level: int) -> None:
@@ -78,7 +72,7 @@ def test_a_subscribe_whose_filters_are_opened_at_once_is_answered_once(
     told: list[bytes] = []
     monkeypatch.setattr(gateway.downstream, "subscribe", lambda *about: about[3](None))
     packet = Subscribe(1, tuple(Subscription(one, 1) for one in asked))
-    Subscribing(client.device, gateway.reception, v5(), packet, told.append).go_on(len(asked))
+    Subscribing(client.device, gateway.reception, client.device._connection, packet, told.append).go_on(len(asked))
     assert told == [encode(Suback(1, tuple([1 if "#" not in one else 0x8F for one in asked])), 5)]
 
 
