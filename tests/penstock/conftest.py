@@ -106,8 +106,9 @@ def real_cluster(tmp_path: Path) -> Iterator[RealCluster]:
 
 @pytest.fixture
 def thawed() -> Iterator[None]:
-    """Nothing is set aside for the other tests."""
+    """Nothing is set aside yet, also not what stands for all tests, nor for the other tests afterwards."""
     before, told = gc.get_threshold(), list(gc.callbacks)
+    gc.unfreeze()
     yield
     gc.callbacks[:] = told
     gc.unfreeze()
