@@ -30,7 +30,7 @@ from loadtest import servers
 from loadtest.cores import Cores, choose
 from loadtest.generator import DRAIN_S, SETUP_S, Order, Outcome
 from loadtest.goals import Goal
-from loadtest.scenarios import IDLE, PACED, SCENARIOS, Scenario
+from loadtest.scenarios import FILTERS, IDLE, PACED, SCENARIOS, Scenario
 from loadtest.servers import COMPILED, Missing, Server
 from loadtest.wires import TCP
 
@@ -42,14 +42,17 @@ FRESH_RUN_S: Final = 400.0
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How much of it: rounds, seconds, which servers and scenarios by name (empty for all). ``starts``: so often all
-    servers are started, each time for so many rounds. ``paced_s``: how long a paced run measures, for its percentiles.
-    ``is_full``: large runs have their full size; ``share``: the part of it that is done, for a quick look."""
+    servers are started, each time for so many rounds. ``paced_s``: how long a paced run measures, for its percentiles;
+    ``filters_s``: how long each part of one with many filters, so that the broker's index chunks, which take their time
+    every few seconds, are in it as often as they come. ``is_full``: large runs have their full size; ``share``: the
+    part of it that is done, for a quick look."""
 
     starts: int = 1
     rounds: int = 3
     warm_s: float = 0.3
     measure_s: float = 1.0
     paced_s: float = 2.0
+    filters_s: float = 8.0
     idle_connections: int = 1000
     is_full: bool = False
     share: float = 1.0
@@ -68,7 +71,7 @@ class Plan:
         return not scenario.servers or server in (self.servers or scenario.servers)
 
 
-QUICK: Final = Plan(rounds=1, warm_s=0.2, measure_s=0.5, paced_s=1.0, idle_connections=500, share=0.02)
+QUICK: Final = Plan(rounds=1, warm_s=0.2, measure_s=0.5, paced_s=1.0, filters_s=0.5, idle_connections=500, share=0.02)
 
 
 @dataclass(slots=True)
@@ -214,7 +217,7 @@ def _order(plan: Plan, scenario: Scenario, server: Server, name: str) -> Order:
         lag=scenario.lag,
         payload_bytes=scenario.payload_bytes,
         warm_s=plan.warm_s,
-        measure_s=plan.paced_s if scenario.kind == PACED else plan.measure_s,
+        measure_s={PACED: plan.paced_s, FILTERS: plan.filters_s}.get(scenario.kind, plan.measure_s),
         core=server.cores.generator,
         kind=scenario.kind,
         wire=scenario.wire,

@@ -119,7 +119,7 @@ def notes(measured: Measured, made: Sequence[Row]) -> list[str]:
         f"What a PUBACK means here: {levels}. Only what is fsynced survives a crash of the machine.",
         _disk(measured),
         f"{plan.starts} start(s) of the servers with {plan.rounds} round(s) of {plan.measure_s:g} s each"
-        f" ({plan.paced_s:g} s where paced), servers in turns;"
+        f" ({plan.paced_s:g} s where paced, {plan.filters_s:g} s with many filters), servers in turns;"
         " medians of the rounds, ratios within a round. Sessions, backlog, filters: one run with a server of its own.",
         f"One generator for all servers, {'compiled' if measured.is_generator_compiled else 'in plain Python'}, QoS 1,"
         " 64-byte payloads, over loopback.",

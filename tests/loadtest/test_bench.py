@@ -95,7 +95,7 @@ def test_the_command_writes_every_run_to_a_file(
 def test_sessions_backlog_and_filters_have_a_server_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "SERVERS", (Penstock,))
     chosen = ("backlog", "reconnect", "filters")
-    plan = Plan(warm_s=0.0, measure_s=0.4, is_full=True, share=0.001, scenarios=chosen)  # many ticks of 10 ms
+    plan = Plan(warm_s=0.0, filters_s=0.4, is_full=True, share=0.001, scenarios=chosen)  # many ticks of 10 ms
     measured = measure(plan, lambda _: None)
     (backlog,), (reconnect,), (filters,) = [measured.outcomes[name]["penstock"] for name in chosen]
     assert [backlog.error, reconnect.error, filters.error] == ["", "", ""]
