@@ -125,12 +125,12 @@ test-compiled:
 	@echo 'no C compiler: the compiled modules are not tested'
 endif
 
-bench: compile  ## side by side with mosquitto and amqtt, plain and compiled, interleaved, with goals, and the store (about 12 minutes)
+bench: compile  ## side by side with mosquitto and amqtt, plain and compiled, interleaved, with goals, and the store (about 14 minutes)
 	$(BIN)/python -m loadtest bench
 	$(BIN)/python -m loadtest store
 	@[ ! -d .compiled/loadtest ] || (cd .compiled && PYTHONPATH=$(CURDIR)/.compiled $(CURDIR)/$(BIN)/python -m loadtest store)
 
-bench-large: compile  ## 1,000,000 messages that wait for 10,000 sessions, their reconnect, 100,000 filters: memory and seconds (about 8 minutes)
+bench-large: compile  ## 1,000,000 messages that wait for 10,000 sessions, their reconnect, 100,000 filters: memory and seconds (about 10 minutes)
 	$(BIN)/python -m loadtest bench --full --scenarios backlog reconnect filters
 
 bench-store: $(VENV)/.test  ## the store by itself, with 100,000 queues and recoveries of 1 and 10 GiB (about 3 minutes, 14 GB)
