@@ -43,7 +43,7 @@ FRESH_RUN_S: Final = 400.0
 class Plan:
     """How much of it: rounds, seconds, which servers and scenarios by name (empty for all). ``starts``: so often all
     servers are started, each time for so many rounds. ``paced_s``: how long a paced run measures, for its percentiles;
-    ``filters_s``: how long each part of one with many filters, so that the broker's index chunks, which take their time
+    ``filters_s``: how long each part of one with many filters, so that the broker's checkpoints, which take their time
     every few seconds, are in it as often as they come. ``is_full``: large runs have their full size; ``share``: the
     part of it that is done, for a quick look."""
 
