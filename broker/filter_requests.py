@@ -16,7 +16,8 @@ from typing import Final
 
 from broker.folds import filters, shares
 from broker.folds.shares import Shares
-from broker.folds.state import BrokerState, fact_record
+from broker.folds.state import BrokerState
+from broker.kernel.fold import fact_record
 from broker.outcomes import AfterSync, Now, Outcome
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore

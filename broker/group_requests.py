@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from broker.folds import offsets
-from broker.folds.state import BrokerState, fact_record
+from broker.folds.state import BrokerState
 from broker.groups import Group, Groups
 from broker.holders import HOLDS, Holders
+from broker.kernel.fold import fact_record
 from broker.outcomes import AfterSync, Now, Outcome, Parked
 from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests

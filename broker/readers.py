@@ -18,8 +18,8 @@ from typing import Final
 
 from broker.folds import offsets
 from broker.folds.offsets import Offsets
-from broker.folds.state import fact_record
 from broker.groups import Groups
+from broker.kernel.fold import fact_record
 from broker.store.message_store import MessageStore
 from penstock.errors import Damaged, QueueNotFound, StorageFull
 

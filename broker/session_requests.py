@@ -28,7 +28,8 @@ from broker.folds import exchanges, lives, sessions
 from broker.folds.exchanges import Exchanges as OpenExchanges
 from broker.folds.lives import LIVES_MAX, Lives
 from broker.folds.sessions import Entry, Sessions
-from broker.folds.state import BrokerState, fact_record
+from broker.folds.state import BrokerState
+from broker.kernel.fold import fact_record
 from broker.outcomes import AfterSync, Now, Outcome, Parked
 from broker.session_ends import SessionEnds
 from broker.session_room import SessionRoom

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from broker.folds import topics
 from broker.folds.sessions import homes_of
-from broker.folds.state import BrokerState, fact_record
+from broker.folds.state import BrokerState
+from broker.kernel.fold import fact_record
 from broker.outcomes import AfterSync, Now, Outcome
 from broker.settings import LEVELS, BrokerSettings
 from broker.store.message_store import MessageStore

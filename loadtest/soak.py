@@ -28,7 +28,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from broker.folds.state import fact_record
+from broker.kernel.fold import fact_record
 from loadtest.store_writer import GROUP, QUEUE, bodies, body, open_soak, record
 from penstock.errors import StorageFull
 from penstock.requests.groups import QueueOffset

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from broker.folds import filters
-from broker.folds.state import BrokerState, fact_record
+from broker.folds.state import BrokerState
+from broker.kernel.fold import fact_record
 from broker.store.disk import RealDisk
 from broker.store.message_store import MessageStore
 from broker.store.records import Incoming

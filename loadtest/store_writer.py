@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 
-from broker.folds.state import BrokerState, fact_record
+from broker.folds.state import BrokerState
+from broker.kernel.fold import fact_record
 from broker.store.disk import RealDisk
 from broker.store.message_store import MessageStore
 from broker.store.records import Incoming

@@ -14,8 +14,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from broker.folds.frozen import Table
+from broker.folds.sessions import SessionEnded
+from broker.kernel.fold import fact_of
+from broker.store.records import NO_CHANGE, Change, Stored
+from penstock.message import CLIENT_ID, FLAG_ONCE, MQTT_ID, property_of
+from topicmap.queues import SYSTEM_PREFIX
 
-KEY: Final = "exchanges"
+_CLIENT_ID: Final = CLIENT_ID.encode()
+_MQTT_ID: Final = MQTT_ID.encode()
 TOPIC: Final = "%sys%exchanges"
 _EXCHANGE: Final = re.compile(r"([0-9]{1,19}):([0-9]{1,19}):([0-9]{1,5})")
 
@@ -25,6 +31,10 @@ Open = tuple[int, set[int], int]
 
 class Exchanges:
     """Open exchanges of all sessions. A client's newer session replaces what is left of its older one."""
+
+    KEY: Final = "exchanges"
+    TOPICS: Final = (TOPIC,)
+    FLAGS: Final = FLAG_ONCE
 
     def __init__(self) -> None:
         self._of: Table[Open] = Table()
@@ -74,8 +84,24 @@ class Exchanges:
         """Body of the record that fences earlier epochs off."""
         return [client, incarnation, [], epoch]
 
-    def apply(self, body: list[Any]) -> None:
-        """Takes in a record's body."""
+    def apply(self, record: Stored) -> Change:
+        if record.topic.startswith(SYSTEM_PREFIX):
+            self._apply(fact_of(record))
+        else:
+            exchange = exchange_of(property_of(record.properties, _MQTT_ID).decode("utf-8", "replace"))
+            if exchange is not None:
+                client = property_of(record.properties, _CLIENT_ID).decode("utf-8", "replace")
+                self.stored(client, exchange[0], exchange[2])
+        return NO_CHANGE
+
+    def follow(self, change: Change) -> Change:
+        """The exchanges of a session end with it."""
+        for event in change.events:
+            if isinstance(event, SessionEnded):
+                self._apply(Exchanges.fact(event.client, event.incarnation, ()))
+        return NO_CHANGE
+
+    def _apply(self, body: list[Any]) -> None:
         client, incarnation, ids = body[:3]
         known = self._of.get(client)
         if len(body) > 3:
@@ -102,12 +128,10 @@ class Exchanges:
         return self._of.rows(_row)
 
     def freeze(self) -> Iterator[bytes]:
-        """The state as bytes of msgpack, as it is now; made later, a slice at a time."""
         return self._of.freeze(_row)
 
-    def restore(self, snapshot: list[Any]) -> None:
-        """Takes the state of a snapshot."""
-        self._of = Table((client, (incarnation, set(ids), epoch)) for client, incarnation, ids, epoch in snapshot)
+    def restore(self, snapshot: list[Any] | None) -> None:
+        self._of = Table((client, (incarnation, set(ids), epoch)) for client, incarnation, ids, epoch in snapshot or ())
 
 
 def _copied(exchanges: Open) -> Open:

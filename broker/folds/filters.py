@@ -13,16 +13,16 @@ long as somebody holds it, it holds the plain filter, under its own name with ``
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 from broker.folds.frozen import Table
-from broker.store.records import NO_CHANGE, Change
+from broker.kernel.fold import fact_of
+from broker.store.records import NO_CHANGE, Change, Stored
 from topicmap.filters import FilterIndex
 from topicmap.names import InvalidName, is_share, plain_filter
 from topicmap.queues import filter_queue
 
-KEY: Final = "filters"
 TOPIC: Final = "%sys%filters"
 OPEN: Final = "open"
 CLOSE: Final = "close"
@@ -34,11 +34,26 @@ Owners = str | dict[str, int]
 one owner, and there may be 100,000 of them."""
 
 
-class Filters:
-    """Open filters with their owners. ``on_share_ended`` is told of shared subscriptions that nobody holds any more."""
+class ShareEnded(NamedTuple):
+    """The last owner of a shared subscription has closed it."""
 
-    def __init__(self, on_share_ended: Callable[[str], None] | None = None) -> None:
-        self._on_share_ended = on_share_ended
+    share: str
+
+
+class OwnerEnded(NamedTuple):
+    """An owner of filters is no more: its filters close."""
+
+    owner: str
+
+
+class Filters:
+    """Open filters with their owners."""
+
+    KEY: Final = "filters"
+    TOPICS: Final = (TOPIC,)
+    FLAGS: Final = 0
+
+    def __init__(self) -> None:
         self._index = FilterIndex()
         self._owners: Table[Owners] = Table()  # filter -> owners, in the order in which they came
         self._held: dict[str, dict[str, None]] = {}  # owner -> filters
@@ -84,16 +99,27 @@ class Filters:
         """Body of the record with which an owner opens or closes filters."""
         return [action, owner, list(filters)]
 
-    def apply(self, body: list[Any], position: int = 0) -> Change:
-        """Takes in the body of the record at a log position; tells which light queues begin and end."""
-        action, owner, filters = body[0], body[1], [one for one in body[2] if _is_legal(one)]
+    def apply(self, record: Stored) -> Change:
+        action, owner, filters = fact_of(record)[:3]
+        filters = [one for one in filters if _is_legal(one)]
         if action == OPEN:
-            return Change(opened=self._open(owner, filters, position if owner.startswith(LASTING) else 0))
-        return Change(ended=self._close(owner, filters)) if action == CLOSE else NO_CHANGE
+            return Change(opened=self._open(owner, filters, record.position if owner.startswith(LASTING) else 0))
+        return self._closed(owner, filters) if action == CLOSE else NO_CHANGE
 
-    def release(self, owner: str) -> Change:
-        """The owner is no more; tells which light queues end."""
-        return Change(ended=self._close(owner, self.held_by(owner)))
+    def follow(self, change: Change) -> Change:
+        """The filters of an owner that ends close."""
+        ended = [event.owner for event in change.events if isinstance(event, OwnerEnded)]
+        if not any(owner in self._held for owner in ended):
+            return NO_CHANGE
+        queues, events = list[str](), list[object]()
+        for owner in ended:
+            self._close(owner, self.held_by(owner), queues, events)
+        return Change(ended=queues, events=events)
+
+    def _closed(self, owner: str, filters: list[str]) -> Change:
+        queues, events = list[str](), list[object]()
+        self._close(owner, filters, queues, events)
+        return Change(ended=queues, events=events)
 
     def _open(self, owner: str, filters: list[str], position: int = 0) -> list[str]:
         opened = []
@@ -123,8 +149,8 @@ class Filters:
         assert isinstance(owners, dict), "one owner is no table"
         return owners
 
-    def _close(self, owner: str, filters: list[str]) -> list[str]:
-        ended = []
+    def _close(self, owner: str, filters: list[str], queues: list[str], events: list[object]) -> None:
+        """Adds the light queues and the shared subscriptions that end with it."""
         for filter in filters:
             owners = self._owners.get(filter)
             if owner not in _names(owners):
@@ -135,31 +161,28 @@ class Filters:
             del self._held[owner][filter]
             if not owners or isinstance(owners, str):
                 del self._owners[filter]
-                ended += self._ended(filter)
+                self._end(filter, queues, events)
         if owner in self._held and not self._held[owner]:
             del self._held[owner]
-        return ended
 
-    def _ended(self, filter: str) -> list[str]:
-        if not is_share(filter):
+    def _end(self, filter: str, queues: list[str], events: list[object]) -> None:
+        if is_share(filter):
+            events.append(ShareEnded(filter))
+            self._close(share_holder(filter), [plain_filter(filter)], queues, events)
+        else:
             self._index.remove(filter)
-            return [filter_queue(filter)]
-        if self._on_share_ended is not None:
-            self._on_share_ended(filter)
-        return self._close(share_holder(filter), [plain_filter(filter)])
+            queues.append(filter_queue(filter))
 
     def snapshot(self) -> list[Any]:
         """The state as plain values."""
         return self._owners.rows(_row)
 
     def freeze(self) -> Iterator[bytes]:
-        """The state as bytes of msgpack, as it is now; made later, a slice at a time."""
         return self._owners.freeze(_row)
 
-    def restore(self, snapshot: list[Any]) -> None:
-        """Takes the state of a snapshot."""
+    def restore(self, snapshot: list[Any] | None) -> None:
         self._index, self._owners, self._held = FilterIndex(), Table(), {}
-        for filter, owners, *more in snapshot:
+        for filter, owners, *more in snapshot or ():
             begun = more[0] if more else [0] * len(owners)
             known = dict(zip(owners, begun, strict=True))
             self._owners[filter] = owners[0] if len(owners) == 1 and not begun[0] else known

@@ -11,11 +11,13 @@ before that has found another owner: so it is remembered at which log position e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
-KEY: Final = "lives"
+from broker.kernel.fold import fact_of, packed
+from broker.store.records import NO_CHANGE, Change, Stored
+
 TOPIC: Final = "%sys%lives"
 LIVES_MAX: Final = 1000
 _BEGIN: Final = "begin"
@@ -29,6 +31,10 @@ class Lives:
         over: those that are over, in the order in which this broker was told of it.
         began: owner -> log position at which its process has told that it begins.
     """
+
+    KEY: Final = "lives"
+    TOPICS: Final = (TOPIC,)
+    FLAGS: Final = 0
 
     def __init__(self) -> None:
         self.over: dict[str, None] = {}
@@ -61,8 +67,9 @@ class Lives:
         """Body of the record that ends lives."""
         return [_END, list(lives)]
 
-    def apply(self, body: list[Any], position: int) -> None:
-        """Takes in a record's body. Older brokers have stored none that is known to be fresh."""
+    def apply(self, record: Stored) -> Change:
+        """Takes in a record. Older brokers have stored none that is known to be fresh."""
+        body = fact_of(record)
         if body[0] == _BEGIN:
             owner, life = body[1:3]
             earlier = self._of.pop(owner, life)
@@ -72,10 +79,11 @@ class Lives:
             _forget_first(self._of)
             if len(body) > 3 and body[3]:
                 self.began.pop(owner, None)
-                self.began[owner] = position
+                self.began[owner] = record.position
                 _forget_first(self.began)
         elif body[0] == _END:
             self._end(body[1])
+        return NO_CHANGE
 
     def _end(self, lives: Sequence[str]) -> None:
         self.over |= dict.fromkeys(lives)
@@ -87,8 +95,11 @@ class Lives:
         """The state as plain values."""
         return [list(self.over), [list(one) for one in self._of.items()], [list(one) for one in self.began.items()]]
 
-    def restore(self, snapshot: list[Any]) -> None:
-        """Takes the state of a snapshot."""
+    def freeze(self) -> Iterator[bytes]:
+        return packed(self.snapshot())
+
+    def restore(self, snapshot: list[Any] | None) -> None:
+        snapshot = snapshot or [(), ()]
         self.over, self._of = dict.fromkeys(snapshot[0]), {owner: life for owner, life in snapshot[1]}
         self.began = {owner: position for owner, position in snapshot[2]} if len(snapshot) > 2 else {}
 

@@ -9,10 +9,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from broker.folds.frozen import Table
+from broker.kernel.fold import fact_of
 from broker.store.queue_index import LIGHT
+from broker.store.records import NO_CHANGE, Change, Stored
 from penstock.requests.groups import QueueOffset
 
-KEY: Final = "offsets"
 TOPIC: Final = "%sys%offsets"
 _NONE: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -30,6 +31,10 @@ class GroupProgress:
 
 class Offsets:
     """Committed positions of all groups."""
+
+    KEY: Final = "offsets"
+    TOPICS: Final = (TOPIC,)
+    FLAGS: Final = 0
 
     def __init__(self) -> None:
         self._groups: Table[GroupProgress] = Table()
@@ -79,15 +84,15 @@ class Offsets:
         body: list[Any] = [group, [list(one) for one in offsets]]
         return body if holders is None else [*body, list(holders)]
 
-    def apply(self, body: list[Any], stored_ms: int) -> None:
-        """Takes in a record's body."""
+    def apply(self, record: Stored) -> Change:
+        body = fact_of(record)
         group, offsets = body[:2]
         if not offsets:
             self._forget_group(group)
-            return
+            return NO_CHANGE
         self._groups.setdefault(group, GroupProgress())
         progress = self._groups.own(group, _copied)
-        progress.committed_ms = stored_ms
+        progress.committed_ms = record.stored_ms
         for queue, offset in offsets:
             if offset < progress.offsets.get(queue, offset):
                 progress.set_backs[queue] = progress.set_backs.get(queue, 0) + 1
@@ -95,6 +100,13 @@ class Offsets:
             self._note(queue, group)
         if len(body) > 2:
             progress.holders = tuple(body[2])
+        return NO_CHANGE
+
+    def follow(self, change: Change) -> Change:
+        """Offsets in a light queue mean nothing once it has ended, also if it begins again."""
+        for queue in change.ended:
+            self._forget(queue)
+        return NO_CHANGE
 
     def _note(self, queue: str, group: str) -> None:
         if queue.startswith(LIGHT):
@@ -106,8 +118,7 @@ class Offsets:
             if queue in self._light:
                 del self._light[queue][group]
 
-    def forget(self, queue: str) -> None:
-        """A light queue has ended: its offsets mean nothing any more, also if it begins again."""
+    def _forget(self, queue: str) -> None:
         for group in self._light.pop(queue, ()):
             progress = self._groups.own(group, _copied)
             del progress.offsets[queue]
@@ -120,12 +131,10 @@ class Offsets:
         return self._groups.rows(_row)
 
     def freeze(self) -> Iterator[bytes]:
-        """The state as bytes of msgpack, as it is now; made later, a slice at a time."""
         return self._groups.freeze(_row)
 
-    def restore(self, snapshot: list[Any]) -> None:
-        """Takes the state of a snapshot."""
-        self._groups = Table((row[0], _progress(*row[1:5])) for row in snapshot)
+    def restore(self, snapshot: list[Any] | None) -> None:
+        self._groups = Table((row[0], _progress(*row[1:5])) for row in snapshot or ())
         self._light = {}
         for group, progress in self._groups.items():
             for queue in progress.offsets:

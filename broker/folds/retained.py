@@ -21,10 +21,20 @@ from typing import Any, Final
 
 from broker.folds.frozen import Table
 from broker.store.frames import unpack_frame
-from penstock.message import MQTT_PROPERTIES, NEVER, expiry_of, property_of
+from broker.store.records import NO_CHANGE, Change, Stored
+from penstock.message import (
+    BODY_AT,
+    FLAG_RETAIN,
+    FRAME_HEAD_BYTES,
+    MQTT_PROPERTIES,
+    NEVER,
+    expiry_of,
+    mqtt_name,
+    property_of,
+)
 from topicmap.names import first_match
 
-KEY: Final = "retained"
+_BODY_LENGTH_AT: Final = FRAME_HEAD_BYTES + BODY_AT - 4
 _MQTT_PROPERTIES: Final = MQTT_PROPERTIES.encode()
 _SPARE: Final = 64
 FEW: Final = 64
@@ -38,6 +48,10 @@ class Retained:
         bytes: size of all frames.
         changed_at: log position behind the last record that changed anything; 0 if none did since the start.
     """
+
+    KEY: Final = "retained"
+    TOPICS: Final = ()
+    FLAGS: Final = FLAG_RETAIN
 
     def __init__(self) -> None:
         self._frames: Table[bytes] = Table()
@@ -55,6 +69,16 @@ class Retained:
     def size_of(self, name: str) -> int:
         """Bytes of the frame retained under a name, 0 if there is none."""
         return len(self._frames.get(name, b""))
+
+    def apply(self, record: Stored) -> Change:
+        """Takes in a message with the retain flag; its store time also ends what has expired by then."""
+        name, end = mqtt_name(record.topic.encode(), record.properties), record.position + record.size
+        self.expire(record.stored_ms, end)
+        if any(record.frame[_BODY_LENGTH_AT : _BODY_LENGTH_AT + 4]):
+            self.put(name, bytes(record.frame), end, expires_ms(record.properties, record.stored_ms))
+        else:
+            self.remove(name, end)
+        return NO_CHANGE
 
     def put(self, name: str, frame: bytes, position: int, expires_ms: int = NEVER) -> None:
         """The frame of the record before ``position`` is the retained message of that name now, until that time."""
@@ -153,12 +177,10 @@ class Retained:
         return self._frames.rows(_row)
 
     def freeze(self) -> Iterator[bytes]:
-        """The state as bytes of msgpack, as it is now; made later, a slice at a time."""
         return self._frames.freeze(_row)
 
-    def restore(self, snapshot: list[Any]) -> None:
-        """Takes the state of a snapshot."""
-        self._frames = Table((name, frame) for name, frame in snapshot)
+    def restore(self, snapshot: list[Any] | None) -> None:
+        self._frames = Table((name, frame) for name, frame in snapshot or ())
         self._names, self._new, self._gone = sorted(self._frames), {}, set()
         self._expires = {}
         for name, frame in self._frames.items():

@@ -16,13 +16,14 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from broker.folds.filters import LASTING
+from broker.folds.filters import LASTING, OwnerEnded
 from broker.folds.frozen import Table
+from broker.kernel.fold import fact_of
+from broker.store.records import NO_CHANGE, Change, Stored
 from penstock.requests.sessions import CONNECTED, LOST, NO_WILL, RELEASED, SessionSave
 
-KEY: Final = "sessions"
 TOPIC: Final = "%sys%sessions"
 OPEN: Final = "open"
 SAVE: Final = "save"
@@ -75,12 +76,23 @@ class Entry:
         return sum(self.sizes)
 
 
+class SessionEnded(NamedTuple):
+    """A client's session is over."""
+
+    client: str
+    incarnation: int
+
+
 class Sessions:
     """All sessions whose home is this broker.
 
     Attributes:
         bytes: size of what is kept of all of them.
     """
+
+    KEY: Final = "sessions"
+    TOPICS: Final = (TOPIC,)
+    FLAGS: Final = 0
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -155,8 +167,14 @@ class Sessions:
         """Body of the record that ends a session."""
         return [END, client, epoch]
 
-    def apply(self, body: list[Any], position: int, stored_ms: int) -> tuple[str, int] | None:
-        """Takes in a record's body; gives client and incarnation of a session that ended with it."""
+    def apply(self, record: Stored) -> Change:
+        """Takes in a record. The filters and exchanges of a session end with it."""
+        ended = self._apply(fact_of(record), record.position, record.stored_ms)
+        if ended is None:
+            return NO_CHANGE
+        return Change(events=(SessionEnded(*ended), OwnerEnded(holder(ended[1]))))
+
+    def _apply(self, body: list[Any], position: int, stored_ms: int) -> tuple[str, int] | None:
         if body[0] == OPEN:
             return self._open(position + 1, body[1:7], body[7] if len(body) > 7 else 0, stored_ms)
         if body[0] == SAVE:
@@ -232,13 +250,11 @@ class Sessions:
         return self._entries.rows(_row)
 
     def freeze(self) -> Iterator[bytes]:
-        """The state as bytes of msgpack, as it is now; made later, a slice at a time."""
         return self._entries.freeze(_row)
 
-    def restore(self, snapshot: list[Any]) -> None:
-        """Takes the state of a snapshot."""
+    def restore(self, snapshot: list[Any] | None) -> None:
         self._entries, self._of = Table(), {}
-        for client, *values in snapshot:
+        for client, *values in snapshot or ():
             entry = self._entries[client] = Entry("", 0, 0, 0, b"")
             for name, value in zip(_FIELDS, values, strict=False):
                 setattr(entry, name, value)

@@ -13,9 +13,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from broker.folds.filters import ShareEnded
 from broker.folds.frozen import Table
+from broker.kernel.fold import fact_of
+from broker.store.records import NO_CHANGE, Change, Stored
 
-KEY: Final = "shares"
 TOPIC: Final = "%sys%shares"
 BEGIN: Final = "begin"
 SETTLE: Final = "settle"
@@ -89,6 +91,10 @@ class Settled:
 class Shares:
     """All shares of a broker, by name."""
 
+    KEY: Final = "shares"
+    TOPICS: Final = (TOPIC,)
+    FLAGS: Final = 0
+
     def __init__(self) -> None:
         self._settled: Table[Settled] = Table()
         self._ended: dict[str, None] = {}
@@ -116,22 +122,25 @@ class Shares:
         nothing new is said by that)."""
         return [SETTLE, share, [list(one) for one in ranges], position]
 
-    def apply(self, body: list[Any], position: int) -> None:
-        """Takes in the body of the record at a log position."""
+    def apply(self, record: Stored) -> Change:
+        body = fact_of(record)
         action, share = body[:2]
         if action == BEGIN:
-            self._settled.setdefault(share, Settled(body[2], position=position))
+            self._settled.setdefault(share, Settled(body[2], position=record.position))
         elif action == SETTLE and share in self._settled:
             settled = self._settled.own(share, Settled.copy)
             for first, end in body[2]:
                 if first < end and end > settled.floor:
                     settled.add(first, end)
             settled.position = max(settled.position, body[3] if len(body) > 3 else 0)
+        return NO_CHANGE
 
-    def end(self, share: str) -> None:
-        """Nobody holds it any more."""
-        if self._settled.pop(share, None) is not None:
-            self._ended[share] = None
+    def follow(self, change: Change) -> Change:
+        """A share ends with its last owner."""
+        for event in change.events:
+            if isinstance(event, ShareEnded) and self._settled.pop(event.share, None) is not None:
+                self._ended[event.share] = None
+        return NO_CHANGE
 
     def take_ended(self) -> list[str]:
         """Shares that ended since the last call; one of the same name may have begun again."""
@@ -144,13 +153,11 @@ class Shares:
         return self._settled.rows(_row)
 
     def freeze(self) -> Iterator[bytes]:
-        """The state as bytes of msgpack, as it is now; made later, a slice at a time."""
         return self._settled.freeze(_row)
 
-    def restore(self, snapshot: list[Any]) -> None:
-        """Takes the state of a snapshot."""
+    def restore(self, snapshot: list[Any] | None) -> None:
         self._settled = Table()
-        for share, floor, ranges, *later in snapshot:
+        for share, floor, ranges, *later in snapshot or ():
             position = later[0] if later else 0
             self._settled[share] = Settled(floor, [one[0] for one in ranges], [one[1] for one in ranges], position)
 

@@ -6,14 +6,19 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
+from broker.kernel.fold import fact_of, packed
+from broker.store.records import NO_CHANGE, Change, Stored
 from penstock.requests.topics import TopicInfo
 
-KEY: Final = "topics"
 TOPIC: Final = "%sys%topics"
 
 
 class Topics:
     """All topics of a broker. ``version`` grows by one with each change, so that name servers can tell old from new."""
+
+    KEY: Final = "topics"
+    TOPICS: Final = (TOPIC,)
+    FLAGS: Final = 0
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicInfo] = {}  # what has changed last comes last, of changes since the restore
@@ -38,18 +43,21 @@ class Topics:
         """Body of the record that creates or changes a topic."""
         return list(topic)
 
-    def apply(self, body: list[Any]) -> None:
-        """Takes in a record's body."""
+    def apply(self, record: Stored) -> Change:
+        body = fact_of(record)
         topic = TopicInfo(*body[: len(TopicInfo._fields)])
         self._topics.pop(topic.topic, None)
         self._topics[topic.topic] = topic
         self.version += 1
+        return NO_CHANGE
 
     def snapshot(self) -> list[Any]:
         """The state as plain values."""
         return [self.version, sorted(list(topic) for topic in self._topics.values())]
 
-    def restore(self, snapshot: list[Any]) -> None:
-        """Takes the state of a snapshot."""
-        self.version, topics = snapshot
+    def freeze(self) -> Iterator[bytes]:
+        return packed(self.snapshot())
+
+    def restore(self, snapshot: list[Any] | None) -> None:
+        self.version, topics = snapshot or (0, ())
         self._topics = {row[0]: TopicInfo(*row) for row in topics}

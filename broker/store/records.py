@@ -39,10 +39,11 @@ class Stored(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Light queues that begin or end with a record."""
+    """What changes with a record: light queues that begin or end, and ``events`` that other folds follow."""
 
     opened: Sequence[str] = ()
     ended: Sequence[str] = ()
+    events: Sequence[object] = ()
 
 
 NO_CHANGE: Final = Change()

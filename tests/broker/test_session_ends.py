@@ -5,15 +5,16 @@ from __future__ import annotations
 from broker.folds.sessions import Sessions
 from broker.session_ends import SPARE_ENDS, SessionEnds
 from penstock.requests.sessions import NEVER_ENDS, NO_WILL, RELEASED, SessionSave
+from tests.broker.folds.facts import take
 
 
 def kept(gone_ms: int, **expiries_s: int) -> Sessions:
     """Sessions with these expiries whose clients went at this time by the wall clock, 0: they are there."""
     sessions = Sessions()
     for at, (client, expiry_s) in enumerate(expiries_s.items()):
-        sessions.apply(Sessions.opening("g", client, True, expiry_s, NO_WILL), at, 1)
+        take(sessions, Sessions.opening("g", client, True, expiry_s, NO_WILL), at, 1)
         if gone_ms:
-            sessions.apply(Sessions.saving([SessionSave(client, at + 1, RELEASED, expiry_s)]), 99, gone_ms)
+            take(sessions, Sessions.saving([SessionSave(client, at + 1, RELEASED, expiry_s)]), 99, gone_ms)
     return sessions
 
 

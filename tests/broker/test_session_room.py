@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from broker.folds.sessions import Sessions
 from broker.session_room import SessionRoom
 from penstock.requests.sessions import CONNECTED, NO_WILL, SessionSave
+from tests.broker.folds.facts import take
 
 
 def kept(**sizes: int) -> Sessions:
     """Sessions with so many bytes of flow, at epochs 1, 2, 3 and so on."""
     sessions = Sessions()
     for at, (client, size) in enumerate(sizes.items()):
-        sessions.apply(Sessions.opening("g", client, True, 60, NO_WILL), at, 1)
-        sessions.apply(Sessions.saving([SessionSave(client, at + 1, CONNECTED, 60, flow=bytes(size))]), 99, 1)
+        take(sessions, Sessions.opening("g", client, True, 60, NO_WILL), at, 1)
+        take(sessions, Sessions.saving([SessionSave(client, at + 1, CONNECTED, 60, flow=bytes(size))]), 99, 1)
     return sessions
 
 
@@ -67,5 +68,5 @@ def test_what_it_takes_is_never_more_than_the_limit_once_kept(asked: list[Sessio
     before = sessions.bytes
     room = SessionRoom(sessions, bytes_max)
     taken = [save._replace(epoch="cd".index(save.client) + 1) for save in asked if room.holds_saved(save)]
-    sessions.apply(Sessions.saving(taken), 100, 1)
+    take(sessions, Sessions.saving(taken), 100, 1)
     assert sessions.bytes <= max(before, bytes_max)

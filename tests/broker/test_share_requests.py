@@ -9,7 +9,7 @@ import pytest
 from broker.folds import filters
 from broker.folds.filters import Filters
 from broker.folds.sessions import holder
-from broker.folds.state import fact_record
+from broker.kernel.fold import fact_record
 from broker.store.segment import segment_path
 from penstock.errors import Busy, InvalidRequest, InvalidTopic, PenstockError, QueueNotFound, StorageFull
 from penstock.message import ENTRY, Message

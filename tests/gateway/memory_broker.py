@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from broker.folds import filters, shares
 from broker.folds.exchanges import exchange_of
 from broker.folds.filters import CLOSE, OPEN
 from broker.folds.shares import Shares
@@ -82,6 +83,7 @@ from penstock.requests.sessions import (
 from penstock.requests.shares import SettleShared, TakeShared
 from penstock.requests.topics import Bounds, CreateTopic, DescribeTopic, TopicDetail
 from penstock.runs import checksum_of, decode_runs
+from tests.broker.folds.facts import fact
 from topicmap.names import is_share, matches, plain_filter
 from topicmap.queues import filter_queue
 
@@ -315,9 +317,9 @@ class MemoryBroker:
     def outlive(self, gateway: str) -> None:
         """A gateway has died, and its leases are over."""
         self.leave_alone(gateway)
-        filters = self.state.filters
-        for owner in [one for one in filters.owners if one.startswith(f"{gateway}/")]:
-            self._CloseFilters(CloseFilters(owner, tuple(filters.held_by(owner))))
+        known = self.state.filters
+        for owner in [one for one in known.owners if one.startswith(f"{gateway}/")]:
+            self._CloseFilters(CloseFilters(owner, tuple(known.held_by(owner))))
 
     def pass_time(self) -> None:
         """What the broker does by the clock."""
@@ -473,7 +475,7 @@ class MemoryBroker:
     def _OpenFilters(self, request: OpenFilters) -> Result:
         opened = []
         held = {one: self.state.filters.begun(request.owner, one) for one in request.filters}
-        self.state.filters.apply([OPEN, request.owner, list(request.filters)], self.position)
+        self.state.apply(fact(filters.TOPIC, [OPEN, request.owner, list(request.filters)], self.position))
         for one in request.filters:
             key = filter_queue(plain_filter(one))
             queue = self.queues.setdefault(key, _Queue(self.position))
@@ -482,12 +484,12 @@ class MemoryBroker:
                 opened.append(OpenedFilter(one, key, queue.end - later, held[one]))
                 continue
             if is_share(one):
-                self.state.shares.apply(Shares.beginning(one, queue.end), self.position)
+                self.state.apply(fact(shares.TOPIC, Shares.beginning(one, queue.end), self.position))
             opened.append(OpenedFilter(one, key, queue.end, self.position))
         return OpenedFilters(tuple(opened))
 
     def _CloseFilters(self, request: CloseFilters) -> Result:
-        self.end(self.state.filters.apply([CLOSE, request.owner, list(request.filters)]))
+        self.end(self.state.apply(fact(filters.TOPIC, [CLOSE, request.owner, list(request.filters)])))
         return Done()
 
     def end(self, change: Change) -> None:

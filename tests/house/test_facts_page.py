@@ -5,7 +5,7 @@ from pathlib import Path
 
 from broker.folds import filters, offsets, shares, topics
 from broker.folds.offsets import Offsets
-from broker.folds.state import fact_record
+from broker.kernel.fold import fact_record
 from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC
 from penstock.message import record_body
 from penstock.requests.groups import QueueOffset

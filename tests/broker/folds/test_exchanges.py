@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.folds.exchanges import Exchanges, exchange_of
+from tests.broker.folds.facts import take
 
 
 def test_an_id_is_held_from_its_message_to_its_release() -> None:
@@ -12,9 +13,9 @@ def test_an_id_is_held_from_its_message_to_its_release() -> None:
     exchanges.stored("c", 7, 1)
     exchanges.stored("c", 7, 2)
     assert (exchanges.ids("c", 7), exchanges.holds("c", 7, 1)) == ([1, 2], True)
-    exchanges.apply(Exchanges.fact("c", 7, [1]))
+    take(exchanges, Exchanges.fact("c", 7, [1]))
     assert (exchanges.ids("c", 7), exchanges.holds("c", 7, 1)) == ([2], False)
-    exchanges.apply(Exchanges.fact("c", 7, []))
+    take(exchanges, Exchanges.fact("c", 7, []))
     assert len(exchanges) == 0
 
 
@@ -25,7 +26,7 @@ def test_a_later_session_of_a_client_does_not_know_the_ids_of_its_earlier_one() 
     exchanges.stored("c", 9, 2)
     assert (exchanges.ids("c", 7), exchanges.ids("c", 9)) == ([], [2])
     exchanges.stored("c", 7, 3)  # late
-    exchanges.apply(Exchanges.fact("c", 7, []))
+    take(exchanges, Exchanges.fact("c", 7, []))
     assert exchanges.ids("c", 9) == [2]
 
 
@@ -45,7 +46,7 @@ def _take(exchanges: Exchanges, step: tuple[bool, str, int, int]) -> None:
     if is_stored:
         exchanges.stored(client, incarnation, packet_id)
     else:
-        exchanges.apply(Exchanges.fact(client, incarnation, [packet_id]))
+        take(exchanges, Exchanges.fact(client, incarnation, [packet_id]))
 
 
 @given(st.lists(steps, max_size=20), st.lists(steps, max_size=10))
@@ -75,7 +76,7 @@ def test_an_exchange_is_read_back() -> None:
 
 def test_a_fence_holds_earlier_epochs_off_until_the_session_ends() -> None:
     exchanges = Exchanges()
-    exchanges.apply(Exchanges.fencing("c", 7, 9))
+    take(exchanges, Exchanges.fencing("c", 7, 9))
     assert [exchanges.is_fenced("c", *one) for one in ((7, 8), (7, 9), (7, 10), (6, 20), (8, 8))] == [
         True,
         False,
@@ -83,10 +84,10 @@ def test_a_fence_holds_earlier_epochs_off_until_the_session_ends() -> None:
         True,
         False,
     ]
-    exchanges.apply(Exchanges.fencing("c", 7, 5))
+    take(exchanges, Exchanges.fencing("c", 7, 5))
     assert exchanges.is_fenced("c", 7, 8)
     restored = Exchanges()
     restored.restore(exchanges.snapshot())
     assert restored.is_fenced("c", 7, 8)
-    exchanges.apply(Exchanges.fact("c", 7, []))
+    take(exchanges, Exchanges.fact("c", 7, []))
     assert not exchanges.is_fenced("c", 7, 8)

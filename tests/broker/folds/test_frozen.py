@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from broker.folds import exchanges, filters, frozen, offsets, sessions, topics
 from broker.folds.exchanges import Exchanges
 from broker.folds.frozen import Table
-from broker.folds.state import BrokerState, fact_record
+from broker.folds.state import BrokerState
+from broker.kernel.fold import fact_record
 from broker.store.records import Stored
 from penstock.message import FRAME_HEAD_BYTES, encode_properties, encode_record
 from penstock.requests.groups import QueueOffset

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from broker.folds.lives import LIVES_MAX, Lives
+from tests.broker.folds.facts import take
 
 
 def lives(*bodies: list[object]) -> Lives:
     """What is known behind records with these bodies, at the positions 0, 1 and so on."""
     made = Lives()
     for position, body in enumerate(bodies):
-        made.apply(body, position)
+        take(made, body, position)
     return made
 
 
@@ -58,7 +59,7 @@ def test_a_snapshot_brings_it_all_back() -> None:
 def test_where_a_process_began_stays_known_through_its_lives_until_the_next_begins() -> None:
     known = lives(begin("g", "a", True), begin("g", "b"), Lives.ending(["b"]), begin("h", "c"), begin("g", "d"))
     assert known.began == {"g": 0}
-    known.apply(begin("g", "e", True), 9)
+    take(known, begin("g", "e", True), 9)
     assert known.began == {"g": 9}
 
 

@@ -5,18 +5,25 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.folds.sessions import Sessions, holder
+from broker.folds.filters import OwnerEnded
+from broker.folds.sessions import SessionEnded, Sessions, holder
+from broker.store.records import NO_CHANGE, Change
 from penstock.requests.sessions import CONNECTED, GONE, LOST, NO_WILL, RELEASED, SessionSave
+from tests.broker.folds.facts import take
 
 
 def opened(sessions: Sessions, position: int, owner: str = "g", *, is_new: bool = True, expiry_s: int = 60) -> Any:
-    return sessions.apply(Sessions.opening(owner, "c", is_new, expiry_s, b"will"), position, 5)
+    return take(sessions, Sessions.opening(owner, "c", is_new, expiry_s, b"will"), position, 5)
+
+
+def ended(incarnation: int) -> Change:
+    return Change(events=(SessionEnded("c", incarnation), OwnerEnded(holder(incarnation))))
 
 
 def test_every_opening_gives_a_higher_epoch_and_only_a_new_session_a_new_incarnation() -> None:
     sessions = Sessions()
-    assert opened(sessions, 100) is None
-    assert opened(sessions, 200, "h", is_new=False) is None
+    assert opened(sessions, 100) == NO_CHANGE
+    assert opened(sessions, 200, "h", is_new=False) == NO_CHANGE
     entry = sessions.get("c")
     assert entry is not None
     assert (entry.owner, entry.epoch, entry.incarnation, sessions.of("g"), sessions.of("h")) == (
@@ -26,9 +33,9 @@ def test_every_opening_gives_a_higher_epoch_and_only_a_new_session_a_new_incarna
         [],
         ["c"],
     )
-    assert opened(sessions, 300) == ("c", 101), "a new session tells what it ended"
-    assert sessions.apply(Sessions.ending("c", 201), 400, 5) is None, "a late word"
-    assert sessions.apply(Sessions.ending("c", 301), 400, 5) == ("c", 301)
+    assert opened(sessions, 300) == ended(101), "a new session tells what it ended"
+    assert take(sessions, Sessions.ending("c", 201), 400, 5) == NO_CHANGE, "a late word"
+    assert take(sessions, Sessions.ending("c", 301), 400, 5) == ended(301)
     assert (len(sessions), sessions.owners) == (0, [])
 
 
@@ -36,7 +43,7 @@ def test_a_save_of_an_earlier_epoch_changes_nothing() -> None:
     sessions = Sessions()
     opened(sessions, 100)
     opened(sessions, 200, is_new=False)
-    sessions.apply(Sessions.saving([SessionSave("c", 101, RELEASED, 0, b"x", b"x", b"x")]), 300, 5)
+    take(sessions, Sessions.saving([SessionSave("c", 101, RELEASED, 0, b"x", b"x", b"x")]), 300, 5)
     entry = sessions.get("c")
     assert entry is not None
     assert (entry.state, entry.will, entry.terms, entry.flow, entry.owner) == (CONNECTED, b"will", b"", b"", "g")
@@ -45,9 +52,9 @@ def test_a_save_of_an_earlier_epoch_changes_nothing() -> None:
 def test_what_a_save_leaves_empty_stays_and_its_time_counts_from_the_end_of_the_connection() -> None:
     sessions = Sessions()
     opened(sessions, 0)
-    sessions.apply(Sessions.saving([SessionSave("c", 1, CONNECTED, 60, terms=b"t", flow=b"1")]), 10, 1000)
-    sessions.apply(Sessions.saving([SessionSave("c", 1, GONE, 60, flow=b"2")]), 20, 2000)
-    sessions.apply(Sessions.saving([SessionSave("c", 1, RELEASED, 60)]), 30, 9000)
+    take(sessions, Sessions.saving([SessionSave("c", 1, CONNECTED, 60, terms=b"t", flow=b"1")]), 10, 1000)
+    take(sessions, Sessions.saving([SessionSave("c", 1, GONE, 60, flow=b"2")]), 20, 2000)
+    take(sessions, Sessions.saving([SessionSave("c", 1, RELEASED, 60)]), 30, 9000)
     entry = sessions.get("c")
     assert entry is not None
     assert (entry.will, entry.terms, entry.flow, entry.gone_ms, entry.owner) == (b"will", b"t", b"2", 2000, "")
@@ -63,19 +70,19 @@ def doubtful_ms(sessions: Sessions) -> int:
 def test_what_an_owner_may_have_done_is_in_doubt_when_it_goes_without_a_word() -> None:
     sessions = Sessions()
     opened(sessions, 0)
-    sessions.apply(Sessions.saving([SessionSave("c", 1, RELEASED, 60)]), 10, 1000)
-    sessions.apply(Sessions.opening("h", "c", False, 60, b""), 20, 2000)
+    take(sessions, Sessions.saving([SessionSave("c", 1, RELEASED, 60)]), 10, 1000)
+    take(sessions, Sessions.opening("h", "c", False, 60, b""), 20, 2000)
     assert doubtful_ms(sessions) == 0, "its owner let it go"
-    sessions.apply(Sessions.opening("i", "c", False, 60, b""), 30, 3000)
+    take(sessions, Sessions.opening("i", "c", False, 60, b""), 30, 3000)
     assert doubtful_ms(sessions) == 3000, "its owner was passed over"
-    sessions.apply(Sessions.saving([SessionSave("c", 31, LOST, 60)]), 40, 4000)
+    take(sessions, Sessions.saving([SessionSave("c", 31, LOST, 60)]), 40, 4000)
     entry = sessions.get("c")
     assert entry is not None
     assert (entry.state, entry.owner, entry.gone_ms, entry.doubtful_ms) == (RELEASED, "", 4000, 4000)
-    sessions.apply(Sessions.opening("j", "c", False, 60, b""), 50, 5000)
-    sessions.apply(Sessions.saving([SessionSave("c", 51, RELEASED, 60)]), 60, 6000)
+    take(sessions, Sessions.opening("j", "c", False, 60, b""), 50, 5000)
+    take(sessions, Sessions.saving([SessionSave("c", 51, RELEASED, 60)]), 60, 6000)
     assert doubtful_ms(sessions) == 4000, "what was in doubt before is so for ever"
-    sessions.apply(Sessions.opening("j", "c", True, 60, b""), 70, 7000)
+    take(sessions, Sessions.opening("j", "c", True, 60, b""), 70, 7000)
     assert doubtful_ms(sessions) == 0, "a new session has been sent nothing"
 
 
@@ -97,9 +104,9 @@ def test_who_takes_a_session_for_its_will_leaves_its_client_gone_and_a_client_th
         sessions = Sessions()
         opened(sessions, 0)
         assert sessions.gone() == []
-        sessions.apply(Sessions.opening("h", "c", is_new, 60, b"will", gone_ms=700), 10, 1000)
+        take(sessions, Sessions.opening("h", "c", is_new, 60, b"will", gone_ms=700), 10, 1000)
         assert sessions.gone() == [("c", 700)]
-        sessions.apply(Sessions.saving([SessionSave("c", 11, GONE, 60)]), 20, 2000)
+        take(sessions, Sessions.saving([SessionSave("c", 11, GONE, 60)]), 20, 2000)
         assert sessions.gone() == [("c", 700)]
         opened(sessions, 30, is_new=False)
         assert sessions.gone() == []
@@ -107,7 +114,7 @@ def test_who_takes_a_session_for_its_will_leaves_its_client_gone_and_a_client_th
 
 def test_an_opening_of_an_earlier_version_is_for_the_client() -> None:
     sessions = Sessions()
-    assert sessions.apply(Sessions.opening("g", "c", True, 60, b"will", gone_ms=7)[:-1], 0, 1000) is None
+    assert take(sessions, Sessions.opening("g", "c", True, 60, b"will", gone_ms=7)[:-1], 0, 1000) == NO_CHANGE
     assert sessions.gone() == []
 
 
@@ -139,10 +146,10 @@ bodies = st.one_of(
 def test_a_restored_snapshot_is_the_replay(before: list[list[Any]], after: list[list[Any]]) -> None:
     replayed, restored = Sessions(), Sessions()
     for at, body in enumerate(before):
-        replayed.apply(body, at, at)
+        take(replayed, body, at, at)
     restored.restore(replayed.snapshot())
     for at, body in enumerate(after, len(before)):
-        assert replayed.apply(body, at, at) == restored.apply(body, at, at)
+        assert take(replayed, body, at, at) == take(restored, body, at, at)
     assert replayed.snapshot() == restored.snapshot()
     assert [sorted(replayed.of(one)) for one in "gh"] == [sorted(restored.of(one)) for one in "gh"]
 
@@ -161,7 +168,7 @@ def test_the_bytes_of_all_sessions_are_what_a_recount_gives_whatever_has_changed
     for at, body in enumerate(facts):
         if at == frozen_at:
             sessions.freeze()
-        sessions.apply(body, at, at)
+        take(sessions, body, at, at)
         assert sessions.bytes == recount(sessions)
         restored.restore(sessions.snapshot())
         assert restored.bytes == sessions.bytes
@@ -170,20 +177,20 @@ def test_the_bytes_of_all_sessions_are_what_a_recount_gives_whatever_has_changed
 def test_a_will_counts_and_that_there_is_none_does_not() -> None:
     sessions = Sessions()
     opened(sessions, 0)
-    sessions.apply(Sessions.saving([SessionSave("c", 1, CONNECTED, 60, terms=b"123", flow=b"12")]), 10, 1000)
+    take(sessions, Sessions.saving([SessionSave("c", 1, CONNECTED, 60, terms=b"123", flow=b"12")]), 10, 1000)
     assert sessions.bytes == len(b"will") + 3 + 2
-    sessions.apply(Sessions.saving([SessionSave("c", 1, RELEASED, 60, NO_WILL)]), 20, 2000)
+    take(sessions, Sessions.saving([SessionSave("c", 1, RELEASED, 60, NO_WILL)]), 20, 2000)
     assert sessions.bytes == 3 + 2
-    sessions.apply(Sessions.ending("c", 1), 30, 3000)
+    take(sessions, Sessions.ending("c", 1), 30, 3000)
     assert sessions.bytes == 0
 
 
 def test_a_will_that_is_said_again_is_in_memory_once_also_while_a_snapshot_has_it() -> None:
     sessions = Sessions()
-    sessions.apply(Sessions.opening("g", "c", True, 60, bytes(1000)), 0, 5)
+    take(sessions, Sessions.opening("g", "c", True, 60, bytes(1000)), 0, 5)
     before = sessions.get("c")
     frozen = sessions.freeze()
-    sessions.apply(Sessions.opening("h", "c", False, 60, bytes(1000)), 10, 6)
+    take(sessions, Sessions.opening("h", "c", False, 60, bytes(1000)), 10, 6)
     after = sessions.get("c")
     assert before is not None
     assert after is not None
@@ -193,10 +200,10 @@ def test_a_will_that_is_said_again_is_in_memory_once_also_while_a_snapshot_has_i
 
 def test_a_save_that_says_what_is_known_changes_nothing() -> None:
     sessions = Sessions()
-    sessions.apply(Sessions.opening("g", "c", True, 60, b"will"), 9, 1)
+    take(sessions, Sessions.opening("g", "c", True, 60, b"will"), 9, 1)
     known = SessionSave("c", 10, CONNECTED, 60)
     before = sessions.snapshot()
-    sessions.apply(Sessions.saving([known]), 20, 2)
+    take(sessions, Sessions.saving([known]), 20, 2)
     assert (sessions.is_as(known), sessions.snapshot()) == (True, before)
     others = [SessionSave("d", 10, CONNECTED, 60), known._replace(state=GONE), known._replace(expiry_s=50)]
     others += [known._replace(**{part: b"x"}) for part in ("will", "terms", "flow")]

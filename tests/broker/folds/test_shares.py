@@ -6,8 +6,10 @@ import msgpack
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.folds.filters import CLOSE, OPEN, Filters
+from broker.folds.filters import CLOSE, OPEN, Filters, OwnerEnded, ShareEnded
 from broker.folds.shares import END, Settled, Shares
+from broker.store.records import Change
+from tests.broker.folds.facts import take
 
 RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=25)
 
@@ -46,30 +48,30 @@ def test_the_open_offsets_of_a_stretch_are_counted(floor: int, added: list, firs
 
 def test_a_share_begins_once_and_is_forgotten_when_it_ends() -> None:
     shares = Shares()
-    shares.apply(Shares.beginning("$share/g/a", 100), 1000)
-    shares.apply(Shares.settling("$share/g/a", [(100, 103), (105, 106), (40, 50)], 0), 2000)
-    shares.apply(Shares.beginning("$share/g/a", 7), 1000)
+    take(shares, Shares.beginning("$share/g/a", 100), 1000)
+    take(shares, Shares.settling("$share/g/a", [(100, 103), (105, 106), (40, 50)], 0), 2000)
+    take(shares, Shares.beginning("$share/g/a", 7), 1000)
     settled = shares.get("$share/g/a")
     assert settled is not None
     assert (settled.floor, settled.starts, settled.ends) == (103, [105], [106])
-    shares.end("$share/g/a")
+    shares.follow(Change(events=[ShareEnded("$share/g/a")]))
     assert shares.get("$share/g/a") is None
     assert (shares.take_ended(), shares.take_ended()) == (["$share/g/a"], [])
 
 
 def test_what_is_told_of_a_share_that_there_is_not_changes_nothing() -> None:
     shares = Shares()
-    shares.apply(Shares.settling("$share/g/a", [(1, 2)], 0), 2000)
-    shares.end("$share/g/a")
+    take(shares, Shares.settling("$share/g/a", [(1, 2)], 0), 2000)
+    shares.follow(Change(events=[ShareEnded("$share/g/a")]))
     assert (len(shares), shares.take_ended()) == (0, [])
 
 
 def test_a_snapshot_is_the_state_of_its_moment() -> None:
     shares = Shares()
-    shares.apply(Shares.beginning("$share/g/a", 5), 1000)
-    shares.apply(Shares.settling("$share/g/a", [(8, 9)], 0), 2000)
+    take(shares, Shares.beginning("$share/g/a", 5), 1000)
+    take(shares, Shares.settling("$share/g/a", [(8, 9)], 0), 2000)
     pieces = shares.freeze()
-    shares.apply(Shares.settling("$share/g/a", [(5, 6)], 0), 2000)
+    take(shares, Shares.settling("$share/g/a", [(5, 6)], 0), 2000)
     frozen = msgpack.unpackb(b"".join(pieces))
     assert frozen == [["$share/g/a", 5, [[8, 9]], 1000]]
     again = Shares()
@@ -86,12 +88,12 @@ def position_of(shares: Shares) -> int:
 
 def test_all_before_its_beginning_is_settled_and_later_all_before_a_position_that_only_grows() -> None:
     shares = Shares()
-    shares.apply(Shares.beginning("$share/g/a", 5), 1000)
+    take(shares, Shares.beginning("$share/g/a", 5), 1000)
     assert position_of(shares) == 1000
     for told, known in ((0, 1000), (3000, 3000), (2000, 3000)):
-        shares.apply(Shares.settling("$share/g/a", [(7, 8)], told), 4000)
+        take(shares, Shares.settling("$share/g/a", [(7, 8)], told), 4000)
         assert position_of(shares) == known
-    shares.apply(Shares.settling("$share/g/a", [(8, 9)], 9000)[:-1], 9999)
+    take(shares, Shares.settling("$share/g/a", [(8, 9)], 9000)[:-1], 9999)
     assert position_of(shares) == 3000, "an earlier version says no position"
 
 
@@ -114,18 +116,17 @@ def test_the_floor_with_some_ranges_is_that_which_they_make(floor: int, added: l
 
 
 def test_a_share_holds_its_filter_open_as_long_as_anybody_holds_it() -> None:
-    ended: list[str] = []
-    filters = Filters(ended.append)
-    assert filters.apply([OPEN, "gw", ["$share/g/a/+"]]).opened == ["~filter:a/+"]
-    assert filters.apply([OPEN, "~session/7", ["$share/g/a/+", "$oshare/g/a/+"]]).opened == []
+    filters = Filters()
+    assert take(filters, [OPEN, "gw", ["$share/g/a/+"]]).opened == ["~filter:a/+"]
+    assert take(filters, [OPEN, "~session/7", ["$share/g/a/+", "$oshare/g/a/+"]]).opened == []
     assert filters.queues_of("a/b") == ["~filter:a/+"]
     assert (len(filters), filters.held_by("~$share/g/a/+")) == (1, ["a/+"])
-    assert filters.apply([CLOSE, "gw", ["$share/g/a/+"]]).ended == []
-    restored = Filters(ended.append)
+    assert take(filters, [CLOSE, "gw", ["$share/g/a/+"]]) == Change(ended=[], events=[])
+    restored = Filters()
     restored.restore(filters.snapshot())
     assert restored.snapshot() == filters.snapshot()
-    assert ended == []
-    assert filters.release("~session/7").ended == ["~filter:a/+"]
-    assert ended == ["$share/g/a/+", "$oshare/g/a/+"]
+    for one in (filters, restored):
+        change = one.follow(Change(events=[OwnerEnded("~session/7")]))
+        assert change.ended == ["~filter:a/+"]
+        assert set(change.events) == {ShareEnded("$share/g/a/+"), ShareEnded("$oshare/g/a/+")}
     assert filters.snapshot() == []
-    assert restored.release("~session/7").ended == ["~filter:a/+"]

@@ -7,7 +7,8 @@ import msgpack
 import pytest
 
 from broker.folds.offsets import Offsets
-from broker.folds.state import BrokerState, fact_record
+from broker.folds.state import BrokerState
+from broker.kernel.fold import fact_record
 from penstock.errors import TooLarge
 from penstock.message import (
     BODY_BYTES_MAX,

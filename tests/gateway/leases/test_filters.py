@@ -18,6 +18,7 @@ from penstock.errors import InvalidRequest, PenstockError, Unavailable
 from penstock.message import Message, encode_message
 from penstock.requests.filters import CloseFilters, KeepFilters, OpenFilters
 from penstock.requests.routes import BrokerRoute, Route
+from tests.broker.folds.facts import take
 
 
 class House:
@@ -235,7 +236,7 @@ def test_a_session_begins_where_the_filter_was_opened_in_its_name() -> None:
     house.flush()
     other = MemoryBroker()
     other.refuses[OpenFilters] = Unavailable("away")
-    other.state.filters.apply([OPEN, "~session/7@b", ["a"]], 1000)
+    take(other.state.filters, [OPEN, "~session/7@b", ["a"]], 1000)
     other.queues["~filter:a"] = _Queue(1000)
     for number in range(3):
         other.append(encode_message(Message("a", str(number).encode(), mqtt_topic="a")))

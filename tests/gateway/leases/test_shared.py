@@ -7,7 +7,9 @@ from types import SimpleNamespace
 import pytest
 from rig import Client, Gateway
 
+from broker.folds.filters import OwnerEnded
 from broker.settings import BrokerSettings
+from broker.store.records import Change
 from gateway.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec, Suback, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
@@ -508,7 +510,8 @@ def test_where_no_broker_is_anywhere_a_share_is_refused_as_a_filter_is() -> None
 def test_a_share_that_the_broker_has_given_up_begins_anew() -> None:
     gateway = Gateway()
     [client] = members(gateway, 1)
-    gateway.broker.end(gateway.broker.state.filters.release(gateway.downstream.shared.taker))
+    ended = OwnerEnded(gateway.downstream.shared.taker)
+    gateway.broker.end(gateway.broker.state.spread(Change(events=(ended,))))
     gateway.round()
     gateway.pass_time(1.0)
     produce(gateway, b"1")

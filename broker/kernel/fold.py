@@ -1,0 +1,158 @@
+"""Folds: deterministic functions of the log's prefix, and the registry that feeds them.
+
+A fold takes in the records of its system topics, and users' records with one of its flags. It decides by the record
+alone, never by a clock, a random number or the disk: equal prefixes give equal states, and equal states equal bytes.
+What one fold's change means to another travels as a ``Change``, which every fold that ``follows`` is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Protocol, cast, runtime_checkable
+
+import msgpack
+
+from broker.store.records import NO_CHANGE, Change, Incoming, Stored
+from penstock.errors import TooLarge
+from penstock.message import BODY_BYTES_MAX, FRAME_HEAD_BYTES, encode_record, record_body
+from topicmap.queues import SYSTEM_PREFIX
+
+
+class Fold(Protocol):
+    """State that a theme of the broker keeps in the log.
+
+    Attributes:
+        KEY: its name in snapshots, for ever.
+        TOPICS: the system topics whose records it takes in.
+        FLAGS: application flags of users' records that it takes in too.
+    """
+
+    @property
+    def KEY(self) -> str: ...
+
+    @property
+    def TOPICS(self) -> Sequence[str]: ...
+
+    @property
+    def FLAGS(self) -> int: ...
+
+    def apply(self, record: Stored) -> Change:
+        """Takes in a record, in the order of the log. Tells which light queues begin and end, and what other folds
+        should know."""
+        ...
+
+    def freeze(self) -> Iterator[bytes]:
+        """The state as it is now, as one msgpack value in pieces. The pieces are made later, each in bounded time; what
+        is applied meanwhile does not show in them."""
+        ...
+
+    def restore(self, snapshot: Any) -> None:
+        """Replaces the state by that of a snapshot, unpacked; ``None`` stands for the empty state."""
+        ...
+
+
+@runtime_checkable
+class Follower(Protocol):
+    """A fold whose state depends on what other folds change."""
+
+    def follow(self, change: Change) -> Change:
+        """Takes in what another fold has changed; returns what changes with it."""
+        ...
+
+
+def fact_record(topic: str, body: list[Any]) -> Incoming:
+    """The system record of a durable fact, ready to append. Raises ``TooLarge``."""
+    packed = cast(bytes, msgpack.packb(body))
+    if len(packed) > BODY_BYTES_MAX:
+        raise TooLarge(f"a record of facts has at most {BODY_BYTES_MAX} bytes, not {len(packed)}", hint="ask for less")
+    return Incoming(encode_record(topic.encode(), packed, b""), topic, 0, 0, b"")
+
+
+def fact_of(record: Stored) -> list[Any]:
+    """The body of a durable fact."""
+    return cast("list[Any]", msgpack.unpackb(record_body(memoryview(record.frame)[FRAME_HEAD_BYTES:])))
+
+
+def packed(value: Any) -> Iterator[bytes]:
+    """The whole of a small state, as ``freeze`` gives it."""
+    return iter((cast(bytes, msgpack.packb(value)),))
+
+
+class FoldRegistry:
+    """All folds of a broker as one (satisfies most of ``store.records.Folds``).
+
+    Attributes:
+        changes: how often light queues were opened or ended.
+    """
+
+    def __init__(self, folds: Sequence[Fold]) -> None:
+        """Raises ``ValueError`` where two folds have one key."""
+        self._folds: Final = tuple(folds)
+        self._by_topic: dict[str, list[Fold]] = {}
+        for fold in self._folds:
+            for topic in fold.TOPICS:
+                self._by_topic.setdefault(topic, []).append(fold)
+        self._flagged: Final = tuple(fold for fold in self._folds if fold.FLAGS)
+        self._followers: Final = tuple(fold for fold in self._folds if isinstance(fold, Follower))
+        if len({fold.KEY for fold in self._folds}) < len(self._folds):
+            raise ValueError(f"two folds have one key: {sorted(fold.KEY for fold in self._folds)}")
+        self.changes = 0
+
+    def apply(self, record: Stored) -> Change:
+        """Hands a record to the folds that take it in; returns which light queues begin and end with it."""
+        if record.topic.startswith(SYSTEM_PREFIX):
+            folds: Sequence[Fold] = self._by_topic.get(record.topic, ())
+        else:
+            folds = [fold for fold in self._flagged if fold.FLAGS & record.flag]
+        all_changes = NO_CHANGE
+        for fold in folds:
+            change = fold.apply(record)
+            if change is not NO_CHANGE:
+                all_changes = _joined(all_changes, self.spread(change))
+        if all_changes.opened or all_changes.ended:
+            self.changes += 1
+        return all_changes
+
+    def spread(self, change: Change) -> Change:
+        """Shows a change to all who follow, and theirs in turn; returns all of them together."""
+        together, unseen = change, [change]
+        while unseen:
+            seen = unseen.pop(0)
+            for fold in self._followers:
+                more = fold.follow(seen)
+                if more is not NO_CHANGE:
+                    unseen.append(more)
+                    together = _joined(together, more)
+        return together
+
+    def snapshot(self) -> bytes:
+        """The whole state; equal states give equal bytes."""
+        return b"".join(self.freeze())
+
+    def freeze(self) -> Iterator[bytes]:
+        """The state as it is now, in the pieces of ``snapshot``; they are made later."""
+        pieces = [fold.freeze() for fold in self._folds]
+
+        def joined() -> Iterator[bytes]:
+            yield cast(bytes, msgpack.Packer().pack_map_header(len(pieces)))
+            for fold, some in zip(self._folds, pieces, strict=True):
+                yield cast(bytes, msgpack.packb(fold.KEY))
+                yield from some
+
+        return joined()
+
+    def restore(self, snapshot: bytes) -> None:
+        """Takes the state of a snapshot; ``b""`` is the state before the first record.
+
+        A fold that an older broker did not have begins empty; one that only a newer broker has is passed over.
+        """
+        self.changes += 1
+        parts = msgpack.unpackb(snapshot) if snapshot else {}
+        for fold in self._folds:
+            fold.restore(parts.get(fold.KEY))
+
+
+def _joined(first: Change, second: Change) -> Change:
+    if first is NO_CHANGE:
+        return second
+    return Change((*first.opened, *second.opened), (*first.ended, *second.ended), (*first.events, *second.events))
