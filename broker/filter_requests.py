@@ -18,6 +18,7 @@ from broker.folds import filters, shares
 from broker.folds.shares import Shares
 from broker.folds.state import BrokerState
 from broker.kernel.fold import fact_record
+from broker.kernel.handler import handles
 from broker.outcomes import AfterSync, Now, Outcome
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
@@ -57,6 +58,7 @@ class FilterRequests:
         leased = [owner for owner in self._filters.owners if not owner.startswith(filters.LASTING)]
         self._leases = {owner: now + settings.owner_lease_s for owner in leased}
 
+    @handles(OpenFilters)
     def open(self, request: OpenFilters, now: float, now_ms: int) -> Outcome:
         """Opens light queues for an owner, or refuses single ones."""
         _check_owner(request.owner)
@@ -127,12 +129,14 @@ class FilterRequests:
         if records:
             self._store.append(records, now_ms)
 
+    @handles(CloseFilters)
     def close(self, request: CloseFilters, now: float, now_ms: int) -> Outcome:
         """An owner needs these filters no longer."""
         held = [filter for filter in dict.fromkeys(request.filters) if self._filters.holds(request.owner, filter)]
         self._store_facts(filters.CLOSE, request.owner, held, now_ms)
         return Now(Done())
 
+    @handles(KeepFilters)
     def keep(self, request: KeepFilters, now: float, now_ms: int) -> Outcome:
         """An owner lives."""
         _check_owner(request.owner)
@@ -152,6 +156,7 @@ class FilterRequests:
             self._store_facts(filters.CLOSE, owner, self._filters.held_by(owner), now_ms)
             del self._leases[owner]
 
+    @handles(FetchRetained)
     def fetch_retained(self, request: FetchRetained, now: float, now_ms: int) -> Outcome:
         """A page of retained messages; it waits until what it shows is durable."""
         _check_filter(request.filter)

@@ -11,6 +11,7 @@ from broker.folds.state import BrokerState
 from broker.groups import Group, Groups
 from broker.holders import HOLDS, Holders
 from broker.kernel.fold import fact_record
+from broker.kernel.handler import handles
 from broker.outcomes import AfterSync, Now, Outcome, Parked
 from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests
@@ -61,6 +62,7 @@ class GroupRequests:
         self.groups = Groups(topics.queue_count, now_ms << GENERATIONS_BITS)
         self._holders = Holders(state.offsets.held(), now)
 
+    @handles(JoinGroup)
     def join(self, request: JoinGroup, now: float, now_ms: int) -> Outcome:
         """Enters a group."""
         _check_names(request.group, request.member)
@@ -86,6 +88,7 @@ class GroupRequests:
         """How many groups there are, with members, committed offsets or holders."""
         return max(len(self.groups.names), len(self._offsets), len(self._holders))
 
+    @handles(WatchGroup)
     def watch(self, request: WatchGroup, now: float, now_ms: int) -> Outcome:
         """A sign of life; answered when the generation changes, or after half a session at the latest: who waits longer
         than a session would be taken for dead."""
@@ -110,11 +113,13 @@ class GroupRequests:
         queues = group.members[member].queues
         return Assignment(group.generation, tuple(QueueOffset(one, committed.get(one, UNCOMMITTED)) for one in queues))
 
+    @handles(LeaveGroup)
     def leave(self, request: LeaveGroup, now: float, now_ms: int) -> Outcome:
         """Leaves a group."""
         self.groups.leave(request.group, request.member)
         return Now(Done())
 
+    @handles(CommitOffsets)
     def commit(self, request: CommitOffsets, now: float, now_ms: int) -> Outcome:
         """Stores positions, durably, if the caller holds the queues: also further back, for it does so on purpose. None
         is beyond its queue's end."""
@@ -148,6 +153,7 @@ class GroupRequests:
             raise OffsetOutOfRange(f"{queue}: {offset} is no offset")
         return Progress(queue, HOLDS if offset > self._store.bounds(queue).end else offset, set_backs)
 
+    @handles(HoldOffsets)
     def hold(self, request: HoldOffsets, now: float, now_ms: int) -> Outcome:
         """Takes in how far a gateway's subscriptions have come and moves the position, durably, as far as all that hold
         it have. While the group has members it is theirs: what is said is kept until they are gone. Where there is no
@@ -195,16 +201,19 @@ class GroupRequests:
             ahead = {} if group in self.groups else self._holders.ahead(group, self._offsets.of(group))
             self._note_holders(group, ahead, now_ms)
 
+    @handles(FetchOffsets)
     def fetch(self, request: FetchOffsets, now: float, now_ms: int) -> Outcome:
         """Committed positions."""
         committed = self._offsets.of(request.group)
         rows = tuple(QueueOffset(queue, committed.get(queue, UNCOMMITTED)) for queue in request.queues)
         return Now(GroupOffsets(rows))
 
+    @handles(ListGroups)
     def list_all(self, request: ListGroups, now: float, now_ms: int) -> Outcome:
         """Groups with members or offsets."""
         return Now(GroupNames(tuple(sorted({*self.groups.names, *self._offsets.groups}))))
 
+    @handles(DescribeGroup)
     def describe(self, request: DescribeGroup, now: float, now_ms: int) -> Outcome:
         """Members and lag."""
         committed = dict(self._offsets.of(request.group))

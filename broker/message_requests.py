@@ -14,6 +14,7 @@ from mypy_extensions import mypyc_attr
 from broker.acceptance import Acceptance
 from broker.figures import Figures
 from broker.folds.lives import Lives
+from broker.kernel.handler import handles
 from broker.outcomes import AfterSync, Now, Outcome, Parked
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
@@ -112,7 +113,8 @@ class MessageRequests:
         self._lives = lives
         self._refused: dict[str, int] = {}  # the last attempt for which there was no room, by the life of its gateway
 
-    def append(self, request: Append, now_ms: int) -> Outcome:
+    @handles(Append)
+    def append(self, request: Append, now: float, now_ms: int) -> Outcome:
         """Stores the good records of a batch; the bad ones are ``refused`` one by one."""
         batch, refused, repeated, size = self._acceptance.take(request.body, request.count, now_ms)
         try:
@@ -129,7 +131,8 @@ class MessageRequests:
         )
         return Now(reply) if in_cache else AfterSync(reply, self._store.written)
 
-    def append_runs(self, request: AppendRuns, now_ms: int) -> Outcome:
+    @handles(AppendRuns)
+    def append_runs(self, request: AppendRuns, now: float, now_ms: int) -> Outcome:
         """Stores the good messages of a batch of encoded runs; the bad ones are ``refused`` one by one."""
         self._check_life(request.life)
         self._check_turn(request.life, request.attempt)
@@ -141,7 +144,8 @@ class MessageRequests:
             raise InvalidRequest(f"the runs do not hold {request.count} messages; nothing was stored")
         return self._append_runs(runs, now_ms, request.life, request.attempt)
 
-    def append_given(self, request: GivenRuns, now_ms: int) -> Outcome:
+    @handles(GivenRuns)
+    def append_given(self, request: GivenRuns, now: float, now_ms: int) -> Outcome:
         """The same for runs of a gateway in this process."""
         self._check_life(request.life)
         self._check_turn(request.life, request.attempt)
@@ -181,7 +185,8 @@ class MessageRequests:
             del self._refused[next(iter(self._refused))]
         self._refused[life] = attempt
 
-    def pull(self, request: Pull, now: float) -> Outcome:
+    @handles(Pull)
+    def pull(self, request: Pull, now: float, now_ms: int) -> Outcome:
         """Messages of a queue; parked while there is none and the caller wants to wait."""
         _check_limits(request.count_max, request.bytes_max, request.wait_s)
         tags = frozenset([tag_hash(tag) for tag in request.tags]) if request.tags else _ALL
@@ -197,7 +202,8 @@ class MessageRequests:
         self._figures.pulled(pulled.count, len(pulled.body))
         return pulled
 
-    def pull_given(self, request: GivenPull, now: float) -> Outcome:
+    @handles(GivenPull)
+    def pull_given(self, request: GivenPull, now: float, now_ms: int) -> Outcome:
         """The same for a gateway in this process."""
         offset, count_max, bytes_max, wait_s = request.offset, request.count_max, request.bytes_max, request.wait_s
         _check_limits(count_max, bytes_max, wait_s)
@@ -223,15 +229,18 @@ class MessageRequests:
             self._figures.pulled(found.count, len(found.body))
         return found
 
-    def bounds(self, request: QueryBounds, now: float) -> Outcome:
+    @handles(QueryBounds)
+    def bounds(self, request: QueryBounds, now: float, now_ms: int) -> Outcome:
         """Bounds of several queues."""
         return Now(BoundsReply(tuple(self._store.bounds(queue) for queue in request.queues)))
 
-    def seek_time(self, request: SeekTime, now: float) -> Outcome:
+    @handles(SeekTime)
+    def seek_time(self, request: SeekTime, now: float, now_ms: int) -> Outcome:
         """The first offset at or after a time."""
         return Now(OffsetReply(self._store.seek_time(request.queue, request.stored_ms)))
 
-    def find(self, request: FindByKey, now: float) -> Outcome:
+    @handles(FindByKey)
+    def find(self, request: FindByKey, now: float, now_ms: int) -> Outcome:
         """Messages by key or unique id."""
         if request.count_max < 1 or not request.key:
             raise InvalidRequest("a key has at least one character, and count_max is at least 1")

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
 
 from broker.acceptance import Acceptance
+from broker.exchange_requests import ExchangeRequests
 from broker.figures import Figures
 from broker.filter_requests import FilterRequests
 from broker.folds.sessions import homes_of
 from broker.folds.state import BrokerState
 from broker.gateways import Gateways
 from broker.group_requests import SESSION_S_MAX, GroupRequests, group_waker
+from broker.kernel.handler import handlers_of, handles
 from broker.lags import Lags
 from broker.message_requests import MessageRequests
 from broker.outcomes import Now, Outcome
@@ -29,41 +30,13 @@ from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests
 from broker.usage import Usage
 from penstock.errors import PenstockError, StorageFailed, StorageFull, UnknownRequest
-from penstock.requests.filters import CloseFilters, FetchRetained, KeepFilters, OpenFilters
-from penstock.requests.given import GivenPull, GivenRuns
-from penstock.requests.groups import (
-    CommitOffsets,
-    DescribeGroup,
-    FetchOffsets,
-    HoldOffsets,
-    JoinGroup,
-    LeaveGroup,
-    ListGroups,
-    WatchGroup,
-)
-from penstock.requests.messages import Append, AppendRuns, FindByKey, Pull, QueryBounds, SeekTime
 from penstock.requests.request import Request
 from penstock.requests.routes import TopicRoute
 from penstock.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
 from penstock.requests.sessions import (
     GATEWAYS_TOPICS,
-    EndLives,
-    EndSession,
-    FetchExchanges,
-    FindEndedSessions,
-    KeepSessions,
-    ListSessionFilters,
-    ListSessions,
-    OpenSession,
-    ReleaseExchanges,
-    SaveSessions,
-    WatchSessions,
 )
-from penstock.requests.shares import ListShares, SettleShared, TakeShared
-from penstock.requests.topics import CreateTopic, DescribeTopic, ListTopics
 from penstock.version import VERSION
-
-Handler = Callable[[Any, float, int], Outcome]
 
 
 class BrokerService:
@@ -93,61 +66,29 @@ class BrokerService:
             SESSION_S_MAX,
             now,
         )
-        self._sessions = SessionRequests(state, store, settings, now, now_ms)
+        self._gateways = Gateways(state.sessions)
+        self._sessions = SessionRequests(state, store, settings, self._gateways, now, now_ms)
+        self._exchanges = ExchangeRequests(state, store)
         self._session_pages = SessionPages(state, store)
         self._lags = Lags(state, store, settings.name)
         self._shares = ShareRequests(state, store, settings, now)
-        self._gateways = Gateways(state.sessions)
         self._usage = Usage(state, settings, lambda: self._groups.count)
         self._group_changes = self._groups.groups.changed  # the same objects for ever: asked after every batch
         self._session_changes = self._sessions.changed
         self._share_changes = self._shares.changed
-        self._table = self._handlers()
-
-    def _handlers(self) -> dict[type[Request], Handler]:
-        topics, messages, filters, groups = self.topics, self._messages, self._filters, self._groups
-        sessions, pages, shares = self._sessions, self._session_pages, self._shares
-        return {
-            Append: lambda request, now, now_ms: messages.append(request, now_ms),
-            AppendRuns: lambda request, now, now_ms: messages.append_runs(request, now_ms),
-            GivenRuns: lambda request, now, now_ms: messages.append_given(request, now_ms),
-            GivenPull: lambda request, now, now_ms: messages.pull_given(request, now),
-            Pull: lambda request, now, now_ms: messages.pull(request, now),
-            QueryBounds: lambda request, now, now_ms: messages.bounds(request, now),
-            SeekTime: lambda request, now, now_ms: messages.seek_time(request, now),
-            FindByKey: lambda request, now, now_ms: messages.find(request, now),
-            CreateTopic: lambda request, now, now_ms: topics.create(request, now_ms),
-            DescribeTopic: lambda request, now, now_ms: topics.describe(request, now_ms),
-            ListTopics: lambda request, now, now_ms: topics.list_all(request, now_ms),
-            OpenFilters: filters.open,
-            CloseFilters: filters.close,
-            KeepFilters: filters.keep,
-            FetchRetained: filters.fetch_retained,
-            JoinGroup: groups.join,
-            WatchGroup: groups.watch,
-            LeaveGroup: groups.leave,
-            CommitOffsets: groups.commit,
-            FetchOffsets: groups.fetch,
-            HoldOffsets: groups.hold,
-            ListGroups: groups.list_all,
-            DescribeGroup: groups.describe,
-            OpenSession: sessions.open,
-            SaveSessions: sessions.save,
-            EndSession: sessions.end,
-            KeepSessions: self._keep_sessions,
-            WatchSessions: sessions.watch,
-            FetchExchanges: sessions.fetch_exchanges,
-            ReleaseExchanges: sessions.release_exchanges,
-            ListSessionFilters: pages.list_filters,
-            FindEndedSessions: pages.find_ended,
-            ListSessions: pages.list_all,
-            EndLives: sessions.end_lives,
-            TakeShared: shares.take,
-            SettleShared: shares.settle,
-            ListShares: lambda request, now, now_ms: shares.list_all(request),
-            ReadFigures: lambda request, now, now_ms: self._read_figures(),
-            Ping: lambda request, now, now_ms: Now(ServerInfo("broker", self._settings.name, VERSION)),
-        }
+        self._table = handlers_of(
+            (
+                self.topics,
+                self._messages,
+                self._filters,
+                self._groups,
+                self._sessions,
+                self._exchanges,
+                self._session_pages,
+                self._shares,
+                self,
+            )
+        )
 
     def handle(self, request: Request, now: float, now_ms: int) -> Outcome:
         """Carries a request out. Never raises a ``PenstockError``: it is the outcome then."""
@@ -232,14 +173,16 @@ class BrokerService:
         """The log was synced once more."""
         self._figures.synced()
 
-    def _keep_sessions(self, request: KeepSessions, now: float, now_ms: int) -> Outcome:
-        outcome = self._sessions.keep(request, now, now_ms)
-        self._gateways.heard(request.owner, now)
-        return outcome
-
-    def _read_figures(self) -> Outcome:
+    @handles(ReadFigures)
+    def read_figures(self, request: ReadFigures, now: float, now_ms: int) -> Outcome:
+        """Counters since start, and gauges."""
         figures = self.figures()
         return Now(BrokerFigures(tuple(figures), tuple(figures.values())))
+
+    @handles(Ping)
+    def ping(self, request: Ping, now: float, now_ms: int) -> Outcome:
+        """Which server this is."""
+        return Now(ServerInfo("broker", self._settings.name, VERSION))
 
     def _topic_created(self, topic: str) -> None:
         self._acceptance.forget()

@@ -11,6 +11,7 @@ from typing import Final
 from broker.folds import sessions
 from broker.folds.sessions import Entry, Sessions
 from broker.folds.state import BrokerState
+from broker.kernel.handler import handles
 from broker.outcomes import AfterSync, Now, Outcome
 from broker.store.message_store import MessageStore
 from penstock.errors import InvalidRequest, TopicNotFound
@@ -40,6 +41,7 @@ class SessionPages:
         self._topics = state.topics
         self._store = store
 
+    @handles(ListSessionFilters)
     def list_filters(self, request: ListSessionFilters, now: float, now_ms: int) -> Outcome:
         """What is open here for sessions, a page of a size that fits; a broker that joins opens the same."""
         held: list[SessionFilters] = []
@@ -53,6 +55,7 @@ class SessionPages:
         after = self._page(request.after, request.count_max, take)
         return AfterSync(SessionFiltersPage(tuple(held), after), self._store.written)
 
+    @handles(ListSessions)
     def list_all(self, request: ListSessions, now: float, now_ms: int) -> Outcome:
         """How sessions stand, a page of a size that fits, or one of them."""
         if request.client:
@@ -86,6 +89,7 @@ class SessionPages:
                 return one
         return live[-1] if len(live) == count else 0
 
+    @handles(FindEndedSessions)
     def find_ended(self, request: FindEndedSessions, now: float, now_ms: int) -> Outcome:
         """Which sessions are over; told when that is durable."""
         self._check_home()

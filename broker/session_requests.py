@@ -24,12 +24,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from broker.folds import exchanges, lives, sessions
-from broker.folds.exchanges import Exchanges as OpenExchanges
+from broker.folds import lives, sessions
 from broker.folds.lives import LIVES_MAX, Lives
 from broker.folds.sessions import Entry, Sessions
 from broker.folds.state import BrokerState
+from broker.gateways import Gateways
+from broker.kernel.checks import CLIENT_BYTES_MAX, check_text
 from broker.kernel.fold import fact_record
+from broker.kernel.handler import handles
 from broker.outcomes import AfterSync, Now, Outcome, Parked
 from broker.session_ends import SessionEnds
 from broker.session_room import SessionRoom
@@ -49,12 +51,9 @@ from penstock.requests.sessions import (
     RELEASED,
     EndLives,
     EndSession,
-    Exchanges,
-    FetchExchanges,
     KeepSessions,
     OpenedSession,
     OpenSession,
-    ReleaseExchanges,
     SavedSessions,
     SaveSessions,
     SessionCall,
@@ -69,7 +68,6 @@ HANDOVER_S: Final = 1.0
 WAIT_S_MAX: Final = 60.0
 LEASE_S_MAX: Final = 86_400.0
 DUTIES_MAX: Final = 1000
-CLIENT_BYTES_MAX: Final = 65_535
 OWNER_BYTES_MAX: Final = 255
 LIFE_BYTES_MAX: Final = 64
 _HEAD_BYTES: Final = 64  # what a record of saves has beside them
@@ -79,14 +77,19 @@ class SessionRequests:
     """The sessions whose home is this broker. ``changed``: wakers that have stirred and nobody has taken yet."""
 
     def __init__(
-        self, state: BrokerState, store: MessageStore, settings: BrokerSettings, now: float, now_ms: int
+        self,
+        state: BrokerState,
+        store: MessageStore,
+        settings: BrokerSettings,
+        gateways: Gateways,
+        now: float,
+        now_ms: int,
     ) -> None:
         self._sessions: Sessions = state.sessions
-        self._exchanges: OpenExchanges = state.exchanges
         self._lives: Lives = state.lives
-        self._is_fenced = state.is_fenced
         self._store = store
         self._settings = settings
+        self._gateways = gateways
         self._leases = {owner: now + settings.owner_lease_s for owner in self._sessions.owners + self._lives.owners}
         self._calls: dict[str, dict[str, SessionCall]] = {}  # owner -> client -> what is asked of it
         # client -> the epoch in which its session was asked for last, and until when its owner may let go
@@ -104,10 +107,11 @@ class SessionRequests:
 
     # ------------------------------------------------------------ taking one over
 
+    @handles(OpenSession)
     def open(self, request: OpenSession, now: float, now_ms: int) -> Outcome:
         """Gives a session to an owner."""
         _check_owner(request.owner)
-        _check_client(request.client)
+        check_text("a client id", request.client, CLIENT_BYTES_MAX)
         if not 0 <= request.expiry_s <= NEVER_ENDS:
             raise InvalidRequest(f"an expiry is from 0 to {NEVER_ENDS} s, not {request.expiry_s}")
         self._leases.setdefault(request.owner, now + self._settings.owner_lease_s)
@@ -221,6 +225,7 @@ class SessionRequests:
 
     # ------------------------------------------------------------ what its owner says
 
+    @handles(SaveSessions)
     def save(self, request: SaveSessions, now: float, now_ms: int) -> Outcome:
         """Keeps the state of sessions. One that its owner calls lost is as if the owner were dead. What changes
         nothing, as when an owner asks what it still has, needs no record."""
@@ -292,6 +297,7 @@ class SessionRequests:
         is_meant = entry.epoch == save.epoch or (save.epoch == ANY_EPOCH and entry.state == CONNECTED)
         return entry.epoch if is_meant else 0
 
+    @handles(EndSession)
     def end(self, request: EndSession, now: float, now_ms: int) -> Outcome:
         """A session is over, for good where it could have come back."""
         entry = self._sessions.get(request.client)
@@ -306,6 +312,7 @@ class SessionRequests:
         self._ends.back(client)
         self._settle(client)
 
+    @handles(KeepSessions)
     def keep(self, request: KeepSessions, now: float, now_ms: int) -> Outcome:
         """An owner lives; it is told what has to be seen to."""
         _check_owner(request.owner)
@@ -315,6 +322,7 @@ class SessionRequests:
             _check_life(request.life)
         is_over = request.life in self._lives.over
         begins = not is_over and request.life not in ("", self._lives.of(request.owner))
+        self._gateways.heard(request.owner, now)
         self._leases[request.owner] = now + request.lease_s  # also where the log has no room: whoever asks lives
         if begins:
             beginning = Lives.beginning(request.owner, request.life, request.fresh)
@@ -329,6 +337,7 @@ class SessionRequests:
         duties = SessionDuties(tuple(list(self._duties)[:DUTIES_MAX]), is_over)
         return AfterSync(duties, self._begun_until)
 
+    @handles(EndLives)
     def end_lives(self, request: EndLives, now: float, now_ms: int) -> Outcome:
         """The home of sessions has ended some lives; nothing that comes later is stored of them."""
         if len(request.lives) > LIVES_MAX:
@@ -345,6 +354,7 @@ class SessionRequests:
         life = self._lives.of(owner)
         return [fact_record(lives.TOPIC, Lives.ending([life]))] if life else []
 
+    @handles(WatchSessions)
     def watch(self, request: WatchSessions, now: float, now_ms: int) -> Outcome:
         """Waits for calls."""
         _check_owner(request.owner)
@@ -363,32 +373,6 @@ class SessionRequests:
     # ------------------------------------------------------------ what other brokers ask
 
     # ------------------------------------------------------------ exchanges
-
-    def fetch_exchanges(self, request: FetchExchanges, now: float, now_ms: int) -> Outcome:
-        """Open exchanges of a session; what is told is durable, and no earlier epoch adds to it."""
-        _check_client(request.client)
-        if not 0 <= request.epoch < 1 << 63 or not 0 <= request.incarnation < 1 << 63:
-            raise InvalidRequest("epochs are positions in the log")
-        if self._sessions.get(request.client) is None:  # its home is elsewhere
-            fact = OpenExchanges.fencing(request.client, request.incarnation, request.epoch)
-            self._store.append([fact_record(exchanges.TOPIC, fact)], now_ms)
-        ids = tuple(self._exchanges.ids(request.client, request.incarnation))
-        return AfterSync(Exchanges(ids), self._store.written)
-
-    def release_exchanges(self, request: ReleaseExchanges, now: float, now_ms: int) -> Outcome:
-        """Packet ids are free again."""
-        _check_client(request.client)
-        if any(not 0 < packet_id < 1 << 16 for packet_id in request.ids):
-            raise InvalidRequest("a packet id is from 1 to 65,535")
-        if request.epoch and self._is_fenced(request.client, request.incarnation, request.epoch):
-            raise Fenced("another gateway has the session by now")
-        known = self._exchanges.ids(request.client, request.incarnation)
-        is_over = request.is_over and self._exchanges.knows(request.client, request.incarnation)
-        if is_over or (known and (not request.ids or not set(known).isdisjoint(request.ids))):
-            ids = () if is_over else request.ids
-            fact = OpenExchanges.fact(request.client, request.incarnation, ids)
-            self._store.append([fact_record(exchanges.TOPIC, fact)], now_ms)
-        return AfterSync(Done(), self._store.written)
 
     # ------------------------------------------------------------ time
 
@@ -492,21 +476,8 @@ def owner_waker(owner: str) -> str:
 
 
 def _check_owner(owner: str) -> None:
-    _check_text("an owner's name", owner, OWNER_BYTES_MAX)
-
-
-def _check_client(client: str) -> None:
-    _check_text("a client id", client, CLIENT_BYTES_MAX)
+    check_text("an owner's name", owner, OWNER_BYTES_MAX)
 
 
 def _check_life(life: str) -> None:
-    _check_text("the name of a life", life, LIFE_BYTES_MAX)
-
-
-def _check_text(what: str, text: str, bytes_max: int) -> None:
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        raise InvalidRequest(f"{what} is Unicode without surrogates") from None
-    if not 0 < size <= bytes_max:
-        raise InvalidRequest(f"{what} has 1 to {bytes_max} bytes")
+    check_text("the name of a life", life, LIFE_BYTES_MAX)

@@ -18,6 +18,7 @@ from broker.folds import filters, shares
 from broker.folds.shares import Settled, Shares
 from broker.folds.state import BrokerState
 from broker.kernel.fold import fact_record
+from broker.kernel.handler import handles
 from broker.outcomes import AfterSync, Now, Outcome, Parked
 from broker.settings import BrokerSettings
 from broker.shares import Given, Row, ShareLeases
@@ -79,6 +80,7 @@ class ShareRequests:
 
     # ------------------------------------------------------------ requests
 
+    @handles(TakeShared)
     def take(self, request: TakeShared, now: float, now_ms: int) -> Outcome:
         """Messages for a taker; parked while there is none."""
         if request.count_max < (not request.resumes) or request.wait_s < 0:
@@ -102,6 +104,7 @@ class ShareRequests:
         wakers = (queue, share_waker(request.share))
         return Parked(wakers, now + min(request.wait_s, WAIT_S_MAX), again)
 
+    @handles(SettleShared)
     def settle(self, request: SettleShared, now: float, now_ms: int) -> Outcome:
         """Messages are settled, or given back. A share that has ended needs neither."""
         self._renew(request.taker, now)
@@ -119,7 +122,8 @@ class ShareRequests:
         self._settle(request.share, _ranges(fresh))
         return AfterSync(Done(), self._store.written)
 
-    def list_all(self, request: ListShares) -> Outcome:
+    @handles(ListShares)
+    def list_all(self, request: ListShares, now: float, now_ms: int) -> Outcome:
         """How the shares stand, a page at a time."""
         if request.count_max < 1:
             raise InvalidRequest("count_max is at least 1")

@@ -8,6 +8,7 @@ from broker.folds import topics
 from broker.folds.sessions import homes_of
 from broker.folds.state import BrokerState
 from broker.kernel.fold import fact_record
+from broker.kernel.handler import handles
 from broker.outcomes import AfterSync, Now, Outcome
 from broker.settings import LEVELS, BrokerSettings
 from broker.store.message_store import MessageStore
@@ -32,7 +33,8 @@ class TopicRequests:
         for topic in self._topics:
             self._ensure_queues(topic)
 
-    def create(self, request: CreateTopic, now_ms: int) -> Outcome:
+    @handles(CreateTopic)
+    def create(self, request: CreateTopic, now: float, now_ms: int) -> Outcome:
         """Creates a topic; again with the same configuration is fine."""
         wanted = TopicInfo(
             request.topic,
@@ -48,7 +50,8 @@ class TopicRequests:
         self._create(wanted, now_ms)
         return AfterSync(self._detail(wanted), self._store.written)
 
-    def describe(self, request: DescribeTopic, now_ms: int) -> Outcome:
+    @handles(DescribeTopic)
+    def describe(self, request: DescribeTopic, now: float, now_ms: int) -> Outcome:
         """Configuration and bounds; with ``create``, policy may create the topic."""
         known = self._topics.get(request.topic)
         if known is not None:
@@ -58,7 +61,8 @@ class TopicRequests:
         self.auto_create(request.topic, now_ms)
         return AfterSync(self._detail(self.get(request.topic)), self._store.written)
 
-    def list_all(self, request: ListTopics, now_ms: int) -> Outcome:
+    @handles(ListTopics)
+    def list_all(self, request: ListTopics, now: float, now_ms: int) -> Outcome:
         """All topics, sorted."""
         return Now(TopicList(tuple(sorted(self._topics))))
 

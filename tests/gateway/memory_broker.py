@@ -8,14 +8,17 @@ message appended after it, a light queue's offsets begin at the log position at 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from broker.exchange_requests import ExchangeRequests
 from broker.folds import filters, shares
 from broker.folds.exchanges import exchange_of
 from broker.folds.filters import CLOSE, OPEN
 from broker.folds.shares import Shares
 from broker.folds.state import BrokerState
+from broker.gateways import Gateways
 from broker.holders import Holders
+from broker.kernel.handler import handlers_of
 from broker.outcomes import Now, Parked
 from broker.session_requests import SessionRequests
 from broker.settings import BrokerSettings
@@ -71,16 +74,8 @@ from penstock.requests.request import Done, Request, Result
 from penstock.requests.routes import BrokerRoute, QueryRoute, Route
 from penstock.requests.servers import Ping, ServerInfo
 from penstock.requests.sessions import (
-    EndLives,
-    EndSession,
-    FetchExchanges,
     KeepSessions,
-    OpenSession,
-    ReleaseExchanges,
-    SaveSessions,
-    WatchSessions,
 )
-from penstock.requests.shares import SettleShared, TakeShared
 from penstock.requests.topics import Bounds, CreateTopic, DescribeTopic, TopicDetail
 from penstock.runs import checksum_of, decode_runs
 from tests.broker.folds.facts import fact
@@ -89,19 +84,6 @@ from topicmap.queues import filter_queue
 
 if TYPE_CHECKING:
     from broker.store.message_store import MessageStore
-
-_SESSIONS: Final = {
-    OpenSession: "open",
-    SaveSessions: "save",
-    EndSession: "end",
-    KeepSessions: "keep",
-    WatchSessions: "watch",
-    TakeShared: "take",
-    SettleShared: "settle",
-    FetchExchanges: "fetch_exchanges",
-    ReleaseExchanges: "release_exchanges",
-    EndLives: "end_lives",
-}
 
 
 def encode_record_of(body: bytes, tail: bytes, flag: int, born_ms: int) -> bytes:
@@ -201,8 +183,10 @@ class MemoryBroker:
         self._kept_back: list[tuple[OnResult, Result]] = []
         self.state = BrokerState()
         facts = cast("MessageStore", _Facts(self))
-        self.sessions = SessionRequests(self.state, facts, BrokerSettings(), 0.0, 0)
+        self.sessions = SessionRequests(self.state, facts, BrokerSettings(), Gateways(self.state.sessions), 0.0, 0)
         self.shares = ShareRequests(self.state, facts, BrokerSettings(), 0.0)
+        exchanges = ExchangeRequests(self.state, facts)
+        self._handlers = handlers_of((self.sessions, self.shares, exchanges))
         self._stirred: set[str] = set()
 
         self.lives = 0
@@ -229,7 +213,7 @@ class MemoryBroker:
         if type(request) in self.refuses:
             self._held.append((on_result, self.refuses[type(request)]))
             return
-        if type(request) in _SESSIONS:
+        if type(request) in self._handlers:
             self._ask_sessions(request, on_result)
             return
         result = getattr(self, f"_{type(request).__name__}")(request)
@@ -272,8 +256,7 @@ class MemoryBroker:
 
     def _ask_sessions(self, request: Request, on_result: OnResult) -> None:
         try:
-            serves = self.shares if isinstance(request, TakeShared | SettleShared) else self.sessions
-            outcome = getattr(serves, _SESSIONS[type(request)])(request, self.now_s, self.now_ms)
+            outcome = self._handlers[type(request)](request, self.now_s, self.now_ms)
         except PenstockError as error:
             outcome = Now(error)
         if isinstance(outcome, Parked):
