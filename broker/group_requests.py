@@ -54,12 +54,19 @@ class GroupRequests:
     """Consumer groups of one broker."""
 
     def __init__(
-        self, state: BrokerState, store: MessageStore, topics: TopicRequests, groups_max: int, now: float, now_ms: int
+        self,
+        state: BrokerState,
+        store: MessageStore,
+        topics: TopicRequests,
+        groups_max: int,
+        now: float,
+        now_ms: int,
+        broker: str = "",
     ) -> None:
         self._offsets = state.offsets
         self._groups_max = groups_max
         self._store = store
-        self.groups = Groups(topics.queue_count, now_ms << GENERATIONS_BITS)
+        self.groups = Groups(topics.queue_count, now_ms << GENERATIONS_BITS, broker)
         self._holders = Holders(state.offsets.held(), now)
 
     @handles(JoinGroup)

@@ -1,9 +1,8 @@
 """Consumer groups: who is a member, and which queues each member holds.
 
-The broker assigns its own queues: of each topic, the queues in order are dealt out in equal runs to the members that
-subscribe to it, in order of their ids (RocketMQ's average allocation). Every change of members, subscriptions or
-queue counts begins a new generation; commits carry their generation and are fenced. Members live in memory, offsets
-in the log. Pure: ``now`` is an argument.
+The broker assigns its own queues (``allocate``): a member holds a run of each topic's queues, and members with the
+same topics hold equally many over all topics. Every change of members, subscriptions or queue counts begins a new
+generation; commits carry their generation and are fenced. Members live in memory, offsets in the log. Pure.
 
 Invariants: each queue of a subscribed topic has exactly one holder; generations only grow, and no generation of one
 life of the broker is one of another (the caller says where they begin).
@@ -12,8 +11,9 @@ life of the broker is one of another (the caller says where they begin).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heapreplace
 
 from penstock.errors import Fenced, GroupNotFound
 from penstock.requests.groups import MemberInfo
@@ -38,16 +38,44 @@ class Group:
     members: dict[str, Member] = field(default_factory=dict)
 
 
-def allocate(members: Sequence[str], queues: int) -> dict[str, range]:
-    """Queue numbers per member: equal runs, the first members get one more where it does not divide."""
-    share, extra = divmod(queues, len(members))
-    ranges: dict[str, range] = {}
-    start = 0
-    for place, member in enumerate(members):
-        stop = start + share + (place < extra)
-        ranges[member] = range(start, stop)
-        start = stop
-    return ranges
+def allocate(members: Mapping[str, Collection[str]], queues: Mapping[str, int], turn: int = 0) -> dict[str, list[str]]:
+    """The queues of each member, by topic. Each queue goes to the subscriber of its topic that holds fewest so far, so
+    that members with the same topics are at most one queue apart; of a topic a member holds neighbours.
+
+    Args:
+        members: the topics of each member.
+        queues: how many queues each topic has.
+        turn: of members that hold equally many, the one in this place of their order comes first; it differs from
+            broker to broker, else one member would hold the odd queue of each.
+    """
+    names = sorted(members)
+    start = turn % len(names) if names else 0
+    order = names[start:] + names[:start]
+    readers: dict[str, list[int]] = {}
+    for place, name in enumerate(order):
+        for topic in members[name]:
+            readers.setdefault(topic, []).append(place)
+    held = [0] * len(order)
+    runs: list[dict[str, int]] = [{} for _ in order]
+    for topic in sorted(readers, key=lambda topic: (len(readers[topic]), topic)):  # few readers leave least choice
+        fewest = [(held[place], place) for place in readers[topic]]
+        heapify(fewest)
+        for _ in range(queues[topic]):
+            count, place = fewest[0]
+            heapreplace(fewest, (count + 1, place))
+            runs[place][topic] = runs[place].get(topic, 0) + 1
+        for count, place in fewest:
+            held[place] = count
+    places = {name: place for place, name in enumerate(order)}
+    given = dict.fromkeys(readers, 0)
+    dealt: dict[str, list[str]] = {}
+    for name in names:
+        run = runs[places[name]]
+        dealt[name] = []
+        for topic in sorted(run):
+            first, given[topic] = given[topic], given[topic] + run[topic]
+            dealt[name] += [topic_queue(topic, number) for number in range(first, given[topic])]
+    return dealt
 
 
 class Groups:
@@ -56,10 +84,12 @@ class Groups:
     Args:
         queue_count: number of queues of a topic, 0 while it does not exist.
         first_generation: generations begin above this.
+        broker: this broker's name, which decides who holds the odd queue.
     """
 
-    def __init__(self, queue_count: Callable[[str], int], first_generation: int) -> None:
+    def __init__(self, queue_count: Callable[[str], int], first_generation: int, broker: str = "") -> None:
         self._queue_count = queue_count
+        self._broker = broker
         self._groups: dict[str, Group] = {}
         self._generation = first_generation
         self.changed: dict[str, None] = {}
@@ -157,10 +187,12 @@ class Groups:
         if not group.members:
             del self._groups[name]
             return
-        held: dict[str, list[str]] = {member: [] for member in sorted(group.members)}
-        for topic in sorted({topic for member in group.members.values() for topic in member.topics}):
-            subscribed = [member for member in held if topic in group.members[member].topics]
-            for member, numbers in allocate(subscribed, self._queue_count(topic)).items():
-                held[member] += [topic_queue(topic, number) for number in numbers]
-        for member, queues in held.items():
+        topics = {name: frozenset(member.topics) for name, member in group.members.items()}
+        counts = {topic: self._queue_count(topic) for some in topics.values() for topic in some}
+        for member, queues in allocate(topics, counts, _turn_of(self._broker)).items():
             group.members[member].queues = tuple(queues)
+
+
+def _turn_of(broker: str) -> int:
+    """Brokers whose names count up (``broker-a``, ``broker-b``) have turns that follow each other."""
+    return sum(broker.encode())

@@ -56,7 +56,7 @@ class BrokerService:
         self._acceptance = Acceptance(self.topics, state, settings)
         self._messages = MessageRequests(store, self.topics, self._acceptance, settings, self._figures, state.lives)
         self._filters = FilterRequests(state, store, settings, now)
-        self._groups = GroupRequests(state, store, self.topics, settings.groups_max, now, now_ms)
+        self._groups = GroupRequests(state, store, self.topics, settings.groups_max, now, now_ms, settings.name)
         self._readers = Readers(
             state.offsets,
             self._groups.groups,

@@ -16,22 +16,66 @@ def held(some: Groups, group: str = "g") -> dict[str, str]:
     return {one.member: " ".join(one.queues) for one in some.members(group)[1]}
 
 
+def dealt(members: dict[str, set[str]], turn: int = 0, **queues: int) -> dict[str, str]:
+    return {name: " ".join(some) for name, some in allocate(members, queues, turn).items()}
+
+
 @pytest.mark.parametrize(
     ("queues", "members", "runs"),
     [(8, 3, [3, 3, 2]), (2, 3, [1, 1, 0]), (4, 1, [4]), (0, 2, [0, 0]), (4, 4, [1, 1, 1, 1]), (5, 2, [3, 2])],
 )
-def test_queues_are_dealt_out_as_rocketmq_deals_them(queues: int, members: int, runs: list[int]) -> None:
-    dealt = allocate([f"m{n}" for n in range(members)], queues)
-    assert [len(run) for run in dealt.values()] == runs
+def test_queues_of_one_topic_are_dealt_out_as_rocketmq_deals_them(queues: int, members: int, runs: list[int]) -> None:
+    some = allocate({f"m{n}": {"t"} for n in range(members)}, {"t": queues})
+    assert [len(run) for run in some.values()] == runs
+    assert [queue for run in some.values() for queue in run] == [f"t:{number}" for number in range(queues)]
 
 
-@given(st.integers(0, 200), st.lists(st.text(min_size=1), min_size=1, max_size=20, unique=True))
-def test_each_queue_has_exactly_one_holder_and_no_member_has_two_more_than_another(
-    queues: int, names: list[str]
+def test_topics_with_one_queue_each_go_to_different_members() -> None:
+    members = {name: {"t", "u", "v", "w"} for name in "abc"}
+    assert dealt(members, t=1, u=1, v=1, w=1) == {"a": "t:0 w:0", "b": "u:0", "c": "v:0"}
+
+
+def test_each_broker_favours_another_member() -> None:
+    favoured = []
+    for broker in ("broker-a", "broker-b", "broker-c"):
+        some = Groups(lambda topic: 1, 0, broker)
+        for member in "xyz":
+            some.join("g", member, ("t",), 10.0, 0.0)
+        favoured += [member for member, queues in held(some).items() if queues]
+    assert sorted(favoured) == ["x", "y", "z"]
+
+
+def test_a_topic_that_one_member_alone_reads_counts_before_those_that_all_read() -> None:
+    assert dealt({"a": {"t", "u"}, "b": {"t"}}, t=4, u=2) == {"a": "t:0 u:0 u:1", "b": "t:1 t:2 t:3"}
+
+
+@given(
+    st.lists(st.text(min_size=1), min_size=1, max_size=10, unique=True),
+    st.dictionaries(st.sampled_from("tuvwxyz"), st.integers(0, 40), min_size=1),
+    st.integers(0, 1 << 40),
+)
+def test_each_queue_has_exactly_one_holder_and_no_member_has_two_more_than_another_over_all_topics(
+    names: list[str], queues: dict[str, int], turn: int
 ) -> None:
-    dealt = allocate(names, queues)
-    assert sorted(number for run in dealt.values() for number in run) == list(range(queues))
-    assert max(map(len, dealt.values())) - min(map(len, dealt.values())) <= 1
+    some = allocate({name: set(queues) for name in names}, queues, turn)
+    all_held = [queue for run in some.values() for queue in run]
+    assert sorted(all_held) == sorted(f"{topic}:{number}" for topic, count in queues.items() for number in range(count))
+    assert max(map(len, some.values())) - min(map(len, some.values())) <= 1
+
+
+@given(
+    st.dictionaries(st.text(min_size=1), st.sets(st.sampled_from("tuvw")), min_size=1, max_size=8),
+    st.fixed_dictionaries(dict.fromkeys("tuvw", st.integers(0, 9))),
+)
+def test_members_hold_only_queues_of_their_topics_and_those_with_the_same_topics_equally_many(
+    members: dict[str, set[str]], queues: dict[str, int]
+) -> None:
+    some = allocate(members, queues)
+    for one, topics in members.items():
+        assert {queue.partition(":")[0] for queue in some[one]} <= topics
+        for other in members:
+            if members[other] == topics:
+                assert abs(len(some[one]) - len(some[other])) <= 1
 
 
 def test_the_life_of_a_group() -> None:
