@@ -4,6 +4,8 @@ A message counts as long as its reader has not done with it: of a share, until i
 been sent, as its gateway saved that last (``penstock.requests.sessions.saved_places``). Of a session counts what is
 stored here, at its home; what waits for it at other brokers only ``penstock session`` asks for.
 
+A session whose bytes cannot be read has an unknown lag: it is counted by itself, in no sum.
+
 There may be 1,000,000 sessions and 100,000 shares, so they are looked at a slice per tick. The figures are those of the
 last look that was finished; before the first there are none.
 """
@@ -11,6 +13,7 @@ last look that was finished; before the first there are none.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Generator, Mapping
 from typing import Final
 
@@ -39,6 +42,7 @@ PLACES_MAX: Final = 1_024
 """So many queues are kept in mind to be looked up, each once for all who read it."""
 _DONE: Final = object()
 Slices = Generator[None, None, None]
+_log = logging.getLogger(__name__)
 
 
 class Lags:
@@ -59,6 +63,7 @@ class Lags:
         self._broker = broker
         self._begins = 0.0
         self._look: _Look | None = None
+        self._unreadable = 0
         self.figures: Mapping[str, float] = {}
 
     def tick(self, now: float, now_ms: int, groups_need: int | None) -> None:
@@ -73,7 +78,13 @@ class Lags:
                 for readers, position in (*self._look.oldest.items(), ("groups", groups_need))
                 if position != 0  # of groups: not known yet
             }
+            self._tell(self._look.unreadable)
             self._look, self._begins = None, now + EVERY_S
+
+    def _tell(self, unreadable: list[str]) -> None:
+        if len(unreadable) > self._unreadable:
+            _log.error("what was saved of %d sessions cannot be read, of %s first", len(unreadable), unreadable[0])
+        self._unreadable = len(unreadable)
 
     def _age_s(self, position: int | None, now_ms: int) -> float:
         """How long ago the record at a log position was stored; 0 where there is none."""
@@ -116,6 +127,7 @@ class _Look:
         self._work = 0
         self._of_shares, self._connected, self._away = _Tally(), _Tally(), _Tally()
         self._unattended = 0
+        self.unreadable: list[str] = []
         self.oldest: dict[str, int | None] = {"shares": None, "sessions": None}
         self.slices = self._all()
 
@@ -126,6 +138,7 @@ class _Look:
             | self._connected.figures("sessions", '{client="connected"}')
             | self._away.figures("sessions", '{client="away"}')
             | {"penstock_shares_unattended": self._unattended, "penstock_sessions_away": self._away.count}
+            | {"penstock_sessions_unreadable": len(self.unreadable)}
         )
 
     def _all(self) -> Slices:
@@ -166,8 +179,15 @@ class _Look:
         entry = self._sessions.get(client)
         if entry is None:
             return 0
+        tally = self._connected if entry.state == CONNECTED else self._away
+        try:
+            saved = saved_places(entry.flow)
+        except Damaged:
+            self.unreadable.append(client)
+            tally.count += 1
+            return len(entry.flow)
         lag = 0
-        for filter, broker, following in saved_places(entry.flow):
+        for filter, broker, following in saved:
             if broker == self._broker:
                 queue = filter_queue(filter)
                 with contextlib.suppress(QueueNotFound):  # of a share, which was counted, or of a filter that is closed
@@ -176,7 +196,7 @@ class _Look:
                     if at < bounds.end:
                         lag += bounds.end - at
                         _keep_first(places, queue, at)
-        (self._connected if entry.state == CONNECTED else self._away).add(lag)
+        tally.add(lag)
         return len(entry.flow)
 
     def _find_oldest(self, readers: str, places: dict[str, int]) -> Slices:

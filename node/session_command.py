@@ -7,16 +7,17 @@ second old.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import click
 
-from gateway.sessions.session_state import Flow, decode_flow, decode_terms
+from gateway.sessions.session_state import Flow, read_flow, read_terms
 from gateway.sessions.subscriptions import Subscription
 from penstock.blocking import Routes, bootstrap
 from penstock.cli.display import json_option, print_rows
-from penstock.errors import NoRoute, QueueNotFound, SessionNotFound
+from penstock.errors import Damaged, NoRoute, QueueNotFound, SessionNotFound
 from penstock.requests.messages import BoundsReply, QueryBounds
 from penstock.requests.sessions import CONNECTED, HOME_TOPIC, NEVER_ENDS, ListSessions, SessionRow, SessionsPage
 from penstock.world import RealClock
@@ -39,7 +40,8 @@ def list_sessions(server: str, as_json: bool) -> None:
     """List the sessions of connected and absent clients, and what waits for each.
 
     Waiting counts messages of its QoS 1 and 2 subscriptions that it has not been sent; on the way are those that it
-    has not acknowledged. What waits for shared subscriptions is in `penstock share list`.
+    has not acknowledged. A dash stands for what is not known. What waits for shared subscriptions is in
+    `penstock share list`.
 
     \b
     Examples:
@@ -53,8 +55,8 @@ def list_sessions(server: str, as_json: bool) -> None:
         after = 0
         while True:
             page = _ask(routes, ListSessions(after))
-            flows = [decode_flow(one.flow) for one in page.sessions]
-            ends.learn([place for flow in flows for place in flow.places])
+            flows = [_flow_of(one) for one in page.sessions]
+            ends.learn([place for flow in flows if flow is not None for place in flow.places])
             rows += [_row(one, flow, ends, now_ms) for one, flow in zip(page.sessions, flows, strict=True)]
             after = page.after
             if not after:
@@ -79,9 +81,9 @@ def show(server: str, client: str, as_json: bool) -> None:
         if not page.sessions:
             raise SessionNotFound(f"there is no session of {client}", hint="`penstock session list` shows all")
         one = page.sessions[0]
-        flow, ends = decode_flow(one.flow), _Ends(routes)
+        flow, ends = read_flow(one.flow), _Ends(routes)
         ends.learn(flow.places)
-        rows = [row for subscription in decode_terms(one.terms) for row in _standing(subscription, flow, ends)]
+        rows = [row for subscription in read_terms(one.terms) for row in _standing(subscription, flow, ends)]
     print_rows(rows, _PLACES, as_json=as_json, empty="it has no subscriptions")
 
 
@@ -94,7 +96,24 @@ def _ask(routes: Routes, request: ListSessions) -> SessionsPage:
     return routes.link(home.address).ask(request, SessionsPage)
 
 
-def _row(one: SessionRow, flow: Flow, ends: _Ends, now_ms: int) -> dict[str, Any]:
+def _flow_of(one: SessionRow) -> Flow | None:
+    """``None`` where it cannot be read: what depends on it is unknown."""
+    with contextlib.suppress(Damaged):
+        return read_flow(one.flow)
+    return None
+
+
+def _count_terms(one: SessionRow) -> int | None:
+    with contextlib.suppress(Damaged):
+        return len(read_terms(one.terms))
+    return None
+
+
+def _waiting(flow: Flow, ends: _Ends) -> int:
+    return sum([ends.beyond(filter, broker, place.next) or 0 for (filter, broker), place in flow.places.items()])
+
+
+def _row(one: SessionRow, flow: Flow | None, ends: _Ends, now_ms: int) -> dict[str, Any]:
     away_s = max(0, now_ms - one.gone_ms) // 1000 if one.gone_ms else None
     is_bounded = away_s is not None and one.expiry_s != NEVER_ENDS
     return {
@@ -104,11 +123,9 @@ def _row(one: SessionRow, flow: Flow, ends: _Ends, now_ms: int) -> dict[str, Any
         "gateway": one.owner or None,
         "away_s": away_s,
         "ends_in_s": max(0, one.expiry_s - (away_s or 0)) if is_bounded else None,
-        "subscriptions": len(decode_terms(one.terms)),
-        "on_way": len(flow.sent) + len(flow.releasing),
-        "waiting": sum(
-            [ends.beyond(filter, broker, place.next) or 0 for (filter, broker), place in flow.places.items()]
-        ),
+        "subscriptions": _count_terms(one),
+        "on_way": None if flow is None else len(flow.sent) + len(flow.releasing),
+        "waiting": None if flow is None else _waiting(flow, ends),
     }
 
 

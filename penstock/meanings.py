@@ -41,6 +41,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "penstock_shared_unsettled": "Messages of shared subscriptions that are on their way, or passed over and owed.",
         "penstock_shared_redelivered_total": "Messages of shared subscriptions that went out again.",
         "penstock_shared_lost_total": "Messages of shared subscriptions that damage took before anybody had them.",
+        "penstock_sessions_unreadable": "Durable sessions whose saved bytes cannot be read: their lag is unknown.",
         "penstock_shares_lag_messages": "Messages that shared subscriptions have not settled.",
         "penstock_shares_lag_messages_most": "Messages that the shared subscription furthest behind has not settled.",
         "penstock_shares_lagging": "Shared subscriptions with more than 1,000 messages not settled.",

@@ -13,6 +13,7 @@ NEARLY_USED: Final = 0.95
 _MEANINGS: Final = {
     "penstock_disk_full": "the disk is full; messages are refused until there is room",
     "penstock_index_unwritable": "index/ or checkpoint/ cannot be written; memory grows and retention waits meanwhile",
+    "penstock_sessions_unreadable": "what was saved of some MQTT sessions cannot be read; the broker's log names one",
     "penstock_namesrv_away": "a name server does not answer; whoever asks it does not find this broker",
 }
 """Figure -> what it means that it is not 0."""

@@ -4,12 +4,13 @@ Three msgpack values, saved apart because they change at different paces; docs/f
 is the offset to look at next in the light queue of a filter at a broker; a message that is on its way to the client is
 not copied but named by its offset there (a retained one by its topic name) beside the packet id under which it went, so
 that it can be sent again under that id. What a subscription has not been sent yet of retained messages or of a history
-is named by where it goes on. Pure; decoding is total: bytes of a newer gateway, or no such bytes, are an
-empty state.
+is named by where it goes on. Pure. Bytes that cannot be read are an error of ``read_...``, and of ``decode_...`` a line
+in the log and an empty state.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from types import UnionType
 from typing import Any, Final, NamedTuple, Protocol, cast
@@ -19,7 +20,10 @@ import msgpack
 from gateway.sessions.endings import Ended
 from gateway.sessions.options import Start
 from gateway.sessions.subscriptions import Redo, Subscription
-from penstock.requests.sessions import NO_WILL
+from penstock.errors import Damaged
+from penstock.requests.sessions import NO_WILL, UNREADABLE_HINT
+
+_log = logging.getLogger(__name__)
 
 
 class Will(NamedTuple):
@@ -115,12 +119,15 @@ def encode_will(will: Will | None) -> bytes:
 
 
 def decode_will(data: bytes) -> Will | None:
-    """The will in these bytes if there is one."""
+    """The will in these bytes if there is one. Where they cannot be read there is none, which is logged."""
+    if data in (b"", NO_WILL):
+        return None
     try:
         [row] = _rows([_unpack(data)], str, bytes, int, int, int, int, bytes)
         name, payload, qos, retain, delay_s, expiry_s, application = row[:7]
         user = _later_field(row, 7)
     except ValueError:
+        _log.error("a session goes on without its will: %s", _unreadable("will"))
         return None
     return Will(name, payload, qos, bool(retain), delay_s, expiry_s, application, user)
 
@@ -145,11 +152,22 @@ def encode_terms(subscriptions: Iterable[Subscription]) -> bytes:
 
 
 def decode_terms(data: bytes) -> list[Subscription]:
-    """The subscriptions in these bytes, oldest first."""
+    """The same for a session that goes on: none where the bytes cannot be read, which is logged."""
+    try:
+        return read_terms(data)
+    except Damaged as error:
+        _log.error("a session goes on without its subscriptions: %s", error)
+        return []
+
+
+def read_terms(data: bytes) -> list[Subscription]:
+    """The subscriptions in these bytes, oldest first. Raises ``Damaged``."""
+    if not data:
+        return []
     try:
         rows = _rows(_unpack(data), str, int, int, int, int, int, int, str)
     except ValueError:
-        return []
+        raise _unreadable("subscriptions") from None
     return [
         Subscription(
             filter,
@@ -173,7 +191,18 @@ def encode_flow(flow: Flow) -> bytes:
 
 
 def decode_flow(data: bytes) -> Flow:
-    """Places and exchanges in these bytes."""
+    """The same for a session that goes on: none where the bytes cannot be read, which is logged."""
+    try:
+        return read_flow(data)
+    except Damaged as error:
+        _log.error("a session goes on without what was on its way: %s", error)
+        return NO_FLOW
+
+
+def read_flow(data: bytes) -> Flow:
+    """Places and exchanges in these bytes. Raises ``Damaged``."""
+    if not data:
+        return NO_FLOW
     try:
         [parts] = _rows([_unpack(data)], list, list, list, int)
         places = {
@@ -186,7 +215,11 @@ def decode_flow(data: bytes) -> Flow:
         closing = tuple(_texts(parts[6])) if len(parts) > 6 else ()
         return Flow(places, sent, _numbers(parts[2]), parts[3], owed, ended, closing)
     except ValueError:
-        return NO_FLOW
+        raise _unreadable("places") from None
+
+
+def _unreadable(what: str) -> Damaged:
+    return Damaged(f"the saved {what} of a session cannot be read", hint=UNREADABLE_HINT)
 
 
 def _redos(rows: Any) -> tuple[Redo, ...]:

@@ -7,6 +7,7 @@ from typing import ClassVar, Final, NamedTuple
 
 import msgpack
 
+from penstock.errors import Damaged
 from penstock.requests.request import Done, Reply, Request, value
 from topicmap.queues import SYS_TOPIC
 
@@ -24,6 +25,7 @@ HOME_TOPIC: Final = "mqtt|sessions"
 """The broker that holds this topic is the home of all MQTT sessions; no device can name it."""
 GATEWAYS_TOPICS: Final = (SYS_TOPIC, HOME_TOPIC)
 """Only gateways publish to these."""
+UNREADABLE_HINT: Final = "a newer gateway has written it, or the broker's log is damaged"
 _ROW_BYTES: Final = 64  # what a save has beside its client's name and its parts
 
 
@@ -59,13 +61,13 @@ def ends_of_parts(saves: Sequence[SessionSave], bytes_max: int, count_max: int) 
 
 def saved_places(flow: bytes) -> list[tuple[str, str, int]]:
     """Filter, broker and next offset of each place in the bytes of a flow (docs/formats/mqtt.md), for whoever tells how
-    far sessions are behind. Of bytes that have another shape, none."""
-    try:
-        return (
-            [(str(filter), str(broker), int(at)) for filter, broker, at, *_ in msgpack.unpackb(flow)[0]] if flow else []
-        )
-    except (ValueError, TypeError, IndexError, KeyError, msgpack.UnpackException):
+    far sessions are behind. Raises ``Damaged`` for bytes that have another shape."""
+    if not flow:
         return []
+    try:
+        return [(str(filter), str(broker), int(at)) for filter, broker, at, *_ in msgpack.unpackb(flow)[0]]
+    except (ValueError, TypeError, IndexError, KeyError, msgpack.UnpackException):
+        raise Damaged("what was saved of a session cannot be read", hint=UNREADABLE_HINT) from None
 
 
 class SessionCall(NamedTuple):

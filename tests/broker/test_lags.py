@@ -67,6 +67,7 @@ def test_before_the_first_look_there_are_none_and_where_nobody_reads_all_are_0()
         'sessions_lag_messages_most{client="away"}',
         'sessions_lagging{client="away"}',
         "sessions_away",
+        "sessions_unreadable",
         'unread_age_s{by="shares"}',
         'unread_age_s{by="sessions"}',
         'unread_age_s{by="groups"}',
@@ -125,6 +126,26 @@ def test_sessions_lag_by_what_is_behind_their_places_here_and_shares_are_not_cou
     assert figures(rig)['unread_age_s{by="sessions"}'] == 30.0 + 2 * lags.EVERY_S
     rig.ask(EndSession("oldest", epoch))
     assert figures(rig)['unread_age_s{by="sessions"}'] == 3 * lags.EVERY_S
+
+
+def test_the_lag_of_a_session_whose_bytes_cannot_be_read_is_unknown_and_that_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = made()
+    rig.ask(OpenFilters("gw", ("a/+",)))
+    published(rig, 3)
+    saved(rig, "good", RELEASED, a=begin_of(rig, "a/+"))
+    opened = rig.ask(OpenSession("gw", "odd", False, 60, b""))
+    rig.ask(SaveSessions("gw", (SessionSave("odd", opened.epoch, RELEASED, 60, flow=b"\xc1"),)))
+    for _ in range(2):
+        found = figures(rig)
+        assert (found["sessions_unreadable"], found["sessions_away"]) == (1, 2)
+        assert found['sessions_lag_messages{client="away"}'] == 3
+    assert [record.getMessage() for record in caplog.records if record.name == "broker.lags"] == [
+        "what was saved of 1 sessions cannot be read, of odd first"
+    ]
+    rig.ask(EndSession("odd", opened.epoch))
+    assert figures(rig)["sessions_unreadable"] == 0
 
 
 @pytest.mark.interpreted

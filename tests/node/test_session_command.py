@@ -20,7 +20,17 @@ from node import session_command
 from node.command import root
 from node.mqtt_client import MqttClient
 from penstock.addresses import split_address
-from penstock.requests.sessions import ListSessions
+from penstock.blocking import bootstrap
+from penstock.requests.sessions import (
+    HOME_TOPIC,
+    RELEASED,
+    ListSessions,
+    OpenedSession,
+    OpenSession,
+    SavedSessions,
+    SaveSessions,
+    SessionSave,
+)
 from tests.node.running import RunningSystem
 
 pytestmark = pytest.mark.endtoend
@@ -120,6 +130,22 @@ def test_every_page_is_asked_for(running: RunningSystem, penstock: Run, monkeypa
             pass
     monkeypatch.setattr(session_command, "ListSessions", lambda after: ListSessions(after, count_max=1))
     assert [row["client"] for row in rows(penstock("session", "list", "--json"))] == ["a", "b", "c"]
+
+
+def test_what_cannot_be_read_of_a_session_is_unknown_and_not_0(running: RunningSystem, penstock: Run) -> None:
+    with durable(running, "d7", Subscription("x", 1)):
+        pass
+    with bootstrap(running.addresses.namesrv) as routes:
+        link = routes.link(routes.topic(HOME_TOPIC)[0].address)
+        opened = link.ask(OpenSession("a-test", "odd", False, 600, b""), OpenedSession)
+        save = SessionSave("odd", opened.epoch, RELEASED, 600, terms=b"\xc1", flow=b"\xc1")
+        assert link.ask(SaveSessions("a-test", (save,)), SavedSessions).fenced == ()
+    row = next(row for row in rows(penstock("session", "list", "--json")) if row["client"] == "odd")
+    assert (row["subscriptions"], row["on_way"], row["waiting"]) == (None, None, None)
+    assert " - " in next(line for line in penstock("session", "list").stdout.splitlines() if "odd" in line)
+    result = penstock("session", "show", "odd")
+    assert result.exit_code != 0
+    assert "cannot be read" in result.stderr
 
 
 def test_a_session_that_there_is_not_is_status_3(running: RunningSystem, penstock: Run) -> None:

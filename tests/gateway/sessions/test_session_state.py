@@ -24,8 +24,11 @@ from gateway.sessions.session_state import (
     encode_flow,
     encode_terms,
     encode_will,
+    read_flow,
+    read_terms,
 )
 from gateway.sessions.subscriptions import Redo, Subscription
+from penstock.errors import Damaged
 from penstock.requests.sessions import NO_WILL, saved_places
 
 wills = st.builds(
@@ -93,6 +96,23 @@ def test_what_is_still_to_be_closed_comes_back_and_what_is_no_list_of_filters_do
     assert decode_flow(encode_flow(NO_FLOW._replace(closing=("b", "$share/g/a")))).closing == ("b", "$share/g/a")
     assert decode_flow(msgpack.packb([[], [], [4], 5, [], []])).closing == ()
     assert decode_flow(msgpack.packb([[], [], [4], 5, [], [], [7]])) == NO_FLOW
+
+
+@pytest.mark.parametrize("data", [b"\xc1", msgpack.packb(5), msgpack.packb([[1]])])
+def test_what_cannot_be_read_is_an_error_and_a_session_that_goes_on_without_it_is_a_line_in_the_log(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    for read in (read_terms, read_flow):
+        with pytest.raises(Damaged, match="cannot be read"):
+            read(data)
+    assert (decode_will(data), decode_terms(data), decode_flow(data)) == (None, [], NO_FLOW)
+    assert [record.levelname for record in caplog.records] == ["ERROR"] * 3
+
+
+def test_where_nothing_was_saved_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    assert (read_terms(b""), read_flow(b"")) == ([], NO_FLOW)
+    assert decode_will(NO_WILL) is None
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize("data", [b"", NO_WILL, msgpack.packb([]), msgpack.packb(5), msgpack.packb("x")])

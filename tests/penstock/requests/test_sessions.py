@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import msgpack
+import pytest
 
+from penstock.errors import Damaged
 from penstock.requests import sessions
 from penstock.requests.sessions import (
     CONNECTED,
@@ -72,9 +74,9 @@ def test_how_sessions_stand_is_told_from_the_oldest_on_unless_one_is_asked_for()
     assert answered(ListSessions, [list(row)], 5) == SessionsPage((row,), 5)
 
 
-def test_of_bytes_that_are_no_flow_there_are_no_places() -> None:
+def test_bytes_that_are_no_flow_are_an_error_and_none_at_all_are_no_places() -> None:
+    assert saved_places(b"") == []
     for flow in (
-        b"",
         b"\xc1",
         b"\x01",
         b"\x90",
@@ -82,5 +84,6 @@ def test_of_bytes_that_are_no_flow_there_are_no_places() -> None:
         msgpack.packb([[["f", "b"]]]),
         msgpack.packb({0: [["f"]]}),
     ):
-        assert saved_places(flow) == []
+        with pytest.raises(Damaged, match="cannot be read"):
+            saved_places(flow)
     assert saved_places(msgpack.packb([[["f", "b", 7, "of a later gateway"]]])) == [("f", "b", 7)]
