@@ -1,8 +1,9 @@
 """The PROXY protocol, version 2: a load balancer says in front of a connection where its client is.
 
 ``parse_header`` reads the header strictly: the signature to the byte, version 2, TCP over IPv4 or IPv6, all lengths
-right, the extensions (TLVs) inside their bounds. Version 1, the text form, is refused. Whether the sender may be
-believed is decided before (``gateway/devices/front.py``): only from trusted networks is a header read at all.
+right, the extensions (TLVs) inside their bounds. A client of a Unix socket of the balancer has no address that limits
+or rules could use: it counts as the balancer's own, as one of an unspecified family does. Datagrams and version 1, the
+text form, are refused. Whether the sender may be believed is decided before (``gateway/devices/front.py``).
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ _HEAD: Final = struct.Struct(">12sBBH")
 _UNSPECIFIED: Final = 0x00
 _TCP4: Final = 0x11
 _TCP6: Final = 0x21
-_ADDRESS_BYTES: Final = {_UNSPECIFIED: 0, _TCP4: 12, _TCP6: 36}
+_UNIX: Final = 0x31
+_ADDRESS_BYTES: Final = {_UNSPECIFIED: 0, _TCP4: 12, _TCP6: 36, _UNIX: 216}
 
 
 class Header(NamedTuple):
-    """What a header said: the client's address (``None`` if the balancer speaks for itself), and its length."""
+    """What a header said: the client's address (``None`` if it has none: the socket's counts), and its length."""
 
     address: str | None
     length: int
@@ -43,7 +45,7 @@ def parse_header(data: bytes) -> Header | None:
     if size > BODY_BYTES_MAX:
         raise ValueError(f"a PROXY header of {size} bytes")
     if command == PROXIED and family not in _ADDRESS_BYTES:
-        raise ValueError(f"the PROXY family 0x{family:02x} is not TCP")
+        raise ValueError(f"the PROXY family 0x{family:02x} is no stream")
     if len(data) < HEAD_BYTES + size:
         return None
     if command == LOCAL:  # whatever else it has is to be passed over

@@ -16,6 +16,7 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from hypothesis import strategies as st
 
 from gateway.transports.codec import Codec
 from gateway.transports.listening import Files
@@ -137,6 +138,30 @@ def client_hello(context: ssl.SSLContext) -> bytes:
     with contextlib.suppress(ssl.SSLWantReadError):
         context.wrap_bio(ssl.MemoryBIO(), out, server_hostname="localhost").do_handshake()
     return out.read()
+
+
+PLACES = st.lists(st.integers(0, 1 << 20), max_size=12)
+"""Where a stream is cut (``pieces``)."""
+
+
+def pieces(data: bytes, places: list[int]) -> list[bytes]:
+    """The stream cut at these places, each modulo its length; no piece is empty."""
+    edges = [0, *sorted({place % (len(data) + 1) for place in places}), len(data)]
+    return [data[left:right] for left, right in itertools.pairwise(edges) if left < right]
+
+
+def single(data: bytes) -> list[bytes]:
+    """The stream byte by byte."""
+    return [data[at : at + 1] for at in range(len(data))]
+
+
+def outcome(codec: Codec, chunks: list[bytes]) -> tuple[bytes, bytes, str, str | None]:
+    """What a codec makes of a stream: what it decodes and says in all, why it is over, and the client's address."""
+    decoded = said = b""
+    for chunk in chunks:
+        decoded += codec.decode(chunk)
+        said += codec.output()
+    return decoded, said, codec.over, codec.address
 
 
 def request(path: str = "/mqtt", **changed: str | None) -> bytes:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from wire_ends import proxy_header
+from wire_ends import PLACES, outcome, pieces, proxy_header, single
 
-from gateway.transports.proxy import Header, ProxyCodec, parse_header
+from gateway.transports.proxy import BODY_BYTES_MAX, Header, ProxyCodec, parse_header
+from tests.examples import examples
 
 NOOP = b"\x04\x00\x02xx"
 
@@ -22,11 +23,25 @@ def test_the_clients_address_is_taken_and_the_rest_passes(client: str, tlvs: byt
     assert (codec.encode(b"out"), codec.output(), codec.close()) == (b"out", b"", b"")
 
 
-@given(st.integers(1, 30))
-def test_a_header_may_come_in_any_pieces(cut: int) -> None:
-    codec, data = ProxyCodec(), proxy_header(tlvs=NOOP) + b"behind"
-    assert b"".join(codec.decode(data[at : at + cut]) for at in range(0, len(data), cut)) == b"behind"
-    assert codec.address == "203.0.113.7"
+HEADERS = st.builds(
+    lambda command, family, size, tlvs: proxy_header(command=command, family=family, size=size, tlvs=tlvs),
+    st.sampled_from([0x20, 0x21, 0x22]),
+    st.sampled_from([0x00, 0x11, 0x12, 0x21, 0x31, 0x32]),
+    st.sampled_from([-1, 0, 12, 17, 36, 216, BODY_BYTES_MAX, BODY_BYTES_MAX + 1]),
+    st.sampled_from([b"", NOOP, b"\x04\xff\xff", bytes(300), NOOP.ljust(BODY_BYTES_MAX, b"\0")]),
+)
+TEXT = b"PROXY TCP4 203.0.113.7 10.0.0.1 40000 1883\r\n"  # version 1
+
+
+@settings(max_examples=examples(300))
+@given(st.one_of(HEADERS, st.binary(max_size=40), st.just(TEXT)), st.binary(max_size=20), PLACES)
+def test_any_cutting_of_any_stream_gives_the_same_bytes_address_and_end(
+    head: bytes, behind: bytes, places: list[int]
+) -> None:
+    stream = head + behind
+    whole = outcome(ProxyCodec(), [stream])
+    assert outcome(ProxyCodec(), pieces(stream, places)) == whole
+    assert outcome(ProxyCodec(), single(stream)) == whole
 
 
 def test_a_balancer_that_speaks_for_itself_gives_no_address() -> None:
@@ -40,17 +55,29 @@ def test_a_header_without_an_address_leaves_the_sockets() -> None:
     assert parse_header(proxy_header(family=0, size=0)[:16]) == Header(None, 16)
 
 
+@pytest.mark.parametrize("tlvs", [b"", NOOP])
+def test_a_client_of_a_unix_socket_counts_as_the_balancers_own(tlvs: bytes) -> None:
+    paths = b"/run/client.sock".ljust(108, b"\0") + b"/run/mqtt.sock".ljust(108, b"\0")
+    header = proxy_header(family=0x31, size=len(paths + tlvs))[:16] + paths + tlvs
+    assert parse_header(header) == Header(None, len(header))
+    codec = ProxyCodec()
+    assert codec.decode(header + b"\x10\x0e") == b"\x10\x0e"
+    assert (codec.address, codec.over) == (None, "")
+
+
 @pytest.mark.parametrize(
     "data",
     [
-        b"PROXY TCP4 203.0.113.7 10.0.0.1 40000 1883\r\n",  # version 1
+        TEXT,
         b"\x10\x0e\x00\x04MQTT",
         b"\x16\x03\x01",
         proxy_header(command=0x11),
         proxy_header(command=0x31),
         proxy_header(command=0x22),
         proxy_header(family=0x12),  # UDP
-        proxy_header(family=0x31),  # a Unix socket
+        proxy_header(family=0x22),  # UDP over IPv6
+        proxy_header(family=0x32, size=216) + bytes(216),  # datagrams of a Unix socket
+        proxy_header(family=0x31),  # a Unix socket, but the room of IPv4
         proxy_header(family=0x21),  # IPv6, but the room of IPv4
         proxy_header(size=11),
         proxy_header(size=4097),
