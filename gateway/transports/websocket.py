@@ -26,8 +26,10 @@ from wsproto.extensions import Extension
 from wsproto.frame_protocol import CloseReason, FrameDecoder, FrameProtocol, Opcode, RsvBits
 from wsproto.utilities import LocalProtocolError, generate_accept_token
 
-REQUEST_BYTES_MAX: Final = 8 * 1024
+REQUEST_BYTES_MAX: Final = 16 * 1024
+"""The size of the request, empty line included. It is judged by the stream alone, however that is cut into chunks."""
 SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
+_SPACE: Final = 0x20
 _NO_BITS: Final = RsvBits(False, False, False)
 _NAMES: Final = {
     400: b"Bad Request",
@@ -60,12 +62,13 @@ class WebSocketCodec:
     """The server's side of one WebSocket connection. ``path``: where it is; ``origins``: pages that may open it, all if
     there are none."""
 
-    __slots__ = ("_frames", "_http", "_origins", "_out", "_path", "address", "certificate", "over", "page")
+    __slots__ = ("_frames", "_http", "_origins", "_out", "_path", "_room", "address", "certificate", "over", "page")
 
     def __init__(self, path: str, origins: Iterable[str] = ()) -> None:
         self._path = path.encode()
         self._origins = frozenset(origin.encode() for origin in origins)
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
+        self._room = REQUEST_BYTES_MAX
         self._frames: Connection | None = None
         self._out = b""
         self.over = ""
@@ -98,14 +101,23 @@ class WebSocketCodec:
 
     def _take_request(self, data: bytes) -> bytes:
         """Answers the request if it is whole; returns what stands behind it."""
+        if (
+            data and self._room == REQUEST_BYTES_MAX and data[0] <= _SPACE
+        ):  # h11 has several words for this, by the chunk
+            self._refuse(400, "no request")
+            return b""
+        head, rest = data[: self._room], data[self._room :]
+        self._room -= len(head)
         try:
-            self._http.receive_data(data)
+            self._http.receive_data(head)
             event = self._http.next_event()
         except h11.RemoteProtocolError as error:
             error.__traceback__ = None  # a frame of h11 that it came through has it too: a circle, with all of this
             self._refuse(error.error_status_hint if error.error_status_hint in _NAMES else 400, str(error))
             return b""
         if event is h11.NEED_DATA:
+            if not self._room:
+                self._refuse(431, f"the request has more than {REQUEST_BYTES_MAX} bytes")
             return b""
         if not isinstance(event, h11.Request):
             self._refuse(400, "no request")
@@ -125,7 +137,7 @@ class WebSocketCodec:
             b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             b"Sec-WebSocket-Accept: " + token + b"\r\nSec-WebSocket-Protocol: " + chosen.encode() + b"\r\n\r\n"
         )
-        return self._http.trailing_data[0]
+        return self._http.trailing_data[0] + rest
 
     def _unfit(self, request: h11.Request) -> tuple[int, str] | None:
         """Status and reason for a request that opens nothing, ``None`` if it does."""

@@ -7,14 +7,15 @@ import ssl
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from wire_ends import Authority, TlsEnd
+from wire_ends import PLACES, Authority, TlsEnd, outcome, pieces, single
 
 from gateway.transports.certificates import Certificates
 from gateway.transports.tls import TlsCodec, name_of
 from gateway.transports.validity import ends_at
 from loadtest.proc import rss_bytes
+from tests.examples import examples
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +61,46 @@ def test_a_connection_that_was_sent_much_at_once_holds_none_of_it(authority: Aut
     assert rss_bytes(own) - before < len(ends) * len(large) / 4
 
 
-@given(cut=st.integers(1, 40))
-def test_records_may_come_in_any_pieces(authority: Authority, cut: int) -> None:
-    end = joined(authority)
-    records = end.records(b"one") + end.records(b"two")
-    got = b"".join(end.codec.decode(records[at : at + cut]) for at in range(0, len(records), cut))
-    assert got == b"onetwo"
+class CutTls(TlsCodec):
+    """Is given each flight of its client in pieces."""
+
+    def __init__(self, context: ssl.SSLContext, places: list[int]) -> None:
+        super().__init__(context)
+        self._places = places
+
+    def decode(self, data: bytes) -> bytes:
+        return b"".join([super(CutTls, self).decode(piece) for piece in pieces(data, self._places)])
+
+
+DAMAGE = st.one_of(
+    st.just(b""), st.binary(max_size=12), st.sampled_from([b"\x17\x03\x03\x00\x14" + bytes(20), b"GET / HTTP/1.1\r\n"])
+)
+
+
+@settings(max_examples=examples(30))
+@given(places=PLACES, sent=st.lists(st.sampled_from([b"one", bytes(20_000), b"two"]), max_size=4), damage=DAMAGE)
+def test_any_cutting_of_handshake_records_and_damage_gives_the_same_bytes_and_the_same_end(
+    authority: Authority, places: list[int], sent: list[bytes], damage: bytes
+) -> None:
+    context, found = Certificates(authority.files(), "mqtt").context, []
+    for codec in (TlsCodec(context), CutTls(context, places)):
+        end = TlsEnd(authority.client_context(None), codec)
+        end.shake_hands()
+        stream = b"".join([end.records(data) for data in sent])
+        found.append((codec.decode(stream + damage), codec.over))
+    assert found[0] == found[1]
+    assert found[0][0] == b"".join(sent)
+
+
+@settings(max_examples=examples(100))
+@given(places=PLACES, first=st.sampled_from([b"", b"\x16\x03\x01\x00\x05", b"\x10\x0e\x00\x04MQTT"]), data=st.binary())
+def test_any_cutting_of_what_is_no_handshake_gives_the_same_end(
+    authority: Authority, places: list[int], first: bytes, data: bytes
+) -> None:
+    stream = first + data
+    whole = outcome(server(authority), [stream] if stream else [])
+    assert outcome(server(authority), pieces(stream, places)) == whole
+    assert outcome(server(authority), single(stream)) == whole
 
 
 def test_the_client_learns_that_mqtt_is_spoken(authority: Authority) -> None:

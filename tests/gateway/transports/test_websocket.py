@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 from circles import leaves_none_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from wire_ends import frame, request
+from wire_ends import PLACES, frame, outcome, pieces, request, single
 
 from gateway.transports.websocket import REQUEST_BYTES_MAX, WebSocketCodec
+from tests.examples import examples
 
 
 def opened() -> WebSocketCodec:
@@ -127,15 +128,78 @@ def test_the_target_may_have_a_query_and_be_a_whole_address(target: str, is_ther
     assert (b" 101 " if is_there else b" 404 ") in codec.output()
 
 
-@given(cut=st.integers(1, 50))
-@pytest.mark.mqtt("6.0.0-2", old=("6.0.0-2",))
-def test_requests_frames_and_packets_may_come_in_any_pieces(cut: int) -> None:
+def cookies(size: int) -> bytes:
+    """A request of so many bytes."""
+    return request(cookie="c" * (size - len(request(cookie=""))))
+
+
+@pytest.mark.parametrize(
+    ("size", "status"),
+    [(8_500, b"101"), (REQUEST_BYTES_MAX, b"101"), (REQUEST_BYTES_MAX + 1, b"431"), (40_000, b"431")],
+)
+@pytest.mark.parametrize("last", [0, 1, 5, 8_000])
+def test_the_limit_of_a_request_is_the_same_however_its_last_bytes_come(size: int, status: bytes, last: int) -> None:
+    asked = cookies(size)
+    assert len(asked) == size
+    stream = asked + frame(b"at once")
     codec = WebSocketCodec("/mqtt")
-    data = request() + frame(b"ab") + frame(b"cd", final=False) + frame(b"?", 9) + frame(b"ef", 0) + frame(b"g" * 300)
-    got = b"".join(codec.decode(data[at : at + cut]) for at in range(0, len(data), cut))
-    assert got == b"abcdef" + b"g" * 300
-    assert codec.output().endswith(b"\x8a\x01?")
-    assert not codec.over
+    decoded, said, over, _ = outcome(codec, pieces(stream, [len(asked) - last]))
+    assert said.split()[1] == status
+    assert (decoded, bool(over)) == ((b"", True) if status == b"431" else (b"at once", False))
+
+
+REQUESTS = st.one_of(
+    st.just(request()),
+    st.sampled_from([8_190, 8_500, REQUEST_BYTES_MAX - 1, REQUEST_BYTES_MAX, REQUEST_BYTES_MAX + 1, 33_000]).map(
+        cookies
+    ),
+    st.sampled_from(
+        [
+            b"\r\n" + request(),
+            b"\n",
+            b" " + request(),
+            request().replace(b"\r\n", b"\n"),
+            request(host=None),
+            request(upgrade=None),
+            request("/other"),
+            request(content_length="5") + b"hello",
+            request(expect="100-continue"),
+            request().replace(b"HTTP/1.1", b"HTTP/9"),
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            b"\x16\x03\x01" + bytes(REQUEST_BYTES_MAX),
+            b"GET " + b"/" * (REQUEST_BYTES_MAX + 1),
+        ]
+    ),
+    st.binary(max_size=60),
+)
+FRAMES = st.builds(
+    lambda payload, opcode, final, masked, length: frame(payload, opcode, final=final, masked=masked, length=length),
+    st.sampled_from([b"", b"ab", b"\x03\xe8bye", b"\x03", bytes(125), bytes(126), bytes(70_000)]),
+    st.sampled_from([0, 1, 2, 2, 2, 8, 9, 10, 3]),
+    st.booleans(),
+    st.sampled_from([True, True, True, False]),
+    st.sampled_from([-1, -1, -1, 3, 1 << 40]),
+)
+
+
+@pytest.mark.mqtt("6.0.0-2", old=("6.0.0-2",))
+def test_a_packet_may_be_in_several_frames_and_a_frame_hold_several_packets() -> None:
+    stream = request() + frame(b"ab") + frame(b"cd", final=False) + frame(b"?", 9) + frame(b"ef", 0) + frame(b"g" * 300)
+    decoded, said, over, _ = outcome(WebSocketCodec("/mqtt"), single(stream))
+    assert (decoded, over) == (b"abcdef" + b"g" * 300, "")
+    assert said.endswith(b"\x8a\x01?")
+
+
+@settings(max_examples=examples(300))
+@given(REQUESTS, st.lists(FRAMES, max_size=4), st.binary(max_size=12), PLACES)
+def test_any_cutting_of_any_stream_gives_the_same_bytes_answers_and_end(
+    asked: bytes, frames: list[bytes], more: bytes, places: list[int]
+) -> None:
+    stream = b"".join([asked, *frames, more])
+    whole = outcome(WebSocketCodec("/mqtt"), [stream] if stream else [])
+    assert outcome(WebSocketCodec("/mqtt"), pieces(stream, places)) == whole
+    head, rest = stream[:500], stream[500:]
+    assert outcome(WebSocketCodec("/mqtt"), [*single(head), *pieces(rest, places)]) == whole
 
 
 def test_frames_right_behind_the_request_are_taken() -> None:
