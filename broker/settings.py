@@ -83,6 +83,8 @@ class BrokerSettings:
         reader_silence_s: retention by age waits for a group that has members, that a gateway holds, or that committed
             within this time.
         status_host, status_port: where it has its status pages if it runs alone; port -1 for none, 0 for any free one.
+        status_hosts: names that a Host header of the status pages may have beside ``localhost``, loopback addresses and
+            the address that the connection came to; ``*`` for any.
 
     The others are the store's (``broker/store/settings.py``). Raises ``ValueError`` for a value outside its limits.
     """
@@ -127,6 +129,7 @@ class BrokerSettings:
     seal_after_s: float = 0.05
     status_host: str = "127.0.0.1"
     status_port: int = -1
+    status_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

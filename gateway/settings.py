@@ -102,6 +102,8 @@ class GatewaySettings:
         sys_prefix: under which name it publishes them; ``{name}`` stands for that of the gateway.
         status_host, status_port: where a gateway that runs alone has its status pages; port -1 for none, 0 for any
             free one.
+        status_hosts: names that a Host header of the status pages may have beside ``localhost``, loopback addresses and
+            the address that the connection came to; ``*`` for any.
         redirect_to: the server that clients are sent to when this gateway is drained or has moved.
         has_moved: the gateway lets nobody in and sends everybody to ``redirect_to``.
         drain_per_s: so many clients a second are sent away when the gateway is drained (SIGUSR1).
@@ -175,6 +177,7 @@ class GatewaySettings:
     sys_prefix: str = "$SYS/brokers/{name}"
     status_host: str = "127.0.0.1"
     status_port: int = -1
+    status_hosts: tuple[str, ...] = ()
     redirect_to: str = ""
     has_moved: bool = False
     drain_per_s: int = 500

@@ -18,6 +18,8 @@ class NamesrvSettings:
         topics_max: how many topics one broker may register.
         away_s_max: the topics of a broker that is away are not made at another one for so long.
         status_host, status_port: where it has its status pages if it runs alone; port -1 for none, 0 for any free one.
+        status_hosts: names that a Host header of the status pages may have beside ``localhost``, loopback addresses and
+            the address that the connection came to; ``*`` for any.
     """
 
     host: str = "127.0.0.1"
@@ -28,6 +30,7 @@ class NamesrvSettings:
     away_s_max: float = 86_400.0
     status_host: str = "127.0.0.1"
     status_port: int = -1
+    status_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:

@@ -42,7 +42,7 @@ async def run(
     gateway."""
     node, readiness = configuration.node, Readiness()
     async with trio.open_nursery() as pages:
-        told = (readiness.figures, readiness.reasons)
+        told = (readiness.figures, readiness.reasons, node.http_hosts)
         http = await pages.start(partial(serve_status, node.host, node.http_port, *told))
         async with trio.open_nursery() as bottom:
             settings = service_settings(configuration, "namesrv")

@@ -189,7 +189,8 @@ async def run(
     if node.gateways > 1:
         refuse_taken_ports(configuration)
     async with trio.open_nursery() as pages:
-        http = await pages.start(partial(serve_status, node.host, node.http_port, parts.figures, parts.reasons))
+        where = (node.host, node.http_port)
+        http = await pages.start(partial(serve_status, *where, parts.figures, parts.reasons, node.http_hosts))
         async with trio.open_nursery() as bottom:
             given = place(configuration, "namesrv", environ)
             names_child = parts.child("namesrv", for_child(configuration, "namesrv", environ, given))

@@ -35,9 +35,9 @@ PORTS: Final[Mapping[str, str]] = {"namesrv": "namesrv_port", "broker": "broker_
 """The node's setting for the ``port`` of each service."""
 
 DECIDED: Final[Mapping[str, Sequence[str]]] = {
-    "namesrv": ("status_host", "status_port"),
-    "broker": ("data", "namesrv", "status_host", "status_port"),
-    "gateway": ("namesrv", "share_port", "status_host", "status_port"),
+    "namesrv": ("status_host", "status_port", "status_hosts"),
+    "broker": ("data", "namesrv", "status_host", "status_port", "status_hosts"),
+    "gateway": ("namesrv", "share_port", "status_host", "status_port", "status_hosts"),
 }
 """Settings of the services that the node decides: where its own parts are, and what they share."""
 
@@ -73,6 +73,8 @@ class NodeSettings:
         broker_port: where native clients and gateways come.
         namesrv_port: where brokers register and are asked for.
         http_port: where the status pages are.
+        http_hosts: names that a Host header of the status pages may have beside ``localhost``, loopback addresses and
+            the address that the connection came to; ``*`` for any.
         listen: further listeners of the gateway, after those in its own section.
         processes: run the services as child processes instead of in one.
         gateways: how many gateway processes share the MQTT port; more than one means ``processes``.
@@ -86,6 +88,7 @@ class NodeSettings:
     broker_port: int = 10911
     namesrv_port: int = 9876
     http_port: int = 8080
+    http_hosts: tuple[str, ...] = ()
     listen: tuple[str, ...] = ()
     processes: bool = False
     gateways: int = 1

@@ -48,6 +48,9 @@ class ServiceSettings(Protocol):
     @property
     def status_port(self) -> int: ...
 
+    @property
+    def status_hosts(self) -> tuple[str, ...]: ...
+
 
 Settings = TypeVar("Settings", bound=ServiceSettings)
 
@@ -130,8 +133,8 @@ async def _open_pages(settings: ServiceSettings, readiness: Readiness, nursery: 
         return ""
     from penstock.status import serve_status  # the HTTP server is loaded by who wants it
 
-    where = (settings.status_host, settings.status_port)
-    return cast(str, await nursery.start(partial(serve_status, *where, readiness.figures, readiness.reasons)))
+    where, told = (settings.status_host, settings.status_port), (readiness.figures, readiness.reasons)
+    return cast(str, await nursery.start(partial(serve_status, *where, *told, settings.status_hosts)))
 
 
 def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]]) -> int:

@@ -1,17 +1,15 @@
 """The status port: ``/livez``, ``/readyz``, ``/healthz`` and ``/metrics`` over HTTP.
 
-An ASGI application, served by hypercorn in trio. It only reads: GET and HEAD, no body is looked at, nothing is kept
-between requests. What it shows comes from two functions of its caller, each with a deadline, so that a page never
-hangs: ``figures`` (a mapping of numbers) and ``reasons`` (why the system cannot serve, none if it can).
-
-``/livez`` says that the event loop turns, ``/readyz`` is 503 while there is a reason not to send traffic here, and
-``/healthz`` always answers 200 with the reasons as JSON, because degraded is not down: there a figure may be a reason
-too, where much is still served.
+An ASGI application, served by hypercorn in trio. It reads and keeps nothing: GET and HEAD, no bodies. ``figures`` and
+``reasons`` (why the system cannot serve) have a deadline each. ``/livez``: the event loop turns. ``/readyz``: 503 while
+there is a reason. ``/healthz``: always 200, with the reasons as JSON, and figures that are a reason. The Host header
+must name this machine, or a web page could read the pages through a name that it had resolved to here (DNS rebinding).
 """
 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import json
 import logging
 import re
@@ -32,6 +30,9 @@ from penstock.troubles import troubles_of
 ANSWER_S: Final = 5.0
 """How long figures and reasons may take."""
 REQUEST_BYTES_MAX: Final = 16 * 1024
+"""Of a request's line and headers, without what separates them."""
+_INCOMPLETE_BYTES_MAX: Final = 64 * 1024  # h11 holds it against what a chunk leaves incomplete: not the same limit
+ANY_HOST: Final = "*"
 IDLE_S: Final = 5.0
 
 Figures = Callable[[], Awaitable[Mapping[str, float]]]
@@ -52,11 +53,12 @@ class _Page:
 
 
 class StatusPages:
-    """The ASGI application."""
+    """The ASGI application. ``hosts``: names that a Host header may have beside this machine's own, ``*`` for any."""
 
-    def __init__(self, figures: Figures, reasons: Reasons) -> None:
+    def __init__(self, figures: Figures, reasons: Reasons, hosts: Sequence[str] = ()) -> None:
         self._figures = figures
         self._reasons = reasons
+        self._hosts = frozenset(host_of(one) for one in hosts)
 
     async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -76,7 +78,20 @@ class StatusPages:
         await send({"type": "http.response.start", "status": page.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
+    def _is_here(self, scope: Mapping[str, Any]) -> bool:
+        """Whether the Host header is one of the allowed names, a loopback name, or the address that the connection came
+        to, which no name of a web page can be. HTTP/1.0, which no browser speaks, may have none."""
+        given = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+        host, at = host_of(given), (scope.get("server") or ("",))[0]
+        return not given or ANY_HOST in self._hosts or host in self._hosts or is_own(host, at or "")
+
     async def _page(self, scope: Mapping[str, Any]) -> _Page:
+        if _size_of(scope) > REQUEST_BYTES_MAX:
+            return _Page(431, _TEXT, f"a request has at most {REQUEST_BYTES_MAX} bytes\n")
+        if not self._is_here(scope):
+            return _Page(
+                421, _TEXT, "this host is not served here: the setting status_hosts (http_hosts) lists others\n"
+            )
         if scope["method"] not in ("GET", "HEAD"):
             return _Page(405, _TEXT, "only GET and HEAD are served here\n")
         match scope["path"]:
@@ -129,6 +144,31 @@ def _takes(accept: bytes, kind: bytes) -> bool:
     return False
 
 
+def host_of(text: str) -> str:
+    """The host in a Host header or setting, without port, brackets and a dot at its end, in lower case."""
+    host, colon, port = text.strip().lower().rpartition(":")
+    if not colon or not (port == "" or (port.isascii() and port.isdigit())) or (":" in host and host[-1] != "]"):
+        host = text.strip().lower()
+    return host.removeprefix("[").removesuffix("]").removesuffix(".")
+
+
+def is_own(host: str, at: str) -> bool:
+    """Whether a host is a loopback name, or the address ``at`` itself."""
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+        return address.is_loopback or address == ipaddress.ip_address(at.partition("%")[0])
+    except ValueError:
+        return False
+
+
+def _size_of(scope: Mapping[str, Any]) -> int:
+    """About how many bytes the head of a request has, whatever the chunks in which it came."""
+    target = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"")
+    return target + sum([len(name) + len(value) + 4 for name, value in scope["headers"]])
+
+
 def _reason(error: Exception) -> str:
     return f"no answer within {ANSWER_S:g} s" if isinstance(error, trio.TooSlowError) else str(error)
 
@@ -162,10 +202,12 @@ async def serve_status(
     port: int,
     figures: Figures,
     reasons: Reasons,
+    hosts: Sequence[str] = (),
     *,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves the status pages until cancelled; reports its address ("host:port") once it accepts.
+    """Serves the status pages until cancelled; reports its address ("host:port") once it accepts. ``hosts``: those of
+    ``StatusPages``.
 
     Raises:
         AddressInUse: the port is taken.
@@ -177,10 +219,10 @@ async def serve_status(
     config.bind = [f"fd://{listening.detach()}"]  # hypercorn owns and closes it from here on
     config.accesslog = None
     config.errorlog = _log
-    config.h11_max_incomplete_size = REQUEST_BYTES_MAX
+    config.h11_max_incomplete_size = _INCOMPLETE_BYTES_MAX
     config.keep_alive_timeout = IDLE_S
     config.read_timeout = int(IDLE_S)
     config.graceful_timeout = 0.5
     async with trio.open_nursery() as nursery:
-        await nursery.start(serve, StatusPages(figures, reasons), config)
+        await nursery.start(serve, StatusPages(figures, reasons, hosts), config)
         task_status.started(address)

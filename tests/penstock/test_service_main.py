@@ -107,6 +107,7 @@ class Nothing:
 
     status_host: str = "127.0.0.1"
     status_port: int = -1
+    status_hosts: tuple[str, ...] = ()
 
 
 class Running:
@@ -188,6 +189,7 @@ from penstock import service_main
 class Nothing:
     status_host: str = "127.0.0.1"
     status_port: int = 0
+    status_hosts: tuple[str, ...] = ()
 
 async def run(settings, world, tell, task_status):
     if sys.argv[1] == "blocked":
@@ -245,7 +247,7 @@ async def page(address: str, path: str) -> tuple[int, str]:
     host, _, port = address.rpartition(":")
     with trio.fail_after(5):
         async with await trio.open_tcp_stream(host, int(port)) as stream:
-            await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+            await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
             said = b"".join([part async for part in stream]).decode()
     head, _, body = said.partition("\r\n\r\n")
     return int(head.split()[1]), body
