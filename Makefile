@@ -15,7 +15,7 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 
 $(VENV)/.core: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --disable-pip-version-check -e .
 	@touch $@
 
 $(VENV)/.test: $(BIN)/python pyproject.toml
@@ -38,7 +38,8 @@ $(VENV)/.node: $(BIN)/python Makefile
 	@touch $@
 
 $(VENV)/.spark: $(VENV)/.core
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark]'
+	@echo 'installing Spark and Java: 450 MB, once'
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[spark]'
 	@touch $@
 
 

@@ -99,7 +99,7 @@ async def run(
 
     Raises ``AddressInUse``, ``DataFolderLocked``, ``DataFolderUnusable``, and ``StorageFailed`` when the disk fails.
     """
-    listeners = await open_listeners(settings.host, settings.port)
+    listeners = await open_listeners(settings.host, settings.port, "the broker")
     state = BrokerState()
     open_disk = disk or RealDisk(settings.data)
     tell("opening the store")

@@ -77,7 +77,7 @@ async def run(
 ) -> None:
     """Serves until cancelled. Raises ``AddressInUse`` or ``InvalidConfig`` where it cannot listen."""
     registry = Registry(settings.lease_s_max, settings.brokers_max, settings.topics_max, settings.away_s_max)
-    listeners = await open_listeners(settings.host, settings.port)
+    listeners = await open_listeners(settings.host, settings.port, "the name server")
     host, port = listening_address(listeners)
     about = ServerInfo("namesrv", join_address(host, port), VERSION)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from functools import partial
@@ -24,9 +25,10 @@ from node.demo_view import AGGREGATE_ROWS_MAX, Aggregate, DemoFigures, line, scr
 from penstock import Consumer
 from penstock.errors import PenstockError
 from penstock.lasting_links import lasting_links
-from penstock.link import Links
+from penstock.link import Link, Links
 from penstock.requests.groups import DescribeGroup, GroupDetail
 from penstock.requests.servers import BrokerFigures, ReadFigures
+from penstock.requests.topics import DescribeTopic, TopicDetail
 from penstock.wire_link import ask
 from penstock.world import World, seeded_rng
 
@@ -44,9 +46,16 @@ STORED_FIGURE: Final = "rocketmq_messages_in_total"
 async def run(addresses: Addresses, world: World, stop: trio.Event) -> None:
     """Runs devices, service, Spark and screen until ``stop`` is set."""
     figures = DemoFigures(
-        addresses.mqtt, addresses.broker, addresses.namesrv, addresses.http, str(addresses.data), devices=DEVICES
+        addresses.mqtt,
+        addresses.broker,
+        addresses.namesrv,
+        addresses.http,
+        str(addresses.data),
+        command=_own_command(),
+        devices=DEVICES,
     )
     async with lasting_links() as wire, trio.open_nursery() as nursery:
+        figures.found = await _count_stored(wire.link(addresses.broker))
         for number in range(DEVICES):
             rng = seeded_rng(number)
             device = DemoDevice(number, addresses.mqtt, world.clock, rng, figures.published)
@@ -57,6 +66,23 @@ async def run(addresses: Addresses, world: World, stop: trio.Event) -> None:
         nursery.start_soon(partial(_show, figures, wire, world))
         await stop.wait()
         nursery.cancel_scope.cancel()
+
+
+def _own_command() -> str:
+    """How a person calls this ``penstock`` in another terminal here."""
+    called = Path(sys.argv[0])
+    if shutil.which("penstock") is not None:
+        return "penstock"
+    return os.path.relpath(called) if called.name == "penstock" else f"{os.path.relpath(sys.executable)} -m node"
+
+
+async def _count_stored(broker: Link) -> int:
+    """Messages that the demo's topic holds before any device publishes."""
+    try:
+        topic = await ask(broker, DescribeTopic(TOPIC), TopicDetail, CALL_S)
+    except PenstockError:
+        return 0  # there is no such topic yet
+    return sum([queue.end - queue.min for queue in topic.bounds])
 
 
 async def _watch(address: str, figures: DemoFigures) -> None:
@@ -133,13 +159,15 @@ async def _show(figures: DemoFigures, links: Links, world: World) -> None:
     console = Console()
     if not console.is_terminal:
         return await _show_lines(figures, links, world)
-    with Live(screen(figures), console=console, screen=False, auto_refresh=False) as live:
+    with Live(screen(figures, console.height), console=console, screen=False, auto_refresh=False) as live:
         while True:
             await _tick(figures, links, world)
-            live.update(screen(figures), refresh=True)
+            live.update(screen(figures, console.height), refresh=True)
 
 
 async def _show_lines(figures: DemoFigures, links: Links, world: World) -> None:
+    if figures.found:
+        print(f"{figures.found:,} messages of earlier starts found in {figures.data}", flush=True)
     while True:
         for _ in range(LINE_EVERY_TICKS):
             await _tick(figures, links, world)

@@ -15,12 +15,15 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from penstock.addresses import split_address
 from penstock.cli.display import shown
 
 _BARS = "▁▂▃▄▅▆▇█"
 HISTORY_LENGTH = 30
 AGGREGATE_ROWS_MAX = 12
+HEIGHT = 24
+_LINES_BESIDE_ROWS = 20
+"""What the view has beside the rows of Spark's table: head 5, stages 6, frame and titles of the table 4, hints 3, and
+the line at which the cursor stands."""
 
 
 @dataclass(slots=True)
@@ -59,17 +62,20 @@ class Aggregate:
 
 @dataclass(slots=True)
 class DemoFigures:
-    """Everything that the screen shows."""
+    """Everything that the screen shows. ``found``: messages that an earlier start has left in the data folder, None
+    while that is not known. ``command``: how this ``penstock`` is called."""
 
     mqtt: str
     broker: str
     namesrv: str
     http: str
     data: str
-    published: Stage = field(default_factory=lambda: Stage("devices publish (MQTT, QoS 1)", "published"))
+    command: str = "penstock"
+    found: int | None = None
+    published: Stage = field(default_factory=lambda: Stage("devices publish, QoS 1", "published"))
     stored: Stage = field(default_factory=lambda: Stage("broker stores, fsynced", "stored"))
-    delivered: Stage = field(default_factory=lambda: Stage("a device receives (telemetry/+/temperature)", "received"))
-    consumed: Stage = field(default_factory=lambda: Stage("consumer group demo-service reads", "consumed"))
+    delivered: Stage = field(default_factory=lambda: Stage("a device receives", "received"))
+    consumed: Stage = field(default_factory=lambda: Stage("demo-service consumes", "consumed"))
     lag: int = 0
     devices: int = 0
     spark: str = "Spark starts behind this view; its first table follows in under a minute"
@@ -89,9 +95,10 @@ def sparkline(rates: Sequence[float]) -> str:
     return "".join(_BARS[min(int(rate / top * (len(_BARS) - 1) + 0.5), len(_BARS) - 1)] for rate in rates)
 
 
-def screen(figures: DemoFigures) -> RenderableType:
-    """The whole view for a terminal."""
-    return Group(_head(figures), _stages(figures), _aggregates(figures), _hints(figures))
+def screen(figures: DemoFigures, height: int = HEIGHT) -> RenderableType:
+    """The whole view for a terminal of so many lines: of Spark's table as many rows as fit."""
+    rows = min(AGGREGATE_ROWS_MAX, max(1, height - _LINES_BESIDE_ROWS))
+    return Group(_head(figures), _stages(figures), _aggregates(figures, rows), _hints(figures))
 
 
 def line(figures: DemoFigures) -> str:
@@ -103,7 +110,9 @@ def line(figures: DemoFigures) -> str:
 def _head(figures: DemoFigures) -> RenderableType:
     text = Text.assemble(
         ("Penstock demo", "bold"),
-        f"  {figures.devices} devices · data in {figures.data} · Ctrl-C stops, the next start finds the data again\n",
+        f"  {figures.devices} devices · Ctrl-C stops, the next start finds the data again\n",
+        ("data ", "dim"),
+        f"{_found(figures)} in {figures.data}\n",
         ("mqtt ", "dim"),
         (figures.mqtt, "cyan"),
         ("   broker ", "dim"),
@@ -111,9 +120,17 @@ def _head(figures: DemoFigures) -> RenderableType:
         ("   name server ", "dim"),
         (figures.namesrv, "cyan"),
         ("   status ", "dim"),
-        (f"http://{figures.http}/metrics", "cyan"),
+        (f"http://{figures.http}", "cyan"),
+        no_wrap=True,
+        overflow="ellipsis",
     )
     return Panel(text, border_style="dim")
+
+
+def _found(figures: DemoFigures) -> str:
+    if figures.found is None:
+        return "looking"
+    return f"{figures.found:,} messages of earlier starts found" if figures.found else "a new folder,"
 
 
 def _stages(figures: DemoFigures) -> RenderableType:
@@ -128,29 +145,31 @@ def _stages(figures: DemoFigures) -> RenderableType:
     return table
 
 
-def _aggregates(figures: DemoFigures) -> RenderableType:
+def _aggregates(figures: DemoFigures, rows: int) -> RenderableType:
     if not figures.aggregates:
         return Panel(Text(figures.spark, "yellow"), title="Spark", border_style="dim")
     table = Table(box=None, pad_edge=True)
-    for title in ("window", "device", "metric"):
+    for title in ("device", "metric"):
         table.add_column(title)
     for title in ("count", "mean", "min", "max"):
         table.add_column(title, justify="right")
-    for row in figures.aggregates[:AGGREGATE_ROWS_MAX]:
+    for row in figures.aggregates[:rows]:
         values = (f"{row.count:,}", f"{row.mean:.2f}", f"{row.low:.2f}", f"{row.high:.2f}")
         # anybody may publish there
-        table.add_row(row.window, Text(shown(row.device)), Text(shown(row.metric)), *values)
-    return Panel(table, title=f"Spark: {figures.spark}", border_style="dim")
+        table.add_row(Text(shown(row.device)), Text(shown(row.metric)), *values)
+    return Panel(table, title=f"Spark: window from {figures.aggregates[0].window}, {figures.spark}", border_style="dim")
 
 
 def _hints(figures: DemoFigures) -> RenderableType:
-    host, port = split_address(figures.mqtt)
+    gateway = "" if figures.mqtt == "127.0.0.1:1883" else f" --gateway {figures.mqtt}"
     server = "" if figures.namesrv == "127.0.0.1:9876" else f" --server {figures.namesrv}"
     return Text.assemble(
         ("try  ", "dim"),
-        f"mosquitto_sub -h {host} -p {port} -t 'telemetry/#' -v\n",
+        f"{figures.command} mqtt sub{gateway} -v 'telemetry/#'\n",
         ("     ", "dim"),
-        f".venv/bin/penstock{server} consume telemetry --group me\n",
+        f"{figures.command}{server} consume telemetry --group me\n",
         ("     ", "dim"),
-        f".venv/bin/penstock{server} group show demo-service",
+        f"{figures.command}{server} group show demo-service",
+        no_wrap=True,
+        overflow="ellipsis",
     )

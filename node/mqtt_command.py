@@ -5,6 +5,7 @@ It lives here and not with the client's commands because it needs the gateway's 
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import click
 
 from gateway.mqtt.packets import Publish
 from node.mqtt_client import MqttClient
+from penstock.addresses import join_address, split_address
 from penstock.cli.display import body_text, json_option, line_text, print_json, shown
 from penstock.errors import InvalidTopic, PenstockError
 from penstock.retry import BackOff
@@ -41,9 +43,24 @@ def _connection_options(command: _Command) -> _Command:
             metavar="HOST:PORT",
             help="Where devices connect.",
         ),
+        click.option("-p", "--port", type=click.IntRange(1, 65535), help="The port alone, as mosquitto_pub takes it."),
+        click.option("--host", metavar="HOST", help="The host alone."),
     ):
         command = option(command)
-    return command
+
+    @functools.wraps(command)
+    def at_place(*arguments: Any, gateway: str, host: str | None, port: int | None, **options: Any) -> Any:
+        return command(*arguments, gateway=_place(gateway, host, port), **options)
+
+    return at_place
+
+
+def _place(gateway: str, host: str | None, port: int | None) -> str:
+    """Where to connect: what ``--host`` and ``--port`` say of it counts for more than ``--gateway``."""
+    if host is None and port is None:
+        return gateway
+    usual_host, usual_port = split_address(gateway)
+    return join_address(host or usual_host, port or usual_port)
 
 
 @click.group()

@@ -106,34 +106,76 @@ class NodeSettings:
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """Node settings, the names of those that a flag gave, and, per service, the table of settings that a file gives
-    it."""
+    it. ``source``: that file, for errors."""
 
     node: NodeSettings
     services: Mapping[str, Mapping[str, Any]]
     flags: Collection[str] = ()
+    source: config.Source = config.SOME_SETTINGS
 
 
 def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Configuration:
     """File, then environment (``PENSTOCK_DATA`` ...), then flags, in order of increasing weight. Raises
-    ``InvalidConfig``, also for a setting of a service that the node decides, and for a variable that nobody reads."""
-    table = config.read_file(file)
-    services: dict[str, Mapping[str, Any]] = {name: table.pop(name, {}) for name in SERVICES}
-    for name, section in services.items():
-        if not isinstance(section, dict):
-            raise InvalidConfig(f"{file}: [{name}] must be a table")
-        for setting in DECIDED[name]:
-            if setting in section or _variable(name, setting) in environ:
-                raise InvalidConfig(
-                    f"[{name}] {setting} cannot be set here: `penstock up` decides it",
-                    hint=f"it counts for `python -m {name}` alone",
-                )
+    ``InvalidConfig`` with all that is wrong: settings of the services too, also those that the node decides, and
+    variables that nobody reads."""
+    table, source = config.read_file(file)
+    faults = config.Faults()
+    services: dict[str, Mapping[str, Any]] = {}
+    for name in SERVICES:
+        services[name] = _section(name, table.pop(name, {}), source, environ, faults)
     for name in [one for one in table if one not in _names_of(NodeSettings)]:
-        homes = [f"[{service}]" for service, kind in SETTINGS.items() if name in _names_of(kind)]
-        if homes:
-            hint = f"it is a setting of {' and of '.join(homes)}"
-            raise InvalidConfig(f"{file}: {name} stands in no table", hint=hint)
-    node = config.load_table(NodeSettings, table, environ, "PENSTOCK", flags, source=str(file), others=OTHER_VARIABLES)
-    return Configuration(node, services, tuple(flags))
+        misplaced = _misplaced(name, table[name], source)
+        if misplaced is not None:
+            faults.add(misplaced)
+            del table[name]
+    node = NodeSettings()
+    with faults.collected():
+        node = config.load_table(NodeSettings, table, environ, "PENSTOCK", flags, source=source, others=OTHER_VARIABLES)
+    configuration = Configuration(node, services, tuple(flags), source)
+    for name in services:
+        with faults.collected():
+            service_settings(configuration, name, environ)
+    faults.raise_all()
+    return configuration
+
+
+def _section(
+    name: str, section: Any, source: config.Source, environ: Mapping[str, str], faults: config.Faults
+) -> Mapping[str, Any]:
+    """The settings of a service in the file, without those that the node decides, which are faults."""
+    if not isinstance(section, dict):
+        faults.add(InvalidConfig(f"{source.at(name)} [{name}] must be a table"))
+        return {}
+    for setting in DECIDED[name]:
+        if setting in section or _variable(name, setting) in environ:
+            place = source.table(name).at(setting) if setting in section else f"{_variable(name, setting)}: [{name}]"
+            hint = f"it counts for `python -m {name}` alone"
+            faults.add(InvalidConfig(f"{place} {setting} cannot be set here: `penstock up` decides it", hint=hint))
+    return {setting: value for setting, value in section.items() if setting not in DECIDED[name]}
+
+
+def _misplaced(name: str, value: object, source: config.Source) -> InvalidConfig | None:
+    """What to say of a name at the top that belongs into a table, or of a table that no service has."""
+    if isinstance(value, dict):
+        near = config.nearest(name, SERVICES)
+        hint = f"did you mean [{near}]?" if near else f"the tables are {', '.join(f'[{one}]' for one in SERVICES)}"
+        return InvalidConfig(f"{source.at(name)} [{name}] is no table of settings", hint=hint)
+    homes = [f"[{service}]" for service, kind in SETTINGS.items() if name in _names_of(kind)]
+    if homes:
+        hint = f"it is a setting of {' and of '.join(homes)}"
+        return InvalidConfig(f"{source.at(name)} {name} stands in no table", hint=hint)
+    return None
+
+
+def service_settings(configuration: Configuration, service: str, environ: Mapping[str, str], **given: object) -> Any:
+    """Settings of one service, where it listens included; ``given``: what else the node decides. Raises
+    ``InvalidConfig``."""
+    table, prefix = configuration.services[service], f"PENSTOCK_{service.upper()}"
+    decided = place(configuration, service, environ) | given
+    if service == "gateway":
+        decided |= listeners(configuration, environ)
+    source = configuration.source.table(service)
+    return config.load_table(SETTINGS[service], table, environ, prefix, decided, source=source)
 
 
 def _names_of(kind: type[Any]) -> set[str]:

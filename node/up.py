@@ -61,10 +61,8 @@ async def serve(configuration: settings.Configuration, as_demo: bool, as_json: b
         demo,
         embedded,
         processes,
-        services,
     )  # their code loads only when they run: other commands start fast
 
-    services.check(configuration)
     node = configuration.node
     run = processes.run if node.processes or node.gateways > 1 else embedded.run
     world = real_world()

@@ -7,7 +7,7 @@ Pure. An address is kept as text, the form in which routes carry it, and split o
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from penstock.errors import AddressInUse, InvalidConfig, PenstockError, Unavailable
@@ -78,13 +78,24 @@ def lost(address: str, reason: str) -> Unavailable:
     return error
 
 
-def cannot_listen(host: str, port: int, error: OSError | UnicodeError) -> PenstockError:
-    """What to say when a server cannot listen on an address: ``AddressInUse`` where the port is taken, also when that
-    is one of several causes, else ``InvalidConfig``. A ``UnicodeError`` is of a host that is no name at all."""
+CHOOSE_PORT: Final[Mapping[str, str]] = {
+    "the broker": "--broker-port of `penstock up`, or `port` under [broker]",
+    "the name server": "--namesrv-port of `penstock up`, or `port` under [namesrv]",
+    "the gateway": "--mqtt-port of `penstock up`, or `port` under [gateway]",
+    "the status pages": "--http-port of `penstock up`, or `status_port` of a service that runs alone",
+}
+"""How to choose the port of each server; of further listeners of a gateway it stands in their own lines."""
+SOME_SERVER: Final = "this server"
+
+
+def cannot_listen(host: str, port: int, error: OSError | UnicodeError, who: str = SOME_SERVER) -> PenstockError:
+    """What to say when a server, ``who``, cannot listen on an address: ``AddressInUse`` where the port is taken, also
+    when that is one of several causes, else ``InvalidConfig``. A ``UnicodeError`` is of a host that is no name."""
     if isinstance(error, UnicodeError):
-        return InvalidConfig(f"cannot listen on {join_address(host, port)}: {host!r} is no host name")
+        return InvalidConfig(f"{who} cannot listen on {join_address(host, port)}: {host!r} is no host name")
     causes = {error.errno, *(getattr(one, "errno", None) for one in getattr(error.__cause__, "exceptions", ()))}
     if errno.EADDRINUSE in causes:
-        hint = "end the server that holds it or choose another port: `penstock up --help` shows how"
-        return AddressInUse(f"{join_address(host, port)} is already in use", hint=hint)
-    return InvalidConfig(f"cannot listen on {join_address(host, port)}: {error.strerror or error}")
+        option = CHOOSE_PORT.get(who, "in the line of the listener")
+        hint = f"end the server that holds it, or choose another port: {option}"
+        return AddressInUse(f"{join_address(host, port)} is already in use: {who} cannot listen there", hint=hint)
+    return InvalidConfig(f"{who} cannot listen on {join_address(host, port)}: {error.strerror or error}")

@@ -2,24 +2,26 @@
 
 A setting is a field; its type says what it takes: ``str``, ``int``, ``float``, ``bool``, ``Path`` or
 ``tuple[str, ...]``. A field with ``bytes`` in its name also takes sizes such as ``"512MiB"``, one with ``s`` durations
-such as ``"30s"``. Nothing is guessed: an unknown name, a wrong type or a value out of its limits is an
-``InvalidConfig`` that says where it stands, what was expected and, for a name, which known one is nearest. It reads the
-one file it is told to, and nothing else of the outside world.
+such as ``"30s"``. All that is wrong is told at once, in one ``InvalidConfig``: an unknown name, a wrong type or a value
+out of its limits, each with file and line, what was expected and, for a name, which known one is nearest.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import math
 import re
 import tomllib
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
 from penstock.errors import InvalidConfig
+from penstock.toml_lines import Keys, key_lines
 
 T = TypeVar("T")
 
@@ -28,6 +30,7 @@ _SIZES: Final = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10*
     unit: 1024**power for power, unit in enumerate(("KiB", "MiB", "GiB", "TiB"), 1)
 }
 _DURATIONS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_NO_LINES: Final[Mapping[Keys, int]] = MappingProxyType({})
 _YES: Final = frozenset({"true", "1", "yes", "on"})
 _NO: Final = frozenset({"false", "0", "no", "off"})
 _NAMES: Final[Mapping[Any, str]] = {
@@ -52,21 +55,47 @@ def load(
     Raises:
         InvalidConfig: the file cannot be read or is no TOML, or as ``load_table``.
     """
-    return load_table(cls, read_file(path), environ, prefix, overrides, source=str(path or "the environment"))
+    table, source = read_file(path)
+    return load_table(cls, table, environ, prefix, overrides, source=source)
 
 
-def read_file(path: Path | None) -> dict[str, Any]:
-    """The table of a TOML file, empty without one. Raises ``InvalidConfig``."""
+class Source:
+    """Where settings stand, for errors: a file with the lines of its keys, or something that has no lines. ``tables``:
+    in which table of it."""
+
+    def __init__(self, name: str, lines: Mapping[Keys, int] = _NO_LINES, tables: Keys = ()) -> None:
+        self._name = name
+        self._lines = lines
+        self._tables = tables
+
+    def table(self, name: str) -> Source:
+        """The same for the settings in a table of it."""
+        return Source(self._name, self._lines, (*self._tables, name))
+
+    def at(self, name: str = "") -> str:
+        """What stands before an error about a setting, or about all of them: ``penstock.toml:3: [broker]``."""
+        line = self._lines.get((*self._tables, name) if name else self._tables)
+        place = f"{self._name}:{line}:" if line else f"{self._name}:"
+        return f"{place} [{'.'.join(self._tables)}]" if self._tables else place
+
+
+SOME_SETTINGS: Final = Source("settings")
+"""What errors call settings of which nothing more is known."""
+
+
+def read_file(path: Path | None) -> tuple[dict[str, Any], Source]:
+    """The table of a TOML file, empty without one, and what errors call it. Raises ``InvalidConfig``."""
     if path is None:
-        return {}
+        return {}, Source("the environment")
     try:
-        table = tomllib.loads(path.read_bytes().decode())
+        text = path.read_bytes().decode()
+        table = tomllib.loads(text)
     except OSError as error:
         raise InvalidConfig(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidConfig(f"{path}: {error}") from None
     _refuse_nul(table, str(path))
-    return table
+    return table, Source(str(path), key_lines(text))
 
 
 def _refuse_nul(value: object, where: str) -> None:
@@ -81,6 +110,38 @@ def _refuse_nul(value: object, where: str) -> None:
         raise InvalidConfig(f"{where} holds a NUL")
 
 
+class Faults:
+    """All that is wrong with some settings, to be told at once."""
+
+    def __init__(self) -> None:
+        self._errors: dict[str, InvalidConfig] = {}  # by what they say: none is told twice
+
+    def __len__(self) -> int:
+        return len(self._errors)
+
+    def add(self, error: InvalidConfig) -> None:
+        """One more; an error that tells of several is as many."""
+        for one in error.parts or (error,):
+            self._errors.setdefault(str(one), one)
+
+    @contextlib.contextmanager
+    def collected(self) -> Iterator[None]:
+        """What is raised inside is added."""
+        try:
+            yield
+        except InvalidConfig as error:
+            self.add(error)
+
+    def raise_all(self) -> None:
+        """Raises ``InvalidConfig`` if there are any: the only one, or one that tells of all."""
+        errors = tuple(self._errors.values())
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            lines = "\n  ".join(self._errors)
+            raise InvalidConfig(f"{len(errors)} settings are wrong:\n  {lines}", parts=errors)
+
+
 def load_table(
     cls: type[T],
     table: Mapping[str, object],
@@ -88,47 +149,82 @@ def load_table(
     prefix: str,
     overrides: Mapping[str, object] | None = None,
     *,
-    source: str = "settings",
+    source: Source = SOME_SETTINGS,
     others: Collection[str] = (),
 ) -> T:
     """The same from a table that was read already; ``source`` names it in errors. Variables among ``others`` have other
     readers and are passed over; a name there that ends in ``_`` stands for all that begin so.
 
     Raises:
-        InvalidConfig: an unknown setting, a value of a wrong type or outside its limits, a missing one.
+        InvalidConfig: unknown settings, values of a wrong type or outside their limits, missing ones: all of them.
     """
     kinds = typing.get_type_hints(cls)
     fields = {one.name: kinds[one.name] for one in dataclasses.fields(cast(Any, cls)) if one.init}
     values: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    faults = Faults()
     for name, value in table.items():
-        values[name] = _typed(fields, name, value, f"{source}: {name}")
-    for variable, field in _variables(environ, prefix, fields, others).items():
-        values[field] = _parsed(fields[field], field, environ[variable], variable)
+        places[name] = source.at(name)
+        with faults.collected():
+            values[name] = _typed(fields, name, value, f"{source.at(name)} {name}")
+    for variable, field in _variables(environ, prefix, fields, others, faults).items():
+        places[field] = f"{variable}:"
+        with faults.collected():
+            values[field] = _parsed(fields[field], field, environ[variable], variable)
     for name, value in (overrides or {}).items():
-        values[name] = _typed(fields, name, value, name)
-    return _made(cls, values, source)
+        places[name] = source.at()
+        with faults.collected():
+            values[name] = _typed(fields, name, value, name)
+    if faults:
+        _find_beyond_limits(cls, values, places, faults)
+        faults.raise_all()
+    return _made(cls, values, source.at(), places)
 
 
-def _made(cls: type[T], values: Mapping[str, Any], source: str) -> T:
-    missing = [
+def _find_beyond_limits(cls: type[T], values: Mapping[str, Any], places: Mapping[str, str], faults: Faults) -> None:
+    """Adds the values that a class of settings refuses even by themselves, each with its place."""
+    needed = {name: values[name] for name in _needed(cls) if name in values}
+    if len(needed) < len(_needed(cls)):
+        return
+    for name, value in values.items():
+        try:
+            cls(**(needed | {name: value}))
+        except InvalidConfig as error:
+            faults.add(InvalidConfig(f"{places[name]} {error.message}", hint=error.hint))
+        except ValueError as error:
+            faults.add(InvalidConfig(f"{places[name]} {error}"))
+
+
+def _needed(cls: type[Any]) -> list[str]:
+    """The settings that have no default."""
+    return [
         one.name
         for one in dataclasses.fields(cast(Any, cls))
-        if one.name not in values and one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
+        if one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
     ]
-    if missing:
-        raise InvalidConfig(f"{source}: the setting {missing[0]!r} is missing")
+
+
+def _made(cls: type[T], values: Mapping[str, Any], where: str, places: Mapping[str, str]) -> T:
+    faults = Faults()
+    for name in _needed(cls):
+        if name not in values:
+            faults.add(InvalidConfig(f"{where} the setting {name!r} is missing"))
+    faults.raise_all()
     try:
         return cls(**values)
-    except InvalidConfig as error:  # of a __post_init__, as the next
-        raise InvalidConfig(f"{source}: {error.message}", hint=error.hint) from None
-    except ValueError as error:
-        raise InvalidConfig(f"{source}: {error}") from None
+    except ValueError as error:  # of a __post_init__, as the next
+        refused = InvalidConfig(f"{where} {error}")
+    except InvalidConfig as error:
+        refused = InvalidConfig(f"{where} {error.message}", hint=error.hint)
+    _find_beyond_limits(cls, values, places, faults)
+    faults.raise_all()
+    raise refused  # values that do not go together
 
 
 def _variables(
-    environ: Mapping[str, str], prefix: str, fields: Mapping[str, Any], others: Collection[str]
+    environ: Mapping[str, str], prefix: str, fields: Mapping[str, Any], others: Collection[str], faults: Faults
 ) -> dict[str, str]:
-    """Variable -> field, for all that begin with the prefix."""
+    """Variable -> field, for all that begin with the prefix; those of no field are added to the faults."""
     families = tuple([name for name in others if name.endswith("_")])
     found: dict[str, str] = {}
     for variable in sorted(environ):
@@ -138,22 +234,21 @@ def _variables(
         if field in fields:
             found[variable] = field
         elif variable not in others and not variable.startswith(families):
-            near = _nearest(field, fields)
-            raise InvalidConfig(
-                f"the environment variable {variable} names no setting",
-                hint=f"did you mean {prefix}_{near.upper()}?" if near else "",
-            )
+            near = nearest(field, fields)
+            hint = f"did you mean {prefix}_{near.upper()}?" if near else ""
+            faults.add(InvalidConfig(f"the environment variable {variable} names no setting", hint=hint))
     return found
 
 
-def _nearest(name: str, known: Mapping[str, Any]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that a wrong one is most like, empty if none is."""
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.5)), "")
 
 
 def _typed(fields: Mapping[str, Any], name: str, value: object, where: str) -> Any:
     """A value that has a type already: of TOML, or of the code that overrides."""
     if name not in fields:
-        near = _nearest(name, fields)
+        near = nearest(name, fields)
         raise InvalidConfig(f"{where} is no setting", hint=f"did you mean {near!r}?" if near else "")
     kind = fields[name]
     if isinstance(value, str) and (kind in (int, float)):

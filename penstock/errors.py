@@ -205,10 +205,15 @@ class SendManyError(PenstockError):
 
 
 class InvalidConfig(PenstockError):
-    """A setting that is unknown, of the wrong type or outside its limits."""
+    """A setting that is unknown, of the wrong type or outside its limits. ``parts``: where it tells of several, each of
+    them."""
 
     code = 50
     fault = "client"
+
+    def __init__(self, message: str, *, hint: str = "", parts: tuple[InvalidConfig, ...] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.parts = parts
 
 
 class DataFolderLocked(PenstockError):

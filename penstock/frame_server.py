@@ -25,7 +25,7 @@ import trio
 
 from penstock import wire
 from penstock.accepting import Doorkeeper, PatientListener
-from penstock.addresses import cannot_listen
+from penstock.addresses import SOME_SERVER, cannot_listen
 from penstock.errors import Busy, InternalError, PenstockError, ProtocolError
 from penstock.link import Link
 from penstock.requests.request import Bytes, Result
@@ -82,8 +82,8 @@ class FrameLimits:
     write_s: float = 60.0
 
 
-async def open_listeners(host: str, port: int) -> list[trio.SocketListener]:
-    """Listening sockets for an address; port 0 takes any free one.
+async def open_listeners(host: str, port: int, who: str = SOME_SERVER) -> list[trio.SocketListener]:
+    """Listening sockets of a server, ``who`` (``"the broker"``), for an address; port 0 takes any free one.
 
     Raises:
         AddressInUse: the port is taken.
@@ -92,7 +92,7 @@ async def open_listeners(host: str, port: int) -> list[trio.SocketListener]:
     try:
         return list(await trio.open_tcp_listeners(port, host=host))
     except (OSError, UnicodeError) as error:
-        raise cannot_listen(host, port, error) from None
+        raise cannot_listen(host, port, error, who) from None
 
 
 def listening_address(listeners: Sequence[trio.SocketListener]) -> tuple[str, int]:

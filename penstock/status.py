@@ -23,7 +23,7 @@ from hypercorn.config import Config
 from hypercorn.trio import serve
 
 from penstock import metrics
-from penstock.addresses import cannot_listen, join_address
+from penstock.addresses import SOME_SERVER, cannot_listen, join_address
 from penstock.errors import PenstockError
 from penstock.troubles import troubles_of
 
@@ -181,9 +181,9 @@ async def _live(receive: Any, send: Any) -> None:
             return
 
 
-def open_socket(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes any free one. Raises ``AddressInUse`` or ``InvalidConfig``. An empty host, which
-    ``bind`` would take for every interface, is no host, as with all servers."""
+def open_socket(host: str, port: int, who: str = SOME_SERVER) -> socket.socket:
+    """A listening socket of a server, ``who``; port 0 takes any free one. An empty host, which ``bind`` would take for
+    every interface, is no host, as with all servers. Raises ``AddressInUse`` or ``InvalidConfig``."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -193,7 +193,7 @@ def open_socket(host: str, port: int) -> socket.socket:
         listening.listen()
     except (OSError, UnicodeError) as error:
         listening.close()
-        raise cannot_listen(host, port, error) from None
+        raise cannot_listen(host, port, error, who) from None
     return listening
 
 
@@ -213,7 +213,7 @@ async def serve_status(
         AddressInUse: the port is taken.
         InvalidConfig: the host is no address of this machine, or the port needs rights that we do not have.
     """
-    listening = open_socket(host, port)
+    listening = open_socket(host, port, "the status pages")
     address = join_address(*listening.getsockname()[:2])
     config = Config()
     config.bind = [f"fd://{listening.detach()}"]  # hypercorn owns and closes it from here on

@@ -92,7 +92,7 @@ class Entrance:
         self._peer = Peer("", None, listening.name)
         protocol = "http/1.1" if listening.is_web else "mqtt"
         self.certificates = None if listening.files is None else Certificates(listening.files, protocol, listening.name)
-        self.socket = open_listener(listening.host, listening.port, settings)
+        self.socket = open_listener(listening, settings)
         self.host, self.port = self.socket.getsockname()[:2]
 
     def enter(self, connected: socket.socket, address: str, shard: Shard) -> None:
@@ -330,8 +330,10 @@ def notice_loss(connected: socket.socket, silence_s: int) -> None:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
 
 
-def open_listener(host: str, port: int, settings: GatewaySettings) -> socket.socket:
+def open_listener(listening: Listening, settings: GatewaySettings) -> socket.socket:
     """A listening socket. Raises ``AddressInUse`` or ``InvalidConfig``."""
+    host, port = listening.host, listening.port
+    who = "the gateway" if listening.name == DEFAULT_NAME else f"the gateway's listener {listening.name}"
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
@@ -339,7 +341,7 @@ def open_listener(host: str, port: int, settings: GatewaySettings) -> socket.soc
     except socket.gaierror as error:
         raise InvalidConfig(f"the host {host!r} is unknown: {error.strerror}") from None
     except UnicodeError as error:
-        raise cannot_listen(host, port, error) from None
+        raise cannot_listen(host, port, error, who) from None
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -350,5 +352,5 @@ def open_listener(host: str, port: int, settings: GatewaySettings) -> socket.soc
         listener.setblocking(False)
     except OSError as error:
         listener.close()
-        raise cannot_listen(host, port, error) from None
+        raise cannot_listen(host, port, error, who) from None
     return listener

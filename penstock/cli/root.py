@@ -98,7 +98,7 @@ class ReportingGroup(click.Group):
     metavar="HOST:PORT",
     help="Name server; several with commas.",
 )
-@click.version_option(f"{VERSION} (compiled)" if IS_COMPILED else VERSION, prog_name="penstock")
+@click.version_option(f"{VERSION} ({'compiled' if IS_COMPILED else 'not compiled'})", prog_name="penstock")
 @click.pass_context
 def root(context: click.Context, server: str) -> None:
     """One message system for devices (MQTT), services and analysts, on one stored log.

@@ -18,6 +18,7 @@ from gateway.mqtt.packets import Connack, Disconnect, Packet, Publish, Suback
 from gateway.mqtt.reason_codes import ReasonCode
 from node.command import root
 from node.mqtt_command import show
+from penstock.addresses import split_address
 from tests.node.running import RunningSystem
 
 Mqtt = Callable[..., Result]
@@ -49,6 +50,14 @@ def test_a_retained_message_is_published_and_read_back(mqtt: Mqtt) -> None:
 
 
 @pytest.mark.endtoend
+def test_host_and_port_may_be_said_apart_as_mosquittos_tools_take_them(address: str) -> None:
+    host, port = split_address(address)
+    told = CliRunner().invoke(root, ["mqtt", "pub", "plant/d7", "x", "--host", host, "-p", str(port), "--json"])
+    assert json.loads(told.stdout)["published"] == 1
+    told = CliRunner().invoke(root, ["mqtt", "pub", "plant/d7", "x", "--gateway", f"{host}:1", "--port", str(port)])
+    assert told.exit_code == 0
+
+
 def test_lines_come_from_standard_input_alone(mqtt: Mqtt) -> None:
     refused = mqtt("pub", "plant/log", "--lines", "file.txt")
     assert refused.exit_code == 2

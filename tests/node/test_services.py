@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from node import settings
-from node.services import check, refuse_taken_ports, service_settings
+from node.services import refuse_taken_ports, service_settings
 from node.settings import Configuration
 from penstock.errors import AddressInUse, InvalidConfig
 
@@ -35,16 +35,51 @@ def test_a_service_has_its_section_and_what_the_node_decides(tmp_path: Path, mon
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[broker]\ndefault_level = "ram"\n', r"\[broker\]: default_level is one of"),
-        ("[gateway]\npasword_file = 'x'\n", r"\[gateway\]: pasword_file is no setting \(did you mean 'password_file'"),
+        ('[broker]\ndefault_level = "ram"\n', r"penstock.toml:2: \[broker\] default_level is one of"),
+        (
+            "[gateway]\npasword_file = 'x'\n",
+            r":2: \[gateway\] pasword_file is no setting \(did you mean 'password_file'",
+        ),
         ("[gateway]\nlisteners = ['tls 127.0.0.1:0']\n", "has no certificate"),
         ("[namesrv]\nlease_s_max = 0\n", "lease_s_max"),
     ],
 )
 def test_a_wrong_setting_of_any_service_is_told_before_anything_starts(tmp_path: Path, text: str, said: str) -> None:
-    check(configuration(tmp_path, ""))
+    configuration(tmp_path, "")
     with pytest.raises(InvalidConfig, match=said):
-        check(configuration(tmp_path, text))
+        configuration(tmp_path, text)
+
+
+def test_all_wrong_settings_are_told_at_once_each_with_its_line_and_the_nearest_right_one(tmp_path: Path) -> None:
+    text = """mqtt_prot = 1
+http_port = 99999
+default_queues = 4
+
+[brokr]
+default_queues = 4
+
+[broker]
+segment_bytes = "1 furlong"
+default_queues = 0
+data = "x"
+
+[gateway]
+receive_max = -1
+"""
+    with pytest.raises(InvalidConfig) as refused:
+        configuration(tmp_path, text)
+    first, *lines = str(refused.value).replace(str(tmp_path), "").splitlines()
+    assert first == "8 settings are wrong:"
+    said = dict(line.strip().removeprefix("/penstock.toml:").split(": ", 1) for line in lines)
+    assert sorted(map(int, said)) == [1, 2, 3, 5, 9, 10, 11, 14]
+    assert said["1"] == "mqtt_prot is no setting (did you mean 'mqtt_port'?)"
+    assert said["2"].startswith("http_port is 99999")
+    assert said["3"] == "default_queues stands in no table (it is a setting of [broker])"
+    assert said["5"] == "[brokr] is no table of settings (did you mean [broker]?)"
+    assert said["9"].startswith("[broker] segment_bytes: expected a whole number, got '1 furlong' (write a number with")
+    assert said["10"].startswith("[broker] 1 <= default_queues <= queues_max")
+    assert said["11"].startswith("[broker] data cannot be set here: `penstock up` decides it")
+    assert said["14"].startswith("[gateway] receive_max")
 
 
 def test_gateways_do_not_share_a_port_with_those_of_another_system(tmp_path: Path) -> None:

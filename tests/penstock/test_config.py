@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config import load, load_table, read_file
+from penstock.config import Source, load, load_table, read_file
 from penstock.errors import InvalidConfig
 
 
@@ -55,7 +55,7 @@ def test_without_file_and_environment_the_defaults_hold() -> None:
 
 
 def test_a_value_of_the_environment_that_is_refused_is_said_to_be_from_there() -> None:
-    with pytest.raises(InvalidConfig, match=r"^the environment: namesrv is empty$"):
+    with pytest.raises(InvalidConfig, match=r"^PENSTOCK_BROKER_NAMESRV: namesrv is empty$"):
         from_environment(NAMESRV="")
 
 
@@ -128,8 +128,23 @@ def test_durations_have_units(text: str, wait_s: float) -> None:
 )
 def test_a_wrong_setting_is_refused_and_the_error_says_what_is_expected(table: dict[str, object], said: str) -> None:
     with pytest.raises(InvalidConfig) as refused:
-        load_table(Settings, table, {}, "PENSTOCK_BROKER", source="test.toml")
+        load_table(Settings, table, {}, "PENSTOCK_BROKER", source=Source("test.toml"))
     assert said in str(refused.value)
+
+
+def test_all_that_is_wrong_is_told_at_once_with_file_and_line_or_variable(tmp_path: Path) -> None:
+    file = written(tmp_path, "prot = 1\nport = 70000\n\nlease_s = true\n")
+    environ = {"PENSTOCK_BROKER_NAME": "b", "PENSTOCK_BROKER_SHARE_PORT": "perhaps", "PENSTOCK_BROKER_X": "1"}
+    with pytest.raises(InvalidConfig) as refused:
+        load(Settings, file, environ, "PENSTOCK_BROKER")
+    assert [str(one).replace(str(tmp_path), "") for one in refused.value.parts] == [
+        "/broker.toml:1: prot is no setting (did you mean 'port'?)",
+        "/broker.toml:4: lease_s: expected a number, got True",
+        "the environment variable PENSTOCK_BROKER_X names no setting",
+        "PENSTOCK_BROKER_SHARE_PORT: expected true or false, got 'perhaps'",
+        "/broker.toml:2: port is 70000",
+    ]
+    assert str(refused.value).startswith("5 settings are wrong:\n  ")
 
 
 @pytest.mark.parametrize(

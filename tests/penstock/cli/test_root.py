@@ -25,6 +25,8 @@ from penstock.errors import (
     TopicNotFound,
     Unavailable,
 )
+from penstock.message import IS_COMPILED
+from penstock.version import VERSION
 
 
 def nobody() -> str:
@@ -115,8 +117,9 @@ def test_help_loads_no_event_loop_and_no_table_library() -> None:
     assert shown.endswith("[]\n")
 
 
-def test_the_version_is_told(penstock: Callable[..., Result]) -> None:
-    assert "0.1.0" in penstock("--version").stdout
+def test_the_version_is_told_and_whether_the_hot_modules_are_compiled(penstock: Callable[..., Result]) -> None:
+    kind = "compiled" if IS_COMPILED else "not compiled"
+    assert penstock("--version").stdout == f"penstock, version {VERSION} ({kind})\n"
 
 
 @pytest.mark.parametrize("talk", ["click.echo('x')", "sys.stdout.buffer.write(b'x')"], ids=["at once", "at the end"])
