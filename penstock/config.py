@@ -76,7 +76,12 @@ class Source:
         """What stands before an error about a setting, or about all of them: ``penstock.toml:3: [broker]``."""
         line = self._lines.get((*self._tables, name) if name else self._tables)
         place = f"{self._name}:{line}:" if line else f"{self._name}:"
-        return f"{place} [{'.'.join(self._tables)}]" if self._tables else place
+        return f"{place} {self.within}".rstrip()
+
+    @property
+    def within(self) -> str:
+        """The table alone, ``[broker]``; empty at the top."""
+        return f"[{'.'.join(self._tables)}]" if self._tables else ""
 
 
 SOME_SETTINGS: Final = Source("settings")
@@ -172,7 +177,7 @@ def load_table(
         with faults.collected():
             values[field] = _parsed(fields[field], field, environ[variable], variable)
     for name, value in (overrides or {}).items():
-        places[name] = source.at()
+        places[name] = source.within
         with faults.collected():
             values[name] = _typed(fields, name, value, name)
     if faults:
@@ -190,9 +195,9 @@ def _find_beyond_limits(cls: type[T], values: Mapping[str, Any], places: Mapping
         try:
             cls(**(needed | {name: value}))
         except InvalidConfig as error:
-            faults.add(InvalidConfig(f"{places[name]} {error.message}", hint=error.hint))
+            faults.add(InvalidConfig(f"{places[name]} {error.message}".lstrip(), hint=error.hint))
         except ValueError as error:
-            faults.add(InvalidConfig(f"{places[name]} {error}"))
+            faults.add(InvalidConfig(f"{places[name]} {error}".lstrip()))
 
 
 def _needed(cls: type[Any]) -> list[str]:

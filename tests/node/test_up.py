@@ -86,7 +86,7 @@ def test_a_listener_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> No
     ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http")]
     ended = subprocess.run([*command, *ports], capture_output=True, text=True, timeout=30)
     assert ended.returncode == 2
-    assert ended.stderr.startswith("error: [gateway]: listener 'udp 127.0.0.1:0' cannot be read")
+    assert ended.stderr.startswith("error: [gateway] listener 'udp 127.0.0.1:0' cannot be read")
 
 
 @pytest.mark.endtoend
@@ -214,7 +214,7 @@ def test_a_wrong_setting_of_a_service_is_one_line_and_nothing_is_left(tmp_path: 
     command = [sys.executable, "-m", "node", "up", f"--data={tmp_path / 'data'}", f"--config={file}", *ports, *options]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == "error: [gateway]: pasword_file is no setting (did you mean 'password_file'?)\n"
+    assert ended.stderr == f"error: {file}:2: [gateway] pasword_file is no setting (did you mean 'password_file'?)\n"
     assert not (tmp_path / "data").exists()
 
 
