@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
@@ -21,12 +22,15 @@ from penstock.errors import DataFolderLocked, DataFolderUnusable
 Bytes = bytes | bytearray | memoryview
 Steps = Generator[None, None, None]
 LOCK_FILE: Final = "lock"
+"""Older brokers lock this alone."""
+FOLDER_MODE: Final = 0o700
 DRAFT: Final = ".draft"
 """Behind the name of a file that is being replaced, until it is whole."""
 LARGE_BYTES: Final = 4 << 20
 """It takes a file system 0.3 ms to free a MiB: a file that is larger has its room until somebody has time for that."""
 LEAVING_MAX: Final = 64
 """So many files, at most, are removed and still have their room."""
+_log = logging.getLogger(__name__)
 
 
 class File(Protocol):
@@ -63,11 +67,18 @@ class File(Protocol):
 class Disk(Protocol):
     """A data folder."""
 
-    def lock(self) -> None:
-        """Makes the folder ours until ``unlock``; raises ``DataFolderLocked`` or ``DataFolderUnusable``."""
+    def lock(self, *folders: str) -> None:
+        """Makes the data folder ours until ``unlock``, and these folders in it, which are made where they are missing.
+        Raises ``DataFolderLocked`` or ``DataFolderUnusable``."""
         ...
 
     def unlock(self) -> None: ...
+
+    @property
+    def lost(self) -> str:
+        """What of the locked folder was removed or replaced since, in words; empty if nothing was. Another broker may
+        use the folder then."""
+        ...
 
     def make_folder(self, folder: str) -> None: ...
 
@@ -150,32 +161,65 @@ class RealDisk:
     def __init__(self, root: Path, *, is_read_only: bool = False) -> None:
         self.root = root
         self._access = os.O_RDONLY if is_read_only else os.O_RDWR
-        self._lock: int | None = None
+        self._held: list[tuple[Path, int]] = []
         self._leaving: list[int] = []
 
-    def lock(self) -> None:
+    def lock(self, *folders: str) -> None:
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.root / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise DataFolderUnusable(f"cannot use the data folder {self.root}: {error.strerror}") from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
+            self.root.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+            self._hold(self.root)
+            for folder in folders:
+                (self.root / folder).mkdir(FOLDER_MODE, exist_ok=True)
+                self._hold(self.root / folder)
+            self._hold(self.root / LOCK_FILE)
+        except BlockingIOError:
+            self.unlock()
             raise DataFolderLocked(
                 f"another broker holds the data folder {self.root}", hint="stop it, or give this one another folder"
             ) from None
-        self._lock = descriptor
+        except OSError as error:
+            self.unlock()
+            raise DataFolderUnusable(f"cannot use the data folder {self.root}: {error.strerror}") from None
+
+    def _hold(self, path: Path) -> None:
+        """Raises ``BlockingIOError`` where another process holds it, ``OSError``."""
+        is_folder = path.is_dir()
+        flags = os.O_RDONLY | os.O_DIRECTORY if is_folder else os.O_RDWR | os.O_CREAT
+        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        self._held.append((path, descriptor))
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if not is_folder or error.errno == errno.EWOULDBLOCK:
+                raise
+            _log.warning("%s itself cannot be locked: %s. Its file `lock` alone is", path, error.strerror)
 
     def unlock(self) -> None:
         self.give_back()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        for _, descriptor in self._held:
+            os.close(descriptor)
+        self._held = []
+
+    @property
+    def lost(self) -> str:
+        for path, descriptor in self._held:
+            try:
+                found, held = os.stat(path), os.fstat(descriptor)
+            except (FileNotFoundError, NotADirectoryError):
+                return f"{path} was removed"
+            except OSError:  # it cannot be looked at: nobody knows
+                continue
+            if (found.st_dev, found.st_ino) != (held.st_dev, held.st_ino):
+                return f"{path} was replaced"
+        return ""
+
+    def _check(self) -> None:
+        """Before names change: raises ESTALE where they would in a folder that is not ours."""
+        if self.lost:
+            raise OSError(errno.ESTALE, self.lost)
 
     def make_folder(self, folder: str) -> None:
-        (self.root / folder).mkdir(exist_ok=True)
+        (self.root / folder).mkdir(FOLDER_MODE, exist_ok=True)
         self._sync_folder(self.root)
 
     def names(self, folder: str) -> list[str]:
@@ -185,6 +229,8 @@ class RealDisk:
         flags = (
             (os.O_RDONLY if is_read_only else self._access) | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
         )
+        if create:
+            self._check()
         file = RealFile(os.open(self.root / path, flags, 0o600))
         if create:
             self._sync_folder((self.root / path).parent)
@@ -196,6 +242,7 @@ class RealDisk:
     def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Steps:
         target = self.root / path
         draft = target.with_name(target.name + DRAFT)
+        self._check()
         file = RealFile(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
         at = 0
         try:
@@ -208,6 +255,7 @@ class RealDisk:
             if head is not None:
                 file.pwrite(head(), 0)
                 file.sync()
+            self._check()
             os.replace(draft, target)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -222,6 +270,7 @@ class RealDisk:
 
     def discard(self, path: str) -> None:
         target = self.root / path
+        self._check()
         descriptor = self._kept(target)
         try:
             target.unlink(missing_ok=True)

@@ -155,7 +155,7 @@ def repair_index(
     ``on_progress`` is told bytes done and in all. Raises as ``open_store``.
     """
     _segments(disk, close=True)
-    disk.lock()
+    disk.lock(segment.FOLDER)
     try:
         for folder in FOLDERS:
             if folder != segment.FOLDER:

@@ -28,7 +28,7 @@ from broker.store.sealing import Sealing
 from broker.store.settings import StoreSettings
 from broker.store.state import Keyframe, KeyframeMarks
 from broker.store.writing import Writing
-from penstock.errors import PenstockError, StorageFull
+from penstock.errors import PenstockError, StorageFailed, StorageFull
 from penstock.message import BODY_AT, FRAME_HEAD_BYTES
 from penstock.requests.given import GivenPulled
 from penstock.requests.messages import Placed, Pulled
@@ -38,6 +38,8 @@ from penstock.runs import Run
 _FRAME_BYTES_MIN: Final = FRAME_HEAD_BYTES + BODY_AT
 LOST_PLACES_MAX: Final = 10_000
 """So many offsets of each queue are kept for records that damage may have taken: more of them cost memory."""
+HOLD_CHECK_MS: Final = 1_000
+"""After so long the store looks again whether the folder is still its own."""
 QUIET_MS: Final = 50
 """After so long without an append nobody is about to write."""
 _log = logging.getLogger(__name__)
@@ -76,6 +78,7 @@ class MessageStore:
         self._merging = Merging(disk, index, keys, self._chunks)
         self._writing = Writing(folds, log, index, keys, self._sealing)
         self._quiet_since_ms = 0
+        self._held_at_ms = 0
         self._removing: Removal | None = None
         self._is_behind_damage = False  # and what was read there is not planned to be sealed yet
         self._catches_up = True  # the disk has room for what a replay seals
@@ -314,10 +317,12 @@ class MessageStore:
         """Upkeep, a bounded piece per call: writes the durable watermark down, seals index chunks and merges them,
         prepares room, applies retention.
 
-        ``needed_from``: the position up to which all named readers have read; None without readers.
+        ``needed_from``: the position up to which all named readers have read; None without readers. Raises
+        ``StorageFailed`` where the folder is not this store's any more.
         """
         if self._log.failed is not None:
             return
+        self._check_hold(now_ms)
         try:
             self._writing.grow(now_ms)
             self._plan_behind_damage()
@@ -334,6 +339,18 @@ class MessageStore:
         else:
             self._merging.step(self._log.bases, now_ms)
         self._retain(now_ms, needed_from)
+
+    def _check_hold(self, now_ms: int) -> None:
+        """Another broker may be at work in a folder that was replaced: nothing is written there any more."""
+        if 0 <= now_ms - self._held_at_ms < HOLD_CHECK_MS:
+            return
+        self._held_at_ms = now_ms
+        if lost := self._disk.lost:
+            self._log.failed = StorageFailed(
+                f"the data folder is not this broker's any more: {lost}",
+                hint="stop a broker before its files are moved",
+            )
+            raise self._log.failed
 
     def _seal_silence(self, now_ms: int) -> None:
         """After some silence a tiny record carries the watermark, so that rot in the last batch is told from a torn

@@ -50,7 +50,7 @@ def open_store(
 
     Raises ``DataFolderLocked``, ``DataFolderUnusable``, ``StorageFailed``.
     """
-    disk.lock()
+    disk.lock(segment.FOLDER)
     try:
         return _open_locked(disk, settings, folds, now_ms, on_progress)
     except OSError as error:

@@ -271,6 +271,23 @@ def test_the_process_says_where_it_listens_and_stops_on_a_signal(tmp_path: Path)
 
 
 @pytest.mark.endtoend
+def test_a_broker_whose_lock_file_is_removed_lets_no_other_in_and_stops_with_one_line(tmp_path: Path) -> None:
+    arguments = command(tmp_path, f'port = 0\nnamesrv = []\ndata = "{tmp_path / "data"}"\n')
+    with subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ready broker=127.0.0.1:")
+        (tmp_path / "data/lock").unlink()
+        with pytest.raises(DataFolderLocked):
+            RealDisk(tmp_path / "data").lock()
+        _, told = process.communicate(timeout=60)
+        assert process.returncode == 2
+        assert told == (
+            f"error: the data folder is not this broker's any more: {tmp_path}/data/lock was removed"
+            " (stop a broker before its files are moved)\n"
+        )
+
+
+@pytest.mark.endtoend
 def test_a_broker_alone_has_status_pages_if_it_is_told_so(tmp_path: Path) -> None:
     arguments = command(tmp_path, f'port = 0\nnamesrv = []\nstatus_port = 0\ndata = "{tmp_path / "data"}"\n')
     with subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:

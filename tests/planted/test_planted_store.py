@@ -158,11 +158,11 @@ def a_failed_write_is_forgotten(log: CommitLog, error: Any) -> Any:
     return error
 
 
-def the_lock_is_not_taken(disk: RealDisk) -> None:
+def the_lock_is_not_taken(disk: RealDisk, *folders: str) -> None:
     disk.root.mkdir(parents=True, exist_ok=True)
 
 
-def a_folder_is_never_locked(disk: Any) -> None:
+def a_folder_is_never_locked(disk: Any, *folders: str) -> None:
     pass
 
 

@@ -155,6 +155,7 @@ class SimDisk:
         calls: how often each kind of call was made since the start.
         bytes_read: by all calls of ``pread`` and ``read``.
         on_call: is told of the kind of every call.
+        lost: what was removed or replaced of the folder, as somebody else has done it.
         read_only: folders in which nothing can be changed.
     """
 
@@ -164,6 +165,7 @@ class SimDisk:
         self.half_written = 0.0
         self.sync_lies = False
         self.draft_bytes = 0
+        self.lost = ""
         self.calls: dict[str, int] = {}
         self.bytes_read = 0
         self.on_call: Callable[[str], None] = lambda kind: None
@@ -262,10 +264,11 @@ class SimDisk:
 
     # ------------------------------------------------------------ the seam
 
-    def lock(self) -> None:
+    def lock(self, *folders: str) -> None:
         if self._locked:
             raise DataFolderLocked("another broker holds the simulated folder")
         self._locked = True
+        self._folders.update(folders)
 
     def unlock(self) -> None:
         self._locked = False

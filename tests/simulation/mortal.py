@@ -35,8 +35,12 @@ class MortalDisk:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return self._disk
 
-    def lock(self) -> None:
-        self.alive().lock()
+    def lock(self, *folders: str) -> None:
+        self.alive().lock(*folders)
+
+    @property
+    def lost(self) -> str:
+        return self._disk.lost
 
     def unlock(self) -> None:
         if not self.dead:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
+import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -189,6 +192,86 @@ def test_a_second_broker_is_refused_by_the_folders_name(tmp_path: Path) -> None:
     first.unlock()
     second.lock()
     second.unlock()
+
+
+def test_a_lock_file_that_is_removed_opens_nothing_and_is_missed(tmp_path: Path) -> None:
+    first, second = RealDisk(tmp_path), RealDisk(tmp_path)
+    first.lock("log")
+    assert first.lost == ""
+    (tmp_path / "lock").unlink()
+    with pytest.raises(DataFolderLocked):
+        second.lock("log")
+    assert first.lost == f"{tmp_path}/lock was removed"
+    (tmp_path / "lock").touch()
+    assert first.lost == f"{tmp_path}/lock was replaced"
+    first.unlock()
+    assert first.lost == ""
+
+
+def test_a_folder_is_locked_under_whatever_name_it_goes(tmp_path: Path) -> None:
+    first = RealDisk(tmp_path / "data")
+    first.lock("log")
+    (tmp_path / "data").rename(tmp_path / "moved")
+    with pytest.raises(DataFolderLocked):
+        RealDisk(tmp_path / "moved").lock("log")
+    assert first.lost == f"{tmp_path}/data was removed"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "moved/log").rename(tmp_path / "other/log")
+    with pytest.raises(DataFolderLocked):
+        RealDisk(tmp_path / "other").lock("log")
+    first.unlock()
+
+
+def test_no_name_changes_in_a_folder_that_stands_in_place_of_the_locked_one(tmp_path: Path) -> None:
+    disk = RealDisk(tmp_path / "data")
+    disk.lock("log")
+    begun = disk.replace("derived", [b"x"])
+    next(begun)
+    (tmp_path / "data").rename(tmp_path / "moved")
+    (tmp_path / "data/log").mkdir(parents=True)
+    (tmp_path / "data/log/one").touch()
+    changes: list[Callable[[], object]] = [
+        lambda: disk.open("log/two", create=True),
+        lambda: list(disk.replace("log/two", [b"x"])),
+        lambda: list(begun),
+        lambda: disk.discard("log/one"),
+        lambda: disk.remove("log/one"),
+    ]
+    for change in changes:
+        with pytest.raises(OSError, match="data was replaced") as caught:
+            change()
+        assert caught.value.errno == errno.ESTALE
+    assert os.listdir(tmp_path / "data") == ["log"]
+    assert os.listdir(tmp_path / "data/log") == ["one"]
+    disk.unlock()
+
+
+def test_where_a_folder_itself_cannot_be_locked_its_lock_file_is_and_that_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = fcntl.flock
+
+    def only_files(descriptor: int, operation: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.EBADF, "as a network file system says")
+        real(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", only_files)
+    first, second = RealDisk(tmp_path), RealDisk(tmp_path)
+    first.lock("log")
+    assert "cannot be locked: as a network file system says" in caplog.text
+    with pytest.raises(DataFolderLocked):
+        second.lock("log")
+    first.unlock()
+
+
+def test_folders_are_made_for_their_owner_alone(tmp_path: Path) -> None:
+    disk = RealDisk(tmp_path / "data")
+    disk.lock("log")
+    disk.make_folder("index")
+    disk.unlock()
+    modes = [stat.S_IMODE((tmp_path / path).stat().st_mode) for path in ("data", "data/log", "data/index", "data/lock")]
+    assert modes == [0o700, 0o700, 0o700, 0o600]
 
 
 def test_a_folder_that_cannot_be_made_is_unusable(tmp_path: Path) -> None:

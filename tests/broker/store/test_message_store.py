@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from broker.store import merging
-from broker.store.message_store import QUIET_MS, MessageStore
+from broker.store.message_store import HOLD_CHECK_MS, QUIET_MS, MessageStore
 from broker.store.queue_index import Queue
 from broker.store.recovery import open_store
 from broker.store.sealing import RETRY_MS
@@ -308,6 +308,20 @@ def test_a_failed_write_ends_all_writing() -> None:
         store.append([incoming("a")], 1000)
     with pytest.raises(StorageFailed):
         store.append([incoming("b")], 1000)
+
+
+def test_a_store_whose_folder_was_taken_from_it_stops_and_writes_nothing_there_any_more() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    fill(store, 3)
+    disk.lost = "data/lock was removed"
+    paths, changes = disk.paths(), disk.calls["any"]
+    with pytest.raises(StorageFailed, match=r"not this broker's any more: data/lock was removed"):
+        store.tick(1000 + HOLD_CHECK_MS)
+    with pytest.raises(StorageFailed):
+        store.append([incoming("late")], 3000)
+    store.close(3000)
+    assert (disk.paths(), disk.calls["any"]) == (paths, changes)
 
 
 def test_store_times_never_go_back_so_that_a_search_by_time_works() -> None:
