@@ -16,18 +16,22 @@ import trio
 
 from broker.service import BrokerService
 from broker.settings import BrokerSettings
+from penstock.cluster_secret import broker_proof
 from penstock.errors import PenstockError, Unavailable
 from penstock.link import Link, Links
 from penstock.requests.routes import (
     BrokerHeartbeat,
+    Challenge,
     HeartbeatReply,
+    ProveBroker,
+    QueryChallenge,
     QueryRoute,
     RegisterBroker,
     Route,
     TopicRoute,
     UnregisterBroker,
 )
-from penstock.wire_link import call
+from penstock.wire_link import ask, call
 
 CALL_S: Final = 5.0
 PART: Final = 10_000
@@ -42,17 +46,28 @@ _log = logging.getLogger(__name__)
 class Registration:
     """The leases of one broker with all its name servers.
 
+    Args:
+        settings: the broker's.
+        address: where clients are told to come.
+        service: what the broker holds.
+        links: the ways to the name servers.
+        secret: the cluster's, to prove that this is the broker; None where it has none.
+
     Attributes:
         away: those that did not answer when they were last told.
     """
 
-    def __init__(self, settings: BrokerSettings, address: str, service: BrokerService, links: Links) -> None:
+    def __init__(
+        self, settings: BrokerSettings, address: str, service: BrokerService, links: Links, secret: bytes | None = None
+    ) -> None:
         self._settings = settings
         self._address = address
         self._service = service
         self._links = links
         self._changed: dict[str, trio.Event] = {}
         self._peers = service.homes()
+        self._secret = secret
+        self._proved: set[str] = set()  # name servers whose connection has had our proof
         self.away: set[str] = set()
 
     def topics_changed(self) -> None:
@@ -63,6 +78,7 @@ class Registration:
     def lost(self, address: str) -> None:
         """The connection to a server has ended. A name server that begins anew knows nobody: it is told as soon as it
         is there again."""
+        self._proved.discard(address)
         event = self._changed.get(address)
         if event is not None:
             event.set()
@@ -91,6 +107,7 @@ class Registration:
         while True:
             self._changed[namesrv] = trio.Event()
             try:
+                await self._prove(namesrv, link)
                 registered = await self._renew(link, registered)
                 await self._meet(link)
                 wait_s = self._settings.register_every_s
@@ -101,10 +118,23 @@ class Registration:
                 if namesrv not in self.away:  # it is asked again every second or so
                     _log.warning("name server %s lost: %s", namesrv, error)
                 registered, wait_s = -1, RETRY_S
+                self._proved.discard(namesrv)
                 self.away.add(namesrv)
             tried(namesrv)
             with trio.move_on_after(wait_s):
                 await self._changed[namesrv].wait()
+
+    async def _prove(self, namesrv: str, link: Link) -> None:
+        """Proves to a name server that this is the broker, once in a connection. It asks for that if it has a secret
+        too."""
+        if self._secret is None or namesrv in self._proved:
+            return
+        self._proved.add(namesrv)  # a connection that is lost meanwhile takes it back
+        challenge = await ask(link, QueryChallenge(), Challenge, CALL_S)
+        if challenge.nonce:
+            name = self._settings.name
+            proof = broker_proof(self._secret, challenge.nonce, name, self._address)
+            await call(link, ProveBroker(name, self._address, proof), CALL_S)
 
     async def _renew(self, link: Link, registered: int) -> int:
         """Registers or renews; returns the version of the topics that the name server has now."""
@@ -146,8 +176,10 @@ class Registration:
                 nursery.start_soon(self._leave, namesrv)
 
     async def _leave(self, namesrv: str) -> None:
+        link = self._links.link(namesrv)
         try:
-            await call(self._links.link(namesrv), UnregisterBroker(self._settings.name, self._address), LEAVE_S)
+            await self._prove(namesrv, link)
+            await call(link, UnregisterBroker(self._settings.name, self._address), LEAVE_S)
         except PenstockError as error:
             _log.info("name server %s was not told of the stop: %s", namesrv, error)
 

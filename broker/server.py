@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Collection
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import trio
@@ -26,6 +27,8 @@ from broker.store.message_store import MessageStore
 from broker.store.recovery import Progress, open_store
 from penstock.accepting import Doorkeeper
 from penstock.addresses import join_address
+from penstock.cluster_secret import read_secret
+from penstock.exposure import NATIVE, is_loopback
 from penstock.frame_server import Peer, Session, listening_address, open_listeners, serve_frames
 from penstock.lasting_links import lasting_links
 from penstock.link import Links
@@ -93,12 +96,18 @@ async def run(
     *,
     disk: Disk | None = None,
     tell: Tell = _nobody,
+    secret: bytes | None = None,
     task_status: trio.TaskStatus[RunningBroker] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Runs a broker until cancelled. ``tell`` is told what its start is doing, in words, from whatever thread does it.
+    ``secret``: the cluster's, in place of the one in ``cluster_secret_file``.
 
     Raises ``AddressInUse``, ``DataFolderLocked``, ``DataFolderUnusable``, and ``StorageFailed`` when the disk fails.
     """
+    if settings.cluster_secret_file and secret is None:
+        secret = read_secret(Path(settings.cluster_secret_file))
+    if not is_loopback(settings.host):
+        _log.warning("insecure: whoever reaches %s:%d %s", settings.host, settings.port, NATIVE)
     listeners = await open_listeners(settings.host, settings.port, "the broker")
     state = BrokerState()
     open_disk = disk or RealDisk(settings.data)
@@ -107,7 +116,7 @@ async def run(
     try:
         store = await world.offload(opening)
         try:
-            await _serve(settings, world, state, store, listeners, tell, task_status)
+            await _serve(settings, world, state, store, listeners, tell, secret, task_status)
         finally:
             store.close(world.clock.wall_ms())
     finally:
@@ -122,6 +131,7 @@ async def _serve(
     store: MessageStore,
     listeners: list[trio.SocketListener],
     tell: Tell,
+    secret: bytes | None,
     task_status: trio.TaskStatus[RunningBroker],
 ) -> None:
     clock = world.clock
@@ -134,7 +144,7 @@ async def _serve(
         lasting_links(clock, world.rng) as links,
         trio.open_nursery() as nursery,
     ):
-        registration = Registration(settings, _advertised(settings, host, port), service, links)
+        registration = Registration(settings, _advertised(settings, host, port), service, links, secret)
         running = RunningBroker(host, port, service, dispatch, Doorkeeper("the broker"), registration.away)
         service.on_routes_changed = registration.topics_changed
         links.on_lost = registration.lost

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.store.settings import StoreSettings
+from penstock.exposure import NATIVE, PAGES, refuse_exposed
 
 LEVELS: Final = ("cache", "disk")
 QUEUES_MAX: Final = 1 << 16
@@ -50,6 +51,8 @@ class BrokerSettings:
     Attributes:
         name: unique among the brokers of a cluster.
         host, port: where it listens; port 0 takes any free one.
+        insecure: allows ``host`` and ``status_host`` beyond loopback: their ports ask for no login.
+        cluster_secret_file: the secret that this broker proves to the name servers; empty where they ask for none.
         advertise: ``host:port`` that clients are told to use; empty for where it listens.
         data: folder of all durable state.
         namesrv: addresses of all name servers; it registers with each.
@@ -92,6 +95,8 @@ class BrokerSettings:
     name: str = "broker-a"
     host: str = "127.0.0.1"
     port: int = 10911
+    insecure: bool = False
+    cluster_secret_file: str = ""
     advertise: str = ""
     data: Path = Path("penstock-data")
     namesrv: tuple[str, ...] = ("127.0.0.1:9876",)
@@ -136,6 +141,9 @@ class BrokerSettings:
             raise ValueError(f"name has 1 to 255 characters of A-Z a-z 0-9 . _ -, not {self.name!r}")
         if not 0 <= self.port <= 65_535:
             raise ValueError(f"port is from 0 to 65535, not {self.port}")
+        refuse_exposed("host", self.host, self.insecure, NATIVE)
+        if self.status_port >= 0:
+            refuse_exposed("status_host", self.status_host, self.insecure, PAGES)
         if self.default_level not in LEVELS:
             raise ValueError(f"default_level is one of {', '.join(LEVELS)}, not {self.default_level!r}")
         if not 1 <= self.default_queues <= self.queues_max <= QUEUES_MAX:

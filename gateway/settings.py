@@ -14,6 +14,7 @@ from gateway.login.token_keys import check_algorithms
 from gateway.login.tokens import TokenRules
 from gateway.transports.listening import parse_listeners
 from penstock.errors import InvalidConfig
+from penstock.exposure import PAGES, refuse_exposed
 from topicmap.names import LEVELS_MAX, InvalidName, check_name
 from topicmap.queues import Rule, TopicMap
 
@@ -104,6 +105,7 @@ class GatewaySettings:
             free one.
         status_hosts: names that a Host header of the status pages may have beside ``localhost``, loopback addresses and
             the address that the connection came to; ``*`` for any.
+        insecure: allows ``status_host`` beyond loopback: the pages ask for no login.
         redirect_to: the server that clients are sent to when this gateway is drained or has moved.
         has_moved: the gateway lets nobody in and sends everybody to ``redirect_to``.
         drain_per_s: so many clients a second are sent away when the gateway is drained (SIGUSR1).
@@ -178,6 +180,7 @@ class GatewaySettings:
     status_host: str = "127.0.0.1"
     status_port: int = -1
     status_hosts: tuple[str, ...] = ()
+    insecure: bool = False
     redirect_to: str = ""
     has_moved: bool = False
     drain_per_s: int = 500
@@ -205,6 +208,8 @@ class GatewaySettings:
             raise InvalidConfig(f"redirect_to has more than {STRING_BYTES_MAX} bytes", hint="no packet holds it")
         if not self.namesrv:
             raise InvalidConfig("namesrv names no name server", hint='for example namesrv = ["127.0.0.1:9876"]')
+        if self.status_port >= 0:
+            refuse_exposed("status_host", self.status_host, self.insecure, PAGES)
         check_algorithms(self.jwt_algorithms)
         if not self.jwt_claim:
             raise InvalidConfig("jwt_claim is empty", hint="it is a claim's name, sub by default")

@@ -7,27 +7,36 @@ register again within their heartbeat's period.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import trio
 
+from namesrv.proofs import Proofs
 from namesrv.registry import Registry
 from namesrv.settings import NamesrvSettings
 from penstock.accepting import Doorkeeper
 from penstock.addresses import join_address
-from penstock.errors import UnknownRequest
+from penstock.cluster_secret import nonce_of, read_secret
+from penstock.errors import InvalidConfig, NotAuthorized, UnknownRequest
+from penstock.exposure import ROUTES, is_loopback
 from penstock.frame_server import Peer, Session, listening_address, open_listeners, serve_frames
 from penstock.link import OnResult
-from penstock.requests.request import Request
+from penstock.requests.request import Done, Request, Result
+from penstock.requests.routes import ProveBroker, QueryChallenge
 from penstock.requests.servers import Ping, ServerInfo
 from penstock.version import VERSION
 from penstock.world import Clock, World
 
 EXPIRE_EVERY_S: Final = 5.0
 """How often leases are looked at when nobody asks; every request looks at them too."""
+
+REFUSALS_TOLD_EVERY_S: Final = 60.0
+"""Peers that may not register are told of in the log once in this time, however many come."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,21 +53,55 @@ class RunningNamesrv:
     reasons: Callable[[], Sequence[str]]
 
 
-class NamesrvSession:
-    """Answers the requests of one peer; it keeps nothing of it."""
+class Refusals:
+    """The requests of peers that spoke for a broker without being it: counted, and told of in the log now and then."""
 
-    def __init__(self, registry: Registry, clock: Clock, about: ServerInfo) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._told_at = -math.inf
+        self.count = 0
+
+    def note(self, peer: Peer, error: NotAuthorized) -> None:
+        """One more."""
+        self.count += 1
+        now = self._clock.monotonic()
+        if now - self._told_at >= REFUSALS_TOLD_EVERY_S:
+            self._told_at = now
+            _log.warning("refused %s: %s (%d requests refused since the start)", peer.address, error, self.count)
+
+
+class NamesrvSession:
+    """Answers the requests of one peer; it keeps nothing of it but what it has proved."""
+
+    def __init__(
+        self, registry: Registry, clock: Clock, about: ServerInfo, peer: Peer, proofs: Proofs, refusals: Refusals
+    ) -> None:
         self._registry = registry
         self._clock = clock
         self._about = about
+        self._peer = peer
+        self._proofs = proofs
+        self._refusals = refusals
 
     def submit(self, request: Request, on_result: OnResult) -> None:
         """Answers before it returns."""
+        try:
+            on_result(self._answer(request))
+        except NotAuthorized as error:
+            self._refusals.note(self._peer, error)
+            on_result(error.as_result())
+
+    def _answer(self, request: Request) -> Result:
         if isinstance(request, Ping):
-            on_result(self._about)
-            return
+            return self._about
+        if isinstance(request, QueryChallenge):
+            return self._proofs.challenge()
+        if isinstance(request, ProveBroker):
+            self._proofs.prove(request)
+            return Done()
+        self._proofs.check(request)
         result = self._registry.answer(request, self._clock.monotonic())
-        on_result(result or UnknownRequest(f"a name server does not serve {type(request).__name__}"))
+        return result or UnknownRequest(f"a name server does not serve {type(request).__name__}")
 
     def flush(self) -> None:
         """Nothing was held back."""
@@ -73,19 +116,39 @@ class NamesrvSession:
 
 
 async def run(
-    settings: NamesrvSettings, world: World, *, task_status: trio.TaskStatus[RunningNamesrv] = trio.TASK_STATUS_IGNORED
+    settings: NamesrvSettings,
+    world: World,
+    *,
+    secret: bytes | None = None,
+    task_status: trio.TaskStatus[RunningNamesrv] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves until cancelled. Raises ``AddressInUse`` or ``InvalidConfig`` where it cannot listen."""
+    """Serves until cancelled. ``secret``: the cluster's, in place of the one in ``cluster_secret_file``.
+
+    Raises ``AddressInUse`` or ``InvalidConfig`` where it cannot listen, and where it needs a secret and has none.
+    """
+    if settings.cluster_secret_file and secret is None:
+        secret = read_secret(Path(settings.cluster_secret_file))
+    if not is_loopback(settings.host):
+        if secret is None:
+            raise InvalidConfig(
+                f"host is {settings.host!r}, and cluster_secret_file is empty: any peer could end a broker or take its"
+                " name",
+                hint="set cluster_secret_file here and for each broker to the same secret",
+            )
+        _log.warning("insecure: whoever reaches %s:%d %s", settings.host, settings.port, ROUTES)
     registry = Registry(settings.lease_s_max, settings.brokers_max, settings.topics_max, settings.away_s_max)
     listeners = await open_listeners(settings.host, settings.port, "the name server")
     host, port = listening_address(listeners)
     about = ServerInfo("namesrv", join_address(host, port), VERSION)
 
-    def open_session(_peer: Peer) -> NamesrvSession:
-        return NamesrvSession(registry, world.clock, about)
+    refusals = Refusals(world.clock)
+
+    def open_session(peer: Peer) -> NamesrvSession:
+        proofs = Proofs(secret, lambda: nonce_of(secret or b"", world.rng.randbytes(32)))
+        return NamesrvSession(registry, world.clock, about, peer, proofs, refusals)
 
     def figures() -> Mapping[str, float]:
-        return registry.figures(world.clock.monotonic())
+        return {**registry.figures(world.clock.monotonic()), "namesrv_refused_total": refusals.count}
 
     door = Doorkeeper("the name server")
     async with trio.open_nursery() as nursery:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterable, Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 import trio
 
@@ -21,11 +22,12 @@ from node.local_link import LocalLinks
 from node.services import service_settings
 from node.settings import Configuration, gateway_name
 from penstock.addresses import join_address
+from penstock.cluster_secret import read_secret
 from penstock.frame_server import Peer
 from penstock.lasting_links import lasting_links
 from penstock.readiness import STOPPING, Readiness
 from penstock.status import serve_status
-from penstock.world import World
+from penstock.world import World, new_secret
 
 _LOCAL_PEER = Peer(0, "in this process")
 
@@ -45,13 +47,15 @@ async def run(
         told = (readiness.figures, readiness.reasons, node.http_hosts)
         http = await pages.start(partial(serve_status, node.host, node.http_port, *told))
         async with trio.open_nursery() as bottom:
+            secret = read_secret(Path(node.cluster_secret_file)) if node.cluster_secret_file else new_secret()
             settings = service_settings(configuration, "namesrv")
-            names = await bottom.start(partial(namesrv.server.run, settings, world))
+            names = await bottom.start(partial(namesrv.server.run, settings, world, secret=secret))
             readiness.add(names.figures, _prefixed("name server", names.reasons))
             names_at = join_address(names.host, names.port)
             async with trio.open_nursery() as middle:
                 settings = service_settings(configuration, "broker", data=node.data, namesrv=(names_at,))
-                store = await middle.start(partial(broker.server.run, settings, world, tell=_begin_of(readiness)))
+                tell = _begin_of(readiness)
+                store = await middle.start(partial(broker.server.run, settings, world, tell=tell, secret=secret))
                 readiness.add(store.figures, _prefixed("broker", store.reasons))
                 store_at = join_address(store.host, store.port)
                 async with lasting_links() as wire, trio.open_nursery() as top:

@@ -25,6 +25,7 @@ from node.addresses import Addresses
 from node.services import refuse_taken_ports
 from node.settings import Configuration, for_child, gateway_name, listeners, place, with_ports
 from penstock import footprint
+from penstock.cluster_secret import keep_secret
 from penstock.errors import Unavailable
 from penstock.readiness import STARTING, STOPPING
 from penstock.service_main import CHILD_VARIABLE
@@ -192,11 +193,12 @@ async def run(
         where = (node.host, node.http_port)
         http = await pages.start(partial(serve_status, *where, parts.figures, parts.reasons, node.http_hosts))
         async with trio.open_nursery() as bottom:
-            given = place(configuration, "namesrv", environ)
+            secret = {"cluster_secret_file": node.cluster_secret_file or str(keep_secret(node.data))}
+            given = place(configuration, "namesrv", environ) | secret
             names_child = parts.child("namesrv", for_child(configuration, "namesrv", environ, given))
             names = await bottom.start(names_child.run)
             async with trio.open_nursery() as middle:
-                given = place(configuration, "broker", environ) | {"data": node.data, "namesrv": (names,)}
+                given = place(configuration, "broker", environ) | secret | {"data": node.data, "namesrv": (names,)}
                 broker = parts.child("broker", for_child(configuration, "broker", environ, given))
                 store = await middle.start(broker.run)
                 async with trio.open_nursery() as top:

@@ -23,6 +23,7 @@ from gateway.transports.listening import parse_listener
 from namesrv.settings import NamesrvSettings
 from penstock import config
 from penstock.errors import InvalidConfig
+from penstock.exposure import NATIVE, refuse_exposed
 from penstock.service_main import CHILD_VARIABLE
 
 SETTINGS: Final[Mapping[str, type[Any]]] = {
@@ -35,8 +36,8 @@ PORTS: Final[Mapping[str, str]] = {"namesrv": "namesrv_port", "broker": "broker_
 """The node's setting for the ``port`` of each service."""
 
 DECIDED: Final[Mapping[str, Sequence[str]]] = {
-    "namesrv": ("status_host", "status_port", "status_hosts"),
-    "broker": ("data", "namesrv", "status_host", "status_port", "status_hosts"),
+    "namesrv": ("cluster_secret_file", "status_host", "status_port", "status_hosts"),
+    "broker": ("cluster_secret_file", "data", "namesrv", "status_host", "status_port", "status_hosts"),
     "gateway": ("namesrv", "share_port", "status_host", "status_port", "status_hosts"),
 }
 """Settings of the services that the node decides: where its own parts are, and what they share."""
@@ -62,6 +63,11 @@ OTHER_VARIABLES: Final = frozenset(
 """What somebody else reads: services, clients, the house's own tests. Any other variable is a slip of the pen."""
 
 
+_ONLY_DEVICES: Final = (
+    "for devices alone, set host under [gateway]; in a network of trusted machines, set insecure = true (--insecure)"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
     """What `penstock up` needs to know. A port of 0 takes any free one.
@@ -69,6 +75,10 @@ class NodeSettings:
     Attributes:
         data: folder of all durable state; made when missing.
         host: address on which every server listens that has none of its own in its section.
+        insecure: allows native ports and status pages beyond loopback, which ask for no login; ``[broker]`` and
+            ``[namesrv]`` may say otherwise.
+        cluster_secret_file: the secret that brokers on other hosts prove before they register here; empty: one is made
+            for the broker of this `penstock up` alone.
         mqtt_port: where devices come; 0 takes any free one, here and below.
         broker_port: where native clients and gateways come.
         namesrv_port: where brokers register and are asked for.
@@ -84,6 +94,8 @@ class NodeSettings:
 
     data: Path = Path("penstock-data")
     host: str = "127.0.0.1"
+    insecure: bool = False
+    cluster_secret_file: str = ""
     mqtt_port: int = 1883
     broker_port: int = 10911
     namesrv_port: int = 9876
@@ -96,6 +108,7 @@ class NodeSettings:
     def __post_init__(self) -> None:
         if not self.host:
             raise InvalidConfig("host is empty", hint="0.0.0.0 is every address of this machine")
+        refuse_exposed("host", self.host, self.insecure, NATIVE, hint=_ONLY_DEVICES)
         if not 1 <= self.gateways <= 64:
             raise InvalidConfig(f"gateways is {self.gateways}", hint="it is from 1 to 64")
         for name in (*PORTS.values(), "http_port"):
@@ -187,16 +200,24 @@ def _variable(service: str, setting: str) -> str:
 
 
 def place(configuration: Configuration, service: str, environ: Mapping[str, str]) -> dict[str, Any]:
-    """``host`` and ``port`` of a service as far as the node decides them: the port that a flag gives, else what neither
-    the service's section nor its environment says. For the port, the node's environment is stronger than a file."""
+    """``host``, ``port`` and ``insecure`` of a service as far as the node decides them: the port that a flag gives,
+    else what neither the service's section nor its environment says. For the port, the node's environment is stronger
+    than a file."""
     own, node, port = configuration.services[service], configuration.node, PORTS[service]
     given: dict[str, Any] = {}
-    if "host" not in own and _variable(service, "host") not in environ:
+    if not _says(configuration, service, "host", environ):
         given["host"] = node.host
     is_in_file = "port" in own and f"PENSTOCK_{port.upper()}" not in environ
     if port in configuration.flags or not (is_in_file or _variable(service, "port") in environ):
         given["port"] = getattr(node, port)
+    if node.insecure and service != "gateway" and not _says(configuration, service, "insecure", environ):
+        given["insecure"] = True
     return given
+
+
+def _says(configuration: Configuration, service: str, setting: str, environ: Mapping[str, str]) -> bool:
+    """Whether a service's own section or environment has a setting."""
+    return setting in configuration.services[service] or _variable(service, setting) in environ
 
 
 def gateway_name(configuration: Configuration, environ: Mapping[str, str]) -> str:

@@ -29,6 +29,7 @@ _PORT = click.IntRange(0, 65535)
 @click.option("--broker-port", type=_PORT, help="Where services connect (10911).")
 @click.option("--namesrv-port", type=_PORT, help="Where clients ask for routes (9876).")
 @click.option("--http-port", type=_PORT, help="Status and metrics (8080).")
+@click.option("--insecure", is_flag=True, default=None, help="Allow ports without a login beyond loopback.")
 @click.option("--processes", is_flag=True, default=None, help="Each service in a process of its own.")
 @click.option("--gateways", type=click.IntRange(1, 64), help="Gateway processes that share the MQTT port (1).")
 @click.option(

@@ -230,6 +230,13 @@ class DataFolderUnusable(PenstockError):
     fault = "client"
 
 
+class NotAuthorized(PenstockError):
+    """The peer has not proved that it may do this."""
+
+    code = 60
+    fault = "client"
+
+
 class AddressInUse(PenstockError):
     """The port that a server was told to listen on is taken."""
 

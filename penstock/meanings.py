@@ -54,6 +54,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "namesrv_brokers": "Brokers that live.",
         "namesrv_brokers_away": "Brokers that are away, whose topics wait for them.",
         "namesrv_topics": "Topics that have a broker, without those that gateways keep for themselves.",
+        "namesrv_refused_total": "Requests refused that spoke for a broker without a proof of it.",
         # ---- process
         "process_resident_memory_bytes": "Resident memory of the process in bytes.",
         "process_open_fds": "Files and sockets that the process has open.",

@@ -1,4 +1,8 @@
-"""What a name server answers: which broker has which topic. Codes 10 to 29."""
+"""What a name server answers: which broker has which topic. Codes 10 to 29.
+
+Where a name server has a cluster secret, ``RegisterBroker``, ``BrokerHeartbeat`` and ``UnregisterBroker`` are
+``NotAuthorized`` until the connection has proved (``ProveBroker``) to be that broker.
+"""
 
 from __future__ import annotations
 
@@ -93,6 +97,33 @@ class QueryRoute(Request):
 @value
 class TopicNames(Reply):
     topics: tuple[str, ...]
+
+
+@value
+class Challenge(Reply):
+    """What the next proof of this connection is about; empty where the name server asks for none."""
+
+    nonce: bytes
+
+
+@value
+class QueryChallenge(Request):
+    """Asks for a challenge. Each is good for one proof, and a new one replaces it."""
+
+    code: ClassVar[int] = 15
+    reply: ClassVar[type[Reply]] = Challenge
+
+
+@value
+class ProveBroker(Request):
+    """Proves that this connection is the broker with this name and address: ``proof`` is made of the challenge and the
+    cluster's secret (``penstock.cluster_secret.broker_proof``). ``NotAuthorized`` for a wrong one."""
+
+    code: ClassVar[int] = 16
+    reply: ClassVar[type[Reply]] = Done
+    broker: str
+    address: str
+    proof: bytes
 
 
 @value

@@ -29,6 +29,7 @@ from tests.simulation.running import Simulation, simulate
 NAMES = ("10.0.0.1", "10.0.0.2")
 BROKER, CLIENT, OTHER = "10.0.0.3", "10.0.0.4", "10.0.0.5"
 SERVERS = tuple(f"{host}:9876" for host in NAMES)
+SECRET = b"a secret of the cluster, 32 bytes"
 
 
 class Town:
@@ -50,19 +51,21 @@ class Town:
     async def start_names(self, host: str) -> trio.CancelScope:
         """A name server; the scope ends it without a word."""
         scope = trio.CancelScope()
+        settings = NamesrvSettings(host=host, port=9876, insecure=True)
 
         async def live(*, task_status: trio.TaskStatus[None]) -> None:
             with scope:
-                await namesrv.server.run(
-                    NamesrvSettings(host=host, port=9876), self.sim.world(host), task_status=task_status
-                )
+                await namesrv.server.run(settings, self.sim.world(host), secret=SECRET, task_status=task_status)
 
         await self.start(host, live)
         return scope
 
-    async def start_broker(self, host: str = BROKER, disk: SimDisk | None = None, **settings: Any) -> RunningBroker:
-        chosen = BrokerSettings(host=host, data=Path("none"), namesrv=SERVERS, segment_bytes=1 << 16, **settings)
-        run = partial(broker.server.run, chosen, self.sim.world(host), disk=disk or SimDisk())
+    async def start_broker(
+        self, host: str = BROKER, disk: SimDisk | None = None, secret: bytes | None = SECRET, **settings: Any
+    ) -> RunningBroker:
+        given: dict[str, Any] = {"host": host, "insecure": True, "namesrv": SERVERS, "segment_bytes": 1 << 16}
+        chosen = BrokerSettings(data=Path("none"), **given, **settings)
+        run = partial(broker.server.run, chosen, self.sim.world(host), disk=disk or SimDisk(), secret=secret)
         started: RunningBroker = await self.start(host, run)
         return started
 
@@ -292,5 +295,36 @@ def test_a_broker_without_any_name_server_serves() -> None:
         answers = create(running, "t")
         await trio.sleep(1)
         assert not isinstance(answers[0], PenstockError)
+
+    within(scenario)
+
+
+@pytest.mark.parametrize("secret", [None, b"another secret, 32 bytes of it .."])
+def test_a_broker_without_the_clusters_secret_is_not_registered_and_its_log_says_what_to_do(
+    secret: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(town: Town) -> None:
+        await town.start_names(NAMES[0])
+        await town.start_broker(secret=secret, handover_wait_s=1.0)
+        await trio.sleep(60)
+        assert await town.route(SERVERS[0]) == ()
+        told = [one.getMessage() for one in caplog.records if SERVERS[0] in one.getMessage()]
+        [lost] = [one for one in told if one.startswith(f"name server {SERVERS[0]} lost")]
+        assert "give the broker the cluster_secret_file of its name servers" in lost
+
+    within(scenario)
+
+
+def test_a_broker_proves_itself_again_on_every_new_connection() -> None:
+    async def scenario(town: Town) -> None:
+        await town.start_names(NAMES[0])
+        await town.start_broker()
+        for _ in range(5):
+            town.sim.network.cut(BROKER, NAMES[0])
+            await trio.sleep(200)
+            assert await town.route(SERVERS[0]) == ()
+            town.sim.network.heal(BROKER, NAMES[0])
+            await trio.sleep(60)
+            assert len(await town.route(SERVERS[0])) == 1
 
     within(scenario)

@@ -36,11 +36,12 @@ from tests.simulation.running import SimClock, Simulation, simulate
 
 ROOT = Path(__file__).parents[2]
 BROKER, CLIENT = "10.0.0.1", "10.0.0.2"
+ELSEWHERE = {"host": BROKER, "insecure": True}
 
 
 async def started(simulation: Simulation, nursery: trio.Nursery, disk: SimDisk, **more: Any) -> RunningBroker:
     HOST.set(BROKER)
-    given: dict[str, Any] = {"host": BROKER, "namesrv": (), "data": Path("none"), **SMALL, **more}
+    given: dict[str, Any] = {**ELSEWHERE, "namesrv": (), "data": Path("none"), **SMALL, **more}
     run = partial(broker.server.run, BrokerSettings(**given), simulation.world("broker"), disk=disk)
     running: RunningBroker = await nursery.start(run)
     HOST.set(CLIENT)
@@ -61,7 +62,7 @@ def test_the_start_tells_what_it_is_doing_and_how_much_of_the_log_there_is_to_do
 
     async def scenario(simulation: Simulation, nursery: trio.Nursery) -> None:
         HOST.set(BROKER)
-        given: dict[str, Any] = {"host": BROKER, "namesrv": (), "data": Path("none"), **SMALL}
+        given: dict[str, Any] = {**ELSEWHERE, "namesrv": (), "data": Path("none"), **SMALL}
         world, settings = simulation.world("broker"), BrokerSettings(**given)
         await nursery.start(partial(broker.server.run, settings, world, disk=SimDisk(), tell=told.append))
 

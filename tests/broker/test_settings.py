@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
 from broker.settings import BrokerSettings
 from broker.store.settings import StoreSettings
+from penstock.errors import InvalidConfig
 
 
 @pytest.mark.parametrize(
@@ -46,3 +48,10 @@ def test_every_setting_of_the_store_can_be_set_on_the_broker() -> None:
 
 def test_the_defaults_are_the_stores_defaults() -> None:
     assert BrokerSettings().store() == StoreSettings()
+
+
+@pytest.mark.parametrize("exposed", [{"host": "0.0.0.0"}, {"status_host": "10.0.0.5", "status_port": 0}])
+def test_other_machines_are_let_in_only_where_it_is_said(exposed: dict[str, Any]) -> None:
+    with pytest.raises(InvalidConfig, match="set insecure = true"):
+        BrokerSettings(**exposed)
+    assert BrokerSettings(**exposed, insecure=True).insecure

@@ -23,6 +23,7 @@ from pathlib import Path
 import pytest
 
 from gateway.mqtt.packets import Packet, Publish
+from penstock.cluster_secret import keep_secret
 from tests.endtoend.conftest import Service
 from tests.endtoend.test_sessions import Client, SocketLine, new_world
 from tests.simulation.gateways import check_deliveries
@@ -154,9 +155,11 @@ def hosts() -> Iterator[Hosts]:
 @pytest.fixture
 def places(hosts: Hosts, tmp_path: Path) -> dict[str, tuple[str, int]]:
     """Where the gateways are, by host."""
-    namesrv = hosts.start("store", "namesrv", host=STORE, port="0").address
+    trusted = {"insecure": "true", "cluster_secret_file": str(keep_secret(tmp_path))}
+    namesrv = hosts.start("store", "namesrv", host=STORE, port="0", **trusted).address
+    data, lease = str(tmp_path / "b"), "6"
     hosts.start(
-        "store", "broker", host=STORE, port="0", name="b", data=str(tmp_path / "b"), namesrv=namesrv, owner_lease_s="6"
+        "store", "broker", host=STORE, port="0", name="b", data=data, namesrv=namesrv, owner_lease_s=lease, **trusted
     )
     leases = {"session_lease_s": "3", "filter_lease_s": "6"}
     return {

@@ -141,3 +141,11 @@ def test_every_figure_has_a_name_under_the_longest_prefix() -> None:
     SysTopics(gateway.upstream, longest, "gw", 1.0, 0.0).tell(dict.fromkeys(TOLD.values(), 1.0), 1.0)
     gateway.round()
     assert len(gateway.broker.log) == len(TOLD) + 2
+
+
+def test_status_pages_are_open_to_other_machines_only_where_it_is_said_and_mqtt_is_as_ever() -> None:
+    exposed: dict[str, Any] = {"status_host": "0.0.0.0", "status_port": 0}
+    with pytest.raises(InvalidConfig, match=r"status_host is '0\.0\.0\.0'.*reads all figures"):
+        GatewaySettings(**exposed)
+    assert GatewaySettings(**exposed, insecure=True).insecure
+    assert GatewaySettings(host="0.0.0.0", listeners=("ws 0.0.0.0:8083",), status_host="0.0.0.0").host == "0.0.0.0"

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.request
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -20,10 +21,23 @@ from namesrv import server
 from namesrv.server import RunningNamesrv
 from namesrv.settings import NamesrvSettings
 from penstock.clock import Clock
-from penstock.errors import AddressInUse, UnknownRequest
+from penstock.cluster_secret import broker_proof, keep_secret
+from penstock.errors import AddressInUse, InvalidConfig, NotAuthorized, UnknownRequest
 from penstock.frame_server import Peer
 from penstock.requests.request import Done, Result
-from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, RegisterBroker, Route, TopicNames, TopicRoute
+from penstock.requests.routes import (
+    BrokerRoute,
+    Challenge,
+    ProveBroker,
+    QueryChallenge,
+    QueryRoute,
+    QueryTopics,
+    RegisterBroker,
+    Route,
+    TopicNames,
+    TopicRoute,
+    UnregisterBroker,
+)
 from penstock.requests.servers import Ping, ReadFigures, ServerInfo
 from penstock.wire_link import WireLinks, call
 from penstock.world import World, real_world
@@ -160,3 +174,52 @@ def test_the_command_refuses_an_unknown_setting_in_one_line(tmp_path: Path) -> N
         said, complained = process.communicate(timeout=10)
     assert (process.returncode, said) == (2, "")
     assert complained == f"error: {file}: prot is no setting (did you mean 'port'?)\n"
+
+
+async def test_a_name_server_for_other_machines_needs_the_clusters_secret_and_says_so() -> None:
+    with pytest.raises(InvalidConfig, match=r"any peer could end a broker or .*set cluster_secret_file"):
+        await server.run(NamesrvSettings(host="0.0.0.0", port=0, insecure=True), virtual_world())
+
+
+async def test_a_name_server_for_other_machines_says_in_its_log_what_they_may_do(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = str(keep_secret(tmp_path))
+    settings = NamesrvSettings(host="0.0.0.0", port=0, insecure=True, cluster_secret_file=secret)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.run, settings, virtual_world())
+        assert "insecure: whoever reaches 0.0.0.0:0 reads all routes" in caplog.text
+        nursery.cancel_scope.cancel()
+
+
+async def test_peers_without_a_proof_are_counted_and_told_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    async with trio.open_nursery() as nursery:
+        run = partial(server.run, secret=bytes(32))
+        running: RunningNamesrv = await nursery.start(run, LOCAL, virtual_world())
+        for _ in range(50):
+            assert isinstance(answer(running, REGISTRATION), NotAuthorized)
+            await trio.sleep(1)
+        assert running.figures()["namesrv_refused_total"] == 50
+        assert caplog.text.count("refused here: this connection has not proved to be broker 'a'") == 1
+        await trio.sleep(11)
+        answer(running, REGISTRATION)
+        assert "(51 requests refused since the start)" in caplog.text
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_connection_that_proves_to_be_a_broker_may_register_and_the_next_one_must_prove_it_too() -> None:
+    async with trio.open_nursery() as nursery:
+        run = partial(server.run, secret=bytes(32))
+        running: RunningNamesrv = await nursery.start(run, LOCAL, virtual_world())
+        results: list[Result] = []
+        session = running.open_session(Peer(1, "there"))
+        session.submit(QueryChallenge(), results.append)
+        assert isinstance(results[0], Challenge)
+        name, address = REGISTRATION.broker, REGISTRATION.address
+        proof = broker_proof(bytes(32), results[0].nonce, name, address)
+        session.submit(ProveBroker(name, address, proof), results.append)
+        session.submit(REGISTRATION, results.append)
+        assert results[1:] == [Done(), Done()]
+        assert isinstance(answer(running, UnregisterBroker(name, address)), NotAuthorized)
+        assert answer(running, QueryTopics()) == TopicNames(("orders",))
+        nursery.cancel_scope.cancel()

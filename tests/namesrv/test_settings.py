@@ -13,8 +13,21 @@ def test_the_defaults_listen_on_the_loopback_interface() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"port": -1}, {"port": 65_536}, {"lease_s_max": 0.0}, {"brokers_max": 0}, {"topics_max": -1}]
+    "wrong",
+    [
+        {"port": -1},
+        {"port": 65_536},
+        {"lease_s_max": 0.0},
+        {"brokers_max": 0},
+        {"topics_max": -1},
+        {"host": "0.0.0.0"},
+        {"status_host": "0.0.0.0", "status_port": 0},
+    ],
 )
 def test_a_setting_outside_its_limits_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(InvalidConfig):
         NamesrvSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_other_machines_are_let_in_where_it_is_said() -> None:
+    assert NamesrvSettings(host="0.0.0.0", status_host="0.0.0.0", status_port=0, insecure=True).insecure

@@ -13,14 +13,17 @@ from typing import Any
 import pytest
 import trio
 
-from node import embedded, settings
+import broker.server
+from broker.settings import BrokerSettings
+from node import embedded, processes, settings
 from node.addresses import Addresses
-from penstock.errors import DataFolderLocked, InvalidConfig, PenstockError
+from penstock.cluster_secret import keep_secret
+from penstock.errors import DataFolderLocked, InvalidConfig, NotAuthorized, PenstockError
 from penstock.lasting_links import lasting_links
-from penstock.requests.routes import QueryRoute, Route
+from penstock.requests.routes import QueryRoute, RegisterBroker, Route, UnregisterBroker
 from penstock.requests.servers import Ping, ServerInfo
 from penstock.service_main import expected_error
-from penstock.wire_link import ask
+from penstock.wire_link import ask, call
 from penstock.world import real_world
 
 pytestmark = pytest.mark.endtoend
@@ -78,7 +81,7 @@ async def test_every_service_may_listen_on_ipv6_and_is_found_there(tmp_path: Pat
 @pytest.mark.parametrize("service", ["gateway", "broker", "namesrv"])
 async def test_a_host_of_a_section_that_is_not_ours_is_an_error(tmp_path: Path, service: str) -> None:
     file = tmp_path / "penstock.toml"
-    file.write_text(f'[{service}]\nhost = "203.0.113.1"\n')
+    file.write_text(f'[{service}]\nhost = "203.0.113.1"\ninsecure = true\n')
     chosen = settings.load(file, {}, {**ANY_PORTS, "data": tmp_path / "data"})
     error: PenstockError | None = None
     try:
@@ -136,3 +139,43 @@ def _get(url: str) -> tuple[int, str]:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
+
+
+@pytest.mark.parametrize("run", [embedded.run, processes.run])
+async def test_nobody_else_ends_or_takes_the_broker_at_the_name_server(run: Any, tmp_path: Path) -> None:
+    stop = trio.Event()
+    async with trio.open_nursery() as nursery:
+        addresses: Addresses = await nursery.start(partial(run, configuration(tmp_path / "data"), real_world(), stop))
+        async with lasting_links() as links:
+            names = links.link(addresses.namesrv)
+            [before] = (await ask(names, QueryRoute(""), Route)).brokers
+            for request in [
+                UnregisterBroker(before.broker, before.address),
+                RegisterBroker(before.broker, before.address, 99, 60.0, ()),
+                RegisterBroker("rogue", "127.0.0.1:1", 1, 60.0, ()),
+            ]:
+                with pytest.raises(NotAuthorized):
+                    await call(names, request)
+            assert (await ask(names, QueryRoute(""), Route)).brokers == (before,)
+        stop.set()
+
+
+async def test_brokers_with_the_secret_of_its_file_join_the_name_server_of_a_node(tmp_path: Path) -> None:
+    file, stop = keep_secret(tmp_path), trio.Event()
+    chosen = settings.load(None, {}, {**ANY_PORTS, "data": tmp_path / "data", "cluster_secret_file": str(file)})
+    async with trio.open_nursery() as nursery:
+        addresses: Addresses = await nursery.start(partial(embedded.run, chosen, real_world(), stop))
+        other = BrokerSettings(
+            name="other",
+            port=0,
+            data=tmp_path / "other",
+            namesrv=(addresses.namesrv,),
+            cluster_secret_file=str(file),
+            segment_bytes=1 << 20,
+        )
+        running = await nursery.start(partial(broker.server.run, other, real_world()))
+        async with lasting_links() as links:
+            route = await ask(links.link(addresses.namesrv), QueryRoute(""), Route)
+        assert ("other", f"127.0.0.1:{running.port}") in [(one.broker, one.address) for one in route.brokers]
+        stop.set()
+        nursery.cancel_scope.cancel()

@@ -115,7 +115,14 @@ def test_a_port_is_taken_from_a_flag_then_from_the_environment_then_from_the_fil
 
 @pytest.mark.parametrize(
     ("service", "setting"),
-    [("broker", "data"), ("broker", "namesrv"), ("gateway", "namesrv"), ("gateway", "share_port")],
+    [
+        ("broker", "data"),
+        ("broker", "namesrv"),
+        ("namesrv", "cluster_secret_file"),
+        ("broker", "cluster_secret_file"),
+        ("gateway", "namesrv"),
+        ("gateway", "share_port"),
+    ],
 )
 def test_what_the_node_decides_cannot_be_said_for_a_service(tmp_path: Path, service: str, setting: str) -> None:
     with pytest.raises(InvalidConfig, match=rf"\[{service}\] {setting} cannot be set here"):
@@ -144,3 +151,17 @@ def test_no_variable_that_the_tree_itself_reads_keeps_a_node_from_starting() -> 
     read = {name for path in code for name in re.findall(READING, path.read_text())}
     assert {"PENSTOCK_SERVER", "PENSTOCK_CHILD", "PENSTOCK_FUZZ_PACKETS", "PENSTOCK_BROKER_DATA"} <= read
     load(None, dict.fromkeys({name for name in read if not name.startswith(tuple(of_services))}, "x"), {})
+
+
+def test_a_host_for_everything_beyond_loopback_is_refused_with_the_line_for_devices_alone(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match=r"host is '0\.0\.0\.0': .*for devices alone, set host under \[gateway\]"):
+        written(tmp_path, 'host = "0.0.0.0"\n')
+    assert written(tmp_path, 'host = "0.0.0.0"\n[gateway]\nhost = "127.0.0.1"\n', insecure=True).node.insecure
+
+
+def test_the_nodes_insecure_counts_for_its_broker_and_name_server_unless_they_say_otherwise(tmp_path: Path) -> None:
+    chosen = written(tmp_path, "insecure = true\n[broker]\ninsecure = false\n")
+    assert place(chosen, "namesrv", {})["insecure"] is True
+    assert "insecure" not in place(chosen, "namesrv", {"PENSTOCK_NAMESRV_INSECURE": "false"})
+    assert "insecure" not in place(chosen, "broker", {})
+    assert "insecure" not in place(chosen, "gateway", {})

@@ -37,6 +37,7 @@ from tests.simulation.network import HOST
 from tests.simulation.running import Simulation
 
 NAMESRV, BROKER, CLIENT, GATEWAY = "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"
+SECRET = bytes(range(32))
 SERVERS = f"{NAMESRV}:9876"
 ADDRESS = f"{BROKER}:10911"
 FAULTS = ("kill", "power", "cut")
@@ -149,6 +150,7 @@ class Cluster:
     def settings(self) -> BrokerSettings:
         return BrokerSettings(
             host=BROKER,
+            insecure=True,
             data=Path("simulated"),
             namesrv=(SERVERS,),
             default_queues=self.options.queues,
@@ -166,7 +168,7 @@ class Cluster:
         self._lives += 1
         life = self._life = MortalDisk(self._disk)
         world = self.sim.world(f"broker {self._lives}", self.options.blocking_s)
-        run = partial(broker.server.run, self.settings(), world, disk=life)
+        run = partial(broker.server.run, self.settings(), world, disk=life, secret=SECRET)
         try:
             with trio.CancelScope() as self._broker_scope:
                 async with trio.open_nursery() as nursery:
@@ -303,9 +305,9 @@ class Cluster:
 
     async def run(self) -> History:
         async with trio.open_nursery() as self.nursery:
-            names = namesrv.server.run
+            names = partial(namesrv.server.run, secret=SECRET)
             world = self.sim.world("namesrv")
-            await self.on_host(NAMESRV, names, NamesrvSettings(host=NAMESRV, port=9876), world)
+            await self.on_host(NAMESRV, names, NamesrvSettings(host=NAMESRV, port=9876, insecure=True), world)
             await self.on_host(BROKER, self.live)
             done = trio.Event()
             for filter in FILTERS:

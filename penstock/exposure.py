@@ -1,0 +1,50 @@
+"""Which addresses other machines reach, and the refusal to listen there on a port that asks for no login.
+
+The native ports of brokers and name servers, and the status pages, know no users: a peer that connects may do
+everything there. So a service refuses an address beyond loopback unless its setting ``insecure`` allows it. A host name
+counts as loopback only if it is ``localhost``: what another name means is decided elsewhere, and may change. Pure.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Final
+
+from penstock.errors import InvalidConfig
+
+NATIVE: Final = "reads and writes all messages, and takes sessions and groups over"
+"""What a peer of a broker's port can do."""
+ROUTES: Final = "reads all routes, and sends clients wherever it likes"
+"""What a peer of a name server's port can do."""
+PAGES: Final = "reads all figures"
+"""What a peer of a status page can do."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a server that listens on ``host``."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def refuse_exposed(setting: str, host: str, insecure: bool, peer_can: str, *, hint: str = "") -> None:
+    """Raises ``InvalidConfig`` for a host beyond loopback, unless ``insecure``.
+
+    Args:
+        setting: the name of the setting that holds ``host``.
+        host: where the service is to listen.
+        insecure: the service's setting of that name.
+        peer_can: what a peer that connects there can do: ``NATIVE``, ``ROUTES`` or ``PAGES``.
+        hint: what to do, where more can be said than to listen on loopback or to set ``insecure``.
+    """
+    if insecure or is_loopback(host):
+        return
+    raise InvalidConfig(
+        f"{setting} is {host!r}: other machines reach it, and this port asks for no login: a peer {peer_can}",
+        hint=hint
+        or f'listen on this machine alone ({setting} = "127.0.0.1"), or, in a network of trusted machines, set'
+        " insecure = true",
+    )
