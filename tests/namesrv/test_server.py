@@ -173,7 +173,7 @@ def test_the_command_refuses_an_unknown_setting_in_one_line(tmp_path: Path) -> N
     with run_module("--config", str(file)) as process:
         said, complained = process.communicate(timeout=10)
     assert (process.returncode, said) == (2, "")
-    assert complained == f"error: {file}: prot is no setting (did you mean 'port'?)\n"
+    assert complained == f"error: {file}:1: prot is no setting (did you mean 'port'?)\n"
 
 
 async def test_a_name_server_for_other_machines_needs_the_clusters_secret_and_says_so() -> None:
