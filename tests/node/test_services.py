@@ -42,8 +42,8 @@ def test_a_service_has_its_section_and_what_the_node_decides(tmp_path: Path, mon
         ),
         ("[gateway]\nlisteners = ['tls 127.0.0.1:0']\n", "has no certificate"),
         ("[namesrv]\nlease_s_max = 0\n", "lease_s_max"),
-        ("[broker]\nhost = '0.0.0.0'\n", r"\[broker\]: host is '0.0.0.0': .*set insecure = true"),
-        ("[namesrv]\nhost = '::'\n", r"\[namesrv\]: host is '::': .*set insecure = true"),
+        ("[broker]\nhost = '0.0.0.0'\n", r"\[broker\] host is '0.0.0.0': .*set insecure = true"),
+        ("[namesrv]\nhost = '::'\n", r"\[namesrv\] host is '::': .*set insecure = true"),
     ],
 )
 def test_a_wrong_setting_of_any_service_is_told_before_anything_starts(tmp_path: Path, text: str, said: str) -> None:
