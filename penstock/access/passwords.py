@@ -29,6 +29,8 @@ SALT_BYTES: Final = 16
 HASH_BYTES: Final = 32
 NAME_BYTES_MAX: Final = 255
 PASSWORD_BYTES_MAX: Final = 65_535
+_HMAC_BLOCK_BYTES: Final = 64
+_DIGEST_BYTES: Final = 32
 _MEMORY_BYTES_MAX: Final = 256 << 20
 _LOG2_COST_PER_BLOCK: Final = 16
 """RFC 7914, 2: the cost is less than 2^(128 * r / 8). OpenSSL computes no other."""
@@ -100,7 +102,29 @@ def hash_password(password: bytes, salt: bytes) -> Hashed:
 def verify(hashed: Hashed, password: bytes) -> bool:
     """Whether this is the password. Slow, and equally so for a right and a wrong one."""
     found = _scrypt(password, hashed.log2_cost, hashed.block, hashed.parallel, hashed.salt, len(hashed.hash))
-    return hmac.compare_digest(found, hashed.hash)
+    return hmac.compare_digest(found, hashed.hash) and not stands_for_another(password)
+
+
+def stands_for_another(password: bytes) -> bool:
+    """Whether the bytes may have the hash of another password. HMAC, on which scrypt and SCRAM rest, fills a short key
+    up with NULs and takes the SHA-256 of a key that is longer than its block (RFC 2104, 2). So bytes with a NUL at
+    their end are no password, and 32 bytes are one only if they are text, as all that ``penstock user`` keeps: the
+    SHA-256 of one long password in 100 million is text."""
+    if password.endswith(b"\0"):
+        return True
+    if len(password) != _DIGEST_BYTES:
+        return False
+    try:
+        password.decode()
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+def is_long(password: bytes) -> bool:
+    """Whether HMAC takes the SHA-256 of this password in its place. A SCRAM client that knows only the SHA-256 can log
+    in then, and no server can tell."""
+    return len(password) > _HMAC_BLOCK_BYTES
 
 
 def _scrypt(password: bytes, log2_cost: int, block: int, parallel: int, salt: bytes, size: int) -> bytes:

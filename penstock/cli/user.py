@@ -27,9 +27,10 @@ from penstock.access.passwords import (
     check_user_name,
     format_passwords,
     hash_password,
+    is_long,
     parse_passwords,
 )
-from penstock.access.scram import ITERATIONS, ITERATIONS_MAX, ITERATIONS_MIN, derive_keys
+from penstock.access.scram import ITERATIONS, ITERATIONS_MAX, ITERATIONS_MIN, derive_keys, prepared_password
 from penstock.cli.display import json_option, print_json
 from penstock.errors import InvalidConfig
 from penstock.world import new_secret
@@ -156,10 +157,18 @@ def _new_hash(iterations: int) -> Hashed:
         password = sys.stdin.readline().removesuffix("\n").removesuffix("\r")
     if not password:
         raise InvalidConfig("a password has at least one character")
+    if "\0" in password:
+        raise InvalidConfig("a password has no NUL", hint="HMAC cannot tell a NUL at the end from none")
     if len(password.encode()) > PASSWORD_BYTES_MAX:
         raise InvalidConfig(f"a password has at most {PASSWORD_BYTES_MAX:,} bytes", hint="no login carries more")
     hashed = hash_password(password.encode(), new_secret()[:SALT_BYTES])
     if not iterations:
+        return hashed
+    if is_long(prepared_password(password.encode())):
+        click.echo(
+            "this password is too long for SCRAM (64 bytes): no SCRAM keys are kept, and its user logs in by password",
+            err=True,
+        )
         return hashed
     return hashed._replace(scram=derive_keys(password.encode(), new_secret()[:SALT_BYTES], iterations))
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.access.passwords import (
     Hashed,
@@ -11,9 +15,10 @@ from penstock.access.passwords import (
     format_passwords,
     hash_password,
     parse_passwords,
+    stands_for_another,
     verify,
 )
-from penstock.access.scram import derive_keys
+from penstock.access.scram import derive_keys, keyed
 from penstock.errors import InvalidConfig
 
 ALICE = hash_password(b"right", bytes(range(16)))
@@ -24,6 +29,33 @@ def test_only_the_password_itself_verifies() -> None:
     assert verify(ALICE, b"right")
     assert not verify(ALICE, b"wrong")
     assert not verify(ALICE, b"")
+
+
+@pytest.mark.parametrize("password", [b"right", b"x" * 63, b"x" * 64, b"x" * 65, b"x" * 1000, "é".encode() * 16])
+def test_what_hmac_takes_for_a_password_is_not_that_password(password: bytes) -> None:
+    hashed = hash_password(password, bytes(16))
+    assert verify(hashed, password)
+    for padding in (1, 64 - len(password), 65 - len(password)):
+        if padding > 0:
+            assert not verify(hashed, password + bytes(padding))
+    assert not verify(hashed, sha256(password).digest())
+    assert not verify(hash_password(b"", bytes(16)), b"\0")
+
+
+def test_bytes_inside_a_password_may_be_any_and_32_of_text_are_a_password() -> None:
+    for password in (b"a\0b", b"\xff" * 31, b"\xff" * 33, b"x" * 32, "\u20ac".encode() * 10 + b"\t\n"):
+        assert verify(hash_password(password, bytes(16)), password)
+
+
+def alike(password: bytes) -> set[bytes]:
+    """A password, and others that HMAC may take for it."""
+    return {password, password.rstrip(b"\0"), password + b"\0", password.ljust(64, b"\0"), sha256(password).digest()}
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200))
+def test_two_passwords_that_are_taken_have_the_same_hmac_only_if_they_are_one(one: bytes, other: bytes) -> None:
+    taken = [password for password in alike(one) | {other} if not stands_for_another(password)]
+    assert len({keyed(password, b"") for password in taken}) == len(taken)
 
 
 def test_two_users_with_one_password_have_different_hashes() -> None:

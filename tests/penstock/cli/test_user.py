@@ -149,3 +149,20 @@ def test_a_file_from_before_scram_works_on(tmp_path: Path) -> None:
     assert verify(users.by_name["old"], b"wonderland")
     assert users.by_name["old"].scram is None
     assert users.by_name["new"].scram is not None
+
+
+def test_a_password_with_a_nul_is_refused(tmp_path: Path) -> None:
+    for password in ("right\0", "\0", "ri\0ght"):
+        result = run("add", "alice", "--file", str(tmp_path / "p"), password=password)
+        assert isinstance(result.exception, InvalidConfig)
+        assert "NUL" in str(result.exception)
+
+
+def test_no_scram_keys_are_kept_of_a_password_that_hmac_replaces_by_its_hash(tmp_path: Path) -> None:
+    file = tmp_path / "passwords"
+    for name, password, is_kept in (("a", "x" * 64, True), ("b", "x" * 65, False), ("c", "\ufdfa" * 3, False)):
+        result = run("add", name, "--file", str(file), password=password)
+        hashed = parse_passwords(file.read_text()).by_name[name]
+        assert (result.exit_code, hashed.scram is not None) == (0, is_kept)
+        assert ("too long for SCRAM" in result.stderr) is not is_kept
+        assert verify(hashed, password.encode())
