@@ -48,6 +48,11 @@ class Bucket:
         self._fill(now)
         return self._left >= 1
 
+    def give_back(self, now: float) -> None:
+        """Puts a token back that was taken."""
+        self._fill(now)
+        self._left = min(self._most, self._left + 1)
+
     def is_full(self, now: float) -> bool:
         """Whether it is as good as new."""
         self._fill(now)
@@ -83,6 +88,12 @@ class Buckets:
         """Whether there is a token."""
         bucket = self._by_key.get(key)
         return bucket is None or bucket.has(now)
+
+    def give_back(self, key: str, now: float) -> None:
+        """Puts a token back that was taken."""
+        bucket = self._by_key.get(key)
+        if bucket is not None:
+            bucket.give_back(now)
 
     def _of(self, key: str, now: float) -> Bucket:
         bucket = self._by_key.get(key)

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 from gateway.buckets import host_of
 from gateway.login.attempts import (
+    LIMIT,
     NO_CREDENTIALS,
     NO_KEYS,
     NOT_A_TOKEN,
@@ -215,7 +216,7 @@ class Access:
             return over
         self._nonces += 1
         nonce = b64encode(keyed(self._key, b"nonce %d" % self._nonces)[:_NONCE_BYTES]).decode()
-        return _Counted(self, ScramExchange(self._scram_keys, nonce), client_id, peer)
+        return _Counted(self, ScramExchange(self._scram_keys, nonce), client_id, peer, is_again=is_again)
 
     def _scram_keys(self, user: str) -> ScramKeys:
         """A user's keys; for one who is not there, or has none, those of a decoy, which is made in any case, so that
@@ -238,15 +239,25 @@ class Access:
         """The check whose turn it is."""
         return self._waiting.take()
 
+    def may_check(self, check: Check) -> bool:
+        """Whether a check that was taken is to be done. If too many of its address have failed while it waited, its
+        client is refused instead."""
+        over = self.attempts.begin(check.peer)
+        if over:
+            check.done(over)
+        return not over
+
     def checked_as(self, check: Check, right: bool) -> None:
-        """What became of a check that was taken. The file may have changed meanwhile: then the old answer is void."""
+        """What became of a check that was to be done. The file may have changed meanwhile: then the old answer is
+        void."""
         self.checked += 1
         current = self._users.by_name.get(check.user)
         if not right or current is None or current != check.hashed:
             cause, user = (WRONG_PASSWORD, check.user) if check.is_known else (UNKNOWN_USER, "")
-            self.attempts.failed(cause, check.peer, check.client_id, user)
+            self.attempts.failed_check(cause, check.peer, check.client_id, user)
             check.done(BAD_CREDENTIALS)
             return
+        self.attempts.proves_right(check.peer)
         if self._remember_s:
             self._remembered.pop(check.digest, None)  # the oldest stand first
             if len(self._remembered) >= REMEMBERED_MAX:
@@ -255,8 +266,9 @@ class Access:
         check.done(Identity(check.client_id, check.user, is_listed=True))
 
     def left_unchecked(self, check: Check) -> None:
-        """A check that was taken ended in an error: nobody knows whether the password is right."""
+        """A check ended in an error: nobody knows whether the password is right."""
         self.unchecked += 1
+        self.attempts.proves_right(check.peer)
         check.done(SERVER_UNAVAILABLE)
 
     def is_gone(self, identity: Identity) -> bool:
@@ -283,15 +295,18 @@ class Access:
 class _Counted:
     """An exchange whose end is counted."""
 
-    __slots__ = ("_access", "_client_id", "_exchange", "_peer")
+    __slots__ = ("_access", "_client_id", "_exchange", "_is_again", "_peer")
 
-    def __init__(self, access: Access, exchange: ScramExchange, client_id: str, peer: Peer) -> None:
+    def __init__(self, access: Access, exchange: ScramExchange, client_id: str, peer: Peer, *, is_again: bool) -> None:
         self._access = access
         self._exchange = exchange
         self._client_id = client_id
         self._peer = peer
+        self._is_again = is_again
 
     def receive(self, data: bytes) -> Challenge | Proven | Denied:
+        if not self._is_again and self._access.attempts.over(self._peer):  # others have failed since it began
+            return Denied(LIMIT)
         outcome = self._exchange.receive(data)
         if not isinstance(outcome, Challenge):
             self._access.ended(outcome, self._exchange.user, self._client_id, self._peer)

@@ -5,9 +5,9 @@ second, in the log. Neither ever has a password, a token or a proof in it, nor a
 passwords into the wrong field.
 
 An address from which too many logins have failed in the last minute is asked for no password or proof until there were
-fewer; whose credentials are remembered, who shows a certificate or a token, and who is connected is not touched. What
-has already been taken in counts when it is decided, so the average holds however many came at once. Pure but for the
-log.
+fewer; whose credentials are remembered, who shows a certificate or a token, and who is connected is not touched. A
+password is counted as it goes to its check, and given back if it is right: so none is checked beyond the limit, however
+many wait. Pure but for the log.
 """
 
 from __future__ import annotations
@@ -75,14 +75,33 @@ class Attempts:
         has_one = self._addresses.has(host_of(peer.address), self._clock())
         return 0 if has_one else self._refuse(LIMIT)
 
+    def begin(self, peer: Peer) -> Reason:
+        """A password from there is to be checked: it counts as failed until it ``proves_right``. The reason code to
+        refuse it with, 0 if it may be checked."""
+        refusal = self.over(peer)
+        if not refusal:
+            self._addresses.spend(host_of(peer.address), self._clock())
+        return refusal
+
+    def proves_right(self, peer: Peer) -> None:
+        """A check that has begun did not fail."""
+        self._addresses.give_back(host_of(peer.address), self._clock())
+
+    def failed_check(self, cause: str, peer: Peer, client_id: str, user: str = "") -> None:
+        """A check that has begun failed. It is counted for the limit already."""
+        self.refused[cause] += 1
+        self._tell(cause, peer, client_id, user, "")
+
     def failed(self, cause: str, peer: Peer, client_id: str, user: str = "", detail: str = "") -> None:
         """One failed. ``user``: only of a user who is there, or whom a token names that is rightly signed. ``detail``:
         more of the cause, for the log."""
         self.refused[cause] += 1
-        now = self._clock()
         if cause != NO_CREDENTIALS:  # nothing was guessed
-            self._addresses.spend(host_of(peer.address), now)
-        if not self._lines.take(now):
+            self._addresses.spend(host_of(peer.address), self._clock())
+        self._tell(cause, peer, client_id, user, detail)
+
+    def _tell(self, cause: str, peer: Peer, client_id: str, user: str, detail: str) -> None:
+        if not self._lines.take(self._clock()):
             self._untold += 1
             return
         untold, self._untold = self._untold, 0

@@ -157,6 +157,9 @@ class Verifier:
                 self._due = trio.Event() if self._due.is_set() else self._due
                 await self._due.wait()
                 continue
+            if not self._access.may_check(check):
+                await trio.lowlevel.checkpoint()  # very many may wait that are refused
+                continue
             try:
                 right = await self._world.offload(partial(verify, check.hashed, check.password))
             except Exception:

@@ -90,3 +90,14 @@ def test_the_keys_that_are_remembered_are_bounded_and_the_full_and_the_oldest_go
 )
 def test_what_counts_as_one_address(address: str, host: str) -> None:
     assert host_of(address) == host
+
+
+def test_a_token_that_is_given_back_is_there_again_and_no_bucket_overflows() -> None:
+    buckets = Buckets(1.0, 2.0)
+    buckets.give_back("never seen", 0.0)
+    buckets.spend("a", 0.0)
+    buckets.spend("a", 0.0)
+    assert not buckets.has("a", 0.0)
+    for _ in range(5):
+        buckets.give_back("a", 0.0)
+    assert [buckets.take("a", 0.0) for _ in range(3)] == [True, True, False]

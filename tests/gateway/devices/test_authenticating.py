@@ -232,3 +232,17 @@ def test_a_guesser_of_proofs_is_turned_away_and_who_is_connected_is_not() -> Non
     connected.send(auth(again.first, AGAIN))
     prove(connected, again)
     assert connected.got_one(Auth).reason_code == 0
+
+
+def test_proofs_of_exchanges_that_began_before_the_limit_was_reached_are_not_judged() -> None:
+    gateway, access = proving_gateway()
+    access.attempts = Attempts(2, gateway.quotas.refuse, gateway.clock.monotonic)
+    guesses = [ScramClient("alice", f"wrong {number}") for number in range(5)]
+    clients = [begin(gateway, scram, f"guesser{at}") for at, scram in enumerate(guesses)]
+    right = ScramClient("alice", "pencil")
+    late = begin(gateway, right, "late")
+    for client, scram in zip([*clients, late], [*guesses, right], strict=True):
+        prove(client, scram)
+        assert client.got_one(Connack).reason_code == 0x87
+    assert access.attempts.refused["wrong_proof"] == 2
+    assert gateway.quotas.refused["address_failed_logins_per_min_max"] == 4

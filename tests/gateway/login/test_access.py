@@ -10,6 +10,7 @@ from gateway.login.access import Access
 from gateway.login.attempts import Attempts
 from gateway.login.auth import Credentials, Identity, Peer
 from gateway.login.tokens import TokenKeys, TokenRules
+from gateway.login.waiting_room import WaitingRoom
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Publish, Will
 from gateway.mqtt.properties import Properties
 from penstock.access.acl import parse_acl
@@ -31,6 +32,8 @@ class Door:
     def check_all(self) -> int:
         count = 0
         while (check := self.access.take()) is not None:
+            if not self.access.may_check(check):
+                continue
             self.access.checked_as(check, verify(check.hashed, check.password))
             count += 1
         return count
@@ -475,3 +478,39 @@ def test_a_guesser_is_turned_away_whatever_it_guesses_and_those_who_are_known_co
     assert door.check_all() == 0, "nothing is checked for who is turned away"
     door.now = 20.0
     assert door.connect("alice", b"5") == [], "one more in a third of a minute"
+
+
+def test_passwords_that_wait_count_for_the_limit_of_failed_logins() -> None:
+    door = limited(3)
+    door.access._waiting = WaitingRoom(100)
+    wrong = [door.connect("alice", b"%d" % number) for number in range(50)]
+    other = door.connect("alice", b"right", address="10.0.0.2")
+    assert door.check_all() == 4, "three of the guesser and one of another address"
+    assert (wrong, other) == ([[0x86]] * 3 + [[0x9F]] * 47, [Identity("c", "alice", is_listed=True)])
+
+
+def test_two_passwords_that_are_checked_at_the_same_time_both_count() -> None:
+    door = limited(1)
+    door.connect("alice", b"1")
+    door.connect("alice", b"2")
+    checks = [check for check in (door.access.take(), door.access.take()) if check is not None]
+    assert [door.access.may_check(check) for check in checks] == [True, False]
+
+
+def test_a_herd_with_right_passwords_behind_one_address_is_let_in_whatever_the_limit() -> None:
+    door = limited(3)
+    door.access._waiting = WaitingRoom(100)
+    door.access.set_users(Users({f"u{number}": RIGHT for number in range(20)}))
+    answers = [door.connect(f"u{number}", b"right") for number in range(20)]
+    assert door.check_all() == 20
+    assert [Identity("c", f"u{number}", is_listed=True) for number in range(20)] == [one for [one] in answers]
+
+
+def test_a_check_that_ended_in_an_error_is_no_failed_login() -> None:
+    door = limited(1)
+    for _ in range(3):
+        door.connect("alice", b"right")
+        check = door.access.take()
+        assert check is not None
+        assert door.access.may_check(check)
+        door.access.left_unchecked(check)
