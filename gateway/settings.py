@@ -6,8 +6,9 @@ Durations end in ``_s``, sizes in ``_bytes`` or ``_bytes_max``. docs/guide/opera
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from gateway.login.token_keys import check_algorithms
@@ -20,6 +21,9 @@ from topicmap.queues import Rule, TopicMap
 
 ANONYMOUS: Final = ("nobody", "loopback", "everyone")
 OVER_RATE: Final = ("wait", "close")
+KEEP_ALIVE_OVER_MAX: Final = ("keep", "refuse")
+VERSIONS: Final[Mapping[str, int]] = MappingProxyType({"3.1": 3, "3.1.1": 4, "5": 5})
+"""A version of MQTT -> its protocol level."""
 OUTPUT_BYTES_LEAST: Final = 16 * 1024
 """So much output each client may leave untaken, however many there are."""
 STRING_BYTES_MAX: Final = 65_535
@@ -62,7 +66,15 @@ class GatewaySettings:
         connect_wait_s: the time until a CONNECT is there, or until a client has authenticated again.
         connect_packet_bytes_max: the size of a CONNECT.
         packet_bytes_max: the size of any other packet, told as Maximum Packet Size.
-        keep_alive_s_max: a keep-alive above this, or none at all, is cut to it; 0 leaves it to the client.
+        keep_alive_s_max: an MQTT 5 client that asks for a longer keep-alive, or for none, is told this one; 0 leaves it
+            to the client. An older client cannot be told: ``keep_alive_over_max``.
+        keep_alive_over_max: an MQTT 3.1 or 3.1.1 client that asks for more than ``keep_alive_s_max``, or for none, may
+            ``keep`` that, or the gateway is to ``refuse`` its CONNECT, with a line in the log.
+        protocol_versions: versions of MQTT that are accepted, of ``3.1``, ``3.1.1`` and ``5``.
+        empty_client_ids: whether the gateway makes up an id for a client that has none; else its CONNECT is refused.
+        qos_max: the highest QoS that clients may publish with and are granted, 0 to 2.
+        retained_messages: whether clients may have messages retained and are sent retained ones. If not, an MQTT 5
+            client is told so, and what an older one wants retained is taken as any other message.
         session_expiry_s_max: a session outlives its last connection by no more than this.
         client_id_bytes_max: the size of a client id.
         subscriptions_max: subscriptions of one client.
@@ -143,6 +155,11 @@ class GatewaySettings:
     connect_packet_bytes_max: int = 64 * 1024
     packet_bytes_max: int = 1024 * 1024
     keep_alive_s_max: int = 0
+    keep_alive_over_max: str = "keep"
+    protocol_versions: tuple[str, ...] = ("3.1", "3.1.1", "5")
+    empty_client_ids: bool = True
+    qos_max: int = 2
+    retained_messages: bool = True
     session_expiry_s_max: int = 7 * 24 * 3600
     client_id_bytes_max: int = 256
     subscriptions_max: int = 1000
@@ -194,6 +211,12 @@ class GatewaySettings:
             raise InvalidConfig(f"anonymous is {self.anonymous!r}", hint=f"it is one of {', '.join(ANONYMOUS)}")
         if self.over_rate not in OVER_RATE:
             raise InvalidConfig(f"over_rate is {self.over_rate!r}", hint=f"it is one of {', '.join(OVER_RATE)}")
+        if self.keep_alive_over_max not in KEEP_ALIVE_OVER_MAX:
+            hint = f"it is one of {', '.join(KEEP_ALIVE_OVER_MAX)}"
+            raise InvalidConfig(f"keep_alive_over_max is {self.keep_alive_over_max!r}", hint=hint)
+        if not self.protocol_versions or not set(self.protocol_versions) <= set(VERSIONS):
+            hint = f"it lists one or more of {', '.join(VERSIONS)}"
+            raise InvalidConfig(f"protocol_versions is {list(self.protocol_versions)}", hint=hint)
         if not self.sys_prefix.startswith("$SYS/"):
             raise InvalidConfig(f"sys_prefix is {self.sys_prefix!r}", hint="it begins with $SYS/")
         if self.name:
@@ -236,6 +259,7 @@ _RANGES: Final = (
     ("topic_alias_max", 0, 65_535),
     ("topic_alias_sent_max", 0, 65_535),
     ("keep_alive_s_max", 0, 65_535),
+    ("qos_max", 0, 2),
     ("packet_bytes_max", 1024, 4 * 1024 * 1024),
     ("connect_packet_bytes_max", 1024, 4 * 1024 * 1024),
     ("connect_wait_s", 0.1, 3600),

@@ -1,4 +1,4 @@
-"""The rest of the QoS exchanges of a connection, both ways: PUBACK, PUBREC, PUBREL and PUBCOMP.
+"""The rest of the QoS exchanges of a connection, both ways: PUBACK, PUBREC, PUBREL and PUBCOMP; and PINGREQ.
 
 An acknowledgement makes room for what waits in the log. For a session that outlives its connection, a PUBREL leaves
 only when the session with the exchange in it is durable, and a PUBCOMP only when the id is free for ever. Functions
@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from gateway.devices.reception import Guest, Reception
-from gateway.mqtt.answers import PUBCOMP, PUBREL, answer
-from gateway.mqtt.packets import Puback, Pubcomp, Pubrec, Pubrel
+from gateway.mqtt.answers import PINGRESP, PUBCOMP, PUBREL, answer
+from gateway.mqtt.packets import Pingreq, Puback, Pubcomp, Pubrec, Pubrel
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
 from gateway.sessions.session import Session
 from penstock.errors import InvalidMessage, InvalidTopic, StorageFull, TopicNotFound
@@ -97,6 +97,10 @@ def _pubrel(device: Guest, reception: Reception, packet: Pubrel) -> None:
     device.send(answer(PUBCOMP, packet.packet_id, reason))
 
 
+def _pingreq(device: Guest, reception: Reception, packet: Pingreq) -> None:
+    device.send(PINGRESP)
+
+
 def _has_unsaved(session: Session) -> bool:
     """Whether packets of the session wait for a save. The PUBREL that a client asks for again may be among them; they
     are bounded because it is not added to them once more."""
@@ -111,5 +115,5 @@ def _session(device: Guest) -> Session:
 
 
 EXCHANGES: Final[MappingProxyType[type, Callable[[Guest, Reception, Any], None]]] = MappingProxyType(
-    {Puback: _puback, Pubrec: _pubrec, Pubcomp: _pubcomp, Pubrel: _pubrel}
+    {Puback: _puback, Pubrec: _pubrec, Pubcomp: _pubcomp, Pubrel: _pubrel, Pingreq: _pingreq}
 )

@@ -21,14 +21,14 @@ from gateway.devices.acknowledging import EXCHANGES, REASONS, acknowledge, note_
 from gateway.devices.authenticating import Authenticating
 from gateway.devices.greeting import accepts_bytes_max, arriving, publish_properties, sent_aliases, terms
 from gateway.devices.reception import Admitted, Arriving, Grant, OnAdmitted, Reception
-from gateway.devices.subscribing import Subscribing, Unsubscribing
+from gateway.devices.subscribing import Subscribing, Unsubscribing, send_saved
 from gateway.limits.limits import size_of
 from gateway.login.auth import Identity, Peer
 from gateway.messages.aliases import SentAliases
 from gateway.messages.delivery import PACKET_ID_MAX
-from gateway.mqtt.answers import PINGRESP, mark
+from gateway.mqtt.answers import mark
 from gateway.mqtt.connection import ANY_SIZE, Received
-from gateway.mqtt.packets import Auth, Connect, Disconnect, Pingreq, Publish, Pubrel, Subscribe, Unsubscribe
+from gateway.mqtt.packets import Auth, Connect, Disconnect, Publish, Pubrel, Subscribe, Unsubscribe
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told, code_of
 from gateway.publishing.intake import Sender, is_partial_publish, plain_pubacks, take_publishes
 from gateway.publishing.lanes import NameRoute
@@ -177,7 +177,8 @@ class Device(Sender):
         assert self.session is not None
         bytes_max = self._reception.settings.packet_bytes_max
         while chunk and not self._is_closed():
-            room, upstream = self._room_for_publications(self.session), self._reception.upstream
+            room = self._room_for_publications(self.session) if self._reception.settings.qos_max else 0
+            upstream = self._reception.upstream
             at, acknowledged = take_publishes(self, self._routes, self.is_v5, chunk, upstream, room, bytes_max)
             if not at:
                 break
@@ -313,20 +314,24 @@ class Device(Sender):
         try:
             expiry_s, application = publish_properties(packet)
             exchange = self.session.exchange(packet.packet_id, packet.qos)
-            user = self.identity.user_name if packet.retain else ""
+            retain = packet.retain and self._reception.settings.retained_messages
+            user = self.identity.user_name if retain else ""
             properties = upstream.properties(route, self.session.client_id, expiry_s, application, exchange, user)
         except InvalidMessage as error:
             self._decline(packet, Told(ReasonCode.QUOTA_EXCEEDED, error.message))
             return
         self._unanswered += packet.qos == 1
-        flag = packet.qos | (FLAG_RETAIN if packet.retain else 0) | (FLAG_ONCE if exchange else 0)
+        flag = packet.qos | (FLAG_RETAIN if retain else 0) | (FLAG_ONCE if exchange else 0)
         upstream.publish(self, route, packet.payload, flag, mark(packet.qos, packet.packet_id), properties)
 
     def _may_begin(self, packet: Publish) -> bool:
         """Whether this is a new message, within what the client may have open (MQTT-3.3.4-7)."""
         session = self.session
         assert session is not None
-        if packet.qos == 2 and packet.packet_id in session.incoming:
+        beyond = self._reception.limits.beyond(packet.qos, retain=packet.retain, is_v5=self.is_v5)
+        if beyond:  # (MQTT-3.2.2-11, -14)
+            self.fail(beyond)
+        elif packet.qos == 2 and packet.packet_id in session.incoming:
             if session.begin_incoming(packet.packet_id) == STORED:
                 self.send(mark(2, packet.packet_id))
         elif packet.qos and self._room_for_publications(session) <= 0:
@@ -439,23 +444,12 @@ class Device(Sender):
     def _on_filters(self, packet: Subscribe | Unsubscribe) -> None:
         size = size_of(packet)
         self.unstored += size
-        reception, connection, answer = self._reception, self._connection, partial(self._send_saved, size)
+        reception, connection = self._reception, self._connection
+        answer = partial(send_saved, self, reception, partial(self._answered, size))
         if isinstance(packet, Subscribe):
             reception.turns.begin(self, Subscribing(self, reception, connection, packet, answer))
         else:
             reception.turns.begin(self, Unsubscribing(self, reception, connection, packet, answer))
-
-    def _send_saved(self, size: int, data: bytes) -> None:
-        """Sends what promises that the subscriptions are as they are now; a client that cannot take it cannot be
-        told. ``size``: of what it answers."""
-        assert self.session is not None
-        if data:
-            self._reception.keeping.before(self.session, data, partial(self._answered, size))
-        else:
-            self.fail(ReasonCode.PACKET_TOO_LARGE)
-
-    def _on_pingreq(self, packet: Pingreq) -> None:
-        self.send(PINGRESP)
 
     def _on_disconnect(self, packet: Disconnect) -> None:
         if self.session is None:  # it gives up its authentication
@@ -527,7 +521,6 @@ _HANDLERS: Final = {
     Connect: Device._on_connect,
     Subscribe: Device._on_filters,
     Unsubscribe: Device._on_filters,
-    Pingreq: Device._on_pingreq,
     Disconnect: Device._on_disconnect,
     Auth: Device._on_auth,
 }

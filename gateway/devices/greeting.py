@@ -50,6 +50,7 @@ def arriving(packet: Connect) -> Arriving:
         is_v5 or (packet.clean_start and packet.level > LEVEL_3_1),
         wants_level,
         misuse,
+        level=packet.level,
     )
 
 
@@ -103,6 +104,8 @@ def terms(asked: Arriving, grant: Grant, settings: GatewaySettings, *, present: 
         _response_information(asked, client_id, settings.response_prefix),
         settings.shared_subscriptions,
         asked.wants_level,
+        settings.qos_max,
+        settings.retained_messages,
     )
 
 

@@ -78,7 +78,7 @@ class Guest(Client, Expected, Holding, Waiter, Protocol):
 class Arriving(NamedTuple):
     """What a CONNECT asks for, whatever its version. ``takes_id``: it may leave the client id to the server.
     ``wants_level``: acknowledgements are to say how safe a message is. ``misuse``: what it asks for that there is not.
-    ``proof``: what the server shows a client that has proven who it is."""
+    ``proof``: what the server shows a client that has proven who it is. ``level``: of the protocol."""
 
     client_id: str
     user_name: str | None
@@ -96,6 +96,7 @@ class Arriving(NamedTuple):
     wants_level: bool = False
     misuse: str = ""
     proof: bytes | None = None
+    level: int = 5
 
 
 class Grant(NamedTuple):
@@ -239,10 +240,17 @@ class Reception:
         return f"auto-{self._rng.getrandbits(64):016x}"
 
     def _unfit(self, asked: Arriving) -> Reason:
+        will, limits = asked.will, self.limits
+        unsupported = limits.unsupported(asked.level, asked.keep_alive_s)
+        if will is not None and not unsupported:  # (MQTT-3.2.2-12, -13)
+            unsupported = limits.beyond(will.qos, retain=will.retain, is_v5=asked.is_v5)
+        if unsupported:
+            return unsupported
         if asked.misuse:
             return Told(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, asked.misuse)
         if not asked.client_id:  # (MQTT-3.1.3-7, -8) of 3.1.1; 3.1 has no empty ids
-            return 0 if asked.takes_id else ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
+            takes_id = asked.takes_id and self.settings.empty_client_ids
+            return 0 if takes_id else ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
         if len(asked.client_id.encode()) > self.settings.client_id_bytes_max:
             return self.quotas.refuse("client_id_bytes_max")
         return 0 if asked.client_id.isprintable() else ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
@@ -253,7 +261,8 @@ class Reception:
             done(identity)
             return
         if asked.will is not None:
-            will = asked.will._replace(user=identity.user_name)
+            retains = asked.will.retain and self.settings.retained_messages
+            will = asked.will._replace(user=identity.user_name, retain=retains)
             unfit = self.judge.unfit_will(identity, will)
             if unfit:
                 done(unfit)
@@ -261,7 +270,7 @@ class Reception:
             asked = asked._replace(will=will)
         client_id = identity.client_id
         expiry_s = min(asked.expiry_s, self.settings.session_expiry_s_max)
-        grant = Grant(identity, self._agreed_keep_alive(asked.keep_alive_s), expiry_s, not asked.client_id)
+        grant = Grant(identity, self._agreed_keep_alive(asked), expiry_s, not asked.client_id)
         if not device.accepts(asked, grant):
             done(ReasonCode.PACKET_TOO_LARGE)
             return
@@ -395,9 +404,10 @@ class Reception:
         """There is another password file: who is not in it any more has to go."""
         self.removals.users_changed(self.rounds.now)
 
-    def _agreed_keep_alive(self, asked_s: int) -> int:
-        cap = self.settings.keep_alive_s_max
-        return min(asked_s or cap, cap) if cap else asked_s
+    def _agreed_keep_alive(self, asked: Arriving) -> int:
+        """What counts: an older client cannot be told another one than it asked for."""
+        cap, asked_s = self.settings.keep_alive_s_max, asked.keep_alive_s
+        return min(asked_s or cap, cap) if cap and asked.is_v5 else asked_s
 
     # ------------------------------------------------------------ going
 

@@ -161,10 +161,15 @@ class Subscribing(Task):
 
     def _open(self, at: int, asked: Asked, identifier: int) -> None:
         is_new = asked.filter not in self._session.subscriptions
-        wants_retained = asked.retain_handling != _SEND_NEVER and (is_new or asked.retain_handling != _SEND_IF_NEW)
+        settings = self._reception.settings
+        wants_retained = (
+            settings.retained_messages
+            and asked.retain_handling != _SEND_NEVER
+            and (is_new or asked.retain_handling != _SEND_IF_NEW)
+        )
         start = self._options.start
         # what is settled as soon as a session has it could not be kept in order behind it
-        qos = min(asked.qos, 1) if asked.filter.startswith(ORDERED_PREFIX) else asked.qos
+        qos = min(asked.qos, settings.qos_max, 1 if asked.filter.startswith(ORDERED_PREFIX) else 2)
         subscription = Subscription(
             asked.filter,
             qos,
@@ -197,6 +202,15 @@ class Subscribing(Task):
         self._unsettled -= 1
         if not self._unsettled and self._session.device is self._device:
             self._answer(self._connection.suback(self._packet, self._codes, self._why))
+
+
+def send_saved(device: Guest, reception: Reception, when_saved: Callable[[], None], data: bytes) -> None:
+    """Sends what promises that the subscriptions are as they are now; a client that cannot take it cannot be told."""
+    assert device.session is not None
+    if data:
+        reception.keeping.before(device.session, data, when_saved)
+    else:
+        device.fail(ReasonCode.PACKET_TOO_LARGE)
 
 
 class Unsubscribing(Task):

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from gateway.limits.quotas import Quotas
-from gateway.mqtt.connection import Connection
+from gateway.mqtt.connection import V5, Connection
 from gateway.mqtt.packets import Connect, Packet, Pingreq, Pingresp, Subscribe, Unsubscribe
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
-from gateway.mqtt.reason_codes import Reason, ReasonCode
-from gateway.settings import GatewaySettings
+from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
+from gateway.settings import VERSIONS, GatewaySettings
 
 SWEEP_S: Final = 5.0
 FILTER_BYTES: Final = 512
@@ -31,7 +31,19 @@ def size_of(packet: Subscribe | Unsubscribe) -> int:
 class Limits:
     """What packets and names are held against."""
 
-    __slots__ = ("_connect_bytes", "_filters", "_levels", "_packet_bytes", "_pairs", "_pairs_bytes", "_quotas")
+    __slots__ = (
+        "_connect_bytes",
+        "_filters",
+        "_keep_alive_s",
+        "_levels",
+        "_packet_bytes",
+        "_pairs",
+        "_pairs_bytes",
+        "_qos",
+        "_quotas",
+        "_retains",
+        "_versions",
+    )
 
     def __init__(self, settings: GatewaySettings, quotas: Quotas) -> None:
         self._quotas = quotas
@@ -41,10 +53,31 @@ class Limits:
         self._levels = settings.topic_levels_max
         self._pairs = settings.user_properties_max
         self._pairs_bytes = settings.user_properties_bytes_max
+        self._qos = settings.qos_max
+        self._retains = settings.retained_messages
+        self._versions = frozenset([VERSIONS[one] for one in settings.protocol_versions])
+        self._keep_alive_s = settings.keep_alive_s_max if settings.keep_alive_over_max == "refuse" else 0
 
     def connection(self) -> Connection:
         """The protocol state of a new connection, which reads no more of a packet than may be in it."""
         return Connection(self._connect_bytes, self._packet_bytes, self._filters)
+
+    def unsupported(self, level: int, keep_alive_s: int) -> Reason:
+        """Why the gateway is set to refuse clients of this protocol level with this keep-alive, 0 if it is not."""
+        if level not in self._versions:
+            return Told(ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, "protocol_versions does not have this one")
+        if self._keep_alive_s and level < V5 and not 0 < keep_alive_s <= self._keep_alive_s:
+            return self._quotas.refuse("keep_alive_s_max")
+        return 0
+
+    def beyond(self, qos: int, *, retain: bool, is_v5: bool) -> Reason:
+        """Why a message is not taken with this QoS and RETAIN, 0 if it is. A client before MQTT 5, which cannot know,
+        has it taken as one that is not to be retained."""
+        if qos > self._qos:
+            return self._quotas.refuse("qos_max")
+        if retain and is_v5 and not self._retains:
+            return Told(ReasonCode.RETAIN_NOT_SUPPORTED, "retained_messages is off")
+        return 0
 
     def broken_by(self, packet: Packet) -> Reason:
         """The reason code of the limit that a packet breaks, 0 if it breaks none."""

@@ -21,6 +21,8 @@ REASONS: Final = MappingProxyType(
         "replays_max": 0x97,
         "share_members_max": 0x97,
         "client_id_bytes_max": 0x85,
+        "keep_alive_s_max": 0x87,
+        "qos_max": 0x9B,
         "packet_bytes_max": 0x95,
         "connect_packet_bytes_max": 0x95,
         "held_bytes_max": 0x97,

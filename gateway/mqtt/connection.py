@@ -64,6 +64,7 @@ RETURN_CODES: Final[dict[int, int]] = {
     ReasonCode.SERVER_MOVED: 0x03,
     ReasonCode.BAD_USER_NAME_OR_PASSWORD: 0x04,
     ReasonCode.NOT_AUTHORIZED: 0x05,
+    ReasonCode.QOS_NOT_SUPPORTED: 0x05,
 }
 LEVEL: Final = "penstock-level"
 """The user property with the level that a message has reached, and that says a client gets it."""
@@ -97,6 +98,8 @@ class Terms(NamedTuple):
     response_information: str | None = None
     has_shares: bool = True
     tells_level: bool = False
+    qos_max: int = 2
+    retains: bool = True
 
 
 class Connection:
@@ -233,6 +236,8 @@ class Connection:
         properties = Properties(
             session_expiry_interval=terms.expiry_s,
             receive_maximum=terms.receive_max,
+            maximum_qos=terms.qos_max if terms.qos_max < 2 else None,
+            retain_available=None if terms.retains else 0,
             maximum_packet_size=terms.packet_bytes_max,
             assigned_client_identifier=terms.assigned_client_id,
             topic_alias_maximum=terms.topic_alias_max or None,
