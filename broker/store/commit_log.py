@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
-from broker.store.disk import Disk
+from broker.store.disk import Disk, File
 from broker.store.frames import BLANK_BYTES_MIN, blank_frame
 from broker.store.fresh import Fresh
 from broker.store.segment import FOLDER, SUFFIX, Segment, segment_path, storage_error
@@ -154,10 +154,7 @@ class CommitLog:
         if self._emergency_room or not self._settings.emergency_bytes:
             return
         with contextlib.suppress(OSError):
-            if RESERVE_FILE in self._disk.names("."):
-                self._emergency_room = True
-                return
-            file = self._disk.open(RESERVE_FILE, create=True)
+            file = self._reserve_file()
             try:
                 file.reserve(self._settings.emergency_bytes)
                 self._emergency_room = True
@@ -165,6 +162,14 @@ class CommitLog:
                 self._disk.remove(RESERVE_FILE)
             finally:
                 file.close()
+
+    def _reserve_file(self) -> File:
+        """The emergency reserve as it is, or a new one where it is missing or no file of ours. Raises ``OSError``."""
+        if RESERVE_FILE in self._disk.names("."):
+            with contextlib.suppress(OSError):
+                return self._disk.open(RESERVE_FILE)
+            self._disk.remove(RESERVE_FILE)
+        return self._disk.open(RESERVE_FILE, create=True)
 
     def prepare(self) -> None:
         """For when nobody writes: fills a little more of the room behind the end with zeros, up to ``ahead_bytes`` of

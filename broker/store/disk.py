@@ -13,6 +13,7 @@ import errno
 import fcntl
 import logging
 import os
+import stat
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Final, Protocol
@@ -26,6 +27,8 @@ LOCK_FILE: Final = "lock"
 FOLDER_MODE: Final = 0o700
 DRAFT: Final = ".draft"
 """Behind the name of a file that is being replaced, until it is whole."""
+ASIDE: Final = ".aside"
+"""Behind the name of what stood in the way of one of our files and is none."""
 LARGE_BYTES: Final = 4 << 20
 """It takes a file system 0.3 ms to free a MiB: a file that is larger has its room until somebody has time for that."""
 LEAVING_MAX: Final = 64
@@ -88,7 +91,7 @@ class Disk(Protocol):
 
     def open(self, path: str, *, create: bool = False, is_read_only: bool = False) -> File:
         """Opens a file; with ``create`` it must not exist yet, and its name is durable on return. ``is_read_only``: it
-        will not be written to, and need not be writable."""
+        will not be written to, and need not be writable. Never waits: what is no regular file is an error."""
         ...
 
     def read(self, path: str) -> bytes: ...
@@ -97,15 +100,20 @@ class Disk(Protocol):
         """Makes the pieces the content of a file, writing one at a step; the last step makes it so. Given up before, or
         after an error, it has its old content. A crash of the machine may leave anything there; not with ``head``: then
         the content is on the medium before it counts. What ``head`` returns when all is written becomes the beginning,
-        for which the first piece leaves room."""
+        for which the first piece leaves room. What stands there and is no file is set aside."""
         ...
 
     def remove(self, path: str) -> None:
-        """Removes a file if it is there; durable on return, as are all names in its folder."""
+        """Removes a file if it is there; durable on return, as are all names in its folder. A folder in its place is
+        set aside."""
         ...
 
     def discard(self, path: str) -> None:
-        """Removes a file if it is there, at once and without a sync: a crash of the machine may bring it back."""
+        """The same, at once and without a sync: a crash of the machine may bring it back."""
+        ...
+
+    def set_aside(self, path: str) -> None:
+        """Gives whatever is at a path, also a folder, a name that no file of ours has."""
         ...
 
     @property
@@ -154,6 +162,15 @@ class RealFile:
         os.close(self._descriptor)
 
 
+def _open_regular(path: Path, flags: int) -> int:
+    """A descriptor of a regular file. Opening a pipe would wait for its other end, and reading a device for ever."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK, 0o600)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return descriptor
+
+
 class RealDisk:
     """A data folder of the operating system. ``is_read_only``: its files are opened for reading alone, as who has no
     right to more, and a copy that nobody can change, let one."""
@@ -171,7 +188,7 @@ class RealDisk:
             for folder in folders:
                 (self.root / folder).mkdir(FOLDER_MODE, exist_ok=True)
                 self._hold(self.root / folder)
-            self._hold(self.root / LOCK_FILE)
+            self._hold_file()
         except BlockingIOError:
             self.unlock()
             raise DataFolderLocked(
@@ -180,6 +197,16 @@ class RealDisk:
         except OSError as error:
             self.unlock()
             raise DataFolderUnusable(f"cannot use the data folder {self.root}: {error.strerror}") from None
+
+    def _hold_file(self) -> None:
+        """Raises as ``_hold``."""
+        try:
+            self._hold(self.root / LOCK_FILE)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENOENT, errno.ENXIO):
+                raise
+            self.set_aside(LOCK_FILE)  # a link to nowhere, or a socket
+            self._hold(self.root / LOCK_FILE)
 
     def _hold(self, path: Path) -> None:
         """Raises ``BlockingIOError`` where another process holds it, ``OSError``."""
@@ -231,19 +258,21 @@ class RealDisk:
         )
         if create:
             self._check()
-        file = RealFile(os.open(self.root / path, flags, 0o600))
+        file = RealFile(_open_regular(self.root / path, flags))
         if create:
             self._sync_folder((self.root / path).parent)
         return file
 
     def read(self, path: str) -> bytes:
-        return (self.root / path).read_bytes()
+        with open(_open_regular(self.root / path, os.O_RDONLY | os.O_CLOEXEC), "rb") as file:
+            return file.read()
 
     def replace(self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None) -> Steps:
         target = self.root / path
         draft = target.with_name(target.name + DRAFT)
         self._check()
-        file = RealFile(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
+        self.discard(path + DRAFT)
+        file = RealFile(_open_regular(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
         at = 0
         try:
             for piece in pieces:
@@ -256,13 +285,28 @@ class RealDisk:
                 file.pwrite(head(), 0)
                 file.sync()
             self._check()
-            os.replace(draft, target)
+            self._put_in_place(draft, path)
         except BaseException:
             with contextlib.suppress(OSError):
                 draft.unlink()
             raise
         finally:
             file.close()
+
+    def _put_in_place(self, draft: Path, path: str) -> None:
+        try:
+            os.replace(draft, self.root / path)
+        except IsADirectoryError:
+            self.set_aside(path)
+            os.replace(draft, self.root / path)
+
+    def set_aside(self, path: str) -> None:
+        self._check()
+        number = 1
+        while os.path.lexists(aside := f"{self.root / path}{ASIDE}{number}"):
+            number += 1
+        os.rename(self.root / path, aside)
+        _log.error("%s stood in the way of a file or folder of the broker's own: it is %s now", self.root / path, aside)
 
     def remove(self, path: str) -> None:
         self.discard(path)
@@ -274,6 +318,10 @@ class RealDisk:
         descriptor = self._kept(target)
         try:
             target.unlink(missing_ok=True)
+        except OSError:
+            if not target.is_dir():
+                raise
+            self.set_aside(path)
         finally:  # where it could not be removed too
             if descriptor is not None:
                 self._leaving.append(descriptor)
@@ -282,7 +330,7 @@ class RealDisk:
         """A descriptor with which a large file has its room also without a name."""
         with contextlib.suppress(OSError):
             if target.stat().st_size > LARGE_BYTES and len(self._leaving) < LEAVING_MAX:
-                return os.open(target, os.O_RDONLY | os.O_CLOEXEC)
+                return _open_regular(target, os.O_RDONLY | os.O_CLOEXEC)
         return None
 
     @property

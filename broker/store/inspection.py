@@ -19,12 +19,12 @@ import numpy as np
 
 from broker.store import index_chunk, segment, state
 from broker.store.bulk import ENTRY_DTYPE
-from broker.store.disk import Disk
+from broker.store.disk import ASIDE, Disk
 from broker.store.frames import holds_record, queue_offset_of, read_stored
 from broker.store.index_chunk import ChunkReader, Row, Sealed
 from broker.store.queue_index import ENTRY_BYTES, LIGHT
 from broker.store.records import Folds
-from broker.store.recovery import FOLDERS, Checkpoints, open_segments, open_store, starting_point
+from broker.store.recovery import DERIVED, Checkpoints, make_derived, open_segments, open_store, starting_point
 from broker.store.scan import Scan
 from broker.store.segment import Segment
 from broker.store.settings import StoreSettings
@@ -157,10 +157,10 @@ def repair_index(
     _segments(disk, close=True)
     disk.lock(segment.FOLDER)
     try:
-        for folder in FOLDERS:
-            if folder != segment.FOLDER:
-                disk.make_folder(folder)
-                for name in disk.names(folder):
+        make_derived(disk)
+        for folder in DERIVED:
+            for name in disk.names(folder):
+                if ASIDE not in name:
                     disk.remove(f"{folder}/{name}")
     except OSError as error:
         raise DataFolderUnusable(f"cannot remove the index: {error.strerror}") from None
@@ -193,10 +193,7 @@ def _close(segments: list[Segment]) -> None:
 def _begin_of_replay(disk: Disk, segments: list[Segment], reached: int) -> int:
     """Where the next start begins to read: it cuts nothing before, so what is bad there is no torn tail. At most up to
     where the log ``reached`` before the segments were opened: a running broker may have ended the last one since."""
-    try:
-        return min(starting_point(disk, segments, Checkpoints(disk)).position, max(reached, segments[-1].base))
-    except OSError:  # there is no index: all is read
-        return segments[0].base
+    return min(starting_point(disk, segments, Checkpoints(disk)).position, max(reached, segments[-1].base))
 
 
 def _torn_bytes(segments: list[Segment], end: int) -> int:
@@ -213,18 +210,11 @@ def _torn_bytes(segments: list[Segment], end: int) -> int:
     return torn
 
 
-def _positions(disk: Disk, folder: str, suffix: str) -> list[int]:
-    try:
-        return state.stored_positions(disk, folder, suffix)
-    except OSError:
-        return []
-
-
 def _chunks(disk: Disk, report: Report) -> list[Sealed]:
     """The good chunks in order; where a merge has not removed its sources yet, what it made of them. Those before the
     log's begin are passed over: a power cut brought them back after their segment was removed."""
     chunks = []
-    for number in _positions(disk, index_chunk.FOLDER, index_chunk.SUFFIX):
+    for number in state.derived_positions(disk, index_chunk.FOLDER, index_chunk.SUFFIX):
         if number < report.start:
             continue
         checked = None
@@ -247,7 +237,7 @@ def _check_checkpoints(disk: Disk) -> tuple[int, list[str]]:
     """The position of the newest good one, up to which the log was on the disk, 0 if there is none; and those that are
     damaged or cannot be read."""
     reached, bad = 0, []
-    for position in _positions(disk, state.FOLDER, state.SUFFIX):
+    for position in state.derived_positions(disk, state.FOLDER, state.SUFFIX):
         path = state.checkpoint_path(position)
         try:
             if state.decode_checkpoint(disk.read(path), position) is None:

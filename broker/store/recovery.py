@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 import msgpack
@@ -28,10 +28,10 @@ from broker.store.records import KEYFRAME_TOPIC, Folds
 from broker.store.scan import WINDOW_BYTES, Scan
 from broker.store.segment import Segment, segment_path
 from broker.store.settings import StoreSettings
-from penstock.errors import DataFolderUnusable
+from penstock.errors import Damaged, DataFolderUnusable
 from penstock.message import FRAME_HEAD_BYTES
 
-FOLDERS: Final = (segment.FOLDER, index_chunk.FOLDER, state.FOLDER)
+DERIVED: Final = (index_chunk.FOLDER, state.FOLDER)
 
 PROGRESS_BYTES: Final = 4 << 20
 Progress = Callable[[int, int], None]
@@ -62,8 +62,8 @@ def open_store(
 
 
 def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int, on_progress: Progress) -> MessageStore:
-    for folder in FOLDERS:
-        disk.make_folder(folder)
+    disk.make_folder(segment.FOLDER)
+    make_derived(disk)
     segments = open_segments(disk, settings)
     try:
         checkpoints = Checkpoints(disk)
@@ -72,7 +72,11 @@ def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int,
         while True:
             start = starting_point(disk, segments, checkpoints, limit)
             _remove_later(disk, start)
-            store, log = _restore(disk, settings, folds, segments, start)
+            try:
+                store, log = _restore(disk, settings, folds, segments, start)
+            except _OlderState as error:
+                limit = error.position
+                continue
             begin, known_end = start.position, start.state.passed.log_end
             checkpoints.forget()
             del start  # the state may be large, and is in the folds by now
@@ -89,6 +93,20 @@ def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int,
         _log.error("the log is damaged from position %d to %d: reported, never served, kept as it is", first, last)
     store.settle(now_ms)
     return store
+
+
+def make_derived(disk: Disk) -> None:
+    """Makes the folders of derived files. What stands in the place of one, or cannot be listed, is set aside; where
+    that does not work either the store goes without: ``Sealing`` tells of it."""
+    for folder in DERIVED:
+        try:
+            disk.make_folder(folder)
+            disk.names(folder)
+        except OSError as error:
+            _log.error("%s/ cannot be used: %s. It is made anew from the log", folder, error.strerror)
+            with contextlib.suppress(OSError):
+                disk.set_aside(folder)
+                disk.make_folder(folder)
 
 
 def _check_length(checkpoints: Checkpoints, segments: list[Segment]) -> int:
@@ -117,10 +135,9 @@ class Checkpoints:
     is wanted next."""
 
     def __init__(self, disk: Disk) -> None:
-        """Raises ``OSError``."""
         self._disk = disk
         self._last: tuple[int, state.State | None] = -1, None
-        self.positions = state.stored_positions(disk, state.FOLDER, state.SUFFIX)[::-1]
+        self.positions = state.derived_positions(disk, state.FOLDER, state.SUFFIX)[::-1]
 
     def newest(self) -> int:
         """The position of the newest good one, 0 if there is none."""
@@ -138,7 +155,7 @@ class Checkpoints:
         self._last = -1, None
 
     def _read(self, position: int) -> state.State | None:
-        with contextlib.suppress(OSError, ValueError, msgpack.UnpackException):
+        with contextlib.suppress(OSError, ValueError, TypeError, msgpack.UnpackException):
             data = state.decode_checkpoint(self._disk.read(state.checkpoint_path(position)), position)
             return None if data is None else state.decode_state(data)
         return None
@@ -169,8 +186,12 @@ def _restore(
     for chunk in start.chunks:
         keys.know_chunk(chunk)
     for chunk in reversed(start.chunks):
-        with contextlib.closing(ChunkReader(disk, chunk.number)) as reader:
-            rows = list(reader.rows())
+        try:
+            with contextlib.closing(ChunkReader(disk, chunk.number)) as reader:
+                rows = list(reader.rows())
+        except (OSError, Damaged) as error:  # it was good a moment ago
+            _log.error("an index chunk cannot be read: %s", error)
+            raise _OlderState(chunk.start) from None
         for row in reversed(rows):
             queue = index.find(row.key)
             if queue is not None:  # a light queue that ended later is not there any more
@@ -278,25 +299,37 @@ def _from_here(position: int, snapshot: state.State, chunks: list[Sealed]) -> St
 
 
 def _remove_later(disk: Disk, begin: StartingPoint) -> None:
-    """Removes what the replay will make anew, and what nobody came to the end of."""
-    for folder in (index_chunk.FOLDER, state.FOLDER):
-        for name in disk.names(folder):
-            if name.endswith(DRAFT):
-                disk.discard(f"{folder}/{name}")
+    """Removes what the replay will make anew, and what nobody came to the end of. What cannot be removed stays: nothing
+    is made there either, so that it keeps its meaning."""
+    for folder in DERIVED:
+        with _passed_over():
+            for name in disk.names(folder):
+                if name.endswith(DRAFT):
+                    disk.discard(f"{folder}/{name}")
     kept = {chunk.number for chunk in begin.chunks}
-    for number in state.stored_positions(disk, index_chunk.FOLDER, index_chunk.SUFFIX):
+    for number in state.derived_positions(disk, index_chunk.FOLDER, index_chunk.SUFFIX):
         if number not in kept:
-            disk.remove(index_chunk.chunk_path(number))
-    for later in state.stored_positions(disk, state.FOLDER, state.SUFFIX):
+            with _passed_over():
+                disk.remove(index_chunk.chunk_path(number))
+    for later in state.derived_positions(disk, state.FOLDER, state.SUFFIX):
         if later > begin.position:
-            disk.remove(state.checkpoint_path(later))
+            with _passed_over():
+                disk.remove(state.checkpoint_path(later))
+
+
+@contextlib.contextmanager
+def _passed_over() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        _log.error("a derived file cannot be removed: %s", error)
 
 
 def _good_chunks(disk: Disk, segments: list[Segment]) -> list[Sealed]:
     """The unbroken row of good chunks of this log from its start on."""
     chunks: list[Sealed] = []
     wanted = segments[0].base
-    numbers = set(state.stored_positions(disk, index_chunk.FOLDER, index_chunk.SUFFIX))
+    numbers = set(state.derived_positions(disk, index_chunk.FOLDER, index_chunk.SUFFIX))
     while True:
         # What a merge left behind, or has not replaced yet, begins at the same position: the larger one is first.
         for number in range(wanted + index_chunk.LEVELS - 1, wanted - 1, -1):

@@ -7,6 +7,7 @@ so it is written from the pieces in which it was made, and no more than a part o
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -29,6 +30,8 @@ Piece = bytes | bytearray
 HEAD: Final = struct.Struct(">IIIQ")  # crc-32c of all that follows, magic, version, position
 KEEP: Final = 2
 """So many checkpoints are kept; older ones are removed."""
+POSITION_DIGITS: Final = 20
+DIGITS: Final = frozenset("0123456789")
 PART_BYTES_MAX: Final = 1 << 20
 _NONE_PASSED: Final = Passed()
 
@@ -123,9 +126,17 @@ def decode_checkpoint(data: bytes, position: int) -> Bytes | None:
 
 
 def stored_positions(disk: Disk, folder: str, suffix: str) -> list[int]:
-    """Positions for which a folder has a file, in order; other names are not ours and left alone."""
+    """Positions for which a folder has a file, in order; other names are not ours and left alone. Raises
+    ``OSError``."""
     names = [name.removesuffix(suffix) for name in disk.names(folder) if name.endswith(suffix)]
-    return sorted(int(name) for name in names if name.isdigit())
+    return sorted([int(name) for name in names if len(name) == POSITION_DIGITS and set(name) <= DIGITS])
+
+
+def derived_positions(disk: Disk, folder: str, suffix: str) -> list[int]:
+    """The same of a folder that may be missing or unusable, for all in it is derived: none then."""
+    with contextlib.suppress(OSError):
+        return stored_positions(disk, folder, suffix)
+    return []
 
 
 def keyframe_records(

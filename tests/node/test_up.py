@@ -89,16 +89,34 @@ def test_a_listener_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> No
     assert ended.stderr.startswith("error: [gateway] listener 'udp 127.0.0.1:0' cannot be read")
 
 
+A_DISK_THAT_DOES_NOT_ANSWER = """
+import os
+
+listdir = os.listdir
+
+
+def wait(path="."):
+    if str(path).endswith("checkpoint"):
+        open("{pipe}").close()  # for its other end, in a system call, for ever
+    return listdir(path)
+
+
+os.listdir = wait
+"""
+
+
 @pytest.mark.endtoend
 def test_a_signal_ends_a_start_and_every_child_of_it_although_the_disk_does_not_answer(tmp_path: Path) -> None:
-    checkpoints = tmp_path / "data" / "checkpoint"
-    checkpoints.mkdir(parents=True)
-    os.mkfifo(checkpoints / f"{1:020}.ckpt")  # whoever opens it to read waits for ever
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "sitecustomize.py").write_text(A_DISK_THAT_DOES_NOT_ANSWER.format(pipe=tmp_path / "pipe"))
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
     ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv")]
     command = [sys.executable, "-m", "node", "up", "--processes", f"--data={tmp_path / 'data'}", *ports]
     with socket.create_server(("127.0.0.1", 0)) as free:
         http = free.getsockname()[1]
-    with subprocess.Popen([*command, f"--http-port={http}"], stderr=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(
+        [*command, f"--http-port={http}"], env=environment, stderr=subprocess.PIPE, text=True
+    ) as running:
         started: list[int] = []
         try:
             said = b""

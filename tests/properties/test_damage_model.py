@@ -16,7 +16,7 @@ import pytest
 from broker.store import merging
 from broker.store.message_store import MessageStore
 from broker.store.settings import StoreSettings
-from penstock.errors import DataFolderUnusable, StorageFull, TooLarge
+from penstock.errors import StorageFull, TooLarge
 from tests.broker.store.store_rig import command, incoming, messages, opened, sync
 from tests.simulation.disk import PowerCut, SimDisk
 
@@ -102,18 +102,13 @@ class Harmed:
             share = self.rng.choice([0.3, 1.0])
             for path in [path for folder in DERIVED for path in self.disk.paths(folder)]:
                 if self.rng.random() < share:
-                    self.disk.delete(path)
+                    self.rng.choice([self.disk.delete, self.disk.obstruct])(path)
         for _ in range(self.rng.choice([0, 0, 1, 2])):
             self.disk.cut_power("any", self.rng.randrange(40))
-            with contextlib.suppress(PowerCut, DataFolderUnusable):
+            with contextlib.suppress(PowerCut):
                 self.start()
             self.die()
-        try:
-            self.store = self.start()
-        except DataFolderUnusable:
-            assert self.disk.read_only, "there is nothing else to be refused for"
-            self.disk.read_only = set()
-            self.store = self.start()
+        self.store = self.start()
 
     def die(self) -> None:
         self.rng.choice([SimDisk.kill, SimDisk.lose_power])(self.disk)

@@ -156,6 +156,7 @@ class SimDisk:
         bytes_read: by all calls of ``pread`` and ``read``.
         on_call: is told of the kind of every call.
         lost: what was removed or replaced of the folder, as somebody else has done it.
+        odd: what is no file or folder, and stands where one should.
         read_only: folders in which nothing can be changed.
     """
 
@@ -166,6 +167,7 @@ class SimDisk:
         self.sync_lies = False
         self.draft_bytes = 0
         self.lost = ""
+        self.odd: set[str] = set()
         self.calls: dict[str, int] = {}
         self.bytes_read = 0
         self.on_call: Callable[[str], None] = lambda kind: None
@@ -262,6 +264,21 @@ class SimDisk:
         del self._files[path]
         self._durable_names.pop(path, None)
 
+    def obstruct(self, path: str) -> None:
+        """A folder stands where a file should, or something else where a folder should."""
+        self.odd.add(path)
+        self._files.pop(path, None)
+        self._durable_names.pop(path, None)
+
+    def _check_file(self, path: str) -> None:
+        self._check_folder(path.partition("/")[0])
+        if path in self.odd:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+
+    def _check_folder(self, folder: str) -> None:
+        if folder in self.odd:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
+
     # ------------------------------------------------------------ the seam
 
     def lock(self, *folders: str) -> None:
@@ -275,19 +292,23 @@ class SimDisk:
 
     def make_folder(self, folder: str) -> None:
         self.call("make_folder")
+        if folder in self.odd:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), folder)
         self._folders.add(folder)
 
     def names(self, folder: str) -> list[str]:
+        self._check_folder(folder)
         prefix = "" if folder == "." else folder + "/"
         return sorted(
             path.removeprefix(prefix)
-            for path in self._files
+            for path in [*self._files, *self.odd]
             if path.startswith(prefix) and "/" not in path.removeprefix(prefix)
         )
 
     def open(self, path: str, *, create: bool = False, is_read_only: bool = False) -> SimFile:
         if not is_read_only:
             self.check_writable(path)
+        self._check_file(path)
         if create:
             if path in self._files:
                 raise FileExistsError(errno.EEXIST, "exists", path)
@@ -301,6 +322,7 @@ class SimDisk:
 
     def read(self, path: str) -> bytes:
         self.call("pread")
+        self._check_file(path)
         if path not in self._files:
             raise FileNotFoundError(errno.ENOENT, "missing", path)
         if self._files[path].bad_pages:
@@ -313,6 +335,7 @@ class SimDisk:
         self, path: str, pieces: Iterable[bytes], head: Callable[[], bytes] | None = None
     ) -> Generator[None, None, None]:
         self.check_writable(path)
+        self._check_folder(path.partition("/")[0])
         content = Content()
         taken = 0
         try:
@@ -326,6 +349,8 @@ class SimDisk:
             if head is not None:
                 content.change(("write", 0, head()))
                 content.synced()
+            if path in self.odd:
+                self.set_aside(path)
             self._files[path] = content
         finally:
             self.draft_bytes -= taken
@@ -338,9 +363,19 @@ class SimDisk:
 
     def discard(self, path: str) -> None:
         self.call("remove")
-        if path in self._files:
+        if path in self._files or path in self.odd:
             self.check_writable(path)
+        if path in self.odd:
+            self.set_aside(path)
         self._files.pop(path, None)
+
+    def set_aside(self, path: str) -> None:
+        self.call("set_aside")
+        self.check_writable(path)
+        self.odd.discard(path)
+        for one in [one for one in self._files if one == path or one.startswith(path + "/")]:
+            del self._files[one]
+            self._durable_names.pop(one, None)
 
     @property
     def leaves(self) -> bool:

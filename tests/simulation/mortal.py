@@ -71,6 +71,9 @@ class MortalDisk:
     def discard(self, path: str) -> None:
         self.alive().discard(path)
 
+    def set_aside(self, path: str) -> None:
+        self.alive().set_aside(path)
+
     @property
     def leaves(self) -> bool:
         return self._disk.leaves

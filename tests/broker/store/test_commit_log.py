@@ -53,6 +53,21 @@ def test_room_is_reserved_in_steps() -> None:
     assert disk.calls["reserve"] == 2
 
 
+def test_a_folder_in_place_of_the_emergency_room_is_set_aside() -> None:
+    disk = SimDisk()
+    log = new_log(disk)
+    disk.obstruct(RESERVE_FILE)
+    log.keep_emergency_room()
+    assert len(disk.read(RESERVE_FILE)) == SETTINGS.emergency_bytes
+
+
+def test_an_emergency_room_that_is_too_small_gets_all_of_its_room() -> None:
+    disk = SimDisk()
+    disk.put(RESERVE_FILE, b"")
+    new_log(disk).keep_emergency_room()
+    assert len(disk.read(RESERVE_FILE)) == SETTINGS.emergency_bytes
+
+
 def test_a_roll_fills_the_segment_with_a_blank_and_begins_the_next() -> None:
     disk = SimDisk()
     log = new_log(disk)

@@ -6,14 +6,18 @@ import contextlib
 import errno
 import fcntl
 import os
+import socket
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from broker.store.disk import DRAFT, LARGE_BYTES, LEAVING_MAX, RealDisk, RealFile
+from broker.store.disk import ASIDE, DRAFT, LARGE_BYTES, LEAVING_MAX, RealDisk, RealFile
+from broker.store.recovery import open_store
 from penstock.errors import DataFolderLocked, DataFolderUnusable
+from tests.broker.store.store_rig import SMALL, SmallFolds, bodies, fill
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
@@ -272,6 +276,68 @@ def test_folders_are_made_for_their_owner_alone(tmp_path: Path) -> None:
     disk.unlock()
     modes = [stat.S_IMODE((tmp_path / path).stat().st_mode) for path in ("data", "data/log", "data/index", "data/lock")]
     assert modes == [0o700, 0o700, 0o700, 0o600]
+
+
+def folder(path: Path) -> None:
+    (path / "within").mkdir(parents=True)
+
+
+def socket_file(path: Path) -> None:
+    here = os.getcwd()
+    os.chdir(path.parent)  # its name is short there
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(path.name)
+    os.chdir(here)
+
+
+OBSTACLES: dict[str, Callable[[Path], object]] = {
+    "folder": folder,
+    "pipe": os.mkfifo,
+    "socket": socket_file,
+    "loop": lambda path: path.symlink_to(path),
+    "link to nowhere": lambda path: path.symlink_to("/nowhere/at/all"),
+    "link to a device": lambda path: path.symlink_to("/dev/zero"),
+    "unreadable": lambda path: path.touch(0o000),
+    "unreadable folder": lambda path: path.mkdir(0o000),
+}
+
+
+@pytest.mark.parametrize("obstacle", list(OBSTACLES))
+def test_whatever_stands_in_place_of_a_file_is_an_error_at_once_and_makes_way(tmp_path: Path, obstacle: str) -> None:
+    disk = RealDisk(tmp_path)
+    if obstacle != "unreadable" or os.getuid():
+        OBSTACLES[obstacle](tmp_path / "one")
+        for look in (disk.read, disk.open, partial(disk.open, is_read_only=True)):
+            with pytest.raises(OSError):
+                look("one")
+        disk.discard("one")
+        assert not os.path.lexists(tmp_path / "one")
+    OBSTACLES[obstacle](tmp_path / "two")
+    OBSTACLES[obstacle](tmp_path / ("two" + DRAFT))
+    list(disk.replace("two", [b"whole"]))
+    assert disk.read("two") == b"whole"
+    assert all([ASIDE in name for name in disk.names(".") if name != "two"])
+
+
+@pytest.mark.parametrize("obstacle", list(OBSTACLES))
+def test_nothing_in_place_of_a_derived_file_or_folder_stops_a_start_or_holds_it_up(
+    tmp_path: Path, obstacle: str
+) -> None:
+    store = open_store(RealDisk(tmp_path), SMALL, SmallFolds(), 1000)
+    sent = fill(store, 60)
+    store.close(1000)
+    derived = [path for folder in ("index", "checkpoint") for path in sorted((tmp_path / folder).iterdir())]
+    assert len(derived) > 3
+    others = ["index", "checkpoint", "reserve", "lock", "index/probe.draft", "checkpoint/probe.draft"]
+    for place in [*derived, *[tmp_path / other for other in others]]:
+        if os.path.lexists(place):
+            place.rename(f"{place}.elsewhere")
+        OBSTACLES[obstacle](place)
+        store = open_store(RealDisk(tmp_path), SMALL, SmallFolds(), 1000)
+        assert bodies(store) == sent, place
+        assert store.index_trouble == "", place
+        sent += fill(store, 10, start=len(sent))
+        store.close(1000)
 
 
 def test_a_folder_that_cannot_be_made_is_unusable(tmp_path: Path) -> None:

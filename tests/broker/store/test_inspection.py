@@ -130,6 +130,17 @@ def test_derived_files_that_the_disk_cannot_read_are_named() -> None:
     assert verified(disk).bad_files == harmed
 
 
+def test_what_stands_in_place_of_a_derived_file_is_named_and_made_anew_by_a_repair() -> None:
+    disk = SimDisk()
+    closed_store(disk)
+    harmed = [disk.paths("index")[1], disk.paths("checkpoint")[0]]
+    for path in harmed:
+        disk.obstruct(path)
+    assert verified(disk).bad_files == harmed
+    assert repair_index(disk, SMALL, SmallFolds(), 1000, lambda done, total: None) == []
+    assert verified(disk).sound
+
+
 @pytest.mark.parametrize("how", ["unreadable", "rotten"])
 def test_a_chunk_that_is_harmed_while_it_is_looked_at_is_named(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspection, "STEP_BYTES", 1000)

@@ -395,8 +395,10 @@ def test_what_a_failed_sync_left_unwritten_is_written_by_the_next_start() -> Non
         lambda disk, path: disk.flip(path, len(disk.read(path)) // 2),
         lambda disk, path: disk.put(path, b""),
         lambda disk, path: disk.put(path, disk.read(path)[:-1]),
+        lambda disk, path: disk.obstruct(path),
+        lambda disk, path: disk.fail("pread", errno.EIO, after=disk.calls["pread"] % 7),
     ],
-    ids=["deleted", "flipped", "emptied", "shortened"],
+    ids=["deleted", "flipped", "emptied", "shortened", "a folder instead", "unreadable now and then"],
 )
 def test_harm_to_any_one_derived_file_changes_nothing(harm: Callable[[SimDisk, str], None]) -> None:
     for number in range(100):
@@ -411,8 +413,63 @@ def test_harm_to_any_one_derived_file_changes_nothing(harm: Callable[[SimDisk, s
             return
         harm(disk, derived(disk)[number])
         again = opened(disk)
+        assert again.index_trouble == ""
         assert (again.bounds("t:0"), again.bounds("~all")) == bounds
         assert bodies(again) == bodies(again, "~all") == sent
+
+
+@pytest.mark.parametrize("folder", ["index", "checkpoint"])
+def test_something_else_in_place_of_a_folder_of_derived_files_is_set_aside(folder: str) -> None:
+    disk = SimDisk()
+    sent = fill(opened(disk), 120)
+    disk.kill()
+    for path in disk.paths(folder + "/"):
+        disk.delete(path)
+    disk.obstruct(folder)
+    store = opened(disk)
+    assert bodies(store) == sent
+    assert store.index_trouble == ""
+    store.close(1000)
+    assert disk.paths(folder + "/")
+
+
+def test_something_else_in_place_of_a_file_that_is_about_to_be_written_is_set_aside() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    disk.obstruct("index/00000000000000000000.idx")
+    sent = fill(store, 120)
+    assert store.sealed > 0
+    disk.kill()
+    assert bodies(opened(disk)) == sent
+
+
+def test_what_cannot_be_removed_stops_no_start(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimDisk()
+    sent = fill(opened(disk), 120)
+    disk.kill()
+    for path in derived(disk):
+        disk.put(path, b"nonsense")
+    disk.read_only = {"index", "checkpoint"}
+    store = opened(disk)
+    assert bodies(store) == sent
+    assert "a derived file cannot be removed" in caplog.text
+    sent += fill(store, 20, start=120)
+    disk.kill()
+    disk.read_only = set()
+    assert bodies(opened(disk)) == sent
+
+
+def test_names_that_are_not_ours_are_left_alone() -> None:
+    disk = SimDisk()
+    sent = fill(opened(disk), 60)
+    disk.kill()
+    foreign = [
+        f"{place}{suffix}" for place, suffix in (("log/5", ".log"), ("index/\u00b2", ".idx"), ("index/x", ".idx"))
+    ]
+    for path in foreign:
+        disk.put(path, b"?")
+    assert bodies(opened(disk)) == sent
+    assert set(foreign) <= set(disk.paths())
 
 
 def test_what_a_crash_left_half_written_is_removed() -> None:
