@@ -24,7 +24,7 @@ from namesrv.settings import NamesrvSettings
 from penstock import config
 from penstock.errors import InvalidConfig
 from penstock.exposure import NATIVE, refuse_exposed
-from penstock.service_main import CHILD_VARIABLE
+from penstock.service_main import CHILD_VARIABLE, LOG_LEVEL_VARIABLE
 
 SETTINGS: Final[Mapping[str, type[Any]]] = {
     "namesrv": NamesrvSettings,
@@ -46,6 +46,7 @@ OTHER_VARIABLES: Final = frozenset(
     {
         *[f"PENSTOCK_{service.upper()}_" for service in SERVICES],
         CHILD_VARIABLE,
+        LOG_LEVEL_VARIABLE,
         "PENSTOCK_SERVER",  # clients
         "PENSTOCK_MQTT",
         "PENSTOCK_MQTT_PASSWORD",

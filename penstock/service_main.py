@@ -16,7 +16,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeVar, cast
@@ -35,6 +35,8 @@ STOP_S: Final = 4.0
 """After this long a stop is forced, so that a stop never takes longer than 5 seconds."""
 
 CHILD_VARIABLE: Final = "PENSTOCK_CHILD"
+LOG_LEVEL_VARIABLE: Final = "PENSTOCK_LOG_LEVEL"
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 """In the environment of a process that ends with its parent (``node/processes.py``): what that calls it."""
 
 
@@ -144,7 +146,7 @@ def run_until_signal(serve: Callable[[trio.Event], Awaitable[None]]) -> int:
 
     Returns the exit status, having told of an expected error.
     """
-    logging.basicConfig(format=_log_format(os.environ.get(CHILD_VARIABLE, "")), level=logging.WARNING)
+    logging.basicConfig(format=_log_format(os.environ.get(CHILD_VARIABLE, "")), level=_log_level(os.environ))
     memory.bound_heap()
     descriptors.raise_limit()
 
@@ -178,6 +180,15 @@ def _ignored(numbers: Iterable[signal.Signals]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _log_level(environ: Mapping[str, str]) -> str:
+    """The lowest level of lines that are logged. Raises ``SystemExit`` for none."""
+    level = environ.get(LOG_LEVEL_VARIABLE, "warning")
+    if level not in LOG_LEVELS:
+        print(f"error: {LOG_LEVEL_VARIABLE} is {level!r} (it is one of {', '.join(LOG_LEVELS)})", file=sys.stderr)
+        raise SystemExit(STATUS_EXPECTED_ERROR)
+    return level.upper()
 
 
 def _log_format(who: str) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from gateway.devices.reception import Guest, Reception
+from gateway.devices.guests import Guest
+from gateway.devices.reception import Reception
 from gateway.mqtt.answers import PINGRESP, PUBCOMP, PUBREL, answer
 from gateway.mqtt.packets import Pingreq, Puback, Pubcomp, Pubrec, Pubrel
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told

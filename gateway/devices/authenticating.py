@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from gateway.devices.reception import Arriving, Guest, OnAdmitted, Reception
+from gateway.devices.guests import Arriving, Guest, OnAdmitted
+from gateway.devices.reception import Reception
 from gateway.login.auth import Challenge, Denied, Exchange
 from gateway.mqtt.packets import Auth
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told

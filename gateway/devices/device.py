@@ -19,8 +19,10 @@ from typing import Final
 
 from gateway.devices.acknowledging import EXCHANGES, REASONS, acknowledge, note_stored
 from gateway.devices.authenticating import Authenticating
-from gateway.devices.greeting import accepts_bytes_max, arriving, publish_properties, sent_aliases, terms
-from gateway.devices.reception import Admitted, Arriving, Grant, OnAdmitted, Reception
+from gateway.devices.greeting import accepts_bytes_max, arriving, sent_aliases, stored_form, terms
+from gateway.devices.guests import Admitted, Arriving, Grant, OnAdmitted
+from gateway.devices.journal import CLIENT_CLOSED, DISCONNECT, DROPPED
+from gateway.devices.reception import Reception
 from gateway.devices.subscribing import Subscribing, Unsubscribing, send_saved
 from gateway.limits.limits import size_of
 from gateway.login.auth import Identity, Peer
@@ -35,7 +37,6 @@ from gateway.publishing.lanes import NameRoute
 from gateway.sessions.session import STORED, Session
 from gateway.shards.ends import Output
 from penstock.errors import Fenced, InvalidMessage
-from penstock.message import FLAG_ONCE, FLAG_RETAIN
 
 _PROGRESS_BYTES: Final = 1024
 """A client that has sent so much more of a packet is as alive as one that has sent a whole one (MQTT-3.1.2-22): it
@@ -52,6 +53,7 @@ class Device(Sender):
         accepts_bytes_max: the largest packet that it takes.
         is_v5: whether it speaks MQTT 5 and so can be told reasons.
         is_over: whether the connection is over.
+        named: the client id in its CONNECT, ``None`` before that.
         pace: what it may still send, if that is limited.
         aliases: the topic aliases that it has been sent, if it takes any.
         tally: what goes through its listener.
@@ -76,6 +78,7 @@ class Device(Sender):
         "heard_at",
         "identity",
         "keep_alive_s",
+        "named",
         "peer",
         "session",
     )
@@ -96,6 +99,7 @@ class Device(Sender):
         self.peer = peer
         self.session: Session | None = None
         self.identity: Identity | None = None
+        self.named: str | None = None
         self.keep_alive_s = 0
         self.accepts_bytes_max = ANY_SIZE
         self.aliases: SentAliases | None = None
@@ -201,7 +205,7 @@ class Device(Sender):
         if self._waits:
             connection.keep(chunk)
         elif chunk:
-            self._carry_out(connection.receive(chunk))
+            self._carry_out(connection.receive(chunk), b"" if self._is_midway else chunk)
         while connection.has_more and not self._is_waiting() and not self.is_over:
             has_turn = has_turn or (connection.wants_turn and turns.has_room(self))
             if has_turn or not connection.wants_turn:
@@ -211,7 +215,7 @@ class Device(Sender):
         self._is_midway = unfinished > 0
         return unfinished
 
-    def _carry_out(self, received: Received) -> None:
+    def _carry_out(self, received: Received, first: bytes = b"") -> None:
         self.tally.packets_in += len(received.packets)
         for packet in received.packets:
             exchange = EXCHANGES.get(type(packet))
@@ -227,13 +231,14 @@ class Device(Sender):
             if self.is_over:
                 return
         if received.fault is not None:
-            self.fail(self._reception.limits.fault(received.fault, self.session is not None))
+            first = b"" if self.named is not None else first
+            self.fail(self._reception.limits.fault(received.fault, self.session is not None, first))
 
     # ------------------------------------------------------------ CONNECT
 
     def _on_connect(self, packet: Connect) -> None:
         asked = arriving(packet)
-        self.is_v5 = asked.is_v5
+        self.is_v5, self.named = asked.is_v5, packet.client_id
         if asked.authentication_method is not None:
             enter = partial(self._enter, packet)
             self._authenticating = Authenticating(self, self._reception, asked, self._connection.auth, enter)
@@ -312,16 +317,12 @@ class Device(Sender):
             return
         route, upstream = self._route(name), self._reception.upstream
         try:
-            expiry_s, application = publish_properties(packet)
-            exchange = self.session.exchange(packet.packet_id, packet.qos)
-            retain = packet.retain and self._reception.settings.retained_messages
-            user = self.identity.user_name if retain else ""
-            properties = upstream.properties(route, self.session.client_id, expiry_s, application, exchange, user)
+            retains = packet.retain and self._reception.settings.retained_messages
+            flag, properties = stored_form(packet, retains, route, self.session, self.identity, upstream)
         except InvalidMessage as error:
             self._decline(packet, Told(ReasonCode.QUOTA_EXCEEDED, error.message))
             return
         self._unanswered += packet.qos == 1
-        flag = packet.qos | (FLAG_RETAIN if retain else 0) | (FLAG_ONCE if exchange else 0)
         upstream.publish(self, route, packet.payload, flag, mark(packet.qos, packet.packet_id), properties)
 
     def _may_begin(self, packet: Publish) -> bool:
@@ -442,9 +443,8 @@ class Device(Sender):
     # ------------------------------------------------------------ the rest
 
     def _on_filters(self, packet: Subscribe | Unsubscribe) -> None:
-        size = size_of(packet)
+        size, reception, connection = size_of(packet), self._reception, self._connection
         self.unstored += size
-        reception, connection = self._reception, self._connection
         answer = partial(send_saved, self, reception, partial(self._answered, size))
         if isinstance(packet, Subscribe):
             reception.turns.begin(self, Subscribing(self, reception, connection, packet, answer))
@@ -452,13 +452,14 @@ class Device(Sender):
             reception.turns.begin(self, Unsubscribing(self, reception, connection, packet, answer))
 
     def _on_disconnect(self, packet: Disconnect) -> None:
+        why = f"{DISCONNECT} 0x{packet.reason_code:02x}" if packet.reason_code else DISCONNECT
         if self.session is None:  # it gives up its authentication
-            self.drop()
+            self.drop(why)
             return
         expiry_s = packet.properties.session_expiry_interval
         if expiry_s is not None:
             self.session.expiry_s = min(expiry_s, self._reception.settings.session_expiry_s_max)
-        self._close(b"", is_normal=packet.reason_code == ReasonCode.SUCCESS)
+        self._close(b"", why, is_normal=packet.reason_code == ReasonCode.SUCCESS)
 
     # ------------------------------------------------------------ not reading
 
@@ -484,37 +485,38 @@ class Device(Sender):
 
     def displace(self, reason: Reason, *, ends_session: bool) -> None:
         """Another connection takes over its session."""
-        self._close(self._connection.farewell(reason), is_normal=False, ends_session=ends_session, is_taken=True)
+        self._close(self._connection.farewell(reason), reason, ends_session=ends_session, is_taken=True)
 
     def give_up(self) -> None:
         """The connection took too long to become one: it has not said who it is, or nobody could hand its session
         over."""
         if not self._waits:
-            self.drop()
+            self.drop("no CONNECT came within connect_wait_s")
         else:
             self.fail(ReasonCode.SERVER_UNAVAILABLE)
 
     def fail(self, reason: Reason) -> None:
         """Closes for a reason, told where the version can tell it."""
-        self._close(self._connection.farewell(reason, self._reception.settings.redirect_to), is_normal=False)
+        self._close(self._connection.farewell(reason, self._reception.settings.redirect_to), reason)
 
-    def drop(self) -> None:
-        """Closes without a word."""
-        self._close(b"", is_normal=False)
+    def drop(self, why: Reason | str = DROPPED) -> None:
+        """Closes without a word to the client."""
+        self._close(b"", why)
 
     def broken(self) -> None:
         """The line is gone."""
         if not self.is_over:
             self.is_over = True
-            self._reception.left(self, is_normal=False)
+            self._reception.left(self, CLIENT_CLOSED)
 
-    def _close(self, farewell: bytes, *, is_normal: bool, ends_session: bool = False, is_taken: bool = False) -> None:
+    def _close(self, farewell: bytes, why: Reason | str, **how: bool) -> None:
+        """``how``: what ``Reception.left`` is told."""
         if self.is_over:
             return
         self.send(farewell)
         self.is_over = True
         self._line.close()
-        self._reception.left(self, is_normal=is_normal, ends_session=ends_session, is_taken=is_taken)
+        self._reception.left(self, why, **how)
 
 
 _HANDLERS: Final = {

@@ -195,6 +195,7 @@ class Entrance:
         self._leave(arrival)
         if arrival.codec.over:
             self._tally.handshakes_failed += 1
+            self._tell_failed(arrival, arrival.codec.over)
 
     def tick(self, now: float) -> None:
         """Gives up on who arrives too slowly, and looks after the certificates."""
@@ -204,9 +205,14 @@ class Entrance:
                 self._leave(arrival)
                 self._reception.quotas.refuse("connect_wait_s")
                 self._tally.handshakes_failed += 1
+                self._tell_failed(arrival, "it was not over within connect_wait_s")
                 arrival.line.close()
         if self.certificates is not None:
             self.certificates.refresh(self._reception.rounds.now_ms / 1000)
+
+    def _tell_failed(self, arrival: Newcomer, why: str) -> None:
+        address, reception = arrival.codec.address or arrival.address, self._reception
+        reception.journal.handshake_failed(address, self.listening.name, why, reception.rounds.now)
 
     def reload(self) -> None:
         """Reads the certificates again, changed or not."""

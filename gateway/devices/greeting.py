@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.devices.reception import Arriving, Grant
+from gateway.devices.guests import Arriving, Grant
+from gateway.login.auth import Identity
 from gateway.messages.aliases import SentAliases
 from gateway.messages.delivery import PACKET_ID_MAX
 from gateway.mqtt.connection import ANY_SIZE, V5, Terms
 from gateway.mqtt.packets import LEVEL_3_1, Connect, Publish
 from gateway.mqtt.properties import NO_PROPERTIES, Properties, application_properties, encode_properties
+from gateway.publishing.lanes import NameRoute
+from gateway.publishing.upstream import Upstream
 from gateway.sessions.options import InvalidOption, asks_for_level
+from gateway.sessions.session import Session
 from gateway.sessions.session_state import Will
 from gateway.settings import GatewaySettings
-from penstock.message import NEVER
+from penstock.message import FLAG_ONCE, FLAG_RETAIN, NEVER
 from penstock.requests.sessions import NEVER_ENDS
 
 _UNFIT_FOR_A_NAME: Final = frozenset("+#/")
@@ -121,3 +125,15 @@ def publish_properties(packet: Publish) -> tuple[int, bytes]:
     came."""
     expiry_s, encoded = application_properties(packet.properties_raw)
     return NEVER if expiry_s is None else expiry_s, encoded
+
+
+def stored_form(
+    packet: Publish, retains: bool, route: NameRoute, session: Session, identity: Identity, upstream: Upstream
+) -> tuple[int, bytes]:
+    """Flag and properties with which a received PUBLISH is stored. ``retains``: whether it may become the retained
+    message of its name. Raises ``InvalidMessage`` for too many properties."""
+    expiry_s, application = publish_properties(packet)
+    exchange = session.exchange(packet.packet_id, packet.qos)
+    user = identity.user_name if retains else ""
+    flag = packet.qos | (FLAG_RETAIN if retains else 0) | (FLAG_ONCE if exchange else 0)
+    return flag, upstream.properties(route, session.client_id, expiry_s, application, exchange, user)

@@ -64,12 +64,13 @@ class Proving(Protocol):
 
 
 class Stay:
-    """A connection's time here: ``device`` and, while it authenticates again, ``proving``; both ``None`` once it has
-    gone."""
+    """A connection's time here, ``since`` when: ``device`` and, while it authenticates again, ``proving``; both
+    ``None`` once it has gone."""
 
-    __slots__ = ("device", "proving")
+    __slots__ = ("device", "proving", "since")
 
-    def __init__(self, device: Expected) -> None:
+    def __init__(self, device: Expected, since: float) -> None:
+        self.since = since
         self.device: Expected | None = device
         self.proving: Proving | None = None
 
@@ -93,7 +94,7 @@ class Patience:
 
     def opened(self, device: Expected) -> Stay:
         """A connection stands; its CONNECT must come soon. The stay is to be ended with it."""
-        stay = Stay(device)
+        stay = Stay(device, self._rounds.now)
         self._connecting.add(self._rounds.now + self._connect_wait_s, stay)
         return stay
 

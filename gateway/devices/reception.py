@@ -19,10 +19,12 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from gateway.brokers import Brokers
-from gateway.devices.patience import Expected, Patience, Proving, Stay
+from gateway.devices.guests import Admitted, Arriving, Grant, Guest, OnAdmitted
+from gateway.devices.journal import Journal
+from gateway.devices.patience import Patience, Proving, Stay
 from gateway.devices.rejudging import Rejudging
 from gateway.devices.removals import Removals
 from gateway.devices.turns import Turns, Waiter
@@ -37,88 +39,22 @@ from gateway.homes.wills import Wills
 from gateway.limits.limits import Limits, Stalls
 from gateway.limits.quotas import Quotas
 from gateway.limits.rates import Crowd, Door, Pacing, Takeovers
-from gateway.limits.room import Holding, Room
+from gateway.limits.room import Room
 from gateway.limits.tallies import Tallies
-from gateway.login.auth import Authenticator, Credentials, Identity, Peer
+from gateway.login.auth import Authenticator, Credentials, Identity
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
 from gateway.publishing.judging import Judge
 from gateway.publishing.upstream import Upstream
-from gateway.sessions.lasting import Client, Lasting
+from gateway.sessions.lasting import Lasting
 from gateway.sessions.session import Overlap, Session
-from gateway.sessions.session_state import Will, decode_flow, decode_terms, encode_will
+from gateway.sessions.session_state import decode_flow, decode_terms, encode_will
 from gateway.settings import GatewaySettings
 from gateway.shards.rounds import Rounds
 from penstock.errors import Busy, Fenced, PenstockError
 from penstock.requests.sessions import GONE, NO_WILL, RELEASED, OpenedSession, SessionCall, SessionSave
 from penstock.world import Rng
 
-
-class Guest(Client, Expected, Holding, Waiter, Protocol):
-    """A connection that has come in (``gateway.devices.device.Device``).
-
-    Attributes:
-        peer: where it comes from.
-        session: its session, once it is admitted.
-        full_since: when its output was found full, -1 while it takes something.
-    """
-
-    peer: Peer
-    session: Session | None
-    full_since: float
-
-    def accepts(self, asked: Arriving, grant: Grant) -> bool:
-        """Whether it takes a packet of the size of the CONNACK that it is going to get (MQTT-3.1.2-24)."""
-        ...
-
-    def forget_routes(self) -> None:
-        """Whether it may publish to a name is to be asked again."""
-        ...
-
-
-class Arriving(NamedTuple):
-    """What a CONNECT asks for, whatever its version. ``takes_id``: it may leave the client id to the server.
-    ``wants_level``: acknowledgements are to say how safe a message is. ``misuse``: what it asks for that there is not.
-    ``proof``: what the server shows a client that has proven who it is. ``level``: of the protocol."""
-
-    client_id: str
-    user_name: str | None
-    password: bytes | None
-    clean_start: bool
-    expiry_s: int
-    keep_alive_s: int
-    receive_max: int
-    will: Will | None
-    is_v5: bool
-    wants_response_information: bool = False
-    authentication_method: str | None = None
-    authentication_data: bytes | None = None
-    takes_id: bool = True
-    wants_level: bool = False
-    misuse: str = ""
-    proof: bytes | None = None
-    level: int = 5
-
-
-class Grant(NamedTuple):
-    """What a client will get, known before anything of its session is touched. ``was_assigned``: its client id."""
-
-    identity: Identity
-    keep_alive_s: int
-    expiry_s: int
-    was_assigned: bool
-
-
-class Admitted(NamedTuple):
-    """What came of it."""
-
-    session: Session
-    grant: Grant
-    present: bool
-
-
 _log: Final = logging.getLogger(__name__)
-
-OnAdmitted = Callable[[Admitted | Reason], None]
 
 
 class SessionParts(NamedTuple):
@@ -160,6 +96,7 @@ class Reception:
         self.rounds = rounds
         self.sessions: dict[str, Session] = {}
         self.tallies = Tallies()
+        self.journal = Journal(settings.connection_log)
         self.limits = Limits(settings, quotas)
         self.pacing = Pacing(settings, quotas)
         self._stalls = Stalls(settings, quotas)
@@ -386,6 +323,8 @@ class Reception:
         identity = grant.identity
         self.patience.admitted(self._devices[device], grant.keep_alive_s, identity.until)
         self.half_open -= 1
+        terms = identity.user_name, device.is_v5, grant.keep_alive_s
+        self.journal.connected(device.peer, client_id, *terms, self.rounds.now)
         if found.present:
             self.downstream.resume(session, decode_terms(found.terms))
             self.downstream.holds.resume(session)
@@ -411,8 +350,16 @@ class Reception:
 
     # ------------------------------------------------------------ going
 
-    def left(self, device: Guest, *, is_normal: bool, ends_session: bool = False, is_taken: bool = False) -> None:
-        """A connection is over. ``is_normal``: its client took leave, so its will is void (MQTT-3.1.2-10).
+    def left(
+        self,
+        device: Guest,
+        why: Reason | str,
+        *,
+        is_normal: bool = False,
+        ends_session: bool = False,
+        is_taken: bool = False,
+    ) -> None:
+        """A connection is over, and ``why``. ``is_normal``: its client took leave, so its will is void (MQTT-3.1.2-10).
         ``is_taken``: its client has another connection, which goes on with the session unless that ends."""
         stay = self._devices.pop(device, None)
         if stay is None:
@@ -420,11 +367,14 @@ class Reception:
         stay.end()
         device.tally.connected -= 1
         self.crowd.leave(device.peer.address)
-        session = device.session
+        session, now = device.session, self.rounds.now
         if session is None:
             self.half_open -= 1
             self._withdraw(device)
+            self.journal.turned_away(device.peer, device.named, why, now)
             return
+        user = device.identity.user_name if device.identity is not None else ""
+        self.journal.disconnected(device.peer, session.client_id, user, why, now - stay.since, now)
         ends = ends_session or session.expiry_s == 0
         will, session.will = session.will, None
         if is_normal:
@@ -499,6 +449,7 @@ class Reception:
     def tick(self, now: float) -> None:
         """Everything that is due; to be called about twice a second."""
         self.pacing.tick(now)
+        self.journal.tick(now)
         self._stalls.tick(self._devices, now)
         self.room.tick(self._devices, now)
         self.unstored_bytes_max = self.room.unstored_bytes_max

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from gateway.devices.reception import Guest, Reception
+from gateway.devices.guests import Guest
+from gateway.devices.reception import Reception
 from gateway.devices.turns import Task
 from gateway.mqtt.connection import Connection
 from gateway.mqtt.packets import Subscribe, Unsubscribe

@@ -19,7 +19,28 @@ from gateway.settings import VERSIONS, GatewaySettings
 SWEEP_S: Final = 5.0
 FILTER_BYTES: Final = 512
 """What a filter that waits for a broker takes beside its characters, about."""
+_CONNECT: Final = 0x10
+_BROKEN: Final = (ReasonCode.MALFORMED_PACKET, ReasonCode.PROTOCOL_ERROR)
 _BARE: Final = (Pingreq, Pingresp)
+
+
+_NOT_MQTT: Final = "what came first is no CONNECT"
+# How a stream begins -> what is probably spoken there.
+_BEGINNINGS: Final = (
+    (b"\x16\x03", "TLS"),
+    (b"GET ", "HTTP"),
+    (b"HEAD ", "HTTP"),
+    (b"POST ", "HTTP"),
+    (b"\r\n\r\n\x00\r\nQUIT\n", "the PROXY protocol"),
+    (b"PROXY ", "the PROXY protocol"),
+    (b"SSH-", "SSH"),
+)
+
+
+def beginning(chunk: bytes) -> str:
+    """Why the first bytes of a connection are no MQTT, with what they probably are."""
+    spoken = next((name for first, name in _BEGINNINGS if chunk.startswith(first)), "")
+    return f"{_NOT_MQTT}; the client seems to speak {spoken}" if spoken else _NOT_MQTT
 
 
 def size_of(packet: Subscribe | Unsubscribe) -> int:
@@ -110,8 +131,11 @@ class Limits:
         """Why a topic name or filter has too many levels, 0 if it has not."""
         return self._quotas.refuse("topic_levels_max") if name.count("/") >= self._levels else 0
 
-    def fault(self, reason: int, has_begun: bool) -> Reason:
-        """A fault of the protocol, by the name of the limit if it is one. ``has_begun``: after the CONNECT."""
+    def fault(self, reason: int, has_begun: bool, first: bytes = b"") -> Reason:
+        """A fault of the protocol, by the name of the limit if it is one. ``has_begun``: after the CONNECT. ``first``:
+        how the stream begins, if it is over already."""
+        if first and first[0] != _CONNECT and reason in _BROKEN:  # a record of TLS begins with 0x16
+            return Told(reason, beginning(first))
         if reason == ReasonCode.PACKET_TOO_LARGE:
             return self._quotas.refuse("packet_bytes_max" if has_begun else "connect_packet_bytes_max")
         if reason == ReasonCode.TOPIC_ALIAS_INVALID:
@@ -130,7 +154,7 @@ class Stallable(Protocol):
     @property
     def is_full(self) -> bool: ...
 
-    def drop(self) -> None: ...
+    def drop(self, why: Reason) -> None: ...
 
 
 class Stalls:
@@ -152,5 +176,4 @@ class Stalls:
             elif device.full_since < 0:
                 device.full_since = now
             elif now - device.full_since >= self._stalled_s:
-                self._quotas.refuse("stalled_s_max")
-                device.drop()
+                device.drop(self._quotas.refuse("stalled_s_max"))

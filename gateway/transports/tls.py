@@ -19,19 +19,33 @@ RECORDS_BYTES: Final = 64 * 1024
 """So much is encoded or decoded at a time: a buffer of OpenSSL's stays as large as it once was."""
 NAME_BYTES_MAX: Final = 1024
 _CLOSED: Final = "the client closed"
+_CONNECT: Final = b"\x10"
+_NO_TLS: Final = "; the client speaks MQTT without TLS"
 _ENDED: Final = "the client's certificate has ended"
 
 
 class TlsCodec:
     """The server's side of one TLS connection. ``now_s``: when it came, in seconds since 1970."""
 
-    __slots__ = ("_incoming", "_is_open", "_now_s", "_outgoing", "_tls", "address", "certificate", "over", "page")
+    __slots__ = (
+        "_has_begun",
+        "_incoming",
+        "_is_open",
+        "_now_s",
+        "_outgoing",
+        "_speaks_mqtt",
+        "_tls",
+        "address",
+        "certificate",
+        "over",
+        "page",
+    )
 
     def __init__(self, context: ssl.SSLContext, now_s: float = 0.0) -> None:
         self._now_s = now_s
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self._is_open = False
+        self._is_open = self._has_begun = self._speaks_mqtt = False
         self.over = ""
         self.address: str | None = None
         self.certificate: str | None = None
@@ -40,6 +54,8 @@ class TlsCodec:
     def decode(self, data: bytes) -> bytes:
         if self.over:
             return b""
+        if not self._has_begun:
+            self._has_begun, self._speaks_mqtt = True, data[:1] == _CONNECT
         self._incoming.write(data)
         parts: list[bytes] = []
         try:
@@ -55,6 +71,8 @@ class TlsCodec:
             pass
         except ssl.SSLError as error:
             self.over = error.reason or str(error) or "TLS"
+            if self._speaks_mqtt:
+                self.over += _NO_TLS
         return b"".join(parts)
 
     def _take_certificate(self, shown: Mapping[str, Any] | None) -> bool:

@@ -31,6 +31,7 @@ def test_the_defaults_are_valid_and_listen_on_loopback() -> None:
         {"namesrv": ()},
         {"receive_max": 0},
         {"over_rate": "drop"},
+        {"connection_log": "all"},
         {"keep_alive_over_max": "cut"},
         {"protocol_versions": ()},
         {"protocol_versions": ("3.1.1", "4")},

@@ -276,3 +276,35 @@ def test_a_child_that_nobody_listens_to_any_more_says_so_without_a_traceback() -
     done = subprocess.run([sys.executable, "-c", script], stdout=write, stderr=subprocess.PIPE, check=False)
     os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.usefixtures("thawed")
+@pytest.mark.parametrize("level", ["", "loud", "WARNING"])
+def test_a_level_of_the_log_that_is_none_is_one_clear_error(
+    level: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def run(*_: object, task_status: trio.TaskStatus[Any]) -> None:
+        raise AssertionError("it has begun")
+
+    monkeypatch.setenv("PENSTOCK_LOG_LEVEL", level)
+    with pytest.raises(SystemExit) as ended:
+        main("broker", Nothing, run, [])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == (
+        f"error: PENSTOCK_LOG_LEVEL is {level!r} (it is one of debug, info, warning, error)\n"
+    )
+
+
+@pytest.mark.usefixtures("thawed")
+@pytest.mark.parametrize(("level", "shown"), [("info", 20), ("warning", 30), ("error", 40), (None, 30)])
+def test_the_log_shows_lines_from_its_level_on(level: str | None, shown: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+    monkeypatch.setattr(logging, "basicConfig", lambda *, format, level: given.append(level))
+    if level is not None:
+        monkeypatch.setenv("PENSTOCK_LOG_LEVEL", level)
+
+    async def run(*_: object, task_status: trio.TaskStatus[Any]) -> None:
+        raise AddressInUse("enough")
+
+    assert main("broker", Nothing, run, []) == 2
+    assert [logging.getLevelNamesMapping()[one] for one in given] == [shown]

@@ -6,7 +6,7 @@ import pytest
 from rig import Gateway
 
 from gateway.devices.greeting import accepts_bytes_max, arriving, publish_properties, terms, will_properties
-from gateway.devices.reception import Grant
+from gateway.devices.guests import Grant
 from gateway.login.auth import Identity
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connack, Connect, Publish, Will

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rig import Client, Gateway
 
-from gateway.limits.limits import SWEEP_S
+from gateway.limits.limits import SWEEP_S, beginning
 from gateway.limits.quotas import REASONS
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import (
@@ -279,3 +279,19 @@ def test_topics_that_no_broker_takes_fill_no_memory() -> None:
     gateway.broker.refuses.clear()
     client.publish("t1", b"x", 1, packet_id=1)
     assert client.got() == [Puback(1)]
+
+
+@pytest.mark.parametrize(
+    ("first", "spoken"),
+    [
+        (b"\x16\x03\x01", "TLS"),
+        (b"HEAD / ", "HTTP"),
+        (b"\r\n\r\n\x00\r\nQUIT\n!", "the PROXY protocol"),
+        (b"SSH-2.0", "SSH"),
+        (b"\x30\x00", ""),
+    ],
+)
+def test_what_is_no_connect_is_named_by_how_it_begins(first: bytes, spoken: str) -> None:
+    assert beginning(first) == "what came first is no CONNECT" + (
+        f"; the client seems to speak {spoken}" if spoken else ""
+    )

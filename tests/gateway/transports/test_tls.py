@@ -249,3 +249,15 @@ def test_a_certificate_that_has_ended_is_not_let_in_by_resuming_a_session(
         assert again.tls.session_reused
         assert (codec.certificate, codec.over) == (name, over)
         assert again.send(b"x") == (b"" if over else b"x")
+
+
+def test_a_client_that_speaks_mqtt_without_tls_is_told_from_others(authority: Authority) -> None:
+    for first, is_mqtt in (
+        (b"\x10\x0e\x00\x04MQTT", True),
+        (b"GET / HTTP/1.1\r\n", False),
+        (b"\x16\x03\x01\x00\x05" + bytes(5), False),
+    ):
+        codec = server(authority)
+        codec.decode(first)
+        assert codec.over
+        assert codec.over.endswith("the client speaks MQTT without TLS") == is_mqtt
