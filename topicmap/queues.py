@@ -1,8 +1,11 @@
 """From MQTT names to broker topics and queues, and the names of queues.
 
-The mapping is injective and reversible: distinct first levels give distinct topics. A topic holds ``A-Z a-z 0-9 - _
-% |``; any other byte of a level is written ``%XX``. Queues have names: ``telemetry:0`` is queue 0 of a topic; the
-*light queue* of a filter begins with ``~``, which no topic does: ``~filter:a/+``.
+Distinct first levels give distinct topics. A topic has 1 to 255 characters of ``A-Z a-z 0-9 - _ % |``; any other byte
+of a level is written ``%XX``. Where that is too long, the topic is the beginning of the level, ``|`` and the SHA-256 of
+the level; each message keeps its whole name. A shorter level can be read back from its topic.
+
+Queues have names: ``telemetry:0`` is queue 0 of a topic; the *light queue* of a filter begins with ``~``, which no topic
+does: ``~filter:a/+``.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Final, NamedTuple
 
 from topicmap.names import SYS_LEVEL, InvalidName, check_filter, covers, matches, overlaps
@@ -23,6 +27,11 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _ESCAPE: Final = re.compile(r"%([0-9A-F]{2})")
 _EMPTY_LEVEL: Final = "%"
+_CUT: Final = "|"
+"""Between the beginning of a long level and its digest; no other level's topic holds it."""
+_CUT_TOPIC: Final = re.compile(r"[A-Za-z0-9%_-]+\|[0-9a-f]{64}")
+_DIGEST_BYTES: Final = 1 + 64
+_BEGINNING_BYTES_MAX: Final = TOPIC_BYTES_MAX - _DIGEST_BYTES
 
 
 class Placement(NamedTuple):
@@ -87,21 +96,35 @@ def _level_of(name: str, level: int | None) -> str:
 
 
 def encode_level(level: str) -> str:
-    """The topic of a first level. Raises ``InvalidName`` where it would be longer than 255 bytes, or is not
-    Unicode."""
+    """The topic of a first level: the level with odd bytes escaped, or, where that has more than 255 bytes, the
+    beginning of it, a ``|`` and the SHA-256 of the level. Raises ``InvalidName`` where it is not Unicode."""
     if not level:
         return _EMPTY_LEVEL
-    topic = level if _PLAIN.fullmatch(level) else _ODD.sub(_escape, level)
-    if len(topic) > TOPIC_BYTES_MAX:
-        raise InvalidName(
-            f"the first level of a topic name takes {len(topic)} bytes as a topic; the limit is {TOPIC_BYTES_MAX}"
-        )
-    return topic
+    if len(level) <= TOPIC_BYTES_MAX:
+        topic = level if _PLAIN.fullmatch(level) else _ODD.sub(_escape, level)
+        if len(topic) <= TOPIC_BYTES_MAX:
+            return topic
+    return f"{_beginning(level)}{_CUT}{sha256(_utf8(level)).hexdigest()}"
+
+
+def _beginning(level: str) -> str:
+    """Whole characters of a level's beginning, as many as stand before a digest."""
+    begun = ""
+    for character in level[:_BEGINNING_BYTES_MAX]:
+        added = character if _PLAIN.fullmatch(character) else _ODD.sub(_escape, character)
+        if len(begun) + len(added) > _BEGINNING_BYTES_MAX:
+            break
+        begun += added
+    return begun
 
 
 def _escape(found: re.Match[str]) -> str:
+    return "".join([f"%{byte:02X}" for byte in _utf8(found[0])])
+
+
+def _utf8(text: str) -> bytes:
     try:
-        return "".join([f"%{byte:02X}" for byte in found[0].encode()])
+        return text.encode()
     except UnicodeEncodeError:
         raise InvalidName("a topic name must not hold surrogates (MQTT-1.5.4-1)") from None
 
@@ -111,16 +134,34 @@ SYS_TOPIC: Final = encode_level(SYS_LEVEL)
 
 
 def decode_level(topic: str) -> str:
-    """The first level that ``encode_level`` made a topic of. Raises ``InvalidName`` for any other string."""
+    """The first level that ``encode_level`` made a topic of. Raises ``InvalidName`` for any other string, and for the
+    topic of a long level: that has a digest only, and each of its messages the name."""
     if topic == _EMPTY_LEVEL:
         return ""
-    try:
-        level = _ESCAPE.sub(lambda found: chr(int(found[1], 16)), topic).encode("latin-1").decode()
-    except UnicodeError:
-        level = ""
+    level = _unescaped(topic)
     if not level or encode_level(level) != topic:
         raise InvalidName(f"{topic!r} is not the topic of a first level")
     return level
+
+
+def readable(topic: str) -> str:
+    """The first level of a topic for people: of a long level the beginning and an ellipsis. A topic that is none of a
+    first level is shown as it is."""
+    if _CUT_TOPIC.fullmatch(topic):
+        begun = _unescaped(topic[:-_DIGEST_BYTES])
+        return f"{begun}…" if begun else topic
+    try:
+        return decode_level(topic)
+    except InvalidName:
+        return topic
+
+
+def _unescaped(topic: str) -> str:
+    """What an escaped text stands for; empty where that is not UTF-8."""
+    try:
+        return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), topic).encode("latin-1").decode()
+    except UnicodeError:
+        return ""
 
 
 def check_topic(topic: str) -> None:

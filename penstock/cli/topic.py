@@ -12,6 +12,7 @@ from penstock.errors import NoRoute, TopicNotFound
 from penstock.requests.routes import BrokerRoute
 from penstock.requests.sessions import GATEWAYS_TOPICS
 from penstock.requests.topics import CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicList
+from topicmap.queues import readable
 
 
 @click.group()
@@ -50,7 +51,7 @@ def create(server: str, name: str, queues: int | None, level: str | None, broker
 @json_option
 @click.pass_obj
 def list_topics(server: str, shows_all: bool, as_json: bool) -> None:
-    """List the topics of all brokers.
+    """List the topics of all brokers, each with the first level of MQTT names that it stands for.
 
     \b
     Examples:
@@ -62,9 +63,10 @@ def list_topics(server: str, shows_all: bool, as_json: bool) -> None:
         for route in routes.brokers():
             for one in routes.link(route.address).ask(ListTopics(), TopicList).topics:
                 if shows_all or one.topic not in GATEWAYS_TOPICS:
-                    rows.append({"topic": one.topic, "broker": route.broker, "queues": one.queues, "level": one.level})
+                    place = {"topic": one.topic, "name": readable(one.topic), "broker": route.broker}
+                    rows.append(place | {"queues": one.queues, "level": one.level})
     rows.sort(key=lambda row: (row["topic"], row["broker"]))
-    print_rows(rows, ("topic", "broker", "queues", "level"), as_json=as_json, empty="no topics yet")
+    print_rows(rows, ("topic", "name", "broker", "queues", "level"), as_json=as_json, empty="no topics yet")
 
 
 @topic.command()

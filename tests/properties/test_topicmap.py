@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import string
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -17,6 +19,7 @@ from topicmap.queues import (
     encode_level,
     is_system,
     parse_topic_queue,
+    readable,
     topic_queue,
 )
 
@@ -28,6 +31,7 @@ filters = (
     .map(lambda made: "/".join([*made[0], "#"] if made[1] or not made[0] else made[0]))
     .filter(bool)
 )
+PLAIN = frozenset(string.ascii_letters + string.digits + "-_")
 any_text = st.text(st.characters(exclude_categories=[]), max_size=40)
 
 
@@ -143,18 +147,36 @@ def _is_legal(text: str) -> bool:
     return True
 
 
-@given(any_text.filter(_is_legal).filter(lambda text: "/" not in text), any_text.filter(_is_legal))
-@settings(max_examples=examples(300))
+# Levels around 255 bytes as a topic, and up to the 65,535 bytes that a name of MQTT may have.
+short_levels = any_text.filter(lambda text: "/" not in text).filter(_is_legal)
+long_levels = st.builds(
+    lambda level, times, end: (level * (times // len(level.encode()) + 1) + end).encode()[:65_535].decode("utf-8", "ignore"),
+    short_levels,
+    st.sampled_from([180, 250, 255, 256, 700, 65_535]),
+    st.sampled_from(["", "x", "é", "日", "%", "|"]),
+)
+first_levels = short_levels | long_levels
+
+
+@given(first_levels, first_levels)
+@settings(max_examples=examples(500))
 def test_distinct_first_levels_give_distinct_topics_and_every_topic_gives_its_level_back(one: str, other: str) -> None:
-    other = other.partition("/")[0]
-    try:
-        first, second = encode_level(one), encode_level(other)
-    except InvalidName:
-        return  # too long as a topic
+    first, second = encode_level(one), encode_level(other)
     assert (first == second) == (one == other)
-    assert (decode_level(first), decode_level(second)) == (one, other)
-    check_topic(first)
-    assert not is_system(first)
+    for level, topic in ((one, first), (other, second)):
+        check_topic(topic)
+        assert not is_system(topic)
+        assert TopicMap().place(f"{level}/x").topic == TopicMap().topic_of(f"{level}/+/#") == topic
+        if "|" in topic:
+            assert level.startswith(readable(topic).removesuffix("…"))
+            assert len(quoted(level)) > 255, "only what has no room is cut"
+        else:
+            assert decode_level(topic) == readable(topic) == level
+
+
+def quoted(level: str) -> str:
+    """The escaped level, written apart from the code under test."""
+    return "".join(chr(byte) if chr(byte) in PLAIN else f"%{byte:02X}" for byte in level.encode())
 
 
 @given(names, st.integers(0, 1 << 16))

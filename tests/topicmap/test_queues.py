@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from topicmap.names import InvalidName
@@ -17,6 +19,7 @@ from topicmap.queues import (
     is_system,
     parse_topic_queue,
     queue_for_key,
+    readable,
     topic_queue,
 )
 
@@ -50,11 +53,45 @@ def test_a_string_that_is_no_encoded_level_is_refused(topic: str) -> None:
         decode_level(topic)
 
 
-def test_a_first_level_that_makes_too_long_a_topic_is_refused() -> None:
-    assert len(encode_level("a" * 255)) == 255
-    for level in ("a" * 256, "é" * 43):
-        with pytest.raises(InvalidName, match="limit is 255"):
-            encode_level(level)
+LONG_LEVELS = [
+    ("a" * 256, "a" * 190),
+    ("é" * 43, "%C3%A9" * 31),
+    ("日" * 30, "%E6%97%A5" * 21),
+    ("日" * 21 + "ab" * 40, "%E6%97%A5" * 21 + "a"),
+    (" " * 100, "%20" * 63),
+]
+
+
+@pytest.mark.parametrize(("level", "begun"), LONG_LEVELS)
+def test_a_long_first_level_becomes_its_beginning_and_its_digest(level: str, begun: str) -> None:
+    topic = encode_level(level)
+    assert topic == f"{begun}|{hashlib.sha256(level.encode()).hexdigest()}"
+    check_topic(topic)
+    with pytest.raises(InvalidName):
+        decode_level(topic)
+
+
+def test_a_level_whose_topic_has_255_bytes_keeps_the_topic_that_it_always_had() -> None:
+    assert encode_level("a" * 255) == "a" * 255
+    assert encode_level("é" * 42) == "%C3%A9" * 42
+
+
+READABLE = [
+    ("sensors", "sensors"),
+    ("%", ""),
+    ("%E6%97%A5", "日"),
+    (encode_level("日" * 30), "日" * 21 + "…"),
+    (encode_level("x" * 300), "x" * 190 + "…"),
+    ("a|b", "a|b"),
+    ("mqtt|sessions", "mqtt|sessions"),
+    ("%zz", "%zz"),
+    ("%E6|" + "0" * 64, "%E6|" + "0" * 64),
+]
+
+
+@pytest.mark.parametrize(("topic", "shown"), READABLE)
+def test_a_topic_is_shown_as_its_first_level(topic: str, shown: str) -> None:
+    assert readable(topic) == shown
 
 
 def test_by_default_the_first_level_is_the_topic_and_the_client_is_the_key() -> None:
