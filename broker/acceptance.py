@@ -45,7 +45,7 @@ from penstock.requests.messages import Refused
 from penstock.requests.request import Bytes
 from penstock.requests.sessions import GATEWAYS_TOPICS
 from penstock.runs import Run
-from topicmap.names import InvalidName, check_name, is_reserved
+from topicmap.names import InvalidName, check_name, is_reserved, quoted
 from topicmap.queues import queue_for_key
 
 REMEMBERED_MAX: Final = 8192
@@ -228,7 +228,7 @@ class Acceptance:
         given = decode_properties(properties)
         name = _name_of(topic, given)
         if (topic in GATEWAYS_TOPICS or is_reserved(name)) and not given.get(CLIENT_ID):
-            raise InvalidTopic(f"only gateways publish under {name!r}")  # no native producer can say a CLIENT_ID
+            raise InvalidTopic(f"only gateways publish under {quoted(name)}")  # no native producer can say a CLIENT_ID
         config = self._topics.for_append(topic, now_ms)
         key = given.get(KEYS)
         queue_id = queue_for_key(key, config.queues) if key else _ROUND_ROBIN
@@ -253,7 +253,7 @@ def _name_of(topic: str, given: dict[str, str]) -> str:
     try:
         check_name(name)
     except InvalidName as error:
-        raise InvalidTopic(f"{name!r}: {error}") from None
+        raise InvalidTopic(f"{quoted(name)}: {error}") from None
     return name
 
 

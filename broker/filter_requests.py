@@ -36,7 +36,7 @@ from penstock.requests.filters import (
     RetainedPage,
 )
 from penstock.requests.request import Done
-from topicmap.names import InvalidName, check_filter, is_share, legal_filter, plain_filter
+from topicmap.names import InvalidName, check_filter, is_share, legal_filter, plain_filter, quoted, weight
 from topicmap.queues import filter_queue
 
 OWNER_BYTES_MAX: Final = 300
@@ -81,7 +81,7 @@ class FilterRequests:
     def _refused(self, asked: tuple[str, ...]) -> dict[str, RefusedFilter]:
         """Those that are no filters, or for which there is no room."""
         refused: dict[str, RefusedFilter] = {}
-        count, shares = len(self._filters), len(self._shares)
+        count, shares = self._filters.weight, len(self._shares)
         for filter in dict.fromkeys(asked):
             if filter in self._filters:
                 continue
@@ -91,19 +91,19 @@ class FilterRequests:
             except (Busy, InvalidTopic) as error:
                 refused[filter] = RefusedFilter(filter, error.code, error.message)
             else:
-                count += 1
+                count += weight(plain_filter(filter))
                 shares += is_share(filter)
         return refused
 
     def _check_room(self, filter: str, count: int, shares: int) -> None:
         """Raises ``Busy`` where one more filter, beside so many and so many shared ones, may not be opened, or none of
         this form."""
-        if count >= self._settings.filters_max:
-            raise Busy(f"{count} filters are open: the limit is reached")
+        if count + weight(plain_filter(filter)) > self._settings.filters_max:
+            raise Busy(f"{count} filters are open: the limit filters_max is reached")
         if is_share(filter) and shares >= self._settings.shares_max:
             raise Busy(f"there are {shares} shared subscriptions: the limit is reached")
         if not self._filters.has_room(plain_filter(filter)):
-            raise Busy(f"{filter!r}: filters with too many different places of their wildcards are open")
+            raise Busy(f"{quoted(filter)}: filters with too many different places of their wildcards are open")
 
     def _beginnings(self, asked: list[str]) -> list[Incoming]:
         """The records with which shared subscriptions begin: at the present end of their queue, or with it. A power
@@ -121,13 +121,18 @@ class FilterRequests:
     ) -> None:
         """Records what an owner opens or closes, and what comes with it, in one append; many filters take several
         records."""
-        records = [
-            fact_record(filters.TOPIC, self._filters.fact(action, owner, changed[at : at + FILTERS_PER_RECORD]))
-            for at in range(0, len(changed), FILTERS_PER_RECORD)
-        ]
-        records += more
+        records = [*self._facts(action, owner, changed), *more]
         if records:
             self._store.append(records, now_ms)
+
+    def _facts(self, action: str, owner: str, changed: list[str]) -> list[Incoming]:
+        records, first, size = [], 0, 0
+        for at, filter in enumerate(changed):
+            size += weight(filter)
+            if size >= FILTERS_PER_RECORD or at + 1 == len(changed):
+                records.append(fact_record(filters.TOPIC, self._filters.fact(action, owner, changed[first : at + 1])))
+                first, size = at + 1, 0
+        return records
 
     @handles(CloseFilters)
     def close(self, request: CloseFilters, now: float, now_ms: int) -> Outcome:
@@ -153,7 +158,8 @@ class FilterRequests:
     def expire(self, now: float, now_ms: int) -> None:
         """Closes the filters of owners that have been silent for too long."""
         for owner in [owner for owner, deadline in self._leases.items() if deadline <= now]:
-            self._store_facts(filters.CLOSE, owner, self._filters.held_by(owner), now_ms)
+            for record in self._facts(filters.CLOSE, owner, self._filters.held_by(owner)):
+                self._store.append([record], now_ms)  # one by one: all together may not fit a segment
             del self._leases[owner]
 
     @handles(FetchRetained)
@@ -185,11 +191,11 @@ def _check_shared_or_plain(filter: str) -> None:
     try:
         legal_filter(filter)
     except InvalidName as error:
-        raise InvalidTopic(f"{filter!r}: {error}") from None
+        raise InvalidTopic(f"{quoted(filter)}: {error}") from None
 
 
 def _check_filter(filter: str) -> None:
     try:
         check_filter(filter)
     except InvalidName as error:
-        raise InvalidTopic(f"{filter!r}: {error}") from None
+        raise InvalidTopic(f"{quoted(filter)}: {error}") from None

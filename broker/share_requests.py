@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final
 
 from broker.folds import filters, shares
@@ -37,7 +39,7 @@ from penstock.message import (
 from penstock.requests.messages import Pulled
 from penstock.requests.request import Done, Result
 from penstock.requests.shares import ListShares, SettleShared, SharesPage, ShareState, TakeShared
-from topicmap.names import parse_share
+from topicmap.names import parse_share, weight
 from topicmap.queues import filter_queue
 
 COUNT_MAX: Final = 4096
@@ -129,8 +131,10 @@ class ShareRequests:
             raise InvalidRequest("count_max is at least 1")
         count = min(request.count_max, SHARES_PER_PAGE_MAX)
         names = heapq.nsmallest(count, [name for name in self._shares.names if name > request.after])
-        rows = tuple([self._state_of(name, self._settled(name)) for name in names])
-        return Now(SharesPage(rows, names[-1] if len(names) == count else ""))
+        taken = list(accumulate(map(weight, names)))
+        shown = names[: max(1, bisect_right(taken, SHARES_PER_PAGE_MAX))]
+        rows = tuple([self._state_of(name, self._settled(name)) for name in shown])
+        return Now(SharesPage(rows, shown[-1] if len(shown) < len(names) or len(names) == count else ""))
 
     def _state_of(self, share: str, settled: Settled) -> ShareState:
         bounds = self._store.bounds(_queue_of(share))

@@ -25,7 +25,7 @@ class Usage:
     def __init__(self, state: BrokerState, settings: BrokerSettings, count_groups: Callable[[], int]) -> None:
         self._settings = settings
         self._used: Mapping[str, Callable[[], int]] = {
-            "filters_max": lambda: len(state.filters),
+            "filters_max": lambda: state.filters.weight,
             "groups_max": count_groups,
             "retained_bytes_max": lambda: state.retained.bytes,
             "retained_max": lambda: len(state.retained),

@@ -30,7 +30,10 @@ ANY_QUEUE: Final = 0xFFFFFFFF
 """Queue id of a record whose sender leaves the choice to the broker (key hash, else round robin)."""
 
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
-PROPERTIES_BYTES_MAX: Final = 32_767
+PROPERTIES_BYTES_MAX: Final = 256 * 1024
+"""Room for a topic name, a response topic and correlation data of 65,535 bytes each, the latter two in base64."""
+LENGTH_IS_REST: Final = 0xFFFF
+"""In place of the length of properties that have so many bytes or more: they go on to the record's end."""
 TOPIC_BYTES_MAX: Final = 255
 
 # size, magic, body crc, queue id, flag | queue offset, position | sys flag, born time, born host |
@@ -182,20 +185,20 @@ def encode_record(
         0,
         body_bytes,
     )
-    return b"".join((head, body, len(topic).to_bytes(2, "big"), topic, len(properties).to_bytes(2, "big"), properties))
+    return b"".join((head, body, len(topic).to_bytes(2, "big"), topic, _length_of(properties), properties))
 
 
 def record_tail(topic: bytes, properties: bytes) -> bytes:
     """What stands behind a record's body: topic and properties, each with its length. The caller has checked the
     limits."""
-    return b"".join((len(topic).to_bytes(2, "big"), topic, len(properties).to_bytes(2, "big"), properties))
+    return b"".join((len(topic).to_bytes(2, "big"), topic, _length_of(properties), properties))
 
 
 def encode_message(message: Message, *, queue_id: int = ANY_QUEUE, born_ms: int = 0) -> bytes:
     """The record of a message to send.
 
     Raises:
-        TooLarge: body over 4 MiB or properties over 32,767 bytes.
+        TooLarge: body over 4 MiB or properties over 262,144 bytes.
         InvalidMessage: no topic, a topic over 255 bytes, a bad QoS, a reserved property name, a separator in a
         property.
     """
@@ -228,6 +231,11 @@ def _own_properties(message: Message) -> dict[str, str]:
     return own
 
 
+def _length_of(properties: bytes) -> bytes:
+    """What stands before properties."""
+    return min(len(properties), LENGTH_IS_REST).to_bytes(2, "big")
+
+
 def check_tail(tail: bytes) -> int:
     """Raises ``InvalidMessage`` unless ``tail`` is a record's bytes behind its body; gives where its properties
     begin."""
@@ -235,8 +243,9 @@ def check_tail(tail: bytes) -> int:
     properties_at = topic_bytes + 4
     if not 0 < topic_bytes <= TOPIC_BYTES_MAX or properties_at > len(tail):
         raise InvalidMessage(f"a topic has 1 to {TOPIC_BYTES_MAX} bytes, not {topic_bytes}")
-    properties_bytes = int.from_bytes(tail[topic_bytes + 2 : properties_at], "big")
-    if properties_at + properties_bytes != len(tail) or properties_bytes > PROPERTIES_BYTES_MAX:
+    properties_bytes = len(tail) - properties_at
+    said = int.from_bytes(tail[topic_bytes + 2 : properties_at], "big")
+    if said != min(properties_bytes, LENGTH_IS_REST) or properties_bytes > PROPERTIES_BYTES_MAX:
         raise InvalidMessage("the lengths of topic and properties do not add up")
     return properties_at
 
@@ -260,8 +269,9 @@ def _layout(data: bytes | memoryview) -> tuple[tuple[Any, ...], int, int]:
     properties_at = topic_at + 2 + topic_bytes
     if not 0 < topic_bytes <= TOPIC_BYTES_MAX or properties_at + 2 > len(data):
         raise InvalidMessage(f"a topic has 1 to {TOPIC_BYTES_MAX} bytes, not {topic_bytes}")
-    properties_bytes = data[properties_at] << 8 | data[properties_at + 1]
-    if properties_at + 2 + properties_bytes != len(data) or properties_bytes > PROPERTIES_BYTES_MAX:
+    properties_bytes = len(data) - properties_at - 2
+    said = data[properties_at] << 8 | data[properties_at + 1]
+    if said != min(properties_bytes, LENGTH_IS_REST) or properties_bytes > PROPERTIES_BYTES_MAX:
         raise InvalidMessage("the lengths of topic, body and properties do not add up to the record's size")
     if zlib.crc32(data[BODY_AT:topic_at]) & 0x7FFFFFFF != head[2]:
         raise InvalidMessage("the body does not match its checksum")

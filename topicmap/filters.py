@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from math import comb
 from typing import Any, Final, NamedTuple
 
-from topicmap.names import matches
+from topicmap.names import SHORT_BYTES_MAX, matches
 
 SHAPES_MAX: Final = 16
 """Hashed shapes of one depth, and hashed shapes that end in ``#``: a match makes at most twice as many look-ups."""
@@ -145,7 +145,8 @@ class FilterIndex:
         found = self._remembered.get(name)
         if found is None:
             found = self.search(name)
-            self._remember(name, found)
+            if len(name) <= SHORT_BYTES_MAX:
+                self._remember(name, found)
         return found
 
     def search(self, name: str) -> list[str]:

@@ -10,13 +10,20 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-NAME_BYTES_MAX: Final = 1024
+NAME_BYTES_MAX: Final = 65_535
+"""Of a name or filter: the most that a string of MQTT has."""
+SHORT_BYTES_MAX: Final = 1024
+"""Longer names and filters are legal. They are remembered nowhere and count several times where filters are counted, so
+that they take no more memory than short ones."""
+SHARE_BYTES_MAX: Final = 1024
+"""Of the name of a share's group."""
 LEVELS_MAX: Final = 128
 SHARE_PREFIX: Final = "$share/"
 ORDERED_PREFIX: Final = "$oshare/"
 SYS_LEVEL: Final = "$SYS"
 """First level of the names under which only gateways publish."""
 
+_QUOTED_MAX: Final = 100
 _AFTER_SLASH: Final = chr(ord("/") + 1)
 _REFUSED: Final = re.compile(r"[\u0000-\u001f\u007f-\u009f\ud800-\udfff]")
 
@@ -90,7 +97,7 @@ def legal_filter(filter: str) -> str:
     of a group is text as names and filters are, with their characters and at most as many bytes."""
     share = parse_share(filter)
     if share is not None:
-        _check_text(share.group, "share name")
+        _check_text(share.group, "share name", SHARE_BYTES_MAX)
     plain = filter if share is None else share.filter
     check_filter(plain)
     return plain
@@ -178,14 +185,24 @@ def _differ_in_guard(first: str, second: str) -> bool:
     return "$" in starts and ("+" in starts or "#" in starts)
 
 
-def _check_text(text: str, what: str) -> None:
+def weight(filter: str) -> int:
+    """As how many filters this one counts: one for each 1,024 bytes that it has begun."""
+    return 1 if len(filter) <= SHORT_BYTES_MAX // 4 else -(-len(filter.encode()) // SHORT_BYTES_MAX)
+
+
+def quoted(text: str) -> str:
+    """A name or filter for a message: its beginning, if it is long."""
+    return repr(text if len(text) <= _QUOTED_MAX else f"{text[:_QUOTED_MAX]}…")
+
+
+def _check_text(text: str, what: str, bytes_max: int = NAME_BYTES_MAX) -> None:
     if not text:
         raise InvalidName(f"a {what} has at least one character (MQTT-4.7.3-1)")
     refused = _REFUSED.search(text)
     if refused:
         raise InvalidName(f"a {what} must not hold the character U+{ord(refused[0]):04X} (MQTT-1.5.4-1, -2)")
     size = len(text) if text.isascii() else len(text.encode())
-    if size > NAME_BYTES_MAX:
-        raise InvalidName(f"a {what} has at most {NAME_BYTES_MAX} bytes here, not {size}")
+    if size > bytes_max:
+        raise InvalidName(f"a {what} has at most {bytes_max} bytes, not {size}")
     if text.count("/") >= LEVELS_MAX:
         raise InvalidName(f"a {what} has at most {LEVELS_MAX} levels here, not {text.count('/') + 1}")

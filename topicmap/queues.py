@@ -4,8 +4,8 @@ Distinct first levels give distinct topics. A topic has 1 to 255 characters of `
 of a level is written ``%XX``. Where that is too long, the topic is the beginning of the level, ``|`` and the SHA-256 of
 the level; each message keeps its whole name. A shorter level can be read back from its topic.
 
-Queues have names: ``telemetry:0`` is queue 0 of a topic; the *light queue* of a filter begins with ``~``, which no topic
-does: ``~filter:a/+``.
+Queues have names: ``telemetry:0`` is queue 0 of a topic; the *light queue* of a filter begins with ``~``, which no
+topic does: ``~filter:a/+``.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from broker.folds.frozen import Table
 from broker.kernel.fold import fact_of
 from broker.store.records import NO_CHANGE, Change, Stored
 from topicmap.filters import FilterIndex
-from topicmap.names import InvalidName, is_share, plain_filter
+from topicmap.names import InvalidName, is_share, plain_filter, weight
 from topicmap.queues import filter_queue
 
 TOPIC: Final = "%sys%filters"
@@ -55,11 +55,17 @@ class Filters:
 
     def __init__(self) -> None:
         self._index = FilterIndex()
+        self._surplus = 0
         self._owners: Table[Owners] = Table()  # filter -> owners, in the order in which they came
         self._held: dict[str, dict[str, None]] = {}  # owner -> filters
 
     def __len__(self) -> int:
         return len(self._index)
+
+    @property
+    def weight(self) -> int:
+        """As how many filters the open ones count: a long one counts several times."""
+        return len(self._index) + self._surplus
 
     def queues_of(self, name: str) -> Sequence[str]:
         """Light queues of the open filters that match a name."""
@@ -131,6 +137,7 @@ class Filters:
             if is_share(filter):
                 opened += self._open(share_holder(filter), [plain_filter(filter)])
             elif self._index.add(filter):
+                self._surplus += weight(filter) - 1
                 opened.append(filter_queue(filter))
         return opened
 
@@ -171,6 +178,7 @@ class Filters:
             self._close(share_holder(filter), [plain_filter(filter)], queues, events)
         else:
             self._index.remove(filter)
+            self._surplus -= weight(filter) - 1
             queues.append(filter_queue(filter))
 
     def snapshot(self) -> list[Any]:
@@ -181,15 +189,15 @@ class Filters:
         return self._owners.freeze(_row)
 
     def restore(self, snapshot: list[Any] | None) -> None:
-        self._index, self._owners, self._held = FilterIndex(), Table(), {}
+        self._index, self._surplus, self._owners, self._held = FilterIndex(), 0, Table(), {}
         for filter, owners, *more in snapshot or ():
             begun = more[0] if more else [0] * len(owners)
             known = dict(zip(owners, begun, strict=True))
             self._owners[filter] = owners[0] if len(owners) == 1 and not begun[0] else known
             for owner in owners:
                 self._held.setdefault(owner, {})[filter] = None
-            if not is_share(filter):
-                self._index.add(filter)
+            if not is_share(filter) and self._index.add(filter):
+                self._surplus += weight(filter) - 1
 
 
 def _is_legal(filter: str) -> bool:

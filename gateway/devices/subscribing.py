@@ -26,7 +26,7 @@ from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
 from gateway.sessions.options import PLAIN, START, InvalidOption, read_options
 from gateway.sessions.subscriptions import Subscription
 from penstock.errors import Busy, PenstockError
-from topicmap.names import ORDERED_PREFIX, InvalidName, is_share, legal_filter
+from topicmap.names import ORDERED_PREFIX, InvalidName, is_share, legal_filter, weight
 
 _SEND_NEVER: Final = 2
 _SEND_IF_NEW: Final = 1
@@ -45,6 +45,7 @@ class Subscribing(Task):
         "_reception",
         "_session",
         "_unsettled",
+        "_weight",
         "_why",
     )
 
@@ -68,6 +69,7 @@ class Subscribing(Task):
         self._options = PLAIN
         self._why = ""
         self._codes = [0] * len(packet.subscriptions)
+        self._weight = 0  # as how many subscriptions the session's count
         self._unsettled = 1  # so many are to come before it is answered: filters that are opened, and their judgement
 
     def go_on(self, most: int) -> None:
@@ -91,6 +93,7 @@ class Subscribing(Task):
 
     def _begin(self, properties: Properties) -> bool:
         """Whether what it asks for beside its filters is sound; if not it is answered."""
+        self._weight = sum(map(weight, self._session.subscriptions))
         self._reception.upstream.flush()  # what its client published before must not reach it live
         try:
             self._options = read_options(properties.user_properties)
@@ -123,7 +126,7 @@ class Subscribing(Task):
         if unfit:
             return self._says(unfit)
         known = self._session.subscriptions
-        if filter not in known and len(known) >= self._reception.settings.subscriptions_max:
+        if filter not in known and self._weight + weight(filter) > self._reception.settings.subscriptions_max:
             return self._says(self._reception.quotas.refuse("subscriptions_max"))
         if is_share(filter):
             return self._unfit_share(filter)
@@ -162,6 +165,7 @@ class Subscribing(Task):
 
     def _open(self, at: int, asked: Asked, identifier: int) -> None:
         is_new = asked.filter not in self._session.subscriptions
+        self._weight += weight(asked.filter) if is_new else 0
         settings = self._reception.settings
         wants_retained = (
             settings.retained_messages

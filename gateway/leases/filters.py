@@ -351,8 +351,9 @@ class FilterLeases:
         for feed in feeds:
             feed.is_closed = True
             del shelf.feeds[feed.filter]
-        if feeds:
-            shelf.broker.submit(CloseFilters(self._owner, tuple([feed.filter for feed in feeds])), _ignore)
+        filters = [feed.filter for feed in feeds]
+        for first, end in portions(filters):
+            shelf.broker.submit(CloseFilters(self._owner, tuple(filters[first:end])), _ignore)
 
     def _open(self, shelf: _Shelf) -> None:
         waiting: dict[Feed[Cursor], list[tuple[Cursor, PendingCursors | None]]] = {}

@@ -5,7 +5,7 @@ A delivery is encoded with its name, as for everybody (``gateway/messages/delive
 flight: a resend goes to another connection, where no alias holds (MQTT-3.3.2-7), and so never uses one. Only the bytes
 that leave now are rewritten. Numbers are given first come first served, up to the smaller of what the client takes
 (MQTT-3.1.2-26, -27, 3.3.2-11) and ``topic_alias_sent_max``; names that come later go out in full, as do short ones, for
-which a number saves nothing.
+which a number saves nothing, and those of more than 1,024 bytes, which a connection would have to keep.
 
 A ``PacketRun`` is shared, and so are its aliased forms: numbers belong to the feed, and whoever does not know one of
 them yet is sent the form that names each topic once more, which is right for everybody. So a run has at most two
@@ -18,6 +18,7 @@ from typing import Final
 
 from gateway.messages.delivery import AliasedPacketRun, PacketRun
 from gateway.mqtt.primitives import encode_variable_integer
+from topicmap.names import SHORT_BYTES_MAX
 
 NAME_BYTES_MIN: Final = 8
 """Shorter names are sent as they are: an alias has three bytes, and three more when it is made."""
@@ -32,7 +33,7 @@ Numbers = dict[bytes, int]
 def number_for(numbers: Numbers, name: bytes, limit: int) -> int:
     """The number of a name, given to it now if it has none; 0: it goes without."""
     number = numbers.get(name, 0)
-    if not number and len(name) >= NAME_BYTES_MIN and len(numbers) < limit:
+    if not number and NAME_BYTES_MIN <= len(name) <= SHORT_BYTES_MAX and len(numbers) < limit:
         number = numbers[name] = len(numbers) + 1
     return number if number <= limit else 0
 

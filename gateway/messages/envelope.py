@@ -52,6 +52,8 @@ FRAME: Final = struct.Struct(
     f">{FRAME_HEAD_BYTES + QUEUE_ID_AT}xIIQ{STORED_AT - OFFSETS_AT - 8}xQ{BODY_AT - 4 - STORED_AT - 8}xI"
 )
 """Of a frame, up to its body: queue id, flag and queue offset; store time; body length."""
+REMEMBERED_BYTES_MAX: Final = 4096
+"""A heading of more bytes is read each time: else 8,192 of them would take gigabytes."""
 HEAD_BYTES: Final = FRAME.size  # up to the body
 ENTRY_BYTES: Final = ENTRY.size
 FLAG_AT: Final = FRAME_HEAD_BYTES + QUEUE_ID_AT + 4  # within the frame
@@ -101,9 +103,17 @@ class Heading:
         self.head_kind = -1
 
 
-@lru_cache(maxsize=8192)
 def read_heading(tail: bytes) -> Heading:
     """The heading in all that follows a record's body: topic and properties, each with its length before it."""
+    return _remembered(tail) if len(tail) <= REMEMBERED_BYTES_MAX else _read(tail)
+
+
+@lru_cache(maxsize=8192)
+def _remembered(tail: bytes) -> Heading:
+    return _read(tail)
+
+
+def _read(tail: bytes) -> Heading:
     properties_at = 2 + int.from_bytes(tail[:2], "big")
     properties = tail[properties_at + 2 :]
     topic = tail[2:properties_at]

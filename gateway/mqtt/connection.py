@@ -42,6 +42,7 @@ from gateway.mqtt.primitives import ANY_NUMBER
 from gateway.mqtt.properties import NO_PROPERTIES, Properties, encode_properties, property_block
 from gateway.mqtt.reader import PacketReader
 from gateway.mqtt.reason_codes import ALLOWED, PacketError, Reason, ReasonCode, Told, code_of
+from topicmap.names import NAME_BYTES_MAX, SHORT_BYTES_MAX
 
 V5: Final = 5
 
@@ -194,7 +195,8 @@ class Connection:
         return _ALLOWED_PROVEN if self._is_accepted and not self._is_ahead else _ALLOWED_PROVING
 
     def name_of(self, packet: Publish, alias_max: int) -> str | int:
-        """The topic name that a PUBLISH means, by its alias if need be; a reason code if its alias means nothing."""
+        """The topic name that a PUBLISH means, by its alias if need be; a reason code if its alias means nothing, or if
+        the names with an alias take more than one name may, and 1,024 bytes for each alias that there may be."""
         alias = packet.properties.topic_alias
         if alias is None:
             return packet.topic or ReasonCode.PROTOCOL_ERROR
@@ -203,7 +205,11 @@ class Connection:
         if self._aliases is None:
             self._aliases = {}
         if packet.topic:
-            self._aliases[alias] = packet.topic
+            known = self._aliases
+            known[alias] = packet.topic
+            room = NAME_BYTES_MAX + alias_max * SHORT_BYTES_MAX
+            if len(packet.topic) > SHORT_BYTES_MAX // 4 and sum([len(name.encode()) for name in known.values()]) > room:
+                return ReasonCode.TOPIC_ALIAS_INVALID
             return packet.topic
         return self._aliases.get(alias, ReasonCode.PROTOCOL_ERROR)
 

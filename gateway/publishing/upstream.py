@@ -34,6 +34,7 @@ from penstock.requests.messages import Appended
 from penstock.requests.request import Result
 from penstock.requests.sessions import EndLives
 from penstock.runs import Run
+from topicmap.names import SHORT_BYTES_MAX
 from topicmap.queues import TopicMap
 
 _NO_ROOM: Final = frozenset({Busy.code, StorageFull.code})
@@ -81,9 +82,11 @@ class Upstream(Stage):
         raw = name.encode()
         route = known.get(raw)
         if route is None:
-            if len(known) >= _ROUTES_MAX:
-                known.clear()
-            route = known[raw] = self.route(name, client_id)
+            route = self.route(name, client_id)
+            if len(raw) <= SHORT_BYTES_MAX:
+                if len(known) >= _ROUTES_MAX:
+                    known.clear()
+                known[raw] = route
         return route
 
     def topic_of(self, filter: str) -> str | None:

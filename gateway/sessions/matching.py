@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from topicmap.filters import FilterIndex
-from topicmap.names import matches
+from topicmap.names import SHORT_BYTES_MAX, matches
 
 COMPARED_MAX: Final = 32
 """A new name is compared with so many filters, one by one; of more there is an index, which weighs something."""
@@ -39,9 +39,11 @@ class Matching:
         """A bit for each filter that matches a legal name."""
         found = self._remembered.get(name, -1)
         if found < 0:
-            if len(self._remembered) >= self._names_max:
-                self._remembered.clear()
-            found = self._remembered[name] = self._search(name)
+            found = self._search(name)
+            if len(name) <= SHORT_BYTES_MAX:
+                if len(self._remembered) >= self._names_max:
+                    self._remembered.clear()
+                self._remembered[name] = found
         return found
 
     def _search(self, name: str) -> int:

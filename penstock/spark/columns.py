@@ -71,7 +71,8 @@ def find_borders(count: int, batch: bytes | memoryview, end: int) -> Borders:
     bodies = records + message.BODY_AT
     body_ends = _within(bodies + _u32(data, records + _BODY_SIZE_AT), ends - 4)
     properties = _within(body_ends + 2 + _u16(data, body_ends), ends - 2) + 2
-    property_ends = properties + _u16(data, properties - 2)
+    lengths = _u16(data, properties - 2)
+    property_ends = np.where(lengths == message.LENGTH_IS_REST, ends, properties + lengths)
     if not np.array_equal(property_ends, ends):
         raise InvalidMessage("a frame of a pulled batch is damaged: its lengths do not add up")
     positions = entries["position"][:keep].astype(np.int64)

@@ -162,7 +162,10 @@ def test_filters_that_would_make_every_match_slow_are_refused() -> None:
     opened(rig, "g", "plain/" * 10 + "x")
 
 
-@pytest.mark.parametrize("filter", ["", "a/#/b", "a+", "a\0b", "a" * 2000, "$share/g\0/a", f"$share/{'g' * 2000}/a"])
+LONG = 70_000
+
+
+@pytest.mark.parametrize("filter", ["", "a/#/b", "a+", "a\0b", "a" * LONG, "$share/g\0/a", f"$share/{'g' * LONG}/a"])
 def test_an_illegal_filter_is_refused_and_takes_no_other_with_it(filter: str) -> None:
     rig = made()
     assert rig.refused("g", filter, "fine") == {filter: InvalidTopic}
@@ -260,3 +263,24 @@ def test_replay_and_snapshot_agree_on_filters_and_retained_messages() -> None:
     copy = BrokerState()
     copy.restore(rig.state.snapshot())
     assert copy.snapshot() == rig.state.snapshot() == rig.restarted().state.snapshot()
+
+
+def test_a_long_filter_counts_several_times() -> None:
+    rig = made(filters_max=70, segment_bytes=1 << 24)
+    first = rig.ask(OpenFilters("g", ("x" * 65_535, *[f"a{n}" for n in range(6)], "late")))
+    assert [one.filter for one in first.refused] == ["late"]
+    assert "filters_max" in first.refused[0].message
+    rig.ask(CloseFilters("g", ("x" * 65_535,)))
+    many = rig.ask(OpenFilters("g", tuple(["y" * 30_000 + str(n) for n in range(3)])))
+    assert [len(one.filter) for one in many.refused] == [30_001]
+    again = rig.restarted().ask(OpenFilters("h", tuple([f"b{n}" for n in range(7)])))
+    assert len(again.opened) == 4, "what was open still counts"
+
+
+def test_the_filters_of_an_owner_of_many_long_ones_fit_records_and_are_closed_with_its_lease() -> None:
+    rig = made(owner_lease_s=10.0, segment_bytes=6 << 20)
+    filters = tuple([f"{n}" + "x" * 65_000 for n in range(140)])
+    assert len(opened(rig, "g", *filters[:70]).opened) == len(opened(rig, "g", *filters[70:]).opened) == 70
+    rig.clock.now += 10.0
+    rig.dispatch.tick()
+    assert state(rig) == []

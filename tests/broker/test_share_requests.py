@@ -447,3 +447,17 @@ def test_shares_are_told_a_page_at_a_time() -> None:
     assert found == [["$share/a/a", "$share/b/a"], ["$share/c/a"]]
     assert after == ""
     assert isinstance(rig.ask(ListShares(count_max=0)), InvalidRequest)
+
+
+def test_a_page_of_shares_with_long_filters_has_fewer_of_them() -> None:
+    rig = Rig(segment_bytes=1 << 24)
+    shares = sorted([f"$share/g/{n}" + "x" * 65_000 for n in range(40)])
+    opened(rig, *shares[:20])
+    opened(rig, *shares[20:])
+    found, after, pages = [], "", 0
+    while pages == 0 or after:
+        page = rig.ask(ListShares(after))
+        assert sum([len(row.share) for row in page.shares]) <= 1 << 20
+        found += [row.share for row in page.shares]
+        after, pages = page.after, pages + 1
+    assert (found, pages) == (shares, 3)

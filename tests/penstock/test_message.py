@@ -20,12 +20,14 @@ from penstock.message import (
     FRAME_HEAD_BYTES,
     OFFSETS,
     OFFSETS_AT,
+    PROPERTIES_BYTES_MAX,
     QUEUE_ID_AT,
     RECORD_BYTES_MIN,
     STORED,
     STORED_AT,
     Message,
     check_record,
+    check_tail,
     decode_batch,
     decode_message,
     decode_properties,
@@ -36,6 +38,7 @@ from penstock.message import (
     property_of,
     record_body,
     record_properties,
+    record_tail,
     record_topic,
     tag_hash,
 )
@@ -160,7 +163,7 @@ def test_a_damaged_property_string_is_refused(raw: bytes) -> None:
         (Message(topic=""), InvalidMessage),
         (Message(topic="t" * 256), InvalidMessage),
         (Message(topic="t", body=bytes(BODY_BYTES_MAX + 1)), TooLarge),
-        (Message(topic="t", properties={"a": "x" * 32_767}), TooLarge),
+        (Message(topic="t", properties={"a": "x" * PROPERTIES_BYTES_MAX}), TooLarge),
         (Message(topic="t", qos=3), InvalidMessage),
         (Message(topic="t", properties={"KEYS": "x"}), InvalidMessage),
         (Message(topic="t", properties={"a\x01": "x"}), InvalidMessage),
@@ -175,10 +178,28 @@ def test_a_message_outside_its_limits_is_refused(message: Message, error: type[E
 
 
 def test_a_message_at_its_limits_is_taken() -> None:
-    largest = Message(topic="t" * 255, body=bytes(BODY_BYTES_MAX), properties={"a": "x" * (32_767 - 2)})
+    largest = Message(topic="t" * 255, body=bytes(BODY_BYTES_MAX), properties={"a": "x" * (PROPERTIES_BYTES_MAX - 2)})
     record = encode_message(largest)
     assert len(record) == module.RECORD_BYTES_MAX
     check_record(record)
+
+
+@pytest.mark.parametrize("size", [0, 2, 32_767, 65_534, 65_535, 65_536, PROPERTIES_BYTES_MAX])
+def test_a_property_string_of_any_size_comes_back(size: int) -> None:
+    properties = b"a\x01" + b"x" * (size - 2) if size else b""
+    record = encode_record(b"t", b"body", properties)
+    check_record(record)
+    tail = record_tail(b"t", properties)
+    assert record.endswith(b"body" + tail)
+    assert tail[3:5] == min(size, 0xFFFF).to_bytes(2, "big")
+    assert check_tail(tail) == 5
+    assert record_properties(record) == properties
+    for cut in (record[:-1], record + b"x", record[:-size] if size else record[:-2]):
+        with pytest.raises(InvalidMessage):
+            check_record(cut)
+    for cut in (tail[:-1] if size <= 0xFFFF else tail[:2], tail[:3] + b"xx" + tail[5:]):
+        with pytest.raises(InvalidMessage):
+            check_tail(cut)
 
 
 @given(st.data())

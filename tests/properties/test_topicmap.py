@@ -150,7 +150,9 @@ def _is_legal(text: str) -> bool:
 # Levels around 255 bytes as a topic, and up to the 65,535 bytes that a name of MQTT may have.
 short_levels = any_text.filter(lambda text: "/" not in text).filter(_is_legal)
 long_levels = st.builds(
-    lambda level, times, end: (level * (times // len(level.encode()) + 1) + end).encode()[:65_535].decode("utf-8", "ignore"),
+    lambda level, times, end: (
+        (level * (times // len(level.encode()) + 1) + end).encode()[:65_535].decode("utf-8", "ignore")
+    ),
     short_levels,
     st.sampled_from([180, 250, 255, 256, 700, 65_535]),
     st.sampled_from(["", "x", "é", "日", "%", "|"]),

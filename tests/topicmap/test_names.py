@@ -9,6 +9,7 @@ import pytest
 from topicmap.names import (
     LEVELS_MAX,
     NAME_BYTES_MAX,
+    SHARE_BYTES_MAX,
     InvalidName,
     Share,
     check_filter,
@@ -22,6 +23,8 @@ from topicmap.names import (
     overlaps,
     parse_share,
     plain_filter,
+    quoted,
+    weight,
 )
 
 LEGAL_NAMES = [
@@ -46,7 +49,7 @@ ILLEGAL_NAMES = [
     "\x85",
     "\ud800",
     "a" * (NAME_BYTES_MAX + 1),
-    "é" * 513,
+    "é" * (NAME_BYTES_MAX // 2 + 1),
     "/" * LEVELS_MAX,
 ]
 
@@ -147,12 +150,12 @@ def test_a_malformed_shared_subscription_is_refused(filter: str) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["$share/", "$oshare/"])
-@pytest.mark.parametrize("group", ["g", "温度", "$share", "g h", "x" * NAME_BYTES_MAX])
+@pytest.mark.parametrize("group", ["g", "温度", "$share", "g h", "x" * SHARE_BYTES_MAX])
 def test_a_shared_subscription_with_a_legal_group_may_be_subscribed_to(prefix: str, group: str) -> None:
     assert legal_filter(f"{prefix}{group}/a/+") == "a/+"
 
 
-@pytest.mark.parametrize("group", ["", "g\x07", "\x7f", "\ud800", "x" * (NAME_BYTES_MAX + 1), "é" * 513])
+@pytest.mark.parametrize("group", ["", "g\x07", "\x7f", "\ud800", "x" * (SHARE_BYTES_MAX + 1), "é" * 513])
 def test_the_name_of_a_group_obeys_the_rules_of_a_filters_text(group: str) -> None:
     with pytest.raises(InvalidName, match="share name"):
         legal_filter(f"$share/{group}/a")
@@ -226,3 +229,17 @@ def test_the_filter_of_a_share_decides_which_messages_are_meant() -> None:
 def test_only_names_of_the_first_level_sys_are_reserved() -> None:
     reserved = [is_reserved(one) for one in ("$SYS", "$SYS/", "$SYS/a", "$SYSTEM/a", "a/$SYS", "$sys/a", "")]
     assert reserved == [True, True, True, False, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("filter", "counts"),
+    [("a", 1), ("x" * 1024, 1), ("x" * 1025, 2), ("é" * 512, 1), ("é" * 513, 2), ("x" * NAME_BYTES_MAX, 64)],
+)
+def test_a_filter_counts_once_for_each_1024_bytes(filter: str, counts: int) -> None:
+    assert weight(filter) == counts
+
+
+def test_a_message_quotes_the_beginning_of_a_long_name() -> None:
+    assert quoted("a\n") == repr("a\n")
+    assert quoted("x" * 100) == repr("x" * 100)
+    assert quoted("x" * 60_000) == repr("x" * 100 + "…")

@@ -62,6 +62,17 @@ def test_a_session_has_so_many_subscriptions_and_may_replace_them() -> None:
     assert gateway.quotas.refused["subscriptions_max"] == 1
 
 
+def test_a_long_filter_counts_as_several_subscriptions() -> None:
+    gateway = Gateway(subscriptions_max=66)
+    client = gateway.connect(level=5)
+    long = "x" * 65_000
+    client.send(Subscribe(1, tuple(Subscription(one) for one in ("a", long, "b", "c", "a", long))))
+    told = Properties(reason_string="the limit subscriptions_max is reached")
+    assert client.got() == [Suback(1, (0, 0, 0, 0x97, 0, 0), told)]
+    client.send(Subscribe(2, (Subscription("d"),)))
+    assert client.got() == [Suback(2, (0x97,), told)]
+
+
 @pytest.mark.interpreted
 @pytest.mark.parametrize("asked", [("a",), ("a", "b"), ("a", "a#"), ("a#", "b")])
 def test_a_subscribe_whose_filters_are_opened_at_once_is_answered_once(

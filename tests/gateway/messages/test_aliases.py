@@ -134,6 +134,8 @@ def test_a_short_name_has_no_alias() -> None:
     numbers: dict[bytes, int] = {}
     assert number_for(numbers, b"x" * (NAME_BYTES_MIN - 1), 10) == 0
     assert number_for(numbers, b"x" * NAME_BYTES_MIN, 10) == 1
+    assert number_for(numbers, b"x" * 1025, 10) == 0
+    assert number_for(numbers, b"x" * 1024, 10) == 2
 
 
 def test_the_operator_bounds_the_aliases_that_are_made() -> None:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from making import BROKER, batch_of
 
-from gateway.messages.envelope import Arrival, Origin, arrivals, record_properties
+from gateway.messages.envelope import Arrival, Origin, arrivals, read_heading, record_properties
 from penstock.errors import InvalidMessage
-from penstock.message import NEVER, decode_message, encode_record
+from penstock.message import NEVER, decode_message, encode_record, record_tail
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00\x01\x02"), min_size=1, max_size=30)
 
@@ -83,3 +83,11 @@ def test_a_message_in_its_topics_queue_knows_the_share_that_brought_it(filter: s
     assert origin is not None
     assert (origin.filter, origin.queue, origin.is_light) == ("t/#", arrival.queue, False)
     assert origin.through == ((feed, arrival.offset) if filter.startswith("$") else None)
+
+
+def test_a_long_heading_is_read_each_time_and_not_kept() -> None:
+    for size, kept in ((1000, True), (5000, False)):
+        tail = record_tail(b"t", record_properties("t/" + "x" * size, "c", "c"))
+        one, other = read_heading(tail), read_heading(bytes(bytearray(tail)))
+        assert one.name == other.name == "t/" + "x" * size
+        assert (one is other) == kept

@@ -112,6 +112,18 @@ def test_an_alias_may_be_given_to_another_name() -> None:
         assert [connection.name_of(packet, 5) for packet in (given, used)] == [name, name]
 
 
+def test_the_names_with_an_alias_take_no_more_than_1024_bytes_each_beside_one_long_one() -> None:
+    connection = connected()
+
+    def given(alias: int, size: int, alias_max: int = 64) -> str | int:
+        packet = Publish("é" * (size // 2), b"", properties=Properties(topic_alias=alias))
+        return connection.name_of(packet, alias_max)
+
+    assert [len(str(given(alias, 65_534))) for alias in (1, 1)] == [32_767, 32_767]
+    assert given(2, 1000) == "é" * 500
+    assert given(3, 65_534) == 0x94
+
+
 @pytest.mark.mqtt("3.2.2-2", "3.1 connack", old=("3.2.2-2",))
 @pytest.mark.parametrize(("level", "present"), [(3, False), (4, True), (5, True)])
 def test_session_present_is_told_by_the_versions_that_have_it(level: int, present: bool) -> None:

@@ -145,3 +145,9 @@ def test_the_schemas_name_the_columns_in_the_order_asked() -> None:
     assert arrow_schema(("offset", "value")).names == ["offset", "value"]
     assert spark_schema(("offset", "value")) == "`offset` BIGINT, `value` BINARY"
     assert spark_schema(BASE).startswith("`key` BINARY")
+
+
+def test_a_name_of_any_length_comes_out() -> None:
+    names = ["t/" + "x" * size for size in (1, 65_500, 65_533, 2)]
+    found = rows(*[Message("t", b"1", key="k", mqtt_topic=name) for name in names], columns=("key", "mqtt_topic"))
+    assert found == [{"key": b"k", "mqtt_topic": name} for name in names]
