@@ -7,6 +7,8 @@ from typing import Any
 
 from click.testing import Result
 
+from topicmap.queues import encode_level
+
 Penstock = Callable[..., Result]
 Rows = Callable[..., list[dict[str, Any]]]
 
@@ -14,7 +16,7 @@ Rows = Callable[..., list[dict[str, Any]]]
 def test_a_topic_is_created_listed_and_shown(rows: Rows) -> None:
     made = {"topic": "orders", "broker": "broker-a", "queues": 2, "level": "cache"}
     assert rows("topic", "create", "orders", "--queues", "2", "--level", "cache") == [made]
-    assert rows("topic", "list") == [made]
+    assert rows("topic", "list") == [made | {"name": "orders"}]
     shown = rows("topic", "show", "orders")
     assert [row["queue"] for row in shown] == ["orders:0", "orders:1"]
     assert {(row["min"], row["end"], row["messages"], row["level"]) for row in shown} == {(0, 0, 0, "cache")}
@@ -31,6 +33,13 @@ def test_the_tables_show_the_same(penstock: Penstock) -> None:
     assert "orders: 4 queues on broker-a, level disk" in penstock("topic", "create", "orders").stdout
     assert "broker-a" in penstock("topic", "list").stdout
     assert "orders:3" in penstock("topic", "show", "orders").stdout
+
+
+def test_a_list_shows_the_first_level_that_a_topic_stands_for(penstock: Penstock, rows: Rows) -> None:
+    for level in ("日", "日" * 30):
+        assert penstock("topic", "create", encode_level(level)).exit_code == 0
+    assert [row["name"] for row in rows("topic", "list")] == ["日", "日" * 21 + "…"]
+    assert "日" * 21 + "…" in penstock("topic", "list").stdout
 
 
 def test_creating_it_again_is_fine_and_differently_is_not(penstock: Penstock) -> None:
