@@ -51,6 +51,7 @@ class FilterRequests:
 
     def __init__(self, state: BrokerState, store: MessageStore, settings: BrokerSettings, now: float) -> None:
         self._filters = state.filters
+        self._identity = state.identity
         self._shares = state.shares
         self._retained = state.retained
         self._store = store
@@ -76,7 +77,8 @@ class FilterRequests:
                 opened.append(OpenedFilter(filter, queue, self._store.offset_at(queue, begun), begun))
             else:
                 opened.append(OpenedFilter(filter, queue, self._store.next_offset(queue), position))
-        return AfterSync(OpenedFilters(tuple(opened), tuple(refused.values())), position)
+        reply = OpenedFilters(tuple(opened), tuple(refused.values()), self._identity.log_id)
+        return AfterSync(reply, position)
 
     def _refused(self, asked: tuple[str, ...]) -> dict[str, RefusedFilter]:
         """Those that are no filters, or for which there is no room."""

@@ -64,6 +64,7 @@ class GroupRequests:
         broker: str = "",
     ) -> None:
         self._offsets = state.offsets
+        self._identity = state.identity
         self._groups_max = groups_max
         self._store = store
         self.groups = Groups(topics.queue_count, now_ms << GENERATIONS_BITS, broker)
@@ -118,7 +119,8 @@ class GroupRequests:
     def _assignment(self, name: str, member: str, group: Group) -> Assignment:
         committed = self._offsets.of(name)
         queues = group.members[member].queues
-        return Assignment(group.generation, tuple(QueueOffset(one, committed.get(one, UNCOMMITTED)) for one in queues))
+        rows = tuple(QueueOffset(one, committed.get(one, UNCOMMITTED)) for one in queues)
+        return Assignment(group.generation, rows, self._identity.log_id)
 
     @handles(LeaveGroup)
     def leave(self, request: LeaveGroup, now: float, now_ms: int) -> Outcome:

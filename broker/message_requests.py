@@ -13,6 +13,7 @@ from mypy_extensions import mypyc_attr
 
 from broker.acceptance import Acceptance
 from broker.figures import Figures
+from broker.folds.identity import Identity
 from broker.folds.lives import Lives
 from broker.kernel.handler import handles
 from broker.outcomes import AfterSync, Now, Outcome, Parked
@@ -104,6 +105,7 @@ class MessageRequests:
         settings: BrokerSettings,
         figures: Figures,
         lives: Lives,
+        identity: Identity,
     ) -> None:
         self._store = store
         self._topics = topics
@@ -111,6 +113,7 @@ class MessageRequests:
         self._pull_bytes_max = settings.pull_bytes_max
         self._figures = figures
         self._lives = lives
+        self._identity = identity
         self._refused: dict[str, int] = {}  # the last attempt for which there was no room, by the life of its gateway
 
     @handles(Append)
@@ -189,6 +192,8 @@ class MessageRequests:
     def pull(self, request: Pull, now: float, now_ms: int) -> Outcome:
         """Messages of a queue; parked while there is none and the caller wants to wait."""
         _check_limits(request.count_max, request.bytes_max, request.wait_s)
+        if request.log_id:
+            self._identity.check(request.log_id, f"offset {request.offset} of {request.queue}")
         tags = frozenset([tag_hash(tag) for tag in request.tags]) if request.tags else _ALL
         pulled = self.read(request, tags)
         if pulled.count or pulled.next != request.offset or not request.wait_s:
@@ -232,7 +237,8 @@ class MessageRequests:
     @handles(QueryBounds)
     def bounds(self, request: QueryBounds, now: float, now_ms: int) -> Outcome:
         """Bounds of several queues."""
-        return Now(BoundsReply(tuple(self._store.bounds(queue) for queue in request.queues)))
+        bounds = tuple(self._store.bounds(queue) for queue in request.queues)
+        return Now(BoundsReply(bounds, self._identity.log_id))
 
     @handles(SeekTime)
     def seek_time(self, request: SeekTime, now: float, now_ms: int) -> Outcome:

@@ -19,6 +19,7 @@ from broker.dispatch import BrokerSession, Dispatch
 from broker.flusher import Flusher
 from broker.folds.state import BrokerState
 from broker.mirror import SessionMirror
+from broker.naming import name_log
 from broker.registration import LEAVE_S, Registration
 from broker.service import BrokerService
 from broker.settings import BrokerSettings
@@ -112,7 +113,7 @@ async def run(
     state = BrokerState()
     open_disk = disk or RealDisk(settings.data)
     tell("opening the store")
-    opening = partial(open_store, open_disk, settings.store(), state, world.clock.wall_ms(), _told_of_recovery(tell))
+    opening = partial(_open, settings, world, open_disk, state, _told_of_recovery(tell))
     try:
         store = await world.offload(opening)
         try:
@@ -168,6 +169,19 @@ async def _serve(
             dispatch.close("the broker is stopping")
             with trio.move_on_after(LEAVE_S, shield=True):
                 await registration.leave()
+
+
+def _open(
+    settings: BrokerSettings, world: World, disk: Disk, state: BrokerState, on_progress: Progress
+) -> MessageStore:
+    """Recovers the store, and names its log if that has no identity yet."""
+    store = open_store(disk, settings.store(), state, world.clock.wall_ms(), on_progress)
+    try:
+        name_log(state.identity, store, world.rng, world.clock.wall_ms())
+    except BaseException:
+        store.close(world.clock.wall_ms())
+        raise
+    return store
 
 
 def _told_of_recovery(tell: Tell) -> Progress:

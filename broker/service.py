@@ -54,7 +54,9 @@ class BrokerService:
         self.count_parked: Callable[[], int] = _none
         self.topics = TopicRequests(state, store, settings, self._topic_created)
         self._acceptance = Acceptance(self.topics, state, settings)
-        self._messages = MessageRequests(store, self.topics, self._acceptance, settings, self._figures, state.lives)
+        self._messages = MessageRequests(
+            store, self.topics, self._acceptance, settings, self._figures, state.lives, state.identity
+        )
         self._filters = FilterRequests(state, store, settings, now)
         self._groups = GroupRequests(state, store, self.topics, settings.groups_max, now, now_ms, settings.name)
         self._readers = Readers(

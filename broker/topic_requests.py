@@ -122,4 +122,4 @@ class TopicRequests:
 
     def _detail(self, topic: TopicInfo) -> TopicDetail:
         bounds = tuple(self._store.bounds(topic_queue(topic.topic, number)) for number in range(topic.queues))
-        return TopicDetail(topic.topic, topic.queues, topic.level, bounds)
+        return TopicDetail(topic.topic, topic.queues, topic.level, bounds, self._state.identity.log_id)

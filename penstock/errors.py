@@ -158,6 +158,13 @@ class Damaged(PenstockError):
     code = 26
 
 
+class LogReplaced(PenstockError):
+    """The offset is of another log: the broker's data folder was wiped or replaced since."""
+
+    code = 27
+    fault = "client"
+
+
 class GroupNotFound(PenstockError):
     """No consumer group of this name has members or offsets."""
 

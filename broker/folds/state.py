@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from broker.folds.exchanges import Exchanges
 from broker.folds.filters import Filters
+from broker.folds.identity import Identity
 from broker.folds.lives import Lives
 from broker.folds.offsets import Offsets
 from broker.folds.retained import Retained
@@ -28,6 +29,7 @@ class BrokerState(FoldRegistry):
         self.exchanges = Exchanges()
         self.lives = Lives()
         self.retained = Retained()
+        self.identity = Identity()
         super().__init__(
             (
                 self.topics,
@@ -38,6 +40,7 @@ class BrokerState(FoldRegistry):
                 self.exchanges,
                 self.lives,
                 self.retained,
+                self.identity,
                 *more,
             )
         )

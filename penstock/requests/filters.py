@@ -26,10 +26,12 @@ class RefusedFilter(NamedTuple):
 
 @value
 class OpenedFilters(Reply):
-    """``opened`` has those that are open, ``refused`` the others, each in the order asked."""
+    """``opened`` has those that are open, ``refused`` the others, each in the order asked. ``log_id``: the log in which
+    the offsets are; empty where the broker does not tell."""
 
     opened: tuple[OpenedFilter, ...]
     refused: tuple[RefusedFilter, ...] = ()
+    log_id: str = ""
 
 
 @value

@@ -44,10 +44,12 @@ class GroupLag(NamedTuple):
 
 @value
 class Assignment(Reply):
-    """The queues that a member holds in this generation, with the offsets to start from (-1: never committed)."""
+    """The queues that a member holds in this generation, with the offsets to start from (-1: never committed).
+    ``log_id``: the log in which these are; empty where the broker does not tell."""
 
     generation: int
     queues: tuple[QueueOffset, ...]
+    log_id: str = ""
 
 
 @value

@@ -81,7 +81,7 @@ class Pulled(Reply):
 class Pull(Request):
     """Messages of a queue from ``offset`` on. Where there is none yet it waits up to ``wait_s`` for one (long poll).
     ``tags``: only these tags; empty for all. Replies with at least one message if there is one, whatever
-    ``bytes_max`` says."""
+    ``bytes_max`` says. ``log_id``: the log in which ``offset`` is; another log answers ``LogReplaced``."""
 
     code: ClassVar[int] = 41
     reply: ClassVar[type[Reply]] = Pulled
@@ -91,11 +91,15 @@ class Pull(Request):
     count_max: int = 1024
     wait_s: float = 0.0
     tags: tuple[str, ...] = ()
+    log_id: str = ""
 
 
 @value
 class BoundsReply(Reply):
+    """``log_id``: the log in which the bounds are; empty where the broker does not tell."""
+
     bounds: tuple[Bounds, ...]
+    log_id: str = ""
 
 
 @value

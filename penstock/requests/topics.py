@@ -26,10 +26,13 @@ class TopicInfo(NamedTuple):
 
 @value
 class TopicDetail(Reply):
+    """``log_id``: the log in which the bounds are; empty where the broker does not tell."""
+
     topic: str
     queues: int
     level: str
     bounds: tuple[Bounds, ...]
+    log_id: str = ""
 
 
 @value
