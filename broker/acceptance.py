@@ -32,6 +32,7 @@ from penstock.message import (
     FLAG_RETAIN,
     FRAME_HEAD_BYTES,
     KEYS,
+    KEYS_BASE64,
     MQTT_ID,
     MQTT_TOPIC,
     RECORD_BYTES_MIN,
@@ -40,6 +41,7 @@ from penstock.message import (
     check_record,
     check_tail,
     decode_properties,
+    read_key,
 )
 from penstock.requests.messages import Refused
 from penstock.requests.request import Bytes
@@ -230,7 +232,7 @@ class Acceptance:
         if (topic in GATEWAYS_TOPICS or is_reserved(name)) and not given.get(CLIENT_ID):
             raise InvalidTopic(f"only gateways publish under {quoted(name)}")  # no native producer can say a CLIENT_ID
         config = self._topics.for_append(topic, now_ms)
-        key = given.get(KEYS)
+        key = given.get(KEYS) or (read_key(given[KEYS_BASE64]) if KEYS_BASE64 in given else "")
         queue_id = queue_for_key(key, config.queues) if key else _ROUND_ROBIN
         exchange = exchange_of(given.get(MQTT_ID, ""))
         whose = None if exchange is None else (given.get(CLIENT_ID, ""), *exchange)

@@ -30,6 +30,7 @@ from penstock.message import (
     ENTRY,
     FRAME_HEAD_BYTES,
     KEYS,
+    KEYS_BASE64,
     mqtt_name,
     property_of,
     record_properties,
@@ -49,6 +50,7 @@ RESUME_S: Final = 3.0
 TAKER_BYTES_MAX: Final = 300
 SHARES_PER_PAGE_MAX: Final = 1000
 _KEYS: Final = KEYS.encode()
+_KEYS_BASE64: Final = KEYS_BASE64.encode()
 
 
 class ShareRequests:
@@ -315,7 +317,7 @@ def _key_of(frame: memoryview) -> int:
     """What orders a message: its key, or else its MQTT name; as a hash, since equal keys are all that matters."""
     record = frame[FRAME_HEAD_BYTES:]
     properties = bytes(record_properties(record))
-    key = property_of(properties, _KEYS).decode("utf-8", "replace")
+    key = (property_of(properties, _KEYS) or property_of(properties, _KEYS_BASE64)).decode("utf-8", "replace")
     return tag_hash(key or mqtt_name(bytes(record_topic(record)), properties))
 
 

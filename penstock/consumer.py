@@ -23,6 +23,7 @@ from penstock.positions import PullLimits, QueueAt, Start, chosen_tags
 from penstock.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
 from penstock.retry import TIMEOUT_S, BackOff, check_seconds, worth_another_try
 from penstock.task_scope import TaskScope
+from penstock.topic_names import topics_of
 from penstock.wire_link import WireLinks
 from penstock.world import Clock, RealClock, Rng, new_rng
 
@@ -34,7 +35,7 @@ class Consumer:
 
     Args:
         group: name of the group; its members share the queues.
-        topics: what to read; all members should name the same.
+        topics: what to read, named as in ``Message``; all members should name the same.
         servers: name servers, ``"host:port,host:port"`` or a list.
         start: where to begin in queues of which the group never committed an offset.
         tags: only messages with one of these tags, or with this one.
@@ -61,9 +62,7 @@ class Consumer:
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
-        self.topics = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
-        if not self.topics:
-            raise InvalidRequest("a consumer reads one topic or more")
+        self.topics = topics_of(topics)
         self._servers = servers
         self._links = links
         self._clock = clock or RealClock()

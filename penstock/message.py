@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -59,6 +60,8 @@ ENTRY: Final = struct.Struct(">QQIq")
 # Names of the properties that mean something to Penstock (RocketMQ's names where it has one).
 MQTT_TOPIC: Final = "MQTT_TOPIC"
 KEYS: Final = "KEYS"
+KEYS_BASE64: Final = "KEYS_BASE64"
+"""In place of ``KEYS``, a key that is no text for a property: base64."""
 TAGS: Final = "TAGS"
 UNIQUE_KEY: Final = "UNIQ_KEY"
 MQTT_PROPERTIES: Final = "MQTT_PROPS"
@@ -66,7 +69,7 @@ CLIENT_ID: Final = "MQTT_CLIENT"
 MQTT_ID: Final = "MQTT_ID"
 MQTT_USER: Final = "MQTT_USER"
 RESERVED_PROPERTIES: Final = frozenset(
-    {MQTT_TOPIC, KEYS, TAGS, UNIQUE_KEY, MQTT_PROPERTIES, CLIENT_ID, MQTT_ID, MQTT_USER}
+    {MQTT_TOPIC, KEYS, KEYS_BASE64, TAGS, UNIQUE_KEY, MQTT_PROPERTIES, CLIENT_ID, MQTT_ID, MQTT_USER}
 )
 
 # The application flag of a message that carries MQTT_TOPIC.
@@ -90,10 +93,13 @@ class Message:
     """A message to send, or one that was received.
 
     Attributes:
-        topic: broker topic, up to 255 bytes of ``A-Z a-z 0-9 % | - _``. May be empty when ``mqtt_topic`` is given:
-            the topic map then decides.
+        topic: any first level of MQTT names: no ``/ + #`` and no control characters. What has other characters than
+            ``A-Z a-z 0-9 % | - _`` or more than 255 of them is stored in the topic that MQTT names with this first
+            level have, and that is the ``topic`` of the message as it is received; its ``name`` is what was sent. May
+            be empty when ``mqtt_topic`` is given: the topic map then decides.
         body: payload, up to 4 MiB.
-        key: messages of one key keep their order (same queue); also the key of the key index. Empty: any queue.
+        key: messages of one key keep their order (same queue); also the key of the key index. Empty: any queue. A key
+            is bytes; a ``str`` stands for its UTF-8. Of a received message it is a ``str`` wherever it is UTF-8.
         tag: one word that consumers can filter by; empty for none.
         properties: user properties; neither names nor values may hold U+0001 or U+0002.
         mqtt_topic: the MQTT topic name under which devices see the message; empty means: the name is ``topic``.
@@ -106,7 +112,7 @@ class Message:
 
     topic: str = ""
     body: bytes = b""
-    key: str = ""
+    key: str | bytes = ""
     tag: str = ""
     properties: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     mqtt_topic: str = ""
@@ -118,6 +124,11 @@ class Message:
     born_ms: int = 0
     stored_ms: int = 0
     id: str = ""
+
+    @property
+    def key_bytes(self) -> bytes:
+        """The key as bytes, as Kafka's clients have it."""
+        return self.key.encode() if isinstance(self.key, str) else self.key
 
     @property
     def name(self) -> str:
@@ -223,7 +234,8 @@ def _own_properties(message: Message) -> dict[str, str]:
     if message.mqtt_topic:
         own[MQTT_TOPIC] = message.mqtt_topic  # always first: ``mqtt_name`` looks for it there
     if message.key:
-        own[KEYS] = message.key
+        name, value = stored_key(message.key)
+        own[name] = value
     if message.tag:
         own[TAGS] = message.tag
     if message.id:
@@ -234,6 +246,33 @@ def _own_properties(message: Message) -> dict[str, str]:
 def _length_of(properties: bytes) -> bytes:
     """What stands before properties."""
     return min(len(properties), LENGTH_IS_REST).to_bytes(2, "big")
+
+
+def stored_key(key: str | bytes) -> tuple[str, str]:
+    """Name and value of the property that holds a key: its text, or base64 where it is no UTF-8 or has a separator.
+    Raises ``InvalidMessage`` for surrogates."""
+    try:
+        text = key if isinstance(key, str) else key.decode()
+        if "\x01" not in text and "\x02" not in text:
+            return KEYS, text
+        return KEYS_BASE64, b64encode(text.encode()).decode()
+    except UnicodeDecodeError:
+        assert isinstance(key, bytes)
+        return KEYS_BASE64, b64encode(key).decode()
+    except UnicodeEncodeError as error:
+        raise InvalidMessage(f"the key is not valid Unicode: {error}") from None
+
+
+def read_key(value: str | bytes) -> str | bytes:
+    """The key that a value of ``KEYS_BASE64`` holds, as text if it is UTF-8; empty if the value is not base64."""
+    try:
+        key = b64decode(value, validate=True)
+    except ValueError:
+        return ""
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return key
 
 
 def check_tail(tail: bytes) -> int:
@@ -338,7 +377,7 @@ def decode_message(record: bytes | memoryview) -> Message:
         topic=topic,
         body=bytes(record[BODY_AT:topic_at]),
         mqtt_topic=take(MQTT_TOPIC, ""),
-        key=take(KEYS, ""),
+        key=take(KEYS, "") or (read_key(take(KEYS_BASE64)) if KEYS_BASE64 in properties else ""),
         tag=take(TAGS, ""),
         id=take(UNIQUE_KEY, ""),
         properties=properties or _EMPTY,

@@ -154,7 +154,7 @@ class Producer:
         body: bytes,
         /,
         *,
-        key: str = "",
+        key: str | bytes = "",
         tag: str = "",
         properties: Mapping[str, str] | None = None,
         mqtt_topic: str = "",
@@ -167,7 +167,7 @@ class Producer:
         body: bytes = b"",
         /,
         *,
-        key: str = "",
+        key: str | bytes = "",
         tag: str = "",
         properties: Mapping[str, str] | None = None,
         mqtt_topic: str = "",
@@ -176,7 +176,7 @@ class Producer:
         """Stores one message and returns when its topic's level is reached.
 
         Raises:
-            TooLarge, InvalidMessage, InvalidRequest: it was not sent.
+            TooLarge, InvalidMessage, InvalidTopic, InvalidRequest: it was not sent.
             PenstockError: it was not stored, unless the error's ``unknown`` is true: then it may have been.
         """
         outgoing = [self._prepare(sending.as_message(message, body, key, tag, properties, mqtt_topic))]
@@ -190,7 +190,7 @@ class Producer:
         """Stores messages, each on its own, and returns their receipts in order.
 
         Raises:
-            TooLarge, InvalidMessage: one of them is illegal and nothing was sent.
+            TooLarge, InvalidMessage, InvalidTopic: one of them is illegal and nothing was sent.
             SendManyError: some have no receipt; its ``failures`` say which and why.
         """
         outgoing = [self._prepare(message) for message in messages]

@@ -17,6 +17,7 @@ from penstock.pulling import Held, Intake, MessageStream, bounds_of, offset_at, 
 from penstock.requests.topics import Bounds
 from penstock.retry import TIMEOUT_S, check_seconds
 from penstock.task_scope import TaskScope
+from penstock.topic_names import topic_of
 from penstock.wire_link import WireLinks
 from penstock.world import Clock, RealClock, Rng, new_rng
 from topicmap.queues import topic_queue
@@ -26,7 +27,7 @@ class Reader:
     """Every message of a topic, or of some of its queues. Use it with ``async with``; iterate as with a ``Consumer``.
 
     Args:
-        topic: what to read.
+        topic: what to read, named as in ``Message``.
         queues: numbers of the queues to read, at every broker; all of them if left out.
         servers: name servers, ``"host:port,host:port"`` or a list.
         start: where to begin: the first message or only new ones.
@@ -54,7 +55,7 @@ class Reader:
     ) -> None:
         check_start(start)
         check_seconds("timeout_s", timeout_s)
-        self.topic = topic
+        self.topic = topic_of(topic)
         self._queues = None if queues is None else sorted(set(queues))
         self._servers = servers
         self._start: Start = start

@@ -27,6 +27,7 @@ from penstock.requests.messages import Append, Appended
 from penstock.requests.request import Result
 from penstock.requests.routes import BrokerRoute
 from penstock.requests.sessions import GATEWAYS_TOPICS
+from penstock.topic_names import topic_of
 from topicmap.names import InvalidName
 from topicmap.queues import TopicMap, check_topic
 
@@ -65,7 +66,7 @@ class Outgoing:
 
     id: str
     topic: str
-    key: str
+    key: str | bytes
     record: bytes
     receipt: Receipt | None = None
     error: PenstockError | None = None
@@ -80,7 +81,12 @@ class Outgoing:
 
 
 def as_message(
-    message: Message | str, body: bytes, key: str, tag: str, properties: Mapping[str, str] | None, mqtt_topic: str
+    message: Message | str,
+    body: bytes,
+    key: str | bytes,
+    tag: str,
+    properties: Mapping[str, str] | None,
+    mqtt_topic: str,
 ) -> Message:
     """The message that the arguments of a ``send`` stand for. Raises ``InvalidRequest`` where they say things twice and
     ``InvalidMessage`` where one is of a wrong type."""
@@ -96,19 +102,24 @@ def as_message(
 
 
 def prepare(message: Message, unique_id: str, topic_map: TopicMap, born_ms: int) -> Outgoing:
-    """Makes a message's record. Without a topic the topic map places its MQTT name. Raises as ``encode_message``."""
+    """Makes a message's record. Without a topic the topic map places its MQTT name. Raises ``InvalidTopic``,
+    and as ``encode_message``."""
     try:
-        topic, key = message.topic, message.key
-        if message.mqtt_topic and not topic:
-            topic, placed_key = topic_map.place(message.mqtt_topic)
+        key, mqtt_topic = message.key, message.mqtt_topic
+        if mqtt_topic and not message.topic:
+            topic, placed_key = topic_map.place(mqtt_topic)
             key = key or placed_key
+        else:
+            topic = message.topic and topic_of(message.topic)
+            if topic != message.topic:
+                mqtt_topic = mqtt_topic or message.topic
         complete = Message(
             topic,
             message.body,
             key,
             message.tag,
             message.properties,
-            message.mqtt_topic,
+            mqtt_topic,
             message.qos,
             message.retain,
             id=message.id or unique_id,
@@ -126,13 +137,15 @@ def _misfit(
     error: Exception, topic: object, body: object, key: object, tag: object, properties: object, mqtt_topic: object
 ) -> InvalidMessage:
     """Which field of a message is of a wrong type, after nothing could be made of it."""
-    texts = [("topic", topic), ("key", key), ("tag", tag), ("mqtt_topic", mqtt_topic)]
+    texts = [("topic", topic), ("tag", tag), ("mqtt_topic", mqtt_topic)]
     if isinstance(properties, Mapping):
         texts += [("a property's name", name) for name in properties]
         texts += [(f"property {name!r}", value) for name, value in properties.items()]
     for name, value in texts:
         if not isinstance(value, str):
             return InvalidMessage(f"{name} must be str, not {_kind(value)}")
+    if not isinstance(key, str | bytes):
+        return InvalidMessage(f"key must be str or bytes, not {_kind(key)}")
     if not isinstance(body, bytes | bytearray | memoryview):
         return InvalidMessage(f"body must be bytes, not {_kind(body)}")
     if not isinstance(properties, Mapping):
@@ -171,7 +184,7 @@ def maker_of(topic: str, live: Sequence[BrokerRoute]) -> BrokerRoute:
     return sorted(live, key=lambda one: one.broker)[zlib.crc32(topic.encode()) % len(live)]
 
 
-def choose(key: str, brokers: Sequence[BrokerRoute], turn: int, avoid: Collection[str] = ()) -> BrokerRoute:
+def choose(key: str | bytes, brokers: Sequence[BrokerRoute], turn: int, avoid: Collection[str] = ()) -> BrokerRoute:
     """The broker to send to. One key stays with one broker, whatever happens to it, for its order; messages without a
     key take turns and go round the brokers at the addresses to ``avoid``. Raises ``NoRoute``."""
     writable = sorted((one for one in brokers if one.writable), key=lambda one: one.broker)
@@ -179,7 +192,7 @@ def choose(key: str, brokers: Sequence[BrokerRoute], turn: int, avoid: Collectio
         raise NoRoute("no broker takes messages for this topic just now")
     if key:
         # The broker chooses the queue by the same hash: other bits, or each broker would use a part of its queues only.
-        return writable[(zlib.crc32(key.encode()) >> 16) % len(writable)]
+        return writable[(zlib.crc32(key.encode() if isinstance(key, str) else key) >> 16) % len(writable)]
     good = [one for one in writable if one.address not in avoid] or writable
     return good[turn % len(good)]
 

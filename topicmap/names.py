@@ -48,6 +48,15 @@ def check_name(name: str) -> None:
         raise InvalidName("a topic name must not hold the wildcards + and # (MQTT-3.3.2-2)")
 
 
+def is_level(name: str) -> bool:
+    """Whether a message may be published under a name that has one level."""
+    try:
+        check_name(name)
+    except InvalidName:
+        return False
+    return "/" not in name
+
+
 def is_reserved(name: str) -> bool:
     """Whether only gateways publish under this topic name."""
     return name == SYS_LEVEL or name.startswith(SYS_LEVEL + "/")

@@ -16,7 +16,17 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from topicmap.names import SYS_LEVEL, InvalidName, check_filter, covers, matches, overlaps
+from topicmap.names import (
+    NAME_BYTES_MAX,
+    SYS_LEVEL,
+    InvalidName,
+    check_filter,
+    covers,
+    is_level,
+    matches,
+    overlaps,
+    quoted,
+)
 
 TOPIC_BYTES_MAX: Final = 255
 SYSTEM_PREFIX: Final = "%sys%"
@@ -164,6 +174,19 @@ def _unescaped(topic: str) -> str:
         return ""
 
 
+def topic_named(name: str) -> str:
+    """The topic that a name of a user's means: the name itself if it has only characters of a topic, else the topic of
+    that first level of MQTT names. Raises ``InvalidName`` for what is neither."""
+    if len(name) <= TOPIC_BYTES_MAX and _TOPIC.fullmatch(name):
+        return name
+    if not is_level(name):
+        raise InvalidName(
+            f"a topic's name is one level of an MQTT name (1 to {NAME_BYTES_MAX} bytes of UTF-8, no / + #, no control "
+            f"characters), not {quoted(name)}"
+        )
+    return encode_level(name)
+
+
 def check_topic(topic: str) -> None:
     """Raises ``InvalidName`` unless users may have a topic of this name."""
     if not _TOPIC.fullmatch(topic) or len(topic) > TOPIC_BYTES_MAX:
@@ -197,7 +220,7 @@ def parse_topic_queue(key: str) -> TopicQueue:
     return TopicQueue(topic, int(number))
 
 
-def queue_for_key(key: str, queues: int) -> int:
+def queue_for_key(key: str | bytes, queues: int) -> int:
     """The queue, of ``queues`` many, that all messages of a key go to. The same on every machine and in every
     version."""
-    return zlib.crc32(key.encode()) % queues
+    return zlib.crc32(key.encode() if isinstance(key, str) else key) % queues

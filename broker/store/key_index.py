@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from broker.store.index_chunk import KEY, KEY_DTYPE, KeyRuns, Sealed
-from penstock.message import property_of
+from penstock.message import KEYS, KEYS_BASE64, property_of
 
 SLICES: Final = 8
 """Sorting all keys of a chunk at once would hold up everybody else."""
@@ -25,7 +25,9 @@ _ROW: Final = np.dtype(f"V{KEY_DTYPE.itemsize}")
 """A row as one piece: numpy copies a record of several fields field by field."""
 key_row: Final = KEY.pack
 """The row of a key (its hash) that ``count`` records have, one every ``step`` bytes from position ``first``."""
-KEY_PROPERTIES: Final = (b"KEYS", b"UNIQ_KEY")
+_KEYS: Final = KEYS.encode()
+_KEYS_BASE64: Final = KEYS_BASE64.encode()  # begins as the other, so that one look finds either
+KEY_PROPERTIES: Final = (_KEYS, b"UNIQ_KEY")
 
 
 def key_hash(topic: str, key: bytes) -> int:
@@ -39,6 +41,8 @@ def keys_of(topic: str, properties: bytes) -> tuple[int, ...]:
     for name in KEY_PROPERTIES:
         if name in properties:
             value = property_of(properties, name)
+            if not value and name == _KEYS:
+                value = property_of(properties, _KEYS_BASE64)
             for key in (value, *value.split(b" ")) if value else ():
                 if key:
                     hashes[key_hash(topic, key)] = None
@@ -47,7 +51,7 @@ def keys_of(topic: str, properties: bytes) -> tuple[int, ...]:
 
 def holds_key(properties: bytes, key: bytes) -> bool:
     """Whether a record has this key, one word of its keys, or this unique id."""
-    values = [property_of(properties, name) for name in KEY_PROPERTIES]
+    values = [property_of(properties, name) for name in (*KEY_PROPERTIES, _KEYS_BASE64)]
     return any(key == value or key in value.split(b" ") for value in values if value)
 
 

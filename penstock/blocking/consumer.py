@@ -19,6 +19,7 @@ from penstock.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost
 from penstock.message import Message
 from penstock.positions import PullLimits, QueueAt, Start, chosen_tags, place_offset
 from penstock.retry import TIMEOUT_S, BackOff, check_seconds, worth_another_try
+from penstock.topic_names import topics_of
 from penstock.world import Clock, RealClock, Rng, new_rng, pause
 
 
@@ -40,9 +41,7 @@ class Consumer:
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
-        self.topics = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
-        if not self.topics:
-            raise InvalidRequest("a consumer reads one topic or more")
+        self.topics = topics_of(topics)
         self._clock = clock or RealClock()
         self._rng = rng or new_rng()
         check_seconds("timeout_s", timeout_s)

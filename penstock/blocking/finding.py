@@ -14,14 +14,15 @@ from penstock.addresses import SERVERS
 from penstock.blocking.link import BlockingLink
 from penstock.blocking.routes import Routes
 from penstock.errors import InvalidRequest
-from penstock.message import Message, decode_batch
+from penstock.message import Message, decode_batch, stored_key
 from penstock.requests.messages import FindByKey, Pulled
 from penstock.retry import TIMEOUT_S
+from penstock.topic_names import topic_of
 
 
 def find(
     topic: str,
-    key: str,
+    key: str | bytes,
     *,
     servers: str | Sequence[str] = SERVERS,
     since_ms: int = 0,
@@ -31,8 +32,8 @@ def find(
     """The stored messages of a topic with this key or id, newest first, found as they are asked for.
 
     Args:
-        topic: where to look.
-        key: a message's key, one word of it, or its ``id``.
+        topic: where to look, named as in ``Message``.
+        key: a message's key, one word of it, or its ``id``; of keys that are no text the whole key.
         servers: name servers, ``"host:port,host:port"`` or a list.
         since_ms, until_ms: only what was stored in this time, in milliseconds since 1970, both included.
         timeout_s: deadline of each request.
@@ -44,7 +45,7 @@ def find(
     """
     if not key:
         raise InvalidRequest("a key has at least one character")
-    request = FindByKey(topic, key, since_ms)
+    request = FindByKey(topic_of(topic), stored_key(key)[1], since_ms)
     return _found(request if until_ms is None else replace(request, until_ms=until_ms), servers, timeout_s)
 
 

@@ -14,6 +14,7 @@ from penstock.message import Message
 from penstock.positions import UNSET, Position, PullLimits, QueueAt, Start, check_start, chosen_tags, place_offset
 from penstock.requests.topics import Bounds
 from penstock.retry import TIMEOUT_S, check_seconds
+from penstock.topic_names import topic_of
 from penstock.world import Clock, RealClock, Rng, new_rng
 from topicmap.queues import topic_queue
 
@@ -39,7 +40,7 @@ class Reader:
     ) -> None:
         check_start(start)
         check_seconds("timeout_s", timeout_s)
-        self.topic = topic
+        self.topic = topic_of(topic)
         self._queues = None if queues is None else sorted(set(queues))
         self._start: Start = start
         self._until_end = until_end

@@ -100,11 +100,13 @@ def show_message(message: Message, raw: bool, as_json: bool, when: str = "") -> 
         about += [f"{name}={shown(value)}" for name, value in _marks(message).items()]
         click.echo(f"{' '.join(about)}  {line_text(message.body)}")
         return
+    key, key_encoding = body_text(message.key_bytes)
     row: dict[str, Any] = {
         "topic": message.topic,
         "queue": message.queue,
         "offset": message.offset,
-        "key": message.key,
+        "key": key,
+        "key_encoding": key_encoding,
         "tag": message.tag,
         "mqtt_topic": message.mqtt_topic,
         "id": message.id,
@@ -120,7 +122,7 @@ def show_message(message: Message, raw: bool, as_json: bool, when: str = "") -> 
 def _marks(message: Message) -> dict[str, str]:
     marks = {
         "mqtt": message.mqtt_topic,
-        "key": message.key if message.key != message.mqtt_topic else "",
+        "key": line_text(message.key_bytes) if message.key != message.mqtt_topic else "",
         "tag": message.tag,
     }
     return {name: value for name, value in marks.items() if value}

@@ -14,6 +14,7 @@ from penstock.blocking import Producer
 from penstock.cli.display import json_option, print_json
 from penstock.message import Message
 from penstock.sending import Receipt
+from penstock.topic_names import topic_of
 from topicmap.names import InvalidName
 from topicmap.queues import TopicMap
 
@@ -72,7 +73,7 @@ def _warn_of_another_topic(topic: str, mqtt_topic: str) -> None:
     """The gateways' topic rules are not known here, so this may be as it should be."""
     with contextlib.suppress(InvalidName):  # the producer says so
         usual = TopicMap().place(mqtt_topic).topic
-        if usual != topic:
+        if usual != topic_of(topic):
             click.echo(
                 f"warning: without a topic rule {mqtt_topic} belongs to the topic {usual}, not {topic}: "
                 "devices that are sent history do not find it there",

@@ -12,6 +12,7 @@ from penstock.errors import NoRoute, TopicNotFound
 from penstock.requests.routes import BrokerRoute
 from penstock.requests.sessions import GATEWAYS_TOPICS
 from penstock.requests.topics import CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicList
+from penstock.topic_names import topic_of
 from topicmap.queues import readable
 
 
@@ -37,9 +38,10 @@ def create(server: str, name: str, queues: int | None, level: str | None, broker
       penstock topic create orders
       penstock topic create telemetry --queues 8 --level cache
     """
+    topic = topic_of(name)
     with bootstrap(server) as routes:
         for route in _brokers(routes, broker):
-            made = routes.link(route.address).ask(CreateTopic(name, queues or 0, level or ""), TopicDetail)
+            made = routes.link(route.address).ask(CreateTopic(topic, queues or 0, level or ""), TopicDetail)
             if as_json:
                 print_json({"topic": made.topic, "broker": route.broker, "queues": made.queues, "level": made.level})
             else:
@@ -81,11 +83,12 @@ def show(server: str, name: str, as_json: bool) -> None:
       penstock topic show orders
     """
     rows: list[dict[str, Any]] = []
+    topic = topic_of(name)
     with bootstrap(server) as routes:
-        for route in _having(routes, name):
-            detail = routes.link(route.address).ask(DescribeTopic(name), TopicDetail)
+        for route in _having(routes, topic):
+            detail = routes.link(route.address).ask(DescribeTopic(topic), TopicDetail)
             for bound in detail.bounds:
-                place = {"topic": name, "broker": route.broker, "queue": bound.queue, "level": detail.level}
+                place = {"topic": topic, "broker": route.broker, "queue": bound.queue, "level": detail.level}
                 rows.append(place | {"min": bound.min, "end": bound.end, "messages": bound.end - bound.min})
     print_rows(rows, ("queue", "broker", "level", "min", "end", "messages"), as_json=as_json)
 

@@ -156,7 +156,19 @@ def _text_property(name: str) -> Callable[[Borders, Origin], pa.Array]:
 
 
 def _key(borders: Borders, origin: Origin) -> pa.Array:
-    return _property(borders, message.KEYS)
+    keys = _property(borders, message.KEYS)
+    if not keys.null_count:
+        return keys
+    packed = _property(borders, message.KEYS_BASE64).to_pylist()
+    if not any(packed):
+        return keys
+    pairs = zip(keys.to_pylist(), packed, strict=True)
+    return pa.array([_unpacked(value) if key is None and value else key for key, value in pairs], pa.binary())
+
+
+def _unpacked(value: bytes) -> bytes | None:
+    key = message.read_key(value)
+    return (key.encode() if isinstance(key, str) else key) or None
 
 
 def _value(borders: Borders, origin: Origin) -> pa.Array:

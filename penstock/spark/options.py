@@ -19,6 +19,7 @@ from penstock.errors import InvalidConfig
 from penstock.spark.columns import BASE, COLUMNS
 from penstock.spark.offsets import EARLIEST, LATEST
 from penstock.telemetry.decode import COLUMNS_NEEDED
+from penstock.topic_names import topic_of
 
 Given = Mapping[str, Mapping[str, int]]
 
@@ -140,6 +141,10 @@ def _columns(name: str, text: str) -> tuple[str, ...]:
     return found
 
 
+def _topics(name: str, text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(topic_of, _names(name, text))))
+
+
 def _one_of(*words: str) -> Callable[[str, str], str]:
     def read(name: str, text: str) -> str:
         if text not in words:
@@ -164,7 +169,7 @@ def _assigned(name: str, text: str) -> dict[str, tuple[str, ...]]:
     for queues in value.values():
         if not isinstance(queues, list) or not queues or not all(isinstance(one, int | str) for one in queues):
             raise InvalidConfig(f'{name} is JSON like {{"topic": [0, 1]}}, not {text!r}')
-    return {topic: tuple(str(one) for one in queues) for topic, queues in value.items()}
+    return {topic_of(topic): tuple(str(one) for one in queues) for topic, queues in value.items()}
 
 
 def _each(name: str, text: str, least: int) -> Given:
@@ -173,7 +178,7 @@ def _each(name: str, text: str, least: int) -> Given:
         numbers = queues.values() if isinstance(queues, dict) else [None]
         if not all(type(one) is int and one >= least for one in numbers):
             raise InvalidConfig(f'{name} is JSON like {{"topic": {{"0": 23, "1": -2}}}}, not {text!r}')
-    return {topic: dict(queues) for topic, queues in value.items()}
+    return {topic_of(topic): dict(queues) for topic, queues in value.items()}
 
 
 def _offsets(name: str, text: str) -> Bound:
@@ -208,7 +213,7 @@ _TABLE: Final[Mapping[str, _Option]] = {
     "kafka.bootstrap.servers": _Option("servers", _servers),
     "nameServer": _Option("servers", _servers),
     "servers": _Option("servers", _servers),
-    "subscribe": _Option("topics", _names),
+    "subscribe": _Option("topics", _topics),
     "subscribePattern": _Option("pattern", _pattern),
     "assign": _Option("assigned", _assigned),
     "startingOffsets": _Option("starting", _offsets),

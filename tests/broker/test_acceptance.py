@@ -46,6 +46,13 @@ def test_a_key_decides_the_queue_and_the_same_key_always_the_same_one() -> None:
     assert [one.queue_id for one in accepted.batch] == [queue_for_key(f"k{n}", 4) for n in (1, 2, 3, 1, 2, 3)]
 
 
+@pytest.mark.parametrize("key", [b"\xff\xfe", b"d\x017", b"d7"])
+def test_a_key_of_bytes_decides_the_queue(key: bytes) -> None:
+    rig = made()
+    accepted = take(rig, *[encode_message(Message("t", b"x", key=key)) for _ in range(8)])
+    assert {one.queue_id for one in accepted.batch} == {queue_for_key(key, 4)}
+
+
 def test_messages_without_a_key_go_round() -> None:
     rig = made()
     accepted = take(rig, *[encode_message(Message("t", b"x"))] * 8)

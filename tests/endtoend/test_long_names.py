@@ -15,7 +15,6 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from penstock.blocking import Consumer
 from tests.endtoend.paho_ends import end
-from topicmap.queues import encode_level
 
 pytestmark = pytest.mark.endtoend
 
@@ -116,9 +115,8 @@ def test_names_of_any_length_are_stored_and_found_again_by_everyone(
 
 
 def _read_by_a_service(system: Any) -> None:
-    topics = [encode_level(one) for one in LEVELS]
     found: list[str] = []
-    with Consumer("g", topics, servers=system.namesrv, start="earliest") as consumer:
+    with Consumer("g", LEVELS, servers=system.namesrv, start="earliest") as consumer:
         while len(found) < 2 * len(NAMES):
             found += [message.name for message in consumer.poll(WAIT_S)]
     assert sorted(found) == sorted(2 * NAMES)
@@ -129,7 +127,7 @@ def _read_by_spark(system: Any) -> None:
 
     from penstock.spark.source import PenstockSource
 
-    topics = ",".join([encode_level(one) for one in LEVELS])
+    topics = ",".join(LEVELS)
     given = {"servers": system.namesrv, "subscribe": topics, "columns": "mqtt_topic"}
     reader = PenstockSource(CaseInsensitiveDict(given)).reader(schema=None)
     rows = [row for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]

@@ -7,7 +7,7 @@ import zlib
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock import message as module
@@ -168,8 +168,9 @@ def test_a_damaged_property_string_is_refused(raw: bytes) -> None:
         (Message(topic="t", properties={"KEYS": "x"}), InvalidMessage),
         (Message(topic="t", properties={"a\x01": "x"}), InvalidMessage),
         (Message(topic="t", properties={"a": "x\x02"}), InvalidMessage),
-        (Message(topic="t", key="k\x02"), InvalidMessage),
         (Message(topic="t", key="\ud800"), InvalidMessage),
+        (Message(topic="t", key="\x01\ud800"), InvalidMessage),
+        (Message(topic="t", properties={"KEYS_BASE64": "eA=="}), InvalidMessage),
     ],
 )
 def test_a_message_outside_its_limits_is_refused(message: Message, error: type[Exception]) -> None:
@@ -182,6 +183,32 @@ def test_a_message_at_its_limits_is_taken() -> None:
     record = encode_message(largest)
     assert len(record) == module.RECORD_BYTES_MAX
     check_record(record)
+
+
+@given(st.binary(min_size=1, max_size=40) | st.text(st.characters(codec="utf-8"), min_size=1, max_size=20))
+@example(b"\xff\x00")
+@example("a\x01b")
+@example(b"a\x02b")
+def test_any_key_comes_back_as_text_where_it_is_utf_8_and_as_bytes_where_it_is_not(key: str | bytes) -> None:
+    message = decode_message(encode_message(Message("t", key=key)))
+    raw = key.encode() if isinstance(key, str) else key
+    try:
+        assert message.key == raw.decode()
+    except UnicodeDecodeError:
+        assert message.key == raw
+    assert message.key_bytes == Message("t", key=key).key_bytes == raw
+    assert message.properties == {}
+
+
+def test_a_key_that_is_text_has_the_bytes_that_it_always_had() -> None:
+    for key in ("d7", b"d7"):
+        assert record_properties(encode_message(Message("t", key=key))) == b"KEYS\x01d7"
+    assert record_properties(encode_message(Message("t", key=b"\xff"))) == b"KEYS_BASE64\x01/w=="
+
+
+def test_what_somebody_else_wrote_under_the_name_of_a_key_is_no_key() -> None:
+    record = encode_record(b"t", b"", b"KEYS_BASE64\x01no base64")
+    assert decode_message(record).key == ""
 
 
 @pytest.mark.parametrize("size", [0, 2, 32_767, 65_534, 65_535, 65_536, PROPERTIES_BYTES_MAX])

@@ -41,7 +41,7 @@ from penstock.sending import (
     receipts,
     settle,
 )
-from topicmap.queues import TopicMap
+from topicmap.queues import TopicMap, encode_level
 
 BROKERS = [BrokerRoute("a", "10.0.0.1:1", 4), BrokerRoute("b", "10.0.0.2:1", 4)]
 
@@ -66,6 +66,36 @@ def test_an_mqtt_name_without_a_topic_is_placed_by_the_topic_map() -> None:
     assert (one.topic, one.key) == TopicMap().place("plant/a/temp")
     assert decode_message(one.record).mqtt_topic == "plant/a/temp"
     assert prepare(Message("own", b"", mqtt_topic="plant/a"), "i", TopicMap(), 0).topic == "own"
+
+
+@pytest.mark.parametrize(
+    ("name", "topic"),
+    [
+        ("temp%20x", "temp%20x"),
+        ("température", "temp%C3%A9rature"),
+        ("a b", "a%20b"),
+        ("x" * 300, encode_level("x" * 300)),
+    ],
+)
+def test_a_topic_of_any_first_level_is_stored_where_mqtt_stores_it_and_keeps_its_name(name: str, topic: str) -> None:
+    one = prepare(Message(name, b"x"), "i", TopicMap(), 0)
+    message = decode_message(one.record)
+    assert one.topic == message.topic == topic
+    assert message.name == name
+    other = decode_message(prepare(Message(name, b"x", mqtt_topic="own/name"), "i", TopicMap(), 0).record)
+    assert (other.topic, other.name) == (topic, "own/name")
+
+
+@pytest.mark.parametrize("name", ["a/b", "a+", "#", "a\n", "\ud800", "x" * 65_536])
+def test_a_name_that_is_no_first_level_is_refused_with_the_rule(name: str) -> None:
+    with pytest.raises(InvalidTopic, match="one level of an MQTT name"):
+        prepare(Message(name, b"x"), "i", TopicMap(), 0)
+
+
+def test_a_key_of_bytes_stays_with_the_broker_of_the_same_text() -> None:
+    for key in map(str, range(50)):
+        assert choose(key.encode(), BROKERS, 0) == choose(key, BROKERS, 0)
+    assert {choose(bytes([255, n]), BROKERS, 0).broker for n in range(50)} == {"a", "b"}
 
 
 def test_what_is_too_large_is_refused_at_once() -> None:
@@ -204,9 +234,8 @@ def text(value: Any) -> str:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"key": b"k"}, "key must be str, not bytes"),
-        ({"key": 7}, "key must be str, not int"),
-        ({"key": ["a"]}, "key must be str, not list"),
+        ({"key": 7}, "key must be str or bytes, not int"),
+        ({"key": ["a"]}, "key must be str or bytes, not list"),
         ({"tag": ["a"]}, "tag must be str, not list"),
         ({"mqtt_topic": b"a/b"}, "mqtt_topic must be str, not bytes"),
         ({"properties": {"a": 1}}, "property 'a' must be str, not int"),

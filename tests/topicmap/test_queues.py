@@ -20,6 +20,7 @@ from topicmap.queues import (
     parse_topic_queue,
     queue_for_key,
     readable,
+    topic_named,
     topic_queue,
 )
 
@@ -92,6 +93,30 @@ READABLE = [
 @pytest.mark.parametrize(("topic", "shown"), READABLE)
 def test_a_topic_is_shown_as_its_first_level(topic: str, shown: str) -> None:
     assert readable(topic) == shown
+
+
+NAMED = [
+    ("sensors", "sensors"),
+    ("a%20b", "a%20b"),
+    ("a|b", "a|b"),
+    ("a b", "a%20b"),
+    ("a.b", "a%2Eb"),
+    ("é%", "%C3%A9%25"),
+    ("~x:0", "%7Ex%3A0"),
+    ("x" * 256, encode_level("x" * 256)),
+]
+
+
+@pytest.mark.parametrize(("name", "topic"), NAMED)
+def test_a_program_names_a_topic_by_itself_or_by_its_first_level(name: str, topic: str) -> None:
+    assert topic_named(name) == topic
+    assert topic_named(topic) == topic
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "/", "+", "a#", "a\tb", "\x7f", "\ud800", "é" * 40_000])
+def test_a_name_of_another_kind_is_refused_with_the_rule(name: str) -> None:
+    with pytest.raises(InvalidName, match="one level of an MQTT name"):
+        topic_named(name)
 
 
 def test_by_default_the_first_level_is_the_topic_and_the_client_is_the_key() -> None:
@@ -171,6 +196,7 @@ def test_the_brokers_own_topics_are_known_by_their_prefix() -> None:
 
 def test_the_queue_of_a_key_never_changes_between_versions() -> None:
     assert [queue_for_key(key, 16) for key in ("", "d7", "42", "温度")] == [0, 3, 8, 2]
+    assert [queue_for_key(key.encode(), 16) for key in ("", "d7", "42", "温度")] == [0, 3, 8, 2]
 
 
 def test_keys_spread_over_all_queues() -> None:

@@ -38,6 +38,13 @@ def test_a_hit_is_checked_against_the_key_itself() -> None:
     assert not any(holds_key(PROPERTIES, key) for key in (b"order", b"re", b"", b"1B", b"blue"))
 
 
+def test_a_key_in_base64_is_known_by_all_of_it() -> None:
+    properties = encode_properties({"KEYS_BASE64": "/wA=", "UNIQ_KEY": "0A1B"})
+    assert set(keys_of("t", properties)) == {key_hash("t", key) for key in (b"/wA=", b"0A1B")}
+    assert holds_key(properties, b"/wA=")
+    assert not holds_key(properties, b"wA")
+
+
 def test_the_same_key_of_another_topic_is_another_key() -> None:
     assert key_hash("t", b"k") != key_hash("u", b"k")
 

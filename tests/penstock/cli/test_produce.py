@@ -8,6 +8,8 @@ from typing import Any
 
 from click.testing import Result
 
+from topicmap.queues import encode_level
+
 Penstock = Callable[..., Result]
 Rows = Callable[..., list[dict[str, Any]]]
 
@@ -64,9 +66,22 @@ def test_lines_come_from_standard_input_and_not_from_a_file_that_is_named(pensto
 def test_one_message_that_is_not_stored_is_reported_with_its_own_error(penstock: Penstock) -> None:
     error = json.loads(penstock("produce", "a/b", "x", "--json").stderr)
     assert (error["error"], error["code"]) == ("InvalidTopic", 22)
+    assert "one level of an MQTT name" in error["message"]
     error = json.loads(penstock("produce", "a/b", "x", "y", "--json").stderr)
+    assert error["error"] == "InvalidTopic"
+    error = json.loads(penstock("produce", "mqtt|sessions", "x", "y", "--json").stderr)
     assert error["error"] == "SendManyError"
     assert "2 of 2 messages have no receipt" in error["message"]
+
+
+def test_a_topic_has_any_first_level_as_its_name_in_all_commands(penstock: Penstock, rows: Rows) -> None:
+    for name in ("température", "日" * 30):
+        assert rows("produce", name, "x", "--key", "k")[0]["topic"] == encode_level(name)
+        assert len(rows("topic", "show", name)) == 4
+        [found] = rows("consume", name, "-e")
+        assert (found["mqtt_topic"], found["key"], found["key_encoding"]) == (name, "k", "utf-8")
+        [again] = rows("find", name, "k")
+        assert again == found
 
 
 def test_a_name_that_belongs_to_another_topic_is_warned_of_and_stored(penstock: Penstock, rows: Rows) -> None:

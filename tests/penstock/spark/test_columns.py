@@ -151,3 +151,9 @@ def test_a_name_of_any_length_comes_out() -> None:
     names = ["t/" + "x" * size for size in (1, 65_500, 65_533, 2)]
     found = rows(*[Message("t", b"1", key="k", mqtt_topic=name) for name in names], columns=("key", "mqtt_topic"))
     assert found == [{"key": b"k", "mqtt_topic": name} for name in names]
+
+
+def test_keys_of_bytes_come_out_as_they_were_sent() -> None:
+    keys = ["text", b"\xff\x00", "", "a\x01b", b"text"]
+    found = rows(*[Message("t", b"1", key=key) for key in keys], columns=("key",))
+    assert [row["key"] for row in found] == [b"text", b"\xff\x00", None, b"a\x01b", b"text"]
