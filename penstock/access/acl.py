@@ -1,15 +1,16 @@
-"""Access rules: who may publish under which names, subscribe to which filters and keep which positions.
-docs/formats/access.md is the page.
+"""Access rules: who may publish under which names, subscribe to which filters, keep which positions and use which
+client ids. docs/formats/access.md is the page.
 
-One rule per line: ``allow|deny WHO publish|subscribe|position|all PATTERN``. WHO is ``all``, ``anonymous``, ``user
-NAME`` or ``group NAME``; who is in a group is said by lines ``group NAME USER ...``, anywhere in the file. The first
-rule that applies decides; where none does, the answer is no. A level of a pattern may be ``%c`` (the client id) or
-``%u`` (the user name): it stands for exactly one level with exactly that text, never for a wildcard, and where the text
-is empty or could be read as anything else (``/``, ``+``, ``#``, a ``$`` at the beginning) for nothing in a rule that
-allows, and for any level in one that denies.
+One rule per line: ``allow|deny WHO publish|subscribe|position|client|all PATTERN``. WHO is ``all``, ``anonymous``,
+``user NAME`` or ``group NAME``; who is in a group is said by lines ``group NAME USER ...``, anywhere in the file. The
+first rule that applies decides; where none does, the answer is no. A level of a pattern may be ``%c`` (the client id)
+or ``%u`` (the user name): it stands for exactly one level with exactly that text, never for a wildcard, and where the
+text is empty or could be read as anything else (``/``, ``+``, ``#``, a ``$`` at the beginning) for nothing in a rule
+that allows, and for any level in one that denies.
 
 A filter is allowed by a rule that covers it, so that every name it can ever match is allowed; it is denied by a rule
-that it overlaps anywhere. A pattern that begins with a wildcard never speaks of names that begin with ``$``. Pure.
+that it overlaps anywhere. A pattern that begins with a wildcard never speaks of names that begin with ``$``. Rules
+about client ids have patterns of their own (``penstock/access/client_rules.py``). Pure.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
+from penstock.access.client_rules import check_pattern, is_client_of
 from penstock.errors import InvalidConfig
 from topicmap.names import InvalidName, check_filter, covers, overlaps
 
-ACTIONS: Final = ("publish", "subscribe", "position", "all")
+_CLIENT: Final = "client"
+ACTIONS: Final = ("publish", "subscribe", "position", _CLIENT, "all")
 _ALL: Final = "all"
 _ANONYMOUS: Final = "anonymous"
 _USER: Final = "user"
@@ -54,17 +57,22 @@ class Verdict(NamedTuple):
 
 
 class _About:
-    """The places of the rules about one user, group or all, in their order: those whose first level says which names
-    they speak of, by that; those that may speak of any; and of the former those that deny."""
+    """The places of the rules about one user, group or all, in their order: those about client ids; of the others those
+    whose first level says which names they speak of, by that; those that may speak of any; and of the former those that
+    deny."""
 
-    __slots__ = ("any", "by_first", "denials")
+    __slots__ = ("any", "by_first", "clients", "denials")
 
     def __init__(self) -> None:
         self.by_first: dict[str, list[int]] = {}
         self.any: list[int] = []
         self.denials: list[int] = []
+        self.clients: list[int] = []
 
     def add(self, place: int, rule: Rule) -> None:
+        if rule.action == _CLIENT:
+            self.clients.append(place)
+            return
         first = rule.pattern.partition("/")[0]
         if first in _ANY_FIRST:
             self.any.append(place)
@@ -77,10 +85,16 @@ class _About:
 class Acl:
     """The rules of a file, in their order, and who is in which group. Of very many rules few are looked at for a name
     or a filter: those about its user whose first level is the same, or none. A filter that begins with a wildcard is
-    overlapped by any that denies, and covered by none that speaks of one first level only."""
+    overlapped by any that denies, and covered by none that speaks of one first level only.
+
+    Attributes:
+        rules: all of them.
+        has_client_rules: whether any is about client ids.
+    """
 
     def __init__(self, rules: Sequence[Rule], groups: Mapping[str, Set[str]]) -> None:
         self.rules = tuple(rules)
+        self.has_client_rules = any(rule.action == _CLIENT for rule in rules)
         self._about: dict[tuple[str, str], _About] = {}
         for place, rule in enumerate(self.rules):
             about = self._about.get((rule.who, rule.name))
@@ -115,15 +129,29 @@ class Acl:
                 return Verdict(rule.allows, rule.line)
         return Verdict(False, 0)
 
+    def client(self, user: str, client: str) -> Verdict:
+        """Whether this user may use this client id. Without any rule about client ids, everybody may use all."""
+        if not self.has_client_rules:
+            return Verdict(True, 0)
+        for place in sorted([place for about in self._about_user(user) for place in about.clients]):
+            rule = self.rules[place]
+            if is_client_of(rule.pattern, user, client, allows=rule.allows):
+                return Verdict(rule.allows, rule.line)
+        return Verdict(False, 0)
+
+    def _about_user(self, user: str) -> Iterator[_About]:
+        for subject in ((_ALL, ""), (_USER, user), *[(_GROUP, group) for group in self._groups_of.get(user, ())]):
+            about = self._about.get(subject)
+            if about is not None:
+                yield about
+
     def _rules_for(self, action: str, user: str, name: str) -> Iterator[Rule]:
         """Those that may decide about a name or a filter, in their order."""
         first = name.partition("/")[0]
         places: list[int] = []
-        for subject in ((_ALL, ""), (_USER, user), *[(_GROUP, group) for group in self._groups_of.get(user, ())]):
-            about = self._about.get(subject)
-            if about is not None:
-                places += about.any
-                places += about.denials if first in _WILDCARDS else about.by_first.get(first, ())
+        for about in self._about_user(user):
+            places += about.any
+            places += about.denials if first in _WILDCARDS else about.by_first.get(first, ())
         places.sort()
         return (rule for rule in map(self.rules.__getitem__, places) if rule.action in (action, _ALL))
 
@@ -161,7 +189,7 @@ def _names(number: int) -> Iterator[None]:
     except (ValueError, InvalidName) as error:
         raise InvalidConfig(
             f"line {number} of the access rules: {error}",
-            hint="a rule is: allow|deny all|anonymous|user NAME|group NAME publish|subscribe|position|all PATTERN",
+            hint=f"a rule is: allow|deny all|anonymous|user NAME|group NAME {'|'.join(ACTIONS)} PATTERN",
         ) from None
 
 
@@ -183,6 +211,9 @@ def _rule(words: list[str], number: int, groups: Mapping[str, Set[str]]) -> Rule
     action, pattern = rest
     if action not in ACTIONS:
         raise ValueError(f"{action!r} is not one of {', '.join(ACTIONS)}")
+    if action == _CLIENT:
+        check_pattern(pattern)
+        return Rule(verdict == "allow", who, name, action, pattern, number)
     check_filter(pattern)
     if any("%c" in level or "%u" in level for level in pattern.split("/") if level not in ("%c", "%u")):
         raise ValueError("%c and %u each are a whole level")

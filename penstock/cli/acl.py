@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -48,7 +50,7 @@ def check(file: Path) -> None:
 
 
 @acl.command()
-@click.argument("action", type=click.Choice(["publish", "subscribe", "position"]))
+@click.argument("action", type=click.Choice(["publish", "subscribe", "position", "client"]))
 @click.argument("topic")
 @click.option("--user", default="", help="The user name; left out for an anonymous client.")
 @click.option("--client", default="", help="The client id.")
@@ -58,13 +60,18 @@ def check(file: Path) -> None:
 def test(context: click.Context, action: str, topic: str, user: str, client: str, file: Path, as_json: bool) -> None:
     """Say whether a client may, and which line decides; the exit status is 1 where it may not, 2 for an error.
 
+    With `client`, TOPIC is the client id that a user wants to use.
+
     \b
     Examples:
       penstock acl test publish devices/d1/state --user alice --client d1 --file /etc/penstock/acl
       penstock acl test subscribe 'devices/#' --user alice --file /etc/penstock/acl
+      penstock acl test client d1-7 --user alice --file /etc/penstock/acl
     """
     context.meta[ERROR_STATUS] = UNANSWERED
     rules = _read(file)
+    if action == "client":
+        _say(rules.client(user, topic), "" if rules.has_client_rules else "no rule is about client ids", as_json)
     why = ""
     try:
         if action == "subscribe":
@@ -76,10 +83,15 @@ def test(context: click.Context, action: str, topic: str, user: str, client: str
     verdict: Verdict = getattr(rules, action)(user, client, topic)
     if action == "publish" and topic.startswith("$"):
         verdict, why = Verdict(False, 0), "no client publishes under $"
+    _say(verdict, why, as_json)
+
+
+def _say(verdict: Verdict, why: str, as_json: bool) -> NoReturn:
+    """``why``: what is said where no rule decided."""
     if as_json:
         print_json({"allowed": verdict.allowed, "line": verdict.line})
     else:
-        why = why or (f"line {verdict.line}" if verdict.line else "no rule applies")
+        why = f"line {verdict.line}" if verdict.line else why or "no rule applies"
         click.echo(f"{'allowed' if verdict.allowed else 'refused'}: {why}")
     sys.exit(0 if verdict.allowed else REFUSED)
 
@@ -95,11 +107,15 @@ def _read(file: Path) -> Acl:
 
 def _doubt(rule: Rule) -> str:
     """Why a rule can hardly be what its author means, empty if it can."""
+    if rule.action == "client":
+        return _doubt_of_words(rule.pattern.split("/"))
     if is_share(rule.pattern):
         return "a shared subscription is judged by its filter: leave $share/GROUP/ out"
     if rule.allows and rule.action == "publish" and rule.pattern.startswith("$"):
         return "no client publishes under $, whatever a rule says"
+    return _doubt_of_words(rule.pattern.split("/"))
+
+
+def _doubt_of_words(words: Sequence[str]) -> str:
     meant = {"%C": "the client id is %c", "%U": "the user name is %u"}
-    return next(
-        (f"{level} stands for itself; {meant[level]}" for level in rule.pattern.split("/") if level in meant), ""
-    )
+    return next((f"{word} stands for itself; {meant[word]}" for word in words if word in meant), "")

@@ -270,3 +270,52 @@ def test_the_first_rule_decides_that_would_decide_alone(
         )
         expected = next((one.allowed for one in alone if one.line), False)
         assert getattr(acl, action)(user, client, filter + deep).allowed is expected
+
+
+CLIENTS = """
+deny all client admin-*
+allow user alice client d1-*
+allow all client %u
+group fleet bob carol
+allow group fleet client van-*
+allow anonymous client guest-*
+allow all all #
+"""
+
+
+@pytest.mark.parametrize(
+    ("user", "client", "line"),
+    [
+        ("alice", "d1-7", 3),
+        ("alice", "d2-7", 0),
+        ("alice", "alice", 4),
+        ("alice", "van-1", 0),
+        ("bob", "d1-7", 0),
+        ("bob", "van-1", 6),
+        ("", "guest-1", 7),
+        ("bob", "guest-1", 0),
+        ("", "", 0),
+        ("alice", "admin-1", -2),
+    ],
+)
+def test_rules_say_who_may_use_which_client_id(user: str, client: str, line: int) -> None:
+    assert parse_acl(CLIENTS).client(user, client) == (line > 0, abs(line))
+
+
+def test_without_a_rule_about_client_ids_everybody_may_use_all() -> None:
+    assert parse_acl("allow all all #").client("alice", "x") == (True, 0)
+    assert parse_acl("deny all client x").client("alice", "y") == (False, 0)
+
+
+def test_a_rule_about_client_ids_says_nothing_of_names() -> None:
+    rules = parse_acl("allow all client a")
+    assert not rules.publish("alice", "a", "a").allowed
+    assert not rules.subscribe("alice", "a", "a").allowed
+
+
+@pytest.mark.parametrize(
+    "line", ["allow all client #", "allow all client %c", "allow all client", "allow all client a b"]
+)
+def test_a_bad_rule_about_client_ids_is_named_by_its_line(line: str) -> None:
+    with pytest.raises(InvalidConfig, match="line 2"):
+        parse_acl(f"\n{line}")

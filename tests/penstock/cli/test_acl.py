@@ -82,3 +82,14 @@ def test_no_answer_has_another_status_than_no(rules: str) -> None:
     assert status("publish", "a", "--file", rules + "x") == 2
     Path(rules).write_text("allow nothing\n")
     assert status("publish", "a", "--json", "--file", rules) == 2
+
+
+def test_who_may_use_a_client_id_is_asked_by_the_id(rules: str) -> None:
+    free = run("test", "client", "d1", "--user", "alice", "--file", rules)
+    assert (free.output, free.exit_code) == ("allowed: no rule is about client ids\n", 0)
+    Path(rules).write_text("allow user alice client d1-*\n")
+    yes = run("test", "client", "d1-7", "--user", "alice", "--file", rules)
+    no = run("test", "client", "d1-7", "--user", "bob", "--file", rules)
+    assert (yes.output, yes.exit_code) == ("allowed: line 1\n", 0)
+    assert (no.output, no.exit_code) == ("refused: no rule applies\n", 1)
+    assert run("check", "--file", rules).output.endswith("1 rules\n")
