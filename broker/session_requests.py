@@ -38,7 +38,7 @@ from broker.session_room import SessionRoom
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
 from broker.store.records import Incoming
-from penstock.errors import Busy, Fenced, InvalidRequest
+from penstock.errors import Busy, Fenced, InvalidRequest, SessionNotFound
 from penstock.message import BODY_BYTES_MAX
 from penstock.requests.request import Done, Result
 from penstock.requests.sessions import (
@@ -49,6 +49,8 @@ from penstock.requests.sessions import (
     NEVER_ENDS,
     NO_WILL,
     RELEASED,
+    ClosedSession,
+    CloseSession,
     EndLives,
     EndSession,
     KeepSessions,
@@ -162,7 +164,9 @@ class SessionRequests:
 
     def _check_user(self, request: OpenSession, entry: Entry, now: float) -> None:
         """A session that a user has made is nobody else's while it lasts, not even to end it."""
-        if entry.user and entry.user != request.user and not self._ends.is_over(request.client, now):
+        is_given_up = request.clean and entry.user == request.instead_of  # a gateway has asked the access rules
+        is_anothers = entry.user and entry.user != request.user and not is_given_up
+        if is_anothers and not self._ends.is_over(request.client, now):
             raise Fenced("the session of this client id is another user's")
 
     def _call(self, request: OpenSession, entry: Entry, now: float) -> Outcome:
@@ -175,11 +179,14 @@ class SessionRequests:
         self.changed.append(owner_waker(entry.owner))
 
         def answer(last: bool) -> Result | None:
-            current = self._sessions.get(client)
-            is_free = current is None or current.epoch != epoch or current.state == RELEASED
-            return OpenedSession(0, 0, False) if last or is_free else None
+            return OpenedSession(0, 0, False) if last or self._is_free(client, epoch) else None
 
         return Parked((client_waker(client),), until, answer)
+
+    def _is_free(self, client: str, epoch: int) -> bool:
+        """Whether nobody has the session any more that was of this epoch."""
+        current = self._sessions.get(client)
+        return current is None or current.epoch != epoch or current.state == RELEASED
 
     def _give(self, request: OpenSession, entry: Entry | None, now: float, now_ms: int) -> Outcome:
         client, is_new = request.client, entry is None or self._is_over(entry, request, now)
@@ -370,9 +377,47 @@ class SessionRequests:
             return Now(calls)
         return Parked((owner_waker(request.owner),), now + min(request.wait_s, WAIT_S_MAX), answer)
 
-    # ------------------------------------------------------------ what other brokers ask
+    # ------------------------------------------------------------ what an operator asks
 
-    # ------------------------------------------------------------ exchanges
+    @handles(CloseSession)
+    def close(self, request: CloseSession, now: float, now_ms: int) -> Outcome:
+        """Ends a session. A living owner is called upon first: it cuts the client off and publishes the will. Where no
+        owner does, the will becomes a duty of another one: of a session whose time is over."""
+        client, entry = request.client, self._sessions.get(request.client)
+        if entry is None and not request.epoch:
+            raise SessionNotFound(f"there is no session of {client}", hint="`penstock session list` shows all")
+        if entry is None or request.epoch not in (0, entry.epoch):
+            return AfterSync(ClosedSession(), self._store.written)
+        had_time = request.force and self._has_had_time(client, entry, now)
+        if self._has_living_owner(client, entry, now) and not had_time:
+            return self._call_to_close(client, entry, now)
+        owner, epoch = entry.owner, entry.epoch
+        is_taken = entry.state != RELEASED and not self._is_orphaned(client, entry)
+        if is_taken:
+            self._store.append(self._end_of_life(owner), now_ms)
+        if entry.will == NO_WILL:
+            self._end(client, entry, now_ms)
+        else:
+            self._store.append(_saving([self._losing(client, epoch)._replace(expiry_s=0)]), now_ms)
+            self._ends.went(client, now)
+            self._released(client)
+            self._see_to(client)
+        if is_taken:  # too slow to let go: it must hear of it still
+            self._calls.setdefault(owner, {})[client] = SessionCall(client, epoch, True, True)
+            self.changed.append(owner_waker(owner))
+        return AfterSync(ClosedSession(), self._store.written)
+
+    def _call_to_close(self, client: str, entry: Entry, now: float) -> Outcome:
+        epoch = entry.epoch
+        if self._called.get(client, (0, 0.0))[0] != epoch:
+            self._called[client] = epoch, now + HANDOVER_S
+        self._calls.setdefault(entry.owner, {})[client] = SessionCall(client, epoch, True, True)
+        self.changed.append(owner_waker(entry.owner))
+
+        def answer(last: bool) -> Result | None:
+            return ClosedSession(epoch) if last or self._is_free(client, epoch) else None
+
+        return Parked((client_waker(client),), self._called[client][1], answer)
 
     # ------------------------------------------------------------ time
 

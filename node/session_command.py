@@ -1,4 +1,4 @@
-"""``penstock session``: the MQTT sessions of a cluster, and how far each is behind.
+"""``penstock session``: the MQTT sessions of a cluster, how far each is behind, and their end by an operator.
 
 What a session has read is in bytes that only gateways write and read (``gateway/sessions/session_state.py``), so this
 lives here and not with the client's commands. It is as the gateway saved it last: of a connected client up to half a
@@ -16,10 +16,20 @@ import click
 from gateway.sessions.session_state import Flow, read_flow, read_terms
 from gateway.sessions.subscriptions import Subscription
 from penstock.blocking import Routes, bootstrap
-from penstock.cli.display import json_option, print_rows
-from penstock.errors import Damaged, NoRoute, QueueNotFound, SessionNotFound
+from penstock.blocking.link import BlockingLink
+from penstock.cli.display import json_option, print_json, print_rows
+from penstock.errors import Damaged, InvalidConfig, NoRoute, QueueNotFound, SessionNotFound
 from penstock.requests.messages import BoundsReply, QueryBounds
-from penstock.requests.sessions import CONNECTED, HOME_TOPIC, NEVER_ENDS, ListSessions, SessionRow, SessionsPage
+from penstock.requests.sessions import (
+    CONNECTED,
+    HOME_TOPIC,
+    NEVER_ENDS,
+    ClosedSession,
+    CloseSession,
+    ListSessions,
+    SessionRow,
+    SessionsPage,
+)
 from penstock.world import RealClock
 from topicmap.names import is_share
 from topicmap.queues import filter_queue
@@ -30,7 +40,7 @@ _PLACES: Final = ("filter", "qos", "broker", "next", "end", "waiting", "history"
 
 @click.group()
 def session() -> None:
-    """Look at MQTT sessions and how far they are behind."""
+    """Look at MQTT sessions and how far they are behind; end one."""
 
 
 @session.command("list")
@@ -77,23 +87,74 @@ def show(server: str, client: str, as_json: bool) -> None:
       penstock session show d7
     """
     with bootstrap(server) as routes:
-        page = _ask(routes, ListSessions(client=client))
-        if not page.sessions:
-            raise SessionNotFound(f"there is no session of {client}", hint="`penstock session list` shows all")
-        one = page.sessions[0]
+        one = _find(routes, client)
         flow, ends = read_flow(one.flow), _Ends(routes)
         ends.learn(flow.places)
         rows = [row for subscription in read_terms(one.terms) for row in _standing(subscription, flow, ends)]
     print_rows(rows, _PLACES, as_json=as_json, empty="it has no subscriptions")
 
 
+@session.command()
+@click.argument("client")
+@click.option("--yes", is_flag=True, help="Do not ask before.")
+@json_option
+@click.pass_obj
+def end(server: str, client: str, yes: bool, as_json: bool) -> None:
+    """End the session of a client id: cut its client off and forget what the session holds.
+
+    Its will, if it has one, is published. A client that connects again begins a new session; to keep it out, use
+    access rules (`allow user NAME client PATTERN`).
+
+    \b
+    Examples:
+      penstock session end d7
+      penstock session end d7 --yes --json
+    """
+    with bootstrap(server) as routes:
+        found = _find(routes, client)
+        state = "connected" if found.state == CONNECTED else "away"
+        if not yes:
+            _confirm(f"End the session of {client} ({f'user {found.user}, ' if found.user else ''}{state})?")
+        home, epoch = _home(routes), 0
+        while True:
+            epoch = home.ask(CloseSession(client, epoch, force=epoch > 0), ClosedSession).epoch
+            if not epoch:
+                break
+    if as_json:
+        print_json({"client": client, "user": found.user or None, "state": state, "ended": True})
+    else:
+        click.echo(f"the session of {client} has ended")
+
+
+def _confirm(question: str) -> None:
+    """Goes on only if a person says yes. Raises ``InvalidConfig``."""
+    try:
+        is_meant = click.confirm(f"{question} What waits for it is lost.", err=True)
+    except click.Abort:
+        is_meant = False
+    if not is_meant:
+        raise InvalidConfig("the session goes on", hint="answer y, or add --yes")
+
+
+def _find(routes: Routes, client: str) -> SessionRow:
+    """Raises ``SessionNotFound``."""
+    page = _ask(routes, ListSessions(client=client))
+    if not page.sessions:
+        raise SessionNotFound(f"there is no session of {client}", hint="`penstock session list` shows all")
+    return page.sessions[0]
+
+
 def _ask(routes: Routes, request: ListSessions) -> SessionsPage:
     """What the home of sessions says. Raises ``NoRoute`` where nobody is."""
+    return _home(routes).ask(request, SessionsPage)
+
+
+def _home(routes: Routes) -> BlockingLink:
     try:
         [home, *_] = routes.topic(HOME_TOPIC)
     except NoRoute:
         raise NoRoute("no live broker keeps MQTT sessions", hint="no device has connected yet, or it is away") from None
-    return routes.link(home.address).ask(request, SessionsPage)
+    return routes.link(home.address)
 
 
 def _flow_of(one: SessionRow) -> Flow | None:

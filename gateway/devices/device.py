@@ -495,9 +495,10 @@ class Device(Sender):
         else:
             self.fail(ReasonCode.SERVER_UNAVAILABLE)
 
-    def fail(self, reason: Reason) -> None:
+    def fail(self, reason: Reason, *, ends_session: bool = False) -> None:
         """Closes for a reason, told where the version can tell it."""
-        self._close(self._connection.farewell(reason, self._reception.settings.redirect_to), reason)
+        farewell = self._connection.farewell(reason, self._reception.settings.redirect_to)
+        self._close(farewell, reason, ends_session=ends_session)
 
     def drop(self, why: Reason | str = DROPPED) -> None:
         """Closes without a word to the client."""

@@ -22,6 +22,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from gateway.brokers import Brokers
+from gateway.devices.client_ids import ClientIds, is_anothers
 from gateway.devices.guests import Admitted, Arriving, Grant, Guest, OnAdmitted
 from gateway.devices.journal import Journal
 from gateway.devices.patience import Patience, Proving, Stay
@@ -55,6 +56,7 @@ from penstock.requests.sessions import GONE, NO_WILL, RELEASED, OpenedSession, S
 from penstock.world import Rng
 
 _log: Final = logging.getLogger(__name__)
+_CLOSED: Final = Told(ReasonCode.ADMINISTRATIVE_ACTION, "an operator has ended the session")
 
 
 class SessionParts(NamedTuple):
@@ -104,7 +106,7 @@ class Reception:
         self._door = Door(settings)
         self.takeovers = Takeovers(settings.takeovers_per_min_max)
         self.crowd = Crowd(settings.address_connections_max)
-        self._rng = rng
+        self.client_ids = ClientIds(settings, authenticator, self.home, quotas, rng)
         self._admissions = Admissions(self.home, self.wills)
         self.patience = Patience(settings.connect_wait_s, quotas, rounds)
         self.failures = 0
@@ -117,7 +119,7 @@ class Reception:
         self.keeping.on_room = downstream.pump_later
         self.tenure = Tenure(self.home, upstream, self.wills, self._admissions, self._connected, self._fenced)
         self.judge = Judge(authenticator, upstream, self.limits)
-        self.rejudging = Rejudging(self.judge, downstream, rounds.wake)
+        self.rejudging = Rejudging(self.judge, authenticator.may_stay, downstream, rounds.wake)
         self.turns = Turns(rounds, self.failed)
         self.removals = Removals(authenticator.is_gone)
         self.wills.is_allowed = self.judge.may_leave
@@ -149,7 +151,7 @@ class Reception:
         if refusal:
             done(refusal)
             return
-        client_id = asked.client_id or self._new_client_id()
+        client_id = asked.client_id or self.client_ids.new()
         shown = Credentials(client_id, asked.user_name, asked.password, device.peer)
 
         def identified(identity: Identity | Reason) -> None:
@@ -161,7 +163,7 @@ class Reception:
 
     def admit_proven(self, device: Guest, asked: Arriving, user_name: str, done: OnAdmitted) -> None:
         """The same for a client that was not refused and has proven by an exchange who it is."""
-        identity = Identity(asked.client_id or self._new_client_id(), user_name, is_listed=True)
+        identity = Identity(asked.client_id or self.client_ids.new(), user_name, is_listed=True)
         self._open(device, asked, identity, done)
         self.rounds.wake()
 
@@ -172,10 +174,6 @@ class Reception:
             limit = "address_connections_max"
         return self.turns_away or (self.quotas.refuse(limit) if limit else self._unfit(asked))
 
-    def _new_client_id(self) -> str:
-        """An id that no session has (MQTT-3.1.3-7, 3.2.2-16): 64 random bits make sure of it."""
-        return f"auto-{self._rng.getrandbits(64):016x}"
-
     def _unfit(self, asked: Arriving) -> Reason:
         will, limits = asked.will, self.limits
         unsupported = limits.unsupported(asked.level, asked.keep_alive_s)
@@ -185,17 +183,15 @@ class Reception:
             return unsupported
         if asked.misuse:
             return Told(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, asked.misuse)
-        if not asked.client_id:  # (MQTT-3.1.3-7, -8) of 3.1.1; 3.1 has no empty ids
-            takes_id = asked.takes_id and self.settings.empty_client_ids
-            return 0 if takes_id else ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
-        if len(asked.client_id.encode()) > self.settings.client_id_bytes_max:
-            return self.quotas.refuse("client_id_bytes_max")
-        return 0 if asked.client_id.isprintable() else ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
+        return self.client_ids.unfit(asked.client_id, takes_id=asked.takes_id)
 
     def _open(self, device: Guest, asked: Arriving, identity: Identity | Reason, done: OnAdmitted) -> None:
         """Has the session handed over; whoever has it here lets go of it first."""
         if not isinstance(identity, Identity):
             done(identity)
+            return
+        if not self.authenticator.may_connect(identity, device.peer):
+            done(ReasonCode.NOT_AUTHORIZED)
             return
         if asked.will is not None:
             retains = asked.will.retain and self.settings.retained_messages
@@ -213,11 +209,9 @@ class Reception:
             return
         known = self.sessions.get(client_id)
         others = (self._admissions.holder(client_id), known.device if known is not None else None)
-        for other in others:
-            holder = other.identity if other is not None else None
-            if holder is not None and holder.user_name not in ("", identity.user_name):
-                done(ReasonCode.NOT_AUTHORIZED)  # another user's, and stays it
-                return
+        if self.client_ids.is_kept_by(others, identity):
+            done(ReasonCode.NOT_AUTHORIZED)
+            return
         if self.takeovers.are_over(client_id, self.rounds.now):
             done(self.quotas.refuse("takeovers_per_min_max"))
             return
@@ -225,11 +219,26 @@ class Reception:
             self.takeovers.note(client_id, self.rounds.now)
         device.identity = identity
         if known is not None and known.device is not None:
-            known.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=asked.clean_start)
+            ends = asked.clean_start or is_anothers(known.device, identity)
+            known.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=ends)
         self._admissions.begin(client_id, device)
-        opened = partial(self._opened, device, asked, grant, done)
-        kept = encode_will(asked.will)
-        self.home.open(client_id, identity.user_name, asked.clean_start, expiry_s, kept, opened)
+        self._ask_home(device, asked, grant, done)
+
+    def _ask_home(self, device: Guest, asked: Arriving, grant: Grant, done: OnAdmitted, instead_of: str = "") -> None:
+        """``instead_of``: the other user whose session ends."""
+        opened = partial(self._opened, device, asked, grant, done, instead_of)
+        kept, clean = encode_will(asked.will), asked.clean_start or bool(instead_of)
+        client_id, user_name, _, _ = grant.identity
+        self.home.open(client_id, user_name, clean, grant.expiry_s, kept, opened, instead_of)
+
+    def _answered(self, device: Guest, asked: Arriving, grant: Grant, done: OnAdmitted, instead_of: str) -> None:
+        """The session is another user's, and it is known whether that one loses it."""
+        client_id = grant.identity.client_id
+        if instead_of and self._is_awaited(device, client_id):
+            self._ask_home(device, asked, grant, done, instead_of)
+            self.rounds.wake()
+        else:
+            self._turn_away(device, client_id, done, ReasonCode.NOT_AUTHORIZED)
 
     def _opened(
         self,
@@ -237,9 +246,13 @@ class Reception:
         asked: Arriving,
         grant: Grant,
         done: OnAdmitted,
+        instead_of: str,
         result: OpenedSession | PenstockError,
     ) -> None:
         client_id, expiry_s = grant.identity.client_id, grant.expiry_s
+        if isinstance(result, Fenced) and not instead_of and grant.identity.user_name:
+            self.client_ids.ask_back(grant.identity, partial(self._answered, device, asked, grant, done))
+            return
         if isinstance(result, PenstockError):
             self._turn_away(device, client_id, done, _reason_of(result))
             return
@@ -430,7 +443,10 @@ class Reception:
         session = self.sessions.get(call.client)
         if session is not None and session.epoch == call.epoch and session.device is not None:
             self.takeovers.note(call.client, self.rounds.now)
-            session.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=call.clean)
+            if call.closes:
+                session.device.fail(_CLOSED, ends_session=True)
+            else:
+                session.device.displace(ReasonCode.SESSION_TAKEN_OVER, ends_session=call.clean)
             return
         self._admissions.forget(call.client)  # one that is just on its way here is turned away when it is known
         self.wills.hand_over(call)

@@ -1,4 +1,5 @@
-"""What connected clients have subscribed to, judged anew when the access rules change: a few subscriptions at a time.
+"""What connected clients have subscribed to, and whether they may have their client ids, judged anew when the access
+rules change: a few at a time.
 
 Each costs what the rules cost, and there may be very many: judged at one go, 40,000 by 200 rules held up everybody for
 longer than the home of sessions waits for a gateway. So each turn of a round's end judges some, and calls for the next
@@ -14,6 +15,7 @@ from typing import Final, Protocol
 
 from gateway.downstream import Downstream
 from gateway.login.auth import Identity
+from gateway.mqtt.reason_codes import ReasonCode, Told
 from gateway.publishing.judging import Judge
 from gateway.sessions.lasting import Client
 from gateway.sessions.session import Session
@@ -22,7 +24,8 @@ from gateway.shards.rounds import Stage
 from topicmap.names import plain_filter
 
 PER_TURN: Final = 16
-"""So many subscriptions; a round's end has up to eight turns."""
+"""So many clients and subscriptions; a round's end has up to eight turns."""
+_ID_TAKEN: Final = Told(ReasonCode.NOT_AUTHORIZED, "the access rules no longer let this user use the client id")
 
 
 class Subscriber(Client, Protocol):
@@ -36,10 +39,14 @@ class Subscriber(Client, Protocol):
 
 
 class Rejudging(Stage):
-    """That of one gateway. ``wake`` calls for a turn."""
+    """That of one gateway. ``may_stay``: whether a client may still use its id. ``wake`` calls for a
+    turn."""
 
-    def __init__(self, judge: Judge, downstream: Downstream, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, judge: Judge, may_stay: Callable[[Identity], bool], downstream: Downstream, wake: Callable[[], None]
+    ) -> None:
         self._judge = judge
+        self._may_stay = may_stay
         self._downstream = downstream
         self._wake = wake
         self._left: Iterator[None] = iter(())
@@ -65,6 +72,10 @@ class Rejudging(Stage):
             session, identity = client.session, client.identity
             if session is None or identity is None:
                 continue
+            if session.device is client and not self._may_stay(identity):
+                client.fail(_ID_TAKEN)
+            if not session.subscriptions:
+                yield
             for one in list(session.subscriptions.values()):
                 if session.device is client:  # it may have gone meanwhile
                     self.judge(session, identity, one)

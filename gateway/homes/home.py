@@ -36,6 +36,7 @@ from penstock.requests.sessions import (
     RELEASED,
     EndSession,
     KeepSessions,
+    ListSessions,
     OpenedSession,
     OpenSession,
     SavedSessions,
@@ -44,6 +45,7 @@ from penstock.requests.sessions import (
     SessionCalls,
     SessionDuties,
     SessionSave,
+    SessionsPage,
     WatchSessions,
     ends_of_parts,
 )
@@ -125,9 +127,20 @@ class SessionHome:
 
     # ------------------------------------------------------------ requests
 
-    def open(self, client: str, user: str, clean: bool, expiry_s: int, will: bytes, on_opened: OnOpened) -> None:
-        """Takes a session over from whoever has it."""
-        request = OpenSession(self._owner, client, clean, expiry_s, will, user=user, heard=self._last_over)
+    def open(
+        self,
+        client: str,
+        user: str,
+        clean: bool,
+        expiry_s: int,
+        will: bytes,
+        on_opened: OnOpened,
+        instead_of: str = "",
+    ) -> None:
+        """Takes a session over from whoever has it. ``instead_of``: the other user whose session may end for it."""
+        request = OpenSession(
+            self._owner, client, clean, expiry_s, will, user=user, heard=self._last_over, instead_of=instead_of
+        )
         self._latest[client] = request
         if not self._is_fresh:
             self._open(request, on_opened)
@@ -137,6 +150,15 @@ class SessionHome:
         if earlier is not None:
             earlier[1](_superseded())
         self._look()
+
+    def find_user(self, client: str, on_user: Callable[[str], None]) -> None:
+        """Whose the session of a client is that has been asked for; empty: nobody's, or that is not known."""
+
+        def answered(result: Result) -> None:
+            found = result.sessions if isinstance(result, SessionsPage) else ()
+            on_user(found[0].user if found else "")
+
+        self._submit(ListSessions(client=client), answered)
 
     def withdraw(self, client: str) -> bool:
         """Nobody waits for this session any more: whether it had not been asked for yet, and never will be."""

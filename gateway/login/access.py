@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 from gateway.buckets import host_of
 from gateway.login.attempts import (
+    CLIENT_ID,
     LIMIT,
     NO_CREDENTIALS,
     NO_KEYS,
@@ -34,6 +35,7 @@ from gateway.login.attempts import (
     Attempts,
 )
 from gateway.login.auth import (
+    ASSIGNED_ID,
     BAD_CREDENTIALS,
     BAD_METHOD,
     Anonymous,
@@ -274,6 +276,27 @@ class Access:
     def is_gone(self, identity: Identity) -> bool:
         """See ``Authenticator``."""
         return identity.is_listed and identity.user_name not in self._users.by_name
+
+    def may_connect(self, identity: Identity, peer: Peer) -> bool:
+        """See ``Authenticator``."""
+        if self.may_stay(identity):
+            return True
+        self.attempts.failed(CLIENT_ID, peer, identity.client_id, identity.user_name)
+        return False
+
+    def may_stay(self, identity: Identity) -> bool:
+        """See ``Authenticator``."""
+        if self._acl is None or ASSIGNED_ID.fullmatch(identity.client_id):
+            return True
+        return self._acl.client(identity.user_name, identity.client_id).allowed
+
+    def takes_back(self, identity: Identity, user_name: str) -> bool:
+        """See ``Authenticator``."""
+        acl, client_id = self._acl, identity.client_id
+        if acl is None or not identity.user_name or ASSIGNED_ID.fullmatch(client_id):
+            return False
+        own = acl.client(identity.user_name, client_id)
+        return own.allowed and own.line > 0 and not acl.client(user_name, client_id).allowed
 
     # ------------------------------------------------------------ what
 

@@ -30,6 +30,7 @@ NO_KEYS: Final = "no_scram_keys"
 WRONG_PROOF: Final = "wrong_proof"
 MALFORMED: Final = "malformed"
 CHANNEL_BINDING: Final = "channel_binding"
+CLIENT_ID: Final = "client_id"
 CAUSES: Final = (
     NO_CREDENTIALS,
     UNKNOWN_USER,
@@ -41,7 +42,9 @@ CAUSES: Final = (
     WRONG_PROOF,
     MALFORMED,
     CHANNEL_BINDING,
+    CLIENT_ID,
 )
+_NO_GUESSES: Final = (NO_CREDENTIALS, CLIENT_ID)
 LIMIT: Final = "address_failed_logins_per_min_max"
 _LINES_PER_S: Final = 1.0
 _LINES_AT_ONCE: Final = 10
@@ -96,7 +99,7 @@ class Attempts:
         """One failed. ``user``: only of a user who is there, or whom a token names that is rightly signed. ``detail``:
         more of the cause, for the log."""
         self.refused[cause] += 1
-        if cause != NO_CREDENTIALS:  # nothing was guessed
+        if cause not in _NO_GUESSES:
             self._addresses.spend(host_of(peer.address), self._clock())
         self._tell(cause, peer, client_id, user, detail)
 

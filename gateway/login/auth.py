@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import re
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
@@ -17,6 +18,10 @@ from gateway.mqtt.reason_codes import Reason
 BAD_CREDENTIALS: Final = 0x86
 NOT_AUTHORIZED: Final = 0x87
 BAD_METHOD: Final = 0x8C
+
+
+ASSIGNED_ID: Final = re.compile("auto-[0-9a-f]{16}")
+"""A client id that a gateway has made. Rules about client ids do not concern it: nobody can guess one."""
 
 
 class Peer(NamedTuple):
@@ -102,6 +107,18 @@ class Authenticator(Protocol):
         """Whether the user as whom it has logged in is not there any more."""
         ...
 
+    def may_connect(self, identity: Identity, peer: Peer) -> bool:
+        """Whether it may use its client id. One that may not is counted."""
+        ...
+
+    def may_stay(self, identity: Identity) -> bool:
+        """Whether it may still use its client id."""
+        ...
+
+    def takes_back(self, identity: Identity, user_name: str) -> bool:
+        """Whether rules give its client id to it and not to this user, so that it takes the id from that one."""
+        ...
+
     def may_publish(self, identity: Identity, name: str) -> bool: ...
 
     def may_subscribe(self, identity: Identity, filter: str) -> bool: ...
@@ -144,6 +161,15 @@ class Anonymous:
         return BAD_METHOD
 
     def is_gone(self, identity: Identity) -> bool:
+        return False
+
+    def may_connect(self, identity: Identity, peer: Peer) -> bool:
+        return True
+
+    def may_stay(self, identity: Identity) -> bool:
+        return True
+
+    def takes_back(self, identity: Identity, user_name: str) -> bool:
         return False
 
     def may_publish(self, identity: Identity, name: str) -> bool:

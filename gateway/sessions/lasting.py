@@ -38,7 +38,7 @@ class Client(Protocol):
         """Sends so many packets."""
         ...
 
-    def fail(self, reason: Reason) -> None:
+    def fail(self, reason: Reason, *, ends_session: bool = False) -> None:
         """Closes it for a reason."""
         ...
 

@@ -71,11 +71,13 @@ def saved_places(flow: bytes) -> list[tuple[str, str, int]]:
 
 
 class SessionCall(NamedTuple):
-    """Somebody else asks for a session that the caller has; ``clean``: to end it."""
+    """Somebody else asks for a session that the caller has; ``clean``: to end it. ``closes``: an operator ends it, and
+    nobody has it afterwards."""
 
     client: str
     epoch: int
     clean: bool
+    closes: bool = False
 
 
 class SessionFilters(NamedTuple):
@@ -115,7 +117,8 @@ class OpenSession(Request):
     """Takes an MQTT session over, or makes it; whoever had it is fenced. With another living owner that one is first
     called upon to save and release it; after a short while it is taken all the same (``force``). ``claim``: takes it as
     it is, and only if its owner is dead and it has something to be done, else ``Fenced``. Another user's is ``Fenced``
-    too. ``heard``: the last of the lives that the asker knows to be over."""
+    too, unless it is that of ``instead_of`` and is to end (``clean``): access rules give the client id to ``user`` and
+    not to that one. ``heard``: the last of the lives that the asker knows to be over."""
 
     code: ClassVar[int] = 100
     reply: ClassVar[type[Reply]] = OpenedSession
@@ -128,6 +131,7 @@ class OpenSession(Request):
     force: bool = False
     user: str = ""
     heard: str = ""
+    instead_of: str = ""
 
 
 @value
@@ -307,3 +311,23 @@ class EndLives(Request):
     code: ClassVar[int] = 110
     reply: ClassVar[type[Reply]] = Done
     lives: tuple[str, ...]
+
+
+@value
+class ClosedSession(Reply):
+    """``epoch`` 0: the session is over, or ends as soon as its will is published. Else its owner was called upon, and
+    has let go or has had the time for it: now ask with this epoch and ``force``."""
+
+    epoch: int = 0
+
+
+@value
+class CloseSession(Request):
+    """An operator ends a session: its client, if it is connected, is cut off, and its will published. ``epoch``: of the
+    session that is meant, 0: whatever there is; another one is left alone. ``SessionNotFound`` where there is none."""
+
+    code: ClassVar[int] = 111
+    reply: ClassVar[type[Reply]] = ClosedSession
+    client: str
+    epoch: int = 0
+    force: bool = False

@@ -8,7 +8,7 @@ import pytest
 
 from broker.session_ends import SPARE_ENDS
 from broker.session_requests import HANDOVER_S
-from penstock.errors import Busy, Fenced, InvalidRequest, StorageFull, TooLarge
+from penstock.errors import Busy, Fenced, InvalidRequest, SessionNotFound, StorageFull, TooLarge
 from penstock.message import CLIENT_ID, FLAG_ONCE, MQTT_ID, MQTT_TOPIC, encode_properties, encode_record, record_tail
 from penstock.requests.filters import OpenFilters
 from penstock.requests.given import GivenRuns
@@ -21,6 +21,8 @@ from penstock.requests.sessions import (
     LOST,
     NEVER_ENDS,
     RELEASED,
+    ClosedSession,
+    CloseSession,
     EndLives,
     EndSession,
     Exchanges,
@@ -780,6 +782,86 @@ def test_a_users_session_is_no_other_users_not_even_to_end_it() -> None:
     entry = after.state.sessions.get("c")
     assert entry is not None
     assert entry.user == "alice"
+
+
+def test_a_session_goes_to_another_user_only_as_a_new_one_and_only_from_the_user_that_was_named() -> None:
+    rig = Rig()
+    held = open_session(rig, user="mallory")
+    save(rig, held.epoch, RELEASED, terms=b"t")
+    for clean, instead_of in ((False, "mallory"), (True, "bob"), (True, "")):
+        refused = OpenSession("h", "c", clean, 60, b"", user="alice", instead_of=instead_of)
+        assert rig.ask(refused).code == Fenced.code
+    found = open_session(rig, "h", clean=True, user="alice", instead_of="mallory")
+    assert (found.present, found.ended) == (False, held.incarnation)
+    entry = rig.state.sessions.get("c")
+    assert entry is not None
+    assert (entry.user, entry.terms) == ("alice", b"")
+    assert rig.ask(OpenSession("g", "c", False, 60, b"", user="mallory")).code == Fenced.code
+
+
+# ---------------------------------------------------------------- what an operator ends
+
+
+def test_an_operator_ends_a_session_that_nobody_has_and_no_other() -> None:
+    rig = Rig()
+    assert rig.ask(CloseSession("c")).code == SessionNotFound.code
+    held = open_session(rig)
+    save(rig, held.epoch, RELEASED)
+    assert rig.ask(CloseSession("c", held.epoch + 1)) == ClosedSession()
+    assert rig.state.sessions.get("c") is not None
+    assert rig.ask(CloseSession("c")) == ClosedSession()
+    assert rig.state.sessions.get("c") is None
+    assert rig.restarted().state.sessions.get("c") is None
+
+
+def test_a_living_owner_is_called_upon_to_end_a_session() -> None:
+    rig = Rig()
+    alive(rig, "g")
+    held = open_session(rig)
+    answers = rig.submit(CloseSession("c"))
+    assert rig.ask(WatchSessions("g", 0.0)) == SessionCalls((SessionCall("c", held.epoch, True, True),))
+    assert answers == []
+    assert rig.ask(EndSession("c", held.epoch)) == Done()
+    assert answers == [ClosedSession(held.epoch)]
+    again = open_session(rig)
+    assert rig.ask(CloseSession("c", held.epoch, force=True)) == ClosedSession()
+    entry = rig.state.sessions.get("c")
+    assert entry is not None, "whoever came meanwhile has a session of its own"
+    assert entry.epoch == again.epoch
+
+
+def test_a_session_ends_also_where_its_owner_does_nothing_and_that_owner_hears_of_it() -> None:
+    rig = Rig()
+    live(rig, "g", "a")
+    held = open_session(rig)
+    answers = rig.submit(CloseSession("c"))
+    rig.ask(WatchSessions("g", 0.0))
+    pass_time(rig, HANDOVER_S)
+    assert answers == [ClosedSession(held.epoch)]
+    assert rig.ask(CloseSession("c", held.epoch, force=True)) == ClosedSession()
+    assert rig.state.sessions.get("c") is None
+    assert rig.ask(WatchSessions("g", 0.0)) == SessionCalls((SessionCall("c", held.epoch, True, True),))
+    assert live(rig, "g", "a").is_over, "what it still has of the client is not stored"
+
+
+def test_force_counts_only_when_the_owner_has_had_its_time() -> None:
+    rig = Rig()
+    alive(rig, "g")
+    held = open_session(rig)
+    assert rig.submit(CloseSession("c", held.epoch, force=True)) == []
+    assert rig.state.sessions.get("c") is not None
+
+
+def test_the_will_of_a_session_that_an_operator_ends_without_its_owner_is_anothers_duty() -> None:
+    rig = Rig()
+    alive(rig, "g")
+    held = open_session(rig, will=b"will", expiry_s=NEVER_ENDS)
+    rig.submit(CloseSession("c"))
+    pass_time(rig, HANDOVER_S)
+    assert rig.ask(CloseSession("c", held.epoch, force=True)) == ClosedSession()
+    assert alive(rig, "h").clients == ("c",)
+    claimed = open_session(rig, "h", claim=True)
+    assert (claimed.present, claimed.ended, claimed.will) == (False, held.incarnation, b"will")
 
 
 def test_an_anonymous_session_becomes_the_users_who_takes_it() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from rig import Client, Gateway
 
-from gateway.login.auth import Anonymous, Credentials, Identity
+from gateway.login.auth import Anonymous, Credentials, Identity, Peer
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import (
     Connack,
@@ -413,6 +413,15 @@ class Own:
     def connect(self, shown: Credentials, done: Callable[[Identity | int], None]) -> None:
         stolen = shown.client_id == "victim" and shown.password != b"right"
         done(0x86 if stolen else Identity(shown.client_id, shown.user_name or ""))
+
+    def may_connect(self, identity: Identity, peer: Peer) -> bool:
+        return True
+
+    def may_stay(self, identity: Identity) -> bool:
+        return True
+
+    def takes_back(self, identity: Identity, user_name: str) -> bool:
+        return False
 
     def may_publish(self, identity: Identity, name: str) -> bool:
         if identity.client_id == "bystander":

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rig import Client, Gateway
 
-from gateway.login.auth import Credentials, Identity
+from gateway.login.auth import Credentials, Identity, Peer
 from gateway.mqtt.packets import (
     Connack,
     Connect,
@@ -142,6 +142,15 @@ class Door:
             done(0x87)
         else:
             done(Identity(shown.client_id, shown.user_name) if shown.password == b"right" else 0x86)
+
+    def may_connect(self, identity: Identity, peer: Peer) -> bool:
+        return True
+
+    def may_stay(self, identity: Identity) -> bool:
+        return True
+
+    def takes_back(self, identity: Identity, user_name: str) -> bool:
+        return False
 
     def may_publish(self, identity: Identity, name: str) -> bool:
         return not name.startswith("secret")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from broker.exchange_requests import ExchangeRequests
-from broker.folds import filters, shares
+from broker.folds import filters, shares, topics
 from broker.folds.exchanges import exchange_of
 from broker.folds.filters import CLOSE, OPEN
 from broker.folds.shares import Shares
@@ -20,6 +20,7 @@ from broker.gateways import Gateways
 from broker.holders import Holders
 from broker.kernel.handler import handlers_of
 from broker.outcomes import Now, Parked
+from broker.session_pages import SessionPages
 from broker.session_requests import SessionRequests
 from broker.settings import BrokerSettings
 from broker.share_requests import ShareRequests
@@ -74,6 +75,7 @@ from penstock.requests.request import Done, Request, Result
 from penstock.requests.routes import BrokerRoute, QueryRoute, Route
 from penstock.requests.servers import Ping, ServerInfo
 from penstock.requests.sessions import (
+    HOME_TOPIC,
     KeepSessions,
 )
 from penstock.requests.topics import Bounds, CreateTopic, DescribeTopic, TopicDetail
@@ -182,11 +184,12 @@ class MemoryBroker:
         self._held: list[tuple[OnResult, Result]] = []
         self._kept_back: list[tuple[OnResult, Result]] = []
         self.state = BrokerState()
+        self.state.apply(fact(topics.TOPIC, [HOME_TOPIC, 1, "disk"]))
         facts = cast("MessageStore", _Facts(self))
         self.sessions = SessionRequests(self.state, facts, BrokerSettings(), Gateways(self.state.sessions), 0.0, 0)
         self.shares = ShareRequests(self.state, facts, BrokerSettings(), 0.0)
         exchanges = ExchangeRequests(self.state, facts)
-        self._handlers = handlers_of((self.sessions, self.shares, exchanges))
+        self._handlers = handlers_of((self.sessions, SessionPages(self.state, facts), self.shares, exchanges))
         self._stirred: set[str] = set()
 
         self.lives = 0

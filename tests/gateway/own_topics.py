@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.login.auth import Credentials, Identity, OnIdentity
+from gateway.login.auth import Credentials, Identity, OnIdentity, Peer
 
 
 class OnlyOwnTopics:
@@ -13,6 +13,15 @@ class OnlyOwnTopics:
         done(0x86 if is_wrong else Identity(shown.client_id, ""))
 
     def is_gone(self, identity: Identity) -> bool:
+        return False
+
+    def may_connect(self, identity: Identity, peer: Peer) -> bool:
+        return True
+
+    def may_stay(self, identity: Identity) -> bool:
+        return True
+
+    def takes_back(self, identity: Identity, user_name: str) -> bool:
         return False
 
     def may_publish(self, identity: Identity, name: str) -> bool:

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.mqtt import codec
-from gateway.mqtt.packets import Connack, Connect, Packet, Suback, Subscribe, Subscription
+from gateway.mqtt.packets import Connack, Connect, Disconnect, Packet, Suback, Subscribe, Subscription
 from gateway.mqtt.properties import Properties
 from gateway.mqtt.reader import PacketReader
 from node import session_command
@@ -146,6 +146,40 @@ def test_what_cannot_be_read_of_a_session_is_unknown_and_not_0(running: RunningS
     result = penstock("session", "show", "odd")
     assert result.exit_code != 0
     assert "cannot be read" in result.stderr
+
+
+def test_a_session_is_ended_and_its_client_cut_off(running: RunningSystem, penstock: Run) -> None:
+    with socket.create_connection(split_address(running.addresses.mqtt), 10) as device:
+        subscribe(device, "d7", (Subscription("x", 1),))
+        result = penstock("session", "end", "d7", "--yes", "--json")
+        assert json.loads(result.stdout) == {"client": "d7", "user": None, "state": "connected", "ended": True}
+        reader = PacketReader(1 << 20)
+        reader.level = 5
+        assert reader.receive(device.recv(4096))[0] == Disconnect(
+            0x98, Properties(reason_string="an operator has ended the session")
+        )
+        assert device.recv(1) == b""
+    assert rows(penstock("session", "list", "--json")) == []
+    with durable(running, "d7", Subscription("x", 1)):
+        pass
+    while is_connected(penstock, "d7"):
+        pass
+    result = penstock("session", "end", "d7", "--yes")
+    assert (result.exit_code, result.stdout) == (0, "the session of d7 has ended\n")
+    assert penstock("session", "end", "d7", "--yes").exit_code == 3
+
+
+def test_no_session_ends_without_a_yes(running: RunningSystem, penstock: Run) -> None:
+    with durable(running, "d7", Subscription("x", 1)):
+        pass
+    asked = ["--server", running.addresses.namesrv, "session", "end", "d7"]
+    for said in ("", "n\n", "\n"):
+        result = CliRunner().invoke(root, asked, input=said)
+        assert result.exit_code != 0
+        assert "add --yes" in result.stderr
+        assert [row["client"] for row in rows(penstock("session", "list", "--json"))] == ["d7"]
+    assert CliRunner().invoke(root, asked, input="y\n").exit_code == 0
+    assert rows(penstock("session", "list", "--json")) == []
 
 
 def test_a_session_that_there_is_not_is_status_3(running: RunningSystem, penstock: Run) -> None:

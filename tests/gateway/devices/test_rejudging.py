@@ -6,7 +6,9 @@ from rig import Gateway, HandClock
 
 from gateway.devices.rejudging import PER_TURN
 from gateway.login.access import Access
+from gateway.mqtt.packets import Disconnect, Will
 from penstock.access.acl import parse_acl
+from penstock.message import decode_message
 
 FILTERS = [f"a/{number}" for number in range(3 * PER_TURN)]
 
@@ -33,6 +35,27 @@ def test_no_turn_judges_more_than_a_few_and_in_the_end_all_are_judged() -> None:
     assert left(gateway, "c", "d") == [len(FILTERS) + 1 - PER_TURN, len(FILTERS) + 1]
     gateway.round()
     assert left(gateway, "c", "d") == [1, 1]
+
+
+def test_a_client_whose_id_the_rules_give_to_others_now_is_cut_off_and_its_will_published() -> None:
+    gateway, access = house()
+    kept, lost = gateway.connect("c", level=5), gateway.connect("d", level=5, will=Will("w", b"gone", 1))
+    lost.subscribe("a")
+    access.set_acl(parse_acl("allow anonymous client c\nallow all all #"))
+    gateway.round()
+    assert (kept.is_closed, lost.is_closed) == (False, True)
+    assert [one.reason_code for one in lost.got() if isinstance(one, Disconnect)] == [0x87]
+    assert [decode_message(record).body for record in gateway.broker.log] == [b"gone"]
+
+
+def test_no_turn_looks_at_more_than_a_few_clients_that_have_subscribed_to_nothing() -> None:
+    gateway, access = house()
+    clients = [gateway.connect(f"c{number}", level=5) for number in range(2 * PER_TURN)]
+    access.set_acl(parse_acl("deny all client *"))
+    gateway.reception.rejudging.flush()
+    assert sum(one.is_closed for one in clients) == PER_TURN
+    gateway.round()
+    assert all(one.is_closed for one in clients)
 
 
 def test_rules_that_change_again_meanwhile_count_for_all() -> None:
