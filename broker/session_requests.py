@@ -33,6 +33,7 @@ from broker.kernel.checks import CLIENT_BYTES_MAX, check_text
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
 from broker.outcomes import AfterSync, Now, Outcome, Parked
+from broker.session_calls import OwnerCalls, client_waker, owner_waker
 from broker.session_ends import SessionEnds
 from broker.session_room import SessionRoom
 from broker.settings import BrokerSettings
@@ -66,7 +67,6 @@ from penstock.requests.sessions import (
     ends_of_parts,
 )
 
-HANDOVER_S: Final = 1.0
 WAIT_S_MAX: Final = 60.0
 LEASE_S_MAX: Final = 86_400.0
 DUTIES_MAX: Final = 1000
@@ -93,15 +93,13 @@ class SessionRequests:
         self._settings = settings
         self._gateways = gateways
         self._leases = {owner: now + settings.owner_lease_s for owner in self._sessions.owners + self._lives.owners}
-        self._calls: dict[str, dict[str, SessionCall]] = {}  # owner -> client -> what is asked of it
-        # client -> the epoch in which its session was asked for last, and until when its owner may let go
-        self._called: dict[str, tuple[int, float]] = {}
+        self._calls = OwnerCalls()
         self._ownerless: dict[str, int] = {}  # client -> epoch that a dead owner had
         self._duties: dict[str, int] = {}  # those among them that somebody must see to
         self._lapsed: set[str] = set()  # owners that fell silent, and may be alive
         self._ends = SessionEnds(self._sessions, now, now_ms)
         self._begun_until = 0  # the log position behind the last life that has begun
-        self.changed: list[str] = []
+        self.changed = self._calls.changed
         for owner, position in self._lives.began.items():
             self._bury(owner, now, position)
         for client in self._sessions.clients:
@@ -143,8 +141,7 @@ class SessionRequests:
 
     def _has_had_time(self, client: str, entry: Entry, now: float) -> bool:
         """Whether the owner was called upon, by whomever, and has not let go for as long as it may."""
-        epoch, until = self._called.get(client, (0, 0.0))
-        return epoch == entry.epoch and now >= until
+        return self._calls.has_had_time(client, entry.epoch, now)
 
     def _has_living_owner(self, client: str, entry: Entry, now: float) -> bool:
         if not entry.owner or self._is_orphaned(client, entry):
@@ -172,11 +169,7 @@ class SessionRequests:
     def _call(self, request: OpenSession, entry: Entry, now: float) -> Outcome:
         """Calls upon the owner; the asker is answered when it has let go, or has had the time for it."""
         client, epoch = request.client, entry.epoch
-        if self._called.get(client, (0, 0.0))[0] != epoch:
-            self._called[client] = epoch, now + HANDOVER_S
-        until = self._called[client][1]
-        self._calls.setdefault(entry.owner, {})[client] = SessionCall(client, epoch, request.clean)
-        self.changed.append(owner_waker(entry.owner))
+        until = self._calls.call(entry.owner, SessionCall(client, epoch, request.clean), now)
 
         def answer(last: bool) -> Result | None:
             return OpenedSession(0, 0, False) if last or self._is_free(client, epoch) else None
@@ -209,8 +202,7 @@ class SessionRequests:
         if not request.claim and before[0] in self._leases and before[0] != request.owner:
             # Too slow to let go: it must hear of it still. Of a claim it hears when it asks, and no sooner than that is
             # durable: called upon, it would take the client for back, and give its will up.
-            self._calls.setdefault(before[0], {})[client] = SessionCall(client, before[1], request.clean)
-            self.changed.append(owner_waker(before[0]))
+            self._calls.tell(before[0], SessionCall(client, before[1], request.clean))
         given = self._sessions.get(client)
         assert given is not None
         over = self._lives.over_after(request.heard)
@@ -223,12 +215,9 @@ class SessionRequests:
 
     def _settle(self, client: str) -> None:
         """A session has changed hands or is over: nobody is asked for it any more."""
-        self._called.pop(client, None)
         self._ownerless.pop(client, None)
         self._duties.pop(client, None)
-        for calls in self._calls.values():
-            calls.pop(client, None)
-        self.changed.append(client_waker(client))
+        self._calls.settle(client)
 
     # ------------------------------------------------------------ what its owner says
 
@@ -369,8 +358,8 @@ class SessionRequests:
             raise InvalidRequest("wait_s is at least 0")
 
         def answer(last: bool) -> Result | None:
-            calls = self._calls.pop(request.owner, {})
-            return SessionCalls(tuple(calls.values())) if calls or last else None
+            calls = self._calls.take(request.owner)
+            return SessionCalls(calls) if calls or last else None
 
         calls = answer(not request.wait_s)
         if calls is not None:
@@ -403,21 +392,17 @@ class SessionRequests:
             self._released(client)
             self._see_to(client)
         if is_taken:  # too slow to let go: it must hear of it still
-            self._calls.setdefault(owner, {})[client] = SessionCall(client, epoch, True, True)
-            self.changed.append(owner_waker(owner))
+            self._calls.tell(owner, SessionCall(client, epoch, True, True))
         return AfterSync(ClosedSession(), self._store.written)
 
     def _call_to_close(self, client: str, entry: Entry, now: float) -> Outcome:
         epoch = entry.epoch
-        if self._called.get(client, (0, 0.0))[0] != epoch:
-            self._called[client] = epoch, now + HANDOVER_S
-        self._calls.setdefault(entry.owner, {})[client] = SessionCall(client, epoch, True, True)
-        self.changed.append(owner_waker(entry.owner))
+        until = self._calls.call(entry.owner, SessionCall(client, epoch, True, True), now)
 
         def answer(last: bool) -> Result | None:
             return ClosedSession(epoch) if last or self._is_free(client, epoch) else None
 
-        return Parked((client_waker(client),), self._called[client][1], answer)
+        return Parked((client_waker(client),), until, answer)
 
     # ------------------------------------------------------------ time
 
@@ -447,7 +432,7 @@ class SessionRequests:
     def _bury(self, owner: str, now: float, until: int = sys.maxsize) -> None:
         """An owner is dead, or begins anew: what it had has nobody to care for it. ``until``: the last epoch
         of its earlier process."""
-        self._calls.pop(owner, None)
+        self._calls.forget(owner)
         for client in self._sessions.of(owner):
             entry = self._sessions.get(client)
             if entry is not None and entry.epoch <= until:
@@ -508,16 +493,6 @@ def _found(entry: Entry, is_new: bool, absence_s: float) -> OpenedSession:
         expiry_s=entry.expiry_s,
         absence_s=absence_s,
     )
-
-
-def client_waker(client: str) -> str:
-    """What stirs when a client's session changes hands; no queue has such a name."""
-    return f"session {client}"
-
-
-def owner_waker(owner: str) -> str:
-    """What stirs when others ask for an owner's sessions."""
-    return f"owner {owner}"
 
 
 def _check_owner(owner: str) -> None:

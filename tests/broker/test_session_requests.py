@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from broker.session_calls import HANDOVER_S
 from broker.session_ends import SPARE_ENDS
-from broker.session_requests import HANDOVER_S
 from penstock.errors import Busy, Fenced, InvalidRequest, SessionNotFound, StorageFull, TooLarge
 from penstock.message import CLIENT_ID, FLAG_ONCE, MQTT_ID, MQTT_TOPIC, encode_properties, encode_record, record_tail
 from penstock.requests.filters import OpenFilters
