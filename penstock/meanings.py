@@ -91,7 +91,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "gateway_unanswered": "Batches of messages that brokers have not answered yet.",
         "gateway_unfinished_bytes": "Bytes of incomplete packets that are held for all clients.",
         "gateway_untaken_bytes": "Bytes of output that all clients have not taken.",
-        "gateway_unstored_bytes": "Bytes of messages of all clients that no broker has stored.",
+        "gateway_unstored_bytes": "Bytes of all clients: messages that no broker has stored, and answers that wait.",
         "gateway_held": "1 while the gateway stores nothing because it may have lost sessions.",
         "gateway_published_total": "Messages of devices that were stored.",
         "gateway_publish_dropped_total": "Messages of devices that were refused or given up.",

@@ -3,53 +3,49 @@
 ``receive`` takes a chunk as it comes from the socket and carries out every complete packet in it, in order. Runs of
 plain PUBLISH and PUBACK go the straight way (``gateway/publishing/intake.py``), everything else through the protocol
 state (``gateway/mqtt/connection.py``). The device itself never waits: answers that need a broker come back through
-``stored``, ``refused`` and the completions of SUBSCRIBE.
+``stored``, ``refused`` (``incoming.py``) and the completions of SUBSCRIBE.
 
-Promises: PUBACK and PUBREC leave only after the record is stored (through ``stored``); a QoS 2 id is stored once
-however often it is sent (MQTT-4.3.3-10); a client with too much unstored, filters without an answer
-included, is not read (``hold_reading``); after ``fail`` or ``drop`` nothing more is carried out or sent
-(MQTT-3.14.4-1).
+Promises: PUBACK and PUBREC leave only after the record is stored, in the order of the PUBLISHes; a SUBSCRIBE or
+UNSUBSCRIBE is carried out after all that came before it is stored or refused; a QoS 2 id is stored once however often
+it is sent (MQTT-4.3.3-10); a client with too much unstored or unanswered is not read (``hold_reading``); after ``fail``
+or ``drop`` nothing more is carried out or sent (MQTT-3.14.4-1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from gateway.devices.acknowledging import EXCHANGES, REASONS, acknowledge, note_stored
+from gateway.devices.acknowledging import EXCHANGES, acknowledge
 from gateway.devices.authenticating import Authenticating
-from gateway.devices.greeting import accepts_bytes_max, arriving, sent_aliases, stored_form, terms
+from gateway.devices.greeting import accepts_bytes_max, arriving, sent_aliases, terms
 from gateway.devices.guests import Admitted, Arriving, Grant, OnAdmitted
+from gateway.devices.incoming import Incoming
 from gateway.devices.journal import CLIENT_CLOSED, DISCONNECT, DROPPED
 from gateway.devices.reception import Reception
 from gateway.devices.subscribing import Subscribing, Unsubscribing, send_saved
 from gateway.limits.limits import size_of
-from gateway.login.auth import Identity, Peer
+from gateway.login.auth import Peer
 from gateway.messages.aliases import SentAliases
-from gateway.messages.delivery import PACKET_ID_MAX
-from gateway.mqtt.answers import mark
 from gateway.mqtt.connection import ANY_SIZE, Received
 from gateway.mqtt.packets import Auth, Connect, Disconnect, Publish, Pubrel, Subscribe, Unsubscribe
-from gateway.mqtt.reason_codes import Reason, ReasonCode, Told, code_of
-from gateway.publishing.intake import Sender, is_partial_publish, plain_pubacks, take_publishes
-from gateway.publishing.lanes import NameRoute
-from gateway.sessions.session import STORED, Session
+from gateway.mqtt.reason_codes import Reason, ReasonCode
+from gateway.publishing.intake import is_partial_publish, plain_pubacks, take_publishes
 from gateway.shards.ends import Output
-from penstock.errors import Fenced, InvalidMessage
 
 _PROGRESS_BYTES: Final = 1024
 """A client that has sent so much more of a packet is as alive as one that has sent a whole one (MQTT-3.1.2-22): it
 cannot ping within a packet, and a long one takes its time on a slow line. Fewer bytes than these keep nobody alive."""
 
 
-class Device(Sender):
+class Device(Incoming):
     """A connection and, once admitted, its session.
 
     Attributes:
         peer: where the connection comes from.
         heard_at: monotonic time of the last packet from it, or of the last KiB of one that is not complete.
-        unstored: bytes of its records, and of filters that it asked for, that the brokers have not answered for.
+        unstored: bytes of its records that the brokers have not answered for.
         accepts_bytes_max: the largest packet that it takes.
         is_v5: whether it speaks MQTT 5 and so can be told reasons.
         is_over: whether the connection is over.
@@ -62,43 +58,32 @@ class Device(Sender):
 
     __slots__ = (
         "_authenticating",
-        "_connection",
         "_holds",
+        "_is_behind",
         "_is_midway",
         "_is_stuffed",
         "_line",
         "_partial",
-        "_reception",
-        "_routes",
-        "_unanswered",
         "_waits",
         "accepts_bytes_max",
         "aliases",
         "full_since",
         "heard_at",
-        "identity",
         "keep_alive_s",
         "named",
         "peer",
-        "session",
     )
 
     def __init__(self, line: Output, peer: Peer, reception: Reception) -> None:
+        super().__init__(reception)
         self._line = line
-        self._reception = reception
-        self._connection = reception.limits.connection()
-        self._routes: dict[bytes, NameRoute] | None = None
-        self.route = None
         self._partial = b""
         self._is_midway = False  # in a packet that goes through the protocol state
         self._waits = False  # for the answer to its CONNECT, or its turn to subscribe
-        self._holds = self.unstored = 0
-        self.is_over = self.is_v5 = False
+        self._is_behind = False  # it waits to subscribe until what it has published is stored
+        self._holds = 0
         self._is_stuffed = False  # held because too much of it is unstored
-        self._unanswered = 0  # QoS 1 publications that have not been acknowledged
         self.peer = peer
-        self.session: Session | None = None
-        self.identity: Identity | None = None
         self.named: str | None = None
         self.keep_alive_s = 0
         self.accepts_bytes_max = ANY_SIZE
@@ -150,14 +135,14 @@ class Device(Sender):
         self.tally.bytes_in += size
         if self._partial:
             chunk, self._partial = self._partial + chunk, b""
-        if self.session is not None and not self._is_midway and not self._waits:
+        if self.session is not None and not self._is_midway and not self._waits and not self._holds:
             chunk = self._take_straight(chunk)
         unfinished = len(self._partial)
         if chunk and not self.is_over:
             unfinished = self._take(chunk)
         if unfinished < size or unfinished // _PROGRESS_BYTES != (unfinished - size) // _PROGRESS_BYTES:
             self.heard_at = reception.rounds.now
-        if self.unstored > reception.unstored_bytes_max and not self._is_stuffed:
+        if self.unstored + self.owed > reception.unstored_bytes_max and not self._is_stuffed:
             self._is_stuffed = True
             self.hold_reading()
         if self.pace is not None and not self.is_over:
@@ -181,7 +166,7 @@ class Device(Sender):
         assert self.session is not None
         bytes_max = self._reception.settings.packet_bytes_max
         while chunk and not self._is_closed():
-            room = self._room_for_publications(self.session) if self._reception.settings.qos_max else 0
+            room = self.room_for_publications(self.session) if self._reception.settings.qos_max else 0
             upstream = self._reception.upstream
             at, acknowledged = take_publishes(self, self._routes, self.is_v5, chunk, upstream, room, bytes_max)
             if not at:
@@ -201,13 +186,13 @@ class Device(Sender):
     def _take(self, chunk: bytes, *, has_turn: bool = False) -> int:
         """Carries out step by step what this chunk completes, as long as nothing has to wait. How many bytes are
         left."""
-        connection, turns = self._connection, self._reception.turns
+        connection = self._connection
         if self._waits:
             connection.keep(chunk)
         elif chunk:
             self._carry_out(connection.receive(chunk), b"" if self._is_midway else chunk)
         while connection.has_more and not self._is_waiting() and not self.is_over:
-            has_turn = has_turn or (connection.wants_turn and turns.has_room(self))
+            has_turn = has_turn or (connection.wants_turn and self._has_turn())
             if has_turn or not connection.wants_turn:
                 self._carry_out(connection.receive(b"", has_turn=has_turn))
             has_turn = False
@@ -215,13 +200,22 @@ class Device(Sender):
         self._is_midway = unfinished > 0
         return unfinished
 
+    def _has_turn(self) -> bool:
+        """Whether a SUBSCRIBE or UNSUBSCRIBE may begin: what its client has published before is in the log. If not it
+        waits for that, and then for its turn."""
+        if self.unstored or self.kept:
+            self._is_behind = True
+            self.wait()
+            return False
+        return self._reception.turns.has_room(self)
+
     def _carry_out(self, received: Received, first: bytes = b"") -> None:
         self.tally.packets_in += len(received.packets)
         for packet in received.packets:
             exchange = EXCHANGES.get(type(packet))
             broken = self._reception.limits.broken_by(packet)
             if isinstance(packet, Publish):
-                self._on_publish(packet, broken)
+                self.on_publish(packet, broken)
             elif broken:
                 self.fail(broken)
             elif exchange is not None:
@@ -296,160 +290,24 @@ class Device(Sender):
         if has_waited:
             self.go_on()
 
-    # ------------------------------------------------------------ PUBLISH
-
-    def _on_publish(self, packet: Publish, broken: Reason) -> None:
-        """``broken``: a limit that it breaks. Then it is not taken, but its alias and its open exchange stand."""
-        name = self._connection.name_of(packet, self._reception.settings.topic_alias_max)
-        if isinstance(name, int):
-            self.fail(self._reception.limits.fault(name, True))
-            return
-        self.tally.publications_in += 1
-        if self.pace is not None:
-            self.pace.published += 1
-        if not self._may_begin(packet):
-            return
-        assert self.session is not None
-        assert self.identity is not None
-        reason = broken or self._reception.judge.unfit_name(self.identity, name)
-        if reason:
-            self._decline(packet, reason)
-            return
-        route, upstream = self._route(name), self._reception.upstream
-        try:
-            retains = packet.retain and self._reception.settings.retained_messages
-            flag, properties = stored_form(packet, retains, route, self.session, self.identity, upstream)
-        except InvalidMessage as error:
-            self._decline(packet, Told(ReasonCode.QUOTA_EXCEEDED, error.message))
-            return
-        self._unanswered += packet.qos == 1
-        upstream.publish(self, route, packet.payload, flag, mark(packet.qos, packet.packet_id), properties)
-
-    def _may_begin(self, packet: Publish) -> bool:
-        """Whether this is a new message, within what the client may have open (MQTT-3.3.4-7)."""
-        session = self.session
-        assert session is not None
-        beyond = self._reception.limits.beyond(packet.qos, retain=packet.retain, is_v5=self.is_v5)
-        if beyond:  # (MQTT-3.2.2-11, -14)
-            self.fail(beyond)
-        elif packet.qos == 2 and packet.packet_id in session.incoming:
-            if session.begin_incoming(packet.packet_id) == STORED:
-                self.send(mark(2, packet.packet_id))
-        elif packet.qos and self._room_for_publications(session) <= 0:
-            self.fail(self._reception.quotas.refuse("receive_max"))
-        elif packet.qos == 2 and self.is_v5 and len(session.incoming) >= 2 * self._reception.settings.receive_max:
-            # earlier connections have left too many open
-            self._decline(packet, Told(ReasonCode.QUOTA_EXCEEDED, self._reception.quotas.refuse("receive_max").why))
-        else:
-            if packet.qos == 2:
-                session.begin_incoming(packet.packet_id)
-            return True
-        return False
-
-    def _room_for_publications(self, session: Session) -> int:
-        """How many more QoS 1 and 2 publications it may have open on this connection (MQTT 5, 4.9). Before MQTT 5, and
-        at a lenient listener, bytes bound it."""
-        if not self.is_v5:
-            return PACKET_ID_MAX
-        room = self._reception.settings.receive_max - self._unanswered - len(session.incoming) + session.inherited
-        return room if room > 0 else self.tally.room_beyond()
-
-    def forget_routes(self) -> None:
-        """Whether it may publish to a name is to be asked again."""
-        self._routes = self.route = None
-
-    def _route(self, name: str) -> NameRoute:
-        """The route of a name, made when it is first used. Known ones open the straight way."""
-        assert self.session is not None
-        if self._routes is None:
-            self._routes = {}
-        return self._reception.upstream.route_among(self._routes, name, self.session.client_id)
-
-    def _decline(self, packet: Publish, reason: Reason) -> None:
-        """The message is not taken. MQTT 5 says why; before that it is acknowledged and forgotten, or the
-        connection closes where the name is at fault (MQTT-3.3.5-2 of 3.1.1)."""
-        self._reception.upstream.dropped += 1
-        self._reception.upstream.unauthorized += code_of(reason) == ReasonCode.NOT_AUTHORIZED
-        assert self.session is not None
-        if packet.qos == 2:
-            self.session.forget_incoming(packet.packet_id)
-        if self.is_v5:
-            if packet.qos:
-                self.send(self._connection.refusal(mark(packet.qos, packet.packet_id), reason))
-        elif code_of(reason) != ReasonCode.NOT_AUTHORIZED:
-            self.fail(reason)
-        else:
-            if packet.qos == 2:
-                self.session.begin_incoming(packet.packet_id)
-                self.session.stored_incoming(packet.packet_id)
-            self.send(mark(packet.qos, packet.packet_id))
-
-    # ------------------------------------------------------------ replies to what it published
-
-    def stored(self, marks: list[bytes], size: int, exact: bool) -> None:
-        """Records of this device are stored: their marks may leave. ``exact``: there are PUBRECs among them."""
-        self._answered(size)
-        released: Sequence[int] = ()
-        count = len(marks) - marks.count(b"")
-        if exact:
-            assert self.session is not None
-            released, count = note_stored(self.session, marks)
-        self._unanswered -= count
-        if self._connection.tells_level:
-            marks = self._connection.with_level(marks, self._reception.upstream.level)
-        self.send(b"".join(marks), len(marks), at_once=True)
-        for packet_id in released:
-            if not self.is_over:
-                EXCHANGES[Pubrel](self, self._reception, Pubrel(packet_id))
-
-    def stored_one(self, mark: bytes, size: int) -> None:
-        if self._connection.tells_level:
-            self.stored([mark], size, False)
-            return
-        self._answered(size)
-        if mark:
-            self._unanswered -= 1
-            self.send(mark, at_once=True)
-
-    def _answered(self, size: int) -> None:
-        """So many bytes of its records, or of what it asked for, are not unstored any more."""
-        self.unstored -= size
-        if self._is_stuffed and self.unstored <= self._reception.unstored_bytes_max // 2:
-            self._is_stuffed = False
-            self.release_reading()
-
-    def refused(self, mark: bytes, code: int) -> None:
-        """A broker has refused one record of this device, for good."""
-        self._reception.upstream.dropped += 1
-        if not mark:
-            return
-        assert self.session is not None
-        if mark[0] == 0x50:
-            self.session.forget_incoming(int.from_bytes(mark[2:4], "big"))
-        else:
-            self._unanswered -= 1
-        if code == Fenced.code:  # its client says it again where the session is
-            self._reception.keeping.on_fenced(self.session)
-        elif self.is_v5:
-            self.send(self._connection.refusal(mark, REASONS.get(code, ReasonCode.QUOTA_EXCEEDED)))
-        else:
-            self.fail(ReasonCode.UNSPECIFIED_ERROR)
-
-    def fate_unknown(self, marks: list[bytes]) -> None:
-        """Nobody knows whether these records are stored: the client must ask again, on a new connection."""
-        if any(marks):
-            self.fail(ReasonCode.SERVER_BUSY)
-
     # ------------------------------------------------------------ the rest
 
     def _on_filters(self, packet: Subscribe | Unsubscribe) -> None:
         size, reception, connection = size_of(packet), self._reception, self._connection
-        self.unstored += size
-        answer = partial(send_saved, self, reception, partial(self._answered, size))
+        self.owed += size
+        answer = partial(send_saved, self, reception, partial(self._settled, size))
         if isinstance(packet, Subscribe):
             reception.turns.begin(self, Subscribing(self, reception, connection, packet, answer))
         else:
             reception.turns.begin(self, Unsubscribing(self, reception, connection, packet, answer))
+
+    def _settled(self, size: int) -> None:
+        """A SUBSCRIBE or UNSUBSCRIBE of so many bytes is answered."""
+        self.owed -= size
+        self.eased()
+
+    def released(self, packet_id: int) -> None:
+        EXCHANGES[Pubrel](self, self._reception, Pubrel(packet_id))
 
     def _on_disconnect(self, packet: Disconnect) -> None:
         why = f"{DISCONNECT} 0x{packet.reason_code:02x}" if packet.reason_code else DISCONNECT
@@ -473,9 +331,17 @@ class Device(Sender):
         if self._holds == 1 and not self.is_over:
             self._line.set_reading(False)
 
+    def eased(self) -> None:
+        if self._is_stuffed and self.unstored + self.owed <= self._reception.unstored_bytes_max // 2:
+            self._is_stuffed = False
+            self.release_reading()
+        if self._is_behind and not self.unstored and not self.kept:
+            self._is_behind = False
+            self._reception.turns.queue(self)
+
     def release_reading(self) -> None:
         self._holds -= 1
-        if self.unstored > self._reception.unstored_bytes_max and not self._is_stuffed:
+        if self.unstored + self.owed > self._reception.unstored_bytes_max and not self._is_stuffed:
             self._is_stuffed = True  # what waited is on its way again, and that is enough
             self._holds += 1
         if self._holds == 0 and not self.is_over:
@@ -508,6 +374,7 @@ class Device(Sender):
         """The line is gone."""
         if not self.is_over:
             self.is_over = True
+            self._later = None
             self._reception.left(self, CLIENT_CLOSED)
 
     def _close(self, farewell: bytes, why: Reason | str, **how: bool) -> None:
@@ -516,6 +383,7 @@ class Device(Sender):
             return
         self.send(farewell)
         self.is_over = True
+        self._later = None
         self._line.close()
         self._reception.left(self, why, **how)
 

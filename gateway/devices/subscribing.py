@@ -94,7 +94,6 @@ class Subscribing(Task):
     def _begin(self, properties: Properties) -> bool:
         """Whether what it asks for beside its filters is sound; if not it is answered."""
         self._weight = sum(map(weight, self._session.subscriptions))
-        self._reception.upstream.flush()  # what its client published before must not reach it live
         try:
             self._options = read_options(properties.user_properties)
         except InvalidOption as error:

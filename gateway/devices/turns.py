@@ -82,6 +82,11 @@ class Turns(Stage):
         self._wait(_Waiting(device, None))
         return False
 
+    def queue(self, device: Waiter) -> None:
+        """A connection that waits already, for something else, waits for its turn from now on."""
+        self._waiting.append(_Waiting(device, None))
+        self._rounds.again()
+
     def begin(self, device: Waiter, task: Task) -> None:
         """Carries out what it has its turn for, as far as this round's room goes; it waits if that is not to its
         end."""

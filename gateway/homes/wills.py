@@ -66,16 +66,19 @@ class Executor(Publisher):
         self.last_word = last_word
         self.held = held
         self.size = len(will.payload) + len(will.application) + _EXECUTOR_BYTES
-        self.unstored = 0
+        self.unstored = self.kept = self.sequence = 0
         self.is_v5 = False  # it waits for room in the log
         self.is_over = False
 
-    def stored(self, marks: list[bytes], size: int, exact: bool) -> None:
-        self.unstored -= size
-        if marks and not self.is_over:
+    def stored(self, first: int, marks: list[bytes], size: int, exact: bool) -> None:
+        self.answered(size)
+        if not self.is_over:
             self._wills.settled(self)
 
-    def refused(self, mark: bytes, code: int) -> None:
+    def answered(self, size: int) -> None:
+        self.unstored -= size
+
+    def refused(self, first: int, mark: bytes, code: int) -> None:
         if self.is_over:
             return
         if code in _PASSING:

@@ -26,9 +26,10 @@ _log: Final = logging.getLogger(__name__)
 
 class Holding(Protocol):
     """A connection (``gateway.devices.device.Device``). ``unstored``: bytes of its records that no broker has answered
-    for."""
+    for. ``owed``: bytes of what it waits for beside them."""
 
     unstored: int
+    owed: int
 
     @property
     def unfinished(self) -> int:
@@ -80,7 +81,7 @@ class Room:
         for client in devices:
             unfinished += client.unfinished
             untaken += client.untaken
-            unstored += client.unstored
+            unstored += client.unstored + client.owed
         self.unfinished, self.untaken, self.unstored = unfinished, untaken, unstored
         settings = self._settings
         self.output_bytes_max, self.unstored_bytes_max = settings.output_bytes_max, settings.unstored_bytes_max
@@ -88,7 +89,7 @@ class Room:
             share = self._most // sum([client.untaken > 0 for client in devices])
             self.output_bytes_max = min(self.output_bytes_max, max(OUTPUT_BYTES_LEAST, share))
         if unstored > self._most:
-            share = self._most // sum([client.unstored > 0 for client in devices])
+            share = self._most // sum([client.unstored + client.owed > 0 for client in devices])
             self.unstored_bytes_max = min(self.unstored_bytes_max, max(1, share))
         for shard in self.shards:
             shard.output_bytes_max = self.output_bytes_max

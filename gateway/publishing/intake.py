@@ -65,8 +65,8 @@ def take_publishes(
 
     Returns the place after them and how many of QoS 1 there were.
     """
-    at, end, size, begin, acknowledged, now_ms = 0, len(chunk), 0, 0, 0, upstream.rounds.now_ms
-    route, lane = device.route, None
+    at, end, size, begin, acknowledged = 0, len(chunk), 0, 0, 0
+    route, lane, now_ms, sequence = device.route, None, upstream.rounds.now_ms, device.sequence
     while end - at > 4 and size < _HAND_OVER_BYTES:
         first, length, start = chunk[at], chunk[at + 1], at + 2
         if first != _QOS1 and first != _QOS0:
@@ -106,14 +106,14 @@ def take_publishes(
         lane.marks.append(b"@\x02" + packet_id if packet_id else _NONE)
         room = min(most - acknowledged if packet_id else end, _HAND_OVER_BYTES // (BODY_AT + len(route.tail)) + 1)
         at = stop if stop == end else _take_same(chunk, at, stop, id_at, body, is_v5, room, lane.marks, bodies)
-        if packet_id:
-            acknowledged += len(bodies)
+        lane.firsts.append(sequence + acknowledged)
+        acknowledged += len(bodies) if packet_id else 0
         run = Run(route.tail, (first >> 1) & 1, now_ms, bodies)
         lane.runs.append(run)
         lane.devices.append(device)
         size += run.size
     if lane is not None and at:
-        _hand_over(device, upstream, lane, len(lane.marks) - begin, size)
+        _hand_over(device, upstream, lane, len(lane.marks) - begin, size, acknowledged)
     return at, acknowledged
 
 
@@ -150,8 +150,9 @@ def _take_same(
     return at
 
 
-def _hand_over(device: Sender, upstream: Upstream, lane: Lane, count: int, size: int) -> None:
-    """The last ``count`` messages in the lane are this device's, ``size`` bytes of records."""
+def _hand_over(device: Sender, upstream: Upstream, lane: Lane, count: int, size: int, acknowledged: int) -> None:
+    """The last ``count`` messages in the lane are this device's, ``size`` bytes of records; so many have QoS 1."""
+    device.sequence += acknowledged
     device.unstored += size
     tally, pace = device.tally, device.pace
     tally.packets_in += count

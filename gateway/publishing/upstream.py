@@ -9,11 +9,12 @@ fate is unknown (the link broke) is never acknowledged, its device is disconnect
 surely not stored, because no broker was there or because the log takes no more and the device is not MQTT 5 and
 cannot be told so, waits in ``Lane.kept``, its device's socket is not read meanwhile, what it has sent behind it queues
 up there, and nothing that overtakes it is acknowledged (a full log lets nothing overtake: ``Lane.attempt``); every wait
-is bounded by what a device may have unstored (``unstored_bytes_max``), for then it is not read either. A publication to
-a topic that is being looked up waits in ``TopicLanes.waiting``, and its device's socket is not read: also where nobody
-can say just now, for then the topic is looked up again (``retry``). What a broker refuses because this gateway's life
+is bounded by what a device may have unstored (``unstored_bytes_max``), for then it is not read either. What goes to a
+topic that is being looked up waits in ``placing.py``. What a broker refuses because this gateway's life
 is over (``tenure.py``), and all that follows, stays here until it leaves in another life (``go_on``), in its order,
-without what is of connections that are over by then. Nothing here waits: the round's end is told by ``flush``.
+without what is of connections that are over by then. Brokers, and the requests to one broker, are answered in any
+order: a device brings its acknowledgements in order by the numbers that go with its records
+(``Publisher.sequence``). Nothing here waits: the round's end is told by ``flush``.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from typing import Final
 
 from gateway.brokers import Broker, Brokers
 from gateway.messages.envelope import record_properties
-from gateway.publishing.lanes import NONE, Batch, Kept, Lane, NameRoute, Publisher, TopicLanes, Unplaced
+from gateway.publishing.lanes import NONE, Batch, Lane, NameRoute, Publisher, Unplaced
+from gateway.publishing.placing import Placing
 from gateway.sessions.session_state import Will
 from gateway.shards.rounds import Rounds, Stage
-from penstock.errors import Busy, Fenced, InvalidMessage, NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
+from penstock.errors import Busy, Fenced, InvalidMessage, PenstockError, StorageFull, Unavailable
 from penstock.message import FLAG_QOS, FLAG_RETAIN, NEVER, PROPERTIES_BYTES_MAX, record_tail
 from penstock.requests.given import GivenRuns
 from penstock.requests.messages import Appended
@@ -40,7 +42,6 @@ from topicmap.queues import TopicMap
 _NO_ROOM: Final = frozenset({Busy.code, StorageFull.code})
 _ROUTES_MAX: Final = 256
 _OVER_MAX: Final = 1000
-_NOBODY_SAYS: Final = frozenset({NoRoute.code, TimedOut.code, Unavailable.code})
 _WILL: Final = b"\x00"
 """The mark of a will: it is not sent to anybody."""
 
@@ -49,12 +50,10 @@ class Upstream(Stage):
     """All publications of one gateway on their way to the brokers."""
 
     def __init__(self, brokers: Brokers, topic_map: TopicMap, append_bytes_max: int, rounds: Rounds) -> None:
-        self._brokers = brokers
         self._map = topic_map
         self._append_bytes_max = append_bytes_max
         self._lanes: list[Lane] = []  # one per broker, of which there are few
-        self._topics: dict[str, TopicLanes] = {}
-        self._unfound: list[TopicLanes] = []  # to be looked up again
+        self._placing = Placing(brokers, self._lane, self._add, self.flush, self._gave_up)
         self.rounds = rounds
         self.life = ""  # what this gateway appends in
         self.is_held = False  # nothing more leaves in it
@@ -72,10 +71,7 @@ class Upstream(Stage):
     def route(self, name: str, client_id: str) -> NameRoute:
         """The route of a client's publications under a checked name. Raises ``topicmap.names.InvalidName``."""
         placed = self._map.place(name, client_id)
-        topic = self._topics.get(placed.topic)
-        if topic is None:
-            topic = self._topics[placed.topic] = TopicLanes(placed.topic)
-        return NameRoute(name, client_id, placed.key, topic)
+        return NameRoute(name, client_id, placed.key, self._placing.topic(placed.topic))
 
     def route_among(self, known: dict[bytes, NameRoute], name: str, client_id: str) -> NameRoute:
         """The same among those that a client has used before, made when it is first used."""
@@ -105,13 +101,16 @@ class Upstream(Stage):
         """Takes one publication. ``flag`` is its QoS and RETAIN, ``properties`` replace the route's own."""
         tail = record_tail(route.topic_bytes, properties) if properties else route.tail
         run = Run(tail, flag, self.rounds.now_ms, [bytes(payload)])
+        first = 0
         if device is not None:
             device.unstored += run.size
-        lane = route.lane()
-        if lane is None:
-            self._wait_for_topic(route, Unplaced(device, run, mark))
+            first = device.sequence
+            device.sequence += bool(mark)
+        lane, publication = route.lane(), Unplaced(device, run, mark, first)
+        if lane is None or self._placing.is_behind(route.client_id):
+            self._placing.wait(route, publication)
         else:
-            self._add(lane, Unplaced(device, run, mark))
+            self._add(lane, publication)
 
     def publish_will(self, client_id: str, will: Will, executor: Publisher | None) -> None:
         """Publishes what a client left for the case of its sudden end. ``executor`` waits for its fate; without one it
@@ -134,11 +133,12 @@ class Upstream(Stage):
             return b""
         return _fitting(record_properties(route.name, route.key, client_id, expiry_s, application, exchange, user))
 
-    def _add(self, lane: Lane, parked: Unplaced) -> None:
-        lane.devices.append(parked.device)
-        lane.runs.append(parked.run)
-        lane.marks.append(parked.mark)
-        self.grown(lane, parked.run.size)
+    def _add(self, lane: Lane, publication: Unplaced) -> None:
+        lane.devices.append(publication.device)
+        lane.firsts.append(publication.first)
+        lane.runs.append(publication.run)
+        lane.marks.append(publication.mark)
+        self.grown(lane, publication.run.size)
 
     def grown(self, lane: Lane, size: int) -> None:
         """Tells that so many bytes of records were added to a lane."""
@@ -159,7 +159,7 @@ class Upstream(Stage):
     def _append(self, lane: Lane) -> None:
         self.appends += 1
         batch = Appending(self, lane, self.appends)
-        lane.runs, lane.marks, lane.devices, lane.size = [], [], [], 0
+        lane.runs, lane.marks, lane.devices, lane.firsts, lane.size = [], [], [], [], 0
         self._submit(batch)
 
     def _submit(self, batch: Batch) -> None:
@@ -209,21 +209,30 @@ class Upstream(Stage):
             self._lost(batch)
 
     def _tell(self, batch: Batch) -> None:
-        """All of a batch is stored: each device hears it of what it has there one behind the other."""
-        runs, marks, devices = batch.runs, batch.marks, batch.devices
+        """All of a batch is stored: each device hears it of what it has there one behind the other, with nothing of its
+        own elsewhere between them."""
+        runs, marks, devices, firsts = batch.runs, batch.marks, batch.devices, batch.firsts
         at = which = 0
         while which < len(runs):
-            run, device = runs[which], devices[which]
+            run, device, first = runs[which], devices[which], firsts[which]
             size, stop, exact = run.size, at + len(run.bodies), _is_exact(run)
+            next_one = first + stop - at if marks[at] else first
             which += 1
-            while which < len(runs) and devices[which] is device and _is_exact(runs[which]) == exact:
+            while (
+                which < len(runs)
+                and devices[which] is device
+                and firsts[which] == next_one
+                and _is_exact(runs[which]) == exact
+            ):
                 size += runs[which].size
+                if marks[stop]:
+                    next_one += len(runs[which].bodies)
                 stop += len(runs[which].bodies)
                 which += 1
             if device is not None and stop == at + 1 and not exact:
-                device.stored_one(marks[at], size)
+                device.stored_one(first, marks[at], size)
             elif device is not None:
-                device.stored(marks[at:stop], size, exact)
+                device.stored(first, marks[at:stop], size, exact)
             at = stop
 
     def _lost(self, batch: Batch) -> None:
@@ -231,8 +240,8 @@ class Upstream(Stage):
         for run, device in zip(batch.runs, batch.devices, strict=True):
             count = len(run.bodies)
             if device is not None:
-                device.stored([], run.size, False)  # it counts as unstored no more
                 device.fate_unknown(batch.marks[at : at + count])
+                device.answered(run.size)
             at += count
 
     def _partly(self, batch: Batch, codes: dict[int, int], is_whole: bool = False) -> None:
@@ -243,25 +252,24 @@ class Upstream(Stage):
         lane, marks = batch.lane, batch.marks
         self.stored += len(marks) - len(codes)
         overtaken = {kept.device for kept in lane.kept if kept.number < batch.number}
-        first = 0
-        for run, device in zip(batch.runs, batch.devices, strict=True):
-            places = range(first, first + len(run.bodies))
-            first = places.stop
+        begin = 0
+        for run, device, first in zip(batch.runs, batch.devices, batch.firsts, strict=True):
+            places = range(begin, begin + len(run.bodies))
+            begin = places.stop
             if device is None:
                 self.dropped += sum(at in codes for at in places)
                 continue
-            device.stored([], run.size, False)  # it counts as unstored no more
-            for at, body in zip(places, run.bodies, strict=True):
+            for number, (at, body) in enumerate(zip(places, run.bodies, strict=True), first):
                 code = codes.get(at)
                 if code is None and marks[at] and device in overtaken:
                     device.fate_unknown([marks[at]])  # its client sends both again; what QoS 2 has stored stays there
                 elif code is None:
-                    device.stored([marks[at]], 0, _is_exact(run))
+                    device.stored(number, [marks[at]], 0, _is_exact(run))
                 elif is_whole and marks[at] and (code == Unavailable.code or (code in _NO_ROOM and not device.is_v5)):
-                    device.hold_reading()
-                    lane.kept.append(Kept(device, run.of([body]), marks[at], batch.number))
+                    lane.keep_one(device, run.of([body]), marks[at], batch.number, number)
                 else:
-                    device.refused(marks[at], code)
+                    device.refused(number, marks[at], code)
+            device.answered(run.size)
 
     # ------------------------------------------------------------ lives
 
@@ -300,10 +308,7 @@ class Upstream(Stage):
         for lane in self._lanes:
             if lane.runs:
                 self._append(lane)  # to the others that wait
-        for topic in self._topics.values():
-            there = [one for one in topic.waiting if one[1].device is None or not one[1].device.is_over]
-            self.dropped += len(topic.waiting) - len(there)
-            topic.waiting = there
+        self._placing.drop_absent()
         self.life, self.is_held = life, False
         for lane in self._lanes:
             lane.waits = lane.unanswered > 0
@@ -317,66 +322,13 @@ class Upstream(Stage):
             if batch.runs:
                 self._submit(batch)
 
-    # ------------------------------------------------------------ waiting for a topic or for room
-
-    def _wait_for_topic(self, route: NameRoute, parked: Unplaced) -> None:
-        topic = route.topic
-        topic.waiting.append((route, parked))
-        if parked.device is not None:
-            parked.device.hold_reading()
-        if len(topic.waiting) == 1:
-            self._brokers.find(topic.topic, partial(self._topic_found, topic))
-
-    def _topic_found(self, topic: TopicLanes, found: list[Broker] | PenstockError) -> None:
-        if isinstance(found, PenstockError):
-            self._not_found(topic, found)
-            return
-        waiting, topic.waiting = topic.waiting, []
-        topic.lanes = [self._lane(broker) for broker in found]
-        for route, parked in waiting:
-            lane = route.lane()
-            assert lane is not None
-            if parked.device is not None:
-                parked.device.release_reading()
-            self._add(lane, parked)
-        self.flush()
-
-    def _lane(self, broker: Broker) -> Lane:
-        for lane in self._lanes:
-            if lane.broker is broker:
-                return lane
-        self._lanes.append(Lane(broker))
-        return self._lanes[-1]
-
-    def _not_found(self, topic: TopicLanes, error: PenstockError) -> None:
-        """What may pass is waited for: what is to be acknowledged stays, the rest is given up."""
-        waiting, topic.waiting = topic.waiting, []
-        refused = []
-        for route, parked in waiting:
-            if _waits(parked, error.code):
-                topic.waiting.append((route, parked))
-            else:
-                refused.append(parked)
-        if topic.waiting:
-            self._unfound.append(topic)
-        elif not topic.lanes:  # whoever makes up topics that no broker takes fills no memory here
-            self._topics.pop(topic.topic, None)
-        for parked in refused:
-            self._topic_missing(parked, error)
-
-    def _topic_missing(self, parked: Unplaced, error: PenstockError) -> None:
-        if parked.device is None:
-            self.dropped += 1
-        else:
-            parked.device.release_reading()
-            parked.device.stored([], parked.run.size, False)
-            parked.device.refused(parked.mark, error.code)
+    # ------------------------------------------------------------ waiting for room
 
     def retry(self) -> None:
         """Tries again what the log had no room for, in order, and looks up again where nobody could say. What a closed
         connection has left here was never acknowledged and is given up."""
         self._append_again()
-        self._look_again()
+        self._placing.look_again()
 
     def _append_again(self) -> None:
         """A device that has something else out waits until that is answered: it may have overtaken what is kept."""
@@ -391,20 +343,20 @@ class Upstream(Stage):
                     lane.kept.append(kept)
                 else:
                     device.unstored += kept.run.size
+                    device.kept -= 1
                     device.release_reading()
-                    self._add(lane, Unplaced(device, kept.run, kept.mark))
+                    self._add(lane, Unplaced(device, kept.run, kept.mark, kept.first))
         self.flush()
 
-    def _look_again(self) -> None:
-        unfound, self._unfound = self._unfound, []
-        for topic in unfound:
-            there = [one for one in topic.waiting if one[1].device is None or not one[1].device.is_over]
-            self.dropped += len(topic.waiting) - len(there)
-            topic.waiting = there
-            if there:
-                self._brokers.find(topic.topic, partial(self._topic_found, topic))
-            else:
-                self._topics.pop(topic.topic, None)
+    def _lane(self, broker: Broker) -> Lane:
+        for lane in self._lanes:
+            if lane.broker is broker:
+                return lane
+        self._lanes.append(Lane(broker))
+        return self._lanes[-1]
+
+    def _gave_up(self, count: int) -> None:
+        self.dropped += count
 
 
 class Appending(Batch):
@@ -419,14 +371,6 @@ class Appending(Batch):
 
     def __call__(self, result: Result) -> None:
         self._upstream.appended(self, result)
-
-
-def _waits(parked: Unplaced, code: int) -> bool:
-    """Whether a publication waits for its topic after this error: it is to be acknowledged, and the error may pass."""
-    device = parked.device
-    if device is None or not parked.mark:
-        return False
-    return code in _NOBODY_SAYS or (code == StorageFull.code and not device.is_v5)
 
 
 def _number_of(batch: Batch) -> int:

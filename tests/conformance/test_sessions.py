@@ -291,7 +291,7 @@ def test_what_brokers_answer_after_a_disconnect_is_not_sent(last: Packet, said: 
     gateway = Gateway()
     client = gateway.connect("c", level=5)
     gateway.broker.holds_replies = True
-    client.send(Publish("t", b"x", 1, packet_id=1), Subscribe(2, (Subscription("t"),)))
+    client.send(Subscribe(2, (Subscription("t"),)), Publish("t", b"x", 1, packet_id=1))
     client.send(last)
     gateway.broker.holds_replies = False
     gateway.round()

@@ -275,7 +275,7 @@ def test_topics_that_no_broker_takes_fill_no_memory() -> None:
     gateway.broker.refuses[DescribeTopic] = TopicNotFound("no more topics")
     for number in range(50):
         client.publish(f"t{number}", b"x")
-    assert len(gateway.upstream._topics) == 0
+    assert len(gateway.upstream._placing._topics) == 0
     gateway.broker.refuses.clear()
     client.publish("t1", b"x", 1, packet_id=1)
     assert client.got() == [Puback(1)]

@@ -100,7 +100,7 @@ class Held:
     """A connection with so much."""
 
     def __init__(self, unfinished: int = 0, untaken: int = 0) -> None:
-        self.unfinished, self.untaken, self.unstored = unfinished, untaken, 0
+        self.unfinished, self.untaken, self.unstored, self.owed = unfinished, untaken, 0, 0
         self.reasons: list[Reason] = []
 
     def fail(self, reason: Reason) -> None:

@@ -15,10 +15,10 @@ class Whose(Publisher):
 
     def __init__(self, *, is_over: bool = False) -> None:
         self.is_over = is_over
-        self.unstored = 0
+        self.unstored = self.kept = self.sequence = 0
         self.holds = 0
 
-    def stored(self, marks: list[bytes], size: int, exact: bool) -> None:
+    def answered(self, size: int) -> None:
         self.unstored -= size
 
     def hold_reading(self) -> None:
@@ -34,15 +34,16 @@ def run(*bodies: bytes, qos: int = 1) -> Run:
 
 
 def batch(lane: Lane, *parts: tuple[Publisher | None, Run]) -> Batch:
-    """One with these runs; the marks of those with a QoS are their bodies."""
+    """One with these runs; the marks of those with a QoS are their bodies, and the first mark of a run its number."""
     lane.runs, lane.devices, lane.marks = [part[1] for part in parts], [part[0] for part in parts], []
+    lane.firsts = [int(one.bodies[0]) for _, one in parts]
     for _, one in parts:
         lane.marks += one.bodies if one.flag else [b""] * len(one.bodies)
     return Batch(lane, 7)
 
 
 def left(batch: Batch) -> list[tuple[Publisher | None, list[bytes]]]:
-    assert len(batch.runs) == len(batch.devices)
+    assert batch.firsts == [int(one.bodies[0]) for one in batch.runs]
     return [(device, one.bodies) for device, one in zip(batch.devices, batch.runs, strict=True)]
 
 
@@ -59,18 +60,19 @@ def test_who_has_something_kept_queues_up_behind_it_and_nobody_else_does() -> No
     waits, other = Whose(), Whose()
     waits.unstored = run(b"1").size + run(b"3", b"4").size
     of = lane()
-    of.keep(waits, run(b"1"), [b"1"], 6)
+    of.keep(waits, run(b"1"), [b"1"], 6, 1)
     parts = [(other, run(b"2")), (waits, run(b"3", b"4")), (waits, run(b"5", qos=0)), (None, run(b"6", qos=0))]
     made = batch(of, *parts)
     made.queue_up()
     assert left(made) == [(other, [b"2"]), (waits, [b"5"]), (None, [b"6"])]
     assert made.marks == [b"2", b"", b""]
-    assert [(kept.device, kept.run.bodies, kept.mark, kept.number) for kept in of.kept] == [
-        (waits, [b"1"], b"1", 6),
-        (waits, [b"3"], b"3", 7),
-        (waits, [b"4"], b"4", 7),
+    assert [(kept.device, kept.run.bodies, kept.mark, kept.number, kept.first) for kept in of.kept] == [
+        (waits, [b"1"], b"1", 6, 1),
+        (waits, [b"3"], b"3", 7, 3),
+        (waits, [b"4"], b"4", 7, 4),
     ]
     assert (waits.holds, other.holds) == (3, 0)
+    assert (waits.kept, other.kept) == (3, 0)
     assert waits.unstored == 0, "what is kept counts as unstored no more"
 
 

@@ -17,7 +17,7 @@ class Settled(Publisher):
     """A publisher that notes what became of its records."""
 
     def __init__(self) -> None:
-        self.unstored = 0
+        self.unstored = self.kept = self.sequence = 0
         self.is_v5 = self.is_over = False
         self.told: list[object] = []
         self.holds = 0
@@ -28,9 +28,9 @@ class Settled(Publisher):
     def release_reading(self) -> None:
         self.holds -= 1
 
-    def stored(self, marks: list[bytes], size: int, exact: bool) -> None:
+    def stored(self, first: int, marks: list[bytes], size: int, exact: bool) -> None:
         self.unstored -= size
-        self.told.append((marks, exact))
+        self.told.append((first, marks, exact))
 
 
 def test_a_device_is_at_one_end_of_a_line_and_the_line_is_the_other() -> None:
@@ -58,5 +58,8 @@ def test_a_publisher_that_is_no_device_hears_of_its_records() -> None:
     gateway.round()
     gateway.upstream.publish(publisher, route, b"third", 1, b"\x40\x02\x00\x03")
     gateway.round()
-    assert publisher.told == [([b"\x40\x02\x00\x01", b"\x40\x02\x00\x02"], False), ([b"\x40\x02\x00\x03"], False)]
+    assert publisher.told == [
+        (0, [b"\x40\x02\x00\x01", b"\x40\x02\x00\x02"], False),
+        (2, [b"\x40\x02\x00\x03"], False),
+    ]
     assert (publisher.unstored, publisher.holds) == (0, 0)

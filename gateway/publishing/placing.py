@@ -1,0 +1,182 @@
+"""Publications that wait until the broker of their topic is known.
+
+A topic is looked up, and made where it does not exist, when its first message comes. Until that is answered the message
+waits, and all that the same client publishes after it waits behind it (``ClientQueue``): so the log has a client's
+messages in their order, and a will behind what its client had published. The topics of all messages that wait are
+looked up at once. What may pass (no broker can be reached) is asked again by ``look_again``; what is to be acknowledged
+waits for that, the rest is given up. A device that has something here is not read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from gateway.brokers import Broker, Brokers
+from gateway.publishing.lanes import ClientQueue, Lane, NameRoute, TopicLanes, Unplaced
+from penstock.errors import NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
+
+_PASSING: Final = frozenset({NoRoute.code, TimedOut.code, Unavailable.code})
+
+
+class Placing:
+    """The topics of one gateway, and what waits for them."""
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        lane_of: Callable[[Broker], Lane],
+        place: Callable[[Lane, Unplaced], None],
+        flush: Callable[[], None],
+        gave_up: Callable[[int], None],
+    ) -> None:
+        """``place`` takes a publication whose broker is known, ``flush`` sends what it has taken. ``gave_up`` hears how
+        many messages are given up that no device is told of."""
+        self._brokers = brokers
+        self._lane_of = lane_of
+        self._place = place
+        self._flush = flush
+        self._gave_up = gave_up
+        self._topics: dict[str, TopicLanes] = {}
+        self._queues: dict[str, ClientQueue] = {}  # by client id; none is empty
+        self._unfound: list[TopicLanes] = []  # to be looked up again
+
+    def topic(self, name: str) -> TopicLanes:
+        """The brokers of a topic, to be looked up when something is published there."""
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._topics[name] = TopicLanes(name)
+        return topic
+
+    def is_behind(self, client_id: str) -> bool:
+        """Whether something of a client waits, so that what it publishes next waits behind it."""
+        return client_id in self._queues
+
+    def wait(self, route: NameRoute, publication: Unplaced) -> None:
+        """Takes a publication whose topic is not known yet, or that is behind another one of its client."""
+        queue = self._queues.get(route.client_id)
+        if queue is None:
+            queue = self._queues[route.client_id] = ClientQueue(route.client_id)
+        queue.items.append((route, publication))
+        if publication.device is not None:
+            publication.device.hold_reading()
+        if route.lane() is None:
+            topic = route.topic
+            is_asked = len(topic.waiting) > 0
+            topic.waiting[queue] = None
+            if not is_asked:
+                self._find(topic)
+
+    def _find(self, topic: TopicLanes) -> None:
+        self._brokers.find(topic.name, partial(self._found, topic))
+
+    def _found(self, topic: TopicLanes, found: list[Broker] | PenstockError) -> None:
+        if isinstance(found, PenstockError):
+            self._not_found(topic, found)
+            return
+        waiting, topic.waiting = topic.waiting, {}
+        topic.lanes = [self._lane_of(broker) for broker in found]
+        self._go_on(list(waiting))
+
+    def _go_on(self, queues: list[ClientQueue]) -> None:
+        """Places what has come to the head of these queues."""
+        for queue in queues:
+            self._advance(queue)
+        self._flush()
+
+    def _advance(self, queue: ClientQueue) -> None:
+        while queue.items:
+            route, publication = queue.items[0]
+            lane = route.lane()
+            if lane is None:
+                return
+            queue.items.popleft()
+            if not queue.items:
+                del self._queues[queue.client_id]
+            if publication.device is not None:
+                publication.device.release_reading()
+            self._place(lane, publication)
+
+    # ------------------------------------------------------------ what no broker takes
+
+    def _not_found(self, topic: TopicLanes, error: PenstockError) -> None:
+        """What may pass is waited for: what is to be acknowledged stays, the rest is given up."""
+        waiting, topic.waiting = topic.waiting, {}
+        refused: list[Unplaced] = []
+        for queue in waiting:
+            left: deque[tuple[NameRoute, Unplaced]] = deque()
+            for item in queue.items:
+                if item[0].topic is not topic:
+                    left.append(item)
+                elif _waits(item[1], error.code):
+                    left.append(item)
+                    topic.waiting[queue] = None
+                else:
+                    refused.append(item[1])
+            self._leave(queue, left)
+        if topic.waiting:
+            self._unfound.append(topic)
+        elif not topic.lanes:  # whoever makes up topics that no broker takes fills no memory here
+            self._topics.pop(topic.name, None)
+        for publication in refused:
+            self._refuse(publication, error)
+        self._go_on(list(waiting))
+
+    def _leave(self, queue: ClientQueue, left: deque[tuple[NameRoute, Unplaced]]) -> None:
+        """Only these stay in a queue."""
+        if queue.items and not left:
+            del self._queues[queue.client_id]
+        queue.items = left
+
+    def _refuse(self, publication: Unplaced, error: PenstockError) -> None:
+        device = publication.device
+        if device is None:
+            self._gave_up(1)
+        else:
+            device.release_reading()
+            device.refused(publication.first, publication.mark, error.code)
+            device.answered(publication.run.size)
+
+    def look_again(self) -> None:
+        """Looks up again where no broker could be reached. What a closed connection has left there was never
+        acknowledged and is given up."""
+        unfound, self._unfound = self._unfound, []
+        queues = list(dict.fromkeys([queue for topic in unfound for queue in topic.waiting]))
+        for queue in queues:
+            self._drop_absent(queue, unfound)
+        for topic in unfound:
+            for queue in list(topic.waiting):
+                if all([route.topic is not topic for route, _ in queue.items]):
+                    del topic.waiting[queue]
+            if topic.waiting:
+                self._find(topic)
+            else:
+                self._topics.pop(topic.name, None)
+        self._go_on(queues)
+
+    def drop_absent(self) -> None:
+        """Gives up all that waits of connections that are over."""
+        queues = list(self._queues.values())
+        for queue in queues:
+            self._drop_absent(queue, None)
+        self._go_on(queues)
+
+    def _drop_absent(self, queue: ClientQueue, topics: list[TopicLanes] | None) -> None:
+        """``topics``: only what waits for these."""
+        left: deque[tuple[NameRoute, Unplaced]] = deque()
+        for item in queue.items:
+            device = item[1].device
+            if device is None or not device.is_over or (topics is not None and item[0].topic not in topics):
+                left.append(item)
+        self._gave_up(len(queue.items) - len(left))
+        self._leave(queue, left)
+
+
+def _waits(publication: Unplaced, code: int) -> bool:
+    """Whether a publication waits for its topic after this error: it is to be acknowledged, and the error may pass."""
+    device = publication.device
+    if device is None or not publication.mark:
+        return False
+    return code in _PASSING or (code == StorageFull.code and not device.is_v5)

@@ -1,0 +1,116 @@
+"""What waits for its topic, and what waits behind it."""
+
+from __future__ import annotations
+
+from rig import Gateway
+
+from gateway.mqtt.packets import Packet, Puback, Publish
+from gateway.sessions.session_state import Will
+from penstock.errors import NoRoute, TopicNotFound, Unavailable
+from penstock.message import NEVER
+from penstock.requests.messages import AppendRuns
+from penstock.requests.routes import QueryRoute
+from penstock.requests.topics import DescribeTopic
+
+
+def sent(*names: str, qos: int = 1) -> list[Packet]:
+    """A PUBLISH to each, with its number as id and payload."""
+    return [Publish(name, b"%d" % at, qos, packet_id=at if qos else 0) for at, name in enumerate(names, 1)]
+
+
+def nothing_waits(gateway: Gateway) -> bool:
+    placing = gateway.upstream._placing
+    return not placing._queues and not placing._unfound and not any(one.waiting for one in placing._topics.values())
+
+
+def test_all_topics_of_what_waits_are_looked_up_at_once_and_it_is_stored_in_its_order() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    client.publish("known/x", b"warm")
+    gateway.broker.holds_replies = True
+    client.send(*sent("a/x", "b/x", "known/x", "a/y", "c/x"))
+    asked = [request.topic for request in gateway.broker.made(QueryRoute) if request.topic]
+    assert asked[-3:] == ["a", "b", "c"]
+    assert not client.is_read
+    gateway.broker.holds_replies = False
+    gateway.round()
+    assert gateway.broker.bodies() == [b"warm", b"1", b"2", b"3", b"4", b"5"]
+    assert client.got() == [Puback(number) for number in range(1, 6)]
+    assert client.is_read
+    assert nothing_waits(gateway)
+
+
+def test_other_clients_are_not_kept_waiting() -> None:
+    gateway = Gateway()
+    waits, other = gateway.connect("waits"), gateway.connect("other")
+    other.publish("known/x", b"warm")
+    gateway.broker.refuses[QueryRoute] = Unavailable("away")
+    waits.send(*sent("a/x", "known/x"))
+    other.publish("known/x", b"other", 1, packet_id=1)
+    assert other.got() == [Puback(1)]
+    assert gateway.broker.bodies() == [b"warm", b"other"]
+    gateway.broker.refuses.clear()
+    gateway.pass_time(1)
+    assert gateway.broker.bodies() == [b"warm", b"other", b"1", b"2"]
+    assert waits.got() == [Puback(1), Puback(2)]
+
+
+def test_what_is_behind_a_message_that_no_broker_takes_goes_on() -> None:
+    gateway = Gateway()
+    client = gateway.connect(level=5)
+    client.publish("known/x", b"warm")
+    gateway.broker.refuses[DescribeTopic] = TopicNotFound("none are made")
+    client.send(*sent("a/x", "known/x", "a/y", "b/x", "known/x"))
+    assert gateway.broker.bodies() == [b"warm", b"2", b"5"]
+    assert client.got() == [Puback(1, 0x90), Puback(2), Puback(3, 0x90), Puback(4, 0x90), Puback(5)]
+    assert client.is_read
+    assert nothing_waits(gateway)
+
+
+def test_what_a_closed_connection_has_left_behind_a_message_that_is_given_up_is_not_lost() -> None:
+    gateway = Gateway()
+    client = gateway.connect()
+    client.publish("known/x", b"warm")
+    gateway.broker.refuses[QueryRoute] = NoRoute("not yet")
+    client.send(*sent("a/x"), Publish("known/x", b"zero"))
+    client.cut()
+    assert gateway.broker.bodies() == [b"warm"]
+    gateway.pass_time(1)
+    assert gateway.broker.bodies() == [b"warm", b"zero"]
+    assert gateway.upstream.dropped == 1
+    assert nothing_waits(gateway)
+
+
+def test_a_life_that_ends_takes_with_it_what_waits_of_connections_that_are_over() -> None:
+    gateway = Gateway()
+    stays, leaves = gateway.connect("stays"), gateway.connect("leaves")
+    stays.publish("known/x", b"warm")
+    gateway.broker.refuses[QueryRoute] = NoRoute("not yet")
+    for client in (stays, leaves):
+        client.send(*sent("a/x", "known/x"))
+    leaves.cut()
+    gateway.upstream.hold()
+    gateway.upstream.go_on("another")
+    assert gateway.upstream.dropped == 2
+    gateway.broker.refuses.clear()
+    gateway.pass_time(1)
+    assert gateway.broker.bodies() == [b"warm", b"1", b"2"]
+    assert stays.got() == [Puback(1), Puback(2)]
+
+
+def test_a_will_without_an_executor_waits_behind_its_client_and_is_given_up_with_its_topic() -> None:
+    gateway = Gateway()
+    client = gateway.connect("c")
+    client.publish("known/x", b"warm")
+    gateway.broker.holds_replies = True
+    client.send(*sent("a/x"))
+    gateway.upstream.publish_will("c", Will("known/x", b"will", 0, False, 0, NEVER, b""), None)
+    gateway.upstream.publish_will("other", Will("b/x", b"lost", 0, False, 0, NEVER, b""), None)
+    gateway.round()
+    assert [request.count for request in gateway.broker.made(AppendRuns)] == [1]
+    gateway.broker.refuses[DescribeTopic] = TopicNotFound("none are made")
+    gateway.broker.holds_replies = False
+    gateway.round()
+    assert gateway.broker.bodies() == [b"warm", b"will"]
+    assert gateway.upstream.dropped == 2
+    assert nothing_waits(gateway)
