@@ -3,19 +3,21 @@
 Pure: time is an argument, a call is a whole request. A broker is believed until its lease ends, then it is gone with
 all its topics; nothing outlives the process. But a topic is never called unknown while a broker may have it: one that
 is away keeps its topics' names for ``away_s_max``, and after a start of this process a broker that others name as their
-peer is waited for as long as their leases last. Else the topic would be made a second time, at another broker, with
+peer is waited for as long as their leases last. For ``away_s_max`` answers name the brokers that are away, so that
+nobody takes a part for the whole. Else the topic would be made a second time, at another broker, with
 other messages, other retained values and other sessions in it. The last word of a broker counts: a registration
 replaces what it said before, and a heartbeat that names another version than the one on file is told to register again,
 so that both sides agree after whatever was lost or came late. Two brokers can share neither a name nor an address.
 
 Invariants: ``_holders`` has exactly the topics of the brokers in ``_brokers``; no answer names a broker whose lease has
-ended; no broker is in two of ``_brokers``, ``_away`` and ``_expected``.
+ended; no broker is in two of ``_brokers``, ``_away`` and ``_unheard``; ``_expected`` has some of the last.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -73,6 +75,7 @@ class Registry:
         self._away_s_max = away_s_max
         self._away: dict[str, _Away] = {}
         self._expected: dict[str, float] = {}  # brokers that others have named, and until when they are waited for
+        self._unheard: dict[str, float] = {}  # the same brokers, and until when answers name them as away
         self._brokers: dict[str, _Broker] = {}
         self._by_address: dict[str, str] = {}
         self._holders: dict[str, dict[str, TopicRoute]] = {}  # topic -> broker -> what it offers
@@ -95,7 +98,7 @@ class Registry:
                 case UnregisterBroker():
                     return self._unregister(request, now)
                 case QueryTopics():
-                    return TopicNames(tuple(sorted(self._holders)))
+                    return self._topics(now)
         except PenstockError as error:
             return error.as_result()
         return None
@@ -136,7 +139,8 @@ class Registry:
             self._put_in(request)
         self._away.pop(request.broker, None)
         self._expected.pop(request.broker, None)
-        self._expect(request.peers, lease_ends)
+        self._unheard.pop(request.broker, None)
+        self._expect(request.peers, lease_ends, now)
         broker = self._brokers[request.broker]
         broker.version, broker.is_whole = request.version, not request.more
         self._renew(broker, lease_ends)
@@ -196,11 +200,12 @@ class Registry:
         if len(self._away) > self._brokers_max:
             del self._away[next(iter(self._away))]
 
-    def _expect(self, peers: tuple[str, ...], until: float) -> None:
+    def _expect(self, peers: tuple[str, ...], until: float, now: float) -> None:
         """Brokers that this one has seen, before this process began: they may have what nobody has told of yet."""
         for name in peers:
-            if name not in self._brokers and name not in self._away and len(self._expected) < self._brokers_max:
+            if name not in self._brokers and name not in self._away and len(self._unheard) < self._brokers_max:
                 self._expected.setdefault(name, until)
+                self._unheard.setdefault(name, now + self._away_s_max)
 
     def _renew(self, broker: _Broker, lease_ends: float) -> None:
         broker.lease_ends = lease_ends
@@ -230,23 +235,44 @@ class Registry:
     # ------------------------------------------------------------ questions
 
     def _route(self, topic: str, now: float) -> Route:
+        self._forget(now)
         if not topic:
-            return Route(tuple(BrokerRoute(name, self._brokers[name].address, 0) for name in sorted(self._brokers)))
+            live = tuple(BrokerRoute(name, self._brokers[name].address, 0) for name in sorted(self._brokers))
+            return Route(live, self._all_away())
         holders = self._holders.get(topic, {})
         if not holders:
-            self._check_unknown(topic, now)
+            self._check_unknown(topic)
         return Route(
             tuple(
                 BrokerRoute(name, self._brokers[name].address, held.queues, held.writable)
                 for name, held in sorted(holders.items())
-            )
+            ),
+            self._away_with(topic, holders),
         )
 
-    def _check_unknown(self, topic: str, now: float) -> None:
-        """Raises ``NoRoute`` where a topic that no live broker has told of is, or may be, at one that is away or has
-        not told all."""
+    def _topics(self, now: float) -> TopicNames:
+        self._forget(now)
+        absent = {topic for away in self._away.values() for topic in away.topics if topic not in self._holders}
+        return TopicNames(tuple(sorted(self._holders)), tuple(sorted(absent)), self._all_away())
+
+    def _all_away(self) -> tuple[str, ...]:
+        return tuple(sorted([*self._away, *self._unheard]))
+
+    def _away_with(self, topic: str, holders: Collection[str]) -> tuple[str, ...]:
+        """Names of those that have a topic, or may have it, and cannot be asked now."""
+        away = [name for name, one in self._away.items() if topic in one.topics]
+        telling = [name for name, broker in self._brokers.items() if not broker.is_whole and name not in holders]
+        return tuple(sorted([*away, *telling, *self._unheard]))
+
+    def _forget(self, now: float) -> None:
+        """Lets go of brokers that were away for too long."""
         self._away = {name: one for name, one in self._away.items() if one.until > now}
         self._expected = {name: until for name, until in self._expected.items() if until > now}
+        self._unheard = {name: until for name, until in self._unheard.items() if until > now}
+
+    def _check_unknown(self, topic: str) -> None:
+        """Raises ``NoRoute`` where a topic that no live broker has told of is, or may be, at one that is away or has
+        not told all."""
         for name, away in self._away.items():
             if topic in away.topics:
                 raise NoRoute(f"topic {topic!r} is at broker {name}, which is away")

@@ -20,7 +20,8 @@ class NamesrvSettings:
         lease_s_max: no broker is believed for longer than this without a word.
         brokers_max: how many brokers may be registered.
         topics_max: how many topics one broker may register.
-        away_s_max: the topics of a broker that is away are not made at another one for so long.
+        away_s_max: the topics of a broker that is away are not made at another one for so long, and readers of a whole
+            topic learn that it is away.
         status_host, status_port: where it has its status pages if it runs alone; port -1 for none, 0 for any free one.
         status_hosts: names that a Host header of the status pages may have beside ``localhost``, loopback addresses and
             the address that the connection came to; ``*`` for any.

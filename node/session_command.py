@@ -17,7 +17,7 @@ from gateway.sessions.session_state import Flow, read_flow, read_terms
 from gateway.sessions.subscriptions import Subscription
 from penstock.blocking import Routes, bootstrap
 from penstock.blocking.link import BlockingLink
-from penstock.cli.display import json_option, print_json, print_rows
+from penstock.cli.display import incomplete_option, json_option, print_json, print_rows, to_list
 from penstock.errors import Damaged, InvalidConfig, NoRoute, QueueNotFound, SessionNotFound
 from penstock.requests.messages import BoundsReply, QueryBounds
 from penstock.requests.sessions import (
@@ -44,9 +44,10 @@ def session() -> None:
 
 
 @session.command("list")
+@incomplete_option
 @json_option
 @click.pass_obj
-def list_sessions(server: str, as_json: bool) -> None:
+def list_sessions(server: str, allow_incomplete: bool, as_json: bool) -> None:
     """List the sessions of connected and absent clients, and what waits for each.
 
     Waiting counts messages of its QoS 1 and 2 subscriptions that it has not been sent; on the way are those that it
@@ -61,7 +62,7 @@ def list_sessions(server: str, as_json: bool) -> None:
     now_ms = RealClock().wall_ms()
     rows: list[dict[str, Any]] = []
     with bootstrap(server) as routes:
-        ends = _Ends(routes)
+        ends = _Ends(routes, allow_incomplete)
         after = 0
         while True:
             page = _ask(routes, ListSessions(after))
@@ -77,9 +78,10 @@ def list_sessions(server: str, as_json: bool) -> None:
 
 @session.command()
 @click.argument("client")
+@incomplete_option
 @json_option
 @click.pass_obj
-def show(server: str, client: str, as_json: bool) -> None:
+def show(server: str, client: str, allow_incomplete: bool, as_json: bool) -> None:
     """Show where the session of a client id stands in each of its subscriptions, at each broker.
 
     \b
@@ -88,7 +90,7 @@ def show(server: str, client: str, as_json: bool) -> None:
     """
     with bootstrap(server) as routes:
         one = _find(routes, client)
-        flow, ends = read_flow(one.flow), _Ends(routes)
+        flow, ends = read_flow(one.flow), _Ends(routes, allow_incomplete)
         ends.learn(flow.places)
         rows = [row for subscription in read_terms(one.terms) for row in _standing(subscription, flow, ends)]
     print_rows(rows, _PLACES, as_json=as_json, empty="it has no subscriptions")
@@ -209,8 +211,9 @@ def _standing(subscription: Subscription, flow: Flow, ends: _Ends) -> Iterator[d
 class _Ends:
     """Where the light queues of filters end, asked once per broker and filter."""
 
-    def __init__(self, routes: Routes) -> None:
-        self._addresses: Mapping[str, str] = {one.broker: one.address for one in routes.brokers()}
+    def __init__(self, routes: Routes, allow_incomplete: bool) -> None:
+        brokers = to_list(routes.holders(), "what waits for sessions", allow_incomplete)
+        self._addresses: Mapping[str, str] = {one.broker: one.address for one in brokers}
         self._routes = routes
         self._known: dict[tuple[str, str], int] = {}
 

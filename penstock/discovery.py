@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from penstock.addresses import no_name_server, nobody_answers, parse_servers
+from penstock.completeness import Holders, check_whole, joined
 from penstock.errors import (
     InvalidConfig,
     NoRoute,
@@ -105,6 +106,24 @@ class Discovery:
         found = await self._find(QueryRoute(""))
         if not found:
             raise NoRoute(f"no live broker is registered at {', '.join(self._servers)}")
+        return found
+
+    async def holders(self, topic: str) -> Holders:
+        """Brokers that hold queues of a topic, as all name servers together know, and those of them that are away.
+
+        Raises:
+            NoRoute: no broker has it.
+            BrokerAway: all that have it are away.
+            Unavailable, InvalidConfig: no name server answers.
+        """
+        answers = [await self._answer(address, QueryRoute(topic), Route) for address in tuple(self._servers)]
+        told = [one for one in answers if isinstance(one, Route | NoRoute)]
+        if not told:
+            raise nobody_answers([one for one in answers if isinstance(one, PenstockError)])
+        found = joined(told)
+        if not found.brokers:
+            check_whole(found.away, f"topic {topic!r}")
+            raise nobody_has(topic)
         return found
 
     async def topics(self) -> tuple[str, ...]:

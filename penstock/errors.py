@@ -165,6 +165,13 @@ class LogReplaced(PenstockError):
     fault = "client"
 
 
+class BrokerAway(PenstockError):
+    """A broker that has some of what is asked for is away: the answer would not be whole."""
+
+    code = 28
+    retryable = True
+
+
 class GroupNotFound(PenstockError):
     """No consumer group of this name has members or offsets."""
 

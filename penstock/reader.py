@@ -8,6 +8,7 @@ from types import TracebackType
 import anyio
 
 from penstock.addresses import SERVERS
+from penstock.completeness import brokers_to_read
 from penstock.discovery import Discovery
 from penstock.errors import InvalidRequest, QueueNotFound, TimedOut
 from penstock.link import Link, Links
@@ -34,6 +35,7 @@ class Reader:
         until_end: iterate to the end that each queue has now, and stop there.
         since_ms: begin with what was stored at or after this time instead.
         timeout_s: deadline of entering the block.
+        allow_incomplete: leave out brokers that have the topic and are away; without it they are an error.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Reader:
         batch_max: int = 500,
         prefetch_bytes: int = 4 * 1024 * 1024,
         timeout_s: float = TIMEOUT_S,
+        allow_incomplete: bool = False,
         links: Links | None = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
@@ -60,6 +63,7 @@ class Reader:
         self._servers = servers
         self._start: Start = start
         self._until_end = until_end
+        self._allow_incomplete = allow_incomplete
         self._since_ms = since_ms
         self._limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags))
         self._timeout_s = timeout_s
@@ -71,7 +75,7 @@ class Reader:
         self._intake: Intake | None = None
 
     async def __aenter__(self) -> Reader:
-        """Finds the queues. Raises ``NoRoute``, ``QueueNotFound``, ``Unavailable``, ``TimedOut``."""
+        """Finds the queues. Raises ``NoRoute``, ``BrokerAway``, ``QueueNotFound``, ``Unavailable``, ``TimedOut``."""
         await self._tasks.open()
         try:
             links = self._links or WireLinks(self._tasks, clock=self._clock, rng=self._rng)
@@ -143,7 +147,8 @@ class Reader:
         return self._intake
 
     async def _find(self, discovery: Discovery) -> None:
-        for route in await discovery.brokers(self.topic):
+        holders = await discovery.holders(self.topic)
+        for route in brokers_to_read(holders, self.topic, self._allow_incomplete):
             numbers = range(route.queues) if self._queues is None else self._queues
             names = [topic_queue(self.topic, number) for number in numbers]
             link = discovery.link(route.address)

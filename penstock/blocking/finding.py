@@ -13,6 +13,7 @@ from dataclasses import replace
 from penstock.addresses import SERVERS
 from penstock.blocking.link import BlockingLink
 from penstock.blocking.routes import Routes
+from penstock.completeness import brokers_to_read
 from penstock.errors import InvalidRequest
 from penstock.message import Message, decode_batch, stored_key
 from penstock.requests.messages import FindByKey, Pulled
@@ -28,6 +29,7 @@ def find(
     since_ms: int = 0,
     until_ms: int | None = None,
     timeout_s: float = TIMEOUT_S,
+    allow_incomplete: bool = False,
 ) -> Iterator[Message]:
     """The stored messages of a topic with this key or id, newest first, found as they are asked for.
 
@@ -37,21 +39,27 @@ def find(
         servers: name servers, ``"host:port,host:port"`` or a list.
         since_ms, until_ms: only what was stored in this time, in milliseconds since 1970, both included.
         timeout_s: deadline of each request.
+        allow_incomplete: leave out brokers that are away; without it they are an error.
 
     Raises:
         InvalidRequest: the key is empty.
-        NoRoute: no live broker has the topic.
+        NoRoute: no broker has the topic.
+        BrokerAway: a broker that has some of it is away.
         Unavailable, TimedOut: a server does not answer.
     """
     if not key:
         raise InvalidRequest("a key has at least one character")
     request = FindByKey(topic_of(topic), stored_key(key)[1], since_ms)
-    return _found(request if until_ms is None else replace(request, until_ms=until_ms), servers, timeout_s)
+    request = request if until_ms is None else replace(request, until_ms=until_ms)
+    return _found(request, servers, timeout_s, allow_incomplete)
 
 
-def _found(request: FindByKey, servers: str | Sequence[str], timeout_s: float) -> Iterator[Message]:
+def _found(
+    request: FindByKey, servers: str | Sequence[str], timeout_s: float, allow_incomplete: bool
+) -> Iterator[Message]:
     with Routes(servers, timeout_s) as routes:
-        found = [_found_at(routes.link(route.address), request) for route in routes.topic(request.topic)]
+        brokers = brokers_to_read(routes.holders(request.topic), request.topic, allow_incomplete)
+        found = [_found_at(routes.link(route.address), request) for route in brokers]
         yield from heapq.merge(*found, key=lambda message: -message.stored_ms)
 
 

@@ -9,6 +9,7 @@ from penstock.addresses import SERVERS
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_since
 from penstock.blocking.routes import Routes
+from penstock.completeness import brokers_to_read
 from penstock.errors import InvalidRequest, QueueNotFound
 from penstock.message import Message
 from penstock.positions import UNSET, Position, PullLimits, QueueAt, Start, check_start, chosen_tags, place_offset
@@ -35,6 +36,7 @@ class Reader:
         batch_max: int = 500,
         prefetch_bytes: int = 4 * 1024 * 1024,
         timeout_s: float = TIMEOUT_S,
+        allow_incomplete: bool = False,
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
@@ -44,6 +46,7 @@ class Reader:
         self._queues = None if queues is None else sorted(set(queues))
         self._start: Start = start
         self._until_end = until_end
+        self._allow_incomplete = allow_incomplete
         self._since_ms = since_ms
         self._routes = Routes(servers, timeout_s)
         limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags))
@@ -52,7 +55,7 @@ class Reader:
         self._open = False
 
     def __enter__(self) -> Reader:
-        """Finds the queues. Raises ``NoRoute``, ``QueueNotFound``, ``Unavailable``, ``TimedOut``."""
+        """Finds the queues. Raises ``NoRoute``, ``BrokerAway``, ``QueueNotFound``, ``Unavailable``, ``TimedOut``."""
         try:
             self._find()
         except BaseException:
@@ -124,7 +127,7 @@ class Reader:
             raise InvalidRequest("this reader is not open", hint="use it inside `with Reader(...) as r:`")
 
     def _find(self) -> None:
-        for route in self._routes.topic(self.topic):
+        for route in brokers_to_read(self._routes.holders(self.topic), self.topic, self._allow_incomplete):
             numbers = range(route.queues) if self._queues is None else self._queues
             link = self._routes.link(route.address)
             for bound in bounds_of(link, [topic_queue(self.topic, number) for number in numbers]):

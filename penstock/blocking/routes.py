@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from penstock.addresses import no_name_server, nobody_answers, parse_servers
 from penstock.blocking.link import BlockingLink
+from penstock.completeness import Holders, check_whole, joined
 from penstock.errors import NoRoute, PenstockError, ProtocolError, TimedOut, Unavailable, UnknownRequest
 from penstock.requests.request import Reply, Request
 from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
@@ -62,6 +63,18 @@ class Routes:
                 return route.brokers
         return ()
 
+    def holders(self, topic: str = "") -> Holders:
+        """Brokers that hold queues of a topic, or all brokers, as all name servers together know, and those of them
+        that are away. Raises ``NoRoute``, ``BrokerAway`` where all are away, or ``Unavailable``."""
+        found = joined(self._all_answers(QueryRoute(topic), Route))
+        if not found.brokers:
+            check_whole(found.away, f"topic {topic!r}" if topic else "all that is stored")
+            raise nobody_has(topic) if topic else self._none_lives()
+        return found
+
+    def _none_lives(self) -> NoRoute:
+        return NoRoute(f"no live broker is registered at {', '.join(self.servers)}")
+
     def find_or_create(self, topic: str) -> tuple[BrokerRoute, ...]:
         """As ``topic``; where nobody has it, the cluster's policy may make it at the broker that every client would
         choose. Raises what that broker answers as well."""
@@ -78,22 +91,46 @@ class Routes:
         for route in self._answers(QueryRoute(""), Route):
             if route.brokers:
                 return route.brokers
-        raise NoRoute(f"no live broker is registered at {', '.join(self.servers)}")
+        raise self._none_lives()
 
     def topics(self) -> tuple[str, ...]:
         """Names of all topics, sorted. Raises ``Unavailable``."""
-        return tuple(sorted({name for found in self._answers(QueryTopics(), TopicNames) for name in found.topics}))
+        return self.topic_names().topics
+
+    def topic_names(self) -> TopicNames:
+        """All topics, as all name servers together know, with those that only brokers have which are away. Raises
+        ``Unavailable``."""
+        topics: set[str] = set()
+        absent: set[str] = set()
+        away: set[str] = set()
+        for found in self._answers(QueryTopics(), TopicNames):
+            topics.update(found.topics)
+            absent.update(found.absent)
+            away.update(found.away)
+        if away:
+            away -= {route.broker for found in self._answers(QueryRoute(""), Route) for route in found.brokers}
+        return TopicNames(tuple(sorted(topics)), tuple(sorted(absent - topics)), tuple(sorted(away)))
 
     def _answers(self, request: Request, kind: type[_R]) -> Iterator[_R]:
         """The answer of each name server that is there; ``Unavailable`` or ``InvalidConfig`` when none is, ``NoRoute``
         behind the others when one says that what is asked for is at a broker that is away."""
-        failures: list[PenstockError] = []
         away: NoRoute | None = None
+        for answer in self._all_answers(request, kind):
+            if isinstance(answer, NoRoute):
+                away = answer
+            else:
+                yield answer
+        if away is not None:
+            raise away
+
+    def _all_answers(self, request: Request, kind: type[_R]) -> Iterator[_R | NoRoute]:
+        """The answer of each name server that is there; ``Unavailable`` or ``InvalidConfig`` when none is."""
+        failures: list[PenstockError] = []
         for address in self.servers:
             try:
                 reply = self.link(address).ask(request, kind)
             except NoRoute as error:
-                away = error
+                yield error
                 continue
             except (Unavailable, TimedOut) as error:
                 failures.append(error)
@@ -102,8 +139,6 @@ class Routes:
                 failures.append(no_name_server(address))
                 continue
             yield reply
-        if away is not None:
-            raise away
         if len(failures) == len(self.servers):
             raise nobody_answers(failures)
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from penstock.blocking import Consumer, Reader
-from penstock.cli.display import body_text, json_option, line_text, print_json, shown
+from penstock.cli.display import body_text, incomplete_option, json_option, line_text, print_json, shown
 from penstock.message import Message
 from penstock.positions import Start
 
@@ -31,6 +31,7 @@ from penstock.positions import Start
 )
 @click.option("-t", "--tag", "tags", multiple=True, help="Only messages with this tag; may be repeated.")
 @click.option("--raw", is_flag=True, help="Bodies only, byte for byte, each with a newline.")
+@incomplete_option
 @json_option
 @click.pass_obj
 def consume(
@@ -43,6 +44,7 @@ def consume(
     queues: tuple[int, ...],
     tags: tuple[str, ...],
     raw: bool,
+    allow_incomplete: bool,
     as_json: bool,
 ) -> None:
     """Print the messages of TOPIC, and wait for more until Ctrl-C.
@@ -66,7 +68,13 @@ def consume(
             _print_group(consumer, count, raw, as_json)
         return
     with Reader(
-        topic, queues=queues or None, servers=server, start=start or "earliest", until_end=until_end, tags=tags
+        topic,
+        queues=queues or None,
+        servers=server,
+        start=start or "earliest",
+        until_end=until_end,
+        tags=tags,
+        allow_incomplete=allow_incomplete,
     ) as reader:
         for at, message in enumerate(reader.messages(), 1):
             show_message(message, raw, as_json)

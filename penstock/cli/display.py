@@ -12,6 +12,9 @@ from typing import Any, Final
 
 import click
 
+from penstock.completeness import ALLOW, Holders
+from penstock.requests.routes import BrokerRoute
+
 Row = Mapping[str, Any]
 
 JSON_WANTED: Final = "penstock.json"
@@ -32,6 +35,19 @@ def _note_json(context: click.Context, _parameter: click.Parameter, wanted: bool
 json_option = click.option(
     "--json", "as_json", is_flag=True, callback=_note_json, help="One JSON object per line; errors too."
 )
+
+
+incomplete_option = click.option(
+    "--allow-incomplete", is_flag=True, help="Leave out brokers that are away; without it they are an error."
+)
+
+
+def to_list(found: Holders, what: str, allow_incomplete: bool) -> tuple[BrokerRoute, ...]:
+    """The brokers that a command asks. Raises ``BrokerAway``, or says what is left out if that was allowed."""
+    if found.away and allow_incomplete:
+        click.echo(f"(incomplete: without {', '.join(found.away)}, which may have some of {what})", err=True)
+        return found.brokers
+    return found.whole(what, hint=ALLOW)
 
 
 def print_json(row: Row) -> None:

@@ -9,7 +9,7 @@ import click
 
 from penstock.blocking import find as find_messages
 from penstock.cli.consume import show_message
-from penstock.cli.display import json_option, shown
+from penstock.cli.display import incomplete_option, json_option, shown
 
 
 @click.command()
@@ -17,9 +17,12 @@ from penstock.cli.display import json_option, shown
 @click.argument("key")
 @click.option("-n", "--count", type=click.IntRange(1), help="End after so many messages.")
 @click.option("--raw", is_flag=True, help="Bodies only, byte for byte, each with a newline.")
+@incomplete_option
 @json_option
 @click.pass_obj
-def find(server: str, topic: str, key: str, count: int | None, raw: bool, as_json: bool) -> None:
+def find(
+    server: str, topic: str, key: str, count: int | None, raw: bool, allow_incomplete: bool, as_json: bool
+) -> None:
     """Print the stored messages of TOPIC with this KEY, the newest first.
 
     KEY is a message's key (of a device's message its client id, or what a topic rule makes it), one word of it, or
@@ -32,7 +35,7 @@ def find(server: str, topic: str, key: str, count: int | None, raw: bool, as_jso
       penstock find plant d7 --json | jq .offset
     """
     any_found = False
-    for message in islice(find_messages(topic, key, servers=server), count):
+    for message in islice(find_messages(topic, key, servers=server, allow_incomplete=allow_incomplete), count):
         any_found = True
         stored = datetime.fromtimestamp(message.stored_ms / 1000, UTC).isoformat(timespec="milliseconds")
         show_message(message, raw, as_json, when=stored.replace("+00:00", "Z"))

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from penstock.blocking import bootstrap
-from penstock.cli.display import json_option, print_rows
+from penstock.cli.display import incomplete_option, json_option, print_rows, to_list
 from penstock.errors import GroupNotFound
 from penstock.requests.groups import DescribeGroup, GroupDetail, GroupNames, ListGroups
 
@@ -18,9 +18,10 @@ def group() -> None:
 
 
 @group.command("list")
+@incomplete_option
 @json_option
 @click.pass_obj
-def list_groups(server: str, as_json: bool) -> None:
+def list_groups(server: str, allow_incomplete: bool, as_json: bool) -> None:
     """List the groups of all brokers with members and lag.
 
     \b
@@ -30,7 +31,7 @@ def list_groups(server: str, as_json: bool) -> None:
     """
     rows: dict[str, dict[str, Any]] = {}
     with bootstrap(server) as routes:
-        for route in routes.brokers():
+        for route in to_list(routes.holders(), "the groups", allow_incomplete):
             link = routes.link(route.address)
             for name in link.ask(ListGroups(), GroupNames).groups:
                 detail = link.ask(DescribeGroup(name), GroupDetail)
@@ -44,9 +45,10 @@ def list_groups(server: str, as_json: bool) -> None:
 
 @group.command()
 @click.argument("name")
+@incomplete_option
 @json_option
 @click.pass_obj
-def show(server: str, name: str, as_json: bool) -> None:
+def show(server: str, name: str, allow_incomplete: bool, as_json: bool) -> None:
     """Show who reads which queue in a group, and how far; of a named position, which gateways hold it.
 
     \b
@@ -55,7 +57,7 @@ def show(server: str, name: str, as_json: bool) -> None:
     """
     rows: list[dict[str, Any]] = []
     with bootstrap(server) as routes:
-        for route in routes.brokers():
+        for route in to_list(routes.holders(), f"group {name!r}", allow_incomplete):
             try:
                 detail = routes.link(route.address).ask(DescribeGroup(name), GroupDetail)
             except GroupNotFound:

@@ -9,7 +9,7 @@ import click
 
 from penstock.blocking import bootstrap
 from penstock.blocking.link import BlockingLink
-from penstock.cli.display import json_option, print_rows
+from penstock.cli.display import incomplete_option, json_option, print_rows, to_list
 from penstock.requests.shares import ListShares, SharesPage, ShareState
 
 _COLUMNS = ("share", "broker", "gateways", "sessions", "on_way", "owed", "lag")
@@ -21,9 +21,10 @@ def share() -> None:
 
 
 @share.command("list")
+@incomplete_option
 @json_option
 @click.pass_obj
-def list_shares(server: str, as_json: bool) -> None:
+def list_shares(server: str, allow_incomplete: bool, as_json: bool) -> None:
     """List the shared subscriptions of all brokers with their lag.
 
     Lag counts messages that no member has done with: those on their way to members, those owed (given back, they go
@@ -36,7 +37,7 @@ def list_shares(server: str, as_json: bool) -> None:
     """
     rows: list[dict[str, Any]] = []
     with bootstrap(server) as routes:
-        for route in routes.brokers():
+        for route in to_list(routes.holders(), "the shared subscriptions", allow_incomplete):
             rows += [one._asdict() | {"broker": route.broker} for one in _shares(routes.link(route.address))]
     rows.sort(key=lambda row: (row["share"], row["broker"]))
     print_rows(rows, _COLUMNS, as_json=as_json, empty="no shared subscriptions")

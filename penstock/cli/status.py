@@ -40,11 +40,14 @@ def status(context: click.Context, as_json: bool) -> None:
     gateways: list[dict[str, Any]] = []
     with Routes(context.obj) as routes:
         known: dict[tuple[str, str], list[str]] = {}  # a broker, and the name servers that have it
+        away: set[str] = set()
         for address in routes.servers:
             row = _asked(routes, address, "name server")
             rows.append(row)
             if not row["troubles"]:
-                for broker in _brokers_at(routes, address, row):
+                live, gone = _brokers_at(routes, address, row)
+                away.update(gone)
+                for broker in live:
                     known.setdefault(broker, []).append(address)
         answering = [row["address"] for row in rows if not row["troubles"]]
         for (name, address), having in sorted(known.items()):
@@ -53,6 +56,8 @@ def status(context: click.Context, as_json: bool) -> None:
             figures = _figures_of(routes, address, row["troubles"])
             rows.append(row | _told_by(figures))
             gateways += _gateways_in(figures)
+    for name in sorted(away - {name for name, _ in known}):
+        rows.append(_row("broker") | {"name": name, "troubles": ["away: it has stopped, or cannot be reached"]})
     if answering and not known:
         rows[0]["troubles"].append("no broker is registered")
     rows += sorted(gateways, key=itemgetter("name"))
@@ -86,14 +91,14 @@ def _row(server: str) -> dict[str, Any]:
     return row | {"topics": None, "sessions": None, "log_mib": None, "troubles": []}
 
 
-def _brokers_at(routes: Routes, address: str, row: dict[str, Any]) -> list[tuple[str, str]]:
-    """Names and addresses of the brokers that a name server has."""
+def _brokers_at(routes: Routes, address: str, row: dict[str, Any]) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
+    """Names and addresses of the brokers that a name server has, and names of those that are away."""
     try:
         found = routes.link(address).ask(QueryRoute(""), Route)
     except PenstockError as error:
         row["troubles"].append(error.message)
-        return []
-    return [(one.broker, one.address) for one in found.brokers]
+        return [], ()
+    return [(one.broker, one.address) for one in found.brokers], found.away
 
 
 def _figures_of(routes: Routes, address: str, troubles: list[str]) -> Mapping[str, float]:

@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from penstock.blocking import Routes, bootstrap
-from penstock.cli.display import json_option, print_json, print_rows
+from penstock.cli.display import incomplete_option, json_option, print_json, print_rows, to_list
+from penstock.completeness import Holders
 from penstock.errors import NoRoute, TopicNotFound
 from penstock.requests.routes import BrokerRoute
 from penstock.requests.sessions import GATEWAYS_TOPICS
@@ -50,9 +51,10 @@ def create(server: str, name: str, queues: int | None, level: str | None, broker
 
 @topic.command("list")
 @click.option("--all", "shows_all", is_flag=True, help="Those that the gateways keep for themselves too.")
+@incomplete_option
 @json_option
 @click.pass_obj
-def list_topics(server: str, shows_all: bool, as_json: bool) -> None:
+def list_topics(server: str, shows_all: bool, allow_incomplete: bool, as_json: bool) -> None:
     """List the topics of all brokers, each with the first level of MQTT names that it stands for.
 
     \b
@@ -62,7 +64,7 @@ def list_topics(server: str, shows_all: bool, as_json: bool) -> None:
     """
     rows: list[dict[str, Any]] = []
     with bootstrap(server) as routes:
-        for route in routes.brokers():
+        for route in to_list(routes.holders(), "the topics", allow_incomplete):
             for one in routes.link(route.address).ask(ListTopics(), TopicList).topics:
                 if shows_all or one.topic not in GATEWAYS_TOPICS:
                     place = {"topic": one.topic, "name": readable(one.topic), "broker": route.broker}
@@ -73,9 +75,10 @@ def list_topics(server: str, shows_all: bool, as_json: bool) -> None:
 
 @topic.command()
 @click.argument("name")
+@incomplete_option
 @json_option
 @click.pass_obj
-def show(server: str, name: str, as_json: bool) -> None:
+def show(server: str, name: str, allow_incomplete: bool, as_json: bool) -> None:
     """Show a topic's queues and how many messages each holds.
 
     \b
@@ -85,7 +88,7 @@ def show(server: str, name: str, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     topic = topic_of(name)
     with bootstrap(server) as routes:
-        for route in _having(routes, topic):
+        for route in to_list(_having(routes, topic), f"topic {name!r}", allow_incomplete):
             detail = routes.link(route.address).ask(DescribeTopic(topic), TopicDetail)
             for bound in detail.bounds:
                 place = {"topic": topic, "broker": route.broker, "queue": bound.queue, "level": detail.level}
@@ -101,8 +104,8 @@ def _brokers(routes: Routes, name: str) -> list[BrokerRoute]:
     return chosen
 
 
-def _having(routes: Routes, name: str) -> tuple[BrokerRoute, ...]:
+def _having(routes: Routes, name: str) -> Holders:
     try:
-        return routes.topic(name)
+        return routes.holders(name)
     except NoRoute:
         raise TopicNotFound(f"there is no topic {name}", hint="`penstock topic list` shows all") from None

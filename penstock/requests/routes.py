@@ -79,9 +79,11 @@ class UnregisterBroker(Request):
 
 @value
 class Route(Reply):
-    """Brokers of a topic, ordered by name; empty when no live broker has it."""
+    """Brokers of a topic, ordered by name; empty when no live broker has it. ``away``: names of brokers that are away
+    and have it, or may have it."""
 
     brokers: tuple[BrokerRoute, ...]
+    away: tuple[str, ...] = ()
 
 
 @value
@@ -96,7 +98,11 @@ class QueryRoute(Request):
 
 @value
 class TopicNames(Reply):
+    """Sorted. ``absent``: topics that only brokers have which are away; ``away``: names of all brokers that are."""
+
     topics: tuple[str, ...]
+    absent: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
 
 
 @value

@@ -74,7 +74,7 @@ def test_a_broker_is_gone_with_its_topics_when_its_lease_ends() -> None:
     registry.answer(registration("a", A, "orders"), 0.0)
     assert brokers_of(registry, "orders", 119.9) == ["a"]
     assert brokers_of(registry, "orders", 120.0) is None
-    assert registry.answer(QueryTopics(), 120.0) == TopicNames(())
+    assert registry.answer(QueryTopics(), 120.0) == TopicNames((), absent=("orders",), away=("a",))
     assert len(registry) == 0
 
 
@@ -288,6 +288,48 @@ def test_who_is_new_waits_for_the_brokers_that_others_have_seen() -> None:
     assert brokers_of(registry, "orders", 1.0) == [], "all are there"
 
 
+@pytest.mark.parametrize("leaves", [UnregisterBroker("b", B), None])
+def test_answers_name_the_brokers_that_are_away_and_have_some_of_it(leaves: UnregisterBroker | None) -> None:
+    registry = Registry(away_s_max=1000)
+    registry.answer(registration("a", A, "orders", "own", lease_s=600), 0.0)
+    registry.answer(registration("b", B, "orders", "theirs"), 0.0)
+    if leaves is not None:
+        registry.answer(leaves, 120.0)
+    assert registry.answer(QueryRoute("orders"), 120.0) == Route((BrokerRoute("a", A, 4),), away=("b",))
+    assert registry.answer(QueryRoute("own"), 120.0) == Route((BrokerRoute("a", A, 4),))
+    assert registry.answer(QueryRoute(""), 120.0) == Route((BrokerRoute("a", A, 0),), away=("b",))
+    assert registry.answer(QueryTopics(), 120.0) == TopicNames(("orders", "own"), absent=("theirs",), away=("b",))
+    registry.answer(registration("a", A, "orders", lease_s=600), 550.0)
+    assert registry.answer(QueryRoute("orders"), 1119.0) == Route((BrokerRoute("a", A, 4),), away=("b",))
+    assert registry.answer(QueryRoute("orders"), 1120.0) == Route((BrokerRoute("a", A, 4),)), "b is forgotten"
+
+
+def test_a_broker_that_returns_is_not_away() -> None:
+    registry = Registry()
+    registry.answer(registration("a", A, "orders"), 0.0)
+    registry.answer(UnregisterBroker("a", A), 1.0)
+    registry.answer(registration("a", B, "orders"), 2.0)
+    assert registry.answer(QueryRoute("orders"), 2.0) == Route((BrokerRoute("a", B, 4),))
+    assert registry.answer(QueryTopics(), 2.0) == TopicNames(("orders",))
+
+
+def test_a_name_server_that_is_new_names_the_peers_that_it_never_heard_of_as_away() -> None:
+    registry = Registry(away_s_max=1000)
+    registry.answer(replace(registration("b", B, "orders", lease_s=600), peers=("a",)), 0.0)
+    assert registry.answer(QueryRoute("orders"), 599.0) == Route((BrokerRoute("b", B, 4),), away=("a",))
+    registry.answer(registration("b", B, "orders", lease_s=600), 599.0)
+    assert registry.answer(QueryRoute("other"), 700.0) == Route((), away=("a",)), "it may be made by then"
+    assert registry.answer(QueryRoute("orders"), 1000.0) == Route((BrokerRoute("b", B, 4),))
+
+
+def test_a_broker_that_has_not_told_all_its_topics_may_have_any() -> None:
+    registry = Registry()
+    registry.answer(registration("a", A, "orders"), 0.0)
+    registry.answer(replace(registration("b", B, "x"), more=True), 0.0)
+    assert registry.answer(QueryRoute("orders"), 0.0) == Route((BrokerRoute("a", A, 4),), away=("b",))
+    assert registry.answer(QueryRoute("x"), 0.0) == Route((BrokerRoute("b", B, 4),))
+
+
 def test_a_request_of_another_service_is_not_answered() -> None:
     assert Registry().answer(ListTopics(), 0.0) is None
 
@@ -364,7 +406,9 @@ class RegistryAgainstPlainTruth(RuleBasedStateMachine):
             is_away = not holders and any(topic in topics for topics in self.away.values())
             assert brokers_of(self.registry, topic, self.now) == (None if is_away else holders)
         held = sorted({topic for entry in live.values() for topic in entry[2]})
-        assert self.registry.answer(QueryTopics(), self.now) == TopicNames(tuple(held))
+        absent = sorted({topic for topics in self.away.values() for topic in topics} - set(held))
+        names = TopicNames(tuple(held), tuple(absent), tuple(sorted(self.away)))
+        assert self.registry.answer(QueryTopics(), self.now) == names
 
 
 RegistryAgainstPlainTruth.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30)

@@ -260,14 +260,15 @@ class SmallCluster:
                 broker.create(topic)
         self.live = list(self.brokers)
         self.down: set[str] = set()
+        self.away: tuple[str, ...] = ()  # names of brokers whose leases have ended
 
     def handle(self, request: Request) -> Result:
         """What the name server answers."""
         if isinstance(request, QueryRoute):
             found = [one.route for one in self.live if request.topic == "" or request.topic in one.topics()]
-            return Route(tuple(found))
+            return Route(tuple(found), self.away)
         assert isinstance(request, QueryTopics), request
-        return TopicNames(tuple(sorted({topic for broker in self.live for topic in broker.topics()})))
+        return TopicNames(tuple(sorted({topic for broker in self.live for topic in broker.topics()})), (), self.away)
 
     def link(self, address: str) -> Link:
         for broker in self.brokers:

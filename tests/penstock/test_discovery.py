@@ -7,7 +7,15 @@ import anyio.abc
 import pytest
 
 from penstock.discovery import Discovery
-from penstock.errors import InvalidConfig, InvalidTopic, NoRoute, TopicNotFound, Unavailable, UnknownRequest
+from penstock.errors import (
+    BrokerAway,
+    InvalidConfig,
+    InvalidTopic,
+    NoRoute,
+    TopicNotFound,
+    Unavailable,
+    UnknownRequest,
+)
 from penstock.link import Link
 from penstock.requests.routes import QueryRoute
 from penstock.wire_link import WireLinks
@@ -154,3 +162,23 @@ async def test_a_web_server_is_no_name_server() -> None:
         with pytest.raises(InvalidConfig, match=f"127.0.0.1:{port} is no Penstock name server"):
             await discovery.brokers("orders")
         tasks.cancel_scope.cancel()
+
+
+async def test_all_name_servers_together_say_who_has_a_topic_and_who_of_them_is_away() -> None:
+    first, second = SmallCluster(topics=["orders"]), SmallCluster(brokers=2, topics=["orders"])
+    first.away, second.away = ("broker-1", "broker-7"), ("broker-0",)
+    found = await Discovery("ns1:1,ns2:1", TwoNameServers(first, second)).holders("orders")
+    assert [route.broker for route in found.brokers] == ["broker-0", "broker-1"]
+    assert found.away == ("broker-7",)
+
+
+async def test_a_topic_that_only_brokers_have_that_are_away_is_not_unknown() -> None:
+    cluster = SmallCluster()
+    with pytest.raises(NoRoute):
+        await Discovery(SmallCluster.SERVERS, cluster).holders("orders")
+    cluster.away = ("broker-1",)
+    with pytest.raises(BrokerAway, match="broker-1"):
+        await Discovery(SmallCluster.SERVERS, cluster).holders("orders")
+    gone(cluster.brokers[0])
+    with pytest.raises(Unavailable):
+        await Discovery(SmallCluster.SERVERS, cluster).holders("orders")

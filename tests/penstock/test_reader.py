@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from penstock.errors import InvalidRequest, NoRoute, QueueNotFound, TimedOut
+from penstock.errors import BrokerAway, InvalidRequest, NoRoute, QueueNotFound, TimedOut
 from penstock.message import Message, encode_message
 from penstock.positions import QueueAt
 from penstock.reader import Reader
@@ -143,5 +143,20 @@ def test_outside_its_block_a_reader_says_so(run: Run, cluster: SmallCluster) -> 
             for use in uses:
                 with pytest.raises(InvalidRequest, match="this reader is not open"):
                     await use()
+
+    run(test)
+
+
+@pytest.mark.parametrize("until_end", [True, False])
+def test_a_broker_that_is_away_is_an_error_that_names_it_or_left_out_on_request(
+    run: Run, cluster: SmallCluster, until_end: bool
+) -> None:
+    async def test() -> None:
+        cluster.live.pop()
+        cluster.away = ("broker-1",)
+        with pytest.raises(BrokerAway, match="broker broker-1 is away"):
+            await reader(cluster, until_end=until_end).__aenter__()
+        async with reader(cluster, until_end=until_end, allow_incomplete=True) as r:
+            assert {at.broker for at in r.queues} == {"broker-0"}
 
     run(test)

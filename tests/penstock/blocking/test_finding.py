@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.blocking import find
-from penstock.errors import InvalidRequest, NoRoute, PenstockError
+from penstock.errors import BrokerAway, InvalidRequest, NoRoute, PenstockError
 from penstock.frame_server import Peer
 from penstock.link import OnResult
 from penstock.message import ENTRY, FRAME_HEAD, FRAME_HEAD_BYTES, STORED_AT, encode_record
@@ -94,3 +94,12 @@ def test_an_empty_key_is_refused_at_once_and_an_unknown_topic_when_it_is_asked_f
     found = find("nowhere", "k", servers=names(serve))
     with pytest.raises(NoRoute, match="nowhere"):
         next(found)
+
+
+def test_a_broker_that_is_away_is_an_error_that_names_it_or_left_out_on_request(serve: Serve) -> None:
+    there = Answering(paged({FIRST: page(90, following=0)}))
+    route = Route((BrokerRoute("a", serve(there).address, 1),), ("b",))
+    servers = serve(Answering(lambda request: route)).address
+    with pytest.raises(BrokerAway, match="broker b is away, and may have some of topic 'orders'"):
+        next(find("orders", "k", servers=servers))
+    assert [one.stored_ms for one in find("orders", "k", servers=servers, allow_incomplete=True)] == [90]

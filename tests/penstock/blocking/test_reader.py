@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.blocking import Reader
-from penstock.errors import InvalidRequest, NoRoute, QueueNotFound
+from penstock.errors import BrokerAway, InvalidRequest, NoRoute, QueueNotFound
 from penstock.message import Message, encode_message
 from penstock.positions import QueueAt
 from penstock.requests.messages import Append, Pull
@@ -100,3 +100,12 @@ def test_outside_its_block_a_reader_says_so_and_connects_no_more(cluster: SmallC
     asked = len(cluster.brokers[0].asked)
     all_refuse(uses, refused)
     assert len(cluster.brokers[0].asked) == asked
+
+
+def test_a_broker_that_is_away_is_an_error_that_names_it_or_left_out_on_request(cluster: SmallCluster) -> None:
+    cluster.live.pop()
+    cluster.away = ("broker-1",)
+    with pytest.raises(BrokerAway, match="broker broker-1 is away"), reader(cluster, until_end=True):
+        pass
+    with reader(cluster, until_end=True, allow_incomplete=True) as r:
+        assert len([message for message in r.messages()]) == 12

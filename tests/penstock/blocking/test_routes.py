@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.blocking import Routes, bootstrap
-from penstock.errors import InvalidConfig, InvalidTopic, NoRoute, Unavailable, UnknownRequest
+from penstock.errors import BrokerAway, InvalidConfig, InvalidTopic, NoRoute, Unavailable, UnknownRequest
 from penstock.frame_server import Peer
 from penstock.link import OnResult
 from penstock.requests.request import Request
@@ -109,3 +109,35 @@ def test_a_web_server_and_a_broker_are_no_name_servers(serve: Callable[..., Any]
         bootstrap(address)
     with Routes([address, serve(Names({"orders": ORDERS})).address]) as routes:
         assert routes.topic("orders") == (ORDERS,), "it is passed over where there is one"
+
+
+class Telling(Names):
+    """A name server that knows fixed topics, and brokers that are away with theirs."""
+
+    def __init__(self, topics: dict[str, BrokerRoute], away: tuple[str, ...], absent: tuple[str, ...] = ()) -> None:
+        super().__init__(topics)
+        self._known, self._away, self._absent = topics, away, absent
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        if isinstance(request, QueryTopics):
+            on_result(TopicNames(tuple(sorted(self._known)), self._absent, self._away))
+        elif isinstance(request, QueryRoute):
+            found = [route for topic, route in self._known.items() if request.topic in ("", topic)]
+            on_result(Route(tuple(found), self._away))
+
+
+def test_all_name_servers_together_say_who_has_what_and_who_of_them_is_away(serve: Callable[..., Any]) -> None:
+    other = BrokerRoute("b", "127.0.0.1:2", 4)
+    one = serve(Telling({"orders": ORDERS}, ("b", "c"), ("jobs", "lost"))).address
+    two = serve(Telling({"orders": other, "jobs": other}, ("a",))).address
+    with Routes([nobody(), one, two]) as routes:
+        assert routes.holders("orders") == ((ORDERS, other), ("c",))
+        assert routes.holders() == ((ORDERS, other), ("c",))
+        assert routes.topic_names() == TopicNames(("jobs", "orders"), ("lost",), ("c",))
+        with pytest.raises(BrokerAway, match="may have some of topic 'none'"):
+            routes.holders("none")
+    with Routes(serve(Names({})).address) as routes:
+        with pytest.raises(NoRoute):
+            routes.holders("orders")
+        with pytest.raises(NoRoute, match="no live broker is registered"):
+            routes.holders()

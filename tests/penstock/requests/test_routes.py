@@ -22,6 +22,8 @@ def test_codes_never_change() -> None:
         12: "UnregisterBroker",
         13: "QueryRoute",
         14: "QueryTopics",
+        15: "QueryChallenge",
+        16: "ProveBroker",
     }
 
 
@@ -32,4 +34,5 @@ def test_the_first_frames_still_mean_the_same() -> None:
 
 def test_a_route_is_writable_unless_it_says_otherwise() -> None:
     assert answered(QueryRoute, [["b", "h:1", 4]]) == Route((BrokerRoute("b", "h:1", 4, writable=True),))
+    assert answered(QueryRoute, [["b", "h:1", 4]]).away == (), "an older name server does not tell"
     assert answered(QueryRoute, [["b", "h:1", 4, False]]) == Route((BrokerRoute("b", "h:1", 4, writable=False),))
