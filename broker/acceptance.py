@@ -20,6 +20,7 @@ from broker.folds.state import BrokerState
 from broker.settings import BrokerSettings
 from broker.store.destinations import Destination
 from broker.store.frames import crc32
+from broker.store.level import Level
 from broker.store.records import Incoming
 from broker.topic_requests import TopicRequests
 from penstock.errors import Busy, Fenced, InvalidMessage, InvalidRequest, InvalidTopic, PenstockError, TooLarge
@@ -78,10 +79,10 @@ class Tail(Destination):
         name: str,
         queues: int,
         key_queue: int,
-        in_cache: bool,
+        level: Level,
         exchange: Exchange | None,
     ) -> None:
-        super().__init__(topic, properties, in_cache)
+        super().__init__(topic, properties, level)
         self.name = name
         self.queues = queues
         self.key_queue = key_queue
@@ -98,9 +99,9 @@ class Accepted(NamedTuple):
     size: int
 
 
-AcceptedRuns = tuple[list[Run], list[Destination], list[Refused], int, int, bool]
+AcceptedRuns = tuple[list[Run], list[Destination], list[Refused], int, int, Level]
 """What is to be stored of a batch of runs, and where each goes; what is not stored; how many messages are stored and
-the bytes of their records; whether all is done once it is appended."""
+the bytes of their records; the strongest level among them."""
 
 
 class Acceptance:
@@ -158,7 +159,7 @@ class Acceptance:
             except PenstockError as error:
                 refused.append(Refused(number, error.code, error.message))
                 continue
-            batch.append(Incoming(record, tail.topic, queue_id, flag, tail.properties, tail.in_cache))
+            batch.append(Incoming(record, tail.topic, queue_id, flag, tail.properties, tail.level))
         if at != end:
             raise InvalidRequest(f"{end - at} bytes behind the last of {records} records; nothing was stored")
         return Accepted(batch, refused, repeated, end)
@@ -170,7 +171,7 @@ class Acceptance:
         refused: list[Refused] = []
         room: RetainedRoom | None = None
         begun: set[Exchange] | None = None
-        repeated, first, size, in_cache = 0, 0, 0, True
+        repeated, first, size, level = 0, 0, 0, Level.CACHE
         for run in runs:
             raw, flag, bodies = run.tail, run.flag, run.bodies
             count = len(bodies)
@@ -195,11 +196,14 @@ class Acceptance:
                     taken.append(run)
                     destinations.append(tail)
                     size += run.size
-                    in_cache = in_cache and tail.in_cache
+                    if tail.level is not level and tail.level > level:
+                        level = tail.level
             except PenstockError as error:
                 refused += [Refused(at, error.code, error.message) for at in range(first, first + count)]
             first += count
-        return taken, destinations, refused, first - len(refused) - repeated, size, in_cache and not repeated
+        if repeated:  # what is stored already may still be on its way to the disk
+            level = max(level, Level.DISK)
+        return taken, destinations, refused, first - len(refused) - repeated, size, level
 
     def _is_repeated(self, tail: Tail, begun: set[Exchange]) -> bool:
         """Whether the message of an exchange is stored, or in this batch, already."""
@@ -236,7 +240,7 @@ class Acceptance:
         queue_id = queue_for_key(key, config.queues) if key else _ROUND_ROBIN
         exchange = exchange_of(given.get(MQTT_ID, ""))
         whose = None if exchange is None else (given.get(CLIENT_ID, ""), *exchange)
-        tail = Tail(topic, properties, name, config.queues, queue_id, config.level == "cache", whose)
+        tail = Tail(topic, properties, name, config.queues, queue_id, Level.of(config.level), whose)
         is_unique = _UNIQUE in properties or _EXCHANGE in properties  # it never comes again
         if len(raw) <= REMEMBERED_BYTES_MAX and not is_unique:
             if len(self._tails) >= REMEMBERED_MAX:

@@ -1,7 +1,8 @@
 """Turns outcomes into replies, in the order that they carry. The one place that may answer a request.
 
-``Now`` is answered at once, ``AfterSync`` when the log is durable up to its point, ``Parked`` when one of its wakers
-stirs or its deadline passes. ``durable_at`` is called by the flusher alone. Pure: it calls back, it never waits.
+``Now`` is answered at once, ``AfterSync`` when this disk has the log up to its point, ``AfterQuorum`` when the log is
+committed up to it, ``Parked`` when one of its wakers stirs or its deadline passes. ``reached`` is called by the
+flusher alone. Pure: it calls back, it never waits.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from broker.outcomes import AfterSync, Now
+from broker.outcomes import AfterQuorum, AfterSync, Now
 from broker.parked import ParkedRequests
 from broker.service import BrokerService
 from penstock.errors import PenstockError, Unavailable
 from penstock.link import OnResult
 from penstock.requests.request import Request, Result
 from penstock.world import Clock
+
+_Answer = tuple[int, int, Result, OnResult]
+"""Log position that it waits for, number among all answers, what it says, and to whom."""
 
 
 class Dispatch:
@@ -26,7 +30,9 @@ class Dispatch:
         self._service = service
         self._clock = clock
         self._on_unsynced = on_unsynced
-        self._after_sync: deque[tuple[int, Result, OnResult]] = deque()
+        self._after_sync: deque[_Answer] = deque()
+        self._after_quorum: deque[_Answer] = deque()
+        self._answers = 0
         self._parked = ParkedRequests()
         service.count_parked = lambda: self.parked
         self._waking = False
@@ -43,8 +49,8 @@ class Dispatch:
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether a request is answered after the next sync."""
-        return bool(self._after_sync)
+        """Whether a request waits for a sync, here or on another copy."""
+        return bool(self._after_sync or self._after_quorum)
 
     def submit(self, request: Request, on_result: OnResult, session: int) -> None:
         """Carries a request out; ``on_result`` is called exactly once, unless the session is dropped first."""
@@ -58,7 +64,7 @@ class Dispatch:
             outcome = self._service.handle(request, self._now, self._now_ms)
         except Exception as error:  # what it has done half nobody knows
             self._broken = error
-            self.close("the broker has met an error that nobody has foreseen")
+            self.close(Unavailable("the broker has met an error that nobody has foreseen"))
             raise
         if isinstance(outcome, Now):
             on_result(outcome.result)
@@ -66,21 +72,36 @@ class Dispatch:
             if outcome.point <= self._service.durable:
                 on_result(outcome.result)
             else:
-                self._after_sync.append((outcome.point, outcome.result, on_result))
+                self._answers += 1
+                self._after_sync.append((outcome.point, self._answers, outcome.result, on_result))
+        elif isinstance(outcome, AfterQuorum):
+            if outcome.point <= self._service.committed:
+                on_result(outcome.result)
+            else:
+                self._answers += 1
+                self._after_quorum.append((outcome.point, self._answers, outcome.result, on_result))
         else:
             self._parked.park(outcome, on_result, session)
 
     def end_batch(self, is_whole: bool = False) -> None:
         """A session has handed over what it had: the flusher may begin, and who waited for these messages is told.
         ``is_whole``: all that there is to hand over just now. All requests of a batch had one time."""
-        self._on_unsynced(bool(self._after_sync), is_whole)
+        self._on_unsynced(self.waits_for_disk, is_whole)
         self._wake()
 
-    def durable_at(self, point: int) -> None:
-        """The log is durable up to ``point``: answers what waited for it, and wakes the readers."""
-        waiting = self._after_sync
-        while waiting and waiting[0][0] <= point:
-            _, result, on_result = waiting.popleft()
+    def reached(self, durable: int, committed: int) -> None:
+        """This disk has the log up to ``durable``, and it is committed up to ``committed``: answers what waited for
+        that, in the order in which it was asked, and wakes the readers."""
+        synced, agreed = self._after_sync, self._after_quorum
+        while True:
+            is_synced = bool(synced) and synced[0][0] <= durable
+            is_agreed = bool(agreed) and agreed[0][0] <= committed
+            if is_synced and not (is_agreed and agreed[0][1] < synced[0][1]):
+                _, _, result, on_result = synced.popleft()
+            elif is_agreed:
+                _, _, result, on_result = agreed.popleft()
+            else:
+                break
             on_result(result)
         self._wake()
 
@@ -120,13 +141,20 @@ class Dispatch:
         """A session is gone; what it parked is forgotten."""
         self._parked.drop_session(session)
 
-    def close(self, why: str) -> None:
-        """Nothing is carried out any more; what waits for the disk has an unknown outcome."""
-        self._closed = Unavailable(why)
-        unknown = Unavailable(why)
+    def close(self, error: PenstockError) -> None:
+        """Carries out nothing any more, and answers every request with this error; one that waits for a disk with an
+        error that says that its outcome is unknown. For a process that ends: what is parked ends with it."""
+        self._closed = error
+        unknown = type(error)(error.message, hint=error.hint)
         unknown.unknown = True
-        while self._after_sync:
-            self._after_sync.popleft()[2](unknown)
+        for waiting in (self._after_sync, self._after_quorum):
+            while waiting:
+                waiting.popleft()[3](unknown)
+
+    def step_down(self, error: PenstockError) -> None:
+        """The same for a process that lives on without leading this log: what is parked is answered too."""
+        self.close(error)
+        self._parked.fail_all(error)
 
 
 class BrokerSession:

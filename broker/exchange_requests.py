@@ -8,7 +8,7 @@ from broker.folds.state import BrokerState
 from broker.kernel.checks import CLIENT_BYTES_MAX, check_text
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
-from broker.outcomes import AfterSync, Outcome
+from broker.outcomes import AfterQuorum, Outcome
 from broker.store.message_store import MessageStore
 from penstock.errors import Fenced, InvalidRequest
 from penstock.requests.request import Done
@@ -34,7 +34,7 @@ class ExchangeRequests:
             fact = OpenExchanges.fencing(request.client, request.incarnation, request.epoch)
             self._store.append([fact_record(exchanges.TOPIC, fact)], now_ms)
         ids = tuple(self._exchanges.ids(request.client, request.incarnation))
-        return AfterSync(Exchanges(ids), self._store.written)
+        return AfterQuorum(Exchanges(ids), self._store.written)
 
     @handles(ReleaseExchanges)
     def release(self, request: ReleaseExchanges, now: float, now_ms: int) -> Outcome:
@@ -50,4 +50,4 @@ class ExchangeRequests:
             ids = () if is_over else request.ids
             fact = OpenExchanges.fact(request.client, request.incarnation, ids)
             self._store.append([fact_record(exchanges.TOPIC, fact)], now_ms)
-        return AfterSync(Done(), self._store.written)
+        return AfterQuorum(Done(), self._store.written)

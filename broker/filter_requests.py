@@ -19,7 +19,7 @@ from broker.folds.shares import Shares
 from broker.folds.state import BrokerState
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
-from broker.outcomes import AfterSync, Now, Outcome
+from broker.outcomes import AfterQuorum, Now, Outcome
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
 from broker.store.records import Incoming
@@ -78,7 +78,7 @@ class FilterRequests:
             else:
                 opened.append(OpenedFilter(filter, queue, self._store.next_offset(queue), position))
         reply = OpenedFilters(tuple(opened), tuple(refused.values()), self._identity.log_id)
-        return AfterSync(reply, position)
+        return AfterQuorum(reply, position)
 
     def _refused(self, asked: tuple[str, ...]) -> dict[str, RefusedFilter]:
         """Those that are no filters, or for which there is no room."""
@@ -181,7 +181,7 @@ class FilterRequests:
             frames.append(frame)
             size += len(frame)
             last = name
-        return AfterSync(RetainedPage(len(rows), after, b"".join(rows + frames)), self._retained.changed_at)
+        return AfterQuorum(RetainedPage(len(rows), after, b"".join(rows + frames)), self._retained.changed_at)
 
 
 def _check_owner(owner: str) -> None:

@@ -1,4 +1,5 @@
-"""Group commit: one sync answers everything that was appended before it began. The only caller of ``mark_durable``.
+"""Group commit: one sync answers everything that was appended before it began. The only caller of ``mark_durable``, and
+of ``mark_committed``, which follows by the commit rule.
 
 The point that a sync covers is taken before it starts; what arrives while it runs waits for the next one. A failed
 sync is never tried again: the error ends the broker, because after it nobody knows what is on the disk.
@@ -15,6 +16,7 @@ from typing import Final
 import trio
 
 from broker.dispatch import Dispatch
+from broker.kernel.commit import ONE_COPY, CommitRule
 from broker.service import BrokerService
 from broker.store.message_store import MessageStore
 from penstock.errors import StorageFailed
@@ -36,9 +38,12 @@ class Flusher:
         later_s: float = 0.0,
         later_bytes: int = 0,
         quick_s: float = 0.0,
+        rule: CommitRule = ONE_COPY,
     ) -> None:
         """``later_s``: so long what nobody waits for may stay unsynced, ``later_bytes``: at most so much of it.
-        ``quick_s``: a disk whose syncs take less on average is synced in the loop; 0: none is."""
+        ``quick_s``: a disk whose syncs take less on average is synced in the loop; 0: none is.
+        ``rule``: what is committed with it."""
+        self._rule = rule
         self._store = store
         self._clock = clock
         self._later_s = later_s
@@ -93,8 +98,15 @@ class Flusher:
         self._takes_s += (min(took_s, _LONG * self._quick_s) - self._takes_s) / _LATELY
         self._store.mark_durable(point)
         service.synced()
-        dispatch.durable_at(point)
+        self.commit(dispatch)
         self._store.tidy()
+
+    def commit(self, dispatch: Dispatch) -> None:
+        """Makes readable what is committed by now, to which another copy may have added, and answers all that has what
+        it waited for."""
+        store = self._store
+        store.mark_committed(max(store.committed, self._rule.committed(store.durable)))
+        dispatch.reached(store.durable, store.committed)
 
     async def run(self, dispatch: Dispatch, service: BrokerService, offload: Offload) -> None:
         """Syncs until cancelled, by way of ``offload`` where the disk is slow. Raises ``StorageFailed``."""

@@ -12,7 +12,7 @@ from broker.groups import Group, Groups
 from broker.holders import HOLDS, Holders
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
-from broker.outcomes import AfterSync, Now, Outcome, Parked
+from broker.outcomes import AfterQuorum, Now, Outcome, Parked
 from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests
 from penstock.errors import Busy, Fenced, GroupNotFound, InvalidRequest, OffsetOutOfRange, PenstockError, QueueNotFound
@@ -146,7 +146,7 @@ class GroupRequests:
         )
         fact = self._offsets.fact(request.group, request.offsets)
         self._store.append([fact_record(offsets.TOPIC, fact)], now_ms)
-        return AfterSync(Done(), self._store.written)
+        return AfterQuorum(Done(), self._store.written)
 
     def _check_offsets(self, offsets: Iterable[QueueOffset]) -> None:
         for queue, offset in offsets:
@@ -191,7 +191,7 @@ class GroupRequests:
         queues = [row.queue for row in progress]
         rows = [Progress(queue, committed.get(queue, UNCOMMITTED), set_backs.get(queue, 0)) for queue in queues]
         reply = HeldOffsets(tuple(rows))
-        return Now(reply) if self._store.written == before else AfterSync(reply, self._store.written)
+        return Now(reply) if self._store.written == before else AfterQuorum(reply, self._store.written)
 
     def _note_holders(self, group: str, ahead: Mapping[str, int], now_ms: int) -> None:
         """Stores where a position moves and who holds it, if either is new. Of a group without a position nothing is

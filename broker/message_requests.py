@@ -16,8 +16,9 @@ from broker.figures import Figures
 from broker.folds.identity import Identity
 from broker.folds.lives import Lives
 from broker.kernel.handler import handles
-from broker.outcomes import AfterSync, Now, Outcome, Parked
+from broker.outcomes import Now, Outcome, Parked, after_level
 from broker.settings import BrokerSettings
+from broker.store.level import Level
 from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests
 from penstock.errors import Fenced, InvalidRequest, PenstockError, StorageFull
@@ -45,9 +46,8 @@ REFUSED_MAX: Final = 1000
 """So many gateways are remembered that the log had no room for, the last ones."""
 _ROW_BYTES: Final = ENTRY.size
 _NOT_STORED: Final = Placed(0, 0, 0)
-_IN_CACHE: Final = Appended("cache")
-_ON_DISK: Final = Appended("disk")
-_DONE_IN_CACHE: Final = Now(_IN_CACHE)
+_REACHED: Final = {level: Appended(level.word) for level in Level}
+_DONE_IN_CACHE: Final = Now(_REACHED[Level.CACHE])
 
 
 _ALL: Final[frozenset[int]] = frozenset()
@@ -126,13 +126,15 @@ class MessageRequests:
             self._figures.appended(0, 0, request.count)
             raise
         self._figures.appended(len(batch), size, len(refused))
-        in_cache = not repeated and all([incoming.in_cache for incoming in batch])
+        level = max([incoming.level for incoming in batch], default=Level.CACHE)
+        if repeated:  # what is stored already may still be on its way to the disk
+            level = max(level, Level.DISK)
         reply = Appended(
-            "cache" if in_cache else "disk",
+            level.word,
             _with_gaps(placed, sorted([one.at for one in refused] + repeated)) if request.detail else (),
             tuple(refused),
         )
-        return Now(reply) if in_cache else AfterSync(reply, self._store.written)
+        return after_level(level, reply, self._store.written)
 
     @handles(AppendRuns)
     def append_runs(self, request: AppendRuns, now: float, now_ms: int) -> Outcome:
@@ -166,7 +168,7 @@ class MessageRequests:
             raise StorageFull("the disk was full for what this gateway has sent before; nothing was stored")
 
     def _append_runs(self, runs: list[Run], now_ms: int, life: str, attempt: int) -> Outcome:
-        taken, destinations, refused, stored, size, in_cache = self._acceptance.take_runs(runs, now_ms)
+        taken, destinations, refused, stored, size, level = self._acceptance.take_runs(runs, now_ms)
         try:
             if taken:
                 self._store.append_runs(taken, destinations, now_ms)
@@ -175,12 +177,10 @@ class MessageRequests:
             self._note_refused(life, attempt)
             raise
         self._figures.appended(stored, size, len(refused))
-        if in_cache and not refused:
+        if level is Level.CACHE and not refused:
             return _DONE_IN_CACHE
-        reply = _IN_CACHE if in_cache else _ON_DISK
-        if refused:
-            reply = Appended(reply.level, (), tuple(refused))
-        return Now(reply) if in_cache else AfterSync(reply, self._store.written)
+        reply = Appended(level.word, (), tuple(refused)) if refused else _REACHED[level]
+        return after_level(level, reply, self._store.written)
 
     def _note_refused(self, life: str, attempt: int) -> None:
         self._refused.pop(life, None)

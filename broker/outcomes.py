@@ -1,12 +1,13 @@
 """What a request function answers: a value that carries the order in which things may happen.
 
-Only ``dispatch`` turns outcomes into replies. Replication will add ``AfterQuorum``.
+Only ``dispatch`` turns outcomes into replies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker.store.level import Level
 from penstock.requests.request import Result
 
 
@@ -20,7 +21,18 @@ class Now:
 
 
 class AfterSync:
-    """The reply may go when the log is durable up to ``point``."""
+    """The reply may go when this disk has the log up to ``point``: for messages of level ``disk``."""
+
+    __slots__ = ("point", "result")
+
+    def __init__(self, result: Result, point: int) -> None:
+        self.result = result
+        self.point = point
+
+
+class AfterQuorum:
+    """The reply may go when the log is committed up to ``point``: for every durable fact, and for messages of level
+    ``quorum``."""
 
     __slots__ = ("point", "result")
 
@@ -45,4 +57,11 @@ class Parked:
         self.retry = retry
 
 
-Outcome = Now | AfterSync | Parked
+Outcome = Now | AfterSync | AfterQuorum | Parked
+
+
+def after_level(level: Level, result: Result, point: int) -> Now | AfterSync | AfterQuorum:
+    """The outcome of an append up to ``point`` whose weakest message has this level."""
+    if level is Level.CACHE:
+        return Now(result)
+    return AfterSync(result, point) if level is Level.DISK else AfterQuorum(result, point)

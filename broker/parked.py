@@ -15,6 +15,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from broker.outcomes import Parked
+from penstock.errors import PenstockError
 from penstock.link import OnResult
 from penstock.requests.request import Result
 
@@ -108,6 +109,15 @@ class ParkedRequests:
         self._held.pop(session, None)
         for waiting in list(self._by_session.get(session, ())):
             self._forget(waiting)
+
+    def fail_all(self, error: PenstockError) -> None:
+        """Answers every request with an error, held or not: this broker carries out nothing any more."""
+        self._held.clear()
+        for waiting in [one for of_session in self._by_session.values() for one in of_session]:
+            if not waiting.answered:
+                tell = waiting.on_result
+                self._forget(waiting)
+                tell(error)
 
     def _try(self, waiting: Waiting, *, last: bool) -> None:
         if waiting.answered:  # by what an earlier answer of this round brought about

@@ -29,6 +29,7 @@ from broker.store.recovery import Progress, open_store
 from penstock.accepting import Doorkeeper
 from penstock.addresses import join_address
 from penstock.cluster_secret import read_secret
+from penstock.errors import Unavailable
 from penstock.exposure import NATIVE, is_loopback
 from penstock.frame_server import Peer, Session, listening_address, open_listeners, serve_frames
 from penstock.lasting_links import lasting_links
@@ -166,7 +167,7 @@ async def _serve(
         try:
             await trio.sleep_forever()
         finally:
-            dispatch.close("the broker is stopping")
+            dispatch.close(Unavailable("the broker is stopping"))
             with trio.move_on_after(LEAVE_S, shield=True):
                 await registration.leave()
 

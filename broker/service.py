@@ -107,8 +107,13 @@ class BrokerService:
 
     @property
     def durable(self) -> int:
-        """Log position up to which everything is durable."""
+        """Log position up to which this disk has everything."""
         return self._store.durable
+
+    @property
+    def committed(self) -> int:
+        """Log position up to which everything is committed."""
+        return self._store.committed
 
     def tick(self, now: float, now_ms: int) -> None:
         """What time alone brings: members and owners that fell silent, the store's upkeep.

@@ -12,7 +12,7 @@ from broker.folds import sessions
 from broker.folds.sessions import Entry, Sessions
 from broker.folds.state import BrokerState
 from broker.kernel.handler import handles
-from broker.outcomes import AfterSync, Now, Outcome
+from broker.outcomes import AfterQuorum, Now, Outcome
 from broker.store.message_store import MessageStore
 from penstock.errors import InvalidRequest, TopicNotFound
 from penstock.requests.sessions import (
@@ -53,7 +53,7 @@ class SessionPages:
             return sum([len(filter.encode()) for filter in filters])
 
         after = self._page(request.after, request.count_max, take)
-        return AfterSync(SessionFiltersPage(tuple(held), after), self._store.written)
+        return AfterQuorum(SessionFiltersPage(tuple(held), after), self._store.written)
 
     @handles(ListSessions)
     def list_all(self, request: ListSessions, now: float, now_ms: int) -> Outcome:
@@ -94,7 +94,7 @@ class SessionPages:
         """Which sessions are over; told when that is durable."""
         self._check_home()
         ended = tuple([one for one in request.incarnations if not self._sessions.lives(one)])
-        return AfterSync(EndedSessions(ended), self._store.written)
+        return AfterQuorum(EndedSessions(ended), self._store.written)
 
     def _check_home(self) -> None:
         if self._topics.get(HOME_TOPIC) is None:

@@ -32,7 +32,7 @@ from broker.gateways import Gateways
 from broker.kernel.checks import CLIENT_BYTES_MAX, check_text
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
-from broker.outcomes import AfterSync, Now, Outcome, Parked
+from broker.outcomes import AfterQuorum, Now, Outcome, Parked
 from broker.session_calls import OwnerCalls, client_waker, owner_waker
 from broker.session_ends import SessionEnds
 from broker.session_room import SessionRoom
@@ -211,7 +211,7 @@ class SessionRequests:
         )
         if entry is None and expiry_s == 0 and will == NO_WILL and not over:
             return Now(reply)  # nothing that has to outlive anything
-        return AfterSync(reply, self._store.written)
+        return AfterQuorum(reply, self._store.written)
 
     def _settle(self, client: str) -> None:
         """A session has changed hands or is over: nobody is asked for it any more."""
@@ -259,7 +259,7 @@ class SessionRequests:
                 self._ends.went(save.client, now)
             if save.state == RELEASED:
                 self._released(save.client)
-        return AfterSync(SavedSessions(tuple(fenced), tuple(full)), self._store.written)
+        return AfterQuorum(SavedSessions(tuple(fenced), tuple(full)), self._store.written)
 
     def _losing(self, client: str, epoch: int) -> SessionSave:
         """What keeps that nobody has a session any more, without a last word of its owner."""
@@ -298,10 +298,10 @@ class SessionRequests:
         """A session is over, for good where it could have come back."""
         entry = self._sessions.get(request.client)
         if entry is None or entry.epoch != request.epoch:
-            return AfterSync(Fenced("the session is over, or another gateway's"), self._store.written)
+            return AfterQuorum(Fenced("the session is over, or another gateway's"), self._store.written)
         matters = entry.expiry_s > 0 or entry.will != NO_WILL  # one that a power loss brings back, will and all
         self._end(request.client, entry, now_ms)
-        return AfterSync(Done(), self._store.written) if matters else Now(Done())
+        return AfterQuorum(Done(), self._store.written) if matters else Now(Done())
 
     def _end(self, client: str, entry: Entry, now_ms: int) -> None:
         self._store.append([fact_record(sessions.TOPIC, Sessions.ending(client, entry.epoch))], now_ms)
@@ -331,7 +331,7 @@ class SessionRequests:
             self._lapsed.discard(request.owner)
         self._sort_out(now_ms)
         duties = SessionDuties(tuple(list(self._duties)[:DUTIES_MAX]), is_over)
-        return AfterSync(duties, self._begun_until)
+        return AfterQuorum(duties, self._begun_until)
 
     @handles(EndLives)
     def end_lives(self, request: EndLives, now: float, now_ms: int) -> Outcome:
@@ -343,7 +343,7 @@ class SessionRequests:
         ended = [life for life in request.lives if life not in self._lives.over]
         if ended:
             self._store.append([fact_record(lives.TOPIC, Lives.ending(ended))], now_ms)
-        return AfterSync(Done(), self._store.written)
+        return AfterQuorum(Done(), self._store.written)
 
     def _end_of_life(self, owner: str) -> list[Incoming]:
         """The record that ends the life that an owner leads; none if it leads none."""
@@ -376,7 +376,7 @@ class SessionRequests:
         if entry is None and not request.epoch:
             raise SessionNotFound(f"there is no session of {client}", hint="`penstock session list` shows all")
         if entry is None or request.epoch not in (0, entry.epoch):
-            return AfterSync(ClosedSession(), self._store.written)
+            return AfterQuorum(ClosedSession(), self._store.written)
         had_time = request.force and self._has_had_time(client, entry, now)
         if self._has_living_owner(client, entry, now) and not had_time:
             return self._call_to_close(client, entry, now)
@@ -393,7 +393,7 @@ class SessionRequests:
             self._see_to(client)
         if is_taken:  # too slow to let go: it must hear of it still
             self._calls.tell(owner, SessionCall(client, epoch, True, True))
-        return AfterSync(ClosedSession(), self._store.written)
+        return AfterQuorum(ClosedSession(), self._store.written)
 
     def _call_to_close(self, client: str, entry: Entry, now: float) -> Outcome:
         epoch = entry.epoch

@@ -21,7 +21,7 @@ from broker.folds.shares import Settled, Shares
 from broker.folds.state import BrokerState
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
-from broker.outcomes import AfterSync, Now, Outcome, Parked
+from broker.outcomes import AfterQuorum, Now, Outcome, Parked
 from broker.settings import BrokerSettings
 from broker.shares import Given, Row, ShareLeases
 from broker.store.message_store import MessageStore
@@ -124,7 +124,7 @@ class ShareRequests:
         end = self._store.bounds(_queue_of(request.share)).end
         fresh = sorted({offset for offset in request.settled if 0 <= offset < end and offset not in settled})
         self._settle(request.share, _ranges(fresh))
-        return AfterSync(Done(), self._store.written)
+        return AfterQuorum(Done(), self._store.written)
 
     @handles(ListShares)
     def list_all(self, request: ListShares, now: float, now_ms: int) -> Outcome:

@@ -9,7 +9,7 @@ from broker.folds.sessions import homes_of
 from broker.folds.state import BrokerState
 from broker.kernel.fold import fact_record
 from broker.kernel.handler import handles
-from broker.outcomes import AfterSync, Now, Outcome
+from broker.outcomes import AfterQuorum, Now, Outcome
 from broker.settings import LEVELS, BrokerSettings
 from broker.store.message_store import MessageStore
 from penstock.errors import Busy, InvalidRequest, InvalidTopic, NoRoute, TopicExists, TopicNotFound
@@ -46,9 +46,9 @@ class TopicRequests:
             same = (not request.queues or request.queues == known.queues) and request.level in ("", known.level)
             if not same:
                 raise TopicExists(f"topic {request.topic} has {known.queues} queues at level {known.level}")
-            return AfterSync(self._detail(known), self._store.written)  # who made it may still be waiting, too
+            return AfterQuorum(self._detail(known), self._store.written)  # who made it may still be waiting, too
         self._create(wanted, now_ms)
-        return AfterSync(self._detail(wanted), self._store.written)
+        return AfterQuorum(self._detail(wanted), self._store.written)
 
     @handles(DescribeTopic)
     def describe(self, request: DescribeTopic, now: float, now_ms: int) -> Outcome:
@@ -59,7 +59,7 @@ class TopicRequests:
         if not request.create:
             raise TopicNotFound(f"there is no topic {request.topic}", hint="penstock topic create makes one")
         self.auto_create(request.topic, now_ms)
-        return AfterSync(self._detail(self.get(request.topic)), self._store.written)
+        return AfterQuorum(self._detail(self.get(request.topic)), self._store.written)
 
     @handles(ListTopics)
     def list_all(self, request: ListTopics, now: float, now_ms: int) -> Outcome:

@@ -26,6 +26,7 @@ from broker.folds.state import BrokerState
 from broker.service import BrokerService
 from broker.settings import BrokerSettings
 from broker.store.disk import RealDisk
+from broker.store.level import Level
 from broker.store.message_store import MessageStore
 from broker.store.records import NO_CHANGE, Change, Incoming, Stored
 from broker.store.recovery import open_store
@@ -95,7 +96,7 @@ def device_batch(count: int, body_bytes: int, queues: int = 8) -> list[Incoming]
     for number in range(count):
         properties = encode_properties({"MQTT_TOPIC": f"telemetry/d{number}/temp", "MQTT_CLIENT": f"d{number}"})
         record = encode_record(b"telemetry", bytes(body_bytes), properties)
-        batch.append(Incoming(record, "telemetry", number % queues, 1, properties, True))
+        batch.append(Incoming(record, "telemetry", number % queues, 1, properties, Level.CACHE))
     return batch
 
 

@@ -46,6 +46,7 @@ def sync(store: MessageStore) -> None:
     point = store.sync_point()
     store.sync()
     store.mark_durable(point)
+    store.mark_committed(point)
     store.take_readable()
 
 

@@ -88,6 +88,7 @@ def write_for_ever(folder: Path) -> None:
         point = store.sync_point()
         store.sync()
         store.mark_durable(point)
+        store.mark_committed(point)
         store.tick(now_ms)
         print(number, flush=True)
 

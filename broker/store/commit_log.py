@@ -6,8 +6,8 @@ should a write fail all the same, what it left is cut away before the caller hea
 never turns up later. After a failed sync, or a failure that could not be cut away, nothing is ever written again
 (``failed``).
 
-Invariants: ``durable <= end``; only ``mark_durable`` moves the durable mark, to a point taken before the sync that
-covers it.
+Invariants: ``durable <= end`` and ``committed <= end``; only ``mark_durable`` moves the durable mark, to a point taken
+before the sync that covers it, and only ``mark_committed`` the committed one, up to which other copies have it too.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CommitLog:
         self._segments = segments
         self._bases = [segment.base for segment in segments]
         self.end = end
-        self.durable = end
+        self.durable = self.committed = end
         self.last_ms = 0
         """Store time of the last record; store times never go back, whatever the wall clock does."""
         self.failed: PenstockError | None = None
@@ -66,7 +66,7 @@ class CommitLog:
     def begin_at(self, end: int, durable: int) -> None:
         """Recovery has found where the log ends; what lies behind ``durable`` counts as unsynced."""
         self.end = end
-        self.durable = durable
+        self.durable = self.committed = durable
         self._bases = [segment.base for segment in self._segments]
         self._unsynced = [segment for segment in self._segments if segment.end > durable]
 
@@ -222,7 +222,7 @@ class CommitLog:
             raise self._latched(storage_error(error)) from None
         try:
             if old.end > self.end:
-                old.file.pwrite(blank_frame(old.end - self.end, epoch, self.durable), self.end - old.base)
+                old.file.pwrite(blank_frame(old.end - self.end, epoch, self.committed), self.end - old.base)
         except OSError as error:
             fresh.file.close()
             raise self._cut_away(old, self.end, error) from None
@@ -272,6 +272,11 @@ class CommitLog:
         """Everything before ``point`` is durable: a sync that began after ``point`` was taken has returned."""
         assert point <= self.end, "durable beyond the end"
         self.durable = max(self.durable, point)
+
+    def mark_committed(self, point: int) -> None:
+        """Everything before ``point`` is on as many disks as it has to be on."""
+        assert point <= self.end, "committed beyond the end"
+        self.committed = max(self.committed, point)
 
     def tidy(self) -> None:
         """What an append leaves to do when its senders have their answers."""

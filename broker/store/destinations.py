@@ -4,6 +4,7 @@ themselves, so it is worked out once (``writing.py``) and kept with whatever els
 
 from __future__ import annotations
 
+from broker.store.level import Level
 from broker.store.queue_index import Queue
 from broker.store.run_frames import Layout, layout_of
 from penstock.runs import Run
@@ -14,7 +15,7 @@ class Destination:
 
     Attributes:
         topic, properties: what is said in the tail.
-        in_cache: its topic's level is ``cache``, so that its messages are readable before they are synced.
+        level: its topic's.
         queue: the topic queue of the last run, ``None`` before the first; without a key they take turns. ``queue_id``
             is its number.
         tag, keys: their hashes.
@@ -23,9 +24,9 @@ class Destination:
     """
 
     __slots__ = (
-        "in_cache",
         "keys",
         "layout",
+        "level",
         "light",
         "light_as_of",
         "properties",
@@ -35,10 +36,10 @@ class Destination:
         "topic",
     )
 
-    def __init__(self, topic: str, properties: bytes, in_cache: bool) -> None:
+    def __init__(self, topic: str, properties: bytes, level: Level) -> None:
         self.topic = topic
         self.properties = properties
-        self.in_cache = in_cache
+        self.level = level
         self.queue: Queue | None = None
         self.queue_id = -1
         self.tag = 0

@@ -119,8 +119,13 @@ class MessageStore:
 
     @property
     def durable(self) -> int:
-        """Position up to which everything is fsynced."""
+        """Position up to which this disk has everything."""
         return self._log.durable
+
+    @property
+    def committed(self) -> int:
+        """Position up to which everything is on as many disks as it has to be on, and readable."""
+        return self._log.committed
 
     def append(self, batch: Sequence[Incoming], now_ms: int) -> list[Placed]:
         """Stores checked records, in order, all or none; returns where.
@@ -233,6 +238,7 @@ class MessageStore:
         point = self.sync_point()
         self.sync()
         self.mark_durable(point)
+        self.mark_committed(point)
 
     # ------------------------------------------------------------ durability
 
@@ -246,12 +252,15 @@ class MessageStore:
         self._log.sync()
 
     def mark_durable(self, point: int) -> None:
-        """A sync that began after ``point`` was taken has returned: what lies before it may be read and
-        acknowledged."""
+        """A sync that began after ``point`` was taken has returned: this disk has what lies before it."""
         self._log.mark_durable(point)
+
+    def mark_committed(self, point: int) -> None:
+        """As many disks as it takes have what lies before ``point``: it may be read, and is never taken back."""
+        self._log.mark_committed(point)
         if point >= self._writing.grows_to:
             self._index.holds_moved = False
-        self._index.mark_durable(point)
+        self._index.mark_readable(point)
 
     def tidy(self) -> None:
         """What appends leave to do when their senders have their answers: nothing that anybody waits for."""
@@ -378,7 +387,7 @@ class MessageStore:
         removal = segments_to_drop(
             self._log.bases,
             self._log.end,
-            min(self.sealed, self._log.durable),
+            min(self.sealed, self._log.committed),
             needed_from,
             self._has_keyframe,
             reading.stored_ms_of_first,

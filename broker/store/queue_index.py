@@ -265,7 +265,7 @@ class QueueIndex:
                     self._waiting.append(queue)
         return longest
 
-    def mark_durable(self, point: int) -> None:
+    def mark_readable(self, point: int) -> None:
         """Makes the entries of frames before ``point`` readable."""
         waiting = []
         for queue in self._waiting:

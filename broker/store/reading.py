@@ -284,7 +284,7 @@ class Reading:
             topic = record_topic(memoryview(self.frame(position))[FRAME_HEAD_BYTES:]).decode()
         except Damaged:
             return False
-        return topic == KEYFRAME_TOPIC and position < self._log.durable
+        return topic == KEYFRAME_TOPIC and position < self._log.committed
 
     def find(self, topic: str, key: str, since_ms: int, until_ms: int, count_max: int, before: int) -> Pulled:
         """See ``MessageStore.find``."""
@@ -308,7 +308,7 @@ class Reading:
             size += len(frame)
             record = memoryview(frame)[FRAME_HEAD_BYTES:]
             same = record_topic(record).decode() == topic and holds_key(record_properties(record), key.encode())
-            if same and stored_ms < until_ms and position < self._log.durable:
+            if same and stored_ms < until_ms and position < self._log.committed:
                 rows.append(ENTRY.pack(queue_offset_of(frame), position, len(frame), 0))
                 frames.append(frame)
         return Pulled(len(rows), following, 0, 0, b"".join(rows + frames))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from broker.store.level import Level
 from topicmap.queues import SYSTEM_PREFIX
 
 KEYFRAME_TOPIC: Final = f"{SYSTEM_PREFIX}keyframe"
@@ -14,15 +15,14 @@ Bytes = bytes | memoryview
 
 
 class Incoming(NamedTuple):
-    """A checked record about to be appended. ``in_cache``: its topic's level is ``cache``, so it is readable before
-    it is synced."""
+    """A checked record about to be appended. ``level``: its topic's."""
 
     record: Bytes
     topic: str
     queue_id: int
     flag: int
     properties: bytes
-    in_cache: bool = False
+    level: Level = Level.QUORUM
 
 
 class Stored(NamedTuple):

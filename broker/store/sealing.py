@@ -3,7 +3,7 @@
 A *plan* is made at a position of the log (after every ``chunk_bytes``, and where a segment or the first damage begins,
 so that no chunk reaches over either): a snapshot of the state there, which also knows how far each queue reached. It is
 carried out later and in pieces: the snapshot becomes bytes; where the position begins a segment they are written behind
-it as its keyframe, as long as keyframes stay a small part of the log; and once the log is durable up to the position,
+it as its keyframe, as long as keyframes stay a small part of the log; and once the log is committed up to the position,
 chunk and checkpoint are written. Queues that ended meanwhile are still sealed, because their end may yet be lost.
 
 Chunks and checkpoints are derived and checked by checksum, so they are written without a sync: what a power loss tears
@@ -157,7 +157,7 @@ class Sealing:
 
     def finish(self, now_ms: int) -> None:
         """Carries out all plans whose stretch is durable. Raises ``StorageFull``."""
-        while self._plans and self._plans[0].position <= self._log.durable:
+        while self._plans and self._plans[0].position <= self._log.committed:
             self.step(now_ms)
 
     def seal_before(self, position: int) -> None:
@@ -175,7 +175,7 @@ class Sealing:
             yield False
         if plan.position in self._log.bases[-2:] and self.keyframes.get(plan.position) is None:
             yield from self._write_keyframe(plan)
-        while plan.position > self._log.durable:
+        while plan.position > self._log.committed:
             yield True
         for _ in self._seal(plan):
             yield False

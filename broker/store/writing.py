@@ -15,6 +15,7 @@ from broker.store.commit_log import CommitLog
 from broker.store.destinations import Destination
 from broker.store.frames import FLAG_AT, PATCHED, SYSTEM_FLAG_AT, UNPATCHED_AT, crc32c, stored_ms_of, unpack_frame
 from broker.store.key_index import KeyIndex, key_row, keys_of
+from broker.store.level import Level
 from broker.store.queue_index import ENTRY20, Queue, QueueIndex, hole
 from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC, Folds, Incoming, Stored
 from broker.store.run_frames import frame_bytes
@@ -51,6 +52,7 @@ _PASSED: Final = struct.Struct(">QQ")
 """A seal that makes the log grow behind damage begins with where that begins, and where the log ended."""
 _SEAL_BYTES: Final = FRAME_HEAD_BYTES + len(encode_record(SEAL_TOPIC.encode(), bytes(_PASSED.size), b""))
 _ANY: Final = 1 << 62
+_CACHE: Final = Level.CACHE
 EPOCH: Final = 1
 
 
@@ -126,7 +128,7 @@ class Writing:
         """Notes on each run where it goes, and adds its topic queue and the entries for its queues; returns the pieces
         of all frames."""
         pieces: list[bytes] = []
-        position, watermark = self._log.end, self._log.durable
+        position, watermark = self._log.end, self._log.committed
         for number, run in enumerate(runs):
             destination = destinations[number]
             queue = destination.queue
@@ -189,7 +191,7 @@ class Writing:
 
     def _lay_out(self, batch: Sequence[Incoming], position: int, now_ms: int) -> tuple[list[bytes], list[Placed]]:
         """Checksum and rest of each frame, in turn, and where each goes. Nothing is changed yet."""
-        watermark, stored = self._log.durable, STORED.pack(now_ms, _NO_HOST)
+        watermark, stored = self._log.committed, STORED.pack(now_ms, _NO_HOST)
         pack, checksum, new, queues = PATCHED.pack, crc32c, tuple.__new__, self._topic_queues
         frames: list[bytes] = []
         placed: list[Placed] = []
@@ -253,7 +255,8 @@ class Writing:
         add, ensure, queues = self._index.add, self._index.ensure, self._topic_queues
         facts_of, queues_of, pack = self._facts.get, self._folds.queues_of, ENTRY20.pack
         for number, (incoming, position, length) in enumerate(zip(batch, positions, lengths, strict=True)):
-            _, topic, queue_id, flag, properties, in_cache = incoming
+            _, topic, queue_id, flag, properties, level = incoming
+            at_once = level is _CACHE
             facts = facts_of((topic, properties)) or self._learn(topic, properties)
             if facts[0] == _NO_TAG:
                 if topic == KEYFRAME_TOPIC:
@@ -262,9 +265,9 @@ class Writing:
                     self._fold(incoming, position, frame_of(number))
             else:
                 entry = pack(position, length, facts[0])
-                add(queues.get((topic, queue_id)) or self.topic_queue(topic, queue_id), entry, in_cache)
+                add(queues.get((topic, queue_id)) or self.topic_queue(topic, queue_id), entry, at_once)
                 for key in queues_of(topic, properties):
-                    add(ensure(key, position), entry, in_cache)
+                    add(ensure(key, position), entry, at_once)
                 if facts[1]:
                     self._keys.add(facts[1], position)
                 if flag & _FOLDED:
@@ -289,9 +292,10 @@ class Writing:
                 light_queues = self._folds.queues_of(destination.topic, destination.properties)
                 destination.light = [index.ensure(key, run.position) for key in light_queues]
                 destination.light_as_of = changes
-            index.add(queues[number], entry, destination.in_cache)
+            at_once = destination.level is _CACHE
+            index.add(queues[number], entry, at_once)
             for light in destination.light:
-                index.add(light, entry, destination.in_cache)
+                index.add(light, entry, at_once)
                 is_light = True
             for key in destination.keys:
                 keyed.append(key_row(key, run.position, run.step, len(run.bodies)))
@@ -303,7 +307,7 @@ class Writing:
 
     def _fold_run(self, run: Run, destination: Destination, frames: bytes, at: int) -> None:
         """Folds take in the messages of a run, whose frames begin there."""
-        one = Incoming(b"", destination.topic, run.queue_id, run.flag, destination.properties, destination.in_cache)
+        one = Incoming(b"", destination.topic, run.queue_id, run.flag, destination.properties, destination.level)
         for number in range(len(run.bodies)):
             begin = at + number * run.step
             self._fold(one, run.position + number * run.step, frames[begin : begin + run.step])
@@ -361,7 +365,7 @@ class Writing:
                 following[key] = max(offset, wanted) + 1
             elif topic == SEAL_TOPIC:
                 self._note_passed(frame)
-            batch.append(new(Incoming, (b"", topic, queue_id, flag, properties, False)))
+            batch.append(new(Incoming, (b"", topic, queue_id, flag, properties, Level.QUORUM)))
             positions.append(position)
             position += len(frame)
         self._take_in(batch, positions, list(map(len, frames[first:])), frames[first:].__getitem__)

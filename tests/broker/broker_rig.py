@@ -6,7 +6,7 @@ from typing import Any
 
 from broker.dispatch import Dispatch
 from broker.folds.state import BrokerState
-from broker.outcomes import AfterSync, Now, Outcome, Parked
+from broker.outcomes import AfterQuorum, AfterSync, Now, Outcome, Parked
 from broker.service import BrokerService
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
@@ -76,7 +76,8 @@ class Rig:
         point = self.store.sync_point()
         self.store.sync()
         self.store.mark_durable(point)
-        self.dispatch.durable_at(point)
+        self.store.mark_committed(point)
+        self.dispatch.reached(self.store.durable, self.store.committed)
 
     def ask(self, request: Request) -> Any:
         """Submits, syncs, and returns the one answer."""
@@ -123,7 +124,7 @@ def now(outcome: Outcome) -> Any:
 
 def after_sync(outcome: Outcome) -> Any:
     """The answer that waits for the disk."""
-    assert isinstance(outcome, AfterSync), outcome
+    assert isinstance(outcome, AfterSync | AfterQuorum), outcome
     return outcome.result
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from broker.acceptance import Accepted
+from broker.store.level import Level
 from gateway.messages.envelope import record_properties
 from penstock import errors
 from penstock.errors import InvalidMessage, InvalidRequest, InvalidTopic
@@ -126,7 +127,7 @@ def test_a_tail_is_worked_out_anew_when_topics_change() -> None:
     record = encode_message(Message("later", b"x"))
     assert codes(take(rig, record)) == [(0, errors.TopicNotFound.code)]
     rig.ask(CreateTopic("later", 2, "cache"))
-    assert [one.in_cache for one in take(rig, record).batch] == [True]
+    assert [one.level for one in take(rig, record).batch] == [Level.CACHE]
 
 
 def retained(name: str, body: bytes) -> Message:

@@ -22,7 +22,7 @@ def test_no_way_of_moving_time_or_requests_answers_an_append_before_its_sync() -
     answers = rig.submit(append(Message("t", b"1")))
     rig.dispatch.end_batch()
     rig.submit(Pull("t:0", 0))
-    rig.dispatch.durable_at(rig.store.durable)
+    rig.dispatch.reached(rig.store.durable, rig.store.committed)
     rig.clock.now = 3600.0
     rig.dispatch.tick()
     assert answers == []
@@ -37,7 +37,8 @@ def test_a_sync_answers_only_what_was_appended_before_its_point() -> None:
     second = rig.submit(append(Message("t", b"2")))  # arrives while the sync runs
     rig.store.sync()
     rig.store.mark_durable(point)
-    rig.dispatch.durable_at(point)
+    rig.store.mark_committed(point)
+    rig.dispatch.reached(rig.store.durable, rig.store.committed)
     assert (len(first), len(second)) == (1, 0)
     rig.sync()
     assert len(second) == 1
@@ -127,12 +128,26 @@ def test_what_a_lost_session_parked_is_forgotten() -> None:
 def test_a_closed_broker_refuses_and_says_that_waiting_writes_have_an_unknown_outcome() -> None:
     rig = made()
     waiting = rig.submit(append(Message("t", b"1")))
-    rig.dispatch.close("the broker is stopping")
+    rig.dispatch.close(Unavailable("the broker is stopping"))
     refused = rig.submit(append(Message("t", b"2")))
     assert [(type(one), one.unknown) for one in waiting + refused if isinstance(one, Unavailable)] == [
         (Unavailable, True),
         (Unavailable, False),
     ]
+
+
+def test_a_broker_that_steps_down_answers_all_that_waits_and_refuses_what_comes() -> None:
+    rig = made()
+    error = Unavailable("another broker leads", hint="ask it")
+    waiting, parked = rig.submit(append(Message("t", b"1"))), rig.submit(Pull("t:0", 0, wait_s=10.0), 2)
+    rig.dispatch.hold(2)
+    rig.dispatch.step_down(error)
+    assert (waiting[0].unknown, parked, rig.dispatch.parked) == (True, [error], 0)  # type: ignore[union-attr]
+    assert rig.submit(Pull("t:0", 0)) == [error]
+    rig.dispatch.release(2)
+    rig.clock.now += 20
+    rig.dispatch.tick()
+    assert len(parked) == 1, "answered once"
 
 
 def test_what_a_callback_submits_does_not_hold_the_time_for_the_next_batch() -> None:

@@ -3,7 +3,12 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 import broker
+from broker.outcomes import AfterQuorum, AfterSync, Now, after_level
+from broker.store.level import Level
+from penstock.requests.request import Done
 
 ROOT = Path(broker.__file__).parent
 
@@ -18,10 +23,19 @@ def calls(name: str) -> set[str]:
     }
 
 
-def test_only_the_flusher_moves_the_durable_mark_of_a_running_broker() -> None:
-    inside_the_store = {path for path in calls("mark_durable") if path.startswith("store/")}
-    assert calls("mark_durable") - inside_the_store == {"flusher.py"}
-    assert calls("durable_at") == {"flusher.py"}
+@pytest.mark.parametrize("mark", ["mark_durable", "mark_committed"])
+def test_only_the_flusher_moves_the_marks_of_a_running_broker(mark: str) -> None:
+    inside_the_store = {path for path in calls(mark) if path.startswith("store/")}
+    assert calls(mark) - inside_the_store == {"flusher.py"}
+    assert calls("reached") == {"flusher.py"}
+
+
+@pytest.mark.parametrize(("level", "kind"), [(Level.CACHE, Now), (Level.DISK, AfterSync), (Level.QUORUM, AfterQuorum)])
+def test_an_append_is_answered_when_its_weakest_message_has_its_level(level: Level, kind: type) -> None:
+    outcome = after_level(level, Done(), 7)
+    assert type(outcome) is kind
+    assert outcome.result == Done()
+    assert getattr(outcome, "point", 7) == 7
 
 
 def test_only_dispatch_takes_outcomes_and_only_it_parks() -> None:

@@ -7,6 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
+from broker.store.level import Level
 from loadtest import store_bench
 from loadtest.store_bench import Row
 
@@ -32,4 +33,4 @@ def test_a_batch_has_a_record_for_each_device() -> None:
     batch = store_bench.device_batch(10, 64)
     assert len({one.properties for one in batch}) == 10
     assert {one.queue_id for one in batch} == set(range(8))
-    assert all(one.in_cache for one in batch)
+    assert all(one.level is Level.CACHE for one in batch)

@@ -96,13 +96,12 @@ sound_append = CommitLog.append
 
 def append_that_counts_as_durable(log: CommitLog, data: bytes) -> int:
     position = sound_append(log, data)
-    log.durable = log.end
+    log.durable = log.committed = log.end
     return position
 
 
 def durable_up_to_the_end(store: MessageStore, point: int) -> None:
     store._log.mark_durable(store._log.end)
-    store._index.mark_durable(store._log.end)
 
 
 def good_by_its_body(data: bytes, at: int, size: int, position: int) -> bool:
@@ -197,6 +196,7 @@ def unsealed_segments_may_go(*arguments: Any) -> Any:
 
 def settle_vouches_first(store: MessageStore, now_ms: int) -> None:
     store.mark_durable(store.written)
+    store.mark_committed(store.written)
     store.seal(now_ms)
     store._sync_all()
     store.take_readable()

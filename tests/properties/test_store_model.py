@@ -140,6 +140,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.take_down(batch, self.store.append(batch, self.now_ms))
         self.store.sync()
         self.store.mark_durable(point)
+        self.store.mark_committed(point)
 
     @rule(passed_ms=st.sampled_from([1, 100]))
     def tick(self, passed_ms: int) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from broker.folds.sessions import holder, session_of
 from broker.mirror import SessionMirror
 from gateway.mqtt.packets import Connect, Disconnect
+from penstock.errors import Unavailable
 from penstock.link import Link
 from penstock.message import decode_batch
 from penstock.requests.filters import FetchRetained
@@ -137,7 +138,7 @@ class TwoBrokers(World):
         for link in self.others():
             link.breaks()
         self._other_disk.kill()
-        self.other.rig.dispatch.close("killed")
+        self.other.rig.dispatch.close(Unavailable("killed"))
         self.join()
 
     # ------------------------------------------------------------ what can happen

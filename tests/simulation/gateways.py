@@ -539,7 +539,7 @@ class World:
         settings = {name: getattr(self.broker.settings, name) for name in self.broker.settings.__slots__}
         old = self.broker
         self._disk.kill()
-        old.dispatch.close("killed")
+        old.dispatch.close(Unavailable("killed"))
         self.broker = Rig(self._disk, self.clock.now_s - 1000.0, **settings)
         self._starts += 1
         if self.moves:

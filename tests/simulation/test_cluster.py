@@ -16,7 +16,7 @@ import trio
 from broker.dispatch import Dispatch
 from broker.filter_requests import FilterRequests
 from broker.flusher import Flusher
-from broker.outcomes import AfterSync, Now, Outcome
+from broker.outcomes import AfterQuorum, AfterSync, Now, Outcome
 from broker.service import BrokerService
 from penstock.link import OnResult
 from penstock.requests.given import GivenRuns
@@ -96,7 +96,7 @@ def acknowledge_before_the_sync(patch: pytest.MonkeyPatch) -> None:
         outcome = handle(self, request, now, now_ms)
         return (
             Now(outcome.result)
-            if isinstance(request, (Append, AppendRuns, GivenRuns)) and isinstance(outcome, AfterSync)
+            if isinstance(request, (Append, AppendRuns, GivenRuns)) and isinstance(outcome, AfterSync | AfterQuorum)
             else outcome
         )
 
@@ -113,7 +113,7 @@ def take_the_sync_point_after_the_sync(patch: pytest.MonkeyPatch) -> None:
             await offload(self._store.sync)
             point = self._store.written
             self._store.mark_durable(point)
-            dispatch.durable_at(point)
+            self.commit(dispatch)
             self.need(dispatch.waits_for_disk, is_whole=False)
 
     patch.setattr(Flusher, "run", late)
@@ -129,7 +129,7 @@ def forget_to_wake_waiting_requests_and_their_deadlines(patch: pytest.MonkeyPatc
         outcome = self._service.handle(request, self._clock.monotonic(), self._clock.wall_ms())
         if isinstance(outcome, Now):
             on_result(outcome.result)
-        elif isinstance(outcome, AfterSync):
+        elif isinstance(outcome, AfterSync | AfterQuorum):
             self._after_sync.append((outcome.point, outcome.result, on_result))
 
     patch.setattr(Dispatch, "submit", parks_for_ever)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.outcomes import AfterSync, Now, Outcome
+from broker.outcomes import AfterQuorum, AfterSync, Now, Outcome
 from broker.session_requests import SessionRequests
 from gateway.homes.wills import Wills
 from tests.simulation.ends import Ends, check_ends
@@ -38,7 +38,7 @@ def test_a_seed_gives_the_same_run_every_time() -> None:
 
 
 def hasty(outcome: Outcome) -> Outcome:
-    return Now(outcome.result) if isinstance(outcome, AfterSync) else outcome
+    return Now(outcome.result) if isinstance(outcome, AfterSync | AfterQuorum) else outcome
 
 
 def give_a_session_before_that_is_durable(patch: pytest.MonkeyPatch) -> None:

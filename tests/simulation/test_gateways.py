@@ -13,7 +13,7 @@ from broker.folds.exchanges import Exchanges
 from broker.folds.sessions import Sessions
 from broker.folds.state import BrokerState
 from broker.message_requests import MessageRequests
-from broker.outcomes import AfterSync, Now, Outcome
+from broker.outcomes import AfterQuorum, AfterSync, Now, Outcome
 from broker.session_requests import SessionRequests
 from gateway import resending
 from gateway.devices.acknowledging import EXCHANGES
@@ -106,7 +106,7 @@ def store_what_a_life_that_is_over_has_left(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_release_an_exchange(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Exchanges, "apply", lambda self, body: None)
+    patch.setattr(Exchanges, "_apply", lambda self, body: None)
 
 
 def forget_what_was_on_its_way(patch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def answer_for_a_session_before_it_is_durable(patch: pytest.MonkeyPatch) -> None
 
     def hasty(self: SessionRequests, request: object, entry: object, now: float, now_ms: int) -> Outcome:
         outcome = give(self, request, entry, now, now_ms)  # type: ignore[arg-type]
-        return Now(outcome.result) if isinstance(outcome, AfterSync) else outcome
+        return Now(outcome.result) if isinstance(outcome, AfterSync | AfterQuorum) else outcome
 
     patch.setattr(SessionRequests, "_give", hasty)
 

@@ -10,6 +10,7 @@ import msgpack
 
 from broker.store.frames import crc_of
 from broker.store.index_chunk import ChunkReader, Row, Sealed, check_chunk
+from broker.store.level import Level
 from broker.store.message_store import MessageStore
 from broker.store.records import NO_CHANGE, Change, Incoming, Stored
 from broker.store.recovery import open_store
@@ -108,7 +109,7 @@ def incoming(
     properties = encode_properties({name: value for name, value in ((KEYS, key), (TAGS, tag)) if value})
     flag = FLAG_RETAIN if retain else 0
     record = encode_record(topic.encode(), raw, properties, queue_id=queue_id, flag=flag)
-    return Incoming(record, topic, queue_id, flag, properties, cache)
+    return Incoming(record, topic, queue_id, flag, properties, Level.CACHE if cache else Level.DISK)
 
 
 def pack_frame(
@@ -152,6 +153,7 @@ def sync(store: MessageStore) -> None:
     point = store.sync_point()
     store.sync()
     store.mark_durable(point)
+    store.mark_committed(point)
 
 
 def stored(store: MessageStore, *batch: Incoming, now_ms: int = 1000) -> None:

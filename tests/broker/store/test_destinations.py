@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker.store.destinations import Destination
+from broker.store.level import Level
 from penstock.message import record_tail
 from penstock.runs import Run
 
@@ -14,7 +15,7 @@ def run(body: bytes, flag: int = 0, queue_id: int = 0) -> Run:
 
 
 def test_the_layout_of_the_last_run_is_used_as_long_as_it_fits() -> None:
-    destination = Destination("t", b"", False)
+    destination = Destination("t", b"", Level.DISK)
     first = destination.layout_of(run(b"abc"), 1)
     assert destination.layout_of(run(b"xyz"), 1) is first
     others = [run(b"longer"), run(b"abc", flag=1), run(b"abc", queue_id=2)]
@@ -26,7 +27,7 @@ def test_the_layout_of_the_last_run_is_used_as_long_as_it_fits() -> None:
 
 
 def test_a_new_destination_leads_nowhere_yet() -> None:
-    destination = Destination("t", b"properties", True)
-    assert (destination.topic, destination.properties, destination.in_cache) == ("t", b"properties", True)
+    destination = Destination("t", b"properties", Level.CACHE)
+    assert (destination.topic, destination.properties, destination.level) == ("t", b"properties", Level.CACHE)
     assert (destination.queue, destination.light, destination.keys) == (None, [], ())
     assert destination.light_as_of == -1, "no number of changes that there has ever been"

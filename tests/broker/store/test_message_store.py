@@ -85,6 +85,8 @@ def test_a_sync_covers_only_what_was_appended_before_its_point() -> None:
     store.append([incoming("b")], 1000)
     store.sync()
     store.mark_durable(point)
+    assert bodies(store) == [], "it is on this disk and not committed yet"
+    store.mark_committed(store.durable)
     assert bodies(store) == [b"a"]
 
 

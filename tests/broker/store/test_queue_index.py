@@ -24,9 +24,9 @@ def test_entries_become_readable_in_order() -> None:
     index.add(queue, entry(10), False)
     index.add(queue, entry(20), True)
     assert (queue.readable, queue.next) == (1, 3)
-    index.mark_durable(20)
+    index.mark_readable(20)
     assert queue.readable == 2
-    index.mark_durable(30)
+    index.mark_readable(30)
     assert queue.readable == 3
     index.add(queue, entry(30), True)
     assert queue.readable == 4
@@ -37,9 +37,9 @@ def test_runs_become_readable_up_to_the_point_and_at_the_logs_end_all_of_them() 
     first, second = index.ensure("a"), index.ensure("b")
     index.add(first, entry(0) + entry(10) + entry(20), False)
     index.add(second, entry(30), False)
-    index.mark_durable(15)
+    index.mark_readable(15)
     assert (first.readable, second.readable) == (2, 0), "what lies behind the point is not"
-    index.mark_durable(40)
+    index.mark_readable(40)
     assert (first.readable, second.readable) == (3, 1)
     assert index.take_fresh() == ["a", "b"]
 
@@ -52,7 +52,7 @@ def test_fresh_queues_are_told_once_in_order() -> None:
     assert index.take_fresh() == []
     index.add(index.ensure("c"), entry(10), False)
     assert index.take_fresh() == []
-    index.mark_durable(20)
+    index.mark_readable(20)
     assert index.take_fresh() == ["c"]
 
 
@@ -64,7 +64,7 @@ def test_a_dropped_queue_is_unknown_and_who_waits_for_it_is_told_once() -> None:
     assert index.take_fresh() == ["b", "a"]
     index.drop("b")
     assert index.take_fresh() == ["b"]
-    index.mark_durable(100)
+    index.mark_readable(100)
     assert index.take_fresh() == []
     assert index.find("a") is None
     with pytest.raises(QueueNotFound, match="a"):

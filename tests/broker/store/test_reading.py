@@ -26,6 +26,7 @@ def test_a_pull_is_entries_then_untouched_frames() -> None:
     point = store.sync_point()
     store.sync()
     store.mark_durable(point)
+    store.mark_committed(point)
     pulled = store.read("t:0", 0, 10, 10_000)
     body = bytes(pulled.body)
     rows = list(ENTRY.iter_unpack(body[: 2 * ENTRY.size]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.store.level import Level
 from broker.store.records import KEYFRAME_TOPIC, NO_CHANGE, SEAL_TOPIC, Incoming
 from topicmap.queues import SYSTEM_PREFIX
 from topicmap.queues import SYSTEM_PREFIX as NAMED_PREFIX
@@ -14,7 +15,7 @@ def test_the_stores_own_records_are_system_records() -> None:
 
 
 def test_a_record_waits_for_the_sync_unless_its_level_says_otherwise() -> None:
-    assert not Incoming(b"", "t", 0, 0, b"").in_cache
+    assert Incoming(b"", "t", 0, 0, b"").level is Level.QUORUM
 
 
 def test_no_change_changes_nothing() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from broker.store.destinations import Destination
+from broker.store.level import Level
 from broker.store.records import Incoming
 from penstock.errors import StorageFull
 from penstock.message import encode_record, record_tail, tag_hash
@@ -74,7 +75,7 @@ def test_the_runs_of_a_device_go_to_the_light_queues_that_are_open_when_they_com
 
     def store_run(*texts: str) -> None:
         same = [text.encode() for text in texts]
-        store.append_runs([Run(record_tail(b"t", b""), 0, 1, same)], [Destination("t", b"", False)], 1000)
+        store.append_runs([Run(record_tail(b"t", b""), 0, 1, same)], [Destination("t", b"", Level.DISK)], 1000)
         sync(store)
 
     store_run("1")
@@ -95,13 +96,13 @@ def test_the_runs_of_a_device_go_to_the_light_queues_that_are_open_when_they_com
 @pytest.mark.parametrize("together", [1, 2, 3, 6])
 def test_runs_of_one_device_are_laid_out_as_records_whatever_changes_between_them(together: int) -> None:
     by_runs, by_records = opened(SimDisk()), opened(SimDisk())
-    destination, runs, records = Destination("t", b"", True), [], []
+    destination, runs, records = Destination("t", b"", Level.CACHE), [], []
     for queue_id, flag, body in ((0, 0, b"x"), (1, 0, b"y"), (0, 0, b"z"), (0, 1, b"x"), (0, 1, b"long"), (0, 1, b"x")):
         run = Run(record_tail(b"t", b""), flag, 1, [body])
         run.queue_id = queue_id
         runs.append(run)
         record = encode_record(b"t", body, b"", flag=flag, born_ms=1)
-        records.append(Incoming(record, "t", queue_id, flag, b"", True))
+        records.append(Incoming(record, "t", queue_id, flag, b"", Level.CACHE))
     for first in range(0, len(runs), together):
         by_runs.append_runs(runs[first : first + together], [destination] * together, 1000)
         by_records.append(records[first : first + together], 1000)
@@ -117,7 +118,7 @@ def test_runs_of_one_device_are_laid_out_as_records_whatever_changes_between_the
 
 def test_a_refused_append_of_runs_leaves_no_gap_in_its_queues() -> None:
     disk = SimDisk()
-    store, destination = opened(disk), Destination("t", b"", True)
+    store, destination = opened(disk), Destination("t", b"", Level.CACHE)
     disk.fail("pwrite", errno.ENOSPC)
     with pytest.raises(StorageFull):
         store.append_runs([Run(record_tail(b"t", b""), 0, 1, [b"never"] * 3)], [destination], 1000)
@@ -129,7 +130,7 @@ def test_a_refused_append_of_runs_leaves_no_gap_in_its_queues() -> None:
 def test_runs_are_kept_for_gateways_only_where_one_has_opened_a_filter_that_they_match() -> None:
     store = opened(SimDisk(), replace(SMALL, fresh_bytes=1 << 20))
     runs = [Run(record_tail(b"t", b""), 0, 1, [b"1"]), Run(record_tail(b"t", b""), 0, 1, [b"2", b"3"])]
-    destination = Destination("t", b"", False)
+    destination = Destination("t", b"", Level.DISK)
     store.append_runs(runs[:1], [destination], 1000)
     stored(store, command("+all t"))
     store.append_runs(runs[1:], [destination], 1000)
