@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from broker.epoch import Epoch
 from broker.folds import offsets
 from broker.folds.state import BrokerState
 from broker.groups import Group, Groups
@@ -40,9 +41,6 @@ WAIT_S_MAX: Final = 60.0
 SESSION_S_MAX: Final = 3600.0
 NAME_BYTES_MAX: Final = 255
 UNCOMMITTED: Final = -1
-GENERATIONS_BITS: Final = 20
-"""Generations begin at the wall clock's milliseconds times two to this power, so that those of an earlier life of the
-broker are never met again."""
 
 
 def group_waker(group: str) -> str:
@@ -58,22 +56,24 @@ class GroupRequests:
         state: BrokerState,
         store: MessageStore,
         topics: TopicRequests,
+        epoch: Epoch,
         groups_max: int,
         now: float,
-        now_ms: int,
         broker: str = "",
     ) -> None:
         self._offsets = state.offsets
         self._identity = state.identity
         self._groups_max = groups_max
         self._store = store
-        self.groups = Groups(topics.queue_count, now_ms << GENERATIONS_BITS, broker)
+        self.groups = Groups(topics.queue_count, epoch.first_generation, broker)
+        self._epoch = epoch
         self._holders = Holders(state.offsets.held(), now)
 
     @handles(JoinGroup)
     def join(self, request: JoinGroup, now: float, now_ms: int) -> Outcome:
         """Enters a group."""
         _check_names(request.group, request.member)
+        self._epoch.check_recorded()
         if not 1 <= request.session_s <= SESSION_S_MAX or not request.topics:
             raise InvalidRequest(f"a member has topics, and a session of 1 to {SESSION_S_MAX:.0f} s")
         self._check_room(request.group)

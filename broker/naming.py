@@ -25,6 +25,4 @@ def name_log(known: Identity, store: MessageStore, rng: Rng, now_ms: int) -> Non
     except StorageFull:
         _log.warning("the disk is full: this log gets its identity at the next start")
         return
-    point = store.sync_point()
-    store.sync()
-    store.mark_durable(point)
+    store.sync_all()

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable
 
 from broker.acceptance import Acceptance
+from broker.epoch import Epoch
 from broker.exchange_requests import ExchangeRequests
 from broker.figures import Figures
 from broker.filter_requests import FilterRequests
@@ -52,13 +53,16 @@ class BrokerService:
         self._failed: StorageFailed | None = None
         self.on_routes_changed: Callable[[], None] = _nobody
         self.count_parked: Callable[[], int] = _none
+        self._epoch = Epoch(state.epochs, store, settings.name)
+        with contextlib.suppress(StorageFull):  # tried again at each tick
+            self._epoch.record(now_ms)
         self.topics = TopicRequests(state, store, settings, self._topic_created)
         self._acceptance = Acceptance(self.topics, state, settings)
         self._messages = MessageRequests(
             store, self.topics, self._acceptance, settings, self._figures, state.lives, state.identity
         )
         self._filters = FilterRequests(state, store, settings, now)
-        self._groups = GroupRequests(state, store, self.topics, settings.groups_max, now, now_ms, settings.name)
+        self._groups = GroupRequests(state, store, self.topics, self._epoch, settings.groups_max, now, settings.name)
         self._readers = Readers(
             state.offsets,
             self._groups.groups,
@@ -123,6 +127,7 @@ class BrokerService:
         if self._failed is not None:
             raise self._failed
         with contextlib.suppress(StorageFull):  # tried again at the next tick
+            self._epoch.record(now_ms)
             self._groups.expire(now, now_ms)
             self._filters.expire(now, now_ms)
             self._sessions.expire(now, now_ms)

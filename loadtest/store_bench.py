@@ -62,6 +62,7 @@ class NoFolds:
     """Folds that know nothing."""
 
     changes = 0
+    epoch = 0
 
     def apply(self, record: Stored) -> Change:
         return NO_CHANGE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from broker.folds.epochs import Epochs
 from broker.folds.exchanges import Exchanges
 from broker.folds.filters import Filters
 from broker.folds.identity import Identity
@@ -21,6 +22,7 @@ class BrokerState(FoldRegistry):
     """The folds of a broker (satisfies ``store.records.Folds``). ``more``: folds beside those that every broker has."""
 
     def __init__(self, more: Sequence[Fold] = ()) -> None:
+        self.epochs = Epochs()
         self.topics = Topics()
         self.filters = Filters()
         self.shares = Shares()
@@ -32,6 +34,7 @@ class BrokerState(FoldRegistry):
         self.identity = Identity()
         super().__init__(
             (
+                self.epochs,
                 self.topics,
                 self.filters,
                 self.shares,
@@ -44,6 +47,11 @@ class BrokerState(FoldRegistry):
                 *more,
             )
         )
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch, 0 before the first."""
+        return self.epochs.last
 
     def is_fenced(self, client: str, incarnation: int, epoch: int) -> bool:
         """Whether a QoS 2 message comes from a gateway that has lost its session since."""

@@ -142,6 +142,11 @@ class MessageStore:
         self._quiet_since_ms = now_ms
         self._writing.append_runs(runs, destinations, now_ms)
 
+    def begin_epoch(self, number: int) -> None:
+        """What is appended from here on is of this epoch. Numbers only grow."""
+        assert number > self._folds.epoch, "an epoch begins once"
+        self._writing.epoch = number
+
     def replay(self, position: int, frames: Sequence[bytes], durable: int | None) -> None:
         """Recovery hands over good frames one behind the other, the first at ``position``. ``durable``: up to where the
         log is known to have been synced, ``None`` behind damage: nothing from there on is sealed before all is known
@@ -174,7 +179,8 @@ class MessageStore:
         them out again; on a full disk that waits. Returns up to where the log is durable then, ``None`` if it has not
         grown: before that nothing behind the damage is sealed."""
         self.damage = damage
-        self._sync_all()
+        self._writing.epoch = max(1, self._folds.epoch)
+        self.sync_all()
         self._sealing.seal_before(damage[0][0])
         end, before = self._log.end, self._index.passed
         known = {(first, last) for first, last in before.unsettled}
@@ -185,7 +191,7 @@ class MessageStore:
             return None
         try:
             self._writing.grow(now_ms)
-            self._sync_all()
+            self.sync_all()
         except StorageFull:
             return None
         return self._log.durable
@@ -193,15 +199,16 @@ class MessageStore:
     def settle(self, now_ms: int) -> None:
         """Recovery has replayed everything: makes it durable, says so in the log, and seals what piled up; after damage
         all of it, so that the next start begins behind it and moves nothing again."""
-        self._sync_all()
+        self._writing.epoch = max(1, self._folds.epoch)
+        self.sync_all()
         if self._index.passed.unsettled:
             self._keep_lost_places()
         with contextlib.suppress(StorageFull):  # that was told, and goes on by itself when there is room
             self._writing.grow(now_ms)
-            self._sync_all()
+            self.sync_all()
             if not self._writing.ends_with_seal:
                 self._writing.seal(now_ms)
-                self._sync_all()
+                self.sync_all()
             self._plan_behind_damage()
             self._sealing.finish(now_ms)
             self._log.keep_emergency_room()
@@ -234,7 +241,8 @@ class MessageStore:
         self._index.passed = Passed(lost, passed.log_end)
         self._is_behind_damage = True
 
-    def _sync_all(self) -> None:
+    def sync_all(self) -> None:
+        """Blocks until this disk has everything, and takes it for committed: for a start, before anything is served."""
         point = self.sync_point()
         self.sync()
         self.mark_durable(point)
@@ -436,9 +444,9 @@ class MessageStore:
             self._disk.unlock()
 
     def _finish(self, now_ms: int) -> None:
-        self._sync_all()
+        self.sync_all()
         if not self._writing.ends_with_seal:
             self._writing.seal(now_ms)
-            self._sync_all()
+            self.sync_all()
         self._sealing.plan(self._log.end)
         self._sealing.finish(now_ms)

@@ -55,6 +55,11 @@ class Folds(Protocol):
 
     changes: int
 
+    @property
+    def epoch(self) -> int:
+        """The last epoch that began, 0 before the first."""
+        ...
+
     def apply(self, record: Stored) -> Change:
         """Takes in a system record or a record with the retain flag."""
         ...

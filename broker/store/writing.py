@@ -53,7 +53,6 @@ _PASSED: Final = struct.Struct(">QQ")
 _SEAL_BYTES: Final = FRAME_HEAD_BYTES + len(encode_record(SEAL_TOPIC.encode(), bytes(_PASSED.size), b""))
 _ANY: Final = 1 << 62
 _CACHE: Final = Level.CACHE
-EPOCH: Final = 1
 
 
 class Writing:
@@ -70,6 +69,7 @@ class Writing:
         # What a topic and its properties mean to the indexes: devices repeat them. Tag hash, key hashes.
         self._facts: dict[tuple[str, bytes], tuple[int, tuple[int, ...]]] = {}
         self._topics: dict[bytes, str] = {}
+        self.epoch = 1  # what is written before the first epoch begins
         self.ends_with_seal = False
         self.grows_to = 0  # light queues have given out offsets up to there: nothing else is stored before the log is
         self.damage_at = 0  # what that is for begins there
@@ -134,7 +134,7 @@ class Writing:
             queue = destination.queue
             if queue is None or destination.queue_id != run.queue_id:
                 queue = self._lead_to(destination, run)
-            layout = destination.layout_of(run, EPOCH)
+            layout = destination.layout_of(run, self.epoch)
             run.placed(position, layout.length, run.queue_id, queue.next + queue.ahead, now_ms)
             entries.append(layout.frames(run, watermark, pieces))
             queues.append(queue)
@@ -191,7 +191,7 @@ class Writing:
 
     def _lay_out(self, batch: Sequence[Incoming], position: int, now_ms: int) -> tuple[list[bytes], list[Placed]]:
         """Checksum and rest of each frame, in turn, and where each goes. Nothing is changed yet."""
-        watermark, stored = self._log.committed, STORED.pack(now_ms, _NO_HOST)
+        watermark, stored, epoch = self._log.committed, STORED.pack(now_ms, _NO_HOST), self.epoch
         pack, checksum, new, queues = PATCHED.pack, crc32c, tuple.__new__, self._topic_queues
         frames: list[bytes] = []
         placed: list[Placed] = []
@@ -212,7 +212,7 @@ class Writing:
                 pack(
                     FRAME_MAGIC,
                     length,
-                    EPOCH,
+                    epoch,
                     watermark,
                     record[:QUEUE_ID_AT],
                     queue_id,
@@ -234,7 +234,7 @@ class Writing:
         """Begins a new segment; the state at its begin is noted, and written into it a little later."""
         if size > self._log.fresh_room:
             raise TooLarge(f"a batch of {size} bytes does not fit a segment; nothing of it was stored")
-        self._log.roll(EPOCH, urgent=urgent)
+        self._log.roll(self.epoch, urgent=urgent)
         self._sealing.plan(self._log.end)
 
     def _write_keyframe(self, record: bytes, now_ms: int) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgpack
+
 from broker.dispatch import Dispatch
 from broker.folds.state import BrokerState
 from broker.outcomes import AfterQuorum, AfterSync, Now, Outcome, Parked
@@ -132,3 +134,10 @@ def parked(outcome: Outcome) -> Parked:
     """The outcome of a request that waits."""
     assert isinstance(outcome, Parked), outcome
     return outcome
+
+
+def but_epochs(state: BrokerState) -> dict[str, object]:
+    """The state without what every start adds to it."""
+    parts = msgpack.unpackb(state.snapshot())
+    assert parts.pop("epochs")
+    return dict(parts)

@@ -10,7 +10,7 @@ from penstock.requests.filters import CloseFilters, FetchRetained, KeepFilters, 
 from penstock.requests.messages import QueryBounds
 from penstock.requests.request import Done
 from penstock.requests.topics import CreateTopic
-from tests.broker.broker_rig import Rig, append
+from tests.broker.broker_rig import Rig, append, but_epochs
 
 
 def made(**settings: object) -> Rig:
@@ -262,7 +262,8 @@ def test_replay_and_snapshot_agree_on_filters_and_retained_messages() -> None:
     retain(rig, "x", body=b"")
     copy = BrokerState()
     copy.restore(rig.state.snapshot())
-    assert copy.snapshot() == rig.state.snapshot() == rig.restarted().state.snapshot()
+    assert copy.snapshot() == rig.state.snapshot()
+    assert but_epochs(rig.restarted().state) == but_epochs(copy)
 
 
 def test_a_long_filter_counts_several_times() -> None:

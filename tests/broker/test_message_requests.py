@@ -86,7 +86,7 @@ def test_a_full_disk_refuses_a_batch_whole_and_takes_it_when_there_is_room_again
     figures = rig.service.figures()
     assert (figures["penstock_disk_full"], figures["penstock_messages_refused_total"]) == (1, 4)
     rig.disk.capacity = None
-    assert isinstance(rig.ask(append(Message("t", b"again"))), Appended)
+    assert isinstance(rig.ask(append(Message("t", bytes(1000)))), Appended)
     assert len(rig.bodies("t:0")) == stored + 1
     assert rig.service.figures()["penstock_disk_full"] == 0
 

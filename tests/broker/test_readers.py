@@ -154,8 +154,9 @@ def test_groups_that_the_full_disk_does_not_let_go_go_later() -> None:
     commit(rig, "g")
     rig.clock.now = 3590.0
     rig.disk.capacity = rig.disk.used()
-    while not isinstance(rig.ask(append(Message("t", bytes(100)))), StorageFull):
-        pass
+    for body in (bytes(100), b""):  # until no record fits into what the segment has
+        while not isinstance(rig.ask(append(Message("t", body))), StorageFull):
+            pass
     needed_from(rig)
     assert groups(rig) == ["g"]
     rig.disk.capacity = None

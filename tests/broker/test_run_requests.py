@@ -32,7 +32,7 @@ from penstock.requests.messages import Append, Appended, AppendRuns, FindByKey, 
 from penstock.requests.sessions import OpenSession
 from penstock.requests.topics import CreateTopic
 from penstock.runs import Run, checksum_of, encode_runs
-from tests.broker.broker_rig import Rig, after_sync, append, bodies, now, parked
+from tests.broker.broker_rig import Rig, after_sync, append, bodies, but_epochs, now, parked
 from tests.examples import examples
 
 
@@ -108,7 +108,7 @@ def test_runs_leave_the_same_log_queues_and_folds_as_their_records(runs: list[Ru
         found = by_runs.ask(FindByKey("t", key))
         assert bodies(found) == bodies(by_records.ask(FindByKey("t", key)))
     again = by_runs.restarted()
-    assert again.state.snapshot() == by_records.state.snapshot()
+    assert but_epochs(again.state) == but_epochs(by_records.state)
     assert {queue.key: queue.readable for queue in again.store._index} == {key: end for key, (_, end) in queues.items()}
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from broker.folds import filters, identity, offsets, shares, topics
+from broker.folds import epochs, filters, identity, offsets, shares, topics
 from broker.folds.offsets import Offsets
 from broker.kernel.fold import fact_record
 from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC
@@ -22,5 +22,6 @@ def test_the_worked_example_is_what_the_broker_writes() -> None:
 
 
 def test_the_page_names_every_topic_of_the_brokers_own() -> None:
-    for topic in (topics.TOPIC, filters.TOPIC, offsets.TOPIC, shares.TOPIC, identity.TOPIC, KEYFRAME_TOPIC, SEAL_TOPIC):
+    own = (topics, filters, offsets, shares, identity, epochs)
+    for topic in (*[one.TOPIC for one in own], KEYFRAME_TOPIC, SEAL_TOPIC):
         assert f"`{topic}`" in PAGE

@@ -198,7 +198,7 @@ def settle_vouches_first(store: MessageStore, now_ms: int) -> None:
     store.mark_durable(store.written)
     store.mark_committed(store.written)
     store.seal(now_ms)
-    store._sync_all()
+    store.sync_all()
     store.take_readable()
 
 

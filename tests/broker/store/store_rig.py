@@ -57,6 +57,7 @@ class SmallFolds:
         self.retained: dict[str, bytes] = {}
         self.last = -1
         self.changes = 0
+        self.epoch = 0
         self.topics: list[tuple[str, int]] = []  # what a real one has learned from the log
 
     def apply(self, record: Stored) -> Change:
