@@ -98,6 +98,7 @@ def _row(report: Report) -> dict[str, Any]:
         "end": report.end,
         "records": report.records,
         "damage": [list(stretch) for stretch in report.damage],
+        "missing": [list(stretch) for stretch in report.missing],
         "malformed": report.malformed,
         "missing_bytes": report.missing_bytes,
         "torn_bytes": report.torn_bytes,
@@ -109,7 +110,9 @@ def _row(report: Report) -> dict[str, Any]:
 
 def _lines(report: Report) -> Iterator[str]:
     yield f"log      positions {report.start:,} to {report.end:,}, {report.records:,} records"
-    for first, last in report.damage:
+    for first, last in report.missing:
+        yield f"missing  positions {first:,} to {last:,} are in no file of log/: what was stored there is lost"
+    for first, last in sorted({*report.damage} - {*report.missing}):
         yield f"damage   positions {first:,} to {last:,} fail their checksum: never served, kept as they are"
     for queue, offset in report.lost[:LOST_SHOWN_MAX]:
         yield f"lost     {queue} offset {offset:,}"

@@ -26,7 +26,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "penstock_disk_full": "1 while the disk has no room and messages are refused.",
         "penstock_index_unwritable": "1 while index/ or checkpoint/ cannot be written.",
         "penstock_limit_used": "How much of a limit on what the broker keeps is used, 0 to 1, by limit.",
-        "penstock_damaged_frames_total": "Damaged stretches of the log that reads, or the last start, passed over.",
+        "penstock_damaged_frames_total": "Stretches of the log that reads, or the last start, found damaged or gone.",
         "penstock_topics": "Topics, without those that gateways keep for themselves.",
         "penstock_retained_messages": "Retained messages.",
         "penstock_open_filters": "MQTT filters with a light queue.",

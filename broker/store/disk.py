@@ -89,6 +89,10 @@ class Disk(Protocol):
         """Names in a folder, sorted."""
         ...
 
+    def sync_names(self, folder: str) -> None:
+        """Returns when the names in a folder are on the medium as they are."""
+        ...
+
     def open(self, path: str, *, create: bool = False, is_read_only: bool = False) -> File:
         """Opens a file; with ``create`` it must not exist yet, and its name is durable on return. ``is_read_only``: it
         will not be written to, and need not be writable. Never waits: what is no regular file is an error."""
@@ -251,6 +255,9 @@ class RealDisk:
 
     def names(self, folder: str) -> list[str]:
         return sorted(os.listdir(self.root / folder))
+
+    def sync_names(self, folder: str) -> None:
+        self._sync_folder(self.root / folder)
 
     def open(self, path: str, *, create: bool = False, is_read_only: bool = False) -> File:
         flags = (

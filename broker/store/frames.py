@@ -50,6 +50,9 @@ def crc_of(pieces: Iterable[bytes]) -> int:
 BLANK_BYTES_MIN: Final = FRAME_HEAD_BYTES
 FRAME_BYTES_MIN: Final = FRAME_HEAD_BYTES + RECORD_BYTES_MIN
 MAGIC_BYTES: Final = FRAME_MAGIC.to_bytes(4, "big")
+FAMILY: Final = MAGIC_BYTES[:3]
+"""Of the magics of all formats of frames; the last byte is the format's digit."""
+FORMAT: Final = MAGIC_BYTES[3] - 0x30
 FLAG_AT: Final = QUEUE_ID_AT + 4
 SYSTEM_FLAG_AT: Final = OFFSETS_AT + OFFSETS.size
 UNPATCHED_AT: Final = STORED_AT + STORED.size
@@ -102,6 +105,20 @@ def frame_length(data: bytes | memoryview, at: int, room: int) -> int:
     """Length of the frame whose head is at ``at`` if it can be one within ``room`` bytes, else 0."""
     _, magic, length, _, _ = FRAME_HEAD.unpack_from(data, at)
     return length if magic == FRAME_MAGIC and FRAME_BYTES_MIN <= length <= min(room, FRAME_BYTES_MAX) else 0
+
+
+def blank_length(data: bytes) -> int:
+    """The length of the blank frame whose head ``data`` begins with, 0 if it is no good one."""
+    return read_head(data).length if len(data) >= FRAME_HEAD_BYTES and is_blank(data, read_head(data).length) else 0
+
+
+def newer_length(head: bytes, room: int) -> int:
+    """Length of the frame of a newer format whose head this may be, else 0. Such a frame has head and position where
+    ours has them, so that ``good_within`` tells a good one."""
+    if len(head) < FRAME_HEAD_BYTES or head[4:7] != FAMILY or not FORMAT < head[7] - 0x30 <= 9:
+        return 0
+    length = read_head(head).length
+    return length if FRAME_BYTES_MIN <= length <= room else 0
 
 
 def is_good(frame: bytes, position: int) -> bool:

@@ -21,6 +21,7 @@ import numpy as np
 
 from broker.store.disk import Disk, File
 from broker.store.frames import crc_of, extend
+from broker.store.label import BACK_HINT, newer
 from broker.store.queue_index import ENTRY_BYTES, Queue
 from broker.store.rows import array_head, packed_rows
 from penstock.errors import Damaged
@@ -166,7 +167,8 @@ class ChunkReader:
     """
 
     def __init__(self, disk: Disk, number: int) -> None:
-        """Raises ``OSError``, and ``Damaged`` if this is no chunk with that number."""
+        """Raises ``OSError``, ``Damaged`` if this is no chunk with that number, and ``DataFolderUnusable`` if it is one
+        of a newer version."""
         self._number = number
         self._file = disk.open(chunk_path(number), is_read_only=True)
         self._crc = 0
@@ -177,6 +179,8 @@ class ChunkReader:
             self._wanted = int.from_bytes(self._file.pread(CRC_BYTES, 0), "big")
             head = HEAD.unpack(bytes(CRC_BYTES) + self.take(HEAD.size - CRC_BYTES))
             _, magic, version, start, end, self.witness, self.directory_bytes, self.entry_bytes, self.keys = head
+            if magic == MAGIC and version > VERSION:
+                self._refuse_newer(version)
             size = HEAD.size + self.directory_bytes + self.entry_bytes + self.keys * KEY.size
             if (magic, version, size) != (MAGIC, VERSION, self._file.size()) or not 0 <= number - start < LEVELS:
                 raise self._damaged("is none")
@@ -184,6 +188,15 @@ class ChunkReader:
             self.close()
             raise
         self.sealed = Sealed(number, start, end, size, self.directory_bytes)
+
+    def _refuse_newer(self, version: int) -> None:
+        """Raises ``Damaged`` if the file is not as it was written: then its version means nothing."""
+        while block := self._file.pread(PIECE_BYTES, self._at):
+            self._crc = extend(block, self._crc)
+            self._at += len(block)
+        if self._crc != self._wanted:
+            raise self._damaged("is damaged")
+        raise newer(f"{chunk_path(self._number)} has version {version}", VERSION, BACK_HINT)
 
     def take(self, size: int) -> bytes:
         """The next bytes, exactly so many. Raises ``Damaged``, ``OSError``."""
@@ -248,7 +261,8 @@ class ChunkReader:
 
 
 def check_chunk(disk: Disk, number: int) -> tuple[Sealed, int] | None:
-    """The chunk with that number and its witness, None if it is damaged in any way. Raises ``OSError``."""
+    """The chunk with that number and its witness, None if it is damaged in any way. Raises ``OSError``, and
+    ``DataFolderUnusable`` for one of a newer version."""
     try:
         with contextlib.closing(ChunkReader(disk, number)) as reader:
             reader.finish()

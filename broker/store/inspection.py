@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from broker.store import index_chunk, segment, state
+from broker.store import index_chunk, label, segment, state
 from broker.store.bulk import ENTRY_DTYPE
 from broker.store.disk import ASIDE, Disk
 from broker.store.frames import holds_record, queue_offset_of, read_stored
@@ -51,7 +51,8 @@ class Report:
     Attributes:
         start, end: positions where the log begins and ends.
         records: good records.
-        damage: stretches of the log (from, to) that are rotten.
+        damage: stretches of the log (from, to) that are rotten, or missing in the middle.
+        missing: stretches that are in no file: segments that retention has not removed are not there.
         malformed: positions of good frames that hold no well-formed record.
         missing_bytes: so much further the log was on the disk, as a checkpoint says; what was there is gone.
         torn_bytes: bytes behind the end that are neither log nor reserved zeros; a start cuts them away.
@@ -64,6 +65,7 @@ class Report:
     end: int = 0
     records: int = 0
     damage: list[tuple[int, int]] = field(default_factory=list)
+    missing: list[tuple[int, int]] = field(default_factory=list)
     malformed: list[int] = field(default_factory=list)
     missing_bytes: int = 0
     torn_bytes: int = 0
@@ -74,7 +76,8 @@ class Report:
     @property
     def sound(self) -> bool:
         """Whether nothing is lost and nothing needs to be made again."""
-        return not (self.damage or self.missing_bytes or self.malformed or self.bad_files or self.stray_entries)
+        lost = self.damage or self.missing or self.missing_bytes or self.malformed
+        return not (lost or self.bad_files or self.stray_entries)
 
 
 class Dumped(NamedTuple):
@@ -98,6 +101,8 @@ def verify(disk: Disk) -> Generator[Step, None, Report]:
     segments = _segments(disk)
     report = Report(start=segments[0].base)
     try:
+        known = label.read(disk)  # behind the segments, of which retention may remove some meanwhile
+        begins = report.start if known is None else min(known.begins, report.start)
         chunks = _chunks(disk, report)
         report.bad_files += bad_checkpoints
         scan = Scan(segments, report.start, _begin_of_replay(disk, segments, reached))
@@ -114,6 +119,7 @@ def verify(disk: Disk) -> Generator[Step, None, Report]:
                 told = position
                 yield Step(position - report.start, total)
         report.end = scan.end
+        report.missing = [*([(begins, report.start)] if begins < report.start else []), *scan.missing]
         report.missing_bytes = max(0, reached - scan.end)
         checked.finish(scan.end)
         report.torn_bytes = _torn_bytes(segments, scan.end)
@@ -173,6 +179,7 @@ def repair_index(
 
 def _segments(disk: Disk, *, close: bool = False) -> list[Segment]:
     try:
+        label.read(disk)
         if not state.stored_positions(disk, segment.FOLDER, segment.SUFFIX):
             raise DataFolderUnusable("there is no log in this folder", hint="name the folder that holds log/")
         segments = open_segments(disk, StoreSettings())

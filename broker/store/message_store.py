@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from broker.store import label
 from broker.store.commit_log import CommitLog
 from broker.store.destinations import Destination
 from broker.store.disk import Disk
@@ -50,6 +51,7 @@ class MessageStore:
 
     Attributes:
         damage: stretches of the log (from, to) that recovery found damaged: kept, never served.
+        missing: stretches of it that recovery found in no file.
         removals: what retention removed since the start, newest last; ``forced`` ones were still needed by a reader.
     """
 
@@ -83,6 +85,8 @@ class MessageStore:
         self._is_behind_damage = False  # and what was read there is not planned to be sealed yet
         self._catches_up = True  # the disk has room for what a replay seals
         self.damage: list[tuple[int, int]] = []
+        self.missing: list[tuple[int, int]] = []
+        self._noted = log.start  # the beginning that retention has left, as the label says
         self.removals: list[Removal] = []
 
     # ------------------------------------------------------------ appending
@@ -104,8 +108,9 @@ class MessageStore:
 
     @property
     def damaged(self) -> int:
-        """Frames that reads passed over because they were not good any more, and stretches that recovery did."""
-        return self._reading.damaged + len(self.damage)
+        """Frames that reads passed over because they were not good any more, and stretches that recovery did, or
+        missed."""
+        return self._reading.damaged + len({*self.damage, *self.missing})
 
     @property
     def is_full(self) -> bool:
@@ -390,8 +395,17 @@ class MessageStore:
         """Gives that room back: blocks for a third of a second per GiB."""
         self._disk.give_back()
 
+    def _note_beginning(self, position: int) -> None:
+        """What retention removes is not missed, for the log's label says where the log begins. On a full disk it says
+        so when there is room, for that is what retention makes."""
+        if self._noted < position:
+            with contextlib.suppress(OSError):
+                label.write(self._disk, position)
+                self._noted = position
+
     def _retain(self, now_ms: int, needed_from: int | None) -> None:
         reading = self._reading
+        self._note_beginning(self._log.start)
         removal = segments_to_drop(
             self._log.bases,
             self._log.end,
@@ -406,6 +420,7 @@ class MessageStore:
             return
         if removal != self._removing and removal.forced:
             _log.warning("retention removes positions %d to %d, which a reader still needs", removal.start, removal.end)
+        self._note_beginning(removal.end)
         try:
             self._log.drop_before(removal.end)
         except OSError as error:

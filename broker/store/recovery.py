@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import msgpack
 
-from broker.store import index_chunk, segment, state
+from broker.store import index_chunk, label, segment, state
 from broker.store.commit_log import CommitLog, witness_at
 from broker.store.disk import DRAFT, Disk
 from broker.store.frames import read_stored, stored_ms_of
@@ -62,12 +62,16 @@ def open_store(
 
 
 def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int, on_progress: Progress) -> MessageStore:
+    known = label.read(disk)
     disk.make_folder(segment.FOLDER)
     make_derived(disk)
     segments = open_segments(disk, settings)
     try:
         checkpoints = Checkpoints(disk)
-        durable = _check_length(checkpoints, segments)
+        begins = segments[0].base if known is None else known.begins
+        durable = _check_length(checkpoints, segments, begins)
+        if known is None or known.format < label.FORMAT:
+            _write_label(disk, begins)
         limit: int | None = None
         while True:
             start = starting_point(disk, segments, checkpoints, limit)
@@ -89,10 +93,26 @@ def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int,
         for one in segments:
             one.file.close()
         raise
-    for first, last in store.damage:
-        _log.error("the log is damaged from position %d to %d: reported, never served, kept as it is", first, last)
+    _tell_of_harm(store, segments[0].base, begins)
     store.settle(now_ms)
     return store
+
+
+def _write_label(disk: Disk, begins: int) -> None:
+    try:
+        label.write(disk, begins)
+    except OSError as error:  # the next start tries it again
+        _log.error("%s cannot be written: %s", label.PATH, error.strerror)
+
+
+def _tell_of_harm(store: MessageStore, start: int, begins: int) -> None:
+    if start > begins:
+        store.missing.insert(0, (begins, start))
+    for first, last in store.missing:
+        _log.error("positions %d to %d of the log are in no file of log/: what was stored there is lost", first, last)
+    for first, last in store.damage:
+        if (first, last) not in store.missing:
+            _log.error("the log is damaged from position %d to %d: reported, never served, kept as it is", first, last)
 
 
 def make_derived(disk: Disk) -> None:
@@ -109,15 +129,16 @@ def make_derived(disk: Disk) -> None:
                 disk.make_folder(folder)
 
 
-def _check_length(checkpoints: Checkpoints, segments: list[Segment]) -> int:
-    """A checkpoint is written when the log is durable up to it, so a log that ends before one has lost something: it
-    was cut, or an older copy or an empty folder stands in its place. Its offsets would be given out again. Returns up
-    to where the log is known to have been durable."""
-    reached, written = checkpoints.newest(), segments[-1].base + segments[-1].file.size()
+def _check_length(checkpoints: Checkpoints, segments: list[Segment], begins: int) -> int:
+    """A checkpoint is written when the log is durable up to it, and retention removes only what is durable, so a log
+    that ends before either has lost something: it was cut, or an older copy or an empty folder stands in its place. Its
+    offsets would be given out again. Returns up to where the log is known to have been durable."""
+    reached, written = max(checkpoints.newest(), begins), segments[-1].base + segments[-1].file.size()
     if reached > written:
         raise DataFolderUnusable(
             f"the log ends at position {written:,} or before and was on the disk to {reached:,}: a part of it is gone",
-            hint="put the log back; or remove index/ and checkpoint/, and what is lost is given up, offsets included",
+            hint="put the log back; or remove index/ and checkpoint/ and log/label.toml, and what is lost is given"
+            " up, offsets included",
         )
     return reached
 
@@ -243,6 +264,7 @@ def _replay(
         _end_log(disk, log, segments, start, scan.end, scan.watermark)
     else:
         first, behind = scan.damage[0]
+        gone = [stretch for stretch in scan.missing if stretch[1] <= behind]
         come_to(first)
         store.replay_border(first)
         ahead = Scan(segments, behind, durable)
@@ -253,6 +275,7 @@ def _replay(
         _end_log(disk, log, segments, start, ahead.end, max(scan.watermark, ahead.watermark))
         known = store.pass_over([(first, behind), *ahead.damage], count, now_ms)
         scan = Scan(segments, behind, log.durable)
+        store.missing = gone + ahead.missing
         for position, frames in scan.runs():
             take(position, frames, known)
     come_to(scan.end)

@@ -4,7 +4,8 @@ At a bad place the watermark rule decides: if any good frame behind it was writt
 durable, the bad place is *rot*; it is reported and passed over up to the next good frame. Otherwise nobody was ever
 told of what stands there, and the log ends: a *torn tail*. Nothing here changes a file.
 
-Bytes that the disk cannot read count as bad, but never as a torn tail: what cannot be read is not cut away.
+Bytes that the disk cannot read count as bad, but never as a torn tail: what cannot be read is not cut away. A good
+frame of a newer format is neither: the log is refused.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from broker.store.frames import (
+    FAMILY,
+    FORMAT,
     FRAME_BYTES_MIN,
     MAGIC_BYTES,
+    blank_length,
     frame_length,
     good_within,
-    is_blank,
+    newer_length,
     read_head,
 )
+from broker.store.label import newer
 from broker.store.segment import Segment
 from penstock.errors import DataFolderUnusable
 from penstock.message import FRAME_HEAD_BYTES
@@ -74,9 +79,14 @@ class Window:
 
 
 class Scan:
-    """Iterates the good frames from a position on: (position, frame). Afterwards ``end``, ``damage`` and ``watermark``
-    are known: where the log ends, which stretches before are rotten (from, to), and up to where a sync is known to have
-    gone well."""
+    """Iterates the good frames from a position on: (position, frame).
+
+    Attributes, known afterwards:
+        end: where the log ends.
+        damage: stretches before that are rotten or missing (from, to).
+        missing: those of them that are in no file.
+        watermark: up to where a sync is known to have gone well.
+    """
 
     def __init__(self, segments: Sequence[Segment], position: int, durable: int = 0) -> None:
         """``durable``: everything before it is known to have been synced, so what is bad there is rot."""
@@ -84,9 +94,11 @@ class Scan:
         self._durable = durable
         self.end = self.watermark = position
         self.damage: list[tuple[int, int]] = []
+        self.missing: list[tuple[int, int]] = []
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        """Raises ``DataFolderUnusable`` where the log would end at bytes that cannot be read."""
+        """Raises ``DataFolderUnusable`` where the log would end at bytes that cannot be read, and for a frame of a
+        newer format."""
         for position, frames in self.runs():
             for frame in frames:
                 yield position, frame
@@ -100,12 +112,18 @@ class Scan:
             window = Window(segment)
             yield from self._good_runs(segment, window)
             at = self.end - segment.base
-            if at < segment.size and not is_blank(window.get(at, FRAME_HEAD_BYTES), segment.size - at):
-                following = self._after_damage(number, at)
+            blank = blank_length(window.get(at, FRAME_HEAD_BYTES)) if at < segment.size else 0
+            if at + blank < segment.size:
+                is_last = number + 1 == len(self._segments)
+                if blank and not is_last:  # its own segment ended there
+                    self.end += blank
+                following = segment.end if blank and not is_last else self._after_damage(number, at)
                 if following is None:
                     return
                 if following > self.end:  # else a running broker has just finished writing there
                     self.damage.append((self.end, following))
+                    if not is_last and (blank or at >= window.size):
+                        self.missing.append((self.end, min(segment.end, following)))
                 self.end = following
             else:
                 self.end = segment.end
@@ -168,7 +186,7 @@ class Scan:
         """Position and watermark of every good frame from a place on, found by its magic."""
         while at < window.size:
             data = window.get(at, WINDOW_BYTES)
-            found = data.find(MAGIC_BYTES)
+            found = data.find(FAMILY)
             if found < 0:
                 at += max(len(data) - len(MAGIC_BYTES) + 1, 1)
                 continue
@@ -177,8 +195,14 @@ class Scan:
             if place < 0:
                 continue
             head = window.get(place, FRAME_HEAD_BYTES)
-            length = frame_length(head, 0, segment.size - place) if len(head) == FRAME_HEAD_BYTES else 0
-            frame = window.get(place, length) if length else b""
-            if length and good_within(frame, 0, length, segment.base + place):
-                yield segment.base + place, read_head(head).watermark
-                at = place + length
+            if len(head) < FRAME_HEAD_BYTES:
+                continue
+            known = frame_length(head, 0, segment.size - place)
+            length = known or newer_length(head, segment.size - place)
+            frame, position = window.get(place, length) if length else b"", segment.base + place
+            if not length or not good_within(frame, 0, length, position):
+                continue
+            if not known:
+                raise newer(f"the log has a frame of format {head[7] - 0x30} at position {position}", FORMAT)
+            yield position, read_head(frame).watermark
+            at = place + length

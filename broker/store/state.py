@@ -17,6 +17,7 @@ import msgpack
 
 from broker.store.disk import Disk
 from broker.store.frames import crc_of
+from broker.store.label import BACK_HINT, newer
 from broker.store.queue_index import Passed
 from broker.store.records import KEYFRAME_TOPIC, Bytes
 from broker.store.rows import array_head, bytes_head
@@ -115,14 +116,18 @@ def checkpoint_pieces(position: int, state: Sequence[Piece]) -> Iterator[bytes]:
 
 
 def decode_checkpoint(data: bytes, position: int) -> Bytes | None:
-    """The state in a checkpoint file, None if it is damaged in any way."""
+    """The state in a checkpoint file, None if it is damaged in any way. Raises ``DataFolderUnusable`` for a good one of
+    a newer version."""
     if len(data) < HEAD.size:
         return None
     crc, magic, version, stored_position = HEAD.unpack_from(data)
-    if (magic, version, stored_position) != (MAGIC, VERSION, position):
+    if magic != MAGIC or version < VERSION or (version == VERSION and stored_position != position):
         return None
-    parts = (data[at : at + PART_BYTES_MAX] for at in range(4, len(data), PART_BYTES_MAX))
-    return memoryview(data)[HEAD.size :] if crc == crc_of(parts) else None
+    if crc != crc_of(data[at : at + PART_BYTES_MAX] for at in range(4, len(data), PART_BYTES_MAX)):
+        return None
+    if version > VERSION:
+        raise newer(f"{checkpoint_path(position)} has version {version}", VERSION, BACK_HINT)
+    return memoryview(data)[HEAD.size :]
 
 
 def stored_positions(disk: Disk, folder: str, suffix: str) -> list[int]:

@@ -54,7 +54,7 @@ def test_verify_and_dump_read_a_folder_that_cannot_be_written(folder: Path, monk
 
 
 def test_verify_names_the_damage_with_status_1(folder: Path) -> None:
-    path = next((folder / "log").iterdir())
+    path = next((folder / "log").glob("*.log"))
     data = bytearray(path.read_bytes())
     data[1000] ^= 1
     path.write_bytes(data)
@@ -67,6 +67,27 @@ def test_verify_names_the_damage_with_status_1(folder: Path) -> None:
     plain = run("verify", "-d", folder)
     assert "fail their checksum" in plain.stdout
     assert plain.stdout.splitlines()[-1] == "NOT SOUND"
+
+
+def test_verify_names_what_is_in_no_file_once(tmp_path: Path) -> None:
+    settings = StoreSettings(segment_bytes=8192, reserve_step_bytes=4096, emergency_bytes=0)
+    store = open_store(RealDisk(tmp_path), settings, BrokerState(), 1000)
+    stored(store, *[incoming(f"body {number}", "orders") for number in range(50)])
+    stored(store, *[incoming(f"body {number}", "orders") for number in range(50)])
+    stored(store, *[incoming(f"body {number}", "orders") for number in range(50)])
+    store.close(2000)
+    paths = sorted((tmp_path / "log").glob("*.log"))
+    paths[0].unlink()
+    paths[1].unlink()
+    assert len(paths) > 2
+    result = run("verify", "-d", tmp_path)
+    first = int(paths[2].stem)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[1:] == [
+        f"missing  positions 0 to {first:,} are in no file of log/: what was stored there is lost",
+        "NOT SOUND",
+    ]
+    assert json.loads(run("verify", "-d", tmp_path, "--json").stdout)["missing"] == [[0, first]]
 
 
 @pytest.mark.parametrize("command", ["verify", "repair-index"])

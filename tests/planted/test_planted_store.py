@@ -124,9 +124,21 @@ def good_wherever_it_stands(data: bytes, at: int, size: int, position: int) -> b
     return int.from_bytes(data[at : at + 4], "big") == frames.crc32c(data[at + 4 : at + size])
 
 
-def zeros_are_a_blank(data: bytes, room: int) -> bool:
-    head = frames.read_head(data) if len(data) >= FRAME_HEAD_BYTES else None
-    return head is not None and head.length in (0, room)
+def zeros_are_a_blank(data: bytes) -> int:
+    length = frames.read_head(data).length if len(data) >= FRAME_HEAD_BYTES else 0
+    return length or 1 << 30
+
+
+def what_is_removed_is_not_noted(store: MessageStore, position: int) -> None:
+    pass
+
+
+def whatever_is_newer_is_garbage(head: bytes, room: int) -> int:
+    return 0
+
+
+def nothing_is_ever_taken_away(disk: RealDisk) -> None:
+    pass
 
 
 def the_log_ends_at_the_first_bad_place(one: scan.Scan, number: int, at: int) -> None:
@@ -396,7 +408,28 @@ PLANTS = [
         good_as_the_index_says,
         test_reading.test_a_rotten_frame_among_neighbours_is_passed_over_alone,
     ),
-    Plant("B6", scan, "is_blank", zeros_are_a_blank, test_scan.test_reserved_zeros_end_the_log),
+    Plant(
+        "label",
+        MessageStore,
+        "_note_beginning",
+        what_is_removed_is_not_noted,
+        recovery_tests.test_what_retention_removes_is_not_missed_whenever_the_power_is_cut,
+    ),
+    Plant(
+        "newer",
+        scan,
+        "newer_length",
+        whatever_is_newer_is_garbage,
+        test_scan.test_a_frame_of_a_newer_format_refuses_the_log,
+    ),
+    Plant(
+        "lost",
+        RealDisk,
+        "_check",
+        nothing_is_ever_taken_away,
+        test_disk.test_no_name_changes_in_a_folder_that_stands_in_place_of_the_locked_one,
+    ),
+    Plant("B6", scan, "blank_length", zeros_are_a_blank, test_scan.test_reserved_zeros_end_the_log),
     Plant(
         "B7",
         scan.Scan,

@@ -357,9 +357,20 @@ class SimDisk:
 
     def remove(self, path: str) -> None:
         self.discard(path)
-        self._durable_names.pop(path, None)
-        for other in self.paths(path.rpartition("/")[0] + "/"):  # it is the folder that is synced
-            self._durable_names[other] = self._files[other]
+        self._names_are_durable(path.rpartition("/")[0])  # it is the folder that is synced
+
+    def sync_names(self, folder: str) -> None:
+        self.call("sync_names")
+        self._names_are_durable(folder)
+
+    def _names_are_durable(self, folder: str) -> None:
+        prefix = folder + "/" if folder else ""
+        for path in [path for path in self._durable_names if path.startswith(prefix) and path not in self._files]:
+            if "/" not in path.removeprefix(prefix):
+                del self._durable_names[path]
+        for path in self.paths(prefix):
+            if "/" not in path.removeprefix(prefix):
+                self._durable_names[path] = self._files[path]
 
     def discard(self, path: str) -> None:
         self.call("remove")

@@ -52,6 +52,9 @@ class MortalDisk:
     def names(self, folder: str) -> list[str]:
         return self.alive().names(folder)
 
+    def sync_names(self, folder: str) -> None:
+        self.alive().sync_names(folder)
+
     def open(self, path: str, *, create: bool = False, is_read_only: bool = False) -> MortalFile:
         return MortalFile(self, self.alive().open(path, create=create, is_read_only=is_read_only))
 

@@ -133,6 +133,11 @@ class ReadChunk(NamedTuple):
     rows: list[Row]
 
 
+def segment_paths(disk: SimDisk) -> list[str]:
+    """The files of the log's segments, in order."""
+    return [path for path in disk.paths("log") if path.endswith(".log")]
+
+
 def read_chunk(disk: SimDisk, number: int) -> ReadChunk | None:
     """The chunk with that number, None if it is not good."""
     if check_chunk(disk, number) is None:

@@ -15,7 +15,17 @@ from broker.store.inspection import Report, Step, dump, repair_index, verify
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import ENTRY_BYTES, QueueIndex
 from penstock.errors import DataFolderLocked, DataFolderUnusable
-from tests.broker.store.store_rig import SMALL, SmallFolds, bodies, command, fill, incoming, opened, stored
+from tests.broker.store.store_rig import (
+    SMALL,
+    SmallFolds,
+    bodies,
+    command,
+    fill,
+    incoming,
+    opened,
+    segment_paths,
+    stored,
+)
 from tests.simulation.disk import SimDisk
 
 
@@ -62,7 +72,7 @@ def test_a_running_brokers_folder_can_be_looked_at() -> None:
 def test_rot_is_reported_with_its_positions() -> None:
     disk = SimDisk()
     closed_store(disk)
-    disk.flip(disk.paths("log")[1], 3000)
+    disk.flip(segment_paths(disk)[1], 3000)
     report = verified(disk)
     assert not report.sound
     ((first, last),) = report.damage
@@ -355,9 +365,9 @@ def test_a_running_broker_that_begins_a_segment_meanwhile_has_lost_nothing(count
         calls += kind == "pread"
         if calls == after + 1:
             disk.on_call = lambda kind: None
-            segments = len(disk.paths("log"))
+            segments = len(segment_paths(disk))
             fill(store, 60, size, start=count)
-            assert len(disk.paths("log")) > segments
+            assert len(segment_paths(disk)) > segments
 
     disk.on_call = goes_on
     report = verified(disk)
@@ -365,10 +375,33 @@ def test_a_running_broker_that_begins_a_segment_meanwhile_has_lost_nothing(count
     assert report.sound
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_segment_that_is_gone_is_named_before_and_after_a_start(place: int) -> None:
+    disk = SimDisk()
+    closed_store(disk)
+    disk.delete(segment_paths(disk)[place])
+    for _ in range(2):
+        report = verified(disk)
+        assert report.missing == [(place * 8192, (place + 1) * 8192)]
+        assert report.damage == report.missing[:place]
+        assert not report.sound
+        opened(disk).close(1000)
+
+
+def test_what_retention_has_removed_is_not_missed() -> None:
+    disk = SimDisk()
+    store = opened(disk, replace(SMALL, retention_bytes=20_000))
+    fill(store, 250)
+    store.close(1000)
+    report = verified(disk)
+    assert report.start > 0
+    assert (report.missing, report.sound) == ([], True)
+
+
 def test_a_log_that_is_shorter_than_its_checkpoint_says_has_lost_something() -> None:
     disk = SimDisk()
     store, _ = closed_store(disk)
-    for path in disk.paths("log")[2:]:
+    for path in segment_paths(disk)[2:]:
         disk.delete(path)
     report = verified(disk)
     assert not report.sound

@@ -11,7 +11,7 @@ import google_crc32c
 
 from broker.store.frames import blank_frame
 from penstock.message import encode_record
-from tests.broker.store.store_rig import command, fill, incoming, opened, pack_frame, stored
+from tests.broker.store.store_rig import command, fill, incoming, opened, pack_frame, segment_paths, stored
 from tests.simulation.disk import SimDisk
 
 PAGE = Path(__file__).parents[3] / "docs" / "formats" / "log.md"
@@ -60,7 +60,7 @@ def test_a_second_reader_that_knows_only_the_page_reads_the_same() -> None:
     store = opened(disk)
     stored(store, command("+all t"), incoming("one", queue_id=1, tag="x", key="k"))
     sent = fill(store, 120)
-    files = {int(path[4:24]): disk.read(path) for path in disk.paths("log")}
+    files = {int(path[4:24]): disk.read(path) for path in segment_paths(disk)}
     assert len(files) > 2
     read = [one for one in second_reader(files) if not one[0].startswith("%sys%")]
     assert read[0] == ("t", 1, 0, b"one")

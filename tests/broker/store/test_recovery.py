@@ -10,7 +10,10 @@ from itertools import pairwise
 
 import pytest
 
+from broker.store import label
 from broker.store.disk import DRAFT
+from broker.store.frames import crc_of
+from broker.store.inspection import verify
 from broker.store.message_store import MessageStore
 from broker.store.records import Incoming
 from broker.store.recovery import keyframe_at, open_segments, open_store
@@ -18,6 +21,7 @@ from broker.store.sealing import RETRY_MS
 from broker.store.settings import StoreSettings
 from penstock.errors import DataFolderLocked, DataFolderUnusable, StorageFailed, StorageFull
 from penstock.message import decode_batch
+from penstock.version import VERSION
 from tests.broker.store.store_rig import (
     SMALL,
     SmallFolds,
@@ -27,6 +31,8 @@ from tests.broker.store.store_rig import (
     incoming,
     messages,
     opened,
+    pack_frame,
+    segment_paths,
     stored,
     sync,
 )
@@ -47,7 +53,7 @@ def test_an_empty_folder_becomes_an_empty_store() -> None:
     store = opened(disk)
     assert store.damage == []
     assert store.durable == store.written
-    assert disk.names("log") == ["00000000000000000000.log"]
+    assert disk.names("log") == ["00000000000000000000.log", "label.toml"]
 
 
 def test_a_folder_is_held_by_one_store_until_it_closes() -> None:
@@ -418,6 +424,158 @@ def test_harm_to_any_one_derived_file_changes_nothing(harm: Callable[[SimDisk, s
         assert bodies(again) == bodies(again, "~all") == sent
 
 
+RETAINED = dataclasses.replace(SMALL, retention_bytes=20_000)
+
+
+def in_no_file(caplog: pytest.LogCaptureFixture) -> list[str]:
+    lines = [record.getMessage() for record in caplog.records]
+    return [line for line in lines if "in no file of log/" in line]
+
+
+def test_segments_that_are_gone_at_the_front_are_named_at_each_start(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimDisk()
+    sent = fill(opened(disk), 120)
+    disk.kill()
+    disk.delete(segment_paths(disk)[0])
+    for start in range(1, 3):
+        store = opened(disk)
+        assert store.missing == [(0, 8192)]
+        assert (store.damage, store.damaged) == ([], 1)
+        assert len(in_no_file(caplog)) == start
+        assert "positions 0 to 8192 of the log are in no file" in in_no_file(caplog)[-1]
+        assert set(bodies(store)) < set(sent)
+        store.close(1000)
+
+
+@pytest.mark.parametrize("has_index", [True, False])
+def test_a_segment_that_is_gone_in_the_middle_is_named_and_no_damage_besides(
+    has_index: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = SimDisk()
+    fill(opened(disk), 120)
+    disk.kill()
+    for path in [segment_paths(disk)[1], *([] if has_index else derived(disk))]:
+        disk.delete(path)
+    store = opened(disk)
+    assert store.missing == store.damage == [(8192, 16384)]
+    assert store.damaged == 1
+    assert len(in_no_file(caplog)) == 1
+    assert "kept as it is" not in caplog.text
+
+
+def test_what_retention_removes_is_not_missed_whenever_the_power_is_cut() -> None:
+    removed = set()
+    for after in range(120):
+        disk = SimDisk(after)
+        store = opened(disk, RETAINED)
+        disk.cut_power("any", after * 7)
+        with contextlib.suppress(PowerCut):
+            fill(store, 250)
+        removed.add(store.start)
+        disk.lose_power()
+        again = opened(disk, RETAINED)
+        assert again.missing == [], after
+    assert len(removed) > 3
+
+
+def test_on_a_full_disk_retention_makes_room_first_and_then_says_where_the_log_begins() -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    fill(store, 250)
+    store.close(1000)
+    store = opened(disk, RETAINED)
+    disk.capacity = disk.used()
+    before = disk.used()
+    store.tick(1000)
+    assert store.start > 0
+    assert disk.used() < before
+    store.tick(1000)
+    disk.kill()
+    assert opened(disk, RETAINED).missing == []
+
+
+def test_a_log_without_a_label_is_of_an_older_version_and_taken_up_from_where_it_begins() -> None:
+    disk = SimDisk()
+    sent = fill(opened(disk, RETAINED), 250)
+    disk.kill()
+    disk.delete("log/label.toml")
+    store = opened(disk)
+    assert (store.missing, label.read(disk)) == ([], label.Label(label.FORMAT, store.start))
+    assert store.start > 0
+    assert bodies(store) == sent[store.bounds("t:0").min :]
+
+
+def test_a_start_whose_label_cannot_be_written_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimDisk()
+    disk.fail("replace", errno.ENOSPC)
+    fill(opened(disk), 3)
+    assert "log/label.toml cannot be written: No space left on device" in caplog.text
+
+
+def put_label(disk: SimDisk) -> str:
+    disk.put(label.PATH, label.encode(label.Label(label.FORMAT + 1, 0, "9.9")))
+    return "the data folder has format 2 (written by Penstock 9.9)"
+
+
+def append_frame(disk: SimDisk) -> str:
+    path = segment_paths(disk)[-1]
+    data = disk.read(path).rstrip(b"\0")
+    position = int(path[4:24]) + len(data)
+    old = pack_frame(incoming("of later").record, 0, 0, position, 0, 1, 0)
+    rest = b"PEN2" + old[8:]
+    disk.put(path, data + crc_of([rest]).to_bytes(4, "big") + rest)
+    return f"the log has a frame of format 2 at position {position}"
+
+
+def put_checkpoint(disk: SimDisk) -> str:
+    path = disk.paths("checkpoint")[-1]
+    return f"{path} has {with_version(disk, path, 2)}"
+
+
+def put_chunk(disk: SimDisk) -> str:
+    path = disk.paths("index")[-1]
+    return f"{path} has {with_version(disk, path, 3)}"
+
+
+def with_version(disk: SimDisk, path: str, version: int) -> str:
+    data = disk.read(path)
+    rest = data[4:8] + version.to_bytes(4, "big") + data[12:] + b"more than there was"
+    disk.put(path, crc_of([rest]).to_bytes(4, "big") + rest)
+    return f"version {version}"
+
+
+@pytest.mark.parametrize("put", [put_label, append_frame, put_checkpoint, put_chunk])
+def test_what_a_newer_version_has_written_is_refused_with_one_sentence_and_left_as_it_is(
+    put: Callable[[SimDisk], str],
+) -> None:
+    disk = SimDisk()
+    fill(opened(disk), 120)
+    disk.kill()
+    sentence = f"{put(disk)}, and this Penstock {VERSION} reads up to "
+    before = {path: disk.read(path) for path in disk.paths()}
+    for _ in range(2):
+        with pytest.raises(DataFolderUnusable) as caught:
+            opened(disk)
+        assert caught.value.message.startswith(sentence)
+        assert caught.value.hint.startswith("start the newer Penstock again")
+        with pytest.raises(DataFolderUnusable) as caught:
+            list(verify(disk))
+        assert caught.value.message.startswith(sentence)
+        assert {path: disk.read(path) for path in disk.paths()} == before
+
+
+def test_a_log_that_lost_all_its_segments_and_checkpoints_is_refused_as_its_label_knows_where_it_began() -> None:
+    disk = SimDisk()
+    store = opened(disk, RETAINED)
+    fill(store, 250)
+    start = store.start
+    disk.kill()
+    for path in [*segment_paths(disk), *derived(disk)]:
+        disk.delete(path)
+    with pytest.raises(DataFolderUnusable, match=rf"on the disk to {start:,}: a part of it is gone"):
+        opened(disk)
+
+
 @pytest.mark.parametrize("folder", ["index", "checkpoint"])
 def test_something_else_in_place_of_a_folder_of_derived_files_is_set_aside(folder: str) -> None:
     disk = SimDisk()
@@ -518,7 +676,7 @@ def test_an_index_without_its_log_is_not_believed() -> None:
     store = opened(disk)
     fill(store, 120)
     store.close(1000)
-    for path in [*disk.paths("log"), *disk.paths("checkpoint")]:
+    for path in [*segment_paths(disk), *disk.paths("checkpoint")]:
         disk.delete(path)
     again = opened(disk)
     sent = fill(again, 3)
@@ -602,7 +760,7 @@ def test_a_segment_of_which_nothing_reached_the_medium_has_a_border_and_a_keyfra
         stored(store, incoming("x" * 200))
     base = store._log.bases[1]
     disk.kill()
-    disk.put(disk.paths("log")[1], bytes(SMALL.reserve_step_bytes))
+    disk.put(segment_paths(disk)[1], bytes(SMALL.reserve_step_bytes))
     for path in derived(disk):
         disk.delete(path)
     again = opened(disk)
@@ -797,7 +955,7 @@ def test_a_keyframe_from_before_damage_was_known_is_not_taken_for_what_is_behind
 
 def fill_up(disk: SimDisk, store: MessageStore) -> None:
     """Leaves no room on a disk, and none that the log has reserved and a start would give back."""
-    [log] = disk.paths("log")
+    [log] = segment_paths(disk)
     disk.capacity = disk.used() - len(disk.read(log)) + store.written
 
 
@@ -891,8 +1049,8 @@ def test_a_log_that_has_lost_what_was_on_the_disk_is_refused_and_nothing_is_touc
     store = opened(disk)
     sent = fill(store, 120)
     store.close(1000)
-    whole = {path: disk.read(path) for path in disk.paths("log")}
-    for path in disk.paths("log")[1:] if harm == "cut" else disk.paths("log"):
+    whole = {path: disk.read(path) for path in segment_paths(disk)}
+    for path in segment_paths(disk)[1:] if harm == "cut" else segment_paths(disk):
         disk.delete(path)
     before = derived(disk)
     for _ in range(2):
@@ -910,7 +1068,7 @@ def test_who_gives_up_what_is_lost_begins_with_what_is_there() -> None:
     store = opened(disk)
     sent = fill(store, 120)
     store.close(1000)
-    for path in [*disk.paths("log")[1:], *derived(disk)]:
+    for path in [*segment_paths(disk)[1:], *derived(disk)]:
         disk.delete(path)
     left = bodies(opened(disk))
     assert left == sent[: len(left)]

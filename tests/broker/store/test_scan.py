@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.store.frames import blank_frame
+from broker.store.frames import blank_frame, crc_of
 from broker.store.scan import Scan, Window
 from broker.store.segment import Segment, segment_path
 from penstock.errors import DataFolderUnusable
@@ -160,9 +160,9 @@ def test_a_rotten_blank_frame_is_passed_over() -> None:
     assert log.scan() == ([first, second, third], end, [(blank, SIZE)])
 
 
-def test_a_missing_segment_in_the_middle_is_damage() -> None:
+def test_a_missing_segment_in_the_middle_is_damage_and_named_as_missing() -> None:
     log = Log(3)
-    first, gap = log.frame(0)
+    first, _ = log.frame(0)
     log.blank()
     log.frame(0)
     log.blank()
@@ -171,7 +171,63 @@ def test_a_missing_segment_in_the_middle_is_damage() -> None:
     segments[0].size = 2 * SIZE
     scan = Scan(segments, 0)
     assert ([position for position, _ in scan], scan.end) == ([first, last], end)
-    assert scan.damage == [(gap, 2 * SIZE)]
+    assert scan.damage == scan.missing == [(SIZE, 2 * SIZE)]
+
+
+def test_a_missing_segment_is_no_torn_tail_though_no_frame_behind_it_knows_of_it() -> None:
+    log = Log(3)
+    first, _ = log.frame(0)
+    log.blank()
+    log.frame(0)
+    log.blank()
+    last, end = log.frame(0)
+    segments = [log.segments[0], log.segments[2]]
+    segments[0].size = 2 * SIZE
+    scan = Scan(segments, 0)
+    assert ([position for position, _ in scan], scan.end) == ([first, last], end)
+    assert scan.damage == scan.missing == [(SIZE, 2 * SIZE)]
+
+
+def test_a_segment_without_its_end_is_damage_and_what_is_in_no_file_is_named_as_missing() -> None:
+    log = Log(2)
+    first, cut = log.frame(0)
+    log.frame(0)
+    log.blank()
+    last, end = log.frame(cut + 1)
+    for left, missing in ((cut, [(cut, SIZE)]), (cut + 50, [])):
+        log.segments[0].file.truncate(left)
+        scan = Scan(log.segments, 0)
+        assert ([position for position, _ in scan], scan.end) == ([first, last], end)
+        assert (scan.damage, scan.missing) == ([(cut, SIZE)], missing)
+        log.segments[0].file.truncate(cut)
+        log.segments[0].file.pwrite(b"\xa5" * 50, cut)
+
+
+def newer_frame(log: Log, position: int) -> bytes:
+    """As a later version may write it: another magic, and a checksum that is right."""
+    old = pack_frame(encode_record(b"t", b"x" * 100, b""), 0, 0, position, 0, 1, 0)
+    rest = b"PEN2" + old[8:]
+    return crc_of([rest]).to_bytes(4, "big") + rest
+
+
+@pytest.mark.parametrize("garbage", [0, 70])
+def test_a_frame_of_a_newer_format_refuses_the_log(garbage: int) -> None:
+    log = Log()
+    log.frame(0)
+    log.put(b"\xa5" * garbage)
+    position = log.end
+    log.put(newer_frame(log, position))
+    with pytest.raises(DataFolderUnusable, match=rf"a frame of format 2 at position {position}, .* reads up to 1"):
+        log.scan()
+
+
+def test_what_only_looks_like_a_frame_of_a_newer_format_is_garbage() -> None:
+    log = Log()
+    first, end = log.frame(0)
+    log.put(newer_frame(log, log.end + 1))  # written for another place
+    log.put(newer_frame(log, log.end)[:-1] + b"?")
+    log.put(b"0000PEN")
+    assert log.scan() == ([first], end, [])
 
 
 def test_two_rotten_places_are_two_reports() -> None:
