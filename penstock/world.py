@@ -17,11 +17,12 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from penstock.clock import Clock as Clock
 from penstock.clock import RealClock as RealClock
+from penstock.guarded_clock import GuardedClock
 
 T = TypeVar("T")
 
@@ -87,6 +88,14 @@ async def _own_thread() -> AsyncIterator[Offload]:
 def real_world() -> World:
     """The world of a running process."""
     return World(RealClock(), random.Random(secrets.randbits(64)), _trio_thread, _own_thread)
+
+
+def guarded(world: World) -> tuple[World, GuardedClock]:
+    """The same world with a guarded clock, and that clock. Services of one process share one."""
+    if isinstance(world.clock, GuardedClock):
+        return world, world.clock
+    clock = GuardedClock(world.clock)
+    return replace(world, clock=clock), clock
 
 
 def new_secret() -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.clock import Clock
+from penstock.clock import Clock, RealClock
 
 
 class HandClock(Clock):
@@ -14,3 +14,51 @@ class HandClock(Clock):
 
     def wall_ms(self) -> int:
         return 0
+
+
+class JumpingClock(Clock):
+    """A machine's clocks, of which a test moves the steady one and sets the wall clock.
+
+    Attributes:
+        set_ms: what the wall clock shows at 0 s.
+    """
+
+    def __init__(self, set_ms: int = 1_700_000_000_000, boot: str = "") -> None:
+        self.now = 1000.0
+        self.set_ms = self._right_ms = set_ms
+        self._boot = boot
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return self.set_ms + int(self.now * 1000)
+
+    @property
+    def right_ms(self) -> int:
+        """What the wall clock would show if nobody had set it."""
+        return self._right_ms + int(self.now * 1000)
+
+    def boot(self) -> str:
+        return self._boot
+
+
+class SetClock(Clock):
+    """The machine's clocks, of which a test sets the wall clock.
+
+    Attributes:
+        ahead_ms: how far it is ahead.
+    """
+
+    def __init__(self) -> None:
+        self._clock = RealClock()
+        self.ahead_ms = 0
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms() + self.ahead_ms
+
+    def boot(self) -> str:
+        return "one"

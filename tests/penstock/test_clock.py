@@ -12,3 +12,11 @@ def test_monotonic_time_never_goes_back_and_wall_time_is_of_this_century() -> No
     times = [clock.monotonic() for _ in range(100)]
     assert times == sorted(times)
     assert clock.wall_ms() > 1_600_000_000_000
+
+
+def test_the_steady_clock_goes_on_with_the_monotonic_one_and_the_boot_has_one_name() -> None:
+    clock = RealClock()
+    first, begins = clock.steady(), clock.monotonic()
+    assert clock.steady() - first >= 0
+    assert clock.monotonic() - begins <= clock.steady() - first + 1
+    assert clock.boot() == RealClock().boot()

@@ -9,7 +9,8 @@ import threading
 import pytest
 import trio
 
-from penstock.world import new_rng, pause, real_world
+from penstock.guarded_clock import GuardedClock
+from penstock.world import guarded, new_rng, pause, real_world
 
 
 def test_two_worlds_do_not_share_their_chance() -> None:
@@ -65,3 +66,10 @@ def test_the_pure_modules_bring_in_no_event_loop() -> None:
     code += "; sys.exit(str([m for m in ('trio', 'anyio', 'asyncio', 'socket') if m in sys.modules] or ''))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ended.stderr.strip() == ""
+
+
+def test_services_of_one_process_share_one_guarded_clock() -> None:
+    world, clock = guarded(real_world())
+    assert isinstance(clock, GuardedClock)
+    assert world.clock is clock
+    assert guarded(world) == (world, clock)
