@@ -28,6 +28,7 @@ from penstock.message import (
     ANY_QUEUE,
     BODY_AT,
     BODY_BYTES_MAX,
+    BORN_AT,
     CLIENT_ID,
     FLAG_ONCE,
     FLAG_RETAIN,
@@ -42,6 +43,7 @@ from penstock.message import (
     check_record,
     check_tail,
     decode_properties,
+    lasts_from_ms,
     read_key,
 )
 from penstock.requests.messages import Refused
@@ -154,7 +156,9 @@ class Acceptance:
                     repeated.append(number)
                     continue
                 if flag & FLAG_RETAIN:
-                    room = room or RetainedRoom(self._retained, self._settings, now_ms)
+                    if room is None:
+                        born_ms = int.from_bytes(record[BORN_AT : BORN_AT + 8], "big")
+                        room = RetainedRoom(self._retained, self._settings, lasts_from_ms(born_ms, now_ms))
                     room.take(tail.name, FRAME_HEAD_BYTES + size if body_bytes else 0)
             except PenstockError as error:
                 refused.append(Refused(number, error.code, error.message))
@@ -188,7 +192,8 @@ class Acceptance:
                     if bodies and again:
                         run = run.of(bodies)
                 if flag & FLAG_RETAIN and bodies:
-                    room = room or RetainedRoom(self._retained, self._settings, now_ms)
+                    if room is None:
+                        room = RetainedRoom(self._retained, self._settings, lasts_from_ms(run.born_ms, now_ms))
                     size_of_one = FRAME_HEAD_BYTES + BODY_AT + body_bytes + len(raw)
                     room.take(tail.name, size_of_one if body_bytes else 0)
                 if bodies:

@@ -43,6 +43,7 @@ RECORD_HEAD: Final = struct.Struct(">IIIIIQQIQ8sQ8sIQI")
 QUEUE_ID_AT: Final = 12
 OFFSETS_AT: Final = 20
 OFFSETS: Final = struct.Struct(">QQ")
+BORN_AT: Final = 40
 STORED_AT: Final = 56
 STORED: Final = struct.Struct(">Q8s")
 BODY_AT: Final = RECORD_HEAD.size
@@ -80,6 +81,8 @@ FLAG_ONCE: Final = 0b1000
 colons); the broker stores it once however often it comes."""
 
 NEVER: Final = -1
+LATE_MS: Final = 600_000
+"""A store time that is so much later than the time of birth is not right, or the message has waited elsewhere."""
 EXPIRY_S_MAX: Final = 0xFFFF_FFFF
 """Of a message (MQTT 5, 3.3.2.3.3)."""
 _EXPIRY_DIGITS_MAX: Final = 10
@@ -353,6 +356,12 @@ def expiry_of(mqtt_properties: bytes) -> int:
         return NEVER
     expiry_s = int(digits)
     return expiry_s if expiry_s <= EXPIRY_S_MAX else NEVER
+
+
+def lasts_from_ms(born_ms: int, stored_ms: int) -> int:
+    """From when a message's expiry interval counts: its store time, unless that is far behind its birth. So a message
+    does not last longer in a log whose store times are ahead (``broker/store_clock.py``)."""
+    return born_ms if 0 < born_ms < stored_ms - LATE_MS else stored_ms
 
 
 def mqtt_name(topic: bytes, properties: bytes) -> str:

@@ -4,8 +4,8 @@ A record with the retain flag decides the value in the same append that stores i
 Frames are kept in memory, so that they outlive retention; the service limits their number and bytes before the append.
 
 One whose expiry interval is over is no retained message any more (MQTT-3.3.2-5): it goes with the next record that has
-the retain flag, by the time at which that was stored, so that the log alone decides it. Until then whoever reads passes
-over it, and what bounds them does not count it (``expired_by``).
+the retain flag, by that record's time, so that the log alone decides it. Until then readers pass over it, and limits do
+not count it (``expired_by``).
 
 Names are found in order through a list that is put in order when somebody asks: until then new names wait behind it
 and names that went stay in it, so that a change costs the same whatever the number of names. A search goes past whole
@@ -20,7 +20,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
 from broker.folds.frozen import Table
-from broker.store.frames import unpack_frame
+from broker.store.frames import born_ms_of, stored_ms_of, unpack_frame
 from broker.store.records import NO_CHANGE, Change, Stored
 from penstock.message import (
     BODY_AT,
@@ -29,6 +29,7 @@ from penstock.message import (
     MQTT_PROPERTIES,
     NEVER,
     expiry_of,
+    lasts_from_ms,
     mqtt_name,
     property_of,
 )
@@ -71,11 +72,12 @@ class Retained:
         return len(self._frames.get(name, b""))
 
     def apply(self, record: Stored) -> Change:
-        """Takes in a message with the retain flag; its store time also ends what has expired by then."""
+        """Takes in a message with the retain flag; its time also ends what has expired by then."""
         name, end = mqtt_name(record.topic.encode(), record.properties), record.position + record.size
-        self.expire(record.stored_ms, end)
+        from_ms = lasts_from_ms(born_ms_of(record.frame), record.stored_ms)
+        self.expire(from_ms, end)
         if any(record.frame[_BODY_LENGTH_AT : _BODY_LENGTH_AT + 4]):
-            self.put(name, bytes(record.frame), end, expires_ms(record.properties, record.stored_ms))
+            self.put(name, bytes(record.frame), end, expires_ms(record.properties, from_ms))
         else:
             self.remove(name, end)
         return NO_CHANGE
@@ -192,16 +194,16 @@ class Retained:
         self.changed_at = 0
 
 
-def expires_ms(properties: bytes, stored_ms: int) -> int:
-    """When a message that was stored then is not to be delivered any more (``gateway/messages/envelope.py``), ``NEVER``
-    if it always is."""
+def expires_ms(properties: bytes, from_ms: int) -> int:
+    """When a message that lasts from then on (``lasts_from_ms``) is not to be delivered any more
+    (``gateway/messages/envelope.py``), ``NEVER`` if it always is."""
     expiry_s = expiry_of(property_of(properties, _MQTT_PROPERTIES))
-    return NEVER if expiry_s == NEVER else stored_ms + expiry_s * 1000
+    return NEVER if expiry_s == NEVER else from_ms + expiry_s * 1000
 
 
 def _expires_ms(frame: bytes) -> int:
-    _, _, _, _, stored_ms, _, properties = unpack_frame(frame)
-    return expires_ms(properties, stored_ms)
+    properties = unpack_frame(frame)[-1]
+    return expires_ms(properties, lasts_from_ms(born_ms_of(frame), stored_ms_of(frame)))
 
 
 def _row(name: str, frame: bytes) -> list[Any]:

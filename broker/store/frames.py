@@ -18,6 +18,7 @@ from penstock.errors import InvalidMessage
 from penstock.message import (
     BLANK_MAGIC,
     BODY_AT,
+    BORN_AT,
     FRAME_BYTES_MAX,
     FRAME_HEAD,
     FRAME_HEAD_BYTES,
@@ -65,6 +66,7 @@ _BODY_AT: Final = FRAME_HEAD_BYTES + BODY_AT
 _CRC_BYTES: Final = 4
 _OFFSETS_AT: Final = FRAME_HEAD_BYTES + OFFSETS_AT
 _POSITION_AT: Final = _OFFSETS_AT + 8 - _CRC_BYTES
+_BORN_AT: Final = FRAME_HEAD_BYTES + BORN_AT
 _STORED_AT: Final = FRAME_HEAD_BYTES + STORED_AT
 
 
@@ -173,6 +175,11 @@ def unpack_frame(frame: bytes) -> tuple[int, int, int, int, int, bytes, bytes]:
 def queue_offset_of(frame: bytes | memoryview) -> int:
     """The offset in its topic queue that a good frame's record was given."""
     return int(OFFSETS.unpack_from(frame, _OFFSETS_AT)[0])
+
+
+def born_ms_of(frame: bytes | memoryview) -> int:
+    """The time at the sender of a frame's record."""
+    return int.from_bytes(frame[_BORN_AT : _BORN_AT + 8], "big")
 
 
 def stored_ms_of(frame: bytes | memoryview) -> int:

@@ -148,11 +148,11 @@ class FrameStretch(Stretch):
     def arrival(self, number: int) -> Arrival:
         data = self._data
         at = self.count * ENTRY_BYTES + number * self._frame_bytes
-        queue_id, flag, queue_offset, stored_ms, _ = FRAME.unpack_from(data, at)
+        queue_id, flag, queue_offset, born_ms, stored_ms, _ = FRAME.unpack_from(data, at)
         body = at + HEAD_BYTES
         payload = data[body : body + self.body_bytes]
         offset, position, heading, origin = self.first + number, self.position(number), self._heading, self._origin
-        return Arrival(offset, position, flag, payload, heading, stored_ms, queue_id, queue_offset, origin)
+        return Arrival(offset, position, flag, payload, heading, born_ms, stored_ms, queue_id, queue_offset, origin)
 
 
 class RunStretch(Stretch):
@@ -243,7 +243,7 @@ def _even(count: int, data: bytes, origin: Origin | None) -> Stretch | None:
         return None
     if size < HEAD_BYTES + 4:
         return None
-    body_bytes = FRAME.unpack_from(data, at)[4]
+    body_bytes = FRAME.unpack_from(data, at)[5]
     tail_bytes = size - HEAD_BYTES - body_bytes
     if tail_bytes < 4:
         return None

@@ -23,6 +23,7 @@ from gateway.brokers import Broker
 from penstock.errors import InvalidMessage
 from penstock.message import (
     BODY_AT,
+    BORN_AT,
     CLIENT_ID,
     ENTRY,
     FLAG_QOS,
@@ -38,6 +39,7 @@ from penstock.message import (
     QUEUE_ID_AT,
     STORED_AT,
     expiry_of,
+    lasts_from_ms,
     mqtt_name,
     property_of,
 )
@@ -49,9 +51,10 @@ _CLIENT_ID: Final = CLIENT_ID.encode()
 _MQTT_PROPERTIES: Final = MQTT_PROPERTIES.encode()
 _MQTT_USER: Final = MQTT_USER.encode()
 FRAME: Final = struct.Struct(
-    f">{FRAME_HEAD_BYTES + QUEUE_ID_AT}xIIQ{STORED_AT - OFFSETS_AT - 8}xQ{BODY_AT - 4 - STORED_AT - 8}xI"
+    f">{FRAME_HEAD_BYTES + QUEUE_ID_AT}xIIQ{BORN_AT - OFFSETS_AT - 8}xQ{STORED_AT - BORN_AT - 8}xQ"
+    f"{BODY_AT - 4 - STORED_AT - 8}xI"
 )
-"""Of a frame, up to its body: queue id, flag and queue offset; store time; body length."""
+"""Of a frame, up to its body: queue id, flag and queue offset; times of birth and storing; body length."""
 REMEMBERED_BYTES_MAX: Final = 4096
 """A heading of more bytes is read each time: else 8,192 of them would take gigabytes."""
 HEAD_BYTES: Final = FRAME.size  # up to the body
@@ -167,12 +170,13 @@ class Arrival:
         heading: what it has in common with others of its device.
         queue_id, queue_offset: its topic queue, and its place in that.
         expires_ms: wall-clock time after which it is not delivered, or ``NEVER``.
-        stored_ms: wall-clock time at which it was stored.
+        born_ms, stored_ms: wall-clock times at its sender and when it was stored.
         origin: where it was pulled; ``None`` where nobody needs to find it again.
         encoded: forms in two parts, for all subscribers that get the same bytes (``gateway/messages/delivery.py``).
     """
 
     __slots__ = (
+        "born_ms",
         "encoded",
         "expires_ms",
         "heading",
@@ -194,6 +198,7 @@ class Arrival:
         flag: int,
         payload: bytes,
         heading: Heading,
+        born_ms: int,
         stored_ms: int,
         queue_id: int,
         queue_offset: int,
@@ -206,10 +211,13 @@ class Arrival:
         self.retain = flag & FLAG_RETAIN != 0
         self.payload = payload
         self.heading = heading
+        self.born_ms = born_ms
         self.stored_ms = stored_ms
         self.queue_id = queue_id
         self.queue_offset = queue_offset
-        self.expires_ms = NEVER if heading.expiry_s == NEVER else stored_ms + heading.expiry_s * 1000
+        self.expires_ms = NEVER
+        if heading.expiry_s != NEVER:
+            self.expires_ms = lasts_from_ms(born_ms, stored_ms) + heading.expiry_s * 1000
         self.encoded: dict[object, tuple[bytes, bytes]] | None = None
 
     @property
@@ -265,8 +273,10 @@ class Arrival:
 
     def _as(self, offset: int, payload: bytes, origin: Origin | None) -> Arrival:
         flag = self.qos | FLAG_RETAIN if self.retain else self.qos
-        place = self.queue_id, self.queue_offset, origin
-        return Arrival(offset, self.position, flag, payload, self.heading, self.stored_ms, *place)
+        born_ms, stored_ms, place = self.born_ms, self.stored_ms, self.queue_offset
+        return Arrival(
+            offset, self.position, flag, payload, self.heading, born_ms, stored_ms, self.queue_id, place, origin
+        )
 
 
 def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None) -> list[Arrival]:
@@ -282,7 +292,7 @@ def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None
         end = at + size
         if end > total or size < HEAD_BYTES:
             raise InvalidMessage("a pulled batch is shorter than its frames")
-        queue_id, flag, queue_offset, stored_ms, body_bytes = FRAME.unpack_from(data, at)
+        queue_id, flag, queue_offset, born_ms, stored_ms, body_bytes = FRAME.unpack_from(data, at)
         body = at + HEAD_BYTES
         tail = body + body_bytes
         if tail + 4 > end:
@@ -291,7 +301,9 @@ def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None
             raw = data[tail:end]
             heading = read_heading(raw)
         payload = data[body:tail]
-        found.append(Arrival(offset, position, flag, payload, heading, stored_ms, queue_id, queue_offset, origin))
+        found.append(
+            Arrival(offset, position, flag, payload, heading, born_ms, stored_ms, queue_id, queue_offset, origin)
+        )
         at = end
     return found
 
@@ -299,7 +311,8 @@ def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None
 def arrival_of(run: Run, number: int, offset: int, heading: Heading, origin: Origin | None) -> Arrival:
     """Message ``number`` of a run; ``offset`` is its own in the queue that was pulled, ``heading`` that of all."""
     position, payload, place = run.position + number * run.step, run.bodies[number], run.offset + number
-    return Arrival(offset, position, run.flag, payload, heading, run.stored_ms, run.queue_id, place, origin)
+    born_ms, stored_ms = run.born_ms, run.stored_ms
+    return Arrival(offset, position, run.flag, payload, heading, born_ms, stored_ms, run.queue_id, place, origin)
 
 
 def given_arrivals(offset: int, runs: Sequence[Run], origin: Origin | None = None) -> list[Arrival]:

@@ -9,7 +9,7 @@ from making import BROKER, batch_of
 
 from gateway.messages.envelope import Arrival, Origin, arrivals, read_heading, record_properties
 from penstock.errors import InvalidMessage
-from penstock.message import NEVER, decode_message, encode_record, record_tail
+from penstock.message import NEVER, STORED_AT, decode_message, encode_record, record_tail
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00\x01\x02"), min_size=1, max_size=30)
 
@@ -48,6 +48,26 @@ def test_a_record_without_our_properties_has_its_topic_as_name() -> None:
 def test_what_somebody_else_wrote_under_our_name_does_no_harm() -> None:
     arrival = one(encode_record(b"t", b"x", b"MQTT_PROPS\x01soon:%%%"))
     assert (arrival.payload, arrival.application) == (b"x", b"")
+
+
+@pytest.mark.parametrize(
+    ("born_ms", "stored_ms", "from_ms"),
+    [
+        (0, 7_200_000, 7_200_000),  # a sender that does not say
+        (1_000_000, 1_000_005, 1_000_005),
+        (1_000_000, 1_600_000, 1_600_000),  # a clock that differs, or a broker that was busy
+        (1_000_000, 8_200_000, 1_000_000),  # store times that are two hours ahead
+        (9_000_000, 1_000_000, 1_000_000),
+    ],
+)
+def test_an_interval_counts_from_storing_unless_that_is_far_behind_the_birth(
+    born_ms: int, stored_ms: int, from_ms: int
+) -> None:
+    record = bytearray(encode_record(b"t", b"x", record_properties("a", "", "", 10), born_ms=born_ms))
+    record[STORED_AT : STORED_AT + 8] = stored_ms.to_bytes(8, "big")
+    arrival = one(bytes(record))
+    assert (arrival.born_ms, arrival.stored_ms, arrival.expires_ms) == (born_ms, stored_ms, from_ms + 10_000)
+    assert arrival.without_payload().expires_ms == arrival.expires_ms
 
 
 def test_an_expiry_interval_counts_whatever_stands_behind_it() -> None:
