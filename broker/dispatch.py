@@ -13,10 +13,10 @@ from collections.abc import Callable
 from broker.outcomes import AfterQuorum, AfterSync, Now
 from broker.parked import ParkedRequests
 from broker.service import BrokerService
+from broker.store_clock import StoreClock
 from penstock.errors import PenstockError, Unavailable
 from penstock.link import OnResult
 from penstock.requests.request import Request, Result
-from penstock.world import Clock
 
 _Answer = tuple[int, int, Result, OnResult]
 """Log position that it waits for, number among all answers, what it says, and to whom."""
@@ -26,7 +26,7 @@ class Dispatch:
     """Requests of all sessions of a broker. ``on_unsynced`` is called when there may be something for the flusher
     to do, with whether a request waits for it and whether nobody else is about to append."""
 
-    def __init__(self, service: BrokerService, clock: Clock, on_unsynced: Callable[[bool, bool], None]) -> None:
+    def __init__(self, service: BrokerService, clock: StoreClock, on_unsynced: Callable[[bool, bool], None]) -> None:
         self._service = service
         self._clock = clock
         self._on_unsynced = on_unsynced
@@ -124,7 +124,7 @@ class Dispatch:
         if self._broken is not None:
             raise self._broken
         if self._closed is None:
-            self._service.tick(now, self._clock.wall_ms())
+            self._service.tick(now, self._clock.wall_ms(), self._clock.age_ms())
         self._parked.expire(now)
         self.end_batch()
 

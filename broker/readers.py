@@ -60,17 +60,17 @@ class Readers:
         self._work: Iterator[None] | None = None
         self.needed_from: int | None = 0
 
-    def tick(self, now: float, now_ms: int) -> None:
-        """A slice of the work, if it is time."""
+    def tick(self, now: float, now_ms: int, age_ms: int) -> None:
+        """A slice of the work, if it is time. ``age_ms``: by which silence is judged (``broker/store_clock.py``)."""
         if self._work is None:
             if now < self._begins:
                 return
             self._begins = now + EVERY_S
-            self._work = self._look(now, now_ms)
+            self._work = self._look(now, now_ms, age_ms)
         if next(self._work, _DONE) is _DONE:
             self._work = None
 
-    def _look(self, now: float, now_ms: int) -> Iterator[None]:
+    def _look(self, now: float, now_ms: int, age_ms: int) -> Iterator[None]:
         """Yields between slices. Of many groups that read a queue only the slowest has its position looked up."""
         slowest: dict[str, int] = {}
         groups = self._offsets.groups
@@ -79,7 +79,7 @@ class Readers:
                 yield
             given_up = []
             for group in groups[at : at + SLICE]:
-                if self._is_given_up(group, now_ms):
+                if self._is_given_up(group, age_ms):
                     given_up.append(group)
                     continue
                 for queue, offset in self._offsets.of(group).items():
@@ -94,9 +94,9 @@ class Readers:
                 yield
         self.needed_from = needed_from
 
-    def _is_given_up(self, group: str, now_ms: int) -> bool:
+    def _is_given_up(self, group: str, age_ms: int) -> bool:
         is_read = group in self._groups or self._offsets.holders(group)
-        return not is_read and now_ms - self._offsets.committed_ms(group) >= self._silence_ms
+        return not is_read and age_ms - self._offsets.committed_ms(group) >= self._silence_ms
 
     def _position_of(self, queue: str, offset: int) -> int:
         try:

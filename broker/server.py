@@ -26,16 +26,18 @@ from broker.settings import BrokerSettings
 from broker.store.disk import Disk, RealDisk
 from broker.store.message_store import MessageStore
 from broker.store.recovery import Progress, open_store
+from broker.store_clock import StoreClock, compare, read_times, write_times
 from penstock.accepting import Doorkeeper
 from penstock.addresses import join_address
 from penstock.cluster_secret import read_secret
 from penstock.errors import Unavailable
 from penstock.exposure import NATIVE, is_loopback
 from penstock.frame_server import Peer, Session, listening_address, open_listeners, serve_frames
+from penstock.guarded_clock import GuardedClock
 from penstock.lasting_links import lasting_links
 from penstock.link import Links
 from penstock.requests.request import Request, Result
-from penstock.world import Clock, Offload, World
+from penstock.world import Clock, Offload, World, guarded
 
 EVERYWHERE: Final = ("0.0.0.0", "::")
 """Addresses to listen at that nobody elsewhere can connect to."""
@@ -46,6 +48,8 @@ HEARING_S: Final = 1.0
 MIRROR_S: Final = 0.5
 JOINING_S: Final = 0.005
 GIVE_BACK_S: Final = 1.0
+TIMES_S: Final = 60.0
+"""How often the next life of the broker is left what this one knows of the time."""
 OWN_SESSION: Final = -1
 """This broker's own requests; peers have numbers from 0 on."""
 
@@ -114,13 +118,17 @@ async def run(
     state = BrokerState()
     open_disk = disk or RealDisk(settings.data)
     tell("opening the store")
+    world, guard = guarded(world)
     opening = partial(_open, settings, world, open_disk, state, _told_of_recovery(tell))
     try:
         store = await world.offload(opening)
+        clock = compare(guard, store.last_ms, read_times(open_disk))
         try:
-            await _serve(settings, world, state, store, listeners, tell, secret, task_status)
+            write_times(open_disk, clock.times())
+            await _serve(settings, world, guard, clock, state, store, open_disk, listeners, tell, secret, task_status)
         finally:
-            store.close(world.clock.wall_ms())
+            write_times(open_disk, clock.times())
+            store.close(clock.wall_ms())
     finally:
         for listener in listeners:  # also where nobody has come to serve them
             await trio.aclose_forcefully(listener)
@@ -129,15 +137,18 @@ async def run(
 async def _serve(
     settings: BrokerSettings,
     world: World,
+    guard: GuardedClock,
+    clock: StoreClock,
     state: BrokerState,
     store: MessageStore,
+    disk: Disk,
     listeners: list[trio.SocketListener],
     tell: Tell,
     secret: bytes | None,
     task_status: trio.TaskStatus[RunningBroker],
 ) -> None:
-    clock = world.clock
-    service = BrokerService(settings, state, store, clock.monotonic(), clock.wall_ms())
+    service = BrokerService(settings, state, store, clock.monotonic(), clock.wall_ms(), clock.age_ms())
+    service.read_clock = lambda: guard.figures() | clock.figures()
     flusher = Flusher(store, clock, settings.flush_after_s, settings.flush_bytes, settings.quick_sync_s)
     dispatch = Dispatch(service, clock, flusher.need)
     host, port = listening_address(listeners)
@@ -153,6 +164,7 @@ async def _serve(
         nursery.start_soon(flusher.run, dispatch, service, offload)
         nursery.start_soon(_tick, dispatch, clock)
         nursery.start_soon(_give_back, store, world.offload)
+        nursery.start_soon(_keep_times, disk, clock)
         mirror = _mirror(settings, state, dispatch, links)
         tell("asking the home of sessions what they hold here")
         with trio.move_on_after(settings.handover_wait_s) as patience:
@@ -175,12 +187,13 @@ async def _serve(
 def _open(
     settings: BrokerSettings, world: World, disk: Disk, state: BrokerState, on_progress: Progress
 ) -> MessageStore:
-    """Recovers the store, and names its log if that has no identity yet."""
+    """Recovers the store, and names its log if that has no identity yet: at the log's own time, for nobody knows yet
+    how right the clock is."""
     store = open_store(disk, settings.store(), state, world.clock.wall_ms(), on_progress)
     try:
-        name_log(state.identity, store, world.rng, world.clock.wall_ms())
+        name_log(state.identity, store, world.rng, store.last_ms)
     except BaseException:
-        store.close(world.clock.wall_ms())
+        store.close(store.last_ms)
         raise
     return store
 
@@ -240,6 +253,13 @@ async def _give_back(store: MessageStore | Disk, offload: Offload) -> None:
         await trio.sleep(GIVE_BACK_S)
         if store.leaves:
             await offload(store.give_back)
+
+
+async def _keep_times(disk: Disk, clock: StoreClock) -> None:
+    """Leaves the time to the next life: a hundred bytes, which no sync waits for."""
+    while True:
+        await trio.sleep(TIMES_S)
+        write_times(disk, clock.times())
 
 
 async def _tick(dispatch: Dispatch, clock: Clock) -> None:

@@ -1,13 +1,13 @@
 """What each request means: a table from request type to function, and the errors that it may end in.
 
-Pure but for the store's disk: ``now`` (monotonic, for deadlines) and ``now_ms`` (wall clock, for stored times) are
-arguments.
+Pure but for the store's disk: ``now`` (monotonic, for deadlines), ``now_ms`` (store time) and ``age_ms`` (by which
+ages are judged, ``store_clock.py``) are arguments.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from broker.acceptance import Acceptance
 from broker.epoch import Epoch
@@ -44,8 +44,16 @@ class BrokerService:
     """A broker without its network: requests in, outcomes out."""
 
     def __init__(
-        self, settings: BrokerSettings, state: BrokerState, store: MessageStore, now: float, now_ms: int
+        self,
+        settings: BrokerSettings,
+        state: BrokerState,
+        store: MessageStore,
+        now: float,
+        now_ms: int,
+        age_ms: int | None = None,
     ) -> None:
+        """``age_ms``: ``now_ms`` unless it is given."""
+        age_ms = now_ms if age_ms is None else age_ms
         self._settings = settings
         self._state = state
         self._store = store
@@ -53,6 +61,7 @@ class BrokerService:
         self._failed: StorageFailed | None = None
         self.on_routes_changed: Callable[[], None] = _nobody
         self.count_parked: Callable[[], int] = _none
+        self.read_clock: Callable[[], Mapping[str, float]] = dict
         self._epoch = Epoch(state.epochs, store, settings.name)
         with contextlib.suppress(StorageFull):  # tried again at each tick
             self._epoch.record(now_ms)
@@ -73,7 +82,7 @@ class BrokerService:
             now,
         )
         self._gateways = Gateways(state.sessions)
-        self._sessions = SessionRequests(state, store, settings, self._gateways, now, now_ms)
+        self._sessions = SessionRequests(state, store, settings, self._gateways, now, age_ms)
         self._exchanges = ExchangeRequests(state, store)
         self._session_pages = SessionPages(state, store)
         self._lags = Lags(state, store, settings.name)
@@ -119,7 +128,7 @@ class BrokerService:
         """Log position up to which everything is committed."""
         return self._store.committed
 
-    def tick(self, now: float, now_ms: int) -> None:
+    def tick(self, now: float, now_ms: int, age_ms: int) -> None:
         """What time alone brings: members and owners that fell silent, the store's upkeep.
 
         Raises ``StorageFailed`` once the disk has failed: this broker is to end.
@@ -130,13 +139,13 @@ class BrokerService:
             self._epoch.record(now_ms)
             self._groups.expire(now, now_ms)
             self._filters.expire(now, now_ms)
-            self._sessions.expire(now, now_ms)
+            self._sessions.expire(now, now_ms, age_ms)
         self._shares.expire(now)
-        self._readers.tick(now, now_ms)
+        self._readers.tick(now, now_ms, age_ms)
         self._lags.tick(now, now_ms, self._readers.needed_from)
         self._usage.tick(now)
         self._gateways.tick(now)
-        self._store.tick(now_ms, self._readers.needed_from)
+        self._store.tick(now_ms, self._readers.needed_from, age_ms)
 
     def take_wakers(self) -> list[str]:
         """Queues with newly readable messages, groups with a new generation and sessions that changed hands, since the
@@ -179,6 +188,7 @@ class BrokerService:
             **self._lags.figures,
             **self._usage.figures(),
             **self._gateways.figures(),
+            **self.read_clock(),
         )
 
     def synced(self) -> None:
@@ -193,8 +203,8 @@ class BrokerService:
 
     @handles(Ping)
     def ping(self, request: Ping, now: float, now_ms: int) -> Outcome:
-        """Which server this is."""
-        return Now(ServerInfo("broker", self._settings.name, VERSION))
+        """Which server this is, and what time it is here."""
+        return Now(ServerInfo("broker", self._settings.name, VERSION, now_ms))
 
     def _topic_created(self, topic: str) -> None:
         self._acceptance.forget()

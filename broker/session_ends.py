@@ -2,7 +2,8 @@
 
 A session is stored with the wall-clock time at which its client went, because nothing else means anything after a
 restart. From the broker's start on the monotonic clock counts: a wall clock that is set forward ends no session, and
-one that is set back keeps none alive. Also a client whose owner has just died is gone, though no record says so yet.
+one that is set back keeps none alive. The time before a start counts as soon as ages do (``broker/store_clock.py``).
+Also a client whose owner has just died is gone, though no record says so yet.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Final
 from broker.folds.sessions import Sessions
 from penstock.requests.sessions import NEVER_ENDS
 
+LEAP_S: Final = 60.0
+"""Ages that go forward by so much more than the monotonic clock have waited for the clock since the start."""
 SPARE_ENDS: Final = 1024
 """Ends of sessions whose clients came back are swept out when they outnumber the sessions by more than this."""
 
@@ -22,10 +25,12 @@ SPARE_ENDS: Final = 1024
 class SessionEnds:
     """The absences of the sessions whose home is this broker. ``now`` is monotonic, in seconds."""
 
-    def __init__(self, sessions: Sessions, now: float, now_ms: int) -> None:
-        """``now_ms``: the wall clock, with which the absences that are stored have gone on until now."""
+    def __init__(self, sessions: Sessions, now: float, age_ms: int) -> None:
+        """``age_ms``: until when the absences that are stored have gone on, as is known yet (``judge``)."""
         self._sessions = sessions
-        self._gone = {client: now - max(0, now_ms - gone_ms) / 1000 for client, gone_ms in sessions.gone()}
+        self._before = dict(sessions.gone())  # client -> when it went, of those that have been gone since before
+        self._gone = {client: now - max(0, age_ms - gone_ms) / 1000 for client, gone_ms in self._before.items()}
+        self._judged, self._age_ms = now, age_ms
         self._ends: list[tuple[float, str]] = []
         self._sweep()
 
@@ -39,6 +44,18 @@ class SessionEnds:
     def back(self, client: str) -> None:
         """The client is there, or its session is over."""
         self._gone.pop(client, None)
+        self._before.pop(client, None)
+
+    def judge(self, now: float, age_ms: int) -> None:
+        """It is that time by the ages. Once they have waited for a clock that was far ahead at the start, the time that
+        the machine was off counts as absence too."""
+        leap_s = (age_ms - self._age_ms) / 1000 - (now - self._judged)
+        self._judged, self._age_ms = now, age_ms
+        if leap_s > LEAP_S and self._before:
+            for client, gone_ms in self._before.items():
+                self._gone[client] = min(self._gone[client], now - max(0, age_ms - gone_ms) / 1000)
+                self.watch(client)
+            self._before = {}
 
     def absence_s(self, client: str, now: float) -> float:
         """For how long the client has been gone, 0 if it is not."""

@@ -85,7 +85,7 @@ class SessionRequests:
         settings: BrokerSettings,
         gateways: Gateways,
         now: float,
-        now_ms: int,
+        age_ms: int,
     ) -> None:
         self._sessions: Sessions = state.sessions
         self._lives: Lives = state.lives
@@ -97,7 +97,7 @@ class SessionRequests:
         self._ownerless: dict[str, int] = {}  # client -> epoch that a dead owner had
         self._duties: dict[str, int] = {}  # those among them that somebody must see to
         self._lapsed: set[str] = set()  # owners that fell silent, and may be alive
-        self._ends = SessionEnds(self._sessions, now, now_ms)
+        self._ends = SessionEnds(self._sessions, now, age_ms)
         self._begun_until = 0  # the log position behind the last life that has begun
         self.changed = self._calls.changed
         for owner, position in self._lives.began.items():
@@ -406,8 +406,9 @@ class SessionRequests:
 
     # ------------------------------------------------------------ time
 
-    def expire(self, now: float, now_ms: int) -> None:
+    def expire(self, now: float, now_ms: int, age_ms: int) -> None:
         """Owners that fell silent, and sessions whose time is over. May raise ``StorageFull``."""
+        self._ends.judge(now, age_ms)
         silent = [owner for owner, deadline in self._leases.items() if deadline <= now]
         ends = [record for owner in silent for record in self._end_of_life(owner)]
         if ends:

@@ -28,6 +28,7 @@ class Figures:
         "_upstream",
         "access",
         "certificates",
+        "clock",
         "health",
         "shards",
         "verifier",
@@ -42,13 +43,14 @@ class Figures:
         self.verifier: Verifier | None = None
         self.health: Health | None = None
         self.certificates: Callable[[], Mapping[str, float]] = dict
+        self.clock: Callable[[], Mapping[str, float]] = dict
         self.shards: Sequence[Shard] = ()
 
     def read(self) -> dict[str, float]:
         """All of them, by metric name."""
         refused = {f"gateway_refused_{limit}_total": count for limit, count in self._quotas.refused.items()}
         counted = self._of_all() | self._reception.tallies.by_listener() | refused | self._logins()
-        return {**counted, **self.certificates()}
+        return {**counted, **self.certificates(), **self.clock()}
 
     def _logins(self) -> dict[str, int]:
         access = self.access

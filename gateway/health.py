@@ -20,7 +20,7 @@ from gateway.homes.home import SessionHome
 from gateway.publishing.upstream import Upstream
 from penstock.errors import PenstockError
 from penstock.requests.request import Result
-from penstock.requests.servers import Ping
+from penstock.requests.servers import Ping, ServerInfo
 
 PING_S: Final = 5.0
 AWAY_S: Final = 3 * PING_S
@@ -28,8 +28,13 @@ AWAY_S: Final = 3 * PING_S
 _log = logging.getLogger(__name__)
 
 
+def _nobody(now_ms: int) -> None:
+    """No clock is to know the time at a broker."""
+
+
 class Health:
-    """The health of one gateway. ``trouble``: what keeps its listeners from accepting, empty if nothing does."""
+    """The health of one gateway. ``trouble``: what keeps its listeners from accepting, empty if nothing does.
+    ``on_time``: is told what time it is at a broker that has answered."""
 
     def __init__(
         self,
@@ -39,7 +44,9 @@ class Health:
         drain: Drain,
         trouble: Callable[[], str],
         now: float,
+        on_time: Callable[[int], None] = _nobody,
     ) -> None:
+        self._on_time = on_time
         self._brokers = brokers
         self._home = home
         self._upstream = upstream
@@ -80,6 +87,8 @@ class Health:
         else:
             self._errors.pop(broker, None)
             self._heard[broker] = self._now
+            if isinstance(result, ServerInfo) and result.now_ms:
+                self._on_time(result.now_ms)
 
     def _tell(self, who: str, why_away: str, is_what: str = "lost") -> None:
         """Logs that somebody is lost, or back. ``why_away``: empty for who is there."""

@@ -36,7 +36,7 @@ from gateway.shards.poller import EpollPoller
 from gateway.shards.rounds import Rounds
 from gateway.shards.shard import Shard
 from penstock.link import Links
-from penstock.world import World, new_secret
+from penstock.world import World, guarded, new_secret
 from topicmap.queues import TopicMap
 
 TICK_S: Final = 0.5
@@ -75,7 +75,8 @@ async def run(
     task_status: trio.TaskStatus[RunningGateway] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serves MQTT until cancelled. Raises ``AddressInUse`` or ``InvalidConfig`` before it reports itself."""
-    rounds = Rounds(world.clock)
+    world, clock = guarded(world)
+    rounds = Rounds(clock)
     brokers = Brokers(links, settings.namesrv, rounds.wake_last)
     upstream = Upstream(brokers, TopicMap(parse_rules(settings.topic_rules)), settings.append_bytes_max, rounds)
     owner = settings.name or f"gateway-{world.rng.getrandbits(48):012x}"
@@ -85,7 +86,7 @@ async def run(
     keeping = Keeping(home, settings.output_bytes_max, rounds.wake)
     exchanges = ExchangeIds(brokers, rounds.wake)
     parts = SessionParts(home, keeping, exchanges, Wills(home, upstream, rounds), brokers)
-    downstream = Downstream(brokers, settings, owner, world.clock, keeping, rounds.wake, upstream.topic_of)
+    downstream = Downstream(brokers, settings, owner, clock, keeping, rounds.wake, upstream.topic_of)
     quotas = Quotas()
     access = Access(
         settings.anonymous,
@@ -93,8 +94,8 @@ async def run(
         settings.credentials_cached_s,
         new_secret(),
         lambda: verifier.wake(),
-        world.clock.monotonic,
-        Attempts(settings.address_failed_logins_per_min_max, quotas.refuse, world.clock.monotonic),
+        clock.monotonic,
+        Attempts(settings.address_failed_logins_per_min_max, quotas.refuse, clock.monotonic),
     )
     files = (settings.password_file, settings.acl_file, settings.jwt_key_file)
     verifier = Verifier(access, world, *files, token_rules(settings))
@@ -119,13 +120,12 @@ async def run(
                 nursery.start_soon(verifier.run)
                 for shard in shards:
                     nursery.start_soon(shard.run)
-                health = Health(brokers, home, upstream, drain, front.trouble, rounds.now)
+                health = Health(brokers, home, upstream, drain, front.trouble, rounds.now, clock.witness)
                 figures.health, figures.certificates = health, front.certificates_end_at
                 figures.shards = reception.room.shards = shards
-                figures.access, figures.verifier = access, verifier
+                figures.access, figures.verifier, figures.clock = access, verifier, clock.figures
                 stages = (downstream.tick, reception.tick, drain.tick, health.tick, front.tick)
-                ticker = Ticker(settings, world, brokers, upstream, stages, shards, figures, told)
-                nursery.start_soon(ticker.run)
+                nursery.start_soon(Ticker(settings, world, brokers, upstream, stages, shards, figures, told).run)
                 nursery.start_soon(front.run)
                 task_status.started(
                     RunningGateway(front.host, front.port, figures.read, health.reasons, drain, front.listeners, reload)

@@ -31,6 +31,7 @@ from broker.store.message_store import MessageStore
 from broker.store.records import NO_CHANGE, Change, Incoming, Stored
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
+from broker.store_clock import StoreClock
 from penstock.errors import PenstockError
 from penstock.message import IS_COMPILED, encode_properties, encode_record
 from penstock.requests.messages import Append
@@ -196,7 +197,7 @@ class Bench:
         self.store: MessageStore = open_store(RealDisk(folder), settings.store(), state, clock.wall_ms())
         self.service = BrokerService(settings, state, self.store, clock.monotonic(), clock.wall_ms())
         self.flusher = Flusher(self.store, clock, settings.flush_after_s, settings.flush_bytes, settings.quick_sync_s)
-        self.dispatch = Dispatch(self.service, clock, self.flusher.need)
+        self.dispatch = Dispatch(self.service, StoreClock(clock, 0), self.flusher.need)
         self.answered = 0
         self.error: PenstockError | None = None
 

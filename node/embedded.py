@@ -27,7 +27,7 @@ from penstock.frame_server import Peer
 from penstock.lasting_links import lasting_links
 from penstock.readiness import STOPPING, Readiness
 from penstock.status import serve_status
-from penstock.world import World, new_secret
+from penstock.world import World, guarded, new_secret
 
 _LOCAL_PEER = Peer(0, "in this process")
 
@@ -43,6 +43,7 @@ async def run(
     """Runs the services until ``stop`` is set, then stops them in order. ``signals`` are the operator's, for the
     gateway."""
     node, readiness = configuration.node, Readiness()
+    world, _ = guarded(world)  # one clock for all of them
     async with trio.open_nursery() as pages:
         told = (readiness.figures, readiness.reasons, node.http_hosts)
         http = await pages.start(partial(serve_status, node.host, node.http_port, *told))

@@ -50,12 +50,16 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "penstock_gateway_silent_s": "Seconds since a gateway was heard at the home of sessions, by gateway.",
         "penstock_gateway_sessions": "Sessions that a gateway has, as the home of sessions knows, by gateway.",
         "penstock_namesrv_away": "Name servers that do not answer the broker.",
+        "penstock_store_time_ahead_s": "Seconds that store times are ahead of the clock.",
+        "penstock_ages_behind_s": "Seconds that the clock is ahead of the time by which ages are judged.",
         # ---- name server
         "namesrv_brokers": "Brokers that live.",
         "namesrv_brokers_away": "Brokers that are away, whose topics wait for them.",
         "namesrv_topics": "Topics that have a broker, without those that gateways keep for themselves.",
         "namesrv_refused_total": "Requests refused that spoke for a broker without a proof of it.",
         # ---- process
+        "process_clock_jump_s": "Seconds that the machine's clock has jumped, until that is over or believed.",
+        "process_clock_jumps_total": "Jumps of the machine's clock.",
         "process_resident_memory_bytes": "Resident memory of the process in bytes.",
         "process_open_fds": "Files and sockets that the process has open.",
         "process_max_fds": "Files and sockets that the process may have open.",

@@ -25,7 +25,7 @@ from hypercorn.trio import serve
 from penstock import metrics
 from penstock.addresses import SOME_SERVER, cannot_listen, join_address
 from penstock.errors import PenstockError
-from penstock.troubles import troubles_of
+from penstock.troubles import clock_troubles_of, troubles_of
 
 ANSWER_S: Final = 5.0
 """How long figures and reasons may take."""
@@ -125,6 +125,7 @@ class StatusPages:
     async def _look_for_troubles(self, found: list[str]) -> None:
         with trio.move_on_after(ANSWER_S), contextlib.suppress(PenstockError):
             figures = await self._figures()
+            found += clock_troubles_of(figures)
             found += [f"broker: {trouble}" for trouble in troubles_of(figures)]
 
     async def _read_reasons(self) -> Sequence[str]:

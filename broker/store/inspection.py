@@ -173,7 +173,7 @@ def repair_index(
     finally:
         disk.unlock()
     store = open_store(disk, settings, folds, now_ms, on_progress)
-    store.close(now_ms)
+    store.close(store.last_ms)
     return store.damage
 
 

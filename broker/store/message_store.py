@@ -97,6 +97,11 @@ class MessageStore:
         return self._log.end
 
     @property
+    def last_ms(self) -> int:
+        """Store time of the last record; 0 if there is none."""
+        return self._log.last_ms
+
+    @property
     def start(self) -> int:
         """The first position that is still there."""
         return self._log.start
@@ -335,16 +340,18 @@ class MessageStore:
 
     # ------------------------------------------------------------ upkeep
 
-    def tick(self, now_ms: int, needed_from: int | None = None) -> None:
+    def tick(self, now_ms: int, needed_from: int | None = None, age_ms: int | None = None) -> None:
         """Upkeep, a bounded piece per call: writes the durable watermark down, seals index chunks and merges them,
         prepares room, applies retention.
 
-        ``needed_from``: the position up to which all named readers have read; None without readers. Raises
-        ``StorageFailed`` where the folder is not this store's any more.
+        ``needed_from``: the position up to which all named readers have read; None without readers. ``age_ms``: the
+        time by which retention judges ages, ``now_ms`` unless it is given. Raises ``StorageFailed`` where the folder is
+        not this store's any more.
         """
         if self._log.failed is not None:
             return
-        self._check_hold(now_ms)
+        age_ms = now_ms if age_ms is None else age_ms
+        self._check_hold(age_ms)  # store times may go slowly
         try:
             self._writing.grow(now_ms)
             self._plan_behind_damage()
@@ -360,7 +367,7 @@ class MessageStore:
             self._merging.make_room(now_ms)
         else:
             self._merging.step(self._log.bases, now_ms)
-        self._retain(now_ms, needed_from)
+        self._retain(age_ms, needed_from)
 
     def _check_hold(self, now_ms: int) -> None:
         """Another broker may be at work in a folder that was replaced: nothing is written there any more."""
@@ -403,7 +410,7 @@ class MessageStore:
                 label.write(self._disk, position)
                 self._noted = position
 
-    def _retain(self, now_ms: int, needed_from: int | None) -> None:
+    def _retain(self, age_ms: int, needed_from: int | None) -> None:
         reading = self._reading
         self._note_beginning(self._log.start)
         removal = segments_to_drop(
@@ -413,7 +420,7 @@ class MessageStore:
             needed_from,
             self._has_keyframe,
             reading.stored_ms_of_first,
-            now_ms,
+            age_ms,
             self._settings,
         )
         if removal is None:

@@ -47,6 +47,8 @@ def open_store(
     disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int, on_progress: Progress = _nobody
 ) -> MessageStore:
     """Locks the folder and recovers the store in it, or begins one. ``on_progress`` is told bytes replayed and in all.
+    ``now_ms``: store time of what is written into an empty log; elsewhere the log's last one counts, because nobody
+    knows yet how right the clock is (``broker/store_clock.py``).
 
     Raises ``DataFolderLocked``, ``DataFolderUnusable``, ``StorageFailed``.
     """
@@ -94,7 +96,7 @@ def _open_locked(disk: Disk, settings: StoreSettings, folds: Folds, now_ms: int,
             one.file.close()
         raise
     _tell_of_harm(store, segments[0].base, begins)
-    store.settle(now_ms)
+    store.settle(log.last_ms or now_ms)
     return store
 
 
@@ -273,7 +275,7 @@ def _replay(
             count += len(frames)
             log.last_ms = max(log.last_ms, stored_ms_of(frames[-1]))
         _end_log(disk, log, segments, start, ahead.end, max(scan.watermark, ahead.watermark))
-        known = store.pass_over([(first, behind), *ahead.damage], count, now_ms)
+        known = store.pass_over([(first, behind), *ahead.damage], count, log.last_ms or now_ms)
         scan = Scan(segments, behind, log.durable)
         store.missing = gone + ahead.missing
         for position, frames in scan.runs():

@@ -22,6 +22,7 @@ _CLOSED: Final = "the client closed"
 _CONNECT: Final = b"\x10"
 _NO_TLS: Final = "; the client speaks MQTT without TLS"
 _ENDED: Final = "the client's certificate has ended"
+_EARLY: Final = "the client's certificate is not valid yet"
 
 
 class TlsCodec:
@@ -76,9 +77,13 @@ class TlsCodec:
         return b"".join(parts)
 
     def _take_certificate(self, shown: Mapping[str, Any] | None) -> bool:
-        """Whom the client's certificate is for, if it showed one; whether that still counts."""
+        """Whom the client's certificate is for, if it showed one; whether that counts now. OpenSSL went by the
+        machine's clock, which may have jumped, or did not look because a session was resumed."""
         if shown and ssl.cert_time_to_seconds(shown["notAfter"]) < self._now_s:
             self.over = _ENDED
+            return False
+        if shown and 0 < self._now_s < ssl.cert_time_to_seconds(shown["notBefore"]):
+            self.over = _EARLY
             return False
         self.certificate = name_of(shown)
         return True

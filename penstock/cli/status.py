@@ -14,7 +14,7 @@ from penstock.errors import PenstockError
 from penstock.metrics import label_of, with_label
 from penstock.requests.routes import QueryRoute, Route
 from penstock.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
-from penstock.troubles import troubles_of
+from penstock.troubles import clock_troubles_of, troubles_of
 from penstock.world import RealClock
 
 STATUS_TROUBLED = 1
@@ -110,7 +110,7 @@ def _figures_of(routes: Routes, address: str, troubles: list[str]) -> Mapping[st
             troubles.append(error.message)
         return {}
     figures: Mapping[str, float] = dict(zip(reply.names, reply.values, strict=True))
-    troubles += troubles_of(figures)
+    troubles += clock_troubles_of(figures) + troubles_of(figures)
     damaged = int(figures.get("penstock_damaged_frames_total", 0))
     if damaged:
         troubles.append(f"damaged records passed over: {damaged} (`penstock store verify`)")

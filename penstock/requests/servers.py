@@ -9,9 +9,12 @@ from penstock.requests.request import Reply, Request, value
 
 @value
 class ServerInfo(Reply):
+    """``now_ms``: what time it is there, in milliseconds since 1970; 0: the server does not say."""
+
     role: str
     name: str
     version: str
+    now_ms: int = 0
 
 
 @value

@@ -13,8 +13,10 @@ from broker.service import BrokerService
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
 from broker.store.recovery import open_store
+from broker.store_clock import compare, read_times, write_times
 from penstock.clock import Clock
 from penstock.errors import PenstockError, from_wire
+from penstock.guarded_clock import GuardedClock
 from penstock.message import Message, decode_batch, encode_message
 from penstock.requests.filters import OpenedFilters, OpenFilters
 from penstock.requests.messages import Append, Pull, Pulled
@@ -33,10 +35,11 @@ SMALL: dict[str, Any] = {
 class HandClock(Clock):
     """A clock that a test moves."""
 
-    def __init__(self, set_ms: int = 1_000_000) -> None:
+    def __init__(self, set_ms: int = 1_000_000, boot_id: str = "") -> None:
         """``set_ms``: what the wall clock shows at 0 s."""
         self.now = 0.0
         self.set_ms = set_ms
+        self.boot_id = boot_id
 
     def monotonic(self) -> float:
         return self.now
@@ -44,27 +47,36 @@ class HandClock(Clock):
     def wall_ms(self) -> int:
         return self.set_ms + int(self.now * 1000)
 
+    def boot(self) -> str:
+        return self.boot_id
+
 
 class Rig:
     """Service and dispatch of a broker. Nothing is synced unless a test says so."""
 
     def __init__(
-        self, disk: SimDisk | None = None, started_at: float = 0.0, set_ms: int = 1_000_000, **settings: Any
+        self,
+        disk: SimDisk | None = None,
+        started_at: float = 0.0,
+        set_ms: int = 1_000_000,
+        boot_id: str = "",
+        **settings: Any,
     ) -> None:
         self.disk = disk or SimDisk()
-        self.clock = HandClock(set_ms)
+        self.clock = HandClock(set_ms, boot_id)
         self.clock.now = started_at
         self.settings = BrokerSettings(**{**SMALL, **settings})
         self.state = BrokerState()
         self.store: MessageStore = open_store(self.disk, self.settings.store(), self.state, self.clock.wall_ms())
-        self.service = BrokerService(
-            self.settings, self.state, self.store, self.clock.monotonic(), self.clock.wall_ms()
-        )
-        self.dispatch = Dispatch(self.service, self.clock, lambda is_waited_for, is_whole: None)
+        self.guard = GuardedClock(self.clock)
+        self.times = compare(self.guard, self.store.last_ms, read_times(self.disk))
+        times = self.times.monotonic(), self.times.wall_ms(), self.times.age_ms()
+        self.service = BrokerService(self.settings, self.state, self.store, *times)
+        self.dispatch = Dispatch(self.service, self.times, lambda is_waited_for, is_whole: None)
 
     def handle(self, request: Request) -> Outcome:
         """What the service answers."""
-        return self.service.handle(request, self.clock.monotonic(), self.clock.wall_ms())
+        return self.service.handle(request, self.times.monotonic(), self.times.wall_ms())
 
     def submit(self, request: Request, session: int = 1) -> list[Result]:
         """Submits; the list gets the answer when there is one."""
@@ -96,12 +108,18 @@ class Rig:
         assert [one.filter for one in answer.opened] == [one for one in filters if one not in found]
         return found
 
-    def restarted(self, set_ms: int | None = None, **changed: Any) -> Rig:
-        """The same folder, a second after a kill -9; wall clock and settings may have been changed meanwhile."""
+    def restarted(self, set_ms: int | None = None, boot_id: str | None = None, **changed: Any) -> Rig:
+        """The same folder, a second after a kill -9; wall clock and settings may have been changed meanwhile.
+        ``boot_id``: of the machine, if it was booted."""
         self.disk.kill()
         settings = {name: getattr(self.settings, name) for name in self.settings.__slots__}
         set_ms = self.clock.set_ms if set_ms is None else set_ms
-        return Rig(self.disk, self.clock.now + 1.0, set_ms, **(settings | changed))
+        boot_id = self.clock.boot_id if boot_id is None else boot_id
+        return Rig(self.disk, self.clock.now + 1.0, set_ms, boot_id, **(settings | changed))
+
+    def leave_times(self) -> None:
+        """What the server does once a minute."""
+        write_times(self.disk, self.times.times())
 
     def bodies(self, queue: str, offset: int = 0) -> list[bytes]:
         """Bodies of the readable messages of a queue."""

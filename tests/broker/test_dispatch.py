@@ -91,7 +91,7 @@ def test_a_topic_that_is_asked_for_again_is_not_promised_before_its_record_is_du
 def test_the_flusher_is_told_once_per_batch() -> None:
     rig = made()
     told: list[tuple[bool, bool]] = []
-    dispatch = Dispatch(rig.service, rig.clock, lambda *waits: told.append(waits))
+    dispatch = Dispatch(rig.service, rig.times, lambda *waits: told.append(waits))
     for _ in range(3):
         dispatch.submit(append(Message("t", b"x")), lambda _: None, 1)
     assert told == []

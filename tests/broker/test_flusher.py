@@ -64,7 +64,7 @@ class Flushed:
         self.turnstile = Turnstile()
         self.clock = TrioClock()
         self.flusher = Flusher(self.rig.store, self.clock, later_s, later_bytes, quick_s)
-        self.rig.dispatch = Dispatch(self.rig.service, self.rig.clock, self.flusher.need)
+        self.rig.dispatch = Dispatch(self.rig.service, self.rig.times, self.flusher.need)
         nursery.start_soon(self.flusher.run, self.rig.dispatch, self.rig.service, self.turnstile)
 
     def send(self, body: bytes = b"x", topic: str = "t") -> list[Result]:

@@ -32,7 +32,8 @@ def test_a_request_for_another_server_is_refused() -> None:
 
 
 def test_a_ping_says_who_is_there() -> None:
-    assert now(Rig(name="broker-x").handle(Ping())) == ServerInfo("broker", "broker-x", VERSION)
+    rig = Rig(name="broker-x")
+    assert now(rig.handle(Ping())) == ServerInfo("broker", "broker-x", VERSION, rig.clock.wall_ms())
 
 
 def test_name_servers_are_told_all_topics_and_a_version_that_changes_with_them() -> None:

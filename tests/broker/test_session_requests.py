@@ -289,8 +289,7 @@ def test_an_owner_that_lets_go_leaves_no_doubt_and_one_that_is_passed_over_does(
 
 @pytest.mark.parametrize("jump_s", [86_400, -86_400])
 def test_a_wall_clock_that_is_set_ends_no_session_and_keeps_none_alive(jump_s: int) -> None:
-    rig = Rig()
-    rig.clock.set_ms = 1 << 40
+    rig = Rig(set_ms=1 << 40)
     save(rig, open_session(rig).epoch, RELEASED)
     pass_time(rig, 30)
     rig.clock.set_ms += jump_s * 1000
@@ -307,8 +306,7 @@ def test_a_wall_clock_that_is_set_ends_no_session_and_keeps_none_alive(jump_s: i
 
 def test_an_absence_counts_on_over_a_restart_by_the_wall_clock_and_anew_where_that_has_gone_back() -> None:
     for jump_s, left_s in ((0, 29), (20, 9), (-1000, 60)):
-        rig = Rig()
-        rig.clock.set_ms = 1 << 40
+        rig = Rig(set_ms=1 << 40)
         save(rig, open_session(rig).epoch, RELEASED)
         pass_time(rig, 30)
         set_ms = rig.clock.set_ms + jump_s * 1000

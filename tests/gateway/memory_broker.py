@@ -309,7 +309,7 @@ class MemoryBroker:
 
     def pass_time(self) -> None:
         """What the broker does by the clock."""
-        self.sessions.expire(self.now_s, self.now_ms)
+        self.sessions.expire(self.now_s, self.now_ms, self.now_ms)
         self.shares.expire(self.now_s)
         for group in self.holders.expire(self.now_s):
             self.groups[group] |= self.holders.ahead(group, self.groups[group])
@@ -329,7 +329,7 @@ class MemoryBroker:
     # ------------------------------------------------------------ requests
 
     def _Ping(self, request: Ping) -> Result:
-        return ServerInfo("broker", "b", "0")
+        return ServerInfo("broker", "b", "0", self.now_ms)
 
     def _QueryRoute(self, request: QueryRoute) -> Result:
         here = self.has_brokers and (not request.topic or request.topic in self.topics)

@@ -38,6 +38,18 @@ def test_a_gateway_whose_broker_answers_is_ready() -> None:
     assert len(gateway.broker.made(Ping)) == 3
 
 
+def test_a_broker_that_answers_tells_what_time_it_is_there() -> None:
+    gateway, told = Gateway(), list[int]()
+    drain = Drain(gateway.reception, 1)
+    health = Health(
+        gateway.brokers, gateway.home, gateway.upstream, drain, lambda: "", gateway.clock.now_s, told.append
+    )
+    pass_time(gateway, health, 1)
+    first = gateway.broker.now_ms
+    pass_time(gateway, health, PING_S)
+    assert [0 <= now_ms - first <= PING_S * 1000 for now_ms in told[1:]] == [True]
+
+
 def test_without_a_broker_it_is_not() -> None:
     gateway = Gateway(has_brokers=False)
     assert "no broker is known" in watched(gateway).reasons()[0]

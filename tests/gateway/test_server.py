@@ -33,7 +33,9 @@ from gateway.server import RunningGateway, obey, run
 from gateway.settings import GatewaySettings
 from gateway.transports.validity import ends_at
 from penstock.errors import AddressInUse, InvalidConfig
-from penstock.world import real_world
+from penstock.requests.servers import Ping
+from penstock.world import World, real_world
+from tests.penstock.hand_clock import SetClock
 
 pytestmark = pytest.mark.endtoend
 
@@ -168,6 +170,27 @@ async def test_a_signal_drains_the_process_and_a_clean_stop_takes_its_values_bac
                 nursery.cancel_scope.cancel()
         assert broker.retained
     assert not broker.retained
+
+
+async def test_a_gateway_that_starts_on_a_wrong_clock_is_right_as_soon_as_the_clock_is(
+    streams: list[trio.SocketStream],
+) -> None:
+    clock, broker, real = SetClock(), MemoryBroker(), real_world()
+    broker.now_ms = clock.wall_ms()
+    clock.ahead_ms = 7_200_000
+    world = World(clock, real.rng, real.offload, real.own_thread)
+    async with trio.open_nursery() as nursery:
+        running = await nursery.start(partial(run, GatewaySettings(port=0), world, broker))
+        client = await connect(running, streams, "c", 5)
+        rest = 2  # rounds after the broker was asked: then it has told its time
+        while rest:
+            await client.send(Publish("a", b"", 1, packet_id=1))
+            assert await client.next() == Puback(1)
+            rest -= bool(broker.made(Ping))
+        clock.ahead_ms = 0
+        assert running.figures()["process_clock_jump_s"] == 0
+        assert running.figures()["process_clock_jumps_total"] == 0  # it was no jump, but the end of one
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_hangup_has_the_access_rules_read_again_at_once(

@@ -118,6 +118,19 @@ async def test_a_full_disk_is_degraded_and_still_ready() -> None:
         assert "the disk is full" in state["reasons"][0]
 
 
+async def test_a_clock_that_has_jumped_is_degraded_and_still_ready() -> None:
+    async def jumped() -> dict[str, float]:
+        return {"process_clock_jump_s": -3600.0}
+
+    async with served(jumped) as address:
+        assert (await fetch(address, "/readyz"))[0] == 200
+        state = json.loads((await fetch(address, "/healthz"))[2])
+        assert state == {
+            "status": "degraded",
+            "reasons": ["the machine's clock has jumped by -3600 s, which is not believed yet"],
+        }
+
+
 async def test_reasons_of_the_caller_count() -> None:
     async with served(figures, starting) as address:
         assert (await fetch(address, "/readyz"))[::2] == (503, "the broker is starting\n")

@@ -1,8 +1,8 @@
 """One name server, one broker that dies and comes back, a producer and consumers, and what must be true in the end.
 
 A seed decides everything: the load, the topics' settings, the faults and their times. What is checked is the total
-queue (nothing acknowledged is lost, nothing is made up or changed), the order of each key's first deliveries, and that
-the log gives the same to whoever reads it again.
+queue (nothing acknowledged is lost, nothing is made up or changed), the order of each key's first deliveries, that the
+log gives the same to whoever reads it again, and that store times are right however the machine's clock jumps.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ FAULTS = ("kill", "power", "cut")
 REST_S = 60.0
 """So long after the last fault everything must have arrived."""
 AIMS = ("pwrite", "acknowledged", "opened", "delivered")
+JUMPS_MS = (7_200_000, 2_592_000_000, 30_000, 1_500, -1_500, -30_000, -7_200_000, -2_592_000_000)
+"""By how much the broker's clock jumps. Those of less than two seconds are corrections, which it follows."""
+TOLERANCE_MS = 2_000
 FILTERS = ("t/#", "t/+", "+/+", "#")
 
 
@@ -102,6 +105,9 @@ class History:
     first: list[bytes] = field(default_factory=list)  # in the order of first deliveries
     places: dict[tuple[int, int], bytes] = field(default_factory=dict)  # queue, offset -> body
     followers: list[Follower] = field(default_factory=list)
+    sent_ms: dict[bytes, int] = field(default_factory=dict)  # when it was sent first, by a right clock
+    mistimed: list[str] = field(default_factory=list)  # messages whose store time is not when they were stored
+    booted_wrong: bool = False  # the machine started on a wrong clock, which nobody can know
 
 
 class Moments:
@@ -135,6 +141,7 @@ class Cluster:
         self.nursery: trio.Nursery | None = None
         self._broker_scope: trio.CancelScope | None = None
         self._lives = 0
+        self._boot_id = self.sim.clock.boot_id
 
     async def on_host(self, host: str, work: Callable[..., Any], *args: Any) -> Any:
         """Starts work in a task of a host; waits until it reports."""
@@ -166,6 +173,9 @@ class Cluster:
     async def live(self, *, task_status: trio.TaskStatus[None]) -> None:
         """One life of the broker."""
         self._lives += 1
+        if self.sim.clock.ahead_ms and self.sim.clock.boot_id != self._boot_id:
+            self.history.booted_wrong = True
+        self._boot_id = self.sim.clock.boot_id
         life = self._life = MortalDisk(self._disk)
         world = self.sim.world(f"broker {self._lives}", self.options.blocking_s)
         run = partial(broker.server.run, self.settings(), world, disk=life, secret=SECRET)
@@ -189,6 +199,8 @@ class Cluster:
         assert self._broker_scope is not None
         self.sim.network.kill(BROKER)
         self._life.die(power_lost=kind == "power")
+        if kind == "power":
+            self.sim.clock.boot_id = f"after life {self._lives}"
         self._broker_scope.cancel()
         self.sim.say(f"broker is gone: {kind}")
 
@@ -208,6 +220,17 @@ class Cluster:
             await trio.sleep(lasts_s)
             await self.on_host(BROKER, self.live)
 
+    async def jumps(self) -> None:
+        """The machine's clock jumps for seconds, in half of the runs, whatever else happens."""
+        rng, clock = self.sim.rng("jumps"), self.sim.clock
+        for _ in range(rng.choice((0, 0, 1, 3))):
+            await trio.sleep(rng.uniform(0.1, 2.0))
+            clock.ahead_ms = rng.choice(JUMPS_MS)
+            self.sim.say(f"the clock jumps by {clock.ahead_ms / 1000:g} s")
+            await trio.sleep(rng.uniform(0.05, 6.0))
+            clock.ahead_ms = 0
+            self.sim.say("the clock is right again")
+
     # -- clients
 
     async def produce(self, name: str, messages: int) -> None:
@@ -221,6 +244,7 @@ class Cluster:
                     key = f"{name}-{rng.randrange(options.keys)}"
                     body = f"{sent:06d} {key} ".encode().ljust(options.body_bytes, b".")
                     history.attempted[body] = key
+                    history.sent_ms[body] = self.sim.clock.right_ms()
                     batch.append(Message("t", body, key=key, mqtt_topic=f"t/{key}"))
                     sent += 1
                 await self._send(producer, batch)
@@ -267,6 +291,8 @@ class Cluster:
             history.first.append(body)
         history.delivered[body] += 1
         self._moments.tell("delivered")
+        if not history.sent_ms[body] - TOLERANCE_MS <= message.stored_ms <= self.sim.clock.right_ms() + TOLERANCE_MS:
+            history.mistimed.append(f"{body[:40]!r} by {message.stored_ms - self.sim.clock.right_ms()} ms")
         before = history.places.setdefault((message.queue, message.offset), body)
         assert before == body, f"queue {message.queue} gave two messages for offset {message.offset}"
 
@@ -322,6 +348,7 @@ class Cluster:
         assert self.nursery is not None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.trouble)
+            nursery.start_soon(self.jumps)
             for number in range(self.options.producers):
                 nursery.start_soon(self.produce, f"producer{number}", self.options.messages // self.options.producers)
         deadline = trio.current_time() + REST_S
@@ -350,6 +377,8 @@ def check(history: History) -> None:
     """Raises ``AssertionError`` where a promise was broken."""
     assert not (lost := missing(history)), "; ".join(lost)
     delivered = set(history.delivered).union(*(one.seen for one in history.followers))
+    if not history.booted_wrong:
+        assert not history.mistimed, f"store times are wrong: {history.mistimed[:3]}"
     made_up = delivered - history.attempted.keys()
     assert not made_up, f"messages that nobody sent: {sorted(made_up)[:3]}"
     aborted = delivered & history.failed

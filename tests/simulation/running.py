@@ -31,13 +31,28 @@ _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
 class SimClock(Clock):
-    """The clock of the run."""
+    """The clock of the run.
+
+    Attributes:
+        ahead_ms: how far the wall clock is ahead of the right time, which ``right_ms`` says.
+        boot_id: of the machine.
+    """
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+        self.boot_id = "first"
 
     def monotonic(self) -> float:
         return trio.current_time()
 
     def wall_ms(self) -> int:
+        return self.right_ms() + self.ahead_ms
+
+    def right_ms(self) -> int:
         return EPOCH_MS + int(trio.current_time() * 1000)
+
+    def boot(self) -> str:
+        return self.boot_id
 
 
 class Simulation:

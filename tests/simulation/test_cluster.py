@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 import trio
 
+import broker.server
 from broker.dispatch import Dispatch
 from broker.filter_requests import FilterRequests
 from broker.flusher import Flusher
 from broker.outcomes import AfterQuorum, AfterSync, Now, Outcome
 from broker.service import BrokerService
+from penstock.guarded_clock import GuardedClock
 from penstock.link import OnResult
 from penstock.requests.given import GivenRuns
 from penstock.requests.messages import Append, AppendRuns
@@ -135,6 +137,14 @@ def forget_to_wake_waiting_requests_and_their_deadlines(patch: pytest.MonkeyPatc
     patch.setattr(Dispatch, "submit", parks_for_ever)
 
 
+def believe_every_reading_of_the_clock(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(GuardedClock, "wall_ms", lambda self: self._clock.wall_ms())
+
+
+def forget_the_time_over_a_restart(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(broker.server, "read_times", lambda disk: None)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "plant",
@@ -143,6 +153,8 @@ def forget_to_wake_waiting_requests_and_their_deadlines(patch: pytest.MonkeyPatc
         take_the_sync_point_after_the_sync,
         answer_for_a_filter_before_its_record_is_durable,
         forget_to_wake_waiting_requests_and_their_deadlines,
+        believe_every_reading_of_the_clock,
+        forget_the_time_over_a_restart,
     ],
 )
 def test_a_planted_bug_is_caught(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:

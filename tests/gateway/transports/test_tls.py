@@ -261,3 +261,20 @@ def test_a_client_that_speaks_mqtt_without_tls_is_told_from_others(authority: Au
         codec.decode(first)
         assert codec.over
         assert codec.over.endswith("the client speaks MQTT without TLS") == is_mqtt
+
+
+def test_a_certificate_is_held_against_the_believed_time_whatever_the_machines_clock_says(
+    authority: Authority,
+) -> None:
+    shared, shown = Certificates(authority.files("required"), "mqtt").context, authority.client("d-8.example")
+    context, ends_s = authority.client_context(shown), ends_at(shown.read_text())
+    assert ends_s is not None
+    for now_s, over in (
+        (ends_s - 1, ""),
+        (ends_s + 1, "the client's certificate has ended"),
+        (100.0, "the client's certificate is not valid yet"),
+    ):
+        codec = TlsCodec(shared, now_s)
+        TlsEnd(context, codec).shake_hands()
+        assert codec.over == over
+        assert codec.certificate == (None if over else "d-8.example")
