@@ -374,3 +374,41 @@ async def test_what_was_removed_is_given_back_to_the_disk_beside_the_loop(tmp_pa
         nursery.cancel_scope.cancel()
     assert threads == [True]
     assert not disk.leaves
+
+
+@pytest.mark.parametrize("file_is_lost", [False, True])
+def test_a_start_after_a_boot_on_a_clock_that_is_far_ahead_waits_with_ages_and_so_do_the_starts_after_it(
+    file_is_lost: bool,
+) -> None:
+    disk, ahead_ms = SimDisk(), 30 * 86_400_000
+
+    async def scenario(simulation: Simulation, nursery: trio.Nursery) -> None:
+        for life in range(3):
+            async with trio.open_nursery() as alive:
+                running = await started(simulation, alive, disk)
+                behind_s = running.figures()["penstock_ages_behind_s"]
+                assert behind_s == pytest.approx(ahead_ms / 1000 if life else 0, abs=5)
+                alive.cancel_scope.cancel()
+            if not life:
+                simulation.clock.ahead_ms, simulation.clock.boot_id = ahead_ms, "second"
+                if file_is_lost:
+                    disk.discard("clock")
+            simulation.network.kill(BROKER)
+
+    within(scenario)
+
+
+def test_a_start_in_the_same_boot_goes_on_with_the_time_and_not_with_the_clock() -> None:
+    disk = SimDisk()
+
+    async def scenario(simulation: Simulation, nursery: trio.Nursery) -> None:
+        for jump_ms in (0, 7_200_000, -7_200_000):
+            simulation.clock.ahead_ms = jump_ms
+            async with trio.open_nursery() as alive:
+                running = await started(simulation, alive, disk)
+                assert running.figures()["process_clock_jump_s"] == pytest.approx(jump_ms / 1000, abs=1)
+                assert running.figures()["penstock_store_time_ahead_s"] == 0
+                alive.cancel_scope.cancel()
+            simulation.network.kill(BROKER)
+
+    within(scenario)
