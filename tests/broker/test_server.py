@@ -30,6 +30,7 @@ from penstock.requests.topics import CreateTopic, DescribeTopic, TopicDetail
 from penstock.wire_link import WireLinks, ask
 from penstock.world import real_world
 from tests.broker.broker_rig import SMALL, append, bodies
+from tests.patience import PATIENCE_S
 from tests.simulation.disk import SimDisk
 from tests.simulation.network import HOST
 from tests.simulation.running import SimClock, Simulation, simulate
@@ -264,11 +265,11 @@ def test_the_process_says_where_it_listens_and_stops_on_a_signal(tmp_path: Path)
     with subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("ready broker=127.0.0.1:")
-        second = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
+        second = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         assert (second.returncode, second.stderr.count("\n")) == (2, 1)
         assert second.stderr.startswith("error: another broker holds the data folder")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.endtoend
@@ -280,7 +281,7 @@ def test_a_broker_whose_lock_file_is_removed_lets_no_other_in_and_stops_with_one
         (tmp_path / "data/lock").unlink()
         with pytest.raises(DataFolderLocked):
             RealDisk(tmp_path / "data").lock()
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 2
         assert told == (
             f"error: the data folder is not this broker's any more: {tmp_path}/data/lock was removed"
@@ -297,10 +298,10 @@ def test_a_broker_alone_has_status_pages_if_it_is_told_so(tmp_path: Path) -> Non
         assert status.startswith("127.0.0.1:")
         assert process.stdout.readline().endswith(f" status={status}\n")
         for path, expected in (("livez", "ok"), ("readyz", "ok"), ("metrics", "\nrocketmq_messages_in_total 0\n")):
-            with urllib.request.urlopen(f"http://{status}/{path}", timeout=5) as page:
+            with urllib.request.urlopen(f"http://{status}/{path}", timeout=PATIENCE_S) as page:
                 assert expected in page.read().decode()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.endtoend
@@ -315,7 +316,13 @@ def test_a_broker_alone_has_status_pages_if_it_is_told_so(tmp_path: Path) -> Non
 def test_what_cannot_work_is_one_clear_line(tmp_path: Path, text: str, told: str) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
     ended = subprocess.run(
-        command(tmp_path, text), cwd=ROOT, env=environment, capture_output=True, text=True, timeout=20, check=False
+        command(tmp_path, text),
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
     assert ended.stderr.startswith("error: ")

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.endtoend.mqtt_clients import Library, Places, start
+from tests.patience import PATIENCE_S
 
 READY = re.compile(r"^ready mqtt=(\S+):(\d+) broker=(\S+) namesrv=(\S+) http=(\S+) ((?:mqtt-\S+ )*)data=(.*)$")
-STOP_S = 60
+STOP_S = PATIENCE_S
 
 
 class System:

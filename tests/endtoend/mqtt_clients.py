@@ -19,8 +19,10 @@ from typing import Any, NamedTuple, Protocol
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 DRIVERS = Path(__file__).parent / "clients"
-WAIT_S = 20
+WAIT_S = PATIENCE_S
 SIGNALLED_S = 3
 NODE_MODULES = Path(__file__).parents[2] / ".node" / "node_modules"
 
@@ -178,7 +180,7 @@ class Driven:
         assert self._process.stdout is not None
         self._process.stdin.close()
         try:
-            self._process.wait(5)
+            self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

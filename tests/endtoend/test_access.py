@@ -19,10 +19,11 @@ import pytest
 
 from tests.endtoend.conftest import System
 from tests.endtoend.paho_ends import end
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
-WAIT_S = 20
+WAIT_S = PATIENCE_S
 RULES = """\
 allow user alice publish devices/%c/#
 allow user alice subscribe devices/%c/#
@@ -70,7 +71,7 @@ Make = Callable[[str], Client]
 
 def penstock(*words: str, said: str = "") -> str:
     command = [sys.executable, "-m", "node", *words]
-    return subprocess.run(command, input=said, text=True, check=True, capture_output=True, timeout=30).stdout
+    return subprocess.run(command, input=said, text=True, check=True, capture_output=True, timeout=PATIENCE_S).stdout
 
 
 def set_up(folder: Path) -> System:

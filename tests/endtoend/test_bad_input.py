@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 from penstock.blocking import Producer, Reader
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
-WAIT_S = 20
+WAIT_S = PATIENCE_S
 CONNECT = bytes.fromhex("10 0d 00 04 4d515454 04 02 003c 0001 61")
 HUGE_FRAME = (0x7FFFFFFF).to_bytes(4, "big") + b"\x00" * 64
 UNKNOWN_REQUEST = bytes.fromhex("00000009 00000005 92 cd7530 07")  # type 30000, id 7
@@ -29,7 +30,7 @@ def up(*options: str, environ: dict[str, str] | None = None) -> subprocess.Compl
     """A `penstock up` that is expected to refuse."""
     ports = ["--mqtt-port", "0", "--broker-port", "0", "--namesrv-port", "0", "--http-port", "0"]
     command = [sys.executable, "-m", "node", "up", *ports, *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, env=os.environ | (environ or {}))
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=os.environ | (environ or {}))
 
 
 def answer(address: str, data: bytes) -> bytes:
@@ -106,7 +107,7 @@ def test_a_service_alone_refuses_an_unknown_setting(tmp_path: Path, service: str
     file = tmp_path / "service.toml"
     file.write_text("prot = 1\n")
     command = [sys.executable, "-m", service, "--config", str(file)]
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert refused.returncode == 2
     assert "'port'" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests import patience
 from tests.endtoend.test_sessions import Client, new_world, turn
 from tests.simulation.gateways import FILTERS, check_deliveries
 
@@ -35,7 +36,7 @@ KILLS_MAX, KILLS_IN_S = 4, 65.0
 """So often each is killed: ``penstock up`` gives up on what has died five times within a minute."""
 SAID_PER_S = 100
 QUIET_S = 5.0
-DEADLINE_S = 90.0
+DEADLINE_S = patience.PATIENCE_S
 
 
 class Chaos:

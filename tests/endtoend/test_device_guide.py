@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from paho.mqtt.publish import multiple
 
+from tests.patience import PATIENCE_S
+
 GUIDE = (Path(__file__).parents[2] / "docs" / "guide" / "device.md").read_text()
 READER = Path(__file__).parent / "clients" / "gmqtt_reader.py"
 NAMES = [f"plant/hall-{number % 3}/machine/temperature" for number in range(12)]
@@ -62,7 +64,7 @@ def test_the_worked_example_runs_as_it_stands(system: Any) -> None:
 
     def seen(count: int) -> list[str]:
         limits = ["-p", str(port), "-C", str(count), "-W", "20"]
-        said = subprocess.run([*command, *limits], capture_output=True, text=True, timeout=30)
+        said = subprocess.run([*command, *limits], capture_output=True, text=True, timeout=PATIENCE_S)
         assert said.returncode == 0, said.stderr
         return said.stdout.splitlines()
 
@@ -82,5 +84,5 @@ def test_every_program_of_the_guide_prints_what_its_last_line_says(system: Any) 
     assert len(PROGRAMS) == 2
     for program in PROGRAMS:
         command = [sys.executable, "-c", program.replace("1883", port)]
-        said = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        said = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
         assert said.stdout == program.rpartition("# ")[2], said.stderr

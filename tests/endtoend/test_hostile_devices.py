@@ -17,11 +17,12 @@ from gateway.mqtt.packets import Connack, Connect, Pingreq, Publish, Subscribe, 
 from gateway.mqtt.reader import PacketReader
 from tests.endtoend.conftest import System
 from tests.gateway.mqtt.mutation import corpus, mutated
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
 CONNECTIONS = int(os.environ.get("PENSTOCK_HOSTILE_CONNECTIONS", "600"))
-WAIT_S = 10
+WAIT_S = PATIENCE_S
 
 
 class Device:

@@ -23,6 +23,7 @@ from gateway.mqtt.properties import Properties
 from tests.endtoend.conftest import System
 from tests.endtoend.test_hostile_devices import Device
 from tests.gateway.scram_client import METHOD, ScramClient
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
@@ -31,7 +32,7 @@ AGAIN, CONTINUE = 0x19, 0x18
 
 def add_user(file: Path, name: str, password: str, *options: str) -> None:
     command = [sys.executable, "-m", "node", "user", "add", name, "--file", str(file), *options]
-    subprocess.run(command, input=password + "\n", text=True, check=True, capture_output=True, timeout=30)
+    subprocess.run(command, input=password + "\n", text=True, check=True, capture_output=True, timeout=PATIENCE_S)
 
 
 def authenticate(device: Device, scram: ScramClient, client_id: str = "d1") -> object:
@@ -167,7 +168,7 @@ def test_a_key_that_cannot_be_used_is_one_line_and_status_2(tmp_path: Path) -> N
     environ = os.environ | {"PENSTOCK_GATEWAY_JWT_KEY_FILE": str(key)}
     ports = ["--mqtt-port", "0", "--broker-port", "0", "--namesrv-port", "0", "--http-port", "0"]
     command = [sys.executable, "-m", "node", "up", *ports, "--data", str(tmp_path / "data")]
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=30, env=environ)
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=environ)
     assert refused.returncode == 2
     assert str(key) in refused.stderr
     assert "hush" not in refused.stderr

@@ -15,10 +15,11 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from penstock.blocking import Consumer
 from tests.endtoend.paho_ends import end
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
-WAIT_S = 60
+WAIT_S = PATIENCE_S
 LEVELS = ("日" * 30, "é" * 43, "x" * 256, "z" * 2000, "y" * 65_533)
 NAMES = [f"{level}/b" for level in LEVELS]
 

@@ -16,10 +16,11 @@ from penstock.errors import GroupNotFound
 from penstock.requests.groups import DescribeGroup, GroupDetail
 from tests.endtoend.conftest import Service
 from tests.endtoend.paho_ends import end
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
-WAIT_S = 60
+WAIT_S = PATIENCE_S
 Address = tuple[str, int]
 
 
@@ -102,7 +103,7 @@ def position(servers: str) -> tuple[int, int]:
 
 def wait_for(servers: str, expected: tuple[int, int]) -> None:
     patience = threading.Event()
-    for _ in range(WAIT_S * 5):
+    for _ in range(int(WAIT_S) * 5):
         if position(servers) == expected:
             return
         patience.wait(0.2)

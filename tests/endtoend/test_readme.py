@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "README.md").read_text()
 
@@ -35,7 +37,7 @@ def block(title: str, language: str) -> str:
 
 def penstock(system: Any, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "node", "--server", system.namesrv, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def backend_program(system: Any) -> str:
@@ -59,7 +61,7 @@ def test_the_backend_developers_program_runs_and_ctrl_c_ends_it_without_a_word(s
         assert process.stdout is not None
         assert process.stdout.readline() == "sensors/d7/setpoint b'22.0'\n"
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=PATIENCE_S)
         assert (said, process.returncode) == ("", 0)
     finally:
         process.kill()
@@ -94,14 +96,14 @@ def test_the_operators_block_runs_as_printed_in_an_empty_folder(tmp_path: Path) 
                 continue
             line = line.replace("127.0.0.1:8080", f"127.0.0.1:{ports['8080']}")
             done = subprocess.run(
-                ["sh", "-c", line], cwd=folder, env=environ, capture_output=True, text=True, timeout=60
+                ["sh", "-c", line], cwd=folder, env=environ, capture_output=True, text=True, timeout=PATIENCE_S
             )
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
             said += done.stdout
     finally:
         if up is not None:
             up.terminate()
-            up.communicate(timeout=60)
+            up.communicate(timeout=PATIENCE_S)
     for shown in ("orders", "hello", "sound", "rocketmq_messages_in_total"):
         assert shown in said, said
 
@@ -111,7 +113,7 @@ def test_a_command_without_a_server_says_what_to_start() -> None:
         [sys.executable, "-m", "node", "--server", "127.0.0.1:1", "topic", "list"],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE_S,
     )
     assert tried.returncode == 1
     assert "127.0.0.1:1" in tried.stderr

@@ -19,20 +19,21 @@ import pytest
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connect, Packet
 from gateway.mqtt.reader import PacketReader
+from tests.patience import PATIENCE_S
 from tests.simulation.gateways import TOPICS, Device, check_deliveries
 
 pytestmark = [pytest.mark.endtoend, pytest.mark.slow]
 
 MESSAGES = 150
 KILLS = ("gateway", "broker", "gateway", "gateway", "broker", "gateway")
-DEADLINE_S = 90.0
+DEADLINE_S = PATIENCE_S
 
 
 class SocketLine:
     """A connection as the model of a client uses one: packets out, packets in, and whether it is over."""
 
     def __init__(self, address: tuple[str, int]) -> None:
-        self._socket = socket.create_connection(address, timeout=5)
+        self._socket = socket.create_connection(address, timeout=PATIENCE_S)
         self._socket.settimeout(0.002)
         self._reader = PacketReader(1 << 20)
         self._reader.level = 4

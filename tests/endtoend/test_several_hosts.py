@@ -24,6 +24,7 @@ import pytest
 
 from gateway.mqtt.packets import Packet, Publish
 from penstock.cluster_secret import keep_secret
+from tests import patience
 from tests.endtoend.conftest import Service
 from tests.endtoend.test_sessions import Client, SocketLine, new_world
 from tests.simulation.gateways import check_deliveries
@@ -44,7 +45,7 @@ CUT_S = 4.5
 PATIENCE_S = 1.5
 """So long a device waits for a server that does not answer."""
 SETTLE_S = 3.0
-DEADLINE_S = 90.0
+DEADLINE_S = patience.PATIENCE_S
 
 
 class Hosts:

@@ -21,10 +21,11 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from tests.endtoend.paho_ends import end
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
-WAIT_S = 60
+WAIT_S = PATIENCE_S
 SHARE_LEASE_S = "4"
 
 

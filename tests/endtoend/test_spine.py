@@ -21,6 +21,7 @@ import trio
 
 from penstock import Consumer
 from tests.endtoend.paho_ends import end
+from tests.patience import PATIENCE_S
 
 MESSAGES = 10_000
 NAMES = [f"plant{i % 2}/dev{i:02d}/value" for i in range(20)]
@@ -146,7 +147,7 @@ class Analyst:
 
     def close(self) -> int:
         """Its exit status."""
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=PATIENCE_S)
         return self._process.returncode
 
     def kill(self) -> None:

@@ -30,10 +30,11 @@ from penstock.requests.topics import CreateTopic, TopicDetail
 from penstock.wire_link import WireLinks, ask
 from tests.endtoend.conftest import Service
 from tests.endtoend.paho_ends import end
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
-WAIT_S = 60.0
+WAIT_S = PATIENCE_S
 
 
 class Cluster:

@@ -41,6 +41,7 @@ from penstock.requests.routes import (
 from penstock.requests.servers import Ping, ReadFigures, ServerInfo
 from penstock.wire_link import WireLinks, call
 from penstock.world import World, real_world
+from tests.patience import PATIENCE_S
 
 LOCAL = NamesrvSettings(port=0)
 REGISTRATION = RegisterBroker("a", "127.0.0.1:10911", 1, 120, (TopicRoute("orders", 4),))
@@ -150,7 +151,7 @@ def test_the_command_says_when_it_is_ready_and_ends_with_status_0_on_sigterm() -
         assert process.stdout is not None
         assert process.stdout.readline().startswith("ready namesrv=127.0.0.1:")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(5) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.endtoend
@@ -160,10 +161,10 @@ def test_a_name_server_alone_has_status_pages_if_it_is_told_so() -> None:
         process.stdout.readline()
         status = process.stdout.readline().partition(" status=")[2].strip()
         for path, expected in (("livez", "ok"), ("readyz", "ok"), ("metrics", "\nnamesrv_brokers 0\n")):
-            with urllib.request.urlopen(f"http://{status}/{path}", timeout=5) as page:
+            with urllib.request.urlopen(f"http://{status}/{path}", timeout=PATIENCE_S) as page:
                 assert expected in page.read().decode()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(5) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.endtoend
@@ -171,7 +172,7 @@ def test_the_command_refuses_an_unknown_setting_in_one_line(tmp_path: Path) -> N
     file = tmp_path / "namesrv.toml"
     file.write_text("prot = 1\n")
     with run_module("--config", str(file)) as process:
-        said, complained = process.communicate(timeout=10)
+        said, complained = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, said) == (2, "")
     assert complained == f"error: {file}:1: prot is no setting (did you mean 'port'?)\n"
 

@@ -12,6 +12,7 @@ import trio
 from node import embedded, settings
 from node.addresses import Addresses
 from penstock.world import real_world
+from tests.patience import PATIENCE_S
 
 PORTS = ("mqtt_port", "broker_port", "namesrv_port", "http_port")
 
@@ -24,7 +25,7 @@ class RunningSystem:
         self._ready: queue.Queue[tuple[Addresses, trio.lowlevel.TrioToken, trio.Event]] = queue.Queue()
         self._thread = threading.Thread(target=trio.run, args=(self._run,))
         self._thread.start()
-        self.addresses, self._token, self._stop = self._ready.get(timeout=20)
+        self.addresses, self._token, self._stop = self._ready.get(timeout=PATIENCE_S)
 
     async def _run(self) -> None:
         stop = trio.Event()

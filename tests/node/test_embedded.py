@@ -25,6 +25,7 @@ from penstock.requests.servers import Ping, ServerInfo
 from penstock.service_main import expected_error
 from penstock.wire_link import ask, call
 from penstock.world import real_world
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.endtoend
 
@@ -135,7 +136,7 @@ async def test_the_pages_say_what_the_broker_is_doing_while_it_starts(tmp_path: 
 
 def _get(url: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(url, timeout=5) as response:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

@@ -20,6 +20,7 @@ from node.command import root
 from node.mqtt_command import show
 from penstock.addresses import split_address
 from tests.node.running import RunningSystem
+from tests.patience import PATIENCE_S
 
 Mqtt = Callable[..., Result]
 
@@ -91,7 +92,7 @@ def test_a_line_is_published_while_standard_input_goes_on(mqtt: Mqtt, address: s
         assert running.stdin is not None
         print("a", file=running.stdin, flush=True)
         assert mqtt("sub", "plant/log", "-n", "1").stdout == "a\n"
-        _, said = running.communicate("b\r\n\nlast", timeout=20)
+        _, said = running.communicate("b\r\n\nlast", timeout=PATIENCE_S)
     assert said == "4 published to plant/log, acknowledged: on level disk\n"
     assert mqtt("sub", "plant/log", "-n", "1").stdout == "last\n"
 

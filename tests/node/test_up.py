@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from node.up import up
+from tests.patience import PATIENCE_S
 
 
 def test_help_shows_examples() -> None:
@@ -46,11 +47,11 @@ def test_a_signal_drains_the_running_system_and_another_stops_it(tmp_path: Path,
             give_up = time.monotonic() + 20
             drained = ["gateway: this gateway is being drained"]
             while reasons != drained and time.monotonic() < give_up:
-                with urllib.request.urlopen(f"http://{ready['http']}/healthz", timeout=5) as page:
+                with urllib.request.urlopen(f"http://{ready['http']}/healthz", timeout=PATIENCE_S) as page:
                     reasons = json.load(page)["reasons"]
             assert reasons == drained
             running.send_signal(signal.SIGTERM)
-            assert running.wait(20) == 0
+            assert running.wait(PATIENCE_S) == 0
         finally:
             running.kill()
 
@@ -66,16 +67,16 @@ def test_further_listeners_stand_in_the_ready_line_and_answer(tmp_path: Path, op
             assert running.stdout is not None
             ready = dict(word.split("=", 1) for word in running.stdout.readline().split()[1:])
             with pytest.raises(urllib.error.HTTPError, match="426"):
-                urllib.request.urlopen(f"http://{ready['mqtt-ws']}/mqtt", timeout=5)
+                urllib.request.urlopen(f"http://{ready['mqtt-ws']}/mqtt", timeout=PATIENCE_S)
             host, _, port = ready["mqtt-also"].rpartition(":")
             with socket.create_connection((host, int(port)), 5) as client:
                 client.sendall(b"\x10\x0e\x00\x04MQTT\x04\x02\x00\x3c\x00\x02c1")
                 assert client.recv(4) == b"\x20\x02\x00\x00"
-            with urllib.request.urlopen(f"http://{ready['http']}/metrics", timeout=5) as page:
+            with urllib.request.urlopen(f"http://{ready['http']}/metrics", timeout=PATIENCE_S) as page:
                 figures = page.read().decode()
             assert re.search(r'gateway_listener_connections\{.*listener="also".*\} ', figures)
             running.send_signal(signal.SIGTERM)
-            assert running.wait(20) == 0
+            assert running.wait(PATIENCE_S) == 0
         finally:
             running.kill()
 
@@ -84,7 +85,7 @@ def test_further_listeners_stand_in_the_ready_line_and_answer(tmp_path: Path, op
 def test_a_listener_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "node", "up", f"--data={tmp_path / 'data'}", "--listen", "udp 127.0.0.1:0"]
     ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http")]
-    ended = subprocess.run([*command, *ports], capture_output=True, text=True, timeout=30)
+    ended = subprocess.run([*command, *ports], capture_output=True, text=True, timeout=PATIENCE_S)
     assert ended.returncode == 2
     assert ended.stderr.startswith("error: [gateway] listener 'udp 127.0.0.1:0' cannot be read")
 
@@ -127,7 +128,7 @@ def test_a_signal_ends_a_start_and_every_child_of_it_although_the_disk_does_not_
                     said = asking.makefile("rb").read().partition(b"\r\n\r\n")[2]
             started = children_of(running.pid)
             running.send_signal(signal.SIGTERM)
-            assert running.communicate(timeout=20)[1] == ""
+            assert running.communicate(timeout=PATIENCE_S)[1] == ""
             assert running.returncode == 0
             assert len(started) == 2
             assert [pid for pid in started if Path(f"/proc/{pid}").exists()] == []
@@ -150,7 +151,7 @@ def test_a_status_port_in_use_is_one_clear_error_and_nothing_is_left(tmp_path: P
     command = [sys.executable, "-m", "node", "up", f"--data={tmp_path / 'data'}", *ports, *options]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ended = subprocess.run([*command, f"--http-port={port}"], capture_output=True, text=True, timeout=30)
+        ended = subprocess.run([*command, f"--http-port={port}"], capture_output=True, text=True, timeout=PATIENCE_S)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.startswith(f"error: 127.0.0.1:{port} is already in use")
     assert ended.stderr.count("\n") == 1
@@ -185,7 +186,7 @@ def test_a_crowd_that_takes_all_descriptors_leaves_the_status_pages_theirs(
         crowd = [stack.enter_context(socket.create_connection((host, int(port)), 5)) for _ in range(450)]
         assert crowd[-1].recv(1) == b""  # it was closed at the door
         for page in ("livez", "metrics"):
-            with urllib.request.urlopen(f"http://{ready['http']}/{page}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{ready['http']}/{page}", timeout=PATIENCE_S) as answer:
                 text = answer.read().decode()
         connected = re.search(r"^gateway_connections(?:\{.*\})? (\d+)$", text, re.MULTILINE)
         assert connected is not None
@@ -193,7 +194,7 @@ def test_a_crowd_that_takes_all_descriptors_leaves_the_status_pages_theirs(
         assert f"\nprocess_max_fds{label} 400\n" in text
         assert 200 < int(connected[1]) < 350  # more than the soft limit that it began with
         running.send_signal(signal.SIGTERM)
-        assert running.wait(20) == 0
+        assert running.wait(PATIENCE_S) == 0
         assert running.stderr is not None
         said = running.stderr.read()
         assert said.count("LimitNOFILE") == 1
@@ -209,14 +210,14 @@ def test_a_crowd_of_native_clients_on_top_of_one_of_devices_leaves_the_status_pa
             crowd = [stack.enter_context(socket.create_connection((host, int(port)), 5)) for _ in range(450)]
         crowd[-1].settimeout(10)
         assert b"no descriptor to spare" in crowd[-1].recv(4096)
-        with urllib.request.urlopen(f"http://{ready['http']}/livez", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{ready['http']}/livez", timeout=PATIENCE_S) as answer:
             assert answer.read() == b"ok\n"
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(f"http://{ready['http']}/readyz", timeout=5)
+            urllib.request.urlopen(f"http://{ready['http']}/readyz", timeout=PATIENCE_S)
         with refused.value as page:
             assert page.read().startswith(b"broker: the listener does not accept: the process may have 400 files")
         running.send_signal(signal.SIGTERM)
-        assert running.wait(20) == 0
+        assert running.wait(PATIENCE_S) == 0
         assert running.stderr is not None
         said = running.stderr.read().splitlines()
         assert [line for line in said if "the broker accepts no connections" in line] == said[1:]  # one, no traceback
@@ -230,7 +231,7 @@ def test_a_wrong_setting_of_a_service_is_one_line_and_nothing_is_left(tmp_path: 
     file.write_text('[gateway]\npasword_file = "x"\n')
     ports = [f"--{name}-port=0" for name in ("mqtt", "broker", "namesrv", "http")]
     command = [sys.executable, "-m", "node", "up", f"--data={tmp_path / 'data'}", f"--config={file}", *ports, *options]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == f"error: {file}:2: [gateway] pasword_file is no setting (did you mean 'password_file'?)\n"
     assert not (tmp_path / "data").exists()
@@ -246,7 +247,7 @@ def test_two_systems_with_several_gateways_do_not_share_a_port(tmp_path: Path) -
             assert running.stdout is not None
             port = running.stdout.readline().split()[1].rpartition(":")[2]
             second = [*command, f"--data={tmp_path / 'second'}", f"--mqtt-port={port}"]
-            ended = subprocess.run(second, capture_output=True, text=True, timeout=30)
+            ended = subprocess.run(second, capture_output=True, text=True, timeout=PATIENCE_S)
         finally:
             running.terminate()
     assert (ended.returncode, ended.stdout) == (2, "")

@@ -21,6 +21,7 @@ from broker.settings import BrokerSettings
 from namesrv.settings import NamesrvSettings
 from penstock.frame_server import FrameLimits, Peer, Session, listening_address, open_listeners, serve_frames
 from penstock.world import real_world
+from tests.patience import PATIENCE_S
 
 
 class ServerThread:
@@ -32,7 +33,7 @@ class ServerThread:
         self._started: queue.Queue[tuple[str, trio.lowlevel.TrioToken, trio.CancelScope]] = queue.Queue()
         self._thread = threading.Thread(target=trio.run, args=(self._run,))
         self._thread.start()
-        self.address, self._token, self._scope = self._started.get(timeout=10)
+        self.address, self._token, self._scope = self._started.get(timeout=PATIENCE_S)
 
     async def _run(self) -> None:
         listeners = await open_listeners("127.0.0.1", self._port)
@@ -79,7 +80,7 @@ class RealCluster:
         self._ready: queue.Queue[tuple[str, trio.lowlevel.TrioToken, trio.CancelScope]] = queue.Queue()
         self._thread = threading.Thread(target=trio.run, args=(self._run,))
         self._thread.start()
-        self.servers, self._token, self._scope = self._ready.get(timeout=20)
+        self.servers, self._token, self._scope = self._ready.get(timeout=PATIENCE_S)
 
     async def _run(self) -> None:
         world = real_world()

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "guide" / "backend.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
@@ -23,7 +25,7 @@ def run(command: list[str], servers: str) -> str:
         command,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         cwd=ROOT,
         env=os.environ | {"PENSTOCK_SERVER": servers, "PYTHONWARNINGS": "error"},
     )

@@ -18,6 +18,7 @@ import trio
 
 from penstock.errors import AddressInUse, InternalError
 from penstock.service_main import expected_error, main, operator_signals, run_until_signal
+from tests.patience import PATIENCE_S
 
 
 def test_a_penstock_error_in_nested_groups_is_expected() -> None:
@@ -221,7 +222,7 @@ def starting(how: str, stop_s: float, **environ: str) -> Iterator[subprocess.Pop
 def test_a_signal_breaks_off_a_start() -> None:
     with starting("waiting", 60) as process:
         process.terminate()
-        assert process.communicate(timeout=30) == ("", "")
+        assert process.communicate(timeout=PATIENCE_S) == ("", "")
         assert process.returncode == 0
 
 
@@ -229,7 +230,7 @@ def test_a_signal_breaks_off_a_start() -> None:
 def test_a_start_that_nothing_breaks_off_is_ended_by_force() -> None:
     with starting("blocked", 0.1) as process:
         process.terminate()
-        assert process.communicate(timeout=30) == ("", "stopped by force: the clean stop took too long\n")
+        assert process.communicate(timeout=PATIENCE_S) == ("", "stopped by force: the clean stop took too long\n")
         assert process.returncode == 0
 
 

@@ -31,6 +31,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.spark)
+            # By a thread, which ends the process and says why: a signal in the middle of an exchange with Java leaves
+            # the rest of an answer behind, and each later test fails with that (KeyError: 'p').
+            item.add_marker(pytest.mark.timeout(1800, method="thread"))
             for one in THIRD_PARTY:
                 item.add_marker(pytest.mark.filterwarnings(one))
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-STEP_S = 15
+STEP_S = 120
 _lock = threading.Lock()
 
 

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 HERE = Path(__file__).parent
 MODULES = HERE.parents[2] / ".node" / "node_modules"
 
@@ -55,5 +57,5 @@ class MqttPacket:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(10)
+        self._process.wait(PATIENCE_S)
         self._process.stdout.close()

@@ -15,6 +15,7 @@ from penstock.access.passwords import parse_passwords, verify
 from penstock.access.scram import derive_keys
 from penstock.cli.user import user
 from penstock.errors import InvalidConfig
+from tests.patience import PATIENCE_S
 
 
 def run(*words: str, password: str = "") -> Result:
@@ -46,7 +47,7 @@ def test_users_who_are_added_at_the_same_time_are_all_there(tmp_path: Path) -> N
     file, names = tmp_path / "passwords", [f"u{number}" for number in range(5)]
     running = [adding(file, name) for name in names]
     for one in running:
-        one.communicate(b"secret\n", timeout=60)
+        one.communicate(b"secret\n", timeout=PATIENCE_S)
     assert [one.returncode for one in running] == [0] * len(names)
     assert sorted(parse_passwords(file.read_text()).by_name) == names
     assert [one.name for one in tmp_path.iterdir()] == ["passwords"]
@@ -81,7 +82,7 @@ def test_a_password_has_no_more_bytes_than_a_login_carries(tmp_path: Path) -> No
 
 def test_the_end_of_a_line_from_windows_is_no_part_of_the_password(tmp_path: Path) -> None:
     file = tmp_path / "passwords"
-    adding(file, "alice").communicate(b"one\r\n", timeout=60)
+    adding(file, "alice").communicate(b"one\r\n", timeout=PATIENCE_S)
     assert verify(parse_passwords(file.read_text()).by_name["alice"], b"one")
 
 

@@ -28,6 +28,7 @@ from penstock.requests.messages import BoundsReply, OffsetReply, Pull, Pulled, Q
 from penstock.requests.request import Request, Result
 from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
 from penstock.requests.topics import Bounds, DescribeTopic, TopicDetail
+from tests.patience import PATIENCE_S
 
 BROKER = "broker-a"
 STORED_MS = 1_700_000_000_000
@@ -90,7 +91,7 @@ class StoredQueues:
     def pulls(self, count: int) -> list[int]:
         """The offsets that were pulled, once there are ``count`` of them: this server runs in a thread of its own."""
         with self._was_asked:
-            self._was_asked.wait_for(lambda: len(self._pulled()) >= count, timeout=10)
+            self._was_asked.wait_for(lambda: len(self._pulled()) >= count, timeout=PATIENCE_S)
             return self._pulled()
 
     def _pulled(self) -> list[int]:

@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.patience import PATIENCE_S
+
 # As Spark does it: the driver ships the class, a process of its own plans with it, workers read.
 DRIVER = """
 import sys
@@ -38,7 +40,7 @@ for _ in range(2):
 
 def run(program: str, *arguments: str) -> str:
     command = [sys.executable, "-W", "ignore", "-c", program, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
