@@ -59,9 +59,7 @@ class Device(Incoming):
     __slots__ = (
         "_authenticating",
         "_holds",
-        "_is_behind",
         "_is_midway",
-        "_is_stuffed",
         "_line",
         "_partial",
         "_waits",
@@ -80,9 +78,7 @@ class Device(Incoming):
         self._partial = b""
         self._is_midway = False  # in a packet that goes through the protocol state
         self._waits = False  # for the answer to its CONNECT, or its turn to subscribe
-        self._is_behind = False  # it waits to subscribe until what it has published is stored
         self._holds = 0
-        self._is_stuffed = False  # held because too much of it is unstored
         self.peer = peer
         self.named: str | None = None
         self.keep_alive_s = 0

@@ -45,6 +45,8 @@ class Incoming(Sender):
 
     __slots__ = (
         "_connection",
+        "_is_behind",
+        "_is_stuffed",
         "_later",
         "_reached",
         "_reception",
@@ -60,6 +62,8 @@ class Incoming(Sender):
     _reception: Reception
     _connection: Connection
     _routes: dict[bytes, NameRoute] | None
+    _is_behind: bool
+    _is_stuffed: bool
     _unanswered: int
     _reached: int
     _later: dict[int, tuple[int, Callable[[], None]]] | None
@@ -68,6 +72,8 @@ class Incoming(Sender):
         self._reception = reception
         self._connection = reception.limits.connection()
         self._routes = None
+        self._is_behind = False  # it waits to subscribe until what it has published is stored
+        self._is_stuffed = False  # it is not read because too much of it is unstored or owed
         self._unanswered = 0  # QoS 1 publications that have not been acknowledged
         self._reached = 0  # the number of the PUBLISH that is to be answered next
         self._later = None  # by their first numbers, answers before their turn: to how many, and what gives them
@@ -92,7 +98,7 @@ class Incoming(Sender):
         raise NotImplementedError
 
     def eased(self) -> None:
-        """Less of it is unstored or owed."""
+        """Less of a device that waits for that is unstored or owed."""
         raise NotImplementedError
 
     # ------------------------------------------------------------ PUBLISH
@@ -201,7 +207,9 @@ class Incoming(Sender):
         if self._connection.tells_level or self._later is not None or first != self._reached:
             self.stored(first, [mark], size, False)
             return
-        self.answered(size)
+        self.unstored -= size
+        if self._is_stuffed or self._is_behind:
+            self.eased()
         if mark:
             self._reached += 1
             self._unanswered -= 1
@@ -209,7 +217,8 @@ class Incoming(Sender):
 
     def answered(self, size: int) -> None:
         self.unstored -= size
-        self.eased()
+        if self._is_stuffed or self._is_behind:
+            self.eased()
 
     def refused(self, first: int, mark: bytes, code: int) -> None:
         """A broker has refused one record of this device, for good."""

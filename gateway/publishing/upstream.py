@@ -216,19 +216,19 @@ class Upstream(Stage):
         while which < len(runs):
             run, device, first = runs[which], devices[which], firsts[which]
             size, stop, exact = run.size, at + len(run.bodies), _is_exact(run)
-            next_one = first + stop - at if marks[at] else first
             which += 1
-            while (
-                which < len(runs)
-                and devices[which] is device
-                and firsts[which] == next_one
-                and _is_exact(runs[which]) == exact
-            ):
-                size += runs[which].size
-                if marks[stop]:
-                    next_one += len(runs[which].bodies)
-                stop += len(runs[which].bodies)
-                which += 1
+            if which < len(runs) and devices[which] is device:
+                next_one = first + stop - at if marks[at] else first
+                while (
+                    which < len(runs)
+                    and devices[which] is device
+                    and firsts[which] == next_one
+                    and _is_exact(runs[which]) == exact
+                ):
+                    size += runs[which].size
+                    next_one += len(runs[which].bodies) if marks[stop] else 0
+                    stop += len(runs[which].bodies)
+                    which += 1
             if device is not None and stop == at + 1 and not exact:
                 device.stored_one(first, marks[at], size)
             elif device is not None:
