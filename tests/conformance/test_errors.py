@@ -255,9 +255,7 @@ def test_each_filter_of_a_subscribe_has_its_own_code_in_order() -> None:
     [
         ("secret/x", None, 0x87, False),
         ("$SYS/x", None, 0x87, False),
-        ("a" * 2000, None, 0x90, True),
-        ("a" * 256, None, 0x90, True),  # no topic holds a first level like that
-        ("ü" * 43 + "/x", None, 0x90, True),
+        ("/" * 128, None, 0x90, True),
         ("t", InvalidTopic("x"), 0x90, True),
         ("t", StorageFull("x"), 0x97, None),
         ("t", Busy("x"), 0x97, None),

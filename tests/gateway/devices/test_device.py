@@ -369,7 +369,7 @@ def test_at_a_lenient_listener_a_client_that_exceeds_our_receive_maximum_is_serv
     assert gateway.reception.quotas.refused["receive_max"] == 0
 
 
-@pytest.mark.parametrize("name", ["/".join("a" * 129), "a" * 1025, "a\x05b"])
+@pytest.mark.parametrize("name", ["/".join("a" * 129), "a\x05b"])
 def test_a_name_beyond_our_limits_is_refused(name: str) -> None:
     gateway = Gateway()
     old, new = gateway.connect("old"), gateway.connect("new", level=5)
@@ -379,6 +379,18 @@ def test_a_name_beyond_our_limits_is_refused(name: str) -> None:
     assert old.is_closed
     assert gateway.broker.log == []
     assert gateway.upstream.unauthorized == 0
+
+
+@pytest.mark.parametrize("name", ["日" * 30, "é" * 43 + "/x", "a" * 256, "a" * 1025, "a" * 65_533 + "/b"])
+def test_a_name_of_any_length_is_stored(name: str) -> None:
+    gateway = Gateway()
+    for level in (3, 4, 5):
+        client = gateway.connect(f"c{level}", level=level)
+        client.publish(name, b"x", 1, packet_id=1)
+        assert client.got() == [Puback(1)]
+        client.publish(name, b"y", 2, packet_id=2)
+        assert client.got() == [Pubrec(2)]
+    assert [message.name for message in map(decode_message, gateway.broker.log)] == [name] * 6
 
 
 @pytest.mark.mqtt(old=("3.3.5-2",))
@@ -473,22 +485,16 @@ def test_a_subscriber_gets_what_it_publishes_in_the_same_breath_but_not_what_it_
     assert client.payloads() == [b"after"]
 
 
-def test_properties_that_cannot_be_stored_are_refused_with_the_reason_and_counted() -> None:
+def test_properties_as_large_as_a_packet_may_have_are_stored_with_the_longest_name() -> None:
     gateway = Gateway()
     client = gateway.connect(level=5)
+    long = Properties(response_topic="r" * 65_000, correlation_data=bytes(65_000))
+    client.subscribe("#", qos=1)
     for qos in (0, 1, 2):
-        long = Properties(correlation_data=bytes(24_600))
-        client.publish("a", b"", qos, packet_id=qos, properties=long)
-    refusals = client.got()
-    assert [(type(one), one.packet_id, one.reason_code) for one in refusals] == [  # type: ignore[union-attr]
-        (Puback, 1, 0x97),
-        (Pubrec, 2, 0x97),
-    ]
-    assert all("at most 32767 bytes" in one.properties.reason_string for one in refusals)  # type: ignore[operator]
-    assert gateway.broker.log == []
-    assert gateway.upstream.dropped == 3
-    client.publish("a", b"", 2, packet_id=2, properties=Properties(correlation_data=bytes(24_000)))
-    assert client.got() == [Pubrec(2)]
+        client.publish("a" * 65_535, b"", qos, packet_id=qos, properties=long)
+    got = [packet for packet in client.got() if isinstance(packet, Publish)]
+    assert [(packet.topic, packet.properties.response_topic) for packet in got] == [("a" * 65_535, "r" * 65_000)] * 3
+    assert {packet.properties.correlation_data for packet in got} == {bytes(65_000)}
 
 
 @pytest.mark.mqtt("3.14.4-3")

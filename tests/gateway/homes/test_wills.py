@@ -354,7 +354,7 @@ def test_wills_that_wait_for_a_broker_are_bounded() -> None:
 
 def test_a_kept_will_that_cannot_be_published_is_counted_and_harms_nobody() -> None:
     gateway = Gateway()
-    gateway.reception.wills.publish("c", session_state.Will("w", b"", 1, False, 0, NEVER, bytes(60_000)))
+    gateway.reception.wills.publish("c", session_state.Will("w", b"", 1, False, 0, NEVER, bytes(200_000)))
     gateway.round()
     assert (gateway.upstream.dropped, gateway.broker.log) == (1, [])
 

@@ -140,9 +140,9 @@ def test_properties_have_a_limit_once_stored() -> None:
     gateway = Gateway()
     route = gateway.upstream.route("a", "c")
     assert gateway.upstream.properties(route, "c", NEVER, b"") == b""  # the route's own
-    assert len(gateway.upstream.properties(route, "c", NEVER, bytes(20_000))) <= PROPERTIES_BYTES_MAX
-    with pytest.raises(InvalidMessage, match="32767"):
-        gateway.upstream.properties(route, "c", NEVER, bytes(25_000))
+    assert len(gateway.upstream.properties(route, "c", NEVER, bytes(190_000))) <= PROPERTIES_BYTES_MAX
+    with pytest.raises(InvalidMessage, match="262144"):
+        gateway.upstream.properties(route, "c", NEVER, bytes(200_000))
 
 
 def test_nothing_is_left_unanswered() -> None:
