@@ -98,7 +98,7 @@ class Journal:
     def turned_away(self, peer: Peer, client_id: str | None, why: Reason | str, now: float) -> None:
         """The connection of a client without a session is over. ``client_id``: of its CONNECT, ``None`` without one."""
         if client_id is None:
-            if why != CLIENT_CLOSED:  # a health check of a load balancer, say
+            if why not in (CLIENT_CLOSED, ReasonCode.SERVER_SHUTTING_DOWN):  # a health check, or our own stop
                 self.handshake_failed(peer.address, peer.listener, why, now)
             return
         is_told = not isinstance(why, str) and code_of(why) == BAD_CREDENTIALS  # by ``Attempts``

@@ -38,6 +38,7 @@ def test_codes_never_change() -> None:
         108: "FindEndedSessions",
         109: "ListSessions",
         110: "EndLives",
+        111: "CloseSession",
     }
 
 
