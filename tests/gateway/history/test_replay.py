@@ -290,7 +290,6 @@ def test_a_replay_holds_no_more_than_its_share_in_memory() -> None:
         ("plant/#", "tomorrow", 0x83, "penstock-start is"),
         ("plant/#", "last=4097", 0x83, "last is a number from 0 to 4096"),
         ("secret/x", "beginning", 0x87, None),
-        ("x" * 300 + "/#", "beginning", 0x8F, None),
     ],
 )
 def test_a_start_that_cannot_be_is_refused_and_told_why(filter: str, start: str, code: int, said: str | None) -> None:
