@@ -60,7 +60,7 @@ def test_the_id_outlives_the_segment_that_it_was_written_to() -> None:
     for _ in range(100):
         rig.ask(append(Message("t", bytes(1000))))
         rig.clock.now += 1
-        rig.service.tick(rig.clock.monotonic(), rig.clock.wall_ms())
+        rig.dispatch.tick()
     assert rig.store.start > 0
     for path in rig.disk.paths("checkpoint"):  # derived: the keyframe has to do
         rig.disk.remove(path)
