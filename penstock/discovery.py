@@ -116,7 +116,11 @@ class Discovery:
             BrokerAway: all that have it are away.
             Unavailable, InvalidConfig: no name server answers.
         """
-        answers = [await self._answer(address, QueryRoute(topic), Route) for address in tuple(self._servers)]
+        answers: list[Route | PenstockError] = []
+        for address in tuple(self._servers):
+            answers.append(await self._answer(address, QueryRoute(topic), Route))
+            if isinstance(answers[-1], Route) and answers[-1].brokers and not answers[-1].away:
+                break  # else another name server may see one that this one misses
         told = [one for one in answers if isinstance(one, Route | NoRoute)]
         if not told:
             raise nobody_answers([one for one in answers if isinstance(one, PenstockError)])

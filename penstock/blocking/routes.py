@@ -66,7 +66,12 @@ class Routes:
     def holders(self, topic: str = "") -> Holders:
         """Brokers that hold queues of a topic, or all brokers, as all name servers together know, and those of them
         that are away. Raises ``NoRoute``, ``BrokerAway`` where all are away, or ``Unavailable``."""
-        found = joined(self._all_answers(QueryRoute(topic), Route))
+        answers: list[Route | NoRoute] = []
+        for answer in self._all_answers(QueryRoute(topic), Route):
+            answers.append(answer)
+            if isinstance(answer, Route) and answer.brokers and not answer.away:
+                break  # else another name server may see one that this one misses
+        found = joined(answers)
         if not found.brokers:
             check_whole(found.away, f"topic {topic!r}" if topic else "all that is stored")
             raise nobody_has(topic) if topic else self._none_lives()

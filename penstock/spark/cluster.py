@@ -7,18 +7,20 @@ It keeps one connection per server and waits on plain sockets; what the answers 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
 from penstock.blocking.routes import Routes
-from penstock.errors import InvalidConfig, NoRoute, PenstockError, TopicNotFound
+from penstock.completeness import Holders, check_whole
+from penstock.errors import BrokerAway, InvalidConfig, NoRoute, PenstockError, TopicNotFound
 from penstock.requests.messages import OffsetReply, SeekTime
 from penstock.requests.routes import BrokerRoute
 from penstock.requests.topics import DescribeTopic, TopicDetail
 from penstock.spark.offsets import Extent, Extents, Places, QueueKey, named, settle
 from penstock.spark.options import Bound, SourceOptions
-from penstock.world import pause
+from penstock.spark.patience import Patience
+from penstock.spark.planning import in_these_logs
 from topicmap.queues import is_system, parse_topic_queue, topic_queue
 
 _T = TypeVar("_T")
@@ -31,24 +33,42 @@ class Cluster:
         self._options = options
         self._routes = Routes(options.servers, options.timeout_s)
         self._pattern = re.compile(options.pattern) if options.pattern else None
+        self._has_reached = False  # a name server
 
     def close(self) -> None:
         """Ends the connections."""
         self._routes.close()
 
-    def extents(self, *, missing_ok: bool = False) -> dict[QueueKey, Extent]:
-        """The queues that the query reads, each with its bounds and its broker's address.
+    def extents(self, *, missing_ok: bool = False, needed: Iterable[QueueKey] = ()) -> dict[QueueKey, Extent]:
+        """The queues that the query reads, each with its bounds, its broker's address and log.
 
-        Raises ``NoRoute`` where nobody has a topic that is subscribed by name, unless ``missing_ok``.
+        A broker that is away is waited for, as long as the options' patience is, where it may have some of a topic or
+        has a queue that is ``needed``. A queue that is needed and missing in the answer is gone: its broker says so.
+
+        Raises:
+            NoRoute: no broker has a topic that is subscribed by name, unless ``missing_ok``.
+            BrokerAway: a broker stayed away.
+            Unavailable, TimedOut: a server did not answer.
         """
-        return self._patiently(lambda: self._extents(missing_ok))
+        wanted = tuple(needed)
+        return self._patiently(lambda: self._extents(missing_ok, wanted))
+
+    def reads(self, key: QueueKey) -> bool:
+        """Whether a queue is one of those that the query reads."""
+        options = self._options
+        if self._pattern is not None:
+            return bool(self._pattern.fullmatch(key.topic)) and not is_system(key.topic)
+        if options.assigned:
+            return bool({key.name, str(key.queue)} & set(options.assigned.get(key.topic, ())))
+        return key.topic in options.topics
 
     def places(self, bound: Bound, extents: Extents) -> Places:
         """Where a bound lies in each queue."""
         if bound.by == "time":
             return self._at_times(bound, extents)
         asked = named(bound.each, extents, bound.option) if bound.each else dict.fromkeys(extents, bound.everywhere)
-        return settle(asked, extents)
+        places = settle(asked, extents)
+        return in_these_logs(places, bound.logs or {}, extents, fail_on_data_loss=self._options.fail_on_data_loss)
 
     def starts(self, extents: Extents) -> Places:
         """Where the query begins. Raises ``InvalidConfig`` where a queue has nothing at or after the starting time
@@ -75,23 +95,53 @@ class Cluster:
         request = SeekTime(topic_queue(key.topic, key.queue), stored_ms)
         return self._routes.link(extent.address).ask(request, OffsetReply).offset
 
-    def _extents(self, missing_ok: bool) -> dict[QueueKey, Extent]:
+    def _extents(self, missing_ok: bool, needed: Sequence[QueueKey]) -> dict[QueueKey, Extent]:
         found: dict[QueueKey, Extent] = {}
         for topic in self._topics():
             try:
-                brokers = self._routes.topic(topic)
+                holders = self._holders(topic)
             except NoRoute:
                 if missing_ok:
                     continue
                 raise
-            for broker in brokers:
+            for broker in holders.brokers if self._options.allow_incomplete else holders.whole(f"topic {topic!r}"):
                 found |= self._of_broker(topic, broker)
-        return self._assigned(found) if self._options.assigned else found
+        missing = [key for key in needed if key not in found]
+        found |= self._of_absent(missing) if missing else {}
+        return self._assigned(found, {key.topic for key in needed}) if self._options.assigned else found
+
+    def _holders(self, topic: str) -> Holders:
+        """Raises ``NoRoute``, ``BrokerAway``, ``Unavailable``."""
+        try:
+            found = self._routes.holders(topic)
+        except BrokerAway:
+            self._has_reached = True
+            raise
+        self._has_reached = True
+        return found
+
+    def _of_absent(self, missing: Sequence[QueueKey]) -> dict[QueueKey, Extent]:
+        """Asks the brokers themselves for queues of which the name servers know nothing: they may not have told yet."""
+        try:
+            live = {route.broker: route for route in self._routes.holders().brokers}
+        except NoRoute:  # a name server that has just begun
+            live = {}
+        away = tuple(sorted({key.broker for key in missing} - live.keys()))
+        check_whole(away, f"topic {missing[0].topic!r}")
+        found: dict[QueueKey, Extent] = {}
+        for topic, broker in sorted({(key.topic, key.broker) for key in missing}):
+            found |= self._of_broker(topic, live[broker])
+        return {key: found[key] for key in missing if key in found}
 
     def _topics(self) -> tuple[str, ...]:
-        if self._pattern is not None:
-            return tuple(one for one in self._routes.topics() if self._pattern.fullmatch(one) and not is_system(one))
-        return self._options.topics or tuple(self._options.assigned)
+        if self._pattern is None:
+            return self._options.topics or tuple(self._options.assigned)
+        names = self._routes.topic_names()
+        topics = names.topics if self._options.allow_incomplete else (*names.topics, *names.absent)
+        chosen = tuple(one for one in topics if self._pattern.fullmatch(one) and not is_system(one))
+        if not chosen and not self._options.allow_incomplete:
+            check_whole(names.away, f"topics that match {self._pattern.pattern!r}")
+        return chosen
 
     def _of_broker(self, topic: str, broker: BrokerRoute) -> dict[QueueKey, Extent]:
         try:
@@ -100,28 +150,34 @@ class Cluster:
             return {}  # the name server has not heard yet
         return {
             QueueKey(topic, broker.broker, parse_topic_queue(one.queue).queue_id): Extent(
-                broker.address, one.min, one.end
+                broker.address, one.min, one.end, detail.log_id
             )
             for one in detail.bounds
         }
 
-    def _assigned(self, found: Extents) -> dict[QueueKey, Extent]:
+    def _assigned(self, found: Extents, known: Container[str]) -> dict[QueueKey, Extent]:
+        """The queues of the assignment; of a topic that is ``known`` one may be gone."""
         chosen: dict[QueueKey, Extent] = {}
         for topic, names in self._options.assigned.items():
             for name in names:
                 same = [key for key in found if key.topic == topic and name in (key.name, str(key.queue))]
+                if not same and topic in known:
+                    continue
                 if len(same) != 1:
                     raise InvalidConfig(f"assign: topic {topic!r} has {len(same)} queues {name}", hint="broker:number")
                 chosen[same[0]] = found[same[0]]
         return chosen
 
     def _patiently(self, ask: Callable[[], _T]) -> _T:
-        """Asks again while the servers are away."""
-        for _ in range(self._options.retries):
+        """Asks again while servers are away. A batch that has reached none yet fails soon: the address may be wrong."""
+        patience = Patience(self._options, self._patience_s)
+        while True:
             try:
                 return ask()
+            except NoRoute:
+                raise  # a name server is there, and says that there is no such thing
             except PenstockError as error:
-                if not error.retryable or isinstance(error, NoRoute):
-                    raise
-            pause(self._options.retry_pause_s)
-        return ask()
+                patience.wait_or_raise(error)
+
+    def _patience_s(self) -> float:
+        return self._options.patience_s if self._options.is_stream or self._has_reached else 0.0

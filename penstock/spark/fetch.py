@@ -16,13 +16,16 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from penstock.blocking.link import BlockingLink
-from penstock.errors import Damaged, OffsetOutOfRange, PenstockError, TimedOut
+from penstock.blocking.routes import Routes
+from penstock.errors import Damaged, LogReplaced, OffsetOutOfRange, PenstockError, TimedOut, Unavailable
 from penstock.requests.messages import BoundsReply, Pull, Pulled, QueryBounds
 from penstock.spark.columns import Origin, find_borders, to_record_batch
+from penstock.spark.offsets import GUIDE
 from penstock.spark.options import SourceOptions
+from penstock.spark.patience import Patience
 from penstock.spark.planning import Range
 from penstock.telemetry.decode import decode_batch
-from penstock.world import RealClock, pause
+from penstock.world import RealClock
 from topicmap.queues import topic_queue
 
 _log = logging.getLogger(__name__)
@@ -39,16 +42,17 @@ def read_ranges(ranges: Sequence[Range], options: SourceOptions) -> Iterator[pa.
 
     Raises:
         OffsetOutOfRange: retention removed messages of a range.
+        LogReplaced: the broker has another log than the one of a range.
         Damaged: the broker passed over messages whose stored bytes are damaged.
         PenstockError: the broker stayed away, or refused.
     """
     for one in ranges:
         links = links_of(os.getpid())
-        link = links.setdefault(one.address, BlockingLink(one.address, options.timeout_s))
+        reader = _RangeReader(links, one, options)
         try:
-            yield from _RangeReader(link, one, options).batches()
+            yield from reader.batches()
         except BaseException:
-            link.close()  # a pull may be open on it: its reply must not meet the next reader
+            reader.link.close()  # a pull may be open on it: its reply must not meet the next reader
             raise
 
 
@@ -58,10 +62,11 @@ class _Asked(NamedTuple):
 
 
 class _RangeReader:
-    """Reads one range."""
+    """Reads one range. ``link``: the way to its broker."""
 
-    def __init__(self, link: BlockingLink, what: Range, options: SourceOptions) -> None:
-        self._link = link
+    def __init__(self, links: dict[str, BlockingLink], what: Range, options: SourceOptions) -> None:
+        self._links = links
+        self.link = self._link_to(what.address, options)
         self._what = what
         self._options = options
         self._queue = topic_queue(what.topic, what.queue)
@@ -77,6 +82,11 @@ class _RangeReader:
             except OffsetOutOfRange as error:
                 at, asked = self._pass_lost(at, error), None
                 continue
+            except LogReplaced as error:
+                if options.fail_on_data_loss:
+                    raise LogReplaced(error.message, hint=GUIDE) from None
+                _log.warning("%s: offsets %d to %d are left out: %s", self._queue, at, what.end, error.message)
+                return
             self._check_complete(at, pulled)
             at = pulled.next
             asked = self._ask(at) if at < what.end else None
@@ -89,9 +99,10 @@ class _RangeReader:
         """Sends the next pull; where that fails the pull is repeated when its turn comes."""
         options = self._options
         count_max = options.batch_rows if options.tags else min(options.batch_rows, self._what.end - at)
-        request = Pull(self._queue, at, options.pull_bytes, count_max, tags=options.tags)
+        tags, log_id = options.tags, self._what.log_id
+        request = Pull(self._queue, at, options.pull_bytes, count_max, tags=tags, log_id=log_id)
         try:
-            return _Asked(at, self._link.submit([request])[0])
+            return _Asked(at, self.link.submit([request])[0])
         except PenstockError as error:
             if not error.retryable:
                 raise
@@ -99,29 +110,45 @@ class _RangeReader:
 
     def _pulled(self, at: int, asked: _Asked | None) -> Pulled:
         """The pull from ``at``, asked again while the broker is away."""
-        for attempt in range(self._options.retries + 1):
+        patience = Patience(self._options)
+        while True:
             asked = asked or self._ask(at)
+            failure: PenstockError = Unavailable(f"broker {self._what.broker} at {self.link.address} is away")
             try:
                 if asked is not None:
                     return self._receive(asked)
             except PenstockError as error:
-                if not error.retryable or attempt == self._options.retries:
-                    raise
+                failure = error
             asked = None
-            pause(self._options.retry_pause_s)
-        raise TimedOut(f"the broker at {self._what.address} stays away")
+            patience.wait_or_raise(failure)
+            self._look_up()
+
+    def _look_up(self) -> None:
+        """The broker may be back at another address."""
+        try:
+            with Routes(self._options.servers, self._options.timeout_s) as routes:
+                found = {route.broker: route.address for route in routes.holders(self._what.topic).brokers}
+        except PenstockError:
+            return  # workers may not reach the name servers
+        address = found.get(self._what.broker, self.link.address)
+        if address != self.link.address:
+            self.link.close()
+            self.link = self._link_to(address, self._options)
+
+    def _link_to(self, address: str, options: SourceOptions) -> BlockingLink:
+        return self._links.setdefault(address, BlockingLink(address, options.timeout_s))
 
     def _receive(self, asked: _Asked) -> Pulled:
         deadline = self._clock.monotonic() + self._options.timeout_s
         while (left := deadline - self._clock.monotonic()) > 0:
-            result = self._link.receive(left).get(asked.request_id)
+            result = self.link.receive(left).get(asked.request_id)
             if isinstance(result, PenstockError):
                 raise result
             if result is not None:
                 assert isinstance(result, Pulled)
                 return result
-        self._link.close()
-        raise TimedOut(f"{self._what.address} did not answer a pull in {self._options.timeout_s:g} s")
+        self.link.close()
+        raise TimedOut(f"{self.link.address} did not answer a pull in {self._options.timeout_s:g} s")
 
     def _check_complete(self, at: int, pulled: Pulled) -> None:
         """Nothing is left out silently: offsets passed over are damage, an end before the range's end is loss."""
@@ -131,15 +158,15 @@ class _RangeReader:
         if missing:
             said = f"{missing} messages of {self._queue} from offset {at} to {pulled.next} are damaged at the broker"
             if self._options.fail_on_data_loss:
-                raise Damaged(said, hint="to go on without them set option failOnDataLoss to false")
+                raise Damaged(said, hint=GUIDE)
             _log.warning("%s and left out", said)
 
     def _pass_lost(self, at: int, error: OffsetOutOfRange) -> int:
         """Where to go on after retention passed ``at``; raises ``error`` unless loss is acceptable."""
         if not self._options.fail_on_data_loss:
-            bounds = self._link.ask(QueryBounds((self._queue,)), BoundsReply).bounds[0]
+            bounds = self.link.ask(QueryBounds((self._queue,)), BoundsReply).bounds[0]
             if bounds.min > at:
                 _log.warning("%s: offsets %d to %d are gone and left out", self._queue, at, bounds.min)
                 return bounds.min
-        hint = "retention passed while the batch was read; set option failOnDataLoss to false to go on"
+        hint = f"longer retention at the broker avoids it; {GUIDE}"
         raise OffsetOutOfRange(error.message, hint=hint) from None

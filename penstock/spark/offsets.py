@@ -1,17 +1,24 @@
 """Places in the queues of a Spark query: ``{"telemetry": {"broker-a:0": 123}}``, each the next offset to read.
 
 Pure. The same dicts are what Spark writes to its checkpoint as JSON and compares as text, so they are always sorted. A
-queue's key names its broker, for two brokers may both have queue 0 of a topic. Offsets of a queue never go back.
+queue's key names its broker, for two brokers may both have queue 0 of a topic. Beside the topics, ``LOGS`` names the
+log that each broker's offsets are of. In one log offsets of a queue never go back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from penstock.errors import InvalidConfig, OffsetOutOfRange
 
-Offsets = dict[str, dict[str, int]]
+Offsets = dict[str, dict[str, Any]]
+LOGS: Final = "@logs"
+"""Key beside the topics; no topic has such a name. Checkpoints of older versions lack it."""
+Logs = Mapping[str, str]
+"""Id of the log that a broker has, by the broker's name."""
+
+GUIDE: Final = 'docs/guide/analyst.md, "When messages are lost", says what can be done'
 
 EARLIEST = -2
 LATEST = -1
@@ -32,21 +39,24 @@ class QueueKey(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """Where a queue begins and ends now, and the address of its broker."""
+    """Where a queue begins and ends now, the address of its broker, and the id of the broker's log (empty: unknown)."""
 
     address: str
     min: int
     end: int
+    log_id: str = ""
 
 
 Extents = Mapping[QueueKey, Extent]
 Places = dict[QueueKey, int]
 
 
-def to_places(offsets: Mapping[str, Mapping[str, int]]) -> Places:
+def to_places(offsets: Mapping[str, Mapping[str, Any]]) -> Places:
     """The queues of a checkpointed dict. Raises ``InvalidConfig`` where it is none."""
     places: Places = {}
     for topic, queues in offsets.items():
+        if topic == LOGS:
+            continue
         for name, offset in queues.items():
             broker, colon, queue = name.rpartition(":")
             if not colon or not queue.isdecimal():
@@ -55,12 +65,23 @@ def to_places(offsets: Mapping[str, Mapping[str, int]]) -> Places:
     return places
 
 
-def to_offsets(places: Mapping[QueueKey, int]) -> Offsets:
-    """The dict to checkpoint."""
+def logs_in(offsets: Mapping[str, Mapping[str, Any]]) -> Logs:
+    """The logs that a checkpointed dict names."""
+    return {broker: str(log_id) for broker, log_id in offsets.get(LOGS, {}).items()}
+
+
+def logs_of(extents: Extents) -> Logs:
+    """The logs that the brokers have now, as far as they tell."""
+    return {key.broker: extent.log_id for key, extent in extents.items() if extent.log_id}
+
+
+def to_offsets(places: Mapping[QueueKey, int], logs: Logs | None = None) -> Offsets:
+    """The dict to checkpoint; ``logs`` of brokers without a place do not matter."""
     offsets: Offsets = {}
     for key in sorted(places):
         offsets.setdefault(key.topic, {})[key.name] = places[key]
-    return offsets
+    named = {broker: logs[broker] for broker in sorted({key.broker for key in places}) if logs and broker in logs}
+    return offsets | ({LOGS: named} if named else {})
 
 
 def named(given: Mapping[str, Mapping[str, int]], queues: Iterable[QueueKey], option: str) -> Places:
@@ -118,16 +139,13 @@ def advance(start: Mapping[QueueKey, int], extents: Extents, rows_max: int | Non
 
 def check_not_lost(key: QueueKey, start: int, end: int, extent: Extent | None) -> None:
     """Raises ``OffsetOutOfRange`` where some of ``[start, end)`` is no longer, or not yet again, in the queue."""
-    hint = (
-        "to go on without them set option failOnDataLoss to false; to begin anew use another checkpointLocation; "
-        "longer retention at the broker avoids it"
-    )
+    hint = f"longer retention at the broker avoids it; {GUIDE}"
     where = f"queue {key.queue} of topic {key.topic!r} at broker {key.broker!r}"
     if extent is None:
         if start == end:
             return
         unread = f"offsets {start} to {end} were to be read from it"
-        raise OffsetOutOfRange(f"{where} is no longer subscribed, or gone, and {unread}", hint=hint)
+        raise OffsetOutOfRange(f"the broker says that {where} is gone, and {unread}", hint=GUIDE)
     if start < extent.min and start < end:
         raise OffsetOutOfRange(f"{where} begins at {extent.min} now; offset {start} is wanted", hint=hint)
     if end > extent.end or start > end:

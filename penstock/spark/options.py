@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple
 from penstock.addresses import SERVERS, parse_servers
 from penstock.errors import InvalidConfig
 from penstock.spark.columns import BASE, COLUMNS
-from penstock.spark.offsets import EARLIEST, LATEST
+from penstock.spark.offsets import EARLIEST, LATEST, LOGS, Logs
 from penstock.telemetry.decode import COLUMNS_NEEDED
 from penstock.topic_names import topic_of
 
@@ -26,12 +26,13 @@ Given = Mapping[str, Mapping[str, int]]
 
 class Bound(NamedTuple):
     """Where reading begins or ends: at offsets or at store times (milliseconds), the same for all queues or each its
-    own."""
+    own. ``logs``: the log that the offsets of each broker are of, as far as that is known."""
 
     by: Literal["offset", "time"]
     everywhere: int
     each: Given | None = None
     option: str = ""
+    logs: Logs | None = None
 
     def is_only(self, offset: int) -> bool:
         """Whether it is this offset for all queues."""
@@ -58,13 +59,17 @@ class SourceOptions:
         late_start: what a queue without a message at or after the starting time does: ``error`` or ``latest``.
         rows_per_trigger: most rows of one micro-batch.
         partitions_min, partitions_max, target_rows: how partitions are cut (``planning``).
-        fail_on_data_loss: whether messages that retention removed end the query.
+        fail_on_data_loss: whether messages that are lost end the query: retention removed them, they are damaged, or
+            their log was replaced. A broker that is away has lost nothing.
+        allow_incomplete: whether brokers that are away are left out rather than waited for.
+        patience_s: how long a broker or name server that is away is waited for.
         columns: which columns rows have, in order.
         payload: ``raw`` for rows that are messages, ``readings`` for rows that are what their payloads say.
         tags: only messages with one of these tags; the broker filters.
-        retries, retry_pause_s: attempts after a broker did not answer.
+        retries, retry_pause_s: how often at least a question is asked again that was not answered, and how long after.
         pull_bytes, batch_rows: most bytes of a pull and rows of an Arrow batch.
         timeout_s: deadline of each request.
+        is_stream: whether it is a stream's.
     """
 
     servers: tuple[str, ...] = (SERVERS,)
@@ -79,6 +84,8 @@ class SourceOptions:
     partitions_max: int = 0
     target_rows: int = 50_000
     fail_on_data_loss: bool = True
+    allow_incomplete: bool = False
+    patience_s: float = 300.0
     columns: tuple[str, ...] = BASE
     payload: str = "raw"
     tags: tuple[str, ...] = ()
@@ -87,6 +94,7 @@ class SourceOptions:
     pull_bytes: int = 4 * 1024 * 1024
     batch_rows: int = 20_000
     timeout_s: float = 30.0
+    is_stream: bool = False
 
 
 # ---------------------------------------------------------------- values
@@ -172,8 +180,7 @@ def _assigned(name: str, text: str) -> dict[str, tuple[str, ...]]:
     return {topic_of(topic): tuple(str(one) for one in queues) for topic, queues in value.items()}
 
 
-def _each(name: str, text: str, least: int) -> Given:
-    value = _json(name, text)
+def _each(name: str, value: Mapping[str, Any], text: str, least: int) -> Given:
     for queues in value.values():
         numbers = queues.values() if isinstance(queues, dict) else [None]
         if not all(type(one) is int and one >= least for one in numbers):
@@ -188,7 +195,11 @@ def _offsets(name: str, text: str) -> Bound:
     if not text.lstrip().startswith("{"):
         hint = 'or JSON like {"topic": {"0": 23, "1": -2}}'
         raise InvalidConfig(f"{name} is earliest or latest, not {text!r}", hint=hint)
-    return Bound("offset", LATEST, _each(name, text, EARLIEST), name)
+    given = _json(name, text)
+    logs = given.pop(LOGS, {})
+    if not isinstance(logs, dict) or not all(isinstance(one, str) for one in logs.values()):
+        raise InvalidConfig(f"{name}: {LOGS} names the log of each broker, as in a checkpoint")
+    return Bound("offset", LATEST, _each(name, given, text, EARLIEST), name, logs)
 
 
 def _timestamp(name: str, text: str) -> Bound:
@@ -196,7 +207,7 @@ def _timestamp(name: str, text: str) -> Bound:
 
 
 def _timestamps(name: str, text: str) -> Bound:
-    return Bound("time", 0, _each(name, text, 0), name)
+    return Bound("time", 0, _each(name, _json(name, text), text, 0), name)
 
 
 # ---------------------------------------------------------------- the table
@@ -228,6 +239,8 @@ _TABLE: Final[Mapping[str, _Option]] = {
     "maxPartitions": _Option("partitions_max", _count),
     "partitionTargetRows": _Option("target_rows", _count),
     "failOnDataLoss": _Option("fail_on_data_loss", _flag),
+    "allowIncomplete": _Option("allow_incomplete", _flag),
+    "brokerPatienceMs": _Option("patience_s", _milliseconds),
     "columns": _Option("columns", _columns),
     "includeHeaders": _Option("headers", _flag),
     "payload": _Option("payload", _one_of("raw", "readings")),
@@ -259,7 +272,7 @@ def parse(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
     values.setdefault("starting", Bound("offset", LATEST if stream else EARLIEST))
     values.pop("headers", None)
     values["columns"] = columns_of(given)
-    options = SourceOptions(**values)
+    options = SourceOptions(**values, is_stream=stream)
     if not stream and options.starting.is_only(LATEST):
         raise InvalidConfig("a batch from the latest offsets would be empty", hint="startingOffsets is earliest there")
     if options.ending.is_only(EARLIEST):

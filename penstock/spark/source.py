@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -25,9 +25,9 @@ from pyspark.sql.streaming.datasource import (
 from penstock.spark.cluster import Cluster
 from penstock.spark.columns import spark_schema
 from penstock.spark.fetch import read_ranges
-from penstock.spark.offsets import Extent, Offsets, QueueKey, advance, to_offsets, to_places
+from penstock.spark.offsets import Extent, Offsets, QueueKey, advance, logs_in, logs_of, to_offsets, to_places
 from penstock.spark.options import SourceOptions, columns_of, parse
-from penstock.spark.planning import Range, Shape, not_beyond, pack, ranges_between
+from penstock.spark.planning import Range, Shape, in_these_logs, not_beyond, of_subscription, pack, ranges_between
 from penstock.telemetry.decode import READING_SCHEMA
 
 PARTITIONS_PER_CORE = 3
@@ -80,7 +80,8 @@ class BatchReader(DataSourceReader):  # type: ignore[misc, unused-ignore]
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """Asks the servers and cuts. Raises ``NoRoute``, ``OffsetOutOfRange``, ``InvalidConfig``, ``Unavailable``."""
+        """Asks the servers and cuts. Raises ``NoRoute``, ``BrokerAway``, ``OffsetOutOfRange``, ``LogReplaced``,
+        ``InvalidConfig``, ``Unavailable``."""
         cluster = Cluster(self._options)
         try:
             extents = cluster.extents()
@@ -90,7 +91,8 @@ class BatchReader(DataSourceReader):  # type: ignore[misc, unused-ignore]
         if self._options.ending.by == "time":  # may lie before the start: then there is nothing to read
             ends = {key: max(offset, starts[key]) for key, offset in ends.items()}
         loss = self._options.fail_on_data_loss
-        return _partitions(ranges_between(starts, ends, extents, fail_on_data_loss=loss), self._options)
+        ranges = ranges_between(starts, ends, extents, fail_on_data_loss=loss)
+        return _partitions(ranges, self._options) or [Partition(())]  # Spark reads one even where there is none
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Rows of a partition."""
@@ -126,37 +128,46 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """Where a fresh query begins; Spark asks twice and gets the same answer."""
         if self._initial is None:
             self._start_unlogged = self._options.starting.of_the_moment
-            self._initial = to_offsets(self._asked().starts(self._seen()))
+            extents = self._seen()
+            self._initial = to_offsets(self._asked().starts(extents), logs_of(extents))
         return self._initial
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
-        """How far the next batch reads."""
+        """How far the next batch reads. Raises ``BrokerAway`` and ``Unavailable`` where patience is over,
+        ``OffsetOutOfRange`` and ``LogReplaced`` for what is lost."""
         if self._start_unlogged:
             self._start_unlogged = False
             return start
-        extents = self._seen()
-        begin = not_beyond(to_places(start), extents, fail_on_data_loss=self._options.fail_on_data_loss)
-        self._latest = to_offsets(advance(begin, extents))
+        loss, logs = self._options.fail_on_data_loss, logs_in(start)
+        places = of_subscription(to_places(start), self._asked().reads, fail_on_data_loss=loss)
+        extents = self._seen(() if self._options.allow_incomplete else places)
+        begin = in_these_logs(places, logs, extents, fail_on_data_loss=loss)
+        begin = not_beyond(begin, extents, fail_on_data_loss=loss)
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return to_offsets(advance(begin, extents, rows_max))
+        logs = {**logs, **logs_of(extents)}
+        self._latest = to_offsets(advance(begin, extents), logs)
+        return to_offsets(advance(begin, extents, rows_max), logs)
 
     def reportLatestOffset(self) -> Offsets | None:
         """The ends that were seen last, for the query's progress."""
         return self._latest
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        """Cuts a batch. After a crash this is the first call, so loss is looked for here. Raises
-        ``OffsetOutOfRange``."""
+        """Cuts a batch. After a crash this is the first call, so loss is looked for here. Raises as
+        ``latestOffset``."""
         if self._start_unlogged:
             # Spark repeats the first batch of a run that died, with a start that it asked for anew: it was empty.
             self._start_unlogged = False
             return []
         if start == end:
             return []
-        ranges = ranges_between(
-            to_places(start), to_places(end), self._extents(), fail_on_data_loss=self._options.fail_on_data_loss
-        )
-        return _partitions(ranges, self._options)
+        loss, first, last = self._options.fail_on_data_loss, to_places(start), to_places(end)
+        cluster = self._asked()
+        of_subscription(first, cluster.reads, fail_on_data_loss=loss)
+        last = of_subscription(last, cluster.reads, fail_on_data_loss=loss)
+        extents = self._extents([key for key in last if first.get(key, 0) != last[key]])
+        logs = {"start_logs": logs_in(start), "end_logs": logs_in(end)}
+        return _partitions(ranges_between(first, last, extents, fail_on_data_loss=loss, **logs), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Rows of a partition."""
@@ -173,8 +184,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             self._cluster = Cluster(self._options)
         return self._cluster
 
-    def _extents(self) -> dict[QueueKey, Extent]:
-        return self._asked().extents(missing_ok=True)
+    def _extents(self, needed: Iterable[QueueKey] = ()) -> dict[QueueKey, Extent]:
+        return self._asked().extents(missing_ok=True, needed=needed)
 
-    def _seen(self) -> Mapping[QueueKey, Extent]:
-        return self._extents() if self._target is None else self._target
+    def _seen(self, needed: Iterable[QueueKey] = ()) -> Mapping[QueueKey, Extent]:
+        """The queues as they are now, or were when a run began that reads what was there then."""
+        if self._target is None:
+            return self._extents(needed)
+        missing = [key for key in needed if key not in self._target]
+        if missing:  # of a broker that has come since, else it is gone
+            now = self._extents(missing)
+            self._target |= {key: now[key] for key in missing if key in now}
+        return self._target

@@ -67,7 +67,8 @@ def look_for_topics(options: JobOptions) -> None:
     wanted = [topic.strip() for topic in options.topic.split(",") if topic.strip()]
     try:
         with Routes(options.servers) as routes:
-            known = routes.topics()
+            names = routes.topic_names()
+            known = {*names.topics, *names.absent}
     except (Unavailable, TimedOut):
         return  # the job has more patience
     missing = [topic for topic in wanted if topic not in known]

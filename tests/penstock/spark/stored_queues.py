@@ -6,10 +6,10 @@ One server plays name server and broker. It keeps the promises of penstock/reque
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.errors import OffsetOutOfRange, PenstockError, TopicNotFound, UnknownRequest
+from penstock.errors import LogReplaced, NoRoute, OffsetOutOfRange, PenstockError, TopicNotFound, UnknownRequest
 from penstock.frame_server import Peer, Session
 from penstock.link import OnResult
 from penstock.message import (
@@ -60,6 +60,10 @@ class StoredQueues:
 
     def __init__(self) -> None:
         self.address = ""
+        self.log_id = "log-1"
+        self.is_registered = True
+        self.away: tuple[str, ...] = ()  # other brokers that the name server misses
+        self.on_asked: Callable[[Request], None] = lambda request: None
         self.topics: dict[str, list[StoredQueue]] = {}
         self.asked: list[Request] = []
         self.errors: list[PenstockError] = []  # answered to the next pulls, one each
@@ -86,6 +90,11 @@ class StoredQueues:
         """What retention does."""
         self.topics[topic][queue].min = offset
 
+    def wipe(self) -> None:
+        """Another, empty data folder stands in place of this one."""
+        self.topics = {}
+        self.log_id = f"log-{int(self.log_id.rpartition('-')[2]) + 1}"
+
     # -- answers
 
     def pulls(self, count: int) -> list[int]:
@@ -101,17 +110,21 @@ class StoredQueues:
         with self._was_asked:
             self.asked.append(request)
             self._was_asked.notify_all()
+        self.on_asked(request)
         match request:
             case QueryTopics():
-                return TopicNames(tuple(sorted(self.topics)))
+                topics = tuple(sorted(self.topics))
+                return TopicNames(topics, (), self.away) if self.is_registered else TopicNames((), topics, (BROKER,))
             case QueryRoute(topic):
-                have = self.topics.get(topic)
-                return Route((BrokerRoute(BROKER, self.address, len(have)),) if have else ())
+                have = len(self.topics.get(topic, ())) if topic else 1
+                if have and not self.is_registered:
+                    return NoRoute(f"topic {topic!r} is at broker {BROKER}, which is away") if topic else Route(())
+                return Route((BrokerRoute(BROKER, self.address, have),) if have else (), self.away)
             case DescribeTopic(topic):
                 if topic not in self.topics:
                     return TopicNotFound(f"no topic {topic}")
                 names = [f"{topic}:{number}" for number in range(len(self.topics[topic]))]
-                return TopicDetail(topic, len(names), "disk", tuple(map(self._bounds, names)))
+                return TopicDetail(topic, len(names), "disk", tuple(map(self._bounds, names)), self.log_id)
             case QueryBounds(names):
                 return BoundsReply(tuple(map(self._bounds, names)))
             case SeekTime(name, stored_ms):
@@ -134,6 +147,8 @@ class StoredQueues:
         return next((at for at, one in enumerate(times) if one >= stored_ms), len(frames))
 
     def _pull(self, request: Pull) -> Result:
+        if request.log_id not in ("", self.log_id):
+            return LogReplaced(f"offset {request.offset} is of log {request.log_id}")
         queue = self._queue(request.queue)
         if not queue.min <= request.offset <= len(queue.frames):
             return OffsetOutOfRange(f"{request.queue}: {request.offset} is not in {queue.min}..{len(queue.frames)}")

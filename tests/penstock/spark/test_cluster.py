@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from stored_queues import STORED_MS
 
-from penstock.errors import InvalidConfig, NoRoute, Unavailable
+from penstock.errors import BrokerAway, InvalidConfig, LogReplaced, NoRoute, Unavailable
 from penstock.spark.cluster import Cluster
 from penstock.spark.offsets import QueueKey
 from penstock.spark.options import parse
 
 
 def cluster(queues: Any, stream: bool = True, **given: str) -> Cluster:
-    servers = {"servers": queues.address, "fetchOffset.numRetries": "0"}
+    servers = {"servers": queues.address, "fetchOffset.numRetries": "0", "brokerPatienceMs": "0"}
     return Cluster(
         parse(
             servers | ({} if {"assign", "subscribePattern"} & set(given) else {"subscribe": "t"}) | given, stream=stream
@@ -29,7 +29,7 @@ def test_the_queues_of_a_topic_come_with_their_bounds_and_broker(queues: Any) ->
     queues.put("t", 1, 3)
     queues.remove_before("t", 1, 2)
     asked = cluster(queues)
-    assert asked.extents() == {key(0): (queues.address, 0, 5), key(1): (queues.address, 2, 3)}
+    assert asked.extents() == {key(0): (queues.address, 0, 5, "log-1"), key(1): (queues.address, 2, 3, "log-1")}
     asked.close()
 
 
@@ -93,6 +93,90 @@ def test_a_time_after_the_ends_were_seen_gives_these_ends(queues: Any) -> None:
     asked.close()
 
 
+def test_a_broker_that_is_away_is_an_error_and_never_a_part_of_the_topic(queues: Any) -> None:
+    queues.put("t", 0, 5)
+    queues.away = ("broker-b",)
+    for given in ({}, {"subscribePattern": "t.*"}):
+        asked = cluster(queues, stream=False, **given)
+        with pytest.raises(BrokerAway, match="broker broker-b is away, and may have some of topic 't'") as raised:
+            asked.extents()
+        assert "Incomplete" not in str(raised.value)
+        asked.close()
+    asked = cluster(queues, stream=False, allowIncomplete="true")
+    assert set(asked.extents()) == {key(0)}
+    asked.close()
+
+
+@pytest.mark.parametrize("given", [{}, {"subscribePattern": "t.*"}])
+def test_a_topic_whose_brokers_are_all_away_is_not_unknown(queues: Any, given: dict[str, str]) -> None:
+    queues.put("t", 0, 5)
+    queues.is_registered = False
+    asked = cluster(queues, **given)
+    with pytest.raises(BrokerAway, match="broker-a"):
+        asked.extents(missing_ok=True)
+    asked.close()
+
+
+def test_a_broker_that_comes_back_within_the_patience_is_waited_for(queues: Any) -> None:
+    queues.put("t", 0, 5)
+    queues.is_registered = False
+    asked_often = 0
+
+    def comes_back(request: Any) -> None:
+        nonlocal asked_often
+        asked_often += 1
+        queues.is_registered = asked_often > 30
+
+    queues.on_asked = comes_back
+    for stream in (True, False):
+        asked_often = 0
+        asked = cluster(queues, stream, brokerPatienceMs="600000", **{"fetchOffset.retryIntervalMs": "0"})
+        assert set(asked.extents(missing_ok=True)) == {key(0)}
+        asked.close()
+
+
+def test_a_needed_queue_is_gone_only_where_its_broker_says_so(queues: Any) -> None:
+    queues.put("t", 0, 5)
+    asked = cluster(queues)
+    assert set(asked.extents(missing_ok=True, needed=[key(0), key(7)])) == {key(0)}
+    assert set(asked.extents(missing_ok=True, needed=[key(0, "u")])) == {key(0)}
+    with pytest.raises(BrokerAway, match="broker broker-b is away"):
+        asked.extents(missing_ok=True, needed=[QueueKey("t", "broker-b", 0)])
+    asked.close()
+
+
+def test_a_batch_with_a_wrong_address_fails_long_before_its_patience_is_over(unused_address: str) -> None:
+    given = {"subscribe": "t", "servers": unused_address, "fetchOffset.retryIntervalMs": "0"}
+    with pytest.raises(Unavailable, match=unused_address):
+        Cluster(parse(given, stream=False)).extents()
+
+
+def test_offsets_of_another_log_are_not_read_from_this_one(queues: Any) -> None:
+    queues.put("t", 0, 5)
+    text = '{"t": {"broker-a:0": 3}, "@logs": {"broker-a": "log-0"}}'
+    asked = cluster(queues, startingOffsets=text)
+    with pytest.raises(LogReplaced):
+        asked.starts(asked.extents())
+    asked.close()
+    asked = cluster(queues, startingOffsets=text, failOnDataLoss="false")
+    assert asked.starts(asked.extents()) == {key(0): 0}
+    asked.close()
+    asked = cluster(queues, startingOffsets=text.replace("log-0", "log-1"))
+    assert asked.starts(asked.extents()) == {key(0): 3}
+    asked.close()
+
+
+def test_a_query_reads_what_it_subscribes_to(queues: Any) -> None:
+    for given, reads in (
+        ({"subscribe": "a,b"}, {key(0, "a"), key(1, "b")}),
+        ({"subscribePattern": "[ab]"}, {key(0, "a"), key(1, "b")}),
+        ({"assign": '{"a": [0], "b": ["broker-a:1"]}'}, {key(0, "a"), key(1, "b")}),
+        ({"assign": '{"a": [1]}'}, set()),
+    ):
+        asked = cluster(queues, **given)
+        assert {one for one in (key(0, "a"), key(1, "b"), key(0, "ab")) if asked.reads(one)} == reads
+
+
 def test_a_server_that_stays_away_is_an_error_that_names_it(unused_address: str) -> None:
     options = parse(
         {
@@ -100,6 +184,7 @@ def test_a_server_that_stays_away_is_an_error_that_names_it(unused_address: str)
             "servers": unused_address,
             "fetchOffset.numRetries": "2",
             "fetchOffset.retryIntervalMs": "0",
+            "brokerPatienceMs": "0",
         },
         stream=True,
     )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from stored_queues import rows_of
 
-from penstock.errors import Busy, Damaged, InvalidRequest, OffsetOutOfRange, Unavailable
+from penstock.errors import Busy, Damaged, InvalidRequest, LogReplaced, OffsetOutOfRange, Unavailable
 from penstock.message import Message
 from penstock.requests.messages import Pull
 from penstock.spark.fetch import links_of, read_ranges
@@ -15,7 +15,7 @@ from penstock.spark.planning import Range
 
 
 def options(**given: str) -> SourceOptions:
-    return parse({"subscribe": "t", "fetchOffset.retryIntervalMs": "0"} | given, stream=True)
+    return parse({"subscribe": "t", "fetchOffset.retryIntervalMs": "0", "brokerPatienceMs": "0"} | given, stream=True)
 
 
 def wanted(queues: Any, queue: int, start: int, end: int) -> Range:
@@ -85,7 +85,8 @@ def test_retention_within_a_read_is_data_loss(queues: Any) -> None:
     queues.remove_before("t", 0, 8)
     with pytest.raises(OffsetOutOfRange) as raised:
         rows_of(found)
-    assert "failOnDataLoss" in raised.value.hint
+    assert "longer retention" in raised.value.hint
+    assert "failOnDataLoss" not in raised.value.hint
 
 
 def test_with_loss_accepted_a_read_goes_on_behind_what_retention_removed(queues: Any) -> None:
@@ -124,3 +125,21 @@ def test_readings_come_decoded(queues: Any) -> None:
         ("", "", None, 1),
     ]
     assert rows[1]["error"]
+
+
+def test_a_range_of_another_log_is_data_loss_or_left_out(queues: Any, caplog: pytest.LogCaptureFixture) -> None:
+    queues.put("t", 0, 9)
+    what = wanted(queues, 0, 2, 5)._replace(log_id="log-0")
+    with pytest.raises(LogReplaced) as raised:
+        rows_of(read_ranges([what], options()))
+    assert "failOnDataLoss" not in str(raised.value)
+    assert offsets(read_ranges([what], options(failOnDataLoss="false"))) == []
+    assert "offsets 2 to 5 are left out" in caplog.text
+    assert offsets(read_ranges([what._replace(log_id="log-1")], options())) == [(0, 2), (0, 3), (0, 4)]
+
+
+def test_a_broker_that_is_back_at_another_address_is_found_there(queues: Any, unused_address: str) -> None:
+    queues.put("t", 0, 5)
+    what = wanted(queues, 0, 0, 5)._replace(address=unused_address)
+    found = read_ranges([what], options(servers=queues.address, **{"fetchOffset.numRetries": "1"}))
+    assert offsets(found) == [(0, at) for at in range(5)]

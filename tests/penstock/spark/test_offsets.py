@@ -10,15 +10,20 @@ from penstock.errors import InvalidConfig, OffsetOutOfRange
 from penstock.spark.offsets import (
     EARLIEST,
     LATEST,
+    LOGS,
     Extent,
     QueueKey,
     advance,
     check_not_lost,
+    logs_in,
+    logs_of,
     named,
     settle,
     to_offsets,
     to_places,
 )
+from topicmap.names import InvalidName
+from topicmap.queues import check_topic
 
 A0, A1, B0 = QueueKey("t", "a", 0), QueueKey("t", "a", 1), QueueKey("t", "b", 0)
 
@@ -40,6 +45,20 @@ def test_ten_queues_are_in_the_same_order_both_ways() -> None:
 
 def test_a_broker_name_may_hold_a_colon() -> None:
     assert to_places({"t": {"rack:7:3": 5}}) == {QueueKey("t", "rack:7", 3): 5}
+
+
+def test_the_log_of_each_broker_that_has_a_place_is_in_the_dict() -> None:
+    offsets = to_offsets({B0: 3, A0: 1}, {"b": "2", "a": "1", "c": "3"})
+    assert json.dumps(offsets) == '{"t": {"a:0": 1, "b:0": 3}, "@logs": {"a": "1", "b": "2"}}'
+    assert to_places(offsets) == {A0: 1, B0: 3}
+    assert logs_in(offsets) == {"a": "1", "b": "2"}
+    assert logs_in({"t": {"a:0": 1}}) == {}, "an older version has written it"
+    with pytest.raises(InvalidName):
+        check_topic(LOGS)
+
+
+def test_a_brokers_log_is_that_of_any_of_its_queues() -> None:
+    assert logs_of({A0: Extent("h:1", 0, 1, "x"), B0: Extent("h:2", 0, 1)}) == {"a": "x"}
 
 
 @pytest.mark.parametrize("name", ["3", "a:", "a:x", ""])
@@ -119,14 +138,15 @@ def test_batches_under_a_limit_reach_every_end_without_passing_it(bounds: list[t
         (2, 9, extent(3, 9), "begins at 3 now; offset 2 is wanted"),
         (2, 9, extent(0, 8), "ends at 8 now"),
         (9, 8, extent(0, 9), "offsets 9 to 8"),
-        (2, 9, None, "is no longer subscribed, or gone"),
+        (2, 9, None, "broker says that queue 1 of topic 't' at broker 'a' is gone"),
     ],
 )
 def test_lost_offsets_are_named_with_queue_and_remedy(start: int, end: int, now: Extent | None, complaint: str) -> None:
     with pytest.raises(OffsetOutOfRange, match=complaint) as raised:
         check_not_lost(A1, start, end, now)
     assert "queue 1 of topic 't' at broker 'a'" in raised.value.message
-    assert "failOnDataLoss" in raised.value.hint
+    assert "When messages are lost" in raised.value.hint
+    assert "failOnDataLoss" not in raised.value.hint
 
 
 def test_an_empty_range_before_the_first_offset_lost_nothing() -> None:

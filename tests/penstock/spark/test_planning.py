@@ -4,16 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import OffsetOutOfRange
+from penstock.errors import LogReplaced, OffsetOutOfRange
 from penstock.spark.offsets import Extent, QueueKey
-from penstock.spark.planning import Range, Shape, not_beyond, pack, ranges_between
+from penstock.spark.planning import Range, Shape, in_these_logs, not_beyond, of_subscription, pack, ranges_between
 
-A0, A1 = QueueKey("t", "a", 0), QueueKey("t", "a", 1)
+A0, A1, B0 = QueueKey("t", "a", 0), QueueKey("t", "a", 1), QueueKey("t", "b", 0)
 SHAPE = Shape(target_rows=100, partitions_min=1, partitions_max=6)
 
 
 def extent(first: int, end: int) -> Extent:
     return Extent("127.0.0.1:1", first, end)
+
+
+def named(first: int, end: int, log_id: str) -> Extent:
+    return Extent("127.0.0.1:1", first, end, log_id)
 
 
 def of_rows(*rows: int) -> list[Range]:
@@ -27,7 +31,7 @@ def test_queues_without_news_give_no_range() -> None:
 
 
 def test_a_new_queue_is_read_from_its_first_offset_ever() -> None:
-    assert ranges_between({}, {A0: 5}, {A0: extent(0, 9)}, fail_on_data_loss=True)[0][4:] == (0, 5)
+    assert ranges_between({}, {A0: 5}, {A0: extent(0, 9)}, fail_on_data_loss=True)[0][4:6] == (0, 5)
 
 
 def test_a_new_queue_whose_first_messages_are_gone_is_data_loss() -> None:
@@ -40,17 +44,17 @@ def test_with_loss_accepted_what_is_still_there_is_read(
     now: Extent, left: tuple[int, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     found = ranges_between({A0: 4}, {A0: 9}, {A0: now}, fail_on_data_loss=False)
-    assert found[0][4:] == left
+    assert found[0][4:6] == left
     assert "topic 't'" in caplog.text
 
 
 def test_a_queue_that_is_gone_is_data_loss_or_passed_over() -> None:
-    with pytest.raises(OffsetOutOfRange, match="or gone"):
+    with pytest.raises(OffsetOutOfRange, match="is gone"):
         ranges_between({A0: 4}, {A0: 9}, {}, fail_on_data_loss=True)
     assert ranges_between({A0: 4}, {A0: 9}, {}, fail_on_data_loss=False) == []
 
 
-def test_a_stream_goes_on_with_another_subscription_where_all_of_the_old_one_was_read() -> None:
+def test_a_queue_of_which_nothing_is_to_be_read_may_be_gone() -> None:
     other = QueueKey("u", "a", 0)
     found = ranges_between({A0: 4}, {A0: 4, other: 2}, {other: extent(0, 9)}, fail_on_data_loss=True)
     assert found == [Range("127.0.0.1:1", "u", "a", 0, 0, 2)]
@@ -63,13 +67,59 @@ def test_a_queue_that_ends_before_the_start_is_data_loss_or_goes_on_at_its_end()
     assert not_beyond({A0: 4, A1: 9}, {A0: extent(0, 4)}, fail_on_data_loss=True) == {A0: 4, A1: 9}
 
 
+def test_places_of_a_log_that_was_replaced_are_an_error_or_begin_anew(caplog: pytest.LogCaptureFixture) -> None:
+    start, logs, now = (
+        {A0: 4, A1: 2, B0: 7},
+        {"a": "old", "b": "same"},
+        {A0: named(1, 9, "new"), B0: named(0, 9, "same")},
+    )
+    with pytest.raises(LogReplaced, match="broker 'a' was wiped or replaced: offsets are of log old, and it has new"):
+        in_these_logs(start, logs, now, fail_on_data_loss=True)
+    assert in_these_logs(start, logs, now, fail_on_data_loss=False) == {A0: 1, B0: 7}, "A1 is not in the new log"
+    assert "wiped or replaced" in caplog.text
+
+
+def test_an_unknown_log_is_taken_up() -> None:
+    start, now = {A0: 4}, {A0: named(0, 9, "new")}
+    assert in_these_logs(start, {}, now, fail_on_data_loss=True) == start
+    assert in_these_logs(start, {"a": "old"}, {A0: extent(0, 9)}, fail_on_data_loss=True) == start
+    assert in_these_logs(start, {"a": "old"}, {}, fail_on_data_loss=True) == start
+
+
+def test_a_batch_of_a_log_that_is_gone_is_an_error_or_empty() -> None:
+    now, logs = {A0: named(0, 99, "new")}, {"a": "old"}
+    with pytest.raises(LogReplaced):
+        ranges_between({A0: 4}, {A0: 9}, now, fail_on_data_loss=True, start_logs=logs, end_logs=logs)
+    assert ranges_between({A0: 4}, {A0: 9}, now, fail_on_data_loss=False, start_logs=logs, end_logs=logs) == []
+    assert ranges_between({A0: 9}, {A0: 9}, now, fail_on_data_loss=True, start_logs=logs, end_logs=logs) == []
+
+
+def test_a_batch_that_begins_in_the_old_log_and_ends_in_the_new_one_has_all_of_the_new_one() -> None:
+    now, logs = {A0: named(1, 99, "new")}, {"start_logs": {"a": "old"}, "end_logs": {"a": "new"}}
+    with pytest.raises(LogReplaced):
+        ranges_between({A0: 50}, {A0: 9}, now, fail_on_data_loss=True, **logs)
+    (found,) = ranges_between({A0: 50}, {A0: 9}, now, fail_on_data_loss=False, **logs)
+    assert found[4:] == (1, 9, "new")
+
+
+def test_a_checkpoint_of_another_topic_is_an_error_or_told(caplog: pytest.LogCaptureFixture) -> None:
+    start = {A0: 4, QueueKey("u", "a", 0): 2}
+    with pytest.raises(OffsetOutOfRange, match="offsets of topic 't', which this query does not read") as raised:
+        of_subscription(start, lambda key: key.topic == "u", fail_on_data_loss=True)
+    assert "checkpointLocation of its own" in raised.value.hint
+    left = of_subscription(start, lambda key: key.topic == "u", fail_on_data_loss=False)
+    assert left == {QueueKey("u", "a", 0): 2}
+    assert "topic 't'" in caplog.text
+    assert of_subscription(start, lambda key: True, fail_on_data_loss=True) == start
+
+
 def test_small_queues_are_packed_into_one_partition() -> None:
     assert pack(of_rows(20, 30, 50), SHAPE) == [tuple(of_rows(20, 30, 50))]
 
 
 def test_a_large_queue_is_split_into_parts_of_the_same_size() -> None:
     parts = pack(of_rows(400), SHAPE)
-    assert [[one[4:] for one in part] for part in parts] == [[(10, 110)], [(110, 210)], [(210, 310)], [(310, 410)]]
+    assert [[one[4:6] for one in part] for part in parts] == [[(10, 110)], [(110, 210)], [(210, 310)], [(310, 410)]]
 
 
 def test_no_more_partitions_than_the_most_are_made() -> None:

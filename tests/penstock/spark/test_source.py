@@ -11,14 +11,19 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from stored_queues import STORED_MS, rows_of
 
-from penstock.errors import InvalidConfig, NoRoute, OffsetOutOfRange
+from penstock.errors import BrokerAway, InvalidConfig, LogReplaced, NoRoute, OffsetOutOfRange
 from penstock.spark.source import BatchReader, PenstockSource, StreamReader
 
 ALL = ReadAllAvailable()
 
 
 def source(queues: Any, **given: str) -> PenstockSource:
-    options = {"servers": queues.address, "subscribe": "t", "fetchOffset.numRetries": "0"} | given
+    options = {
+        "servers": queues.address,
+        "subscribe": "t",
+        "fetchOffset.numRetries": "0",
+        "brokerPatienceMs": "0",
+    } | given
     return PenstockSource(CaseInsensitiveDict(options))
 
 
@@ -49,8 +54,8 @@ def read(queues: Any, reader: Any, partitions: list) -> list[tuple[int, int]]:
     ]
 
 
-def of(*places: int, topic: str = "t") -> dict:
-    return {topic: {f"broker-a:{queue}": offset for queue, offset in enumerate(places)}}
+def of(*places: int, topic: str = "t", log_id: str = "log-1") -> dict:
+    return {topic: {f"broker-a:{queue}": offset for queue, offset in enumerate(places)}, "@logs": {"broker-a": log_id}}
 
 
 def test_a_batch_reads_everything_that_is_there(queues: Any) -> None:
@@ -78,7 +83,8 @@ def test_a_batch_reads_between_times(queues: Any) -> None:
 def test_a_batch_that_ends_before_it_begins_is_empty(queues: Any) -> None:
     queues.put("t", 0, 9)
     times = {"startingTimestamp": str(STORED_MS + 5000), "endingTimestamp": str(STORED_MS + 2000)}
-    assert batch(queues, **times).partitions() == []
+    reader = batch(queues, **times)
+    assert read(queues, reader, reader.partitions()) == []
 
 
 def test_a_batch_of_no_topic_fails_with_a_hint(queues: Any) -> None:
@@ -162,6 +168,109 @@ def test_a_broker_whose_data_was_replaced_ends_the_stream(queues: Any, stream: A
     with pytest.raises(OffsetOutOfRange, match="ends at 3"):
         stream(queues).latestOffset(of(7), ALL)
     assert stream(queues, failOnDataLoss="false").latestOffset(of(7), ALL) == of(3)
+
+
+def test_a_wiped_broker_is_noticed_however_much_it_has_stored_since(queues: Any, stream: Any) -> None:
+    queues.put("t", 0, 5)
+    reader = stream(queues, startingOffsets="earliest")
+    before = reader.latestOffset(reader.initialOffset(), ALL)
+    queues.wipe()
+    queues.put("t", 0, 9)
+    for reads in (lambda one: one.latestOffset(before, ALL), lambda one: one.partitions(of(0), before)):
+        with pytest.raises(LogReplaced, match="broker 'broker-a' was wiped or replaced"):
+            reads(stream(queues))
+    lax = stream(queues, failOnDataLoss="false")
+    assert lax.partitions(of(0), before) == [], "the rows of that batch are gone"
+    end = lax.latestOffset(before, ALL)
+    assert end == of(9, log_id="log-2")
+    assert read(queues, lax, lax.partitions(before, end)) == [(0, at) for at in range(9)]
+    assert lax.latestOffset(end, ALL) == end
+
+
+def test_a_checkpoint_of_an_older_version_is_taken_up(queues: Any, stream: Any) -> None:
+    queues.put("t", 0, 5)
+    reader, old = stream(queues), {"t": {"broker-a:0": 3}}
+    end = reader.latestOffset(old, ALL)
+    assert end == of(5)
+    assert read(queues, reader, reader.partitions(old, end)) == [(0, 3), (0, 4)]
+    assert read(queues, reader, reader.partitions(old, {"t": {"broker-a:0": 4}})) == [(0, 3)]
+
+
+@pytest.mark.parametrize("loss", ["true", "false"])
+def test_a_broker_that_is_away_ends_a_stream_without_a_batch_whatever_the_option_says(
+    queues: Any, stream: Any, loss: str
+) -> None:
+    queues.put("t", 0, 5)
+    queues.is_registered = False
+    with pytest.raises(BrokerAway, match="broker-a") as raised:
+        stream(queues, failOnDataLoss=loss).partitions(of(0), of(5))
+    assert "failOnDataLoss" not in str(raised.value)
+    with pytest.raises(BrokerAway):
+        stream(queues, failOnDataLoss=loss).latestOffset(of(0), ALL)
+    queues.topics = {}  # and the name servers have forgotten it
+    with pytest.raises(BrokerAway, match="broker-a"):
+        stream(queues, failOnDataLoss=loss).partitions(of(0), of(5))
+    with pytest.raises(BrokerAway, match="broker-a"):
+        stream(queues, failOnDataLoss=loss).latestOffset(of(5), ALL)
+
+
+def test_a_stream_that_may_be_incomplete_goes_on_without_a_broker_that_is_away(queues: Any, stream: Any) -> None:
+    queues.put("t", 0, 5)
+    queues.away = ("broker-b",)
+    start = {"t": {"broker-a:0": 2, "broker-b:0": 7}}
+    reader = stream(queues, allowIncomplete="true")
+    end = reader.latestOffset(start, ALL)
+    assert end == {"t": {"broker-a:0": 5, "broker-b:0": 7}, "@logs": {"broker-a": "log-1"}}
+    assert read(queues, reader, reader.partitions(start, end)) == [(0, 2), (0, 3), (0, 4)]
+    with pytest.raises(BrokerAway, match="broker-b"):
+        reader.partitions(start, {"t": {"broker-a:0": 5, "broker-b:0": 8}})
+
+
+def test_a_checkpoint_of_another_topic_is_an_error_or_left(queues: Any, stream: Any) -> None:
+    queues.put("t", 0, 5)
+    queues.put("u", 0, 3)
+    start = of(2)
+    for reads in (lambda one: one.latestOffset(start, ALL), lambda one: one.partitions(start, of(5))):
+        with pytest.raises(OffsetOutOfRange, match="offsets of topic 't', which this query does not read"):
+            reads(stream(queues, subscribe="u"))
+    reader = stream(queues, subscribe="u", failOnDataLoss="false")
+    end = reader.latestOffset(start, ALL)
+    assert end == of(3, topic="u")
+    assert read(queues, reader, reader.partitions(start, end)) == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_a_run_that_began_without_a_broker_of_its_checkpoint_waits_for_it(queues: Any, stream: Any) -> None:
+    queues.put("t", 0, 5)
+    reader = stream(queues)
+    reader.prepareForTriggerAvailableNow()
+    with pytest.raises(BrokerAway, match="broker-b"):
+        reader.latestOffset({"t": {"broker-a:0": 2, "broker-b:0": 7}}, ALL)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"endingTimestamp": str(STORED_MS - 5)},
+        {"startingOffsets": '{"t":{"0":9}}'},
+        {"subscribePattern": "nothing.*"},
+        {"subscribePattern": "empty.*"},
+    ],
+)
+def test_a_batch_over_a_range_without_rows_has_no_rows(queues: Any, given: dict[str, str]) -> None:
+    queues.create("empty")
+    if given:
+        queues.put("t", 0, 9)
+    else:
+        queues.create("t")
+    made = PenstockSource(
+        CaseInsensitiveDict(
+            {"servers": queues.address} | ({} if "subscribePattern" in given else {"subscribe": "t"}) | given
+        )
+    )
+    reader = made.reader(schema=None)
+    (partition,) = reader.partitions()
+    assert list(reader.read(pickle.loads(pickle.dumps(partition)))) == []
 
 
 def test_a_queue_that_appears_is_read_from_its_begin_even_by_a_latest_stream(queues: Any, stream: Any) -> None:

@@ -57,7 +57,7 @@ def test_a_window_of_refused_payloads_only_is_counted_and_not_shown() -> None:
 
 SAID = """[STREAM_FAILED] Query failed: Traceback (most recent call last):
   File "source.py", line 1, in partitions
-penstock.errors.OffsetOutOfRange: queue 0 begins at 6 now; offset 2 is wanted (set failOnDataLoss to false)
+penstock.errors.OffsetOutOfRange: queue 0 begins at 6 now; offset 2 is wanted (longer retention avoids it)
 SQLSTATE: XXKST"""
 
 
@@ -65,7 +65,7 @@ def test_our_error_is_found_in_what_spark_says_of_a_failed_query() -> None:
     error = job.cause(SAID)
     assert isinstance(error, OffsetOutOfRange)
     assert error.message.startswith("queue 0 begins at 6 now")
-    assert "failOnDataLoss" in error.message
+    assert "longer retention" in error.message
 
 
 def test_another_failure_is_told_by_its_first_line() -> None:

@@ -1,0 +1,54 @@
+"""How long a query waits for servers that are away: a broker that restarts, or a machine that boots, is no data loss.
+
+A failed question is asked again while its error says that this may help: so many times at least, and until the patience
+is over. Then the error is raised, and Spark commits nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from penstock.errors import PenstockError
+from penstock.spark.options import SourceOptions
+from penstock.world import Clock, RealClock, pause
+
+_log = logging.getLogger(__name__)
+
+
+class Patience:
+    """The wait for one answer.
+
+    Args:
+        patience_s: says how long to ask again, from the first failure on; as long as the options say if left out.
+    """
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        patience_s: Callable[[], float] | None = None,
+        clock: Clock | None = None,
+        wait: Callable[[float], None] = pause,
+    ) -> None:
+        self._options = options
+        self._patience_s = patience_s or (lambda: options.patience_s)
+        self._clock = clock or RealClock()
+        self._wait = wait
+        self._failures = 0
+        self._since = 0.0
+        self._has_told = False
+
+    def wait_or_raise(self, error: PenstockError) -> None:
+        """Waits until it is time to ask again. Raises ``error`` where that cannot help, or no longer will."""
+        if not error.retryable:
+            raise error
+        now, patience_s = self._clock.monotonic(), self._patience_s()
+        if not self._failures:
+            self._since = now
+        self._failures += 1
+        if self._failures > self._options.retries and now >= self._since + patience_s:
+            raise error
+        if patience_s and not self._has_told:
+            self._has_told = True
+            _log.warning("%s; asking again for %g s", error.message, patience_s)
+        self._wait(self._options.retry_pause_s)
