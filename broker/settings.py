@@ -62,6 +62,8 @@ class BrokerSettings:
             for themselves (sessions and ``$SYS``) all the same.
         queues_max: queues of a topic.
         topics_max: topics.
+        topics_anonymous_share: the part of them, 0 to 1, that MQTT clients without a user name may fill; the rest is
+            left for users, services and operators.
         retained_max: retained messages.
         retained_bytes_max: bytes of all retained messages.
         filters_max: open MQTT filters.
@@ -105,6 +107,7 @@ class BrokerSettings:
     auto_create_topics: bool = True
     queues_max: int = 1024
     topics_max: int = 10_000
+    topics_anonymous_share: float = 0.9
     retained_max: int = 1_000_000
     retained_bytes_max: int = 256 << 20
     filters_max: int = 1_000_000
@@ -152,6 +155,8 @@ class BrokerSettings:
             raise ValueError(f"segment_bytes is at least {SEGMENT_BYTES_MIN}, not {self.segment_bytes}")
         if not 0 < self.register_every_s < self.lease_s:
             raise ValueError("register_every_s is more than 0 and less than lease_s")
+        if not 0 <= self.topics_anonymous_share <= 1:
+            raise ValueError(f"topics_anonymous_share is from 0 to 1, not {self.topics_anonymous_share}")
         for setting in _NOT_NEGATIVE:
             if getattr(self, setting) < 0:
                 raise ValueError(f"{setting} is at least 0, not {getattr(self, setting)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from broker.folds import topics
@@ -58,7 +59,7 @@ class TopicRequests:
             return Now(self._detail(known))
         if not request.create:
             raise TopicNotFound(f"there is no topic {request.topic}", hint="penstock topic create makes one")
-        self.auto_create(request.topic, now_ms)
+        self.auto_create(request.topic, now_ms, is_anonymous=request.is_anonymous)
         return AfterQuorum(self._detail(self.get(request.topic)), self._store.written)
 
     @handles(ListTopics)
@@ -87,13 +88,14 @@ class TopicRequests:
             known = self.get(topic)
         return known
 
-    def auto_create(self, topic: str, now_ms: int) -> None:
+    def auto_create(self, topic: str, now_ms: int, *, is_anonymous: bool = False) -> None:
         """Creates a topic with the defaults, if policy allows it; what gateways need for themselves is not asked."""
         if not self._settings.auto_create_topics and topic not in GATEWAYS_TOPICS:
             raise TopicNotFound(f"there is no topic {topic}", hint="this broker does not create topics by itself")
         if topic == HOME_TOPIC:
             self._check_home()
-        self._create(TopicInfo(topic, self._settings.default_queues, self._settings.default_level), now_ms)
+        made = TopicInfo(topic, self._settings.default_queues, self._settings.default_level)
+        self._create(made, now_ms, is_anonymous=is_anonymous)
 
     def _check_home(self) -> None:
         """Sessions have one home. Raises ``NoRoute`` where what they hold here says that it is another broker."""
@@ -101,7 +103,7 @@ class TopicRequests:
         if homes:
             raise NoRoute(f"MQTT sessions are at home at {', '.join(sorted(homes))}, which is away")
 
-    def _create(self, topic: TopicInfo, now_ms: int) -> None:
+    def _create(self, topic: TopicInfo, now_ms: int, *, is_anonymous: bool = False) -> None:
         try:
             check_topic(topic.topic)
         except InvalidName as error:
@@ -110,11 +112,21 @@ class TopicRequests:
             raise InvalidRequest(f"a topic has 1 to {self._settings.queues_max} queues, not {topic.queues}")
         if topic.level not in LEVELS:
             raise InvalidRequest(f"a topic's level is one of {', '.join(LEVELS)}, not {topic.level!r}")
-        if len(self._topics) >= self._settings.topics_max:
-            raise Busy(f"this broker has {self._settings.topics_max} topics already, its limit")
+        self._check_room(is_anonymous)
         self._store.append([fact_record(topics.TOPIC, self._topics.fact(topic))], now_ms)
         self._ensure_queues(topic)
         self._on_change(topic.topic)
+
+    def _check_room(self, is_anonymous: bool) -> None:
+        """Raises ``Busy`` where there may be no more topics, or none that clients without a user name make."""
+        count, most = len(self._topics), self._settings.topics_max
+        if count >= most:
+            raise Busy(f"this broker has {count} topics: the limit topics_max is reached")
+        if is_anonymous and count >= math.ceil(most * self._settings.topics_anonymous_share):
+            raise Busy(
+                f"this broker has {count} topics: clients without a user name may make no more "
+                f"(topics_max, topics_anonymous_share)"
+            )
 
     def _ensure_queues(self, topic: TopicInfo) -> None:
         for number in range(topic.queues):

@@ -25,6 +25,8 @@ from topicmap.queues import SYS_TOPIC
 ANSWER_S: Final = 5.0
 """A name server that has not said for so long who lives hangs: it knows that at once, or nothing."""
 OnFound = Callable[["list[Broker] | PenstockError"], None]
+AskToMake = Callable[[], "DescribeTopic | PenstockError"]
+"""The request with which a topic is made, or why it is not."""
 
 
 class Nowhere:
@@ -104,9 +106,10 @@ class Brokers(Stage):
             self._refreshing = True
             self._ask(QueryRoute(""), self._refreshed, refreshes=True)
 
-    def find(self, topic: str, on_found: OnFound) -> None:
-        """The brokers to write a topic to, ordered by name; ``NoRoute`` or what a broker said if there is none."""
-        self._ask(QueryRoute(topic), lambda result: self._found(topic, result, on_found))
+    def find(self, topic: str, on_found: OnFound, ask_to_make: AskToMake | None = None) -> None:
+        """The brokers to write a topic to, ordered by name; ``NoRoute`` or what a broker said if there is none.
+        ``ask_to_make`` is asked only where no broker has it."""
+        self._ask(QueryRoute(topic), lambda result: self._found(topic, result, on_found, ask_to_make))
 
     # ------------------------------------------------------------ name servers
 
@@ -186,7 +189,7 @@ class Brokers(Stage):
 
     # ------------------------------------------------------------ topics
 
-    def _found(self, topic: str, result: Result, on_found: OnFound) -> None:
+    def _found(self, topic: str, result: Result, on_found: OnFound, ask_to_make: AskToMake | None) -> None:
         if isinstance(result, PenstockError):
             on_found(result)
             return
@@ -195,9 +198,9 @@ class Brokers(Stage):
         if writable:
             on_found(self._learn(writable))
         else:
-            self._ask(QueryRoute(""), lambda all_live: self._make(topic, all_live, on_found))
+            self._ask(QueryRoute(""), lambda all_live: self._make(topic, all_live, on_found, ask_to_make))
 
-    def _make(self, topic: str, result: Result, on_found: OnFound) -> None:
+    def _make(self, topic: str, result: Result, on_found: OnFound, ask_to_make: AskToMake | None) -> None:
         if not isinstance(result, Route) or not result.brokers:
             on_found(
                 result if isinstance(result, PenstockError) else NoRoute(f"no broker lives that could hold {topic}")
@@ -205,9 +208,15 @@ class Brokers(Stage):
             return
         self._learn(result.brokers)
         broker = self._known[maker_of(topic, result.brokers).broker]
-        is_sys = topic == SYS_TOPIC  # figures that are told again anyway wait for no disk
-        request = CreateTopic(topic, 1, "cache") if is_sys else DescribeTopic(topic, create=True)
-        broker.submit(request, lambda made: self._made(broker, made, on_found))
+        request: Request | PenstockError = DescribeTopic(topic, create=True)
+        if topic == SYS_TOPIC:  # figures that are told again anyway wait for no disk
+            request = CreateTopic(topic, 1, "cache")
+        elif ask_to_make is not None:
+            request = ask_to_make()
+        if isinstance(request, PenstockError):
+            on_found(request)
+        else:
+            broker.submit(request, lambda made: self._made(broker, made, on_found))
 
     @staticmethod
     def _made(broker: Broker, result: Result, on_found: OnFound) -> None:

@@ -114,6 +114,10 @@ class GatewaySettings:
         address_failed_logins_per_min_max: logins that may fail from an address in a minute; 0 is no limit.
         takeovers_per_min_max: how often in a minute connections may take a session over from each other; 0 is no
             limit.
+        client_topics_per_min_max: how many new topics a client makes in a minute, by first levels that no broker has
+            yet; so many at once. 0 is no limit.
+        user_topics_per_min_max: the same for all clients of a user, and for all clients without a user name from one
+            address.
         over_rate: a client that sends too fast is made to ``wait``, or the gateway is to ``close`` its connection.
         connection_log: lines in the log for connects and disconnects (level ``info``), refused CONNECTs and failed
             handshakes (``warning``): ``off``, ``sampled`` (of each kind 1 a second, 10 at once), or ``on`` (50 and
@@ -198,6 +202,8 @@ class GatewaySettings:
     address_connects_per_s_max: int = 0
     address_failed_logins_per_min_max: int = 100
     takeovers_per_min_max: int = 30
+    client_topics_per_min_max: int = 100
+    user_topics_per_min_max: int = 1000
     over_rate: str = "wait"
     connection_log: str = "sampled"
     sys_every_s: float = 0.0
@@ -305,6 +311,8 @@ _RANGES: Final = (
     ("address_connects_per_s_max", 0, 1 << 30),
     ("address_failed_logins_per_min_max", 0, 1 << 30),
     ("takeovers_per_min_max", 0, 1 << 30),
+    ("client_topics_per_min_max", 0, 1 << 30),
+    ("user_topics_per_min_max", 0, 1 << 30),
 )
 
 

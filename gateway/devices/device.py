@@ -33,6 +33,8 @@ from gateway.mqtt.packets import Auth, Connect, Disconnect, Publish, Pubrel, Sub
 from gateway.mqtt.reason_codes import Reason, ReasonCode
 from gateway.publishing.intake import is_partial_publish, plain_pubacks, take_publishes
 from gateway.shards.ends import Output
+from penstock.errors import PenstockError
+from penstock.requests.topics import DescribeTopic
 
 _PROGRESS_BYTES: Final = 1024
 """A client that has sent so much more of a packet is as alive as one that has sent a whole one (MQTT-3.1.2-22): it
@@ -124,6 +126,11 @@ class Device(Incoming):
 
     def holdings(self) -> int:
         return len(self.session.subscriptions) if self.session is not None else 0
+
+    def ask_to_make(self, topic: str) -> DescribeTopic | PenstockError:
+        identity = self.identity
+        assert identity is not None
+        return self._reception.ask_to_make(topic, identity.client_id, identity.user_name, self.peer.address)
 
     def receive(self, chunk: bytes) -> None:
         """Carries out all packets that this chunk completes."""

@@ -26,7 +26,7 @@ from gateway.mqtt.reason_codes import Reason, ReasonCode, Told, code_of
 from gateway.publishing.intake import Sender
 from gateway.publishing.lanes import NameRoute
 from gateway.sessions.session import STORED, Session
-from penstock.errors import Fenced, InvalidMessage
+from penstock.errors import Busy, Fenced, InvalidMessage
 
 _LATER_BYTES: Final = 400
 """What an answer takes that waits for its turn, and so many more bytes for each further packet of it:"""
@@ -220,7 +220,7 @@ class Incoming(Sender):
         if self._is_stuffed or self._is_behind:
             self.eased()
 
-    def refused(self, first: int, mark: bytes, code: int) -> None:
+    def refused(self, first: int, mark: bytes, code: int, why: str = "") -> None:
         """A broker has refused one record of this device, for good."""
         self._reception.upstream.dropped += 1
         if not mark:
@@ -230,6 +230,8 @@ class Incoming(Sender):
             self._reception.keeping.on_fenced(self.session)
             return
         reason = REASONS.get(code, ReasonCode.QUOTA_EXCEEDED) if self.is_v5 else ReasonCode.UNSPECIFIED_ERROR
+        if code == Busy.code and why:  # a limit, and the log has the words where the client cannot be told
+            reason = Told(code_of(reason), why)
         self._in_turn(first, partial(self._tell_refused, mark, reason))
 
     def fate_unknown(self, marks: list[bytes]) -> None:

@@ -37,6 +37,7 @@ from gateway.homes.keeping import Keeping
 from gateway.homes.resuming import Resuming
 from gateway.homes.tenure import Tenure
 from gateway.homes.wills import Wills
+from gateway.limits.creations import Creations
 from gateway.limits.limits import Limits, Stalls
 from gateway.limits.quotas import Quotas
 from gateway.limits.rates import Crowd, Door, Pacing, Takeovers
@@ -53,6 +54,7 @@ from gateway.settings import GatewaySettings
 from gateway.shards.rounds import Rounds
 from penstock.errors import Busy, Fenced, PenstockError
 from penstock.requests.sessions import GONE, NO_WILL, RELEASED, OpenedSession, SessionCall, SessionSave
+from penstock.requests.topics import DescribeTopic
 from penstock.world import Rng
 
 _log: Final = logging.getLogger(__name__)
@@ -105,6 +107,7 @@ class Reception:
         self.room = Room(settings, quotas)
         self._door = Door(settings)
         self.takeovers = Takeovers(settings.takeovers_per_min_max)
+        self.creations = Creations(settings, quotas)
         self.crowd = Crowd(settings.address_connections_max)
         self.client_ids = ClientIds(settings, authenticator, self.home, quotas, rng)
         self._admissions = Admissions(self.home, self.wills)
@@ -123,7 +126,12 @@ class Reception:
         self.turns = Turns(rounds, self.failed)
         self.removals = Removals(authenticator.is_gone)
         self.wills.is_allowed = self.judge.may_leave
+        self.wills.ask_to_make = self.ask_to_make
         self.downstream.retained.may_publish = authenticator.may_publish
+
+    def ask_to_make(self, topic: str, client_id: str, user: str, address: str = "") -> DescribeTopic | PenstockError:
+        """The request with which a topic is made for a client, or why it is not."""
+        return self.creations.take(topic, client_id, user, address, self.rounds.now)
 
     @property
     def connections(self) -> int:

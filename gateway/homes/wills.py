@@ -28,6 +28,7 @@ from gateway.shards.deadlines import LOOK_S, Deadlines
 from gateway.shards.rounds import Rounds
 from penstock.errors import NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
 from penstock.requests.sessions import GONE, OpenedSession, SessionCall, SessionSave
+from penstock.requests.topics import DescribeTopic
 
 KEPT_BYTES_MAX: Final = 64 << 20
 _EXECUTOR_BYTES: Final = 1024  # what one takes beside its payload
@@ -78,7 +79,10 @@ class Executor(Publisher):
     def answered(self, size: int) -> None:
         self.unstored -= size
 
-    def refused(self, first: int, mark: bytes, code: int) -> None:
+    def ask_to_make(self, topic: str) -> DescribeTopic | PenstockError:
+        return self._wills.ask_to_make(topic, self.client, self.will.user)
+
+    def refused(self, first: int, mark: bytes, code: int, why: str = "") -> None:
         if self.is_over:
             return
         if code in _PASSING:
@@ -98,7 +102,8 @@ class Executor(Publisher):
 
 
 class Wills:
-    """The waiting wills of one gateway. ``is_allowed``: whether a client may publish its will now."""
+    """The waiting wills of one gateway. ``is_allowed``: whether a client may publish its will now.
+    ``ask_to_make``: the request with which the topic of a client's will is made, or why it is not."""
 
     def __init__(self, home: SessionHome, upstream: Upstream, rounds: Rounds) -> None:
         self._home = home
@@ -111,6 +116,7 @@ class Wills:
         self._again: list[Executor] = []
         self._storing: dict[str, Executor] = {}  # client -> whose last word has not been said
         self.is_allowed: Callable[[str, Will], bool] = _anybody
+        self.ask_to_make: Callable[[str, str, str], DescribeTopic | PenstockError] = _asked
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -255,6 +261,11 @@ class Wills:
 def _anybody(client: str, will: Will) -> bool:
     """Nobody has said who may publish what."""
     return True
+
+
+def _asked(topic: str, client: str, user: str) -> DescribeTopic:
+    """Nobody has said how many topics a client makes."""
+    return DescribeTopic(topic, create=True, is_anonymous=not user)
 
 
 def _ignore(outcome: bool | PenstockError) -> None:

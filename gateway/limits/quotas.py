@@ -41,6 +41,8 @@ REASONS: Final = MappingProxyType(
         "address_connects_per_s_max": 0x9F,
         "address_failed_logins_per_min_max": 0x9F,
         "takeovers_per_min_max": 0x9F,
+        "client_topics_per_min_max": 0x97,
+        "user_topics_per_min_max": 0x97,
     }
 )
 

@@ -14,8 +14,10 @@ from mypy_extensions import mypyc_attr
 from gateway.brokers import Broker
 from gateway.messages.envelope import record_properties
 from gateway.shards.ends import Occupant
+from penstock.errors import PenstockError
 from penstock.message import record_tail
 from penstock.requests.request import Result
+from penstock.requests.topics import DescribeTopic
 from penstock.runs import Run
 
 NONE: Final[tuple[str, ...]] = ()
@@ -55,8 +57,13 @@ class Publisher(Occupant):
         """So many bytes of its records are unstored no more: they are refused, lost, or kept."""
         raise NotImplementedError
 
-    def refused(self, first: int, mark: bytes, code: int) -> None:
-        """One record is not stored, for this error, and not tried again; whoever gives it up counts it."""
+    def refused(self, first: int, mark: bytes, code: int, why: str = "") -> None:
+        """One record is not stored, for this error, and not tried again; whoever gives it up counts it. ``why``: the
+        error's words, where they are known."""
+        raise NotImplementedError
+
+    def ask_to_make(self, topic: str) -> DescribeTopic | PenstockError:
+        """The request with which a topic that no broker has is made for it, or why it is not made."""
         raise NotImplementedError
 
     def fate_unknown(self, marks: list[bytes]) -> None:

@@ -17,6 +17,7 @@ from typing import Final
 from gateway.brokers import Broker, Brokers
 from gateway.publishing.lanes import ClientQueue, Lane, NameRoute, TopicLanes, Unplaced
 from penstock.errors import NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
+from penstock.requests.topics import DescribeTopic
 
 _PASSING: Final = frozenset({NoRoute.code, TimedOut.code, Unavailable.code})
 
@@ -70,7 +71,19 @@ class Placing:
                 self._find(topic)
 
     def _find(self, topic: TopicLanes) -> None:
-        self._brokers.find(topic.name, partial(self._found, topic))
+        self._brokers.find(topic.name, partial(self._found, topic), partial(self._ask_to_make, topic))
+
+    @staticmethod
+    def _ask_to_make(topic: TopicLanes) -> DescribeTopic | PenstockError:
+        """As the first client that may make the topic, of those that wait for it."""
+        request: DescribeTopic | PenstockError = DescribeTopic(topic.name, create=True, is_anonymous=True)
+        for queue in topic.waiting:
+            device = next((one.device for route, one in queue.items if route.topic is topic), None)
+            if device is not None:
+                request = device.ask_to_make(topic.name)
+                if isinstance(request, DescribeTopic):
+                    break
+        return request
 
     def _found(self, topic: TopicLanes, found: list[Broker] | PenstockError) -> None:
         if isinstance(found, PenstockError):
@@ -136,7 +149,7 @@ class Placing:
             self._gave_up(1)
         else:
             device.release_reading()
-            device.refused(publication.first, publication.mark, error.code)
+            device.refused(publication.first, publication.mark, error.code, error.message)
             device.answered(publication.run.size)
 
     def look_again(self) -> None:

@@ -49,12 +49,14 @@ class CreateTopic(Request):
 
 @value
 class DescribeTopic(Request):
-    """Configuration and bounds of a topic. With ``create``, policy may create it."""
+    """Configuration and bounds of a topic. With ``create``, policy may create it; ``is_anonymous``: for a client
+    without a user name, for which not all topics of the limit are there."""
 
     code: ClassVar[int] = 31
     reply: ClassVar[type[Reply]] = TopicDetail
     topic: str
     create: bool = False
+    is_anonymous: bool = False
 
 
 @value

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from broker.folds.sessions import holder
+from broker.settings import BrokerSettings
 from penstock.errors import Busy, InvalidRequest, InvalidTopic, NoRoute, TopicExists, TopicNotFound
 from penstock.message import Message
 from penstock.requests.filters import CloseFilters, OpenFilters
@@ -99,6 +100,27 @@ def test_there_are_no_more_topics_than_the_limit() -> None:
         rig.ask(CreateTopic(name))
     assert isinstance(rig.ask(CreateTopic("c")), Busy)
     assert [one.code for one in rig.ask(append(Message("c", b"x"), Message("a", b"x"))).refused] == [Busy.code]
+
+
+def test_clients_without_a_user_name_leave_a_share_of_the_topics_to_others() -> None:
+    rig = Rig(topics_max=4, topics_anonymous_share=0.5)
+    for topic in "ab":
+        assert isinstance(rig.ask(DescribeTopic(topic, create=True, is_anonymous=True)), TopicDetail)
+    refused = rig.ask(DescribeTopic("c", create=True, is_anonymous=True))
+    assert isinstance(refused, Busy)
+    assert "topics_anonymous_share" in refused.message
+    assert isinstance(rig.ask(DescribeTopic("a", create=True, is_anonymous=True)), TopicDetail), "it is there"
+    assert isinstance(rig.ask(DescribeTopic("c", create=True)), TopicDetail)
+    assert isinstance(rig.ask(CreateTopic("d")), TopicDetail)
+    full = rig.ask(DescribeTopic("e", create=True))
+    assert isinstance(full, Busy)
+    assert "the limit topics_max is reached" in full.message
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1])
+def test_the_share_of_clients_without_a_user_name_is_from_0_to_1(share: float) -> None:
+    with pytest.raises(ValueError, match="topics_anonymous_share is from 0 to 1"):
+        BrokerSettings(topics_anonymous_share=share)
 
 
 def test_bounds_of_a_topic_grow_with_what_is_durable() -> None:

@@ -161,7 +161,7 @@ def test_a_topic_that_a_broker_refuses_to_make_is_refused_for_good() -> None:
     gateway.broker.refuses[DescribeTopic] = Busy("topics_max")
     for client in (old, new):
         client.publish("t", b"x", 1, packet_id=1)
-    assert new.got() == [Puback(1, 0x97)]
+    assert new.got() == [Puback(1, 0x97, Properties(reason_string="topics_max"))]
     assert old.is_closed
 
 
@@ -172,7 +172,7 @@ def test_the_route_of_a_topic_is_looked_up_again_after_a_refusal() -> None:
     client.publish("t", b"x", 1, packet_id=1)
     gateway.broker.refuses.clear()
     client.publish("t", b"x", 1, packet_id=2)
-    assert client.got() == [Puback(1, 0x97), Puback(2)]
+    assert client.got() == [Puback(1, 0x97, Properties(reason_string="topics_max")), Puback(2)]
 
 
 @pytest.mark.parametrize(("error", "reason"), [(Busy("x"), 0x97), (StorageFull("x"), 0x97), (InvalidTopic("x"), 0x90)])

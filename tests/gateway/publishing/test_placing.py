@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from rig import Gateway
 
 from gateway.mqtt.packets import Packet, Puback, Publish
+from gateway.mqtt.properties import Properties
 from gateway.sessions.session_state import Will
 from penstock.errors import NoRoute, TopicNotFound, Unavailable
 from penstock.message import NEVER
@@ -113,4 +115,75 @@ def test_a_will_without_an_executor_waits_behind_its_client_and_is_given_up_with
     gateway.round()
     assert gateway.broker.bodies() == [b"warm", b"will"]
     assert gateway.upstream.dropped == 2
+    assert nothing_waits(gateway)
+
+
+TOLD = Properties(reason_string="the limit client_topics_per_min_max is reached")
+
+
+def test_a_client_that_makes_too_many_topics_is_told_the_limit_and_others_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gateway = Gateway(client_topics_per_min_max=2)
+    new, old, other = gateway.connect("new", level=5), gateway.connect("old"), gateway.connect("other")
+    new.send(*sent("a/x", "b/x", "c/x", "a/y"))
+    assert new.got() == [Puback(1), Puback(2), Puback(3, 0x97, TOLD), Puback(4)]
+    with caplog.at_level("INFO"):
+        old.send(*sent("d/x", "e/x", "f/x"))
+    assert old.got() == [Puback(1), Puback(2)]
+    assert old.is_closed
+    assert "the limit client_topics_per_min_max is reached" in caplog.text
+    other.publish("c/x", b"other", 1, packet_id=1)
+    assert other.got() == [Puback(1)], "its own limit"
+    new.publish("c/x", b"again", 1, packet_id=3)
+    assert new.got() == [Puback(3)], "the topic is there now"
+    assert gateway.quotas.refused["client_topics_per_min_max"] == 2
+    gateway.pass_time(30)
+    new.publish("g/x", b"later", 1, packet_id=5)
+    assert new.got() == [Puback(5)]
+    assert nothing_waits(gateway)
+
+
+def test_topics_that_are_there_count_for_nobody() -> None:
+    first = Gateway()
+    maker = first.connect("maker")
+    maker.send(*sent(*[f"t{n}/x" for n in range(10)]))
+    later = Gateway(beside=first, name="later", client_topics_per_min_max=1)
+    client = later.connect("client", level=5)
+    client.send(*sent(*[f"t{n}/y" for n in range(10)], "new/x"))
+    assert client.got() == [Puback(number) for number in range(1, 12)]
+
+
+def test_of_several_clients_that_wait_for_a_topic_any_may_make_it() -> None:
+    gateway = Gateway(client_topics_per_min_max=1)
+    spent, fresh = gateway.connect("spent", level=5), gateway.connect("fresh", level=5)
+    spent.publish("a/x", b"", 1, packet_id=1)
+    gateway.broker.holds_replies = True
+    spent.publish("b/x", b"1", 1, packet_id=2)
+    fresh.publish("b/x", b"2", 1, packet_id=1)
+    gateway.broker.holds_replies = False
+    gateway.round()
+    assert (spent.got(), fresh.got()) == ([Puback(1), Puback(2)], [Puback(1)])
+
+
+def test_the_broker_hears_whether_a_topic_is_made_for_a_user() -> None:
+    gateway = Gateway()
+    gateway.connect("c").publish("a/x", b"")
+    gateway.reception.wills.publish("gone", Will("b/x", b"", 1, False, 0, NEVER, b""))
+    gateway.reception.wills.publish("known", Will("c/x", b"", 1, False, 0, NEVER, b"", "alice"))
+    gateway.round()
+    assert {(one.topic, one.is_anonymous) for one in gateway.broker.made(DescribeTopic) if one.create} >= {
+        ("a", True),
+        ("b", True),
+        ("c", False),
+    }
+
+
+def test_wills_make_no_more_topics_than_their_clients_may() -> None:
+    gateway = Gateway(client_topics_per_min_max=1)
+    gateway.connect("c").publish("a/x", b"")
+    gateway.reception.wills.publish("c", Will("b/x", b"", 1, False, 0, NEVER, b""))
+    gateway.round()
+    assert len(gateway.broker.log) == 1
+    assert gateway.upstream.dropped == 1
     assert nothing_waits(gateway)

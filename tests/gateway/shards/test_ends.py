@@ -10,6 +10,7 @@ from gateway.devices.device import Device
 from gateway.publishing.lanes import Publisher
 from gateway.shards.ends import Occupant, Output
 from gateway.shards.shard import Line
+from penstock.requests.topics import DescribeTopic
 from tests.gateway.rig import Gateway
 
 
@@ -27,6 +28,9 @@ class Settled(Publisher):
 
     def release_reading(self) -> None:
         self.holds -= 1
+
+    def ask_to_make(self, topic: str) -> DescribeTopic:
+        return DescribeTopic(topic, create=True)
 
     def stored(self, first: int, marks: list[bytes], size: int, exact: bool) -> None:
         self.unstored -= size

@@ -1,0 +1,35 @@
+"""How many topics clients make: by the first message under a new first level.
+
+A topic stays, so whoever makes up first levels would take all that a broker may have. Each client has a rate, and so
+has each user; clients without a user name count by their address, for they choose their ids. Only a topic that no
+broker has is counted, when it is about to be made. Pure.
+"""
+
+from __future__ import annotations
+
+from gateway.buckets import Buckets, host_of
+from gateway.limits.quotas import Quotas
+from gateway.settings import GatewaySettings
+from penstock.errors import Busy
+from penstock.requests.topics import DescribeTopic
+
+
+class Creations:
+    """The topics that the clients of one gateway make."""
+
+    def __init__(self, settings: GatewaySettings, quotas: Quotas) -> None:
+        self._quotas = quotas
+        clients, users = settings.client_topics_per_min_max, settings.user_topics_per_min_max
+        self._clients = Buckets(clients / 60, clients)
+        self._users = Buckets(users / 60, users)
+
+    def take(self, topic: str, client_id: str, user: str, address: str, now: float) -> DescribeTopic | Busy:
+        """Counts one topic. The request with which it is made, or the error for a client or a user that has made too
+        many; ``address``: of a client without a user name."""
+        whose = f"user {user}" if user else f"address {host_of(address)}"
+        if not self._users.has(whose, now):
+            return Busy(self._quotas.refuse("user_topics_per_min_max").why)
+        if not self._clients.take(client_id, now):
+            return Busy(self._quotas.refuse("client_topics_per_min_max").why)
+        self._users.spend(whose, now)
+        return DescribeTopic(topic, create=True, is_anonymous=not user)
