@@ -39,7 +39,7 @@ from gateway.sessions.options import Start
 from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
 from gateway.settings import GatewaySettings
-from gateway.shards.rounds import Stage
+from gateway.shards.rounds import Rounds, Stage
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, QueueNotFound
 from penstock.requests.given import GivenPulled
 from penstock.requests.messages import BoundsReply, Pull, Pulled, QueryBounds
@@ -64,13 +64,14 @@ class Downstream(Stage):
         owner: str,
         clock: Clock,
         keeping: Keeping,
-        wake: Callable[[], None],
+        rounds: Rounds,
         topic_of: Callable[[str], str | None],
     ) -> None:
         self._pull_bytes_max = settings.pull_bytes_max
         self._pull_count_max = settings.pull_count_max
         self._pull_wait_s = settings.pull_wait_s
         self._windows: Windows[Cursor] = Windows(self._pull_bytes_max)
+        wake = rounds.wake
         self._due = Due(self._pump, self._pull, wake)
         self._failed: list[Feed[Cursor] | Cursor] = []
         self._replaces: dict[Subscription, Subscription | None] = {}  # on their way: what stood before each
@@ -79,8 +80,8 @@ class Downstream(Stage):
         self.positions = NamedPositions(life, topic_of, self._replaces.__contains__, wake)
         self.sending = Sending(clock, keeping, self.positions)
         self.resending = Resending(clock, keeping, self.sending, self.pump_later)
-        self.retained = Retained(clock, self._try, wake, self.sending.as_variant, self._fail)
-        self.replays = Replays(clock, self.sending.as_variant, self._try, wake, self.positions, self._fail)
+        self.retained = Retained(clock, self._try, rounds, self.sending.as_variant, self._fail)
+        self.replays = Replays(clock, self.sending.as_variant, self._try, rounds, self.positions, self._fail)
         self.shared = SharedSubscriptions(brokers, life, settings, clock, self.sending.as_variant, wake)
         self._leases = FilterLeases(brokers, life, settings.filter_lease_s, self._begun, wake)
         self.holds = SessionHolds(self._leases, self.shared, keeping.note)

@@ -86,7 +86,7 @@ async def run(
     keeping = Keeping(home, settings.output_bytes_max, rounds.wake)
     exchanges = ExchangeIds(brokers, rounds.wake)
     parts = SessionParts(home, keeping, exchanges, Wills(home, upstream, rounds), brokers)
-    downstream = Downstream(brokers, settings, owner, clock, keeping, rounds.wake, upstream.topic_of)
+    downstream = Downstream(brokers, settings, owner, clock, keeping, rounds, upstream.topic_of)
     quotas = Quotas()
     access = Access(
         settings.anonymous,

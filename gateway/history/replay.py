@@ -31,6 +31,7 @@ from gateway.sessions.options import BEGINNING, EVERY_QUEUE, LAST, OFFSET, TIME,
 from gateway.sessions.session import Cursor
 from gateway.sessions.session_state import Owed
 from gateway.sessions.subscriptions import Subscription
+from gateway.shards.rounds import Rounds
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, TopicNotFound
 from penstock.requests.groups import HeldOffsets
 from penstock.requests.messages import BoundsReply, OffsetReply, Pull, Pulled, QueryBounds, SeekTime
@@ -136,7 +137,7 @@ class Replays:
         clock: Clock,
         send: Callable[[Sequence[Cursor], Arrival, Variant, int], bool],
         go_on: Callable[[Cursor], None],
-        wake: Callable[[], None],
+        rounds: Rounds,
         positions: NamedPositions,
         fail: Callable[[Cursor], None],
     ) -> None:
@@ -147,7 +148,7 @@ class Replays:
         self._positions = positions
         self._replays: dict[Cursor, Replay] = {}
         self._interrupted: dict[Cursor, tuple[Start, str]] = {}
-        self.turns = Turns(self._replays, go_on, wake, fail)
+        self.turns = Turns(self._replays, go_on, rounds, fail)
         self.coming: dict[Subscription, tuple[Start, str]] = {}
         self.replayed = 0
 

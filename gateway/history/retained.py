@@ -20,6 +20,7 @@ from gateway.messages.delivery import Variant, is_expired
 from gateway.messages.envelope import Arrival, arrivals
 from gateway.sessions.session import Cursor
 from gateway.sessions.session_state import Owed
+from gateway.shards.rounds import Rounds
 from penstock.errors import InvalidMessage, PenstockError
 from penstock.requests.filters import FetchRetained, RetainedPage
 from penstock.requests.request import Result
@@ -56,7 +57,7 @@ class Retained:
         self,
         clock: Clock,
         go_on: Callable[[Cursor], None],
-        wake: Callable[[], None],
+        rounds: Rounds,
         send: Callable[[Sequence[Cursor], Arrival, Variant, int], bool],
         fail: Callable[[Cursor], None],
     ) -> None:
@@ -65,7 +66,7 @@ class Retained:
         self._clock = clock
         self._send_one = send
         self._fetches: dict[Cursor, _Fetch] = {}
-        self.turns = Turns(self._fetches, go_on, wake, fail)
+        self.turns = Turns(self._fetches, go_on, rounds, fail)
         self.may_publish: Callable[[Identity, str], bool] = _anybody
 
     def __contains__(self, cursor: Cursor) -> bool:

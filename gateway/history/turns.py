@@ -3,8 +3,8 @@
 History and retained messages are looked for among very many, of which few may match. So little is under way from one
 broker at a time, measured by what there is to look at and not by the number of requests: whoever subscribes to a
 thousand filters over a million messages keeps nobody else waiting. A broker in this process answers at once; of it no
-more than that is asked within one flush either. Sessions come in turn, and of each its requests in their order. Answers
-are noted, and who was answered goes on in ``take``.
+more than that is asked within one round either, however often the round's end comes here. Sessions come in turn, and of
+each its requests in their order. Answers are noted, and who was answered goes on in ``take``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from gateway.brokers import Broker
 from gateway.sessions.session import Cursor, Session
+from gateway.shards.rounds import Rounds
 from penstock.requests.request import Request, Result
 
 WORK_MAX: Final = 512
@@ -37,7 +38,7 @@ class _Asked(NamedTuple, Generic[Held]):
 
 
 class _Line(Generic[Held]):
-    """What waits for one broker. ``left``: so much more may be asked of it in this flush."""
+    """What waits for one broker. ``left``: so much more may be asked of it in this round."""
 
     __slots__ = ("left", "under_way", "waiting")
 
@@ -54,7 +55,7 @@ class Turns(Generic[Held]):
         self,
         current: Mapping[Cursor, Held],
         go_on: Callable[[Cursor], None],
-        wake: Callable[[], None],
+        rounds: Rounds,
         fail: Callable[[Cursor], None],
     ) -> None:
         """``current``: what each cursor is held for; of what is not there any more nothing is asked, and no answer is
@@ -63,7 +64,8 @@ class Turns(Generic[Held]):
         self._current = current
         self._go_on = go_on
         self._fail = fail
-        self._wake = wake
+        self._rounds = rounds
+        self._round = rounds.number
         self._lines: dict[Broker, _Line[Held]] = {}
         self._ready: dict[Cursor, None] = {}
         self._failed: dict[Cursor, None] = {}
@@ -103,8 +105,10 @@ class Turns(Generic[Held]):
         if not self._is_due:
             return
         self._is_due = False
-        for line in self._lines.values():
-            line.left = WORK_MAX - line.under_way
+        if self._round != self._rounds.number:
+            self._round = self._rounds.number
+            for line in self._lines.values():
+                line.left = WORK_MAX - line.under_way
         while True:
             ready, self._ready = self._ready, {}
             for cursor in ready:
@@ -121,7 +125,8 @@ class Turns(Generic[Held]):
             line.under_way += asked.work
             broker.submit(asked.request, partial(self._answered, line, asked))
         if line.waiting and line.under_way < WORK_MAX:
-            self._call()
+            self._is_due = True
+            self._rounds.again()
 
     def _next(self, line: _Line[Held]) -> _Asked[Held] | None:
         """The request whose turn it is; its session comes behind all others then."""
@@ -139,7 +144,7 @@ class Turns(Generic[Held]):
     def _call(self) -> None:
         """There is something to do in the next ``take``."""
         self._is_due = True
-        self._wake()
+        self._rounds.wake()
 
     def _stands(self, asked: _Asked[Held]) -> bool:
         return self._current.get(asked.cursor) is asked.held

@@ -162,7 +162,7 @@ class Gateway:
             name,
             self.clock,
             self.keeping,
-            self.rounds.wake,
+            self.rounds,
             self.upstream.topic_of,
         )
         self.reception = Reception(

@@ -7,11 +7,13 @@ from functools import partial
 
 import pytest
 from making import subscribed
+from rig import HandClock
 
 from gateway.brokers import Broker, Brokers
 from gateway.history import turns as module
 from gateway.history.turns import WORK_MAX, Turns
 from gateway.sessions.session import Cursor, Session
+from gateway.shards.rounds import Rounds, Stage
 from penstock.link import Link, OnResult
 from penstock.requests.groups import FetchOffsets
 from penstock.requests.request import Done, Request, Result
@@ -51,6 +53,16 @@ class Peer:
             on_result(Done())
 
 
+class End(Stage):
+    """The end of a round, which comes to the turns as often as there is something to do."""
+
+    def __init__(self, turns: Turns[list[str]]) -> None:
+        self._turns = turns
+
+    def flush(self) -> None:
+        self._turns.take()
+
+
 class Rig:
     """Cursors that are held for so many requests each, one behind the other."""
 
@@ -60,7 +72,10 @@ class Rig:
         self.current: dict[Cursor, list[str]] = {}
         self.wakes = 0
         self.told: list[str] = []
-        self.turns = Turns(self.current, self.pump, self.wake, self.fail)
+        self.rounds = Rounds(HandClock())
+        self.turns = Turns(self.current, self.pump, self.rounds, self.fail)
+        self.rounds.ends_with(End(self.turns))
+        self.rounds.called_by(self.wake)
         self.failed: list[Cursor] = []
         self.error: Exception | None = None
         self.work = THIRD
@@ -99,9 +114,10 @@ class Rig:
             self.turns.ready(cursor)
 
     def take(self) -> list[str]:
-        """What a flush asks."""
+        """What a round asks."""
         self.peer.asked = []
-        self.turns.take()
+        self.rounds.begin()
+        self.rounds.finish()
         return self.peer.asked
 
 
@@ -148,7 +164,7 @@ def test_each_broker_has_turns_of_its_own(rig: Rig) -> None:
     assert slow.asked == ["0"]
 
 
-def test_what_is_answered_at_once_asks_for_more_in_the_same_flush_while_there_is_little_to_look_at(rig: Rig) -> None:
+def test_what_is_answered_at_once_asks_for_more_in_the_same_round_while_there_is_little_to_look_at(rig: Rig) -> None:
     rig.peer.answers_at_once = True
     rig.begin(Session("c", 1), *"abcdefgh")
     assert rig.take() == list("abcd")
