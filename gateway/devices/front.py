@@ -2,7 +2,8 @@
 
 A connection that speaks MQTT at once becomes a device as it is accepted. One that has something before it (TLS, HTTP, a
 load balancer's header) is an ``Newcomer`` until its first byte of MQTT: only then is it known whose it is. An arrival
-counts as half open (``half_open_max``) and has the time of a CONNECT (``connect_wait_s``). What it holds is its own (an
+counts as half open (``half_open_max``, ``gateway/limits/half_open.py``) and has the time of a CONNECT
+(``connect_wait_s``). What it holds is its own (an
 OpenSSL connection has 50 KB): when it has gone, or is a device, nothing but its empty ``Ticket`` waits for that time.
 
 Nobody is let in beyond a limit, which is also what the system leaves to clients of the process's descriptors: the rest
@@ -40,6 +41,8 @@ from penstock.metrics import with_label
 ACCEPTS_PER_ROUND: Final = 32
 """So many connections are accepted before the rounds of the shards have their turn: some 4 ms."""
 _OUT_OF_DESCRIPTORS_S: Final = 0.1
+_MADE_ROOM: Final = descriptors.SPARE // 2
+"""So many more sockets may be open for a moment, until those that made room for them are closed."""
 
 _log = logging.getLogger(__name__)
 
@@ -56,13 +59,14 @@ class Ticket:
 class Newcomer(Occupant):
     """A connection before its first byte of MQTT; its line's occupant until then."""
 
-    __slots__ = ("_entrance", "address", "codec", "line", "ticket")
+    __slots__ = ("_entrance", "address", "codec", "counted_as", "line", "ticket")
 
     def __init__(self, entrance: Entrance, line: Line, codec: Codec, address: str) -> None:
         self._entrance = entrance
         self.line = line
         self.codec = codec
         self.address = address
+        self.counted_as = address  # that of the client, once a load balancer's header has told it
         self.ticket = Ticket(self)
 
     def receive(self, chunk: bytes) -> None:
@@ -73,6 +77,10 @@ class Newcomer(Occupant):
 
     def broken(self) -> None:
         self._entrance.gone(self)
+
+    def drop(self, why: str = "") -> None:
+        """It has to make room."""
+        self._entrance.dropped(self)
 
     def is_new(self) -> bool:
         return True
@@ -90,6 +98,7 @@ class Entrance:
         self._tally.is_lenient = listening.is_lenient
         self._arriving: Deadlines[Ticket] = Deadlines()
         self._waiting = 0
+        self._unnamed: dict[Newcomer, None] = {}  # those of load balancers, counted as theirs so far
         self._peer = Peer("", None, listening.name)
         protocol = "http/1.1" if listening.is_web else "mqtt"
         self.certificates = None if listening.files is None else Certificates(listening.files, protocol, listening.name)
@@ -115,8 +124,10 @@ class Entrance:
         arrival = Newcomer(self, line, codec, address)
         line.occupant = arrival
         self._waiting += 1
-        reception.half_open += 1
-        if not listening.proxies:
+        reception.half_opens.enter(address, arrival)
+        if listening.proxies:
+            self._unnamed[arrival] = None
+        else:
             reception.crowd.enter(address)
         self._arriving.add(reception.rounds.now + self._settings.connect_wait_s, arrival.ticket)
 
@@ -136,15 +147,15 @@ class Entrance:
         connected.close()
 
     def _may_enter(self, address: str) -> bool:
-        reception, listening, settings = self._reception, self.listening, self._settings
+        reception, listening = self._reception, self.listening
         present = self._tally.connected + self._waiting
         if listening.connections_max and present >= listening.connections_max:
             reception.quotas.refuse("connections_max")
             return False
-        # Those that arrive are half open, but no connections of the reception yet.
-        for limit, count in (("connections_max", reception.connections), ("half_open_max", reception.half_open)):
-            if count >= getattr(settings, limit):
-                reception.quotas.refuse(limit)
+        limit = self._limit()
+        if limit:
+            reception.quotas.refuse(limit)
+            if not reception.half_opens.make_room(address) or self._limit():
                 return False
         if listening.proxies:
             return is_among(address, listening.proxies)
@@ -152,6 +163,14 @@ class Entrance:
             reception.quotas.refuse("address_connections_max")
             return False
         return True
+
+    def _limit(self) -> str:
+        """The limit that leaves no room for one more, empty if there is room. Those that arrive are half open, but no
+        connections of the reception yet."""
+        reception, settings = self._reception, self._settings
+        if reception.connections >= settings.connections_max:
+            return "connections_max"
+        return "half_open_max" if reception.half_open >= settings.half_open_max else ""
 
     def _codec(self) -> Codec | None:
         listening = self.listening
@@ -167,7 +186,8 @@ class Entrance:
     def _leave(self, arrival: Newcomer) -> None:
         arrival.ticket.arrival = None
         self._waiting -= 1
-        self._reception.half_open -= 1
+        self._reception.half_opens.leave(arrival.counted_as, arrival)
+        self._unnamed.pop(arrival, None)
         if not self.listening.proxies:
             self._reception.crowd.leave(arrival.address)
 
@@ -198,8 +218,22 @@ class Entrance:
             self._tally.handshakes_failed += 1
             self._tell_failed(arrival, arrival.codec.over)
 
+    def dropped(self, arrival: Newcomer) -> None:
+        """It was given up for one of another address."""
+        self._leave(arrival)
+        self._tally.refused += 1
+        arrival.line.close()
+
     def tick(self, now: float) -> None:
         """Gives up on who arrives too slowly, and looks after the certificates."""
+        half_opens = self._reception.half_opens
+        for newcomer in list(self._unnamed):
+            told = newcomer.codec.address
+            if told:
+                half_opens.leave(newcomer.counted_as, newcomer)
+                newcomer.counted_as = told
+                half_opens.enter(told, newcomer)
+                del self._unnamed[newcomer]
         for ticket in self._arriving.take(now):
             arrival = ticket.arrival
             if arrival is not None:
@@ -227,6 +261,7 @@ class Front:
     def __init__(self, settings: GatewaySettings, reception: Reception, shards: Sequence[Shard]) -> None:
         """Raises ``AddressInUse`` or ``InvalidConfig``."""
         self._shards = shards
+        self._half_opens = reception.half_opens
         self._turn = 0
         self._troubles: dict[Entrance, str] = {}
         self._entrances: list[Entrance] = []
@@ -276,10 +311,12 @@ class Front:
                 await trio.sleep(_OUT_OF_DESCRIPTORS_S)
 
     def _let_in(self, entrance: Entrance, connected: socket.socket, address: str) -> None:
-        if sum(map(len, self._shards)) >= self._sockets_max:
+        present = sum(map(len, self._shards))
+        if present >= self._sockets_max:
             self._say_full()
-            entrance.refuse(connected)
-            return
+            if present >= self._sockets_max + _MADE_ROOM or not self._half_opens.make_room(address):
+                entrance.refuse(connected)
+                return
         entrance.enter(connected, address, self._shards[self._turn])
         self._turn = (self._turn + 1) % len(self._shards)
 

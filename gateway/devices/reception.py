@@ -38,6 +38,7 @@ from gateway.homes.resuming import Resuming
 from gateway.homes.tenure import Tenure
 from gateway.homes.wills import Wills
 from gateway.limits.creations import Creations
+from gateway.limits.half_open import HalfOpens
 from gateway.limits.limits import Limits, Stalls
 from gateway.limits.quotas import Quotas
 from gateway.limits.rates import Crowd, Door, Pacing, Takeovers
@@ -114,7 +115,7 @@ class Reception:
         self.patience = Patience(settings.connect_wait_s, quotas, rounds)
         self.failures = 0
         self._devices: dict[Guest, Stay] = {}
-        self.half_open = 0
+        self.half_opens = HalfOpens()
         self.turns_away: Reason = ReasonCode.SERVER_MOVED if settings.has_moved else 0
         self.home.on_call = self._called
         self.home.on_duty = self.wills.claim
@@ -137,6 +138,10 @@ class Reception:
     def connections(self) -> int:
         return len(self._devices)
 
+    @property
+    def half_open(self) -> int:
+        return len(self.half_opens)
+
     def admitted(self, count: int) -> list[Guest]:
         """So many of the clients that have a session here, the oldest connections first."""
         return list(islice((device for device in self._devices if device.session is not None), count))
@@ -151,7 +156,7 @@ class Reception:
         self._devices[device] = self.patience.opened(device)
         self.tallies.entered(device.tally, len(self._devices))
         self.crowd.enter(device.peer.address)
-        self.half_open += 1
+        self.half_opens.enter(device.peer.address, device)
 
     def admit(self, device: Guest, asked: Arriving, done: OnAdmitted) -> None:
         """Gives the client its session, or the reason code of the refusal, through ``done``."""
@@ -343,7 +348,7 @@ class Reception:
         session.device = device
         identity = grant.identity
         self.patience.admitted(self._devices[device], grant.keep_alive_s, identity.until)
-        self.half_open -= 1
+        self.half_opens.leave(device.peer.address, device)
         terms = identity.user_name, device.is_v5, grant.keep_alive_s
         self.journal.connected(device.peer, client_id, *terms, self.rounds.now)
         if found.present:
@@ -390,7 +395,7 @@ class Reception:
         self.crowd.leave(device.peer.address)
         session, now = device.session, self.rounds.now
         if session is None:
-            self.half_open -= 1
+            self.half_opens.leave(device.peer.address, device)
             self._withdraw(device)
             self.journal.turned_away(device.peer, device.named, why, now)
             return

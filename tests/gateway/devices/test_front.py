@@ -19,7 +19,7 @@ from rig import Gateway
 from trio.testing import MockClock
 from wire_ends import Authority, client_hello, frame, proxy_header
 
-from gateway.devices.front import Front, notice_loss
+from gateway.devices.front import Front, Newcomer, notice_loss
 from gateway.login.auth import Peer
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import (
@@ -560,3 +560,46 @@ async def test_a_listener_accepts_no_faster_than_it_may_and_sends_nobody_away() 
         client.close()
     made.close()
     shard.close()
+
+
+def waiting(house: Doorway) -> list[Newcomer]:
+    """Those that have said nothing yet, the oldest first."""
+    found = [line.occupant for line in house.shard._lines if line is not None]
+    return [one for one in found if isinstance(one, Newcomer)]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "proxy" not in kind])
+def test_an_address_that_fills_the_room_makes_room_for_another(doorway: Make, kind: str) -> None:
+    house = doorway(kind, half_open_max=3)
+    greedy = [house.knock("10.0.0.1") for _ in range(4)]
+    assert greedy[3].recv(10) == b"", "it waits for itself"
+    house.knock("10.0.0.2")
+    house.turn()
+    assert [one.address for one in waiting(house)] == ["10.0.0.1", "10.0.0.1", "10.0.0.2"]
+    assert greedy[2].recv(10) == b""
+    assert (house.gateway.reception.half_open, house.tally.refused) == (3, 2)
+
+
+def test_an_address_that_fills_the_room_with_plain_sockets_makes_room_too(doorway: Make) -> None:
+    house = doorway("tcp 127.0.0.1:0 name=x", half_open_max=3, connections_max=3)
+    greedy = [house.knock("10.0.0.1") for _ in range(3)]
+    house.knock("10.0.0.2")
+    house.turn()
+    assert greedy[2].recv(10) == b""
+    assert house.gateway.reception.half_open == house.gateway.reception.connections == 3
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "proxy" in kind])
+def test_behind_a_load_balancer_the_clients_addresses_count(doorway: Make, kind: str) -> None:
+    house = doorway(kind, half_open_max=3)
+    for _ in range(3):
+        house.knock().send(proxy_header("198.51.100.9"))
+    house.turn()
+    house.knock()
+    assert len(waiting(house)) == 3, "whose they are is not known yet"
+    house.pass_time(1)
+    house.knock().send(proxy_header("203.0.113.7"))
+    house.turn()
+    assert house.gateway.reception.half_open == 3
+    house.pass_time(1)
+    assert sorted(one.counted_as for one in waiting(house)) == ["198.51.100.9", "198.51.100.9", "203.0.113.7"]
