@@ -225,6 +225,7 @@ def _order(plan: Plan, scenario: Scenario, server: Server, name: str) -> Order:
         sessions=int(scenario.sessions * share),
         messages=int(scenario.messages * share),
         filters=int(scenario.filters * share),
+        slow=scenario.slow,
     )
 
 

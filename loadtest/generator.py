@@ -57,6 +57,7 @@ class Order:
     sessions: int = 0
     messages: int = 0
     filters: int = 0
+    slow: bool = False
 
 
 @dataclass(slots=True)

@@ -1,8 +1,9 @@
 """What others feel of a herd: one client's round trips while thousands come at once, and while all of them are cut off.
 
-The herd is a process of its own, with sockets that are open already. It says all its CONNECTs at once and waits for the
-CONNACKs; where each of it has filters, it subscribes to these, one client after the other; then it ends, and the system
-closes everything that it had, as a network does that fails. The neighbour has one QoS 1 message in flight all the
+The herd is a process of its own, with sockets that are open already. It says all its CONNECTs, at once or byte by byte,
+and waits for the CONNACKs; where each of it has filters, it subscribes to these, one client after the other; where
+there are retained messages, the first of it is sent all of them; then it ends, and the system closes everything that it
+had, as a network does that fails. The neighbour has one QoS 1 message in flight all the
 while, every ``PAUSE_S``, and every PUBACK is compared with what must come. It has the core of the herd, which is less
 important there.
 """
@@ -27,6 +28,8 @@ QUIET_S: Final = 1.0
 GOING_S: Final = 3.0
 """So long the neighbour looks on when the herd has been cut off."""
 RING_PACKETS: Final = 4096
+_RETAINED_AT_ONCE: Final = 1000
+_KEPT: Final = bytes(64)
 _PATIENCE: Final = 10
 """Added to what the herd's process gives way (``nice``)."""
 
@@ -56,7 +59,7 @@ class Neighbour(Run):
             messages=trips.count,
             seconds=seconds,
             rate=order.sessions / seconds,
-            checked=trips.count + order.sessions,
+            checked=trips.count + order.sessions + order.messages,
             figures={
                 "quiet_ms": max(quiet) * 1e3,
                 "coming_ms": max(coming) * 1e3,
@@ -103,7 +106,8 @@ class Herd:
 
     def __init__(self, order: Order) -> None:
         where = [order.host, str(order.port), order.wire]
-        where += [str(number) for number in (order.sessions, order.filters, order.core)]
+        numbers = (order.sessions, order.filters, order.messages, int(order.slow), order.core)
+        where += [str(number) for number in numbers]
         command = [sys.executable, "-c", "from loadtest.neighbour import main; main()", *where]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdin is not None
@@ -133,15 +137,16 @@ class Herd:
         self._hear.close()
 
 
-def be_herd(host: str, port: int, wire: str, count: int, filters: int) -> None:
+def be_herd(host: str, port: int, wire: str, count: int, filters: int, messages: int, slow: bool) -> None:
     """Opens the connections, says the CONNECTs when it is told to, subscribes, and waits to be killed."""
+    if messages:
+        _retain(Wire(host, port, wire), messages)
     wires = [Wire(host, port, wire) for _ in range(count)]
     print("open", flush=True)
     sys.stdin.readline()
-    for number, one in enumerate(wires):
-        one.ask(packets.connect(f"herd-{number}"))
-    for one in wires:
-        one.expect(packets.CONNACK_OK, "CONNACK")
+    _connect(wires, slow)
+    if messages:
+        _receive_retained(wires[0], messages)
     for number, one in enumerate(wires if filters else ()):
         one.ask(packets.subscribe(*[f"herd/{number}/{at}/+" for at in range(filters)]))
         one.expect(packets.suback(filters), "SUBACK")
@@ -149,12 +154,54 @@ def be_herd(host: str, port: int, wire: str, count: int, filters: int) -> None:
     sys.stdin.readline()
 
 
+def _connect(wires: list[Wire], slow: bool) -> None:
+    hellos = [packets.connect(f"herd-{number}") for number in range(len(wires))]
+    step = 1 if slow else max(map(len, hellos))
+    for at in range(0, max(map(len, hellos)), step):
+        for one, hello in zip(wires, hellos, strict=True):
+            if at < len(hello):
+                one.ask(hello[at : at + step])
+    for one in wires:
+        one.expect(packets.CONNACK_OK, "CONNACK")
+
+
+def _topic(number: int) -> str:
+    return f"kept/{number % 1000:03}/{number:06}"
+
+
+def _retain(wire: Wire, count: int) -> None:
+    """Stores so many retained messages."""
+    wire.ask(packets.connect("herd-keeper"))
+    wire.expect(packets.CONNACK_OK, "CONNACK")
+    for start in range(0, count, _RETAINED_AT_ONCE):
+        some = range(start, min(start + _RETAINED_AT_ONCE, count))
+        wire.ask(b"".join([packets.retain(_topic(one), one - start + 1, _KEPT) for one in some]))
+        acks = b"".join([b"\x40\x02" + (one - start + 1).to_bytes(2, "big") for one in some])
+        wire.expect(acks, "PUBACK")
+
+
+def _receive_retained(wire: Wire, count: int) -> None:
+    """Subscribes, and takes each retained message once, in whatever order they come."""
+    wire.ask(packets.subscribe("kept/#", qos=0))
+    wire.expect(b"\x90\x03\x00\x01\x00", "SUBACK")
+    missing = {packets.retained(_topic(number), _KEPT) for number in range(count)}
+    size, rest = len(next(iter(missing))), b""
+    while missing:
+        rest += wire.receive()
+        for at in range(0, len(rest) - size + 1, size):
+            one = rest[at : at + size]
+            if one not in missing:
+                raise Failed(f"not a retained message, or one that came before: {one[:40]!r}")
+            missing.discard(one)
+        rest = rest[len(rest) // size * size :]
+
+
 def main() -> None:
-    """Is a herd: ``HOST PORT WIRE COUNT FILTERS CORE`` are the arguments."""
-    host, port, wire, count, filters, core = sys.argv[1:]
+    """Is a herd: ``HOST PORT WIRE COUNT FILTERS MESSAGES SLOW CORE`` are the arguments."""
+    host, port, wire, count, filters, messages, slow, core = sys.argv[1:]
     pin(int(core))
     os.nice(_PATIENCE)
     try:
-        be_herd(host, int(port), wire, int(count), int(filters))
+        be_herd(host, int(port), wire, int(count), int(filters), int(messages), slow == "1")
     except (Failed, OSError) as error:
         print(error, flush=True)

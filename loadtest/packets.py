@@ -13,6 +13,7 @@ from typing import Final
 CONNACK_OK: Final = b"\x20\x02\x00\x00"
 CONNACK_PRESENT: Final = b"\x20\x02\x01\x00"
 DISCONNECT: Final = b"\xe0\x00"
+PUBLISH_QOS0: Final = 0x30
 PUBLISH_QOS1: Final = 0x32
 SEQUENCE_BYTES: Final = 4
 
@@ -36,9 +37,19 @@ def connect(client_id: str, *, clean: bool = True) -> bytes:
     return _packet(0x10, _text("MQTT") + b"\x04" + (b"\x02" if clean else b"\x00") + b"\x00\x00" + _text(client_id))
 
 
-def subscribe(*filters: str) -> bytes:
-    """SUBSCRIBE to filters with QoS 1, packet id 1."""
-    return _packet(0x82, b"\x00\x01" + b"".join([_text(filter) + b"\x01" for filter in filters]))
+def subscribe(*filters: str, qos: int = 1) -> bytes:
+    """SUBSCRIBE to filters, packet id 1."""
+    return _packet(0x82, b"\x00\x01" + b"".join([_text(filter) + bytes([qos]) for filter in filters]))
+
+
+def retain(topic: str, packet_id: int, payload: bytes) -> bytes:
+    """PUBLISH of a retained message with QoS 1."""
+    return _packet(PUBLISH_QOS1 | 1, _text(topic) + packet_id.to_bytes(2, "big") + payload)
+
+
+def retained(topic: str, payload: bytes) -> bytes:
+    """The same as a new subscriber with QoS 0 gets it."""
+    return _packet(PUBLISH_QOS0 | 1, _text(topic) + payload)
 
 
 def suback(count: int) -> bytes:

@@ -43,8 +43,9 @@ class Scenario:
         payload_bytes: size of a payload.
         wire: ``tcp``, ``tls`` or ``ws``.
         per_s: messages a second of all publishers together, where they are paced.
-        sessions: durable sessions. messages: so many wait for them. filters: so many are open. small: the share of
-            these that is done unless everything is asked for.
+        sessions: durable sessions, or those of a herd. messages: so many wait for them, or are retained. filters: so
+            many are open. slow: a herd sends its CONNECTs byte by byte. small: the share of these that is done unless
+            everything is asked for.
         goals: what the issue asks for. judged: the servers for which it asks.
         servers: who takes part if nobody is named; empty for all.
     """
@@ -62,6 +63,7 @@ class Scenario:
     sessions: int = 0
     messages: int = 0
     filters: int = 0
+    slow: bool = False
     small: float = 1.0
     goals: tuple[Goal, ...] = ()
     judged: tuple[str, ...] = DISK
@@ -70,7 +72,7 @@ class Scenario:
     @property
     def is_fresh(self) -> bool:
         """Whether every run has a server of its own, which nothing else has been done with."""
-        return self.kind in (RECONNECT, BACKLOG, FILTERS)
+        return self.kind in (RECONNECT, BACKLOG, FILTERS) or self.messages > 0
 
     @property
     def floor(self) -> str:
@@ -83,6 +85,11 @@ class Scenario:
         return self.kind in (IDLE, RECONNECT, BACKLOG, FILTERS, NEIGHBOUR)
 
 
+_NEIGHBOUR_GOALS: Final = (
+    *bound("longest wait as others come", "coming_ms", 250, 100, "ms"),
+    *bound("longest wait as they go", "going_ms", 250, 100, "ms"),
+)
+"""Of issue 40."""
 _STORED: Final = (*DISK, "mosquitto")
 _CACHED: Final = (*CACHE, "mosquitto")
 _WITH_AMQTT: Final = (*_STORED, "amqtt")
@@ -183,6 +190,25 @@ SCENARIOS: Final = (
         "1 message in flight beside 5,000 clients that come at once, and are cut off at once",
         NEIGHBOUR,
         sessions=5_000,
+        goals=_NEIGHBOUR_GOALS,
+        servers=_STORED,
+    ),
+    Scenario(
+        "neighbour-slow",
+        "1 message in flight beside 2,000 clients that send their CONNECTs byte by byte, and are cut off at once",
+        NEIGHBOUR,
+        sessions=2_000,
+        slow=True,
+        goals=_NEIGHBOUR_GOALS,
+        servers=_STORED,
+    ),
+    Scenario(
+        "neighbour-retained",
+        "1 message in flight beside a client that is sent 100,000 retained messages",
+        NEIGHBOUR,
+        sessions=1,
+        messages=100_000,
+        goals=_NEIGHBOUR_GOALS,
         servers=_STORED,
     ),
     Scenario(
@@ -191,6 +217,7 @@ SCENARIOS: Final = (
         NEIGHBOUR,
         sessions=100,
         filters=1_000,
+        goals=_NEIGHBOUR_GOALS,
         servers=_STORED,
     ),
     Scenario(

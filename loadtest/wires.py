@@ -163,6 +163,10 @@ class Wire:
         if got != wanted:
             raise Failed(f"another {what} than expected: {got.hex(' ')}")
 
+    def receive(self) -> bytes:
+        """What comes next; with TLS or WebSocket that may be nothing yet."""
+        return self.codec.decode(_some(self.sock, "instead of a message"))
+
 
 def _some(sock: socket.socket, when: str, most: int = READ_BYTES, codec: Codec | None = None) -> bytes:
     """What comes next; no more than is wanted where bytes are what they look like."""

@@ -37,7 +37,10 @@ def test_goals_are_told_in_their_units() -> None:
     assert bound("cost", "cost_ratio", 1.2, 0, "x")[0].hope == "-"
 
 
-def test_every_row_of_the_issue_has_its_goal() -> None:
+WAITS = [("coming_ms", 250, 100, True), ("going_ms", 250, 100, True)]
+
+
+def test_every_row_of_the_issues_has_its_goal() -> None:
     goals = {one.name: [(goal.figure, goal.least, goal.aim, goal.is_upper) for goal in one.goals] for one in SCENARIOS}
     assert {name: goal for name, goal in goals.items() if goal} == {
         "publish": [("rate", 3, 5, False)],
@@ -51,6 +54,10 @@ def test_every_row_of_the_issue_has_its_goal() -> None:
         "idle": [("idle_bytes", 4096, 1800, True)],
         "backlog": [("with_without", 1.1, 1.0, True)],
         "reconnect": [("reconnect_s", 10, 3, True)],
+        "neighbour": WAITS,
+        "neighbour-slow": WAITS,
+        "neighbour-retained": WAITS,
+        "neighbour-filters": WAITS,
         "filters": [("cost_ratio", 1.2, 0, True)],
     }
     assert {one.name for one in SCENARIOS if one.judged == CACHE} == {"round-trip", "paced-one-to-one"}

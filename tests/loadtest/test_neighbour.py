@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from loadtest import generator, neighbour, scenarios
 from loadtest.generator import Outcome
-from loadtest.packets import CONNACK_OK, suback
+from loadtest.packets import CONNACK_OK, retained, suback
 from loadtest.run import perform
-from tests.loadtest.small_server import Fault, SmallServer
+from tests.loadtest.small_server import Fault, SmallServer, whole
 from tests.loadtest.test_paced import order
 
 pytestmark = pytest.mark.endtoend
@@ -30,29 +32,51 @@ class Counting(SmallServer):
     turns_away = -1
     filters = 0
     refuses = False
+    doubles = False
+
+    def __init__(self, ack: Fault) -> None:
+        super().__init__(ack=ack)
+        self.kept: list[bytes] = []
+        self.pieces = 0
 
     def _receive(self, sock):  # type: ignore[no-untyped-def]
         data = sock.recv(65536)
-        if data[:1] == b"\x10":
+        packets, self._rests[sock] = whole(self._rests[sock] + data)
+        self.pieces += not packets
+        for packet in packets:
+            self._serve(sock, packet)
+        return bool(data)
+
+    def _serve(self, sock: socket.socket, packet: bytes) -> None:
+        if packet[0] == 0x10:
             self.came += 1
             sock.sendall(CONNACK_OK if self.came != self.turns_away else b"\x20\x02\x00\x03")
-        elif data[:1] == b"\x82":
-            count = data.count(b"herd/")
+        elif packet[0] == 0x82 and b"kept/#" in packet:
+            sock.sendall(b"\x90\x03\x00\x01\x00" + b"".join(self.kept[:1] * self.doubles + self.kept))
+        elif packet[0] == 0x82:
+            count = packet.count(b"herd/")
             self.filters += count
             sock.sendall(suback(count)[:-1] + (b"\x80" if self.refuses else b"\x01"))
-        elif data[:1] == b"\x32":
+        elif packet[0] == 0x33:
+            size = int.from_bytes(packet[2:4], "big")
+            self.kept.append(retained(packet[4 : 4 + size].decode(), packet[6 + size :]))
+            sock.sendall(b"\x40\x02" + packet[4 + size : 6 + size])
+        elif packet[0] == 0x32:
             number = self._published = self._published + 1
-            for ack in self._ack(number, b"\x40\x02" + data[8:10]):
+            for ack in self._ack(number, b"\x40\x02" + packet[8:10]):
                 sock.sendall(ack)
-        return bool(data)
 
 
 def run(
-    turns_away: int = -1, ack: Fault = lambda number, ack: [ack], filters: int = 0, refuses: bool = False
+    turns_away: int = -1,
+    ack: Fault = lambda number, ack: [ack],
+    refuses: bool = False,
+    doubles: bool = False,
+    **asked: object,
 ) -> tuple[Outcome, Counting]:
-    with Counting(ack=ack) as server:
-        server.turns_away, server.refuses = turns_away, refuses
-        return perform(order(server.port, kind=scenarios.NEIGHBOUR, sessions=HERD, filters=filters)), server
+    with Counting(ack) as server:
+        server.turns_away, server.refuses, server.doubles = turns_away, refuses, doubles
+        return perform(order(server.port, kind=scenarios.NEIGHBOUR, sessions=HERD, **asked)), server
 
 
 def test_the_neighbour_goes_on_while_a_herd_comes_and_goes() -> None:
@@ -69,6 +93,24 @@ def test_a_herd_may_have_filters() -> None:
     outcome, server = run(filters=3)
     assert outcome.error == ""
     assert server.filters == 3 * HERD
+
+
+def test_a_herd_may_send_its_connects_byte_by_byte() -> None:
+    outcome, server = run(slow=True)
+    assert outcome.error == ""
+    assert server.came == HERD + 1
+    assert server.pieces > HERD
+
+
+def test_one_of_the_herd_takes_each_retained_message_once() -> None:
+    outcome, server = run(messages=1500)
+    assert outcome.error == ""
+    assert (len(server.kept), outcome.checked) == (1500, outcome.messages + HERD + 1500)
+
+
+def test_a_herd_that_is_sent_a_retained_message_twice_has_no_number() -> None:
+    outcome, _ = run(messages=10, doubles=True)
+    assert "one that came before" in outcome.error
 
 
 def test_a_herd_whose_filters_are_not_granted_has_no_number() -> None:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from loadtest.packets import Ring, connect, subscribe
+from loadtest.packets import Ring, connect, retain, retained, subscribe
 from tests.loadtest.small_server import whole
 
 
 def test_connect_and_subscribe_have_the_golden_bytes() -> None:
     assert connect("c1") == bytes.fromhex("100e 0004 4d515454 04 02 0000 0002 6331")
     assert subscribe("a/+") == bytes.fromhex("8208 0001 0003 612f2b 01")
+    assert subscribe("a/+", qos=0) == bytes.fromhex("8208 0001 0003 612f2b 00")
+
+
+def test_a_retained_message_has_the_golden_bytes_both_ways() -> None:
+    assert retain("a/b", 7, b"x") == bytes.fromhex("3308 0003 612f62 0007 78")
+    assert retained("a/b", b"x") == bytes.fromhex("3106 0003 612f62 78")
 
 
 def test_a_ring_holds_packets_that_differ_in_id_and_number_only() -> None:

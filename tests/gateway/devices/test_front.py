@@ -19,6 +19,7 @@ from rig import Gateway
 from trio.testing import MockClock
 from wire_ends import Authority, client_hello, frame, proxy_header
 
+from gateway.devices.device import Device
 from gateway.devices.front import Front, Newcomer, notice_loss
 from gateway.login.auth import Peer
 from gateway.mqtt.codec import encode
@@ -497,6 +498,33 @@ async def test_clients_leave_descriptors_to_the_rest_of_the_process(
         client.socket.close()
     made.close()
     shard.close()
+
+
+async def test_out_of_descriptors_an_address_that_fills_the_room_makes_room_for_another(few_descriptors: int) -> None:
+    gateway = Gateway(connections_max=1000)
+    shard = Shard(EpollPoller(), gateway.rounds, 1 << 20)
+    made = Front(GatewaySettings(port=0, connections_max=1000), gateway.reception, [shard])
+    clients = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        with trio.fail_after(10):
+            while not gateway.quotas.refused["connections_max"]:
+                clients.append(await trio.open_tcp_stream("127.0.0.1", made.port))
+                await trio.lowlevel.checkpoint()
+            clients.append(await trio.open_tcp_stream("127.0.0.1", made.port, local_address="127.0.0.2"))
+            while "127.0.0.2" not in addresses(shard):
+                await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+    for client in clients:
+        client.socket.close()
+    made.close()
+    shard.close()
+
+
+def addresses(shard: Shard) -> list[str]:
+    """Where the devices of a shard come from."""
+    found = [line.occupant for line in shard._lines if line is not None]
+    return [one.peer.address for one in found if isinstance(one, Device)]
 
 
 async def test_that_clients_are_sent_away_is_told_again_after_there_was_room(

@@ -11,7 +11,7 @@ import pytest
 import trio
 from lines import Echo, HandPoller, Upper
 
-from gateway.shards.poller import BROKEN, EVENTS_MAX, READ, WRITE, EpollPoller
+from gateway.shards.poller import BROKEN, ENDED, EVENTS_MAX, READ, WRITE, EpollPoller
 from gateway.shards.rounds import Rounds, Stage
 from gateway.shards.shard import CHUNK_BYTES, CROWD, LINGER_S, SHORT_BYTES, WRITE_BYTES_MAX, Line, Shard
 from gateway.transports.codec import Codec
@@ -170,10 +170,22 @@ def test_what_becomes_ready_while_many_are_read_is_in_the_same_round(house: Hous
 
 
 def test_a_round_ends_however_many_become_ready(house: House) -> None:
-    nobody = [(house.line.descriptor + 1, READ)] * CROWD
-    house.shard.poller = crowded = Crowded(house, *([nobody] * 100))
+    for descriptor, most in ((house.line.descriptor, EVENTS_MAX), (house.line.descriptor + 1, 8 * EVENTS_MAX)):
+        house.shard.poller = crowded = Crowded(house, *([[(descriptor, READ)] * CROWD] * 100))
+        house.shard.round()
+        assert len(crowded.looks) == 100 - most // CROWD, "served, or only looked at"
+
+
+def test_whoever_is_ready_behind_thousands_that_come_or_go_is_served_in_the_same_round(house: House) -> None:
+    ours, theirs = socket.socketpair()
+    going = house.shard.add(ours)
+    theirs.close()
+    crowd = [(going.descriptor, READ | ENDED)] * CROWD
+    house.client.send(b"mine")
+    house.shard.poller = Crowded(house, *([crowd] * (EVENTS_MAX // CROWD)), [(house.line.descriptor, READ)])
     house.shard.round()
-    assert len(crowded.looks) == 100 - EVENTS_MAX // CROWD
+    assert received(house.client) == b"mine"
+    assert going.descriptor < 0
 
 
 def test_output_between_rounds_calls_for_a_round_once(house: House) -> None:
