@@ -36,6 +36,7 @@ from penstock.frame_server import Peer, Session, listening_address, open_listene
 from penstock.guarded_clock import GuardedClock
 from penstock.lasting_links import lasting_links
 from penstock.link import Links
+from penstock.native_room import NativeRoom
 from penstock.requests.request import Request, Result
 from penstock.world import Clock, Offload, World, guarded
 
@@ -63,8 +64,8 @@ def _nobody(doing: str) -> None:
 
 
 class RunningBroker:
-    """A broker that accepts requests. ``door``: at which they come in. ``namesrv_away``: the name servers that do not
-    answer."""
+    """A broker that accepts requests. ``door``: at which they come in. ``room``: what their connections may hold.
+    ``namesrv_away``: the name servers that do not answer."""
 
     def __init__(
         self,
@@ -74,6 +75,7 @@ class RunningBroker:
         dispatch: Dispatch,
         door: Doorkeeper,
         namesrv_away: Collection[str],
+        room: NativeRoom,
     ) -> None:
         self.host = host
         self.port = port
@@ -81,6 +83,7 @@ class RunningBroker:
         self._dispatch = dispatch
         self._namesrv_away = namesrv_away
         self.door = door
+        self.room = room
 
     def open_session(self, peer: Peer, *, ends_rounds: bool = False) -> Session:
         """A session for one peer, on the wire or in this process. ``ends_rounds``: its batches are all that a round of
@@ -89,7 +92,8 @@ class RunningBroker:
 
     def figures(self) -> dict[str, float]:
         """Counters since start, and gauges, by metric name."""
-        return self._service.figures() | {"penstock_namesrv_away": len(self._namesrv_away)}
+        own = {"penstock_namesrv_away": len(self._namesrv_away), **self.room.figures("penstock")}
+        return self._service.figures() | own
 
     def reasons(self) -> list[str]:
         """Why no traffic should come here; empty if there is no reason."""
@@ -158,7 +162,8 @@ async def _serve(
         trio.open_nursery() as nursery,
     ):
         registration = Registration(settings, _advertised(settings, host, port), service, links, secret)
-        running = RunningBroker(host, port, service, dispatch, Doorkeeper("the broker"), registration.away)
+        door, room = Doorkeeper("the broker"), NativeRoom(settings.held_bytes_max)
+        running = RunningBroker(host, port, service, dispatch, door, registration.away, room)
         service.on_routes_changed = registration.topics_changed
         links.on_lost = registration.lost
         nursery.start_soon(flusher.run, dispatch, service, offload)
@@ -172,7 +177,7 @@ async def _serve(
         if patience.cancelled_caught:
             nursery.start_soon(_keep_mirror, mirror, clock)
             _log.warning("the home of sessions does not answer: their filters are opened here when it does")
-        nursery.start_soon(partial(serve_frames, listeners, running.open_session, door=running.door))
+        nursery.start_soon(partial(serve_frames, listeners, running.open_session, door=door, room=room))
         tell("registering with the name servers")
         await nursery.start(registration.run)
         task_status.started(running)

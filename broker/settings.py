@@ -9,6 +9,7 @@ from typing import Final
 
 from broker.store.settings import StoreSettings
 from penstock.exposure import NATIVE, PAGES, refuse_exposed
+from penstock.native_room import HELD_BYTES_MAX
 
 LEVELS: Final = ("cache", "disk")
 QUEUES_MAX: Final = 1 << 16
@@ -25,6 +26,7 @@ _POSITIVE: Final = (
     "sessions_bytes_max",
     "groups_max",
     "pull_bytes_max",
+    "held_bytes_max",
     "owner_lease_s",
     "handover_wait_s",
     "reader_silence_s",
@@ -76,6 +78,8 @@ class BrokerSettings:
         groups_max: consumer groups, with members or with committed offsets. Where nine tenths of them are there, those
             that have been silent for ``reader_silence_s`` are forgotten.
         pull_bytes_max: the most that one pull is answered with.
+        held_bytes_max: incomplete requests, and replies that are not taken, of all connections together, each of the
+            two.
         lease_s: lease with the name servers.
         register_every_s: how often the lease with the name servers is renewed.
         owner_lease_s: after this long without a word from a gateway, the filters that only it holds are closed.
@@ -118,6 +122,7 @@ class BrokerSettings:
     sessions_bytes_max: int = 512 << 20
     groups_max: int = 100_000
     pull_bytes_max: int = 4 << 20
+    held_bytes_max: int = HELD_BYTES_MAX
     lease_s: float = 120.0
     register_every_s: float = 30.0
     owner_lease_s: float = 120.0

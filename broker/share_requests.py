@@ -39,12 +39,11 @@ from penstock.message import (
 )
 from penstock.requests.messages import Pulled
 from penstock.requests.request import Done, Result
-from penstock.requests.shares import ListShares, SettleShared, SharesPage, ShareState, TakeShared
+from penstock.requests.shares import TAKEN_BYTES_MAX, ListShares, SettleShared, SharesPage, ShareState, TakeShared
 from topicmap.names import parse_share, weight
 from topicmap.queues import filter_queue
 
 COUNT_MAX: Final = 4096
-BYTES_MAX: Final = 1 << 20
 WAIT_S_MAX: Final = 60.0
 RESUME_S: Final = 3.0
 TAKER_BYTES_MAX: Final = 300
@@ -189,7 +188,7 @@ class ShareRequests:
             settled,
             lambda offset, count, size: self._read(request.share, offset, count, size),
             min(request.count_max, COUNT_MAX),
-            min(BYTES_MAX, self._settings.pull_bytes_max),
+            min(TAKEN_BYTES_MAX, self._settings.pull_bytes_max),
             self._settings.share_unsettled_max,
         )
         self._bury(request.share, given)
@@ -228,7 +227,7 @@ class ShareRequests:
             return dict.fromkeys(range(first, end), 0)
         keys: dict[int, int] = {}
         while first < end:
-            rows, following = self._read(share, first, end - first, BYTES_MAX)
+            rows, following = self._read(share, first, end - first, TAKEN_BYTES_MAX)
             if following <= first:
                 break
             keys.update({row.offset: row.key for row in rows if row.offset < end})

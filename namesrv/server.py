@@ -26,6 +26,7 @@ from penstock.errors import InvalidConfig, NotAuthorized, UnknownRequest
 from penstock.exposure import ROUTES, is_loopback
 from penstock.frame_server import Peer, Session, listening_address, open_listeners, serve_frames
 from penstock.link import OnResult
+from penstock.native_room import NativeRoom
 from penstock.requests.request import Done, Request, Result
 from penstock.requests.routes import ProveBroker, QueryChallenge
 from penstock.requests.servers import Ping, ServerInfo
@@ -142,18 +143,20 @@ async def run(
     about = ServerInfo("namesrv", join_address(host, port), VERSION)
 
     refusals = Refusals(world.clock)
+    room = NativeRoom(settings.held_bytes_max)
 
     def open_session(peer: Peer) -> NamesrvSession:
         proofs = Proofs(secret, lambda: nonce_of(secret or b"", world.rng.randbytes(32)))
         return NamesrvSession(registry, world.clock, about, peer, proofs, refusals)
 
     def figures() -> Mapping[str, float]:
-        return {**registry.figures(world.clock.monotonic()), "namesrv_refused_total": refusals.count}
+        own = registry.figures(world.clock.monotonic())
+        return {**own, "namesrv_refused_total": refusals.count, **room.figures("namesrv")}
 
     door = Doorkeeper("the name server")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_expire, registry, world.clock)
-        nursery.start_soon(partial(serve_frames, listeners, open_session, door=door))
+        nursery.start_soon(partial(serve_frames, listeners, open_session, door=door, room=room))
         task_status.started(RunningNamesrv(host, port, open_session, figures, door.reasons))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from penstock.errors import InvalidConfig
 from penstock.exposure import PAGES, ROUTES, refuse_exposed
+from penstock.native_room import HELD_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,8 @@ class NamesrvSettings:
         lease_s_max: no broker is believed for longer than this without a word.
         brokers_max: how many brokers may be registered.
         topics_max: how many topics one broker may register.
+        held_bytes_max: incomplete requests, and replies that are not taken, of all connections together, each of the
+            two.
         away_s_max: the topics of a broker that is away are not made at another one for so long, and readers of a whole
             topic learn that it is away.
         status_host, status_port: where it has its status pages if it runs alone; port -1 for none, 0 for any free one.
@@ -34,6 +37,7 @@ class NamesrvSettings:
     lease_s_max: float = 600.0
     brokers_max: int = 1_000
     topics_max: int = 100_000
+    held_bytes_max: int = HELD_BYTES_MAX
     away_s_max: float = 86_400.0
     status_host: str = "127.0.0.1"
     status_port: int = -1
@@ -45,5 +49,7 @@ class NamesrvSettings:
         refuse_exposed("host", self.host, self.insecure, ROUTES)
         if self.status_port >= 0:
             refuse_exposed("status_host", self.status_host, self.insecure, PAGES)
-        if min(self.lease_s_max, self.brokers_max, self.topics_max) <= 0 or self.away_s_max < 0:
-            raise InvalidConfig("lease_s_max, brokers_max and topics_max are greater than 0, away_s_max is not less")
+        if min(self.lease_s_max, self.brokers_max, self.topics_max, self.held_bytes_max) <= 0 or self.away_s_max < 0:
+            raise InvalidConfig(
+                "lease_s_max, brokers_max, topics_max and held_bytes_max are greater than 0, away_s_max is not less"
+            )

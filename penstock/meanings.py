@@ -52,11 +52,17 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "penstock_namesrv_away": "Name servers that do not answer the broker.",
         "penstock_store_time_ahead_s": "Seconds that store times are ahead of the clock.",
         "penstock_ages_behind_s": "Seconds that the clock is ahead of the time by which ages are judged.",
+        "penstock_unfinished_bytes": "Bytes of requests that are not complete or wait to be carried out.",
+        "penstock_untaken_bytes": "Bytes of replies that clients have not taken.",
+        "penstock_waiting_connections": "Connections that wait for room, which others hold.",
         # ---- name server
         "namesrv_brokers": "Brokers that live.",
         "namesrv_brokers_away": "Brokers that are away, whose topics wait for them.",
         "namesrv_topics": "Topics that have a broker, without those that gateways keep for themselves.",
         "namesrv_refused_total": "Requests refused that spoke for a broker without a proof of it.",
+        "namesrv_unfinished_bytes": "Bytes of requests that are not complete or wait to be carried out.",
+        "namesrv_untaken_bytes": "Bytes of replies that brokers and clients have not taken.",
+        "namesrv_waiting_connections": "Connections that wait for room, which others hold.",
         # ---- process
         "process_clock_jump_s": "Seconds that the machine's clock has jumped, until that is over or believed.",
         "process_clock_jumps_total": "Jumps of the machine's clock.",

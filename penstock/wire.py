@@ -213,6 +213,17 @@ class FrameReader:
         """Whether the bytes so far end within a frame."""
         return bool(self._rest)
 
+    @property
+    def held(self) -> int:
+        """Bytes of the incomplete frame."""
+        return len(self._rest)
+
+    @property
+    def missing(self) -> int:
+        """How many bytes the incomplete frame lacks; 0 where there is none, or its length is not known yet."""
+        rest = self._rest
+        return 4 + int.from_bytes(rest[:4], "big") - len(rest) if len(rest) >= 4 else 0
+
     def receive(self, data: bytes | bytearray) -> Iterator[RawFrame]:
         """Frames that ``data`` completes. Raises ``ProtocolError``; the stream cannot be read on after that."""
         if self._rest:

@@ -17,12 +17,19 @@ class Reply:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Request:
-    """Base of all requests. ``code`` stands for the type on the wire, ``reply`` is the type of the answer."""
+    """Base of all requests. ``code`` stands for the type on the wire, ``reply`` is the type of the answer.
+    ``is_repeatable``: it changes nothing, so that a server may drop its reply and carry it out again."""
 
     __slots__ = ()
     code: ClassVar[int] = 0
+    is_repeatable: ClassVar[bool] = False
     reply: ClassVar[type[Reply]]
 
     def for_wire(self) -> Request:
         """The request that goes over a wire for it: itself, unless it is one for the same process (``given.py``)."""
         return self
+
+    def reply_bytes(self) -> int:
+        """About how many bytes the reply to a request that is not repeatable may have, where it may be large; else
+        0."""
+        return 0

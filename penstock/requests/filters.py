@@ -79,6 +79,7 @@ class FetchRetained(Request):
 
     code: ClassVar[int] = 63
     reply: ClassVar[type[Reply]] = RetainedPage
+    is_repeatable: ClassVar[bool] = True
     filter: str
     after: str = ""
     count_max: int = 256

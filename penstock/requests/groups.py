@@ -110,6 +110,7 @@ class FetchOffsets(Request):
 
     code: ClassVar[int] = 74
     reply: ClassVar[type[Reply]] = GroupOffsets
+    is_repeatable: ClassVar[bool] = True
     group: str
     queues: tuple[str, ...]
 
@@ -123,6 +124,7 @@ class GroupNames(Reply):
 class ListGroups(Request):
     code: ClassVar[int] = 75
     reply: ClassVar[type[Reply]] = GroupNames
+    is_repeatable: ClassVar[bool] = True
 
 
 @value
@@ -140,6 +142,7 @@ class GroupDetail(Reply):
 class DescribeGroup(Request):
     code: ClassVar[int] = 76
     reply: ClassVar[type[Reply]] = GroupDetail
+    is_repeatable: ClassVar[bool] = True
     group: str
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from penstock.requests.request import Bytes, Reply, Request, value
 from penstock.requests.topics import Bounds
+
+PLACED_BYTES: Final = 20
+"""About what a ``Placed`` takes in a reply."""
 
 
 class Placed(NamedTuple):
@@ -44,6 +47,9 @@ class Append(Request):
     count: int
     detail: bool
     body: Bytes
+
+    def reply_bytes(self) -> int:
+        return PLACED_BYTES * self.count if self.detail else 0
 
 
 @value
@@ -85,6 +91,7 @@ class Pull(Request):
 
     code: ClassVar[int] = 41
     reply: ClassVar[type[Reply]] = Pulled
+    is_repeatable: ClassVar[bool] = True
     queue: str
     offset: int
     bytes_max: int = 256 * 1024
@@ -108,6 +115,7 @@ class QueryBounds(Request):
 
     code: ClassVar[int] = 42
     reply: ClassVar[type[Reply]] = BoundsReply
+    is_repeatable: ClassVar[bool] = True
     queues: tuple[str, ...]
 
 
@@ -137,6 +145,7 @@ class FindByKey(Request):
 
     code: ClassVar[int] = 44
     reply: ClassVar[type[Reply]] = Pulled
+    is_repeatable: ClassVar[bool] = True
     topic: str
     key: str
     since_ms: int = 0

@@ -93,6 +93,7 @@ class QueryRoute(Request):
 
     code: ClassVar[int] = 13
     reply: ClassVar[type[Reply]] = Route
+    is_repeatable: ClassVar[bool] = True
     topic: str
 
 
@@ -138,3 +139,4 @@ class QueryTopics(Request):
 
     code: ClassVar[int] = 14
     reply: ClassVar[type[Reply]] = TopicNames
+    is_repeatable: ClassVar[bool] = True

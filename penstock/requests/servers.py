@@ -37,3 +37,4 @@ class BrokerFigures(Reply):
 class ReadFigures(Request):
     code: ClassVar[int] = 90
     reply: ClassVar[type[Reply]] = BrokerFigures
+    is_repeatable: ClassVar[bool] = True

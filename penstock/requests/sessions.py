@@ -249,6 +249,7 @@ class ListSessionFilters(Request):
 
     code: ClassVar[int] = 107
     reply: ClassVar[type[Reply]] = SessionFiltersPage
+    is_repeatable: ClassVar[bool] = True
     after: int = 0
     count_max: int = 1000
 
@@ -265,6 +266,7 @@ class FindEndedSessions(Request):
 
     code: ClassVar[int] = 108
     reply: ClassVar[type[Reply]] = EndedSessions
+    is_repeatable: ClassVar[bool] = True
     incarnations: tuple[int, ...]
 
 
@@ -298,6 +300,7 @@ class ListSessions(Request):
 
     code: ClassVar[int] = 109
     reply: ClassVar[type[Reply]] = SessionsPage
+    is_repeatable: ClassVar[bool] = True
     after: int = 0
     count_max: int = 1000
     client: str = ""

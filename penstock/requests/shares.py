@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from penstock.requests.messages import Pulled
 from penstock.requests.request import Done, Reply, Request, value
+
+TAKEN_BYTES_MAX: Final = 1 << 20
+"""The most that one ``TakeShared`` is answered with, unless its first message is larger."""
 
 
 class ShareState(NamedTuple):
@@ -39,6 +42,9 @@ class TakeShared(Request):
     since: int = 0
     before: int = 1 << 62
 
+    def reply_bytes(self) -> int:
+        return TAKEN_BYTES_MAX if self.count_max else 0
+
 
 @value
 class SettleShared(Request):
@@ -67,5 +73,6 @@ class ListShares(Request):
 
     code: ClassVar[int] = 122
     reply: ClassVar[type[Reply]] = SharesPage
+    is_repeatable: ClassVar[bool] = True
     after: str = ""
     count_max: int = 1000

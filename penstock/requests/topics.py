@@ -70,3 +70,4 @@ class ListTopics(Request):
 
     code: ClassVar[int] = 32
     reply: ClassVar[type[Reply]] = TopicList
+    is_repeatable: ClassVar[bool] = True

@@ -110,12 +110,16 @@ class Service:
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        ready = re.match(rf"ready {module}=(\S+):(\d+)", line)
+        if line.startswith("starting"):  # it has status pages
+            line = self._process.stdout.readline()
+        ready = re.match(rf"ready {module}=(\S+):(\d+)(?: status=(\S+))?", line)
         if ready is None:
             self.kill()
         assert ready, f"no ready line but {line!r}"
         self.place = (ready[1], int(ready[2]))
         self.address = f"{ready[1]}:{ready[2]}"
+        self.status = ready[3]
+        self.pid = self._process.pid
 
     def freeze(self) -> None:
         """It stands still, as if its machine did."""

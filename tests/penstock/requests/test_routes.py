@@ -6,7 +6,10 @@ from penstock.requests import routes
 from penstock.requests.routes import (
     BrokerHeartbeat,
     BrokerRoute,
+    Challenge,
     HeartbeatReply,
+    ProveBroker,
+    QueryChallenge,
     QueryRoute,
     RegisterBroker,
     Route,
@@ -30,6 +33,8 @@ def test_codes_never_change() -> None:
 def test_the_first_frames_still_mean_the_same() -> None:
     assert asked(10, "b", "h:1", 3, 30.0, [["t", 4]]) == RegisterBroker("b", "h:1", 3, 30.0, (TopicRoute("t", 4),))
     assert answered(BrokerHeartbeat, False) == HeartbeatReply(known=False)
+    assert answered(QueryChallenge, b"n") == Challenge(b"n")
+    assert asked(16, "b", "h:1", b"p") == ProveBroker("b", "h:1", b"p")
 
 
 def test_a_route_is_writable_unless_it_says_otherwise() -> None:

@@ -10,7 +10,9 @@ import pytest
 
 from penstock import requests as package
 from penstock.requests.given import GivenPulled
+from penstock.requests.messages import PLACED_BYTES, Append
 from penstock.requests.request import Reply, Request
+from penstock.requests.shares import TAKEN_BYTES_MAX, TakeShared
 from penstock.requests.table import REPLIES, REQUESTS
 
 RANGES = {
@@ -59,3 +61,31 @@ def test_requests_and_replies_are_values(cls: type) -> None:
     assert cls.__dataclass_params__.eq  # type: ignore[attr-defined]
     assert cls.__hash__ is not None
     assert not hasattr(cls, "__dict__") or "__slots__" in vars(cls)
+
+
+def test_only_these_are_carried_out_again_where_a_server_has_no_room_for_their_reply() -> None:
+    """They change nothing. ``FetchExchanges`` is none of them: it fences earlier epochs."""
+    assert {one.__name__ for one in REQUESTS.values() if one.is_repeatable} == {
+        "DescribeGroup",
+        "FetchOffsets",
+        "FetchRetained",
+        "FindByKey",
+        "FindEndedSessions",
+        "ListGroups",
+        "ListSessionFilters",
+        "ListSessions",
+        "ListShares",
+        "ListTopics",
+        "Pull",
+        "QueryBounds",
+        "QueryRoute",
+        "QueryTopics",
+        "ReadFigures",
+    }
+
+
+def test_replies_that_may_be_large_say_so() -> None:
+    assert Append(1000, True, b"").reply_bytes() == 1000 * PLACED_BYTES
+    assert Append(1000, False, b"").reply_bytes() == 0
+    assert TakeShared("s", "t", 1).reply_bytes() == TAKEN_BYTES_MAX
+    assert TakeShared("s", "t", 0).reply_bytes() == 0
