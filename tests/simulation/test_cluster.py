@@ -132,7 +132,7 @@ def forget_to_wake_waiting_requests_and_their_deadlines(patch: pytest.MonkeyPatc
         if isinstance(outcome, Now):
             on_result(outcome.result)
         elif isinstance(outcome, AfterSync | AfterQuorum):
-            self._after_sync.append((outcome.point, outcome.result, on_result))
+            self._after_sync.append((outcome.point, 0, outcome.result, on_result))
 
     patch.setattr(Dispatch, "submit", parks_for_ever)
 
