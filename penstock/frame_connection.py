@@ -253,8 +253,8 @@ class FrameConnection:
                 self._put(wire.encode_error(request_id, error))
                 continue
             if self._is_busy():
-                error = Busy(f"{self._pending} requests of this connection are waiting")
-                self._put(wire.encode_error(request_id, error))
+                busy = Busy(f"{self._pending} requests of this connection are waiting")
+                self._put(wire.encode_error(request_id, busy))
                 continue
             self._next = (request_id, request)
             return True

@@ -21,7 +21,10 @@ from penstock import wire
 from penstock.accepting import Doorkeeper, PatientListener
 from penstock.addresses import SOME_SERVER, cannot_listen
 from penstock.errors import Busy
-from penstock.frame_connection import FrameConnection, FrameLimits, Peer, Session
+from penstock.frame_connection import FrameConnection
+from penstock.frame_connection import FrameLimits as FrameLimits
+from penstock.frame_connection import Peer as Peer
+from penstock.frame_connection import Session as Session
 from penstock.native_room import NativeRoom
 
 _LIMITS: Final = FrameLimits()
