@@ -35,6 +35,7 @@ from gateway.settings import GatewaySettings, parse_rules, token_rules
 from gateway.shards.poller import EpollPoller
 from gateway.shards.rounds import Rounds
 from gateway.shards.shard import Shard
+from gateway.transports.listening import anonymous_at
 from penstock.link import Links
 from penstock.world import World, guarded, new_secret
 from topicmap.queues import TopicMap
@@ -88,15 +89,7 @@ async def run(
     parts = SessionParts(home, keeping, exchanges, Wills(home, upstream, rounds), brokers)
     downstream = Downstream(brokers, settings, owner, clock, keeping, rounds, upstream.topic_of)
     quotas = Quotas()
-    access = Access(
-        settings.anonymous,
-        settings.checks_max,
-        settings.credentials_cached_s,
-        new_secret(),
-        lambda: verifier.wake(),
-        clock.monotonic,
-        Attempts(settings.address_failed_logins_per_min_max, quotas.refuse, clock.monotonic),
-    )
+    access = _access(settings, quotas, world, lambda: verifier.wake())
     files = (settings.password_file, settings.acl_file, settings.jwt_key_file)
     verifier = Verifier(access, world, *files, token_rules(settings))
     reception = Reception(settings, access, upstream, downstream, parts, quotas, rounds, world.rng)
@@ -137,6 +130,21 @@ async def run(
     finally:
         for shard in shards:
             shard.close()
+
+
+def _access(settings: GatewaySettings, quotas: Quotas, world: World, wake: Callable[[], None]) -> Access:
+    """Who may come and do what. ``wake``: called when there is something to check."""
+    now = world.clock.monotonic
+    return Access(
+        settings.anonymous,
+        settings.checks_max,
+        settings.credentials_cached_s,
+        new_secret(),
+        wake,
+        now,
+        Attempts(settings.address_failed_logins_per_min_max, quotas.refuse, now),
+        anonymous_at(settings.listeners),
+    )
 
 
 class Ticker:

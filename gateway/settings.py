@@ -13,13 +13,12 @@ from typing import Final
 
 from gateway.login.token_keys import check_algorithms
 from gateway.login.tokens import TokenRules
-from gateway.transports.listening import parse_listeners
+from gateway.transports.listening import ANONYMOUS, parse_listeners
 from penstock.errors import InvalidConfig
 from penstock.exposure import PAGES, refuse_exposed
 from topicmap.names import LEVELS_MAX, InvalidName, check_name
 from topicmap.queues import Rule, TopicMap
 
-ANONYMOUS: Final = ("nobody", "loopback", "everyone")
 OVER_RATE: Final = ("wait", "close")
 KEEP_ALIVE_OVER_MAX: Final = ("keep", "refuse")
 VERSIONS: Final[Mapping[str, int]] = MappingProxyType({"3.1": 3, "3.1.1": 4, "5": 5})
@@ -50,7 +49,8 @@ class GatewaySettings:
         listeners: further ones, each ``KIND HOST:PORT [OPTION=VALUE ...]``.
         namesrv: ``host:port`` of each name server.
         shards: how many tasks share the sockets of this process.
-        anonymous: who may come without credentials: ``nobody``, peers on ``loopback``, or ``everyone``.
+        anonymous: who may come without credentials: ``nobody``, peers on ``loopback``, or ``everyone``; at a further
+            listener as its option ``anonymous`` says, if it has one.
         password_file: the users and what is kept of their passwords (`penstock user`); empty for none.
         acl_file: what each client may do (`penstock acl`); empty: everything but to publish under ``$``.
         checks_max: so many passwords wait to be checked.

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from gateway.buckets import host_of
@@ -90,6 +90,7 @@ class Access:
         key: secret of this process, for what is remembered.
         wake: called when there is something to check.
         clock: seconds that never go back.
+        anonymous_at: the same at listeners that have a rule of their own, by name.
         attempts: counts and limits those that fail; by default without a limit.
     """
 
@@ -102,8 +103,9 @@ class Access:
         wake: Callable[[], None],
         clock: Callable[[], float],
         attempts: Attempts | None = None,
+        anonymous_at: Mapping[str, str] | None = None,
     ) -> None:
-        self._anonymous = Anonymous(anonymous)
+        self._anonymous = Anonymous(anonymous, anonymous_at or {})
         self._remember_s = remember_s
         self._key = key
         self._wake = wake

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from gateway.mqtt.reason_codes import Reason
@@ -143,16 +144,18 @@ class Anonymous:
     """Admits clients without credentials: from ``nobody``, from the ``loopback`` address, or from ``everyone``.
 
     Credentials that are shown cannot be checked here, and so are not believed: the client is as anonymous as without.
-    ``$``-topics belong to the system: nobody may publish there.
+    ``$``-topics belong to the system: nobody may publish there. ``at``: who at listeners that have a rule of their own.
     """
 
-    __slots__ = ("_who",)
+    __slots__ = ("_at", "_who")
 
-    def __init__(self, who: str) -> None:
+    def __init__(self, who: str, at: Mapping[str, str] = MappingProxyType({})) -> None:
         self._who = who
+        self._at = at
 
     def connect(self, shown: Credentials, done: OnIdentity) -> None:
-        if self._who == "everyone" or (self._who == "loopback" and shown.peer.is_local):
+        who = self._at.get(shown.peer.listener, self._who)
+        if who == "everyone" or (who == "loopback" and shown.peer.is_local):
             done(Identity(shown.client_id, ""))
         else:
             done(BAD_CREDENTIALS if shown.user_name is not None else NOT_AUTHORIZED)

@@ -18,6 +18,7 @@ from penstock.errors import InvalidConfig
 
 KINDS: Final = ("tcp", "tls", "ws", "wss")
 CLIENTS: Final = ("none", "optional", "required")
+ANONYMOUS: Final = ("nobody", "loopback", "everyone")
 OVER_RECEIVE_MAX: Final = ("close", "take")
 DEFAULT_NAME: Final = "tcp"
 """The listener that ``host`` and ``port`` of the gateway's settings make."""
@@ -48,6 +49,7 @@ class Listening:
         may open it (all if none is named). proxies: networks of load balancers that say in front of each connection
         where it comes from; nobody else may then connect. connections_max: how many may be at this listener, 0 for as
         many as at the gateway. is_lenient: whether clients may have more QoS 1 and 2 messages open than they were told.
+        anonymous: who may come without credentials (``ANONYMOUS``); empty: as the gateway's setting says.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Listening:
     proxies: tuple[Network, ...] = ()
     connections_max: int = 0
     is_lenient: bool = False
+    anonymous: str = ""
 
     @property
     def is_web(self) -> bool:
@@ -79,6 +82,11 @@ def parse_listeners(lines: Sequence[str]) -> list[Listening]:
         if names.count(name) > 1:
             raise InvalidConfig(f"two listeners have the name {name!r}", hint="give one of them name=ANOTHER")
     return found
+
+
+def anonymous_at(lines: Sequence[str]) -> dict[str, str]:
+    """Who may come without credentials at those listeners that say so, by name."""
+    return {one.name: one.anonymous for one in parse_listeners(lines) if one.anonymous}
 
 
 def parse_listener(line: str) -> Listening:
@@ -114,15 +122,29 @@ def parse_listener(line: str) -> Listening:
         raise InvalidConfig(
             f"listener {line!r}: over_receive_max is {over!r}", hint=f"it is one of {', '.join(OVER_RECEIVE_MAX)}"
         )
+    anonymous = single.get("anonymous", "")
+    if anonymous and anonymous not in ANONYMOUS:
+        hint = f"it is one of {', '.join(ANONYMOUS)}"
+        raise InvalidConfig(f"listener {line!r}: anonymous is {anonymous!r}", hint=hint)
     files = _files(line, single) if kind in ("tls", "wss") else None
     origins, proxies = options.get("origin", ()), [_network(line, one) for one in options.get("proxy", ())]
     return Listening(
-        name, kind, host, port, files, path, tuple(origins), tuple(proxies), int(most), is_lenient=over == "take"
+        name,
+        kind,
+        host,
+        port,
+        files,
+        path,
+        tuple(origins),
+        tuple(proxies),
+        int(most),
+        is_lenient=over == "take",
+        anonymous=anonymous,
     )
 
 
 def _known(kind: str) -> list[str]:
-    known = ["name", "connections_max", "over_receive_max", "proxy"]
+    known = ["name", "connections_max", "over_receive_max", "anonymous", "proxy"]
     if kind in ("tls", "wss"):
         known += ["certificate", "key", "client_ca", "clients", "client_crl"]
     if kind in ("ws", "wss"):

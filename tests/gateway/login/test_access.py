@@ -13,6 +13,7 @@ from gateway.login.tokens import TokenKeys, TokenRules
 from gateway.login.waiting_room import WaitingRoom
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Publish, Will
 from gateway.mqtt.properties import Properties
+from gateway.mqtt.reason_codes import Reason
 from penstock.access.acl import parse_acl
 from penstock.access.passwords import Users, hash_password, verify
 from penstock.message import decode_message
@@ -514,3 +515,11 @@ def test_a_check_that_ended_in_an_error_is_no_failed_login() -> None:
         assert check is not None
         assert door.access.may_check(check)
         door.access.left_unchecked(check)
+
+
+def test_a_listener_may_let_in_clients_without_credentials_where_the_others_do_not() -> None:
+    access = Access("nobody", 1, 0.0, b"key", lambda: None, lambda: 0.0, anonymous_at={"open": "everyone"})
+    answers: list[Identity | Reason] = []
+    for listener in ("tcp", "open"):
+        access.connect(Credentials("c", None, None, Peer("10.0.0.1", None, listener)), answers.append)
+    assert answers == [0x87, Identity("c", "")]

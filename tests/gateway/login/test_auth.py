@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.login.auth import BAD_CREDENTIALS, NOT_AUTHORIZED, Anonymous, Credentials, Identity, Peer, is_loopback
+from gateway.mqtt.reason_codes import Reason
 
 
 @pytest.mark.parametrize(
@@ -53,3 +54,20 @@ def test_nobody_publishes_to_the_systems_topics() -> None:
 
 def test_a_zone_does_not_hide_a_loopback_address() -> None:
     assert is_loopback("::1%lo")
+
+
+@pytest.mark.parametrize(
+    ("who", "listener", "admitted"),
+    [
+        ("nobody", "open", True),
+        ("nobody", "tcp", False),
+        ("everyone", "closed", False),
+        ("everyone", "tcp", True),
+        ("everyone", "near", False),
+    ],
+)
+def test_a_listener_may_have_a_rule_of_its_own(who: str, listener: str, admitted: bool) -> None:
+    answers: list[Identity | Reason] = []
+    at = {"open": "everyone", "closed": "nobody", "near": "loopback"}
+    Anonymous(who, at).connect(Credentials("c", None, None, Peer("10.0.0.1", None, listener)), answers.append)
+    assert answers == [Identity("c", "") if admitted else NOT_AUTHORIZED]

@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from gateway.transports.listening import Files, Listening, is_among, parse_listener, parse_listeners
+from gateway.transports.listening import Files, Listening, anonymous_at, is_among, parse_listener, parse_listeners
 from penstock.errors import InvalidConfig
 
 
@@ -18,6 +18,7 @@ from penstock.errors import InvalidConfig
         ("ws h:1 path=/iot connections_max=5", Listening("ws", "ws", "h", 1, path="/iot", connections_max=5)),
         ("tcp h:1 name=old over_receive_max=take", Listening("old", "tcp", "h", 1, is_lenient=True)),
         ("tcp h:1 name=new over_receive_max=close", Listening("new", "tcp", "h", 1)),
+        ("tcp h:1 name=open anonymous=everyone", Listening("open", "tcp", "h", 1, anonymous="everyone")),
         ("tls h:8883 certificate=s.pem", Listening("tls", "tls", "h", 8883, Files("s.pem"))),
         (
             "tls h:0 certificate=s.pem key=s.key client_ca=ca.pem",
@@ -54,6 +55,8 @@ def test_a_line_is_a_listener(line: str, listening: Listening) -> None:
         "tcp h:65536",
         "tcp :1",
         "tcp ::1:1",
+        "tcp h:1 anonymous=all",
+        "tcp h:1 anonymous=nobody anonymous=everyone",
         "tcp h:1 certificate=x",
         "ws h:1 certificate=x",
         "tls h:1",
@@ -94,3 +97,8 @@ def test_no_two_listeners_have_one_name(lines: list[str]) -> None:
 )
 def test_an_address_is_of_a_network_or_not(address: str, is_one: bool) -> None:
     assert is_among(address, [ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00::/8")]) == is_one
+
+
+def test_listeners_with_a_rule_of_their_own_for_anonymous_clients_are_found_by_name() -> None:
+    lines = ["tcp h:1 name=a anonymous=nobody", "tcp h:2 name=b", "ws h:3 anonymous=everyone"]
+    assert anonymous_at(lines) == {"a": "nobody", "ws": "everyone"}
