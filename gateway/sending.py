@@ -20,6 +20,7 @@ from gateway.homes.keeping import Keeping
 from gateway.messages.batch import Batch
 from gateway.messages.delivery import PacketRun, Variant, blob, is_expired
 from gateway.messages.envelope import Arrival
+from gateway.messages.mounts import seen_at
 from gateway.sessions.session import Cursor, Session
 from penstock.world import Clock
 
@@ -43,7 +44,7 @@ class Sending:
         session, one = cursor.session, cursor.subscription
         device = session.device
         assert device is not None
-        if session.is_full or len(session.overlap.cursors) != 1 or cursor.redos:
+        if session.is_full or len(session.overlap.cursors) != 1 or cursor.redos or device.tally.mount:
             return False
         if batch.first < cursor.start or batch.first <= max(cursor.seen, session.overlap.ended_until):
             return False
@@ -121,6 +122,11 @@ class Sending:
         session = matching[0].session
         device = session.device
         assert device is not None
+        if device.tally.mount:
+            seen = seen_at(device.tally.mount, arrival)
+            if seen is None:
+                return True
+            arrival = seen
         made = blob(arrival, variant, now_ms)
         if made.size > device.accepts_bytes_max:  # as if it had been sent (MQTT-3.1.2-25)
             self.dropped += 1

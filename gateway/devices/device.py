@@ -234,7 +234,7 @@ class Device(Incoming):
     # ------------------------------------------------------------ CONNECT
 
     def _on_connect(self, packet: Connect) -> None:
-        asked = arriving(packet)
+        asked = arriving(packet, self.tally.mount)
         self.is_v5, self.named = asked.is_v5, packet.client_id
         if asked.authentication_method is not None:
             enter = partial(self._enter, packet)

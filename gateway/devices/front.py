@@ -95,7 +95,7 @@ class Entrance:
         self._settings = settings
         self._reception = reception
         self._tally = reception.tallies.of(listening.name)
-        self._tally.is_lenient = listening.is_lenient
+        self._tally.is_lenient, self._tally.mount = listening.is_lenient, listening.mount
         self._arriving: Deadlines[Ticket] = Deadlines()
         self._waiting = 0
         self._unnamed: dict[Newcomer, None] = {}  # those of load balancers, counted as theirs so far

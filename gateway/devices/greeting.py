@@ -12,6 +12,7 @@ from gateway.devices.guests import Arriving, Grant
 from gateway.login.auth import Identity
 from gateway.messages.aliases import SentAliases
 from gateway.messages.delivery import PACKET_ID_MAX
+from gateway.messages.mounts import mounted_name, mounted_properties
 from gateway.mqtt.connection import ANY_SIZE, V5, Terms
 from gateway.mqtt.packets import LEVEL_3_1, Connect, Publish
 from gateway.mqtt.properties import NO_PROPERTIES, Properties, application_properties, encode_properties
@@ -27,8 +28,8 @@ from penstock.requests.sessions import NEVER_ENDS
 _UNFIT_FOR_A_NAME: Final = frozenset("+#/")
 
 
-def arriving(packet: Connect) -> Arriving:
-    """What the client asks for."""
+def arriving(packet: Connect, mount: str = "") -> Arriving:
+    """What the client asks for. ``mount``: of its listener."""
     properties, is_v5 = packet.properties, packet.level >= V5
     expiry_s = properties.session_expiry_interval or 0
     if not is_v5 and not packet.clean_start:
@@ -46,7 +47,7 @@ def arriving(packet: Connect) -> Arriving:
         expiry_s,
         packet.keep_alive_s,
         properties.receive_maximum or PACKET_ID_MAX,
-        _will(packet),
+        _will(packet, mount),
         is_v5,
         properties.request_response_information == 1,
         properties.authentication_method,
@@ -58,13 +59,15 @@ def arriving(packet: Connect) -> Arriving:
     )
 
 
-def _will(packet: Connect) -> Will | None:
+def _will(packet: Connect, mount: str) -> Will | None:
     will = packet.will
     if will is None:
         return None
     expiry_s, application = will_properties(will.properties)
     delay_s = will.properties.will_delay_interval or 0
-    return Will(will.topic, will.payload, will.qos, will.retain, delay_s, expiry_s, application)
+    if mount:
+        application = mounted_properties(mount, application)
+    return Will(mounted_name(mount, will.topic), will.payload, will.qos, will.retain, delay_s, expiry_s, application)
 
 
 def will_properties(properties: Properties) -> tuple[int, bytes]:
@@ -128,11 +131,19 @@ def publish_properties(packet: Publish) -> tuple[int, bytes]:
 
 
 def stored_form(
-    packet: Publish, retains: bool, route: NameRoute, session: Session, identity: Identity, upstream: Upstream
+    packet: Publish,
+    retains: bool,
+    route: NameRoute,
+    session: Session,
+    identity: Identity,
+    upstream: Upstream,
+    mount: str,
 ) -> tuple[int, bytes]:
     """Flag and properties with which a received PUBLISH is stored. ``retains``: whether it may become the retained
-    message of its name. Raises ``InvalidMessage`` for too many properties."""
+    message of its name. ``mount``: of its listener. Raises ``InvalidMessage`` for too many properties."""
     expiry_s, application = publish_properties(packet)
+    if mount and application:
+        application = mounted_properties(mount, application)
     exchange = session.exchange(packet.packet_id, packet.qos)
     user = identity.user_name if retains else ""
     flag = packet.qos | (FLAG_RETAIN if retains else 0) | (FLAG_ONCE if exchange else 0)

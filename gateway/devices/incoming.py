@@ -19,6 +19,7 @@ from gateway.devices.greeting import stored_form
 from gateway.devices.reception import Reception
 from gateway.login.auth import Identity
 from gateway.messages.delivery import PACKET_ID_MAX
+from gateway.messages.mounts import mounted_name
 from gateway.mqtt.answers import mark
 from gateway.mqtt.connection import Connection
 from gateway.mqtt.packets import Publish
@@ -109,6 +110,7 @@ class Incoming(Sender):
         if isinstance(name, int):
             self.fail(self._reception.limits.fault(name, True))
             return
+        name, mount = mounted_name(self.tally.mount, name), self.tally.mount
         self.tally.publications_in += 1
         if self.pace is not None:
             self.pace.published += 1
@@ -123,7 +125,7 @@ class Incoming(Sender):
         route, upstream = self._route(name), self._reception.upstream
         try:
             retains = packet.retain and self._reception.settings.retained_messages
-            flag, properties = stored_form(packet, retains, route, self.session, self.identity, upstream)
+            flag, properties = stored_form(packet, retains, route, self.session, self.identity, upstream, mount)
         except InvalidMessage as error:
             self._decline(packet, Told(ReasonCode.QUOTA_EXCEEDED, error.message))
             return
@@ -168,7 +170,7 @@ class Incoming(Sender):
         assert self.session is not None
         if self._routes is None:
             self._routes = {}
-        return self._reception.upstream.route_among(self._routes, name, self.session.client_id)
+        return self._reception.upstream.route_among(self._routes, name, self.session.client_id, self.tally.mount)
 
     def _decline(self, packet: Publish, reason: Reason) -> None:
         """The message is not taken. MQTT 5 says why; before that it is acknowledged and forgotten, or the

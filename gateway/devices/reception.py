@@ -45,6 +45,7 @@ from gateway.limits.rates import Crowd, Door, Pacing, Takeovers
 from gateway.limits.room import Room
 from gateway.limits.tallies import Tallies
 from gateway.login.auth import Authenticator, Credentials, Identity
+from gateway.messages.mounts import is_mounted
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
 from gateway.publishing.judging import Judge
 from gateway.publishing.upstream import Upstream
@@ -188,10 +189,7 @@ class Reception:
         return self.turns_away or (self.quotas.refuse(limit) if limit else self._unfit(asked))
 
     def _unfit(self, asked: Arriving) -> Reason:
-        will, limits = asked.will, self.limits
-        unsupported = limits.unsupported(asked.level, asked.keep_alive_s)
-        if will is not None and not unsupported:  # (MQTT-3.2.2-12, -13)
-            unsupported = limits.beyond(will.qos, retain=will.retain, is_v5=asked.is_v5)
+        unsupported = self.limits.unsupported(asked.level, asked.keep_alive_s, asked.will)
         if unsupported:
             return unsupported
         if asked.misuse:
@@ -216,7 +214,9 @@ class Reception:
             asked = asked._replace(will=will)
         client_id = identity.client_id
         expiry_s = min(asked.expiry_s, self.settings.session_expiry_s_max)
-        grant = Grant(identity, self._agreed_keep_alive(asked), expiry_s, not asked.client_id)
+        grant = Grant(
+            identity, self.limits.keep_alive_s(asked.keep_alive_s, asked.is_v5), expiry_s, not asked.client_id
+        )
         if not device.accepts(asked, grant):
             done(ReasonCode.PACKET_TOO_LARGE)
             return
@@ -282,6 +282,12 @@ class Reception:
         session.epoch, session.expiry_s, session.will = result.epoch, expiry_s, asked.will
         if expiry_s or result.present:
             session.lasting = Lasting(result.incarnation, self.home.name)
+        mount = device.tally.mount
+        if mount and result.present and not all([is_mounted(mount, one) for one in filters_of(result)]):
+            release()  # nothing of it may be sent here, and nothing else is known of it
+            why = "its session has subscriptions outside of the mount point of this listener; start a clean one"
+            self._turn_away(device, client_id, done, Told(ReasonCode.NOT_AUTHORIZED, why))
+            return
         if session.lasting is None or not result.present:
             self._admit(device, grant, result, session, done, release, None)
             return
@@ -292,7 +298,7 @@ class Reception:
         session.lasting.closing = {filter: [] for filter in flow.closing}
         session.overlap.restore(flow.ended)
         resumed = partial(self._admit, device, grant, result, session, done, release)
-        Resuming(session, flow, self._brokers, asked.is_v5, self.rounds.now_ms).begin(self.exchanges, resumed)
+        Resuming(session, flow, self._brokers, asked.is_v5, self.rounds.now_ms, mount).begin(self.exchanges, resumed)
         self.rounds.wake()
 
     def _is_awaited(self, device: Guest, client_id: str) -> bool:
@@ -368,11 +374,6 @@ class Reception:
     def users_changed(self) -> None:
         """There is another password file: who is not in it any more has to go."""
         self.removals.users_changed(self.rounds.now)
-
-    def _agreed_keep_alive(self, asked: Arriving) -> int:
-        """What counts: an older client cannot be told another one than it asked for."""
-        cap, asked_s = self.settings.keep_alive_s_max, asked.keep_alive_s
-        return min(asked_s or cap, cap) if cap and asked.is_v5 else asked_s
 
     # ------------------------------------------------------------ going
 
@@ -493,6 +494,13 @@ class Reception:
         """The gateway stops: every client is told, every will without a delay is published."""
         for device in list(self._devices):
             device.fail(ReasonCode.SERVER_SHUTTING_DOWN)
+
+
+def filters_of(found: OpenedSession) -> set[str]:
+    """All filters by which a session that was saved has messages."""
+    flow = decode_flow(found.flow)
+    standing = {one.filter for one in decode_terms(found.terms)} | {filter for filter, _ in flow.places}
+    return standing | {one.filter for one in flow.sent}
 
 
 def _reason_of(error: PenstockError) -> Reason:

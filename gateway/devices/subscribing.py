@@ -12,12 +12,14 @@ included. If the connection is gone by then the subscriptions stay with the sess
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from gateway.devices.guests import Guest
 from gateway.devices.reception import Reception
 from gateway.devices.turns import Task
+from gateway.messages.mounts import mounted_filter
 from gateway.mqtt.connection import Connection
 from gateway.mqtt.packets import Subscribe, Unsubscribe
 from gateway.mqtt.packets import Subscription as Asked
@@ -80,8 +82,11 @@ class Subscribing(Task):
         if not first and not self._begin(properties):
             return
         self.left -= most
+        mount = self._device.tally.mount
         for at in range(first, first + most):
             asked = self._packet.subscriptions[at]
+            if mount:
+                asked = replace(asked, filter=mounted_filter(mount, asked.filter))
             self._codes[at] = self._unfit(asked.filter)
             if not self._codes[at]:
                 self._unsettled += 1
@@ -119,6 +124,9 @@ class Subscribing(Task):
             return ReasonCode.TOPIC_FILTER_INVALID
         assert device.identity is not None
         start = self._options.start
+        if start is not None and start.name and device.tally.mount:
+            self._why = "a listener with a mount point has no named positions"
+            return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
         unfit = self._reception.judge.unfit_subscription(
             device.identity, plain, start.name if start is not None else ""
         )
@@ -181,7 +189,7 @@ class Subscribing(Task):
             as_published=asked.retain_as_published,
             retain_handling=asked.retain_handling,
             identifier=identifier,
-            shows_place=self._options.shows_place,
+            shows_place=self._options.shows_place and not self._device.tally.mount,  # it names the topic
             name=start.name if start is not None else "",
         )
         opened = partial(self._opened, at, qos)
@@ -220,7 +228,7 @@ def send_saved(device: Guest, reception: Reception, when_saved: Callable[[], Non
 class Unsubscribing(Task):
     """The state of one UNSUBSCRIBE."""
 
-    __slots__ = ("_answer", "_connection", "_found", "_packet", "_reception", "_session")
+    __slots__ = ("_answer", "_connection", "_found", "_mount", "_packet", "_reception", "_session")
 
     def __init__(
         self,
@@ -239,12 +247,14 @@ class Unsubscribing(Task):
         self._packet = packet
         self._answer = answer
         self._found: list[bool] = []
+        self._mount = device.tally.mount
 
     def go_on(self, most: int) -> None:
         """Ends subscriptions."""
         first = len(self._found)
         for filter in self._packet.filters[first : first + most]:
-            self._found.append(self._reception.downstream.unsubscribe(self._session, filter))
+            full = mounted_filter(self._mount, filter) if self._mount else filter
+            self._found.append(self._reception.downstream.unsubscribe(self._session, full))
         self.left -= most
         if not self.left:
             self._answer(self._connection.unsuback(self._packet, self._found))

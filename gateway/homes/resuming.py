@@ -17,6 +17,7 @@ from gateway.homes.exchanges import ExchangeIds
 from gateway.homes.rereading import Rereading
 from gateway.messages.delivery import Blob, Variant, blob
 from gateway.messages.envelope import Arrival
+from gateway.messages.mounts import seen_at
 from gateway.sessions.session import Session
 from gateway.sessions.session_state import Flow, Sent
 from penstock.errors import PenstockError
@@ -30,11 +31,14 @@ OnResumed = Callable[["PenstockError | None"], None]
 class Resuming:
     """One session on its way back. ``on_resumed`` is told when its exchanges stand, or why they cannot."""
 
-    def __init__(self, session: Session, flow: Flow, brokers: Brokers, is_v5: bool, now_ms: int) -> None:
+    def __init__(
+        self, session: Session, flow: Flow, brokers: Brokers, is_v5: bool, now_ms: int, mount: str = ""
+    ) -> None:
         self._session = session
         self._flow = flow
         self._brokers = {broker.name: broker for broker in brokers.known}
         self._is_v5 = is_v5
+        self._mount = mount
         self._now_ms = now_ms
         self._found: dict[int, Blob] = {}
         self._left = 2
@@ -60,8 +64,11 @@ class Resuming:
             self._answered(None)
 
     def _has_found(self, sent: Sent, arrival: Arrival) -> None:
+        seen = seen_at(self._mount, arrival) if self._mount else arrival
+        if seen is None:
+            return
         variant = Variant(self._is_v5, sent.qos, sent.retain, sent.identifiers, sent.shows_place)
-        self._found[sent.packet_id] = blob(arrival, variant, self._now_ms).sent()
+        self._found[sent.packet_id] = blob(seen, variant, self._now_ms).sent()
 
     def _answered(self, error: PenstockError | None) -> None:
         self._error = self._error or error

@@ -24,6 +24,7 @@ from gateway.leases.filters import OnDone, PendingSubscription, answers, portion
 from gateway.leases.share_feed import DONE, NO_ROOM, SENT, TOO_LARGE, Leased, ShareFeed
 from gateway.messages.delivery import Blob, Variant, blob, is_expired
 from gateway.messages.envelope import Arrival, Origin, arrivals
+from gateway.messages.mounts import seen_at
 from gateway.sessions.lasting import Lasting
 from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
@@ -373,6 +374,8 @@ class SharedSubscriptions:
         retain = subscription.as_published and arrival.retain
         qos = min(subscription.qos, arrival.qos)
         variant = Variant(device.is_v5, qos, retain, identifiers, subscription.shows_place)
+        if device.tally.mount and seen_at(device.tally.mount, arrival) is None:
+            return DONE
         if blob(arrival, variant, now_ms).size > device.accepts_bytes_max:
             return TOO_LARGE
         if not self._send_as([cursor], arrival, variant, now_ms):

@@ -49,6 +49,16 @@ def size_of(packet: Subscribe | Unsubscribe) -> int:
     return sum([len(filter) + FILTER_BYTES for filter in filters])
 
 
+class Kept(Protocol):
+    """How a message is to be published (``gateway.sessions.session_state.Will``)."""
+
+    @property
+    def qos(self) -> int: ...
+
+    @property
+    def retain(self) -> bool: ...
+
+
 class Limits:
     """What packets and names are held against."""
 
@@ -56,6 +66,7 @@ class Limits:
         "_connect_bytes",
         "_filters",
         "_keep_alive_s",
+        "_keep_alive_s_max",
         "_levels",
         "_packet_bytes",
         "_pairs",
@@ -77,19 +88,26 @@ class Limits:
         self._qos = settings.qos_max
         self._retains = settings.retained_messages
         self._versions = frozenset([VERSIONS[one] for one in settings.protocol_versions])
+        self._keep_alive_s_max = settings.keep_alive_s_max
         self._keep_alive_s = settings.keep_alive_s_max if settings.keep_alive_over_max == "refuse" else 0
 
     def connection(self) -> Connection:
         """The protocol state of a new connection, which reads no more of a packet than may be in it."""
         return Connection(self._connect_bytes, self._packet_bytes, self._filters)
 
-    def unsupported(self, level: int, keep_alive_s: int) -> Reason:
-        """Why the gateway is set to refuse clients of this protocol level with this keep-alive, 0 if it is not."""
+    def unsupported(self, level: int, keep_alive_s: int, will: Kept | None) -> Reason:
+        """Why the gateway is set to refuse clients of this protocol level with this keep-alive and will, 0 if it is
+        not (MQTT-3.2.2-12, -13)."""
         if level not in self._versions:
             return Told(ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, "protocol_versions does not have this one")
         if self._keep_alive_s and level < V5 and not 0 < keep_alive_s <= self._keep_alive_s:
             return self._quotas.refuse("keep_alive_s_max")
-        return 0
+        return 0 if will is None else self.beyond(will.qos, retain=will.retain, is_v5=level >= V5)
+
+    def keep_alive_s(self, asked_s: int, is_v5: bool) -> int:
+        """The keep-alive that counts: an older client cannot be told another one than it asked for."""
+        cap = self._keep_alive_s_max
+        return min(asked_s or cap, cap) if cap and is_v5 else asked_s
 
     def beyond(self, qos: int, *, retain: bool, is_v5: bool) -> Reason:
         """Why a message is not taken with this QoS and RETAIN, 0 if it is. A client before MQTT 5, which cannot know,

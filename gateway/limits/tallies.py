@@ -20,7 +20,8 @@ class Tally:
     """One listener's counters since the start; ``connected`` is a gauge. ``refused``: closed at the door;
     ``accepts_paced``: how often it waited before it accepted more, because of ``accepts_per_s_max``;
     ``handshakes_failed``: gone, or given up, before a byte of MQTT. ``over_receive_max``: how often a client was found
-    to have its Receive Maximum open, and more was taken, because the listener ``is_lenient``."""
+    to have its Receive Maximum open, and more was taken, because the listener ``is_lenient``.
+    ``mount``: the listener's mount point (``gateway/messages/mounts.py``)."""
 
     __slots__ = (
         "accepts_paced",
@@ -30,6 +31,7 @@ class Tally:
         "connects",
         "handshakes_failed",
         "is_lenient",
+        "mount",
         "over_receive_max",
         "packets_in",
         "packets_out",
@@ -51,6 +53,7 @@ class Tally:
         self.publications_in = 0
         self.publications_out = 0
         self.is_lenient = False
+        self.mount = ""
         self.over_receive_max = 0
 
     def room_beyond(self) -> int:

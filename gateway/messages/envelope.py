@@ -94,9 +94,12 @@ class Heading:
 
     __slots__ = ("application", "expiry_s", "head", "head_kind", "name", "name_bytes", "sender", "topic", "user")
 
-    def __init__(self, name: str, sender: bytes, expiry_s: int, application: bytes, topic: bytes, user: str) -> None:
+    def __init__(
+        self, name: str, sender: bytes, expiry_s: int, application: bytes, topic: bytes, user: str, hidden: int = 0
+    ) -> None:
+        """``hidden``: how many characters of the name subscribers are not sent."""
         self.name = name
-        self.name_bytes = name.encode("utf-8", "replace")
+        self.name_bytes = (name[hidden:] if hidden else name).encode("utf-8", "replace")
         self.sender = sender
         self.expiry_s = expiry_s
         self.application = application
@@ -271,12 +274,15 @@ class Arrival:
         """The same message, with what is its payload."""
         return self._as(self.offset, payload, self.origin)
 
-    def _as(self, offset: int, payload: bytes, origin: Origin | None) -> Arrival:
+    def with_heading(self, heading: Heading) -> Arrival:
+        """The same message, with another heading."""
+        return self._as(self.offset, self.payload, self.origin, heading)
+
+    def _as(self, offset: int, payload: bytes, origin: Origin | None, heading: Heading | None = None) -> Arrival:
         flag = self.qos | FLAG_RETAIN if self.retain else self.qos
+        heading = heading or self.heading
         born_ms, stored_ms, place = self.born_ms, self.stored_ms, self.queue_offset
-        return Arrival(
-            offset, self.position, flag, payload, self.heading, born_ms, stored_ms, self.queue_id, place, origin
-        )
+        return Arrival(offset, self.position, flag, payload, heading, born_ms, stored_ms, self.queue_id, place, origin)
 
 
 def arrivals(count: int, batch: bytes | memoryview, origin: Origin | None = None) -> list[Arrival]:

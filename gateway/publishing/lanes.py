@@ -230,14 +230,14 @@ class TopicLanes:
 
 
 class NameRoute:
-    """The constant parts of a client's publications under one name."""
+    """The constant parts of a client's publications under one name. ``raw_name``: as it says it, without ``mount``."""
 
     __slots__ = ("client_id", "key", "key_hash", "name", "raw_name", "tail", "topic", "topic_bytes")
 
-    def __init__(self, name: str, client_id: str, key: str, topic: TopicLanes) -> None:
+    def __init__(self, name: str, client_id: str, key: str, topic: TopicLanes, mount: str = "") -> None:
         self.name = name
         self.client_id = client_id
-        self.raw_name = name.encode()
+        self.raw_name = name[len(mount) :].encode()
         self.key = key
         self.key_hash = zlib.crc32(key.encode())
         self.topic = topic

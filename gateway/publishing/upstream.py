@@ -68,17 +68,18 @@ class Upstream(Stage):
 
     # ------------------------------------------------------------ in
 
-    def route(self, name: str, client_id: str) -> NameRoute:
-        """The route of a client's publications under a checked name. Raises ``topicmap.names.InvalidName``."""
+    def route(self, name: str, client_id: str, mount: str = "") -> NameRoute:
+        """The route of a client's publications under a checked name. ``mount``: what of it the client does not say.
+        Raises ``topicmap.names.InvalidName``."""
         placed = self._map.place(name, client_id)
-        return NameRoute(name, client_id, placed.key, self._placing.topic(placed.topic))
+        return NameRoute(name, client_id, placed.key, self._placing.topic(placed.topic), mount)
 
-    def route_among(self, known: dict[bytes, NameRoute], name: str, client_id: str) -> NameRoute:
+    def route_among(self, known: dict[bytes, NameRoute], name: str, client_id: str, mount: str = "") -> NameRoute:
         """The same among those that a client has used before, made when it is first used."""
-        raw = name.encode()
+        raw = name[len(mount) :].encode()
         route = known.get(raw)
         if route is None:
-            route = self.route(name, client_id)
+            route = self.route(name, client_id, mount)
             if len(raw) <= SHORT_BYTES_MAX:
                 if len(known) >= _ROUTES_MAX:
                     known.clear()

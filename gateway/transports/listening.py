@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from penstock.errors import InvalidConfig
+from topicmap.names import InvalidName, check_name
 
 KINDS: Final = ("tcp", "tls", "ws", "wss")
 CLIENTS: Final = ("none", "optional", "required")
@@ -22,6 +23,7 @@ ANONYMOUS: Final = ("nobody", "loopback", "everyone")
 OVER_RECEIVE_MAX: Final = ("close", "take")
 DEFAULT_NAME: Final = "tcp"
 """The listener that ``host`` and ``port`` of the gateway's settings make."""
+MOUNT_BYTES_MAX: Final = 1024
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _FORM: Final = "it is: tcp|tls|ws|wss HOST:PORT [OPTION=VALUE ...]"
 
@@ -49,7 +51,8 @@ class Listening:
         may open it (all if none is named). proxies: networks of load balancers that say in front of each connection
         where it comes from; nobody else may then connect. connections_max: how many may be at this listener, 0 for as
         many as at the gateway. is_lenient: whether clients may have more QoS 1 and 2 messages open than they were told.
-        anonymous: who may come without credentials (``ANONYMOUS``); empty: as the gateway's setting says.
+        anonymous: who may come without credentials (``ANONYMOUS``); empty: as the gateway's setting says. mount: what
+        stands before every name and filter of its clients, with a slash at its end; empty for nothing.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Listening:
     connections_max: int = 0
     is_lenient: bool = False
     anonymous: str = ""
+    mount: str = ""
 
     @property
     def is_web(self) -> bool:
@@ -117,15 +121,6 @@ def parse_listener(line: str) -> Listening:
         raise InvalidConfig(f"listener {line!r}: the path is {path!r}", hint="for example path=/mqtt")
     if not (most.isascii() and most.isdigit()):
         raise InvalidConfig(f"listener {line!r}: connections_max is {most!r}, no whole number")
-    over = single.get("over_receive_max", "close")
-    if over not in OVER_RECEIVE_MAX:
-        raise InvalidConfig(
-            f"listener {line!r}: over_receive_max is {over!r}", hint=f"it is one of {', '.join(OVER_RECEIVE_MAX)}"
-        )
-    anonymous = single.get("anonymous", "")
-    if anonymous and anonymous not in ANONYMOUS:
-        hint = f"it is one of {', '.join(ANONYMOUS)}"
-        raise InvalidConfig(f"listener {line!r}: anonymous is {anonymous!r}", hint=hint)
     files = _files(line, single) if kind in ("tls", "wss") else None
     origins, proxies = options.get("origin", ()), [_network(line, one) for one in options.get("proxy", ())]
     return Listening(
@@ -138,13 +133,14 @@ def parse_listener(line: str) -> Listening:
         tuple(origins),
         tuple(proxies),
         int(most),
-        is_lenient=over == "take",
-        anonymous=anonymous,
+        is_lenient=_one_of(line, single, "over_receive_max", OVER_RECEIVE_MAX) == "take",
+        anonymous=_one_of(line, single, "anonymous", ANONYMOUS),
+        mount=_mount(line, single.get("mount", "")),
     )
 
 
 def _known(kind: str) -> list[str]:
-    known = ["name", "connections_max", "over_receive_max", "anonymous", "proxy"]
+    known = ["name", "connections_max", "over_receive_max", "anonymous", "mount", "proxy"]
     if kind in ("tls", "wss"):
         known += ["certificate", "key", "client_ca", "clients", "client_crl"]
     if kind in ("ws", "wss"):
@@ -175,6 +171,29 @@ def _files(line: str, options: dict[str, str]) -> Files:
     if "client_crl" in options and not authority:
         raise InvalidConfig(f"listener {line!r}: client_crl needs client_ca", hint="whose list of revocations is it?")
     return Files(options["certificate"], options.get("key", ""), authority, clients, options.get("client_crl", ""))
+
+
+def _one_of(line: str, options: dict[str, str], option: str, values: Sequence[str]) -> str:
+    """The value of an option that has one of these, empty where it is not given."""
+    value = options.get(option, "")
+    if value and value not in values:
+        raise InvalidConfig(f"listener {line!r}: {option} is {value!r}", hint=f"it is one of {', '.join(values)}")
+    return value
+
+
+def _mount(line: str, text: str) -> str:
+    """The levels of a mount point, with a slash behind them."""
+    levels, hint = text.strip("/"), "for example mount=plants/a"
+    try:
+        if text:
+            check_name(levels)
+    except InvalidName as error:
+        raise InvalidConfig(f"listener {line!r}: mount: {error}", hint=hint) from None
+    if text.startswith(("$", "/")):
+        raise InvalidConfig(f"listener {line!r}: a mount does not begin with {text[0]}", hint=hint)
+    if len(levels.encode()) > MOUNT_BYTES_MAX:
+        raise InvalidConfig(f"listener {line!r}: a mount has at most {MOUNT_BYTES_MAX} bytes", hint=hint)
+    return f"{levels}/" if text else ""
 
 
 def _network(line: str, text: str) -> Network:

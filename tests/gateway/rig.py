@@ -52,7 +52,7 @@ class HandClock(Clock):
 class Client(Output):
     """A client on a line in memory, and that line."""
 
-    def __init__(self, gateway: Gateway, level: int, peer: str) -> None:
+    def __init__(self, gateway: Gateway, level: int, peer: str, listener: str = "tcp") -> None:
         self.gateway = gateway
         self.level = level
         self.is_full = False
@@ -64,7 +64,7 @@ class Client(Output):
         self._reader = PacketReader(1 << 28)
         self._reader.level = level
         self._got: list[Packet] = []
-        self.device = Device(self, Peer(peer), gateway.reception)
+        self.device = Device(self, Peer(peer, None, listener), gateway.reception)
 
     # ------------------------------------------------------------ the line
 
@@ -217,13 +217,13 @@ class Gateway:
             self.reception.tick(self.clock.now_s)
             self.round()
 
-    def open(self, level: int = 4, peer: str = "127.0.0.1") -> Client:
+    def open(self, level: int = 4, peer: str = "127.0.0.1", listener: str = "tcp") -> Client:
         """A connection without a CONNECT yet."""
-        return Client(self, level, peer)
+        return Client(self, level, peer, listener)
 
-    def connect(self, client_id: str = "c", *, level: int = 4, **asked: Any) -> Client:
+    def connect(self, client_id: str = "c", *, level: int = 4, listener: str = "tcp", **asked: Any) -> Client:
         """An admitted client, its CONNACK read."""
-        client = self.open(level)
+        client = self.open(level, listener=listener)
         client.send(Connect(client_id, level=level, **asked))
         connack = client._got.pop(0)
         assert isinstance(connack, Connack)
