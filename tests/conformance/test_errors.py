@@ -18,6 +18,7 @@ from gateway.mqtt.packets import (
     Pingreq,
     Pingresp,
     Puback,
+    Pubcomp,
     Publish,
     Pubrec,
     Pubrel,
@@ -372,3 +373,26 @@ def test_a_client_that_cannot_take_the_connack_leaves_the_session_that_it_asked_
     assert isinstance(connack, Connack)
     assert isinstance(message, Publish)
     assert (connack.session_present, message.payload) == (True, b"waits")
+
+
+@pytest.mark.mqtt("4.13.1-1", old=("4.8.0-1",))
+@pytest.mark.parametrize("level", [4, 5])
+def test_acknowledgements_of_nothing_and_of_the_wrong_kind_close_nothing(level: int) -> None:
+    gateway = Gateway()
+    client = gateway.connect("c", level=level)
+    client.subscribe("a", qos=1)
+    gateway.produce("a", b"x", mqtt_topic="a")
+    gateway.round()
+    sent = client.got_one(Publish).packet_id
+    for one in (Puback(sent + 7), Pubcomp(sent), Pubcomp(sent + 7)):
+        client.send(one)
+        assert (client.got(), client.is_closed) == ([], False)
+    missing = 0x92 if level == 5 else 0
+    for stray, answer in (
+        (Pubrec(sent + 7), Pubrel(sent + 7, missing)),
+        (Pubrel(sent + 7), Pubcomp(sent + 7, missing)),
+    ):
+        client.send(stray)
+        assert (client.got(), client.is_closed) == ([answer], False)
+    client.send(Puback(sent))
+    assert not client.is_closed

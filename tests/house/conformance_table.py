@@ -19,7 +19,8 @@ STATEMENTS = ROOT / "tests" / "conformance" / "statements.toml"
 HEAD = """# Conformance
 
 What MQTT 5.0, 3.1.1 and 3.1 ask of a server, and the tests that show it. Numbers are those of the standards without
-`MQTT-`; a number of three parts without a dash is a section. *kept*: the tests in the row fail where it is broken.
+`MQTT-`; a number of three parts without a dash is a section. *kept*: the tests in the row fail where it is broken; what
+follows says how, where the standard leaves a choice or suggests a stricter one.
 *client*: only a client can keep it; tests in such a row show what the server does where it is broken. The file is drawn
 by `python tests/house/conformance_table.py` from `tests/conformance/statements.toml` and the tests' marks.
 """
@@ -32,7 +33,7 @@ TITLES = {
 
 
 class Row(NamedTuple):
-    """A statement. ``old``: its numbers in 3.1.1; ``status``: kept, client or the reason why it does not apply."""
+    """A statement. ``old``: its numbers in 3.1.1; ``status``: kept (and how), client or why it does not apply."""
 
     part: str
     number: str
@@ -55,9 +56,10 @@ def rows() -> list[Row]:
     made = []
     for part, statements in tomllib.loads(STATEMENTS.read_text()).items():
         for number, one in statements.items():
-            unknown = set(one) - {"says", "old", "client", "none"}
+            unknown = set(one) - {"says", "old", "client", "none", "how"}
             assert not unknown, f"{number}: {unknown}"
-            status = f"does not apply: {one['none']}" if "none" in one else "client" if one.get("client") else "kept"
+            kept = f"kept: {one['how']}" if "how" in one else "kept"
+            status = f"does not apply: {one['none']}" if "none" in one else "client" if one.get("client") else kept
             made.append(Row(part, number, tuple(one.get("old", ())), one["says"], status))
     return made
 
