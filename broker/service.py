@@ -24,6 +24,7 @@ from broker.message_requests import MessageRequests
 from broker.outcomes import Now, Outcome
 from broker.readers import Readers
 from broker.session_pages import SessionPages
+from broker.session_questions import SessionQuestions
 from broker.session_requests import SessionRequests
 from broker.settings import BrokerSettings
 from broker.share_requests import ShareRequests
@@ -82,7 +83,8 @@ class BrokerService:
             now,
         )
         self._gateways = Gateways(state.sessions)
-        self._sessions = SessionRequests(state, store, settings, self._gateways, now, age_ms)
+        self._questions = SessionQuestions(state)
+        self._sessions = SessionRequests(state, store, settings, self._gateways, self._questions, now, age_ms)
         self._exchanges = ExchangeRequests(state, store)
         self._session_pages = SessionPages(state, store)
         self._lags = Lags(state, store, settings.name)
@@ -91,6 +93,7 @@ class BrokerService:
         self._group_changes = self._groups.groups.changed  # the same objects for ever: asked after every batch
         self._session_changes = self._sessions.changed
         self._share_changes = self._shares.changed
+        self._question_changes = self._questions.changed
         self._table = handlers_of(
             (
                 self.topics,
@@ -100,6 +103,7 @@ class BrokerService:
                 self._sessions,
                 self._exchanges,
                 self._session_pages,
+                self._questions,
                 self._shares,
                 self,
             )
@@ -151,9 +155,9 @@ class BrokerService:
         """Queues with newly readable messages, groups with a new generation and sessions that changed hands, since the
         last call."""
         wakers = self._store.take_readable()
-        if self._group_changes or self._session_changes or self._share_changes:
+        if self._group_changes or self._session_changes or self._share_changes or self._question_changes:
             wakers += [group_waker(name) for name in self._groups.groups.take_changed()]
-            wakers += self._sessions.take_changed() + self._shares.take_changed()
+            wakers += self._sessions.take_changed() + self._shares.take_changed() + self._questions.take_changed()
         return wakers
 
     def routes(self, since: int = -1) -> tuple[int, tuple[TopicRoute, ...]]:

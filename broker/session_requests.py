@@ -35,6 +35,7 @@ from broker.kernel.handler import handles
 from broker.outcomes import AfterQuorum, Now, Outcome, Parked
 from broker.session_calls import OwnerCalls, client_waker, owner_waker
 from broker.session_ends import SessionEnds
+from broker.session_questions import SessionQuestions
 from broker.session_room import SessionRoom
 from broker.settings import BrokerSettings
 from broker.store.message_store import MessageStore
@@ -84,6 +85,7 @@ class SessionRequests:
         store: MessageStore,
         settings: BrokerSettings,
         gateways: Gateways,
+        questions: SessionQuestions,
         now: float,
         age_ms: int,
     ) -> None:
@@ -92,6 +94,7 @@ class SessionRequests:
         self._store = store
         self._settings = settings
         self._gateways = gateways
+        self._questions = questions
         self._leases = {owner: now + settings.owner_lease_s for owner in self._sessions.owners + self._lives.owners}
         self._calls = OwnerCalls()
         self._ownerless: dict[str, int] = {}  # client -> epoch that a dead owner had
@@ -358,8 +361,8 @@ class SessionRequests:
             raise InvalidRequest("wait_s is at least 0")
 
         def answer(last: bool) -> Result | None:
-            calls = self._calls.take(request.owner)
-            return SessionCalls(calls) if calls or last else None
+            calls, asked = self._calls.take(request.owner), self._questions.take(request.owner)
+            return SessionCalls(calls, asked) if calls or asked or last else None
 
         calls = answer(not request.wait_s)
         if calls is not None:

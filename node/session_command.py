@@ -8,7 +8,7 @@ second old.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -18,22 +18,27 @@ from gateway.sessions.subscriptions import Subscription
 from penstock.blocking import Routes, bootstrap
 from penstock.blocking.link import BlockingLink
 from penstock.cli.display import incomplete_option, json_option, print_json, print_rows, to_list
-from penstock.errors import Damaged, InvalidConfig, NoRoute, QueueNotFound, SessionNotFound
+from penstock.errors import Damaged, InvalidConfig, NoRoute, QueueNotFound, SessionNotFound, UnknownRequest
 from penstock.requests.messages import BoundsReply, QueryBounds
 from penstock.requests.sessions import (
     CONNECTED,
     HOME_TOPIC,
     NEVER_ENDS,
+    AskSubscriptions,
     ClosedSession,
     CloseSession,
     ListSessions,
     SessionRow,
     SessionsPage,
+    SessionTerms,
+    Subscriptions,
 )
 from penstock.world import RealClock
 from topicmap.names import is_share
 from topicmap.queues import filter_queue
 
+ANSWER_S: Final = 2.0
+"""How long gateways have to say what their clients are subscribed to."""
 _COLUMNS: Final = ("client", "user", "state", "gateway", "away_s", "ends_in_s", "subscriptions", "on_way", "waiting")
 _PLACES: Final = ("filter", "qos", "broker", "next", "end", "waiting", "history")
 
@@ -66,9 +71,9 @@ def list_sessions(server: str, allow_incomplete: bool, as_json: bool) -> None:
         after = 0
         while True:
             page = _ask(routes, ListSessions(after))
-            flows = [_flow_of(one) for one in page.sessions]
+            flows, told = [_flow_of(one) for one in page.sessions], _told(routes, page.sessions)
             ends.learn([place for flow in flows if flow is not None for place in flow.places])
-            rows += [_row(one, flow, ends, now_ms) for one, flow in zip(page.sessions, flows, strict=True)]
+            rows += [_row(one, flow, ends, now_ms, told) for one, flow in zip(page.sessions, flows, strict=True)]
             after = page.after
             if not after:
                 break
@@ -92,7 +97,12 @@ def show(server: str, client: str, allow_incomplete: bool, as_json: bool) -> Non
         one = _find(routes, client)
         flow, ends = read_flow(one.flow), _Ends(routes, allow_incomplete)
         ends.learn(flow.places)
-        rows = [row for subscription in read_terms(one.terms) for row in _standing(subscription, flow, ends)]
+        terms = one.terms
+        for told in _told(routes, [one], wants_terms=True).values():
+            terms = told.terms
+            if told.filters and not terms:
+                raise NoRoute(f"the gateway of {client} cannot say which {told.filters} subscriptions it has")
+        rows = [row for subscription in read_terms(terms) for row in _standing(subscription, flow, ends)]
     print_rows(rows, _PLACES, as_json=as_json, empty="it has no subscriptions")
 
 
@@ -159,6 +169,23 @@ def _home(routes: Routes) -> BlockingLink:
     return routes.link(home.address)
 
 
+def _told(routes: Routes, sessions: Sequence[SessionRow], *, wants_terms: bool = False) -> dict[str, SessionTerms]:
+    """What their gateways say of those that are connected and of which nothing is kept, by client."""
+    clients = tuple([one.client for one in sessions if _is_gateways(one)])
+    if not clients:
+        return {}
+    asked = AskSubscriptions(clients, wants_terms, ANSWER_S)
+    with contextlib.suppress(UnknownRequest):  # a broker of an older version
+        [home, *_] = routes.topic(HOME_TOPIC)
+        return {one.client: one for one in routes.link(home.address).ask(asked, Subscriptions).told}
+    return {}
+
+
+def _is_gateways(one: SessionRow) -> bool:
+    """Whether its gateway alone knows what it has."""
+    return one.state == CONNECTED and not one.terms
+
+
 def _flow_of(one: SessionRow) -> Flow | None:
     """``None`` where it cannot be read: what depends on it is unknown."""
     with contextlib.suppress(Damaged):
@@ -166,7 +193,9 @@ def _flow_of(one: SessionRow) -> Flow | None:
     return None
 
 
-def _count_terms(one: SessionRow) -> int | None:
+def _count_terms(one: SessionRow, told: Mapping[str, SessionTerms]) -> int | None:
+    if _is_gateways(one):
+        return told[one.client].filters if one.client in told else None
     with contextlib.suppress(Damaged):
         return len(read_terms(one.terms))
     return None
@@ -176,7 +205,9 @@ def _waiting(flow: Flow, ends: _Ends) -> int:
     return sum([ends.beyond(filter, broker, place.next) or 0 for (filter, broker), place in flow.places.items()])
 
 
-def _row(one: SessionRow, flow: Flow | None, ends: _Ends, now_ms: int) -> dict[str, Any]:
+def _row(
+    one: SessionRow, flow: Flow | None, ends: _Ends, now_ms: int, told: Mapping[str, SessionTerms]
+) -> dict[str, Any]:
     away_s = max(0, now_ms - one.gone_ms) // 1000 if one.gone_ms else None
     is_bounded = away_s is not None and one.expiry_s != NEVER_ENDS
     return {
@@ -186,7 +217,7 @@ def _row(one: SessionRow, flow: Flow | None, ends: _Ends, now_ms: int) -> dict[s
         "gateway": one.owner or None,
         "away_s": away_s,
         "ends_in_s": max(0, one.expiry_s - (away_s or 0)) if is_bounded else None,
-        "subscriptions": _count_terms(one),
+        "subscriptions": _count_terms(one, told),
         "on_way": None if flow is None else len(flow.sent) + len(flow.releasing),
         "waiting": None if flow is None else _waiting(flow, ends),
     }

@@ -34,7 +34,7 @@ from gateway.homes.admissions import Admissions
 from gateway.homes.exchanges import ExchangeIds
 from gateway.homes.home import SessionHome
 from gateway.homes.keeping import Keeping
-from gateway.homes.resuming import Resuming
+from gateway.homes.resuming import OTHER_MOUNT, Resuming, is_foreign
 from gateway.homes.tenure import Tenure
 from gateway.homes.wills import Wills
 from gateway.limits.creations import Creations
@@ -45,7 +45,6 @@ from gateway.limits.rates import Crowd, Door, Pacing, Takeovers
 from gateway.limits.room import Room
 from gateway.limits.tallies import Tallies
 from gateway.login.auth import Authenticator, Credentials, Identity
-from gateway.messages.mounts import is_mounted
 from gateway.mqtt.reason_codes import Reason, ReasonCode, Told
 from gateway.publishing.judging import Judge
 from gateway.publishing.upstream import Upstream
@@ -119,6 +118,7 @@ class Reception:
         self.half_opens = HalfOpens()
         self.turns_away: Reason = ReasonCode.SERVER_MOVED if settings.has_moved else 0
         self.home.on_call = self._called
+        self.home.on_asked = self.sessions.get
         self.home.on_duty = self.wills.claim
         self.keeping.on_fenced = self._fenced
         self.keeping.on_room = downstream.pump_later
@@ -283,10 +283,9 @@ class Reception:
         if expiry_s or result.present:
             session.lasting = Lasting(result.incarnation, self.home.name)
         mount = device.tally.mount
-        if mount and result.present and not all([is_mounted(mount, one) for one in filters_of(result)]):
-            release()  # nothing of it may be sent here, and nothing else is known of it
-            why = "its session has subscriptions outside of the mount point of this listener; start a clean one"
-            self._turn_away(device, client_id, done, Told(ReasonCode.NOT_AUTHORIZED, why))
+        if is_foreign(result, mount):
+            release()
+            self._turn_away(device, client_id, done, OTHER_MOUNT)
             return
         if session.lasting is None or not result.present:
             self._admit(device, grant, result, session, done, release, None)
@@ -494,13 +493,6 @@ class Reception:
         """The gateway stops: every client is told, every will without a delay is published."""
         for device in list(self._devices):
             device.fail(ReasonCode.SERVER_SHUTTING_DOWN)
-
-
-def filters_of(found: OpenedSession) -> set[str]:
-    """All filters by which a session that was saved has messages."""
-    flow = decode_flow(found.flow)
-    standing = {one.filter for one in decode_terms(found.terms)} | {filter for filter, _ in flow.places}
-    return standing | {one.filter for one in flow.sent}
 
 
 def _reason_of(error: PenstockError) -> Reason:

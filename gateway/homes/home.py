@@ -25,6 +25,8 @@ from itertools import islice
 from typing import Final
 
 from gateway.brokers import Broker, Brokers
+from gateway.sessions.session import Session
+from gateway.sessions.session_state import encode_terms
 from penstock.errors import Busy, Fenced, PenstockError, TooLarge, Unavailable
 from penstock.link import OnResult
 from penstock.requests.request import Request, Result
@@ -44,8 +46,11 @@ from penstock.requests.sessions import (
     SessionCall,
     SessionCalls,
     SessionDuties,
+    SessionQuestion,
     SessionSave,
     SessionsPage,
+    SessionTerms,
+    TellSubscriptions,
     WatchSessions,
     ends_of_parts,
 )
@@ -110,6 +115,7 @@ class SessionHome:
         self.unanswered = 0
         self.refused = 0  # openings and saves for which the home had no room
         self.on_call: Callable[[SessionCall], None] = _nobody
+        self.on_asked: Callable[[str], Session | None] = _nobody_knows
         self.on_duty: Callable[[str], None] = _nobody
         self.on_lapse: Callable[[], None] = _nothing
         self.on_heard: Callable[[], None] = _nothing
@@ -449,15 +455,41 @@ class SessionHome:
         else:
             broker.submit(KeepSessions(self._owner, self._lease_s, False, self.life), heard)
 
+    def _tell(self, asked: Sequence[SessionQuestion]) -> None:
+        """Answers what an operator asks: counts together, what may be large one by one."""
+        found = [(question, self.on_asked(question.client)) for question in asked]
+        told = [_terms_of(session, question) for question, session in found if session is not None]
+        large = [one for one in told if one.terms]
+        for part in ([one for one in told if not one.terms], *[[one] for one in large]):
+            if part and self._broker is not None:
+                self._broker.submit(TellSubscriptions(self._owner, tuple(part)), _is_told)
+
     def _called(self, result: Result) -> None:
         self._is_watching = False
         if isinstance(result, SessionCalls):
             for call in result.calls:
                 self.on_call(call)
-            if result.calls and self._broker is not None:
+            self._tell(result.asked)
+            if (result.calls or result.asked) and self._broker is not None:
                 self._is_watching = True
                 self._broker.submit(WatchSessions(self._owner, WATCH_S), self._called)
             self._wake()
+
+
+def _is_told(result: Result) -> None:
+    """Nothing follows from it: whoever asked asks again."""
+
+
+def _nobody_knows(client: str) -> Session | None:
+    """There are no clients yet."""
+    return None
+
+
+def _terms_of(session: Session, question: SessionQuestion) -> SessionTerms:
+    """What a client here is subscribed to."""
+    terms = encode_terms(session.subscriptions.values()) if question.wants_terms else b""
+    shown = terms if len(terms) <= PART_BYTES_MAX else b""
+    return SessionTerms(question.client, len(session.subscriptions), question.wants_terms, shown)
 
 
 def _superseded() -> Unavailable:

@@ -17,14 +17,19 @@ from gateway.homes.exchanges import ExchangeIds
 from gateway.homes.rereading import Rereading
 from gateway.messages.delivery import Blob, Variant, blob
 from gateway.messages.envelope import Arrival
-from gateway.messages.mounts import seen_at
+from gateway.messages.mounts import is_mounted, seen_at
+from gateway.mqtt.reason_codes import ReasonCode, Told
 from gateway.sessions.session import Session
-from gateway.sessions.session_state import Flow, Sent
+from gateway.sessions.session_state import Flow, Sent, decode_flow, decode_terms
 from penstock.errors import PenstockError
+from penstock.requests.sessions import OpenedSession
 
 ABSENT_MAX: Final = 16_384
 """So many packet ids of a session at the most are kept for messages of brokers that are not known."""
 
+OTHER_MOUNT: Final = Told(
+    ReasonCode.NOT_AUTHORIZED, "its session has subscriptions outside of this listener's mount point: start a clean one"
+)
 OnResumed = Callable[["PenstockError | None"], None]
 
 
@@ -85,3 +90,13 @@ class Resuming:
             session.releasing = dict.fromkeys(self._flow.releasing)
         session.next_id = self._flow.next_id
         self._on_resumed(self._error)
+
+
+def is_foreign(found: OpenedSession, mount: str) -> bool:
+    """Whether a session that was saved has filters, or messages of filters, outside of a mount point: nothing of it may
+    be sent there."""
+    if not mount or not found.present:
+        return False
+    flow = decode_flow(found.flow)
+    filters = {one.filter for one in decode_terms(found.terms)} | {one.filter for one in flow.sent}
+    return not all([is_mounted(mount, filter) for filter in filters | {filter for filter, _ in flow.places}])

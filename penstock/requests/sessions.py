@@ -187,9 +187,19 @@ class KeepSessions(Request):
     life: str = ""
 
 
+class SessionQuestion(NamedTuple):
+    """Somebody asks what a client is subscribed to: how many filters, or with ``wants_terms`` which."""
+
+    client: str
+    wants_terms: bool
+
+
 @value
 class SessionCalls(Reply):
+    """What others want of an owner's sessions. ``asked``: to be answered with ``TellSubscriptions``."""
+
     calls: tuple[SessionCall, ...]
+    asked: tuple[SessionQuestion, ...] = ()
 
 
 @value
@@ -304,6 +314,45 @@ class ListSessions(Request):
     after: int = 0
     count_max: int = 1000
     client: str = ""
+
+
+class SessionTerms(NamedTuple):
+    """How many ``filters`` a connected client is subscribed to. ``terms``: which, if ``with_terms`` says that this was
+    asked for and they are not too large for a reply."""
+
+    client: str
+    filters: int
+    with_terms: bool
+    terms: bytes = b""
+
+
+@value
+class Subscriptions(Reply):
+    """What the gateways have told in time."""
+
+    told: tuple[SessionTerms, ...]
+
+
+@value
+class AskSubscriptions(Request):
+    """What connected clients are subscribed to whose sessions are not kept, as only their gateways know: answered when
+    all have told or ``wait_s`` is over. ``wants_terms``: also which."""
+
+    code: ClassVar[int] = 118
+    reply: ClassVar[type[Reply]] = Subscriptions
+    clients: tuple[str, ...]
+    wants_terms: bool
+    wait_s: float
+
+
+@value
+class TellSubscriptions(Request):
+    """A gateway's answers to what it was asked (``SessionCalls``)."""
+
+    code: ClassVar[int] = 119
+    reply: ClassVar[type[Reply]] = Done
+    owner: str
+    told: tuple[SessionTerms, ...]
 
 
 @value

@@ -21,6 +21,7 @@ from broker.holders import Holders
 from broker.kernel.handler import handlers_of
 from broker.outcomes import Now, Parked
 from broker.session_pages import SessionPages
+from broker.session_questions import SessionQuestions
 from broker.session_requests import SessionRequests
 from broker.settings import BrokerSettings
 from broker.share_requests import ShareRequests
@@ -186,10 +187,14 @@ class MemoryBroker:
         self.state = BrokerState()
         self.state.apply(fact(topics.TOPIC, [HOME_TOPIC, 1, "disk"]))
         facts = cast("MessageStore", _Facts(self))
-        self.sessions = SessionRequests(self.state, facts, BrokerSettings(), Gateways(self.state.sessions), 0.0, 0)
+        self.questions = SessionQuestions(self.state)
+        gateways = Gateways(self.state.sessions)
+        self.sessions = SessionRequests(self.state, facts, BrokerSettings(), gateways, self.questions, 0.0, 0)
         self.shares = ShareRequests(self.state, facts, BrokerSettings(), 0.0)
         exchanges = ExchangeRequests(self.state, facts)
-        self._handlers = handlers_of((self.sessions, SessionPages(self.state, facts), self.shares, exchanges))
+        self._handlers = handlers_of(
+            (self.sessions, self.questions, SessionPages(self.state, facts), self.shares, exchanges)
+        )
         self._stirred: set[str] = set()
 
         self.lives = 0
@@ -315,7 +320,8 @@ class MemoryBroker:
             self.groups[group] |= self.holders.ahead(group, self.groups[group])
 
     def _wake_asked(self) -> None:
-        changed = {*self.sessions.take_changed(), *self.shares.take_changed(), *self._stirred}
+        changed = {*self.sessions.take_changed(), *self.questions.take_changed(), *self.shares.take_changed()}
+        changed |= {*self._stirred}
         self._stirred.clear()
         asked, self.asked = self.asked, []
         for outcome, on_result in asked:

@@ -66,8 +66,10 @@ def durable(system: RunningSystem, client_id: str, *subscriptions: Subscription)
         yield
 
 
-def subscribe(device: socket.socket, client_id: str, subscriptions: tuple[Subscription, ...]) -> None:
-    properties = Properties(session_expiry_interval=600)
+def subscribe(
+    device: socket.socket, client_id: str, subscriptions: tuple[Subscription, ...], expiry_s: int = 600
+) -> None:
+    properties = Properties(session_expiry_interval=expiry_s)
     hello = Connect(client_id, keep_alive_s=60, level=5, properties=properties)
     reader = PacketReader(1 << 20)
     reader.level = 5
@@ -122,6 +124,20 @@ def test_a_connected_session_is_told_with_its_gateway(running: RunningSystem, pe
         (row,) = rows(penstock("session", "list", "--json"))
     assert (row["state"], row["away_s"], row["ends_in_s"]) == ("connected", None, None)
     assert row["gateway"]
+
+
+def test_a_connected_client_without_a_kept_session_is_told_with_what_it_has(
+    running: RunningSystem, penstock: Run
+) -> None:
+    with socket.create_connection(split_address(running.addresses.mqtt), 10) as device:
+        subscribe(device, "plain", (Subscription("plant/+", 1), Subscription("$share/w/x", 0)), expiry_s=0)
+        (row,) = rows(penstock("session", "list", "--json"))
+        assert (row["client"], row["state"], row["subscriptions"]) == ("plain", "connected", 2)
+        shown = rows(penstock("session", "show", "plain", "--json"))
+        assert [(one["filter"], one["qos"], one["next"]) for one in shown] == [
+            ("plant/+", 1, None),
+            ("$share/w/x", 0, None),
+        ]
 
 
 def test_every_page_is_asked_for(running: RunningSystem, penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:

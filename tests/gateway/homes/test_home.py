@@ -14,6 +14,7 @@ from broker.folds.sessions import Entry
 from gateway.homes.home import PART_BYTES_MAX, SAVES_BYTES_MAX
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Will
 from gateway.mqtt.properties import Properties
+from gateway.sessions.session_state import decode_terms
 from penstock.errors import PenstockError, TooLarge, Unavailable
 from penstock.requests.request import Request
 from penstock.requests.sessions import (
@@ -22,12 +23,15 @@ from penstock.requests.sessions import (
     HOME_TOPIC,
     NO_WILL,
     RELEASED,
+    AskSubscriptions,
     EndSession,
     KeepSessions,
     OpenedSession,
     OpenSession,
     SaveSessions,
     SessionSave,
+    SessionTerms,
+    Subscriptions,
     WatchSessions,
 )
 from penstock.wire import encode_reply, encode_request
@@ -644,3 +648,39 @@ def test_nothing_of_an_opening_is_left_to_the_garbage_collector() -> None:
         assert there() is None
     finally:
         gc.enable()
+
+
+def subscriptions_at(gateway: Gateway, *clients: str, wants_terms: bool = False) -> dict[str, SessionTerms]:
+    """What an operator is told of the subscriptions of these clients."""
+    told: list[Any] = []
+    gateway.broker.submit(AskSubscriptions(clients, wants_terms, 2.0), told.append)
+    gateway.round()
+    gateway.pass_time(3)
+    [answer] = told
+    assert isinstance(answer, Subscriptions)
+    return {one.client: one for one in answer.told}
+
+
+def test_an_operator_is_told_what_clients_have_whose_sessions_are_not_kept() -> None:
+    gateway = Gateway()
+    gateway.pass_time(1)
+    one, two = gateway.connect("one"), gateway.connect("two", level=5)
+    one.subscribe("a/#", "b", "$share/g/c")
+    saves = len(gateway.broker.made(SaveSessions))
+    for _ in range(2):  # it is asked again as often as somebody wants to know
+        told = subscriptions_at(gateway, "one", "two", "nobody")
+        assert told == {"one": SessionTerms("one", 3, False), "two": SessionTerms("two", 0, False)}
+    two.subscribe("x", qos=1)
+    told = subscriptions_at(gateway, "two", wants_terms=True)
+    assert [(one.filter, one.qos) for one in decode_terms(told["two"].terms)] == [("x", 1)]
+    assert len(gateway.broker.made(SaveSessions)) == saves, "nothing is stored for it"
+
+
+def test_subscriptions_that_are_too_large_for_a_reply_are_counted() -> None:
+    gateway = Gateway(subscriptions_max=2000)
+    gateway.pass_time(1)
+    client = gateway.connect("large", level=5)
+    for at in range(0, 2000, 100):
+        client.subscribe(*[f"{number}/{'x' * 1000}" for number in range(at, at + 100)])
+    told = subscriptions_at(gateway, "large", wants_terms=True)
+    assert told == {"large": SessionTerms("large", 2000, True)}
