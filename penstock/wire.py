@@ -245,7 +245,7 @@ class FrameReader:
         """All buffered bytes if they hold a whole frame, else none (so that a long frame is not copied per piece)."""
         if len(self._rest) >= 4:
             length = int.from_bytes(self._rest[:4], "big")
-            if len(self._rest) < 4 + length <= 4 + FRAME_BYTES_MAX:
+            if length >= 4 and len(self._rest) < 4 + length <= 4 + FRAME_BYTES_MAX:
                 return b""
         data = bytes(self._rest)
         self._rest.clear()

@@ -149,6 +149,37 @@ def test_any_cutting_of_a_stream_gives_the_same_requests(sent: list[tuple[int, R
     assert all(same(one, other) for (_, one), (_, other) in zip(received, sent, strict=True))
 
 
+def taken(pieces: list[bytes]) -> tuple[list[tuple[int, int, Any, bytes]], str, bool]:
+    """The frames in a stream that comes in these pieces, the error that ends it, and whether it ends within a frame."""
+    reader, frames = FrameReader(), []
+    try:
+        for piece in pieces:
+            for frame in reader.receive(piece):
+                frames.append((frame.kind, frame.request_id, frame.items, bytes(frame.body)))
+    except ProtocolError as error:
+        return frames, error.message, False
+    return frames, "", reader.incomplete
+
+
+DAMAGE = st.one_of(
+    st.binary(max_size=20),
+    st.sampled_from([b"\xff\xff\xff\xff", b"\0\0\0\3", b"\0\0\0\5\0\0\0\1\xc1", b"\0\0\0\4\0\0\0\x09"]),
+)
+
+
+@given(st.lists(st.tuples(ids, requests), max_size=4), DAMAGE, st.data())
+@settings(max_examples=examples(200))
+def test_any_cutting_of_any_bytes_gives_the_same_frames_and_the_same_end(
+    sent: list[tuple[int, Request]], damage: bytes, data: st.DataObject
+) -> None:
+    stream = b"".join(join(encode_request(*one)) for one in sent) + damage
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=10)))
+    whole = taken([stream])
+    assert len(whole[0]) >= len(sent)
+    assert taken([stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]) == whole
+    assert taken([stream[at : at + 1] for at in range(len(stream))]) == whole
+
+
 def test_a_stream_that_ends_within_a_frame_says_so() -> None:
     stream = join(encode_request(1, QueryRoute("a")))
     for size in range(1, len(stream)):
