@@ -32,7 +32,8 @@ from penstock.addresses import join_address
 from penstock.cluster_secret import read_secret
 from penstock.errors import Unavailable
 from penstock.exposure import NATIVE, is_loopback
-from penstock.frame_server import Peer, Session, listening_address, open_listeners, serve_frames
+from penstock.frame_connection import Peer, Session
+from penstock.frame_server import listening_address, open_listeners, serve_frames
 from penstock.guarded_clock import GuardedClock
 from penstock.lasting_links import lasting_links
 from penstock.link import Links

@@ -24,7 +24,8 @@ from penstock.addresses import join_address
 from penstock.cluster_secret import nonce_of, read_secret
 from penstock.errors import InvalidConfig, NotAuthorized, UnknownRequest
 from penstock.exposure import ROUTES, is_loopback
-from penstock.frame_server import Peer, Session, listening_address, open_listeners, serve_frames
+from penstock.frame_connection import Peer, Session
+from penstock.frame_server import listening_address, open_listeners, serve_frames
 from penstock.link import OnResult
 from penstock.native_room import NativeRoom
 from penstock.requests.request import Done, Request, Result

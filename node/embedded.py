@@ -23,7 +23,7 @@ from node.services import service_settings
 from node.settings import Configuration, gateway_name
 from penstock.addresses import join_address
 from penstock.cluster_secret import read_secret
-from penstock.frame_server import Peer
+from penstock.frame_connection import Peer
 from penstock.lasting_links import lasting_links
 from penstock.readiness import STOPPING, Readiness
 from penstock.status import serve_status

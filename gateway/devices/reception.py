@@ -477,17 +477,14 @@ class Reception:
 
     def tick(self, now: float) -> None:
         """Everything that is due; to be called about twice a second."""
-        self.pacing.tick(now)
-        self.journal.tick(now)
         self._stalls.tick(self._devices, now)
         self.room.tick(self._devices, now)
         self.unstored_bytes_max = self.room.unstored_bytes_max
-        self.patience.tick(now)
         self.removals.tick(self._devices, now)
-        self.wills.tick(now)
         self.keeping.tick()
         self.tenure.tick()
-        self.home.tick(now)
+        for tick in (self.pacing.tick, self.journal.tick, self.patience.tick, self.wills.tick, self.home.tick):
+            tick(now)
 
     def close(self) -> None:
         """The gateway stops: every client is told, every will without a delay is published."""
