@@ -39,6 +39,8 @@ def test_codes_never_change() -> None:
         109: "ListSessions",
         110: "EndLives",
         111: "CloseSession",
+        118: "AskSubscriptions",
+        119: "TellSubscriptions",
     }
 
 
