@@ -17,11 +17,12 @@ from broker.folds.identity import Identity
 from broker.folds.lives import Lives
 from broker.kernel.handler import handles
 from broker.outcomes import Now, Outcome, Parked, after_level
+from broker.parts import cut_records, cut_runs
 from broker.settings import BrokerSettings
 from broker.store.level import Level
 from broker.store.message_store import MessageStore
 from broker.topic_requests import TopicRequests
-from penstock.errors import Fenced, InvalidRequest, PenstockError, StorageFull
+from penstock.errors import Fenced, InvalidRequest, PenstockError, StorageFull, TooLarge
 from penstock.message import ENTRY, tag_hash
 from penstock.requests.given import GivenPull, GivenPulled, GivenRuns
 from penstock.requests.messages import (
@@ -35,9 +36,10 @@ from penstock.requests.messages import (
     Pull,
     Pulled,
     QueryBounds,
+    Refused,
     SeekTime,
 )
-from penstock.requests.request import Result
+from penstock.requests.request import Bytes, Result
 from penstock.runs import Run, checksum_of, decode_runs
 
 COUNT_MAX: Final = 65_536
@@ -119,22 +121,52 @@ class MessageRequests:
     @handles(Append)
     def append(self, request: Append, now: float, now_ms: int) -> Outcome:
         """Stores the good records of a batch; the bad ones are ``refused`` one by one."""
-        batch, refused, repeated, size = self._acceptance.take(request.body, request.count, now_ms)
+        try:
+            level, placed, refused = self._append(request.body, request.count, request.detail, now_ms)
+        except TooLarge:
+            level, placed, refused = self._append_parts(request, now_ms)
+        return after_level(level, Appended(level.word, placed, tuple(refused)), self._store.written)
+
+    def _append(
+        self, body: Bytes, count: int, detail: bool, now_ms: int
+    ) -> tuple[Level, tuple[Placed, ...], list[Refused]]:
+        batch, refused, repeated, size = self._acceptance.take(body, count, now_ms)
         try:
             placed = self._store.append(batch, now_ms) if batch else []
         except StorageFull:
-            self._figures.appended(0, 0, request.count)
+            self._figures.appended(0, 0, count)
             raise
         self._figures.appended(len(batch), size, len(refused))
         level = max([incoming.level for incoming in batch], default=Level.CACHE)
         if repeated:  # what is stored already may still be on its way to the disk
             level = max(level, Level.DISK)
-        reply = Appended(
-            level.word,
-            _with_gaps(placed, sorted([one.at for one in refused] + repeated)) if request.detail else (),
-            tuple(refused),
-        )
-        return after_level(level, reply, self._store.written)
+        gaps = [one.at for one in refused] + repeated
+        return level, _with_gaps(placed, sorted(gaps)) if detail else (), refused
+
+    def _append_parts(self, request: Append, now_ms: int) -> tuple[Level, tuple[Placed, ...], list[Refused]]:
+        """The same of records that do not fit one segment together. Where the disk is full behind the first part, all
+        from there on are refused for it."""
+        level, placed, refused, most = Level.CACHE, list[Placed](), list[Refused](), self._store.batch_bytes_max
+        for part in cut_records(bytes(request.body), request.count, most):
+            if part.size > most:
+                placed.append(_NOT_STORED)
+                refused.append(_refusal(part.first, _too_large(part.size, most)))
+                self._figures.appended(0, 0, 1)
+                continue
+            try:
+                its_level, its_places, its_refused = self._append(part.body, part.messages, True, now_ms)
+            except StorageFull as error:
+                if len(refused) == part.first:  # nothing is stored yet
+                    raise
+                left = range(part.first, request.count)
+                placed += [_NOT_STORED] * len(left)
+                refused += [_refusal(at, error) for at in left]
+                self._figures.appended(0, 0, len(left) - part.messages)
+                break
+            level = max(level, its_level)
+            placed += its_places
+            refused += [one._replace(at=part.first + one.at) for one in its_refused]
+        return level, tuple(placed) if request.detail else (), refused
 
     @handles(AppendRuns)
     def append_runs(self, request: AppendRuns, now: float, now_ms: int) -> Outcome:
@@ -168,6 +200,16 @@ class MessageRequests:
             raise StorageFull("the disk was full for what this gateway has sent before; nothing was stored")
 
     def _append_runs(self, runs: list[Run], now_ms: int, life: str, attempt: int) -> Outcome:
+        try:
+            level, refused = self._store_runs(runs, now_ms, life, attempt)
+        except TooLarge:
+            level, refused = self._store_runs_parts(runs, now_ms, life, attempt)
+        if level is Level.CACHE and not refused:
+            return _DONE_IN_CACHE
+        reply = Appended(level.word, (), tuple(refused)) if refused else _REACHED[level]
+        return after_level(level, reply, self._store.written)
+
+    def _store_runs(self, runs: list[Run], now_ms: int, life: str, attempt: int) -> tuple[Level, list[Refused]]:
         taken, destinations, refused, stored, size, level = self._acceptance.take_runs(runs, now_ms)
         try:
             if taken:
@@ -177,10 +219,29 @@ class MessageRequests:
             self._note_refused(life, attempt)
             raise
         self._figures.appended(stored, size, len(refused))
-        if level is Level.CACHE and not refused:
-            return _DONE_IN_CACHE
-        reply = Appended(level.word, (), tuple(refused)) if refused else _REACHED[level]
-        return after_level(level, reply, self._store.written)
+        return level, refused
+
+    def _store_runs_parts(self, runs: list[Run], now_ms: int, life: str, attempt: int) -> tuple[Level, list[Refused]]:
+        """The same of runs that do not fit one segment together, as ``_append_parts``."""
+        level, refused, most = Level.CACHE, list[Refused](), self._store.batch_bytes_max
+        parts = cut_runs(runs, most)
+        for part in parts:
+            if part.size > most:
+                refused.append(_refusal(part.first, _too_large(part.size, most)))
+                self._figures.appended(0, 0, 1)
+                continue
+            try:
+                its_level, its_refused = self._store_runs(part.runs, now_ms, life, attempt)
+            except StorageFull as error:
+                if len(refused) == part.first:  # nothing is stored yet
+                    raise
+                end = parts[-1].first + parts[-1].messages
+                refused += [_refusal(at, error) for at in range(part.first, end)]
+                self._figures.appended(0, 0, end - part.first - part.messages)
+                break
+            level = max(level, its_level)
+            refused += [one._replace(at=part.first + one.at) for one in its_refused]
+        return level, refused
 
     def _note_refused(self, life: str, attempt: int) -> None:
         self._refused.pop(life, None)
@@ -261,6 +322,14 @@ def _check_limits(count_max: int, bytes_max: int, wait_s: float) -> None:
     """Of a pull. Raises ``InvalidRequest``."""
     if count_max < 1 or bytes_max < 1 or wait_s < 0:
         raise InvalidRequest("count_max and bytes_max are at least 1, wait_s at least 0")
+
+
+def _too_large(size: int, most: int) -> TooLarge:
+    return TooLarge(f"a message of {size} bytes does not fit a segment of this broker, which holds {most}")
+
+
+def _refusal(at: int, error: PenstockError) -> Refused:
+    return Refused(at, error.code, error.message)
 
 
 def _with_gaps(placed: list[Placed], missing: list[int]) -> tuple[Placed, ...]:

@@ -137,6 +137,11 @@ class MessageStore:
         """Position up to which everything is on as many disks as it has to be on, and readable."""
         return self._log.committed
 
+    @property
+    def batch_bytes_max(self) -> int:
+        """How many bytes the frames of one append may have: a segment's room."""
+        return self._log.fresh_room
+
     def append(self, batch: Sequence[Incoming], now_ms: int) -> list[Placed]:
         """Stores checked records, in order, all or none; returns where.
 

@@ -10,7 +10,7 @@ class StoreSettings:
     """How the store uses its disk.
 
     Attributes:
-        segment_bytes: size of a log segment. A record never spans two, so it must hold the largest record.
+        segment_bytes: size of a log segment. A record never spans two: a message that does not fit one is refused.
         reserve_step_bytes: how much of a segment is reserved on the disk at a time, so that a full disk refuses a
             record whole.
         ahead_bytes: so much of the log's room is filled with zeros while nobody writes, within a segment, so that the

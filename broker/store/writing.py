@@ -2,7 +2,8 @@
 
 An append is laid out as one run of frames and written with one call; only then do queues and folds learn of it, so a
 refused append leaves nothing behind. ``_take_in`` is the same at the append and at recovery: everything that is known
-is a function of the log's prefix. A batch never spans two segments: it is stored as a whole or not at all.
+is a function of the log's prefix. A batch never spans two segments: it is stored as a whole or not at all
+(``broker/parts.py`` cuts the requests of producers and devices that are larger).
 """
 
 from __future__ import annotations

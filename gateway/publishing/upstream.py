@@ -184,7 +184,7 @@ class Upstream(Stage):
         lane = batch.lane
         self.unanswered -= 1
         lane.unanswered -= 1
-        if isinstance(result, StorageFull):
+        if isinstance(result, StorageFull) or _full_from(batch, result) is not None:
             lane.waits = True
         self._take_answer(batch, result)
         if lane.waits and not lane.unanswered:
@@ -196,7 +196,7 @@ class Upstream(Stage):
         if isinstance(result, Appended):
             self.level = result.level
             if result.refused or batch.lane.kept:
-                self._partly(batch, {refused.at: refused.code for refused in result.refused})
+                self._partly(batch, {refused.at: refused.code for refused in result.refused}, _full_from(batch, result))
                 return
             self.stored += len(batch.marks)
             self._tell(batch)
@@ -205,7 +205,7 @@ class Upstream(Stage):
         elif isinstance(result, Fenced):
             self._refused_life(batch)
         elif isinstance(result, PenstockError) and not result.unknown:
-            self._partly(batch, dict.fromkeys(range(len(batch.marks)), result.code), True)
+            self._partly(batch, dict.fromkeys(range(len(batch.marks)), result.code), 0)
         else:
             self._lost(batch)
 
@@ -245,12 +245,13 @@ class Upstream(Stage):
                 device.answered(run.size)
             at += count
 
-    def _partly(self, batch: Batch, codes: dict[int, int], is_whole: bool = False) -> None:
+    def _partly(self, batch: Batch, codes: dict[int, int], again_from: int | None = None) -> None:
         """Some messages of a batch, or of an earlier one, were refused: each device gets its marks and refusals in the
-        order of its sending. ``is_whole``: it was refused as a whole, which may pass; a message is refused by itself
-        for good. What was sent after a message that is kept, and is stored before it, is not acknowledged: its device
-        is disconnected."""
+        order of its sending. ``again_from``: from there on they were refused for what may pass; any other message is
+        refused for good. What was sent after a message that is kept, and is stored before it, is not acknowledged: its
+        device is disconnected."""
         lane, marks = batch.lane, batch.marks
+        again = len(marks) if again_from is None else again_from
         self.stored += len(marks) - len(codes)
         overtaken = {kept.device for kept in lane.kept if kept.number < batch.number}
         begin = 0
@@ -266,7 +267,7 @@ class Upstream(Stage):
                     device.fate_unknown([marks[at]])  # its client sends both again; what QoS 2 has stored stays there
                 elif code is None:
                     device.stored(number, [marks[at]], 0, _is_exact(run))
-                elif is_whole and marks[at] and (code == Unavailable.code or (code in _NO_ROOM and not device.is_v5)):
+                elif at >= again and marks[at] and _may_pass(code, device):
                     lane.keep_one(device, run.of([body]), marks[at], batch.number, number)
                 else:
                     device.refused(number, marks[at], code)
@@ -372,6 +373,22 @@ class Appending(Batch):
 
     def __call__(self, result: Result) -> None:
         self._upstream.appended(self, result)
+
+
+def _may_pass(code: int, device: Publisher) -> bool:
+    return code == Unavailable.code or (code in _NO_ROOM and not device.is_v5)
+
+
+def _full_from(batch: Batch, result: Result) -> int | None:
+    """Where the messages of a batch begin that the disk had no room for, up to its end; ``None`` if there are none. The
+    broker stores a batch in parts where its segments are small."""
+    if not isinstance(result, Appended) or not result.refused:
+        return None
+    full = {one.at for one in result.refused if one.code == StorageFull.code}
+    at = len(batch.marks)
+    while at - 1 in full:
+        at -= 1
+    return at if at < len(batch.marks) else None
 
 
 def _number_of(batch: Batch) -> int:

@@ -40,7 +40,8 @@ class Appended(Reply):
 @value
 class Append(Request):
     """Stores records. ``body`` is whole records end to end, ``count`` of them (``message.encode_record``). Each is
-    stored or refused on its own; the reply comes when the topic's level is reached. ``detail`` asks for ``placed``."""
+    stored or refused on its own, in order, also where they do not fit one segment; the reply comes when the topic's
+    level is reached. ``detail`` asks for ``placed``."""
 
     code: ClassVar[int] = 40
     reply: ClassVar[type[Reply]] = Appended

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from broker.message_requests import REFUSED_MAX
 from broker.outcomes import AfterSync, Now
-from penstock.errors import InvalidRequest, OffsetOutOfRange, QueueNotFound, StorageFull, TopicNotFound
+from penstock.errors import InvalidRequest, OffsetOutOfRange, QueueNotFound, StorageFull, TooLarge, TopicNotFound
 from penstock.message import Message, decode_batch, encode_message, record_tail
 from penstock.requests.filters import OpenFilters
 from penstock.requests.given import GivenRuns
@@ -229,3 +232,113 @@ def test_messages_are_found_by_time_and_by_key() -> None:
     rest = rig.ask(FindByKey("t", "k", before=page.next))
     assert [message.body for _, message in decode_batch(rest.count, rest.body)] == [b"1", b"0"]
     assert isinstance(rig.ask(FindByKey("nobody", "k")), TopicNotFound)
+
+
+SEGMENT = 1 << 16
+"""Of the rig's brokers."""
+
+
+def stored(rig: Rig, queue: int) -> list[bytes]:
+    """All bodies of a queue of the topic, which is in several segments."""
+    found: list[bytes] = []
+    while more := bodies(now(rig.handle(Pull(f"t:{queue}", len(found))))):
+        found += more
+    return found
+
+
+def test_a_batch_that_does_not_fit_a_segment_is_stored_in_order_and_each_record_has_its_place() -> None:
+    rig = made(queues=2)
+    sent = [Message("t", b"%06d" % at + bytes(900), key=str(at % 7)) for at in range(300)]
+    reply = after_sync(rig.handle(replace(append(*sent), detail=True)))
+    assert reply.refused == ()
+    assert len({one.position for one in reply.placed}) == 300
+    rig.sync()
+    for queue in (0, 1):
+        own = [(placed.offset, one.body) for placed, one in zip(reply.placed, sent, strict=True) if placed[0] == queue]
+        assert [offset for offset, _ in own] == list(range(len(own)))
+        assert stored(rig, queue) == [body for _, body in own]
+    assert rig.service.figures()["rocketmq_messages_in_total"] == 300
+
+
+def test_a_record_that_no_segment_holds_is_refused_alone_and_by_an_error_of_its_own() -> None:
+    rig = made()
+    small, large = Message("t", bytes(900)), Message("t", bytes(SEGMENT))
+    batch = append(*[small] * 100, large, *[small] * 100, large)
+    reply = after_sync(rig.handle(replace(batch, detail=True)))
+    assert [(one.at, one.code) for one in reply.refused] == [(100, TooLarge.code), (201, TooLarge.code)]
+    said = r"a message of \d+ bytes does not fit a segment of this broker, which holds 65512"
+    assert re.fullmatch(said, reply.refused[0].message)
+    assert [at for at, one in enumerate(reply.placed) if one == Placed(0, 0, 0)][-2:] == [100, 201]
+    rig.sync()
+    assert len(stored(rig, 0)) == 200
+    [alone] = now(rig.handle(append(large))).refused
+    assert alone.code == TooLarge.code
+
+
+def test_other_records_of_such_a_batch_are_refused_in_their_places_too() -> None:
+    rig = made()
+    bad = encode_message(Message("t", bytes(900)))[:-1] + b"?"
+    good = encode_message(Message("t", bytes(900)))
+    body = good * 100 + bad + good * 100 + bad
+    reply = after_sync(rig.handle(Append(202, True, body)))
+    assert [one.at for one in reply.refused] == [100, 201]
+    rig.sync()
+    assert len(stored(rig, 0)) == 200
+
+
+def full_behind(rig: Rig) -> None:
+    """The disk has room for about a segment and a half more."""
+    rig.disk.capacity = rig.disk.used() + SEGMENT * 3 // 2
+
+
+def test_where_the_disk_is_full_behind_a_part_the_others_are_refused_for_it_and_go_in_when_there_is_room() -> None:
+    rig = made()
+    sent = [Message("t", b"%06d" % at + bytes(900)) for at in range(300)]
+    full_behind(rig)
+    reply = after_sync(rig.handle(append(*sent)))
+    first = reply.refused[0].at
+    assert 0 < first < 300
+    assert [(one.at, one.code) for one in reply.refused] == [(at, StorageFull.code) for at in range(first, 300)]
+    rig.sync()
+    assert stored(rig, 0) == [one.body for one in sent[:first]]
+    assert rig.service.figures()["penstock_messages_refused_total"] == 300 - first
+    rig.disk.capacity = None
+    rig.ask(append(*sent[first:]))
+    assert stored(rig, 0) == [one.body for one in sent]
+
+
+def test_a_disk_that_is_full_before_the_first_part_refuses_the_batch_whole() -> None:
+    rig = made()
+    rig.disk.capacity = rig.disk.used()
+    while not isinstance(rig.ask(append(Message("t", bytes(1000)))), StorageFull):
+        pass
+    before = len(stored(rig, 0))
+    assert isinstance(rig.ask(append(*[Message("t", bytes(900))] * 300)), StorageFull)
+    assert len(stored(rig, 0)) == before
+
+
+def test_runs_that_do_not_fit_a_segment_are_stored_in_order_but_for_what_no_segment_holds() -> None:
+    rig = made()
+    tail = record_tail(b"t", b"")
+    runs = [Run(tail, 0, 1000, [b"%06d" % (number * 50 + at) + bytes(900) for at in range(50)]) for number in range(5)]
+    runs.insert(2, Run(tail, 0, 1000, [bytes(SEGMENT)] * 2))
+    reply = after_sync(rig.handle(GivenRuns(252, runs)))
+    assert [(one.at, one.code) for one in reply.refused] == [(100, TooLarge.code), (101, TooLarge.code)]
+    rig.sync()
+    assert [body[:6] for body in stored(rig, 0)] == [b"%06d" % at for at in range(250)]
+
+
+def test_where_the_disk_is_full_behind_a_part_of_runs_what_is_under_way_is_refused_too() -> None:
+    rig = made()
+    run = Run(record_tail(b"t", b""), 0, 1000, [b"%06d" % at + bytes(900) for at in range(300)])
+    full_behind(rig)
+    reply = after_sync(rig.handle(GivenRuns(300, [run], "life", 3)))
+    first = reply.refused[0].at
+    assert 0 < first < 300
+    assert [(one.at, one.code) for one in reply.refused] == [(at, StorageFull.code) for at in range(first, 300)]
+    rig.disk.capacity = None
+    behind = Run(record_tail(b"t", b""), 0, 1000, [b"behind"])
+    assert isinstance(rig.ask(GivenRuns(1, [behind], "life", 3)), StorageFull)
+    rig.ask(GivenRuns(300 - first, [run.of(run.bodies[first:])], "life", 4))
+    rig.ask(GivenRuns(1, [behind], "life", 4))
+    assert stored(rig, 0) == [*run.bodies, b"behind"]

@@ -75,8 +75,9 @@ def run(request: pytest.FixtureRequest) -> Callable[..., Any]:
 class RealCluster:
     """A name server and a broker, the real ones, in a thread of their own."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, segment_bytes: int = 1 << 24) -> None:
         self._data = data
+        self._segment_bytes = segment_bytes
         self._ready: queue.Queue[tuple[str, trio.lowlevel.TrioToken, trio.CancelScope]] = queue.Queue()
         self._thread = threading.Thread(target=trio.run, args=(self._run,))
         self._thread.start()
@@ -87,7 +88,7 @@ class RealCluster:
         async with trio.open_nursery() as nursery:
             names = await nursery.start(partial(namesrv.server.run, NamesrvSettings(port=0), world))
             servers = f"{names.host}:{names.port}"
-            settings = BrokerSettings(port=0, data=self._data, namesrv=(servers,), segment_bytes=1 << 24)
+            settings = BrokerSettings(port=0, data=self._data, namesrv=(servers,), segment_bytes=self._segment_bytes)
             await nursery.start(partial(broker.server.run, settings, world))
             self._ready.put((servers, trio.lowlevel.current_trio_token(), nursery.cancel_scope))
 
@@ -101,6 +102,14 @@ class RealCluster:
 def real_cluster(tmp_path: Path) -> Iterator[RealCluster]:
     """The real name server and broker, on free ports, with an empty data folder."""
     cluster = RealCluster(tmp_path / "data")
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def small_segments(tmp_path: Path) -> Iterator[RealCluster]:
+    """The same with segments of 64 KiB, which hold fewer messages than a producer sends in a batch."""
+    cluster = RealCluster(tmp_path / "data", 1 << 16)
     yield cluster
     cluster.stop()
 

@@ -13,8 +13,9 @@ import pytest
 
 import penstock
 from penstock import Consumer, Message, Producer, Reader, blocking
-from penstock.errors import Fenced, PenstockError
+from penstock.errors import Fenced, PenstockError, SendManyError, TooLarge
 from penstock.requests.groups import FetchOffsets, GroupOffsets
+from penstock.sending import Receipt
 
 Run = Callable[..., Any]
 
@@ -150,3 +151,37 @@ def test_every_public_name_is_there_and_no_other() -> None:
     assert set(penstock.__all__) <= set(dir(penstock))
     with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
         penstock.Nonsense  # noqa: B018
+
+
+def check_receipts_of_all_but_one(error: SendManyError, count: int, large: int) -> None:
+    """Only the message at ``large`` has none, and an error of its own."""
+    assert [at for at, one in enumerate(error.receipts) if one is None] == [large]
+    assert isinstance(error.failures[large], TooLarge)
+    assert "does not fit a segment" in str(error.failures[large])
+    places = {(one.queue, one.offset) for one in error.receipts if isinstance(one, Receipt)}
+    assert len(places) == count - 1
+
+
+def with_a_large_one() -> list[Message]:
+    """Several batches, of which each is larger than a small segment; and one message that is."""
+    messages = [Message("orders", b"%06d" % at + bytes(1000), key=str(at % 50)) for at in range(3000)]
+    return [*messages[:1500], Message("orders", bytes(70_000)), *messages[1500:]]
+
+
+def test_batches_that_do_not_fit_a_segment_have_all_their_receipts(run: Run, small_segments: Any) -> None:
+    async def test() -> None:
+        async with Producer(small_segments.servers) as producer:
+            assert len(await producer.send_many(with_a_large_one()[:1500])) == 1500
+            with pytest.raises(SendManyError) as failed:
+                await producer.send_many(with_a_large_one())
+            check_receipts_of_all_but_one(failed.value, 3001, 1500)
+
+    run(test)
+
+
+def test_a_blocking_producer_has_all_its_receipts_too(small_segments: Any) -> None:
+    with blocking.Producer(small_segments.servers) as producer:
+        assert len(producer.send_many(with_a_large_one()[:1500])) == 1500
+        with pytest.raises(SendManyError) as failed:
+            producer.send_many(with_a_large_one())
+        check_receipts_of_all_but_one(failed.value, 3001, 1500)

@@ -13,9 +13,10 @@ from rig import Client, Gateway, HandClock
 from gateway.messages.envelope import arrivals
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Packet, Puback, Publish, Pubrec
+from gateway.mqtt.reason_codes import ReasonCode
 from gateway.sessions.session_state import Will
 from gateway.shards.rounds import Stage
-from penstock.errors import Busy, InvalidMessage, NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
+from penstock.errors import Busy, InvalidMessage, NoRoute, PenstockError, StorageFull, TimedOut, TooLarge, Unavailable
 from penstock.message import NEVER, PROPERTIES_BYTES_MAX, decode_message
 from penstock.requests.messages import AppendRuns
 from penstock.requests.request import Request
@@ -411,3 +412,45 @@ def test_what_waits_for_its_topic_is_given_up_with_its_connection() -> None:
     assert gateway.broker.bodies() == [b"x"]
     assert stays.got() == [Puback(1)]
     assert gateway.upstream.dropped == 10
+
+
+def ten_of_which_some_are_refused(gateway: Gateway, level: int, refused: dict[int, PenstockError]) -> Client:
+    """A client that sent ten messages in one write, in one batch."""
+    client = gateway.connect(level=level)
+    client.publish("a", b"warm")
+    gateway.broker.refused_records = refused
+    client.send(*[Publish("a", b"%d" % at, 1, packet_id=at) for at in range(1, 11)])
+    return client
+
+
+def test_what_the_disk_had_no_room_for_behind_the_first_part_of_a_batch_goes_again_in_order() -> None:
+    gateway = Gateway()
+    full: dict[int, PenstockError] = {at: StorageFull("full") for at in range(4, 10)}
+    client = ten_of_which_some_are_refused(gateway, 4, full)
+    assert client.got() == [Puback(at) for at in range(1, 5)]
+    client.send(Publish("a", b"11", 1, packet_id=11))
+    gateway.pass_time(1)
+    assert client.got() == [Puback(at) for at in range(5, 12)]
+    assert gateway.broker.bodies() == [b"warm", *[b"%d" % at for at in range(1, 12)]]
+    assert attempts(gateway)[-1] > attempts(gateway)[0]
+    assert client.device.unstored == 0
+
+
+def test_an_mqtt_5_client_is_told_of_each_message_that_the_disk_had_no_room_for() -> None:
+    gateway = Gateway()
+    full: dict[int, PenstockError] = {at: StorageFull("full") for at in range(4, 10)}
+    client = ten_of_which_some_are_refused(gateway, 5, full)
+    got = [(one.packet_id, one.reason_code) for one in client.got() if isinstance(one, Puback)]
+    assert [packet_id for packet_id, _ in got] == list(range(1, 11))
+    assert [reason for _, reason in got] == [ReasonCode.SUCCESS] * 4 + [ReasonCode.QUOTA_EXCEEDED] * 6
+
+
+def test_a_message_that_no_segment_holds_is_refused_alone_with_a_reason_of_its_own() -> None:
+    gateway = Gateway()
+    client = ten_of_which_some_are_refused(gateway, 5, {4: TooLarge("a message does not fit a segment")})
+    got = [one for one in client.got() if isinstance(one, Puback)]
+    assert [one.packet_id for one in got] == list(range(1, 11))
+    assert [one.packet_id for one in got if one.reason_code != ReasonCode.SUCCESS] == [5]
+    assert got[4].reason_code == ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
+    assert "larger than a broker stores" in str(got[4])
+    assert len(gateway.broker.bodies()) == 10
