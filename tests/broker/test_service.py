@@ -15,7 +15,7 @@ from penstock.requests.groups import CommitOffsets, JoinGroup, Progress, QueueOf
 from penstock.requests.messages import Append, AppendRuns, Pull
 from penstock.requests.routes import QueryRoute, TopicRoute
 from penstock.requests.servers import Ping, ReadFigures, ServerInfo
-from penstock.requests.sessions import GATEWAYS_TOPICS, SessionSave
+from penstock.requests.sessions import GATEWAYS_TOPICS, SessionSave, SessionTerms
 from penstock.requests.table import REQUESTS
 from penstock.requests.topics import CreateTopic
 from penstock.version import VERSION
@@ -133,6 +133,7 @@ def _odd(hint: object, text: str, number: int) -> object:
         "tuple[QueueOffset, ...]": (QueueOffset(text, number),),
         "tuple[Progress, ...]": (Progress(text, number, number),),
         "tuple[SessionSave, ...]": (SessionSave(text, number, number, number),),
+        "tuple[SessionTerms, ...]": (SessionTerms(text, number, True, text.encode("utf-8", "replace")),),
     }
     return kinds[str(hint)]
 
