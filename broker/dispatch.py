@@ -62,9 +62,9 @@ class Dispatch:
             self._now, self._now_ms = self._clock.monotonic(), self._clock.wall_ms()
         try:
             outcome = self._service.handle(request, self._now, self._now_ms)
-        except Exception as error:  # what it has done half nobody knows
+        except Exception as error:  # how much of it was done is unknown
             self._broken = error
-            self.close(Unavailable("the broker has met an error that nobody has foreseen"))
+            self.close(Unavailable("the broker met an unexpected error"))
             raise
         if isinstance(outcome, Now):
             on_result(outcome.result)

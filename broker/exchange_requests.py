@@ -26,7 +26,7 @@ class ExchangeRequests:
 
     @handles(FetchExchanges)
     def fetch(self, request: FetchExchanges, now: float, now_ms: int) -> Outcome:
-        """Open exchanges of a session; what is told is durable, and no earlier epoch adds to it."""
+        """Open exchanges of a session. The answer is durable, and no earlier epoch adds to it."""
         check_text("a client id", request.client, CLIENT_BYTES_MAX)
         if not 0 <= request.epoch < 1 << 63 or not 0 <= request.incarnation < 1 << 63:
             raise InvalidRequest("epochs are positions in the log")

@@ -78,8 +78,8 @@ class BrokerSettings:
         groups_max: consumer groups, with members or with committed offsets. Where nine tenths of them are there, those
             that have been silent for ``reader_silence_s`` are forgotten.
         pull_bytes_max: the most that one pull is answered with.
-        held_bytes_max: incomplete requests, and replies that are not taken, of all connections together, each of the
-            two.
+        held_bytes_max: maximum bytes that all connections together may have this server hold: once of incomplete
+            requests, and once of replies that their peers have not read.
         lease_s: lease with the name servers.
         register_every_s: how often the lease with the name servers is renewed.
         owner_lease_s: after this long without a word from a gateway, the filters that only it holds are closed.

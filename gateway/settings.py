@@ -70,15 +70,15 @@ class GatewaySettings:
         connect_wait_s: the time until a CONNECT is there, or until a client has authenticated again.
         connect_packet_bytes_max: the size of a CONNECT.
         packet_bytes_max: the size of any other packet, told as Maximum Packet Size.
-        keep_alive_s_max: an MQTT 5 client that asks for a longer keep-alive, or for none, is told this one; 0 leaves it
-            to the client. An older client cannot be told: ``keep_alive_over_max``.
+        keep_alive_s_max: maximum keep-alive. An MQTT 5 client that asks for more, or for none, gets this one; 0 is no
+            maximum. MQTT 3 has no way to change it: ``keep_alive_over_max``.
         keep_alive_over_max: an MQTT 3.1 or 3.1.1 client that asks for more than ``keep_alive_s_max``, or for none, may
             ``keep`` that, or the gateway is to ``refuse`` its CONNECT, with a line in the log.
         protocol_versions: versions of MQTT that are accepted, of ``3.1``, ``3.1.1`` and ``5``.
         empty_client_ids: whether the gateway makes up an id for a client that has none; else its CONNECT is refused.
         qos_max: the highest QoS that clients may publish with and are granted, 0 to 2.
-        retained_messages: whether clients may have messages retained and are sent retained ones. If not, an MQTT 5
-            client is told so, and what an older one wants retained is taken as any other message.
+        retained_messages: whether messages are retained. If not, an MQTT 5 client learns it from its CONNACK, and the
+            retain flag of an older client's message is ignored.
         session_expiry_s_max: a session outlives its last connection by no more than this.
         client_id_bytes_max: the size of a client id.
         subscriptions_max: subscriptions of one client.
@@ -114,8 +114,8 @@ class GatewaySettings:
         address_failed_logins_per_min_max: logins that may fail from an address in a minute; 0 is no limit.
         takeovers_per_min_max: how often in a minute connections may take a session over from each other; 0 is no
             limit.
-        client_topics_per_min_max: how many new topics a client makes in a minute, by first levels that no broker has
-            yet; so many at once. 0 is no limit.
+        client_topics_per_min_max: maximum number of topics that one client creates per minute, and in one burst. A
+            first level that no broker has yet creates one. 0 is no limit.
         user_topics_per_min_max: the same for all clients of a user, and for all clients without a user name from one
             address.
         over_rate: a client that sends too fast is made to ``wait``, or the gateway is to ``close`` its connection.

@@ -21,10 +21,10 @@ class NamesrvSettings:
         lease_s_max: no broker is believed for longer than this without a word.
         brokers_max: how many brokers may be registered.
         topics_max: how many topics one broker may register.
-        held_bytes_max: incomplete requests, and replies that are not taken, of all connections together, each of the
-            two.
-        away_s_max: the topics of a broker that is away are not made at another one for so long, and readers of a whole
-            topic learn that it is away.
+        held_bytes_max: maximum bytes that all connections together may have this server hold: once of incomplete
+            requests, and once of replies that their peers have not read.
+        away_s_max: seconds for which an absent broker is remembered: its topics are not created at another broker, and
+            readers of a whole topic are told that it is absent.
         status_host, status_port: where it has its status pages if it runs alone; port -1 for none, 0 for any free one.
         status_hosts: names that a Host header of the status pages may have beside ``localhost``, loopback addresses and
             the address that the connection came to; ``*`` for any.

@@ -2,7 +2,7 @@
 
 A fold takes in the records of its system topics, and users' records with one of its flags. It decides by the record
 alone, never by a clock, a random number or the disk: equal prefixes give equal states, and equal states equal bytes.
-What one fold's change means to another travels as a ``Change``, which every fold that ``follows`` is shown.
+A fold that depends on another one is a ``Follower``: it receives the ``Change`` of every other fold.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class Follower(Protocol):
 
 def fact_record(topic: str, body: list[Any]) -> Incoming:
     """The system record of a durable fact, ready to append. Raises ``TooLarge``."""
-    packed = cast(bytes, msgpack.packb(body))
-    if len(packed) > BODY_BYTES_MAX:
-        raise TooLarge(f"a record of facts has at most {BODY_BYTES_MAX} bytes, not {len(packed)}", hint="ask for less")
-    return Incoming(encode_record(topic.encode(), packed, b""), topic, 0, 0, b"")
+    data = cast(bytes, msgpack.packb(body))
+    if len(data) > BODY_BYTES_MAX:
+        raise TooLarge(f"a record of facts has at most {BODY_BYTES_MAX} bytes, not {len(data)}", hint="ask for less")
+    return Incoming(encode_record(topic.encode(), data, b""), topic, 0, 0, b"")
 
 
 def fact_of(record: Stored) -> list[Any]:
@@ -114,7 +114,7 @@ class FoldRegistry:
         return all_changes
 
     def spread(self, change: Change) -> Change:
-        """Shows a change to all who follow, and theirs in turn; returns all of them together."""
+        """Gives a change, and each that follows from it, to all followers; returns all of them together."""
         together, unseen = change, [change]
         while unseen:
             seen = unseen.pop(0)
