@@ -49,13 +49,22 @@ def backend_program(system: Any) -> str:
     return code.replace('start="earliest")', f'start="earliest", servers={system.namesrv!r})')
 
 
+def _hear_ctrl_c() -> None:
+    """As in a terminal: a shell has what it starts in the background ignore SIGINT, and its children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("run", ["trio.run(main)", "asyncio.run(main())"])
 def test_the_backend_developers_program_runs_and_ctrl_c_ends_it_without_a_word(system: Any, run: str) -> None:
     code = backend_program(system().start())
     assert "trio.run(main)  # or asyncio.run(main())" in code
     code = "import asyncio\n" + code.replace("trio.run(main)  # or asyncio.run(main())", run)
     process = subprocess.Popen(
-        [sys.executable, "-u", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-u", "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_hear_ctrl_c,
     )
     try:
         assert process.stdout is not None
