@@ -116,7 +116,7 @@ test-gateway: $(VENV)/.test
 test-others: $(VENV)/.test
 	@$(BIN)/pytest -p no:cacheprovider $(patsubst %,--ignore=%,$(HALF) $(PROCESSES) tests/simulation)
 
-COMPILED_TESTS := tests/topicmap tests/gateway tests/broker tests/conformance tests/penstock/test_message.py tests/penstock/test_wire.py tests/penstock/spark/test_shipping.py \
+COMPILED_TESTS := tests/topicmap tests/gateway tests/broker tests/conformance tests/penstock/protocol/test_message.py tests/penstock/protocol/test_wire.py tests/penstock/spark/test_shipping.py \
   $(patsubst %,tests/loadtest/test_%.py,packets wires generator paced shared)
 ifneq ($(shell command -v cc),)
 test-compiled: .checked/.made  ## the unit tests with the hot modules compiled, and those of the load generator (about 4 minutes)
@@ -139,7 +139,7 @@ bench-store: $(VENV)/.test  ## the store by itself, with 100,000 queues and reco
 
 # Models that Hypothesis drives: in `make test` through the same examples every time, in `make soak` through new ones.
 MODELS := tests/gateway/history/test_positions_model.py tests/gateway/sessions/test_session.py tests/gateway/leases/test_share_feed.py \
-  tests/broker/test_shares.py tests/namesrv/test_registry.py tests/properties/test_topicmap.py tests/conformance/test_any_sequence.py
+  tests/broker/shares/test_leases.py tests/namesrv/test_registry.py tests/properties/test_topicmap.py tests/conformance/test_any_sequence.py
 
 soak: install-test  ## the long proofs: 500 kill -9 and 300 power-loss cycles, a full disk, a million damaged packets, 5 minutes of chaos, two simulated hours (about 20 minutes)
 	for run in $$(seq 20); do PENSTOCK_SEARCH=1 $(BIN)/pytest -q $(MODELS) || exit 1; done

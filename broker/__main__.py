@@ -6,10 +6,10 @@ import sys
 
 import trio
 
-from broker import server
-from broker.server import RunningBroker, Tell
+from broker.net import server
+from broker.net.server import RunningBroker, Tell
 from broker.settings import BrokerSettings
-from penstock.service_main import main
+from penstock.service.service_main import main
 from penstock.world import World
 
 

@@ -1,8 +1,8 @@
 """How far shared subscriptions and durable MQTT sessions are behind, for the figures: a few numbers for all of them.
 
 A message counts as long as its reader has not done with it: of a share, until it is settled; of a session, until it has
-been sent, as its gateway saved that last (``penstock.requests.sessions.saved_places``). Of a session counts what is
-stored here, at its home; what waits for it at other brokers only ``penstock session`` asks for.
+been sent, as its gateway saved that last (``penstock.protocol.requests.sessions.saved_places``). Of a session counts
+what is stored here, at its home; what waits for it at other brokers only ``penstock session`` asks for.
 
 A session whose bytes cannot be read has an unknown lag: it is counted by itself, in no sum.
 
@@ -17,14 +17,14 @@ import logging
 from collections.abc import Generator, Mapping
 from typing import Final
 
-from broker.folds.filters import LASTING, Filters
-from broker.folds.sessions import Sessions
-from broker.folds.shares import Shares
-from broker.folds.state import BrokerState
+from broker.filters.fold import LASTING, Filters
+from broker.sessions.fold import Sessions
+from broker.shares.fold import Shares
+from broker.state import BrokerState
 from broker.store.message_store import MessageStore
 from penstock.errors import Damaged, QueueNotFound
-from penstock.metrics import with_label
-from penstock.requests.sessions import CONNECTED, saved_places
+from penstock.protocol.requests.sessions import CONNECTED, saved_places
+from penstock.service.metrics import with_label
 from topicmap.names import plain_filter
 from topicmap.queues import filter_queue
 

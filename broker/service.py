@@ -9,33 +9,33 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 
-from broker.acceptance import Acceptance
-from broker.epoch import Epoch
-from broker.exchange_requests import ExchangeRequests
 from broker.figures import Figures
-from broker.filter_requests import FilterRequests
-from broker.folds.sessions import homes_of
-from broker.folds.state import BrokerState
-from broker.gateways import Gateways
-from broker.group_requests import SESSION_S_MAX, GroupRequests, group_waker
+from broker.filters.requests import FilterRequests
+from broker.groups.readers import Readers
+from broker.groups.requests import SESSION_S_MAX, GroupRequests, group_waker
 from broker.kernel.handler import handlers_of, handles
+from broker.kernel.outcomes import Now, Outcome
 from broker.lags import Lags
-from broker.message_requests import MessageRequests
-from broker.outcomes import Now, Outcome
-from broker.readers import Readers
-from broker.session_pages import SessionPages
-from broker.session_questions import SessionQuestions
-from broker.session_requests import SessionRequests
+from broker.lineage.epoch import Epoch
+from broker.messages.acceptance import Acceptance
+from broker.messages.requests import MessageRequests
+from broker.sessions.exchange_requests import ExchangeRequests
+from broker.sessions.fold import homes_of
+from broker.sessions.gateways import Gateways
+from broker.sessions.pages import SessionPages
+from broker.sessions.questions import SessionQuestions
+from broker.sessions.requests import SessionRequests
 from broker.settings import BrokerSettings
-from broker.share_requests import ShareRequests
+from broker.shares.requests import ShareRequests
+from broker.state import BrokerState
 from broker.store.message_store import MessageStore
-from broker.topic_requests import TopicRequests
+from broker.topics.requests import TopicRequests
 from broker.usage import Usage
 from penstock.errors import PenstockError, StorageFailed, StorageFull, UnknownRequest
-from penstock.requests.request import Request
-from penstock.requests.routes import TopicRoute
-from penstock.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
-from penstock.requests.sessions import (
+from penstock.protocol.requests.request import Request
+from penstock.protocol.requests.routes import TopicRoute
+from penstock.protocol.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
+from penstock.protocol.requests.sessions import (
     GATEWAYS_TOPICS,
 )
 from penstock.version import VERSION

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from broker.store.settings import StoreSettings
-from penstock.exposure import NATIVE, PAGES, refuse_exposed
-from penstock.native_room import HELD_BYTES_MAX
+from penstock.service.exposure import NATIVE, PAGES, refuse_exposed
+from penstock.service.native_room import HELD_BYTES_MAX
 
 LEVELS: Final = ("cache", "disk")
 QUEUES_MAX: Final = 1 << 16

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import click
 
-from broker.folds.state import BrokerState
+from broker.state import BrokerState
 from broker.store.disk import RealDisk
 from broker.store.inspection import Dumped, Report, dump, repair_index, verify
 from broker.store.settings import StoreSettings
 from penstock.cli.display import ERROR_STATUS, UNANSWERED, body_text, json_option, line_text, print_json
 from penstock.errors import InvalidMessage
-from penstock.message import decode_properties
+from penstock.protocol.message import decode_properties
 from penstock.world import RealClock
 from topicmap.queues import SYSTEM_PREFIX
 

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from broker.folds.state import BrokerState
 from broker.settings import BrokerSettings
-from penstock.metrics import with_label
-from penstock.troubles import LIMIT_USED, NEARLY_USED
+from broker.state import BrokerState
+from penstock.service.metrics import with_label
+from penstock.service.troubles import LIMIT_USED, NEARLY_USED
 
 EASED: Final = 0.9
 """A limit that is nearly used is told of once, and again when less than this had been used meanwhile."""
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 class Usage:
     """Of one broker. Groups are told of like the rest: from nine tenths on those that were given up are forgotten
-    (``broker/readers.py``), so more than that is in use."""
+    (``broker/groups/readers.py``), so more than that is in use."""
 
     def __init__(self, state: BrokerState, settings: BrokerSettings, count_groups: Callable[[], int]) -> None:
         self._settings = settings

@@ -11,8 +11,8 @@ import trio
 from gateway.server import RunningGateway, obey
 from gateway.server import run as serve
 from gateway.settings import GatewaySettings
-from penstock.lasting_links import lasting_links
-from penstock.service_main import main, operator_signals
+from penstock.client.lasting_links import lasting_links
+from penstock.service.service_main import main, operator_signals
 from penstock.world import World
 
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from gateway.shards.rounds import Stage
+from penstock.client.sending import maker_of
 from penstock.errors import InternalError, NoRoute, PenstockError, Unavailable
-from penstock.link import Link, Links, OnResult
-from penstock.requests.request import Request, Result
-from penstock.requests.routes import BrokerRoute, QueryRoute, Route
-from penstock.requests.topics import CreateTopic, DescribeTopic, TopicDetail
-from penstock.sending import maker_of
+from penstock.protocol.link import Link, Links, OnResult
+from penstock.protocol.requests.request import Request, Result
+from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, Route
+from penstock.protocol.requests.topics import CreateTopic, DescribeTopic, TopicDetail
 from topicmap.queues import SYS_TOPIC
 
 ANSWER_S: Final = 5.0

@@ -41,9 +41,9 @@ from gateway.sessions.subscriptions import Subscription
 from gateway.settings import GatewaySettings
 from gateway.shards.rounds import Rounds, Stage
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, QueueNotFound
-from penstock.requests.given import GivenPulled
-from penstock.requests.messages import BoundsReply, Pull, Pulled, QueryBounds
-from penstock.requests.request import Result
+from penstock.protocol.requests.given import GivenPulled
+from penstock.protocol.requests.messages import BoundsReply, Pull, Pulled, QueryBounds
+from penstock.protocol.requests.request import Result
 from penstock.world import Clock
 from topicmap.names import is_share
 

@@ -15,7 +15,7 @@ from gateway.login.access import Access
 from gateway.login.verifier import Verifier
 from gateway.publishing.upstream import Upstream
 from gateway.shards.shard import Shard
-from penstock.metrics import with_label
+from penstock.service.metrics import with_label
 
 
 class Figures:

@@ -19,8 +19,8 @@ from gateway.devices.drain import Drain
 from gateway.homes.home import SessionHome
 from gateway.publishing.upstream import Upstream
 from penstock.errors import PenstockError
-from penstock.requests.request import Result
-from penstock.requests.servers import Ping, ServerInfo
+from penstock.protocol.requests.request import Result
+from penstock.protocol.requests.servers import Ping, ServerInfo
 
 PING_S: Final = 5.0
 AWAY_S: Final = 3 * PING_S

@@ -36,7 +36,7 @@ from gateway.shards.poller import EpollPoller
 from gateway.shards.rounds import Rounds
 from gateway.shards.shard import Shard
 from gateway.transports.listening import anonymous_at
-from penstock.link import Links
+from penstock.protocol.link import Links
 from penstock.world import World, guarded, new_secret
 from topicmap.queues import TopicMap
 
@@ -60,7 +60,7 @@ class RunningGateway:
 
 
 async def obey(gateway: RunningGateway, signals: AsyncIterable[int]) -> None:
-    """Does what an operator's signals ask of a gateway (``penstock.service_main.operator_signals``)."""
+    """Does what an operator's signals ask of a gateway (``penstock.service.service_main.operator_signals``)."""
     async for number in signals:
         if number == signal.SIGUSR1:
             gateway.drain.begin()

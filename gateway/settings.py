@@ -15,7 +15,7 @@ from gateway.login.token_keys import check_algorithms
 from gateway.login.tokens import TokenRules
 from gateway.transports.listening import ANONYMOUS, parse_listeners
 from penstock.errors import InvalidConfig
-from penstock.exposure import PAGES, refuse_exposed
+from penstock.service.exposure import PAGES, refuse_exposed
 from topicmap.names import LEVELS_MAX, InvalidName, check_name
 from topicmap.queues import Rule, TopicMap
 

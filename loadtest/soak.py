@@ -31,7 +31,7 @@ from rich.progress import track
 from broker.kernel.fold import fact_record
 from loadtest.store_writer import GROUP, QUEUE, bodies, body, open_soak, record
 from penstock.errors import StorageFull
-from penstock.requests.groups import QueueOffset
+from penstock.protocol.requests.groups import QueueOffset
 
 XFS_IOC_GOINGDOWN = 0x8004587D
 NO_LOG_FLUSH = 2

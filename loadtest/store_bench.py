@@ -20,11 +20,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from broker.dispatch import Dispatch
-from broker.flusher import Flusher
-from broker.folds.state import BrokerState
+from broker.net.dispatch import Dispatch
+from broker.net.flusher import Flusher
 from broker.service import BrokerService
 from broker.settings import BrokerSettings
+from broker.state import BrokerState
 from broker.store.disk import RealDisk
 from broker.store.level import Level
 from broker.store.message_store import MessageStore
@@ -33,10 +33,10 @@ from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from broker.store_clock import StoreClock
 from penstock.errors import PenstockError
-from penstock.message import IS_COMPILED, encode_properties, encode_record
-from penstock.requests.messages import Append
-from penstock.requests.request import Result
-from penstock.requests.topics import CreateTopic
+from penstock.protocol.message import IS_COMPILED, encode_properties, encode_record
+from penstock.protocol.requests.messages import Append
+from penstock.protocol.requests.request import Result
+from penstock.protocol.requests.topics import CreateTopic
 from penstock.world import RealClock, real_world
 
 ROUNDS: Final = 60

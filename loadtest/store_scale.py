@@ -17,17 +17,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from broker.folds import filters
-from broker.folds.state import BrokerState
+from broker.filters import fold as filters
 from broker.kernel.fold import fact_record
+from broker.state import BrokerState
 from broker.store.disk import RealDisk
 from broker.store.message_store import MessageStore
 from broker.store.records import Incoming
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from loadtest.store_bench import NoFolds, Row, device_batch, in_turns
-from penstock.memory import settle
-from penstock.message import encode_properties, encode_record
+from penstock.protocol.message import encode_properties, encode_record
+from penstock.service.memory import settle
 
 QUEUES: Final = 100_000
 FILTERS_PER_RECORD: Final = 5_000

@@ -14,16 +14,16 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 
-from broker.folds.state import BrokerState
 from broker.kernel.fold import fact_record
+from broker.state import BrokerState
 from broker.store.disk import RealDisk
 from broker.store.message_store import MessageStore
 from broker.store.records import Incoming
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from penstock.errors import StorageFull
-from penstock.message import decode_batch, encode_record
-from penstock.requests.groups import QueueOffset
+from penstock.protocol.message import decode_batch, encode_record
+from penstock.protocol.requests.groups import QueueOffset
 
 TOPIC = "soak"
 QUEUE = f"{TOPIC}:0"

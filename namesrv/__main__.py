@@ -9,7 +9,7 @@ import trio
 from namesrv import server
 from namesrv.server import RunningNamesrv
 from namesrv.settings import NamesrvSettings
-from penstock.service_main import main
+from penstock.service.service_main import main
 from penstock.world import World
 
 

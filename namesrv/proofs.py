@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from penstock.cluster_secret import is_proof
 from penstock.errors import NotAuthorized
-from penstock.requests.request import Request
-from penstock.requests.routes import BrokerHeartbeat, Challenge, ProveBroker, RegisterBroker, UnregisterBroker
+from penstock.protocol.requests.request import Request
+from penstock.protocol.requests.routes import BrokerHeartbeat, Challenge, ProveBroker, RegisterBroker, UnregisterBroker
+from penstock.service.cluster_secret import is_proof
 
 _HINT: Final = "give the broker the cluster_secret_file of its name servers"
 

@@ -21,10 +21,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.addresses import split_address
 from penstock.errors import Busy, InvalidConfig, InvalidRequest, InvalidTopic, NoRoute, PenstockError, TooLarge
-from penstock.requests.request import Done, Request, Result
-from penstock.requests.routes import (
+from penstock.protocol.addresses import split_address
+from penstock.protocol.requests.request import Done, Request, Result
+from penstock.protocol.requests.routes import (
     BrokerHeartbeat,
     BrokerRoute,
     HeartbeatReply,
@@ -36,7 +36,7 @@ from penstock.requests.routes import (
     TopicRoute,
     UnregisterBroker,
 )
-from penstock.requests.sessions import GATEWAYS_TOPICS
+from penstock.protocol.requests.sessions import GATEWAYS_TOPICS
 from topicmap.names import InvalidName
 from topicmap.queues import check_topic
 

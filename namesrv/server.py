@@ -19,18 +19,18 @@ import trio
 from namesrv.proofs import Proofs
 from namesrv.registry import Registry
 from namesrv.settings import NamesrvSettings
-from penstock.accepting import Doorkeeper
-from penstock.addresses import join_address
-from penstock.cluster_secret import nonce_of, read_secret
 from penstock.errors import InvalidConfig, NotAuthorized, UnknownRequest
-from penstock.exposure import ROUTES, is_loopback
-from penstock.frame_connection import Peer, Session
-from penstock.frame_server import listening_address, open_listeners, serve_frames
-from penstock.link import OnResult
-from penstock.native_room import NativeRoom
-from penstock.requests.request import Done, Request, Result
-from penstock.requests.routes import ProveBroker, QueryChallenge
-from penstock.requests.servers import Ping, ServerInfo
+from penstock.protocol.addresses import join_address
+from penstock.protocol.link import OnResult
+from penstock.protocol.requests.request import Done, Request, Result
+from penstock.protocol.requests.routes import ProveBroker, QueryChallenge
+from penstock.protocol.requests.servers import Ping, ServerInfo
+from penstock.service.accepting import Doorkeeper
+from penstock.service.cluster_secret import nonce_of, read_secret
+from penstock.service.exposure import ROUTES, is_loopback
+from penstock.service.frame_connection import Peer, Session
+from penstock.service.frame_server import listening_address, open_listeners, serve_frames
+from penstock.service.native_room import NativeRoom
 from penstock.version import VERSION
 from penstock.world import Clock, World
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.errors import InvalidConfig
-from penstock.exposure import PAGES, ROUTES, refuse_exposed
-from penstock.native_room import HELD_BYTES_MAX
+from penstock.service.exposure import PAGES, ROUTES, refuse_exposed
+from penstock.service.native_room import HELD_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)

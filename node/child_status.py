@@ -1,7 +1,7 @@
 """Figures and health of services that run as processes of their own, read from their status ports.
 
-The page is the text format of Prometheus that ``penstock/metrics.py`` writes, so reading it back takes no more than
-splitting lines. A child that does not answer in time has no figures, which is a reason not to be ready.
+The page is the text format of Prometheus that ``penstock/service/metrics.py`` writes, so reading it back takes no more
+than splitting lines. A child that does not answer in time has no figures, which is a reason not to be ready.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Final
 
 import trio
 
-from penstock.addresses import split_address
-from penstock.readiness import STARTING
+from penstock.protocol.addresses import split_address
+from penstock.service.readiness import STARTING
 
 READ_S: Final = 2.0
 PAGE_BYTES_MAX: Final = 1 << 20

@@ -23,13 +23,13 @@ from node.addresses import Addresses
 from node.demo_devices import DemoDevice, watch
 from node.demo_view import AGGREGATE_ROWS_MAX, Aggregate, DemoFigures, line, screen
 from penstock import Consumer
+from penstock.client.lasting_links import lasting_links
+from penstock.client.wire_link import ask
 from penstock.errors import PenstockError
-from penstock.lasting_links import lasting_links
-from penstock.link import Link, Links
-from penstock.requests.groups import DescribeGroup, GroupDetail
-from penstock.requests.servers import BrokerFigures, ReadFigures
-from penstock.requests.topics import DescribeTopic, TopicDetail
-from penstock.wire_link import ask
+from penstock.protocol.link import Link, Links
+from penstock.protocol.requests.groups import DescribeGroup, GroupDetail
+from penstock.protocol.requests.servers import BrokerFigures, ReadFigures
+from penstock.protocol.requests.topics import DescribeTopic, TopicDetail
 from penstock.world import World, seeded_rng
 
 DEVICES: Final = 20

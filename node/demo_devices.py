@@ -17,7 +17,7 @@ from gateway.mqtt import codec
 from gateway.mqtt.packets import Connect, Packet, Pingreq, Puback, Publish, Subscribe, Subscription
 from gateway.mqtt.reader import PacketReader
 from node.demo_view import Stage
-from penstock.addresses import split_address
+from penstock.protocol.addresses import split_address
 from penstock.world import Clock, Rng
 
 LEVEL: Final = 4

@@ -14,19 +14,19 @@ from pathlib import Path
 
 import trio
 
-import broker.server
+import broker.net.server
 import gateway.server
 import namesrv.server
 from node.addresses import Addresses
 from node.local_link import LocalLinks
 from node.services import service_settings
 from node.settings import Configuration, gateway_name
-from penstock.addresses import join_address
-from penstock.cluster_secret import read_secret
-from penstock.frame_connection import Peer
-from penstock.lasting_links import lasting_links
-from penstock.readiness import STOPPING, Readiness
-from penstock.status import serve_status
+from penstock.client.lasting_links import lasting_links
+from penstock.protocol.addresses import join_address
+from penstock.service.cluster_secret import read_secret
+from penstock.service.frame_connection import Peer
+from penstock.service.readiness import STOPPING, Readiness
+from penstock.service.status import serve_status
 from penstock.world import World, guarded, new_secret
 
 _LOCAL_PEER = Peer(0, "in this process")
@@ -56,7 +56,7 @@ async def run(
             async with trio.open_nursery() as middle:
                 settings = service_settings(configuration, "broker", data=node.data, namesrv=(names_at,))
                 tell = _begin_of(readiness)
-                store = await middle.start(partial(broker.server.run, settings, world, tell=tell, secret=secret))
+                store = await middle.start(partial(broker.net.server.run, settings, world, tell=tell, secret=secret))
                 readiness.add(store.figures, _prefixed("broker", store.reasons))
                 store_at = join_address(store.host, store.port)
                 async with lasting_links() as wire, trio.open_nursery() as top:

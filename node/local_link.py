@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.link import Link, Links
+from penstock.protocol.link import Link, Links
 
 
 class LocalLinks:

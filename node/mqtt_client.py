@@ -36,9 +36,9 @@ from gateway.mqtt.packets import (
 from gateway.mqtt.properties import Properties
 from gateway.mqtt.reader import PacketReader
 from gateway.mqtt.reason_codes import PacketError, ReasonCode
-from penstock.addresses import lost, no_server, split_address
+from penstock.client.retry import TIMEOUT_S
 from penstock.errors import Busy, InvalidConfig, InvalidRequest, PenstockError, TimedOut
-from penstock.retry import TIMEOUT_S
+from penstock.protocol.addresses import lost, no_server, split_address
 from penstock.world import Clock, RealClock
 
 KEEP_ALIVE_S: Final = 60

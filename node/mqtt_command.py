@@ -16,10 +16,10 @@ import click
 
 from gateway.mqtt.packets import Publish
 from node.mqtt_client import MqttClient
-from penstock.addresses import join_address, split_address
 from penstock.cli.display import body_text, json_option, line_text, print_json, shown
+from penstock.client.retry import BackOff
 from penstock.errors import InvalidTopic, PenstockError
-from penstock.retry import BackOff
+from penstock.protocol.addresses import join_address, split_address
 from penstock.world import new_rng, pause
 from topicmap.names import InvalidName, check_name, legal_filter
 

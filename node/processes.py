@@ -24,12 +24,12 @@ from node import child_status
 from node.addresses import Addresses
 from node.services import refuse_taken_ports
 from node.settings import Configuration, for_child, gateway_name, listeners, place, with_ports
-from penstock import footprint
-from penstock.cluster_secret import keep_secret
 from penstock.errors import Unavailable
-from penstock.readiness import STARTING, STOPPING
-from penstock.service_main import CHILD_VARIABLE
-from penstock.status import serve_status
+from penstock.service import footprint
+from penstock.service.cluster_secret import keep_secret
+from penstock.service.readiness import STARTING, STOPPING
+from penstock.service.service_main import CHILD_VARIABLE
+from penstock.service.status import serve_status
 from penstock.world import World
 
 RESTARTS_MAX: Final = 5

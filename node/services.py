@@ -12,7 +12,7 @@ from gateway.settings import GatewaySettings
 from gateway.transports.listening import parse_listeners
 from node import settings
 from node.settings import Configuration
-from penstock.status import open_socket
+from penstock.service.status import open_socket
 
 
 def service_settings(configuration: Configuration, service: str, **given: object) -> Any:

@@ -19,8 +19,8 @@ from penstock.blocking import Routes, bootstrap
 from penstock.blocking.link import BlockingLink
 from penstock.cli.display import incomplete_option, json_option, print_json, print_rows, to_list
 from penstock.errors import Damaged, InvalidConfig, NoRoute, QueueNotFound, SessionNotFound, UnknownRequest
-from penstock.requests.messages import BoundsReply, QueryBounds
-from penstock.requests.sessions import (
+from penstock.protocol.requests.messages import BoundsReply, QueryBounds
+from penstock.protocol.requests.sessions import (
     CONNECTED,
     HOME_TOPIC,
     NEVER_ENDS,

@@ -21,10 +21,10 @@ from broker.settings import BrokerSettings
 from gateway.settings import GatewaySettings
 from gateway.transports.listening import parse_listener
 from namesrv.settings import NamesrvSettings
-from penstock import config
 from penstock.errors import InvalidConfig
-from penstock.exposure import NATIVE, refuse_exposed
-from penstock.service_main import CHILD_VARIABLE, LOG_LEVEL_VARIABLE
+from penstock.service import config
+from penstock.service.exposure import NATIVE, refuse_exposed
+from penstock.service.service_main import CHILD_VARIABLE, LOG_LEVEL_VARIABLE
 
 SETTINGS: Final[Mapping[str, type[Any]]] = {
     "namesrv": NamesrvSettings,

@@ -13,9 +13,9 @@ import trio
 
 from node import settings
 from node.addresses import Addresses
-from penstock import memory
 from penstock.errors import PenstockError
-from penstock.service_main import STATUS_EXPECTED_ERROR, operator_signals, run_until_signal
+from penstock.service import memory
+from penstock.service.service_main import STATUS_EXPECTED_ERROR, operator_signals, run_until_signal
 from penstock.world import real_world
 
 _PORT = click.IntRange(0, 65535)

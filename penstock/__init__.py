@@ -1,6 +1,7 @@
 """Penstock: one message system for devices, services and analysts. This is what programs import.
 
-The names load on first use, so that ``import penstock.wire`` (Spark executors, pure cores) brings in no event loop.
+The names load on first use, so that ``import penstock.protocol.wire`` (Spark executors, pure cores) brings in no event
+loop.
 """
 
 from __future__ import annotations
@@ -9,23 +10,23 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from penstock.consumer import Consumer as Consumer
+    from penstock.client.consumer import Consumer as Consumer
+    from penstock.client.positions import QueueAt as QueueAt
+    from penstock.client.producer import Producer as Producer
+    from penstock.client.reader import Reader as Reader
+    from penstock.client.sending import Receipt as Receipt
     from penstock.errors import PenstockError as PenstockError
     from penstock.errors import SendManyError as SendManyError
-    from penstock.message import Message as Message
-    from penstock.positions import QueueAt as QueueAt
-    from penstock.producer import Producer as Producer
-    from penstock.reader import Reader as Reader
-    from penstock.sending import Receipt as Receipt
+    from penstock.protocol.message import Message as Message
 
 _HOMES: Final = {
-    "Consumer": "penstock.consumer",
-    "Message": "penstock.message",
+    "Consumer": "penstock.client.consumer",
+    "Message": "penstock.protocol.message",
     "PenstockError": "penstock.errors",
-    "Producer": "penstock.producer",
-    "QueueAt": "penstock.positions",
-    "Reader": "penstock.reader",
-    "Receipt": "penstock.sending",
+    "Producer": "penstock.client.producer",
+    "QueueAt": "penstock.client.positions",
+    "Reader": "penstock.client.reader",
+    "Receipt": "penstock.client.sending",
     "SendManyError": "penstock.errors",
 }
 

@@ -14,7 +14,7 @@ import msgpack
 
 from broker.store.records import NO_CHANGE, Change, Incoming, Stored
 from penstock.errors import TooLarge
-from penstock.message import BODY_BYTES_MAX, FRAME_HEAD_BYTES, encode_record, record_body
+from penstock.protocol.message import BODY_BYTES_MAX, FRAME_HEAD_BYTES, encode_record, record_body
 from topicmap.queues import SYSTEM_PREFIX
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
-from broker.outcomes import Outcome
-from penstock.requests.request import Request
+from broker.kernel.outcomes import Outcome
+from penstock.protocol.requests.request import Request
 
 Handler = Callable[[Any, float, int], Outcome]
 F = TypeVar("F", bound=Callable[..., Outcome])

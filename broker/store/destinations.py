@@ -7,7 +7,7 @@ from __future__ import annotations
 from broker.store.level import Level
 from broker.store.queue_index import Queue
 from broker.store.run_frames import Layout, layout_of
-from penstock.runs import Run
+from penstock.protocol.runs import Run
 
 
 class Destination:

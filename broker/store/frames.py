@@ -15,7 +15,7 @@ from fastcrc.crc32 import iscsi, iso_hdlc
 
 from broker.store.records import Stored
 from penstock.errors import InvalidMessage
-from penstock.message import (
+from penstock.protocol.message import (
     BLANK_MAGIC,
     BODY_AT,
     BORN_AT,

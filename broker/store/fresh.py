@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Final
 
 from broker.store.queue_index import ENTRY20, ENTRY_BYTES, Queue
-from penstock.message import ENTRY
-from penstock.runs import Run
+from penstock.protocol.message import ENTRY
+from penstock.protocol.runs import Run
 
 APPENDS_MAX: Final = 16
 

@@ -29,7 +29,7 @@ from broker.store.scan import Scan
 from broker.store.segment import Segment
 from broker.store.settings import StoreSettings
 from penstock.errors import Damaged, DataFolderUnusable
-from penstock.message import FRAME_HEAD_BYTES, record_body
+from penstock.protocol.message import FRAME_HEAD_BYTES, record_body
 
 STEP_BYTES: Final = 4 << 20
 """Progress is told about this often."""

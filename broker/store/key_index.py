@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from broker.store.index_chunk import KEY, KEY_DTYPE, KeyRuns, Sealed
-from penstock.message import KEYS, KEYS_BASE64, property_of
+from penstock.protocol.message import KEYS, KEYS_BASE64, property_of
 
 SLICES: Final = 8
 """Sorting all keys of a chunk at once would hold up everybody else."""

@@ -30,11 +30,11 @@ from broker.store.settings import StoreSettings
 from broker.store.state import Keyframe, KeyframeMarks
 from broker.store.writing import Writing
 from penstock.errors import PenstockError, StorageFailed, StorageFull
-from penstock.message import BODY_AT, FRAME_HEAD_BYTES
-from penstock.requests.given import GivenPulled
-from penstock.requests.messages import Placed, Pulled
-from penstock.requests.topics import Bounds
-from penstock.runs import Run
+from penstock.protocol.message import BODY_AT, FRAME_HEAD_BYTES
+from penstock.protocol.requests.given import GivenPulled
+from penstock.protocol.requests.messages import Placed, Pulled
+from penstock.protocol.requests.topics import Bounds
+from penstock.protocol.runs import Run
 
 _FRAME_BYTES_MIN: Final = FRAME_HEAD_BYTES + BODY_AT
 LOST_PLACES_MAX: Final = 10_000

@@ -22,7 +22,7 @@ from broker.store.key_index import KeyIndex, holds_key, key_hash
 from broker.store.queue_index import ENTRY20, ENTRY_BYTES, Queue, QueueIndex
 from broker.store.records import KEYFRAME_TOPIC
 from penstock.errors import Damaged, OffsetOutOfRange
-from penstock.message import (
+from penstock.protocol.message import (
     ENTRY,
     FRAME_BYTES_MAX,
     FRAME_HEAD_BYTES,
@@ -30,8 +30,8 @@ from penstock.message import (
     record_properties,
     record_topic,
 )
-from penstock.requests.given import GivenPulled
-from penstock.requests.messages import Pulled
+from penstock.protocol.requests.given import GivenPulled
+from penstock.protocol.requests.messages import Pulled
 
 GAP_BYTES_MAX: Final = 64 * 1024
 """Frames that stand less than this apart are read together."""

@@ -29,7 +29,7 @@ from broker.store.scan import WINDOW_BYTES, Scan
 from broker.store.segment import Segment, segment_path
 from broker.store.settings import StoreSettings
 from penstock.errors import Damaged, DataFolderUnusable
-from penstock.message import FRAME_HEAD_BYTES
+from penstock.protocol.message import FRAME_HEAD_BYTES
 
 DERIVED: Final = (index_chunk.FOLDER, state.FOLDER)
 

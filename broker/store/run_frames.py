@@ -13,8 +13,8 @@ from typing import Final
 
 from broker.store.frames import crc32, crc32c
 from broker.store.queue_index import ENTRY20
-from penstock.message import BODY_AT, FRAME_HEAD_BYTES, FRAME_MAGIC, RECORD_MAGIC
-from penstock.runs import Run
+from penstock.protocol.message import BODY_AT, FRAME_HEAD_BYTES, FRAME_MAGIC, RECORD_MAGIC
+from penstock.protocol.runs import Run
 
 _BEGIN: Final = struct.Struct(">III")
 _PAIR: Final = struct.Struct(">II")

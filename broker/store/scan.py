@@ -27,7 +27,7 @@ from broker.store.frames import (
 from broker.store.label import newer
 from broker.store.segment import Segment
 from penstock.errors import DataFolderUnusable
-from penstock.message import FRAME_HEAD_BYTES
+from penstock.protocol.message import FRAME_HEAD_BYTES
 
 WINDOW_BYTES: Final = 1 << 20
 PAGE_BYTES: Final = 4096

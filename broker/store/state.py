@@ -21,7 +21,7 @@ from broker.store.label import BACK_HINT, newer
 from broker.store.queue_index import Passed
 from broker.store.records import KEYFRAME_TOPIC, Bytes
 from broker.store.rows import array_head, bytes_head
-from penstock.message import encode_record, record_body
+from penstock.protocol.message import encode_record, record_body
 
 FOLDER: Final = "checkpoint"
 SUFFIX: Final = ".ckpt"

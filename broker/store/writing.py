@@ -3,7 +3,7 @@
 An append is laid out as one run of frames and written with one call; only then do queues and folds learn of it, so a
 refused append leaves nothing behind. ``_take_in`` is the same at the append and at recovery: everything that is known
 is a function of the log's prefix. A batch never spans two segments: it is stored as a whole or not at all
-(``broker/parts.py`` cuts the requests of producers and devices that are larger).
+(``broker/messages/parts.py`` cuts the requests of producers and devices that are larger).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC, Folds, Incoming, St
 from broker.store.run_frames import frame_bytes
 from broker.store.sealing import Sealing
 from penstock.errors import TooLarge
-from penstock.message import (
+from penstock.protocol.message import (
     BODY_BYTES_MAX,
     FLAG_ONCE,
     FLAG_RETAIN,
@@ -37,8 +37,8 @@ from penstock.message import (
     record_body,
     tag_hash,
 )
-from penstock.requests.messages import Placed
-from penstock.runs import Run
+from penstock.protocol.requests.messages import Placed
+from penstock.protocol.runs import Run
 from topicmap.queues import SYSTEM_PREFIX
 
 _NO_HOST: Final = bytes(8)

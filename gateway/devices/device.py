@@ -34,7 +34,7 @@ from gateway.mqtt.reason_codes import Reason, ReasonCode
 from gateway.publishing.intake import is_partial_publish, plain_pubacks, take_publishes
 from gateway.shards.ends import Output
 from penstock.errors import PenstockError
-from penstock.requests.topics import DescribeTopic
+from penstock.protocol.requests.topics import DescribeTopic
 
 _PROGRESS_BYTES: Final = 1024
 """A client that has sent so much more of a packet is as alive as one that has sent a whole one (MQTT-3.1.2-22): it

@@ -33,10 +33,10 @@ from gateway.transports.listening import DEFAULT_NAME, Listening, is_among, pars
 from gateway.transports.proxy import ProxyCodec
 from gateway.transports.tls import TlsCodec
 from gateway.transports.websocket import WebSocketCodec
-from penstock import descriptors
-from penstock.addresses import cannot_listen, join_address
 from penstock.errors import InvalidConfig
-from penstock.metrics import with_label
+from penstock.protocol.addresses import cannot_listen, join_address
+from penstock.service import descriptors
+from penstock.service.metrics import with_label
 
 ACCEPTS_PER_ROUND: Final = 32
 """So many connections are accepted before the rounds of the shards have their turn: some 4 ms."""

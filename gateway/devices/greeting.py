@@ -22,8 +22,8 @@ from gateway.sessions.options import InvalidOption, asks_for_level
 from gateway.sessions.session import Session
 from gateway.sessions.session_state import Will
 from gateway.settings import GatewaySettings
-from penstock.message import FLAG_ONCE, FLAG_RETAIN, NEVER
-from penstock.requests.sessions import NEVER_ENDS
+from penstock.protocol.message import FLAG_ONCE, FLAG_RETAIN, NEVER
+from penstock.protocol.requests.sessions import NEVER_ENDS
 
 _UNFIT_FOR_A_NAME: Final = frozenset("+#/")
 

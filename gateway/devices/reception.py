@@ -54,8 +54,8 @@ from gateway.sessions.session_state import decode_flow, decode_terms, encode_wil
 from gateway.settings import GatewaySettings
 from gateway.shards.rounds import Rounds
 from penstock.errors import Busy, Fenced, PenstockError
-from penstock.requests.sessions import GONE, NO_WILL, RELEASED, OpenedSession, SessionCall, SessionSave
-from penstock.requests.topics import DescribeTopic
+from penstock.protocol.requests.sessions import GONE, NO_WILL, RELEASED, OpenedSession, SessionCall, SessionSave
+from penstock.protocol.requests.topics import DescribeTopic
 from penstock.world import Rng
 
 _log: Final = logging.getLogger(__name__)

@@ -4,11 +4,11 @@ A subscription with a name tells the broker, for the group of that name, the off
 unacknowledged: first where it begins, in every queue of the topic, then as its client acknowledges, and as its filter
 passes messages over (``gateway/history/passing.py``). A message counts with its PUBACK or PUBREC, also after
 UNSUBSCRIBE, one of QoS 0 when it is sent, and only for the subscription that it was sent for. Of all subscriptions with
-a name, at this gateway (here) and at all (``broker/holders.py``), the one that has come least far decides; nothing
-moves a position back by itself. Native consumers of the group begin there, and whoever subscribes with the name begins
-where they ended. While a native consumer is a member of the group its queues are its own. Who sets a position back, as
-such a consumer may, takes it from the subscriptions that stand: they move it no more in that queue, until they are made
-again.
+a name, at this gateway (here) and at all (``broker/groups/holders.py``), the one that has come least far decides;
+nothing moves a position back by itself. Native consumers of the group begin there, and whoever subscribes with the name
+begins where they ended. While a native consumer is a member of the group its queues are its own. Who sets a position
+back, as such a consumer may, takes it from the subscriptions that stand: they move it no more in that queue, until they
+are made again.
 
 A message that comes to a client through an older subscription of its session counts for one with a name, too. That one
 has come past it when it meets it in its own queue; if the older one is not there yet (``Left``), the position waits.
@@ -30,8 +30,8 @@ from gateway.messages.envelope import Arrival
 from gateway.sessions.options import EVERY_QUEUE, NOW, OFFSET, Start
 from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
-from penstock.requests.groups import FetchOffsets, GroupOffsets, HeldOffsets, HoldOffsets, Progress
-from penstock.requests.request import Result
+from penstock.protocol.requests.groups import FetchOffsets, GroupOffsets, HeldOffsets, HoldOffsets, Progress
+from penstock.protocol.requests.request import Result
 from topicmap.names import matches
 
 LEFT_MAX: Final = 256

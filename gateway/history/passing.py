@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from gateway.sessions.session import Cursor
-from penstock.requests.messages import BoundsReply, QueryBounds
-from penstock.requests.request import Result
-from penstock.requests.topics import DescribeTopic, TopicDetail
+from penstock.protocol.requests.messages import BoundsReply, QueryBounds
+from penstock.protocol.requests.request import Result
+from penstock.protocol.requests.topics import DescribeTopic, TopicDetail
 
 
 class Mark:

@@ -15,8 +15,8 @@ from typing import Final
 
 from gateway.brokers import Broker
 from penstock.errors import Busy, PenstockError
-from penstock.requests.groups import HeldOffsets, HoldOffsets, Progress
-from penstock.requests.request import Result
+from penstock.protocol.requests.groups import HeldOffsets, HoldOffsets, Progress
+from penstock.protocol.requests.request import Result
 
 LEASE_S: Final = 15.0
 UNKNOWN: Final = -1

@@ -33,10 +33,10 @@ from gateway.sessions.session_state import Owed
 from gateway.sessions.subscriptions import Subscription
 from gateway.shards.rounds import Rounds
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError, TopicNotFound
-from penstock.requests.groups import HeldOffsets
-from penstock.requests.messages import BoundsReply, OffsetReply, Pull, Pulled, QueryBounds, SeekTime
-from penstock.requests.request import Request, Result
-from penstock.requests.topics import DescribeTopic, TopicDetail
+from penstock.protocol.requests.groups import HeldOffsets
+from penstock.protocol.requests.messages import BoundsReply, OffsetReply, Pull, Pulled, QueryBounds, SeekTime
+from penstock.protocol.requests.request import Request, Result
+from penstock.protocol.requests.topics import DescribeTopic, TopicDetail
 from penstock.world import Clock
 from topicmap.names import matches
 

@@ -22,8 +22,8 @@ from gateway.sessions.session import Cursor
 from gateway.sessions.session_state import Owed
 from gateway.shards.rounds import Rounds
 from penstock.errors import InvalidMessage, PenstockError
-from penstock.requests.filters import FetchRetained, RetainedPage
-from penstock.requests.request import Result
+from penstock.protocol.requests.filters import FetchRetained, RetainedPage
+from penstock.protocol.requests.request import Result
 from penstock.world import Clock
 from topicmap.names import is_reserved
 

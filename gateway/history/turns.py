@@ -17,7 +17,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from gateway.brokers import Broker
 from gateway.sessions.session import Cursor, Session
 from gateway.shards.rounds import Rounds
-from penstock.requests.request import Request, Result
+from penstock.protocol.requests.request import Request, Result
 
 WORK_MAX: Final = 512
 """So much may be under way from one broker when one more request goes out. One is a message that is read and judged;

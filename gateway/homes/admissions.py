@@ -15,7 +15,7 @@ from gateway.homes.home import SessionHome
 from gateway.homes.wills import Wills
 from gateway.sessions.lasting import Client
 from gateway.sessions.session_state import decode_will
-from penstock.requests.sessions import CONNECTED, GONE, NO_WILL, RELEASED, OpenedSession, SessionSave
+from penstock.protocol.requests.sessions import CONNECTED, GONE, NO_WILL, RELEASED, OpenedSession, SessionSave
 
 
 class Admission:

@@ -17,8 +17,8 @@ from gateway.mqtt.reason_codes import ReasonCode
 from gateway.sessions.session import Session
 from gateway.shards.rounds import Stage
 from penstock.errors import PenstockError
-from penstock.requests.request import Result
-from penstock.requests.sessions import Exchanges, FetchExchanges, ReleaseExchanges
+from penstock.protocol.requests.request import Result
+from penstock.protocol.requests.sessions import Exchanges, FetchExchanges, ReleaseExchanges
 
 OnFetched = Callable[["list[int] | PenstockError"], None]
 

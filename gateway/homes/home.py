@@ -28,9 +28,9 @@ from gateway.brokers import Broker, Brokers
 from gateway.sessions.session import Session
 from gateway.sessions.session_state import encode_terms
 from penstock.errors import Busy, Fenced, PenstockError, TooLarge, Unavailable
-from penstock.link import OnResult
-from penstock.requests.request import Request, Result
-from penstock.requests.sessions import (
+from penstock.protocol.link import OnResult
+from penstock.protocol.requests.request import Request, Result
+from penstock.protocol.requests.sessions import (
     ANY_EPOCH,
     HOME_TOPIC,
     LOST,
@@ -54,7 +54,7 @@ from penstock.requests.sessions import (
     WatchSessions,
     ends_of_parts,
 )
-from penstock.wire import HEADER_BYTES_MAX
+from penstock.protocol.wire import HEADER_BYTES_MAX
 
 _log: Final = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from gateway.sessions.session import Session
 from gateway.sessions.session_state import Flow, Owed, Place, Sent, encode_flow, encode_terms
 from gateway.shards.rounds import Stage
 from penstock.errors import PenstockError, TooLarge
-from penstock.requests.sessions import CONNECTED, SessionSave
+from penstock.protocol.requests.sessions import CONNECTED, SessionSave
 from topicmap.names import is_share
 
 ENTRIES_PER_TICK: Final = 20_000

@@ -15,9 +15,9 @@ from gateway.brokers import Broker
 from gateway.messages.envelope import Arrival, Origin, arrivals
 from gateway.sessions.session_state import Sent
 from penstock.errors import InvalidMessage, OffsetOutOfRange, PenstockError
-from penstock.requests.filters import FetchRetained, RetainedPage
-from penstock.requests.messages import BoundsReply, Pull, Pulled, QueryBounds
-from penstock.requests.request import Result
+from penstock.protocol.requests.filters import FetchRetained, RetainedPage
+from penstock.protocol.requests.messages import BoundsReply, Pull, Pulled, QueryBounds
+from penstock.protocol.requests.request import Result
 from topicmap.names import plain_filter
 from topicmap.queues import filter_queue
 

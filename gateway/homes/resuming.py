@@ -22,7 +22,7 @@ from gateway.mqtt.reason_codes import ReasonCode, Told
 from gateway.sessions.session import Session
 from gateway.sessions.session_state import Flow, Sent, decode_flow, decode_terms
 from penstock.errors import PenstockError
-from penstock.requests.sessions import OpenedSession
+from penstock.protocol.requests.sessions import OpenedSession
 
 ABSENT_MAX: Final = 16_384
 """So many packet ids of a session at the most are kept for messages of brokers that are not known."""

@@ -24,7 +24,7 @@ from gateway.homes.wills import Wills
 from gateway.publishing.upstream import Upstream
 from gateway.sessions.session import Session
 from penstock.errors import PenstockError
-from penstock.requests.sessions import CONNECTED, SessionSave
+from penstock.protocol.requests.sessions import CONNECTED, SessionSave
 
 _log: Final = logging.getLogger(__name__)
 

@@ -27,8 +27,8 @@ from gateway.sessions.session_state import Will, decode_will
 from gateway.shards.deadlines import LOOK_S, Deadlines
 from gateway.shards.rounds import Rounds
 from penstock.errors import NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
-from penstock.requests.sessions import GONE, OpenedSession, SessionCall, SessionSave
-from penstock.requests.topics import DescribeTopic
+from penstock.protocol.requests.sessions import GONE, OpenedSession, SessionCall, SessionSave
+from penstock.protocol.requests.topics import DescribeTopic
 
 KEPT_BYTES_MAX: Final = 64 << 20
 _EXECUTOR_BYTES: Final = 1024  # what one takes beside its payload

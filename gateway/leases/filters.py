@@ -7,15 +7,15 @@ which offset and log position it counts. Opens and closes of a round leave as on
 first, so that a filter which is closed and opened again within a round ends up open.
 
 A filter of a session that outlives this gateway is open in the session's own name too, at a broker that joined later
-because that broker has seen to it (``broker/mirror.py``). A session without a place in such a queue begins where it was
-opened in its name, not where its gateway came to know of the broker.
+because that broker has seen to it (``broker/net/mirror.py``). A session without a place in such a queue begins where it
+was opened in its name, not where its gateway came to know of the broker.
 
 A broker that does not answer costs little, for however long. What failed there is kept, and at each tick one piece of
 it is asked for again; when that is answered, so is the rest. Kept is what somebody here still waits for, and what
 sessions that go on have let go of, because no lease ends that and nobody else knows of it (``UNHEARD_MAX`` of these;
 beyond that the oldest stay open until their sessions end). What sessions had that are over is said once and not kept:
 their home closes it with the record that ends them, and every other broker asks the home which of the sessions that it
-holds filters for are over, turn after turn, also when it comes back after years (``broker/mirror.py``).
+holds filters for are over, turn after turn, also when it comes back after years (``broker/net/mirror.py``).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from gateway.sessions.lasting import Lasting
 from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
 from penstock.errors import InternalError, PenstockError, from_wire
-from penstock.requests.filters import CloseFilters, KeepFilters, OpenedFilter, OpenedFilters, OpenFilters
-from penstock.requests.request import Result
+from penstock.protocol.requests.filters import CloseFilters, KeepFilters, OpenedFilter, OpenedFilters, OpenFilters
+from penstock.protocol.requests.request import Result
 
 FILTERS_PER_REQUEST: Final = 1000
 FILTER_BYTES_PER_REQUEST: Final = 1 << 20

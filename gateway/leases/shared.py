@@ -7,7 +7,7 @@ on it belongs to that session (MQTT-4.8.2-4, -5), or with PUBREC where the sessi
 messages of a connection that ends are given back at once. Retained messages are not sent.
 
 A broker that is away is asked for nothing until it is somewhere again; a member waits for the others only. What
-sessions have open there in their own names it has opened by then itself (``broker/mirror.py``).
+sessions have open there in their own names it has opened by then itself (``broker/net/mirror.py``).
 
 What arrives by completion is only noted; requests leave at the round's end, for each share one at a time of each kind,
 so that many acknowledgements travel together. Nothing here waits.
@@ -30,11 +30,11 @@ from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
 from gateway.settings import GatewaySettings
 from penstock.errors import InvalidMessage, PenstockError, QueueNotFound
-from penstock.message import ENTRY
-from penstock.requests.filters import CloseFilters, OpenFilters
-from penstock.requests.messages import Pulled
-from penstock.requests.request import Result
-from penstock.requests.shares import SettleShared, TakeShared
+from penstock.protocol.message import ENTRY
+from penstock.protocol.requests.filters import CloseFilters, OpenFilters
+from penstock.protocol.requests.messages import Pulled
+from penstock.protocol.requests.request import Result
+from penstock.protocol.requests.shares import SettleShared, TakeShared
 from penstock.world import Clock
 
 HEARTBEAT_S: Final = 3.0

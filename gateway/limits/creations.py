@@ -11,7 +11,7 @@ from gateway.buckets import Buckets, host_of
 from gateway.limits.quotas import Quotas
 from gateway.settings import GatewaySettings
 from penstock.errors import Busy
-from penstock.requests.topics import DescribeTopic
+from penstock.protocol.requests.topics import DescribeTopic
 
 
 class Creations:

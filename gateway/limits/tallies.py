@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.metrics import with_label
+from penstock.service.metrics import with_label
 
 BEYOND: Final = 65_535
 """So many messages a client may have open beyond its Receive Maximum at a lenient listener, each time it is asked: more

@@ -25,8 +25,8 @@ from gateway.messages.envelope import (
     given_arrivals,
     read_heading,
 )
-from penstock.message import ENTRY, NEVER
-from penstock.runs import Run
+from penstock.protocol.message import ENTRY, NEVER
+from penstock.protocol.runs import Run
 
 EVEN_FROM: Final = 8
 """Fewer messages are as quickly looked at one by one as compared."""

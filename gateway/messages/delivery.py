@@ -22,7 +22,7 @@ from gateway.messages.batch import Batch, Stretch, column
 from gateway.messages.envelope import Arrival, Heading
 from gateway.mqtt.codec import publish_head
 from gateway.mqtt.primitives import encode_text, encode_variable_integer
-from penstock.message import NEVER
+from penstock.protocol.message import NEVER
 
 PACKET_ID_MAX: Final = 65_535
 _MESSAGE_EXPIRY: Final = b"\x02"

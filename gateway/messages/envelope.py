@@ -21,7 +21,7 @@ from typing import Final
 
 from gateway.brokers import Broker
 from penstock.errors import InvalidMessage
-from penstock.message import (
+from penstock.protocol.message import (
     BODY_AT,
     BORN_AT,
     CLIENT_ID,
@@ -43,7 +43,7 @@ from penstock.message import (
     mqtt_name,
     property_of,
 )
-from penstock.runs import Run
+from penstock.protocol.runs import Run
 from topicmap.names import is_share, plain_filter
 from topicmap.queues import topic_queue
 

@@ -21,8 +21,8 @@ from mypy_extensions import mypyc_attr
 from gateway.brokers import Broker
 from gateway.messages.envelope import Arrival, Origin
 from gateway.messages.few import Few
-from penstock.requests.given import GivenPull
-from penstock.requests.request import Result
+from penstock.protocol.requests.given import GivenPull
+from penstock.protocol.requests.request import Result
 
 _OFFSET: Final = attrgetter("offset")
 _ARRIVAL_BYTES: Final = 600  # what an Arrival costs besides its payload, roughly

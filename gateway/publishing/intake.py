@@ -19,8 +19,8 @@ from gateway.limits.rates import Pace
 from gateway.limits.tallies import Tally
 from gateway.publishing.lanes import Lane, NameRoute, Publisher
 from gateway.publishing.upstream import Upstream
-from penstock.message import BODY_AT
-from penstock.runs import Run
+from penstock.protocol.message import BODY_AT
+from penstock.protocol.runs import Run
 
 _QOS0: Final = 0x30
 _QOS1: Final = 0x32

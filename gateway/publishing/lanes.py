@@ -15,10 +15,10 @@ from gateway.brokers import Broker
 from gateway.messages.envelope import record_properties
 from gateway.shards.ends import Occupant
 from penstock.errors import PenstockError
-from penstock.message import record_tail
-from penstock.requests.request import Result
-from penstock.requests.topics import DescribeTopic
-from penstock.runs import Run
+from penstock.protocol.message import record_tail
+from penstock.protocol.requests.request import Result
+from penstock.protocol.requests.topics import DescribeTopic
+from penstock.protocol.runs import Run
 
 NONE: Final[tuple[str, ...]] = ()
 

@@ -17,7 +17,7 @@ from typing import Final
 from gateway.brokers import Broker, Brokers
 from gateway.publishing.lanes import ClientQueue, Lane, NameRoute, TopicLanes, Unplaced
 from penstock.errors import NoRoute, PenstockError, StorageFull, TimedOut, Unavailable
-from penstock.requests.topics import DescribeTopic
+from penstock.protocol.requests.topics import DescribeTopic
 
 _PASSING: Final = frozenset({NoRoute.code, TimedOut.code, Unavailable.code})
 

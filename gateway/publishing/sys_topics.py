@@ -16,7 +16,7 @@ from typing import Final
 from gateway.messages.envelope import record_properties
 from gateway.publishing.lanes import NameRoute
 from gateway.publishing.upstream import Upstream
-from penstock.message import FLAG_RETAIN
+from penstock.protocol.message import FLAG_RETAIN
 from penstock.version import VERSION
 
 _EXPIRY_INTERVALS: Final = 3

@@ -30,12 +30,12 @@ from gateway.publishing.placing import Placing
 from gateway.sessions.session_state import Will
 from gateway.shards.rounds import Rounds, Stage
 from penstock.errors import Busy, Fenced, InvalidMessage, PenstockError, StorageFull, Unavailable
-from penstock.message import FLAG_QOS, FLAG_RETAIN, NEVER, PROPERTIES_BYTES_MAX, record_tail
-from penstock.requests.given import GivenRuns
-from penstock.requests.messages import Appended
-from penstock.requests.request import Result
-from penstock.requests.sessions import EndLives
-from penstock.runs import Run
+from penstock.protocol.message import FLAG_QOS, FLAG_RETAIN, NEVER, PROPERTIES_BYTES_MAX, record_tail
+from penstock.protocol.requests.given import GivenRuns
+from penstock.protocol.requests.messages import Appended
+from penstock.protocol.requests.request import Result
+from penstock.protocol.requests.sessions import EndLives
+from penstock.protocol.runs import Run
 from topicmap.names import SHORT_BYTES_MAX
 from topicmap.queues import TopicMap
 

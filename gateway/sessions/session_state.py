@@ -21,7 +21,7 @@ from gateway.sessions.endings import Ended
 from gateway.sessions.options import Start
 from gateway.sessions.subscriptions import Redo, Subscription
 from penstock.errors import Damaged
-from penstock.requests.sessions import NO_WILL, UNREADABLE_HINT
+from penstock.protocol.requests.sessions import NO_WILL, UNREADABLE_HINT
 
 _log = logging.getLogger(__name__)
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 
-from penstock.addresses import SERVERS
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.member import Member
 from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_since
 from penstock.blocking.routes import Routes
+from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost
+from penstock.client.positions import PullLimits, QueueAt, Start, chosen_tags, place_offset
+from penstock.client.retry import TIMEOUT_S, BackOff, check_seconds, worth_another_try
 from penstock.errors import InvalidRequest, PenstockError, QueueNotFound
-from penstock.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost
-from penstock.message import Message
-from penstock.positions import PullLimits, QueueAt, Start, chosen_tags, place_offset
-from penstock.retry import TIMEOUT_S, BackOff, check_seconds, worth_another_try
-from penstock.topic_names import topics_of
+from penstock.protocol.addresses import SERVERS
+from penstock.protocol.message import Message
+from penstock.protocol.topic_names import topics_of
 from penstock.world import Clock, RealClock, Rng, new_rng, pause
 
 

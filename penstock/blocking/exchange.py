@@ -10,11 +10,11 @@ import selectors
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.addresses import lost
 from penstock.blocking.link import BlockingLink
 from penstock.errors import PenstockError
-from penstock.link import OnResult
-from penstock.requests.request import Request
+from penstock.protocol.addresses import lost
+from penstock.protocol.link import OnResult
+from penstock.protocol.requests.request import Request
 from penstock.world import pause
 
 

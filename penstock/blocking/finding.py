@@ -10,15 +10,15 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from penstock.addresses import SERVERS
 from penstock.blocking.link import BlockingLink
 from penstock.blocking.routes import Routes
-from penstock.completeness import brokers_to_read
+from penstock.client.completeness import brokers_to_read
+from penstock.client.retry import TIMEOUT_S
 from penstock.errors import InvalidRequest
-from penstock.message import Message, decode_batch, stored_key
-from penstock.requests.messages import FindByKey, Pulled
-from penstock.retry import TIMEOUT_S
-from penstock.topic_names import topic_of
+from penstock.protocol.addresses import SERVERS
+from penstock.protocol.message import Message, decode_batch, stored_key
+from penstock.protocol.requests.messages import FindByKey, Pulled
+from penstock.protocol.topic_names import topic_of
 
 
 def find(

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, TypeVar, TypeVarTuple
 
-from penstock import wire
-from penstock.addresses import lost, no_server, split_address
+from penstock.client.retry import TIMEOUT_S, patience_s
 from penstock.errors import PenstockError, TimedOut, Unavailable
-from penstock.requests.request import Reply, Request, Result
-from penstock.retry import TIMEOUT_S, patience_s
+from penstock.protocol import wire
+from penstock.protocol.addresses import lost, no_server, split_address
+from penstock.protocol.requests.request import Reply, Request, Result
 from penstock.world import Clock, RealClock
 
 _READ_BYTES_MAX: Final = 1024 * 1024

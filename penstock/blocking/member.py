@@ -1,7 +1,7 @@
 """One blocking consumer's membership of its group at one broker.
 
 Its watch stays open at the broker between calls; ``tend`` looks after it. What an assignment means, and what is lost by
-it, is decided in penstock/holdings.py.
+it, is decided in penstock/client/holdings.py.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.link import BlockingLink
 from penstock.blocking.pulls import Pulls, bounds_of
+from penstock.client.holdings import FENCED_MAX, LEAVE_S, Holdings, Membership, begin_unset
+from penstock.client.positions import UNSET, Position, QueueAt
+from penstock.client.retry import BackOff
 from penstock.errors import Fenced, GroupNotFound, PenstockError
-from penstock.holdings import FENCED_MAX, LEAVE_S, Holdings, Membership, begin_unset
-from penstock.positions import UNSET, Position, QueueAt
-from penstock.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
-from penstock.requests.request import Result
-from penstock.retry import BackOff
+from penstock.protocol.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
+from penstock.protocol.requests.request import Result
 from penstock.world import Clock, Rng
 
 
@@ -143,7 +143,7 @@ class Member:
         return position
 
     def _begin_unset(self, new: list[Position]) -> None:
-        """As in penstock/membership.py: beginning at the end is committed at once, so that nobody begins later."""
+        """As in penstock/client/membership.py: beginning at the end is committed at once, so nobody begins later."""
         if not new:
             return
         begin_unset(new, bounds_of(self.link, [position.at.queue for position in new]), self.who.start)

@@ -1,4 +1,4 @@
-"""Sends messages from code without an event loop. What becomes of them is decided in penstock/sending.py.
+"""Sends messages from code without an event loop. What becomes of them is decided in penstock/client/sending.py.
 
 It keeps the routes of the topics that it sent to and, for a while, which brokers failed. One thread at a time.
 """
@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final, overload
 
-from penstock import sending
-from penstock.addresses import SERVERS
 from penstock.blocking.routes import Routes
+from penstock.client import sending
+from penstock.client.retry import TIMEOUT_S, BackOff, check_seconds
+from penstock.client.sending import AVOID_S, ROUTE_FRESH_S, Outgoing, Receipt, UniqueIds
 from penstock.errors import InvalidRequest, PenstockError, TimedOut, Unavailable
-from penstock.message import Message
-from penstock.requests.request import Result
-from penstock.requests.routes import BrokerRoute
-from penstock.retry import TIMEOUT_S, BackOff, check_seconds
-from penstock.sending import AVOID_S, ROUTE_FRESH_S, Outgoing, Receipt, UniqueIds
+from penstock.protocol.addresses import SERVERS
+from penstock.protocol.message import Message
+from penstock.protocol.requests.request import Result
+from penstock.protocol.requests.routes import BrokerRoute
 from penstock.world import Clock, RealClock, Rng, new_rng, pause
 from topicmap.queues import TopicMap
 

@@ -1,7 +1,7 @@
 """Reads queues ahead without threads: one long poll per queue stays open at its broker between calls.
 
 It keeps the positions that it reads and the batches that came, at most one per queue. The rules of positions and void
-batches are those of penstock/positions.py.
+batches are those of penstock/client/positions.py.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from functools import partial
 
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.link import BlockingLink
+from penstock.client.positions import Batch, Position, PullLimits
+from penstock.client.retry import BackOff
 from penstock.errors import OffsetOutOfRange, PenstockError
-from penstock.link import OnResult
-from penstock.positions import Batch, Position, PullLimits
-from penstock.requests.messages import BoundsReply, OffsetReply, Pulled, QueryBounds, SeekTime
-from penstock.requests.request import Request, Result
-from penstock.requests.topics import Bounds
-from penstock.retry import BackOff
+from penstock.protocol.link import OnResult
+from penstock.protocol.requests.messages import BoundsReply, OffsetReply, Pulled, QueryBounds, SeekTime
+from penstock.protocol.requests.request import Request, Result
+from penstock.protocol.requests.topics import Bounds
 from penstock.world import Clock, Rng
 
 _log = logging.getLogger(__name__)

@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 
-from penstock.addresses import SERVERS
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_since
 from penstock.blocking.routes import Routes
-from penstock.completeness import brokers_to_read
+from penstock.client.completeness import brokers_to_read
+from penstock.client.positions import (
+    UNSET,
+    Position,
+    PullLimits,
+    QueueAt,
+    Start,
+    check_start,
+    chosen_tags,
+    place_offset,
+)
+from penstock.client.retry import TIMEOUT_S, check_seconds
 from penstock.errors import InvalidRequest, QueueNotFound
-from penstock.message import Message
-from penstock.positions import UNSET, Position, PullLimits, QueueAt, Start, check_start, chosen_tags, place_offset
-from penstock.requests.topics import Bounds
-from penstock.retry import TIMEOUT_S, check_seconds
-from penstock.topic_names import topic_of
+from penstock.protocol.addresses import SERVERS
+from penstock.protocol.message import Message
+from penstock.protocol.requests.topics import Bounds
+from penstock.protocol.topic_names import topic_of
 from penstock.world import Clock, RealClock, Rng, new_rng
 from topicmap.queues import topic_queue
 

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TypeVar
 
-from penstock.addresses import no_name_server, nobody_answers, parse_servers
 from penstock.blocking.link import BlockingLink
-from penstock.completeness import Holders, check_whole, joined
+from penstock.client.completeness import Holders, check_whole, joined
+from penstock.client.retry import TIMEOUT_S
+from penstock.client.sending import check_makeable, maker_of, nobody_has
 from penstock.errors import NoRoute, PenstockError, ProtocolError, TimedOut, Unavailable, UnknownRequest
-from penstock.requests.request import Reply, Request
-from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
-from penstock.requests.topics import DescribeTopic, TopicDetail
-from penstock.retry import TIMEOUT_S
-from penstock.sending import check_makeable, maker_of, nobody_has
+from penstock.protocol.addresses import no_name_server, nobody_answers, parse_servers
+from penstock.protocol.requests.request import Reply, Request
+from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
+from penstock.protocol.requests.topics import DescribeTopic, TopicDetail
 
 _R = TypeVar("_R", bound=Reply)
 

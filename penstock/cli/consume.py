@@ -9,8 +9,8 @@ import click
 
 from penstock.blocking import Consumer, Reader
 from penstock.cli.display import body_text, incomplete_option, json_option, line_text, print_json, shown
-from penstock.message import Message
-from penstock.positions import Start
+from penstock.client.positions import Start
+from penstock.protocol.message import Message
 
 
 @click.command()

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import click
 
-from penstock.completeness import ALLOW, Holders
-from penstock.requests.routes import BrokerRoute
+from penstock.client.completeness import ALLOW, Holders
+from penstock.protocol.requests.routes import BrokerRoute
 
 Row = Mapping[str, Any]
 

@@ -9,7 +9,7 @@ import click
 from penstock.blocking import bootstrap
 from penstock.cli.display import incomplete_option, json_option, print_rows, to_list
 from penstock.errors import GroupNotFound
-from penstock.requests.groups import DescribeGroup, GroupDetail, GroupNames, ListGroups
+from penstock.protocol.requests.groups import DescribeGroup, GroupDetail, GroupNames, ListGroups
 
 
 @click.group()

@@ -12,9 +12,9 @@ import click
 
 from penstock.blocking import Producer
 from penstock.cli.display import json_option, print_json
-from penstock.message import Message
-from penstock.sending import Receipt
-from penstock.topic_names import topic_of
+from penstock.client.sending import Receipt
+from penstock.protocol.message import Message
+from penstock.protocol.topic_names import topic_of
 from topicmap.names import InvalidName
 from topicmap.queues import TopicMap
 

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import click
 
-from penstock.addresses import SERVERS
 from penstock.cli.display import ERROR_STATUS, JSON_WANTED
 from penstock.errors import (
     GroupNotFound,
@@ -28,7 +27,8 @@ from penstock.errors import (
     TimedOut,
     TopicNotFound,
 )
-from penstock.message import IS_COMPILED
+from penstock.protocol.addresses import SERVERS
+from penstock.protocol.message import IS_COMPILED
 from penstock.version import VERSION
 
 STATUS_FAILED: Final = 1

@@ -10,7 +10,7 @@ import click
 from penstock.blocking import bootstrap
 from penstock.blocking.link import BlockingLink
 from penstock.cli.display import incomplete_option, json_option, print_rows, to_list
-from penstock.requests.shares import ListShares, SharesPage, ShareState
+from penstock.protocol.requests.shares import ListShares, SharesPage, ShareState
 
 _COLUMNS = ("share", "broker", "gateways", "sessions", "on_way", "owed", "lag")
 

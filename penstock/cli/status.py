@@ -11,10 +11,10 @@ import click
 from penstock.blocking.routes import Routes
 from penstock.cli.display import json_option, print_rows
 from penstock.errors import PenstockError
-from penstock.metrics import label_of, with_label
-from penstock.requests.routes import QueryRoute, Route
-from penstock.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
-from penstock.troubles import clock_troubles_of, troubles_of
+from penstock.protocol.requests.routes import QueryRoute, Route
+from penstock.protocol.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
+from penstock.service.metrics import label_of, with_label
+from penstock.service.troubles import clock_troubles_of, troubles_of
 from penstock.world import RealClock
 
 STATUS_TROUBLED = 1

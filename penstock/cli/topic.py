@@ -8,12 +8,12 @@ import click
 
 from penstock.blocking import Routes, bootstrap
 from penstock.cli.display import incomplete_option, json_option, print_json, print_rows, to_list
-from penstock.completeness import Holders
+from penstock.client.completeness import Holders
 from penstock.errors import NoRoute, TopicNotFound
-from penstock.requests.routes import BrokerRoute
-from penstock.requests.sessions import GATEWAYS_TOPICS
-from penstock.requests.topics import CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicList
-from penstock.topic_names import topic_of
+from penstock.protocol.requests.routes import BrokerRoute
+from penstock.protocol.requests.sessions import GATEWAYS_TOPICS
+from penstock.protocol.requests.topics import CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicList
+from penstock.protocol.topic_names import topic_of
 from topicmap.queues import readable
 
 

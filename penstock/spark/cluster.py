@@ -12,11 +12,11 @@ from functools import partial
 from typing import TypeVar
 
 from penstock.blocking.routes import Routes
-from penstock.completeness import Holders, check_whole
+from penstock.client.completeness import Holders, check_whole
 from penstock.errors import BrokerAway, InvalidConfig, NoRoute, PenstockError, TopicNotFound
-from penstock.requests.messages import OffsetReply, SeekTime
-from penstock.requests.routes import BrokerRoute
-from penstock.requests.topics import DescribeTopic, TopicDetail
+from penstock.protocol.requests.messages import OffsetReply, SeekTime
+from penstock.protocol.requests.routes import BrokerRoute
+from penstock.protocol.requests.topics import DescribeTopic, TopicDetail
 from penstock.spark.offsets import Extent, Extents, Places, QueueKey, named, settle
 from penstock.spark.options import Bound, SourceOptions
 from penstock.spark.patience import Patience

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock import message
 from penstock.errors import InvalidMessage
+from penstock.protocol import message
 
 _Numbers = npt.NDArray[np.int64]
 

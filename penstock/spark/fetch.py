@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.blocking.link import BlockingLink
 from penstock.blocking.routes import Routes
 from penstock.errors import Damaged, LogReplaced, OffsetOutOfRange, PenstockError, TimedOut, Unavailable
-from penstock.requests.messages import BoundsReply, Pull, Pulled, QueryBounds
+from penstock.protocol.requests.messages import BoundsReply, Pull, Pulled, QueryBounds
 from penstock.spark.columns import Origin, find_borders, to_record_batch
 from penstock.spark.offsets import GUIDE
 from penstock.spark.options import SourceOptions

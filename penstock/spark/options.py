@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
-from penstock.addresses import SERVERS, parse_servers
 from penstock.errors import InvalidConfig
+from penstock.protocol.addresses import SERVERS, parse_servers
+from penstock.protocol.topic_names import topic_of
 from penstock.spark.columns import BASE, COLUMNS
 from penstock.spark.offsets import EARLIEST, LATEST, LOGS, Logs
 from penstock.telemetry.decode import COLUMNS_NEEDED
-from penstock.topic_names import topic_of
 
 Given = Mapping[str, Mapping[str, int]]
 

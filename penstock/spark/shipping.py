@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgpack
 
 from penstock.errors import InvalidConfig
-from penstock.message import IS_COMPILED
+from penstock.protocol.message import IS_COMPILED
 
 if TYPE_CHECKING:
     from penstock.spark.source import PenstockSource
@@ -45,7 +45,7 @@ class Sources:
                     return spec
 
 sys.meta_path.insert(0, Sources)
-from penstock.message import IS_COMPILED
+from penstock.protocol.message import IS_COMPILED
 if IS_COMPILED:
     sys.exit("only compiled modules are installed")
 from pyspark import cloudpickle

@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
-from penstock.addresses import SERVERS
 from penstock.blocking.routes import Routes
 from penstock.cli.display import json_option, print_json, print_rows
 from penstock.cli.root import ReportingGroup
 from penstock.errors import TimedOut, TopicNotFound, Unavailable
+from penstock.protocol.addresses import SERVERS
 from penstock.telemetry.job import Batch, JobOptions, OnBatch
 from penstock.telemetry.windows import WATERMARK, WINDOW
 

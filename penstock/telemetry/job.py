@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.addresses import SERVERS
 from penstock.errors import InternalError, InvalidConfig, PenstockError
+from penstock.protocol.addresses import SERVERS
 from penstock.telemetry.windows import WATERMARK, WINDOW, refused, windows
 from penstock.world import pause
 

@@ -6,21 +6,21 @@ from typing import Any
 
 import msgpack
 
-from broker.dispatch import Dispatch
-from broker.folds.state import BrokerState
-from broker.outcomes import AfterQuorum, AfterSync, Now, Outcome, Parked
+from broker.kernel.outcomes import AfterQuorum, AfterSync, Now, Outcome, Parked
+from broker.net.dispatch import Dispatch
 from broker.service import BrokerService
 from broker.settings import BrokerSettings
+from broker.state import BrokerState
 from broker.store.message_store import MessageStore
 from broker.store.recovery import open_store
 from broker.store_clock import compare, read_times, write_times
 from penstock.clock import Clock
 from penstock.errors import PenstockError, from_wire
 from penstock.guarded_clock import GuardedClock
-from penstock.message import Message, decode_batch, encode_message
-from penstock.requests.filters import OpenedFilters, OpenFilters
-from penstock.requests.messages import Append, Pull, Pulled
-from penstock.requests.request import Request, Result
+from penstock.protocol.message import Message, decode_batch, encode_message
+from penstock.protocol.requests.filters import OpenedFilters, OpenFilters
+from penstock.protocol.requests.messages import Append, Pull, Pulled
+from penstock.protocol.requests.request import Request, Result
 from tests.simulation.disk import SimDisk
 
 SMALL: dict[str, Any] = {

@@ -8,11 +8,11 @@ import pytest
 
 from broker.store_clock import STANDS_S as AGES_S
 from penstock.guarded_clock import STANDS_S
-from penstock.message import FLAG_RETAIN, MQTT_PROPERTIES, MQTT_TOPIC, decode_batch, encode_record
-from penstock.requests.filters import FetchRetained
-from penstock.requests.messages import Append, Pull, SeekTime
-from penstock.requests.sessions import RELEASED, OpenedSession, OpenSession, SaveSessions, SessionSave
-from penstock.requests.topics import CreateTopic
+from penstock.protocol.message import FLAG_RETAIN, MQTT_PROPERTIES, MQTT_TOPIC, decode_batch, encode_record
+from penstock.protocol.requests.filters import FetchRetained
+from penstock.protocol.requests.messages import Append, Pull, SeekTime
+from penstock.protocol.requests.sessions import RELEASED, OpenedSession, OpenSession, SaveSessions, SessionSave
+from penstock.protocol.requests.topics import CreateTopic
 from tests.broker.broker_rig import Rig
 
 EPOCH_MS = 1_700_000_000_000

@@ -8,11 +8,11 @@ import msgpack
 import pytest
 
 from broker import lags
-from penstock.message import Message
-from penstock.requests.filters import CloseFilters, OpenFilters
-from penstock.requests.groups import CommitOffsets, QueueOffset
-from penstock.requests.sessions import CONNECTED, RELEASED, EndSession, OpenSession, SaveSessions, SessionSave
-from penstock.requests.shares import SettleShared, TakeShared
+from penstock.protocol.message import Message
+from penstock.protocol.requests.filters import CloseFilters, OpenFilters
+from penstock.protocol.requests.groups import CommitOffsets, QueueOffset
+from penstock.protocol.requests.sessions import CONNECTED, RELEASED, EndSession, OpenSession, SaveSessions, SessionSave
+from penstock.protocol.requests.shares import SettleShared, TakeShared
 from tests.broker.broker_rig import Rig, append
 
 SHARE = "$share/g/a/+"

@@ -6,18 +6,18 @@ import sys
 
 import pytest
 
-from broker.outcomes import Now
+from broker.kernel.outcomes import Now
 from penstock.errors import InvalidRequest, InvalidTopic, PenstockError, QueueNotFound, StorageFailed, UnknownRequest
-from penstock.message import Message
-from penstock.requests.filters import CloseFilters, FetchRetained, OpenFilters
-from penstock.requests.given import GivenPull, GivenRuns
-from penstock.requests.groups import CommitOffsets, JoinGroup, Progress, QueueOffset
-from penstock.requests.messages import Append, AppendRuns, Pull
-from penstock.requests.routes import QueryRoute, TopicRoute
-from penstock.requests.servers import Ping, ReadFigures, ServerInfo
-from penstock.requests.sessions import GATEWAYS_TOPICS, SessionSave, SessionTerms
-from penstock.requests.table import REQUESTS
-from penstock.requests.topics import CreateTopic
+from penstock.protocol.message import Message
+from penstock.protocol.requests.filters import CloseFilters, FetchRetained, OpenFilters
+from penstock.protocol.requests.given import GivenPull, GivenRuns
+from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, Progress, QueueOffset
+from penstock.protocol.requests.messages import Append, AppendRuns, Pull
+from penstock.protocol.requests.routes import QueryRoute, TopicRoute
+from penstock.protocol.requests.servers import Ping, ReadFigures, ServerInfo
+from penstock.protocol.requests.sessions import GATEWAYS_TOPICS, SessionSave, SessionTerms
+from penstock.protocol.requests.table import REQUESTS
+from penstock.protocol.requests.topics import CreateTopic
 from penstock.version import VERSION
 from tests.broker.broker_rig import Rig, append, now
 

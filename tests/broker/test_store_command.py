@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from broker.folds.state import BrokerState
+from broker.state import BrokerState
 from broker.store.disk import RealDisk
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import Busy
-from penstock.requests.topics import CreateTopic
-from penstock.troubles import troubles_of
+from penstock.protocol.requests.topics import CreateTopic
+from penstock.service.troubles import troubles_of
 from tests.broker.broker_rig import Rig, now
 
 

@@ -36,8 +36,8 @@ from gateway.mqtt.packets import (
 from gateway.mqtt.properties import Properties
 from gateway.settings import GatewaySettings
 from penstock.errors import Busy, InvalidConfig
-from penstock.message import decode_message
-from penstock.requests.filters import FetchRetained
+from penstock.protocol.message import decode_message
+from penstock.protocol.requests.filters import FetchRetained
 from tests.conformance.wire_cases import block, connect, number, packet, text
 from tests.gateway.mqtt.mutation import mutated
 

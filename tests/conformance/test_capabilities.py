@@ -9,7 +9,7 @@ from rig import Client, Gateway
 
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Will
 from gateway.mqtt.properties import Properties
-from penstock.message import decode_message
+from penstock.protocol.message import decode_message
 
 LEVELS = (3, 4, 5)
 

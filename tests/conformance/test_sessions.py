@@ -24,7 +24,7 @@ from gateway.mqtt.packets import (
     Will,
 )
 from gateway.mqtt.properties import Properties
-from penstock.message import decode_message
+from penstock.protocol.message import decode_message
 
 
 def kept(level: int) -> dict[str, Any]:

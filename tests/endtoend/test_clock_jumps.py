@@ -20,9 +20,9 @@ from gateway.mqtt.packets import Connack, Connect, Puback, Publish, Suback, Subs
 from gateway.mqtt.properties import Properties
 from node import embedded, settings
 from node.addresses import Addresses
-from penstock.addresses import split_address
 from penstock.blocking.consumer import Consumer
 from penstock.cli.root import root
+from penstock.protocol.addresses import split_address
 from penstock.world import World, real_world
 from tests.endtoend.test_hostile_devices import Device
 from tests.penstock.hand_clock import SetClock

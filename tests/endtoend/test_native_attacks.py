@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 from node.child_status import read_page
-from penstock import wire
-from penstock.message import Message, encode_message
-from penstock.requests.messages import Append, Appended, Pull, Pulled
-from penstock.requests.request import Request, Result
-from penstock.requests.servers import Ping, ServerInfo
-from penstock.requests.topics import CreateTopic, TopicDetail
+from penstock.protocol import wire
+from penstock.protocol.message import Message, encode_message
+from penstock.protocol.requests.messages import Append, Appended, Pull, Pulled
+from penstock.protocol.requests.request import Request, Result
+from penstock.protocol.requests.servers import Ping, ServerInfo
+from penstock.protocol.requests.topics import CreateTopic, TopicDetail
 from tests.endtoend.conftest import Service
 
 pytestmark = pytest.mark.endtoend

@@ -13,7 +13,7 @@ from paho.mqtt.properties import Properties
 
 from penstock.blocking import Consumer, bootstrap
 from penstock.errors import GroupNotFound
-from penstock.requests.groups import DescribeGroup, GroupDetail
+from penstock.protocol.requests.groups import DescribeGroup, GroupDetail
 from tests.endtoend.conftest import Service
 from tests.endtoend.paho_ends import end
 from tests.patience import PATIENCE_S

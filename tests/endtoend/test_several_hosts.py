@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 from gateway.mqtt.packets import Packet, Publish
-from penstock.cluster_secret import keep_secret
+from penstock.service.cluster_secret import keep_secret
 from tests import patience
 from tests.endtoend.conftest import Service
 from tests.endtoend.test_sessions import Client, SocketLine, new_world

@@ -25,9 +25,9 @@ from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connack, Connect, Packet, Puback, Publish, Will
 from gateway.mqtt.reader import PacketReader
 from penstock import Message, Producer
-from penstock.requests.servers import BrokerFigures, ReadFigures
-from penstock.requests.topics import CreateTopic, TopicDetail
-from penstock.wire_link import WireLinks, ask
+from penstock.client.wire_link import WireLinks, ask
+from penstock.protocol.requests.servers import BrokerFigures, ReadFigures
+from penstock.protocol.requests.topics import CreateTopic, TopicDetail
 from tests.endtoend.conftest import Service
 from tests.endtoend.paho_ends import end
 from tests.patience import PATIENCE_S

@@ -9,9 +9,9 @@ from gateway.messages.envelope import Arrival, Origin, arrivals, record_properti
 from gateway.messages.feed import Feed
 from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
-from penstock.link import OnResult
-from penstock.message import ENTRY, FRAME_HEAD, FRAME_HEAD_BYTES, encode_record
-from penstock.requests.request import Request
+from penstock.protocol.link import OnResult
+from penstock.protocol.message import ENTRY, FRAME_HEAD, FRAME_HEAD_BYTES, encode_record
+from penstock.protocol.requests.request import Request
 
 
 class Nowhere:

@@ -10,26 +10,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from broker.exchange_requests import ExchangeRequests
-from broker.folds import filters, shares, topics
-from broker.folds.exchanges import exchange_of
-from broker.folds.filters import CLOSE, OPEN
-from broker.folds.shares import Shares
-from broker.folds.state import BrokerState
-from broker.gateways import Gateways
-from broker.holders import Holders
+from broker.filters import fold as filters
+from broker.filters.fold import CLOSE, OPEN
+from broker.groups.holders import Holders
 from broker.kernel.handler import handlers_of
-from broker.outcomes import Now, Parked
-from broker.session_pages import SessionPages
-from broker.session_questions import SessionQuestions
-from broker.session_requests import SessionRequests
+from broker.kernel.outcomes import Now, Parked
+from broker.sessions.exchange_requests import ExchangeRequests
+from broker.sessions.exchanges import exchange_of
+from broker.sessions.gateways import Gateways
+from broker.sessions.pages import SessionPages
+from broker.sessions.questions import SessionQuestions
+from broker.sessions.requests import SessionRequests
 from broker.settings import BrokerSettings
-from broker.share_requests import ShareRequests
+from broker.shares import fold as shares
+from broker.shares.fold import Shares
+from broker.shares.requests import ShareRequests
+from broker.state import BrokerState
 from broker.store.records import Change, Incoming, Stored
+from broker.topics import fold as topics
 from penstock.clock import Clock
 from penstock.errors import Fenced, OffsetOutOfRange, PenstockError, QueueNotFound, TopicNotFound
-from penstock.link import Link, OnResult
-from penstock.message import (
+from penstock.protocol.link import Link, OnResult
+from penstock.protocol.message import (
     BODY_AT,
     CLIENT_ID,
     ENTRY,
@@ -51,7 +53,7 @@ from penstock.message import (
     record_properties,
     record_topic,
 )
-from penstock.requests.filters import (
+from penstock.protocol.requests.filters import (
     CloseFilters,
     FetchRetained,
     KeepFilters,
@@ -60,8 +62,15 @@ from penstock.requests.filters import (
     OpenFilters,
     RetainedPage,
 )
-from penstock.requests.groups import FetchOffsets, GroupOffsets, HeldOffsets, HoldOffsets, Progress, QueueOffset
-from penstock.requests.messages import (
+from penstock.protocol.requests.groups import (
+    FetchOffsets,
+    GroupOffsets,
+    HeldOffsets,
+    HoldOffsets,
+    Progress,
+    QueueOffset,
+)
+from penstock.protocol.requests.messages import (
     Appended,
     AppendRuns,
     BoundsReply,
@@ -72,16 +81,16 @@ from penstock.requests.messages import (
     Refused,
     SeekTime,
 )
-from penstock.requests.request import Done, Request, Result
-from penstock.requests.routes import BrokerRoute, QueryRoute, Route
-from penstock.requests.servers import Ping, ServerInfo
-from penstock.requests.sessions import (
+from penstock.protocol.requests.request import Done, Request, Result
+from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, Route
+from penstock.protocol.requests.servers import Ping, ServerInfo
+from penstock.protocol.requests.sessions import (
     HOME_TOPIC,
     KeepSessions,
 )
-from penstock.requests.topics import Bounds, CreateTopic, DescribeTopic, TopicDetail
-from penstock.runs import checksum_of, decode_runs
-from tests.broker.folds.facts import fact
+from penstock.protocol.requests.topics import Bounds, CreateTopic, DescribeTopic, TopicDetail
+from penstock.protocol.runs import checksum_of, decode_runs
+from tests.broker.facts import fact
 from topicmap.names import is_share, matches, plain_filter
 from topicmap.queues import filter_queue
 

@@ -12,8 +12,8 @@ from rig import Gateway, HandClock
 
 from gateway.settings import GatewaySettings
 from penstock.errors import Unavailable
-from penstock.link import Link, OnResult
-from penstock.requests.request import Request, Result
+from penstock.protocol.link import Link, OnResult
+from penstock.protocol.requests.request import Request, Result
 
 
 class Way:

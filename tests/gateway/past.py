@@ -9,8 +9,8 @@ from rig import Client, Gateway
 
 from gateway.login.auth import Authenticator
 from gateway.mqtt.properties import Properties
-from penstock.message import Message, encode_message
-from penstock.requests.routes import BrokerRoute, Route
+from penstock.protocol.message import Message, encode_message
+from penstock.protocol.requests.routes import BrokerRoute, Route
 
 
 def asking(*starts: str, place: str = "", identifier: int = 0) -> Properties:

@@ -30,7 +30,7 @@ from gateway.settings import GatewaySettings
 from gateway.shards.ends import Output
 from gateway.shards.rounds import Rounds
 from penstock.clock import Clock
-from penstock.message import Message, encode_message
+from penstock.protocol.message import Message, encode_message
 from topicmap.queues import TopicMap
 
 P = TypeVar("P")

@@ -8,11 +8,11 @@ from typing import Any
 from memory_broker import MemoryBroker
 from rig import Gateway, HandClock
 
-from penstock.link import Link
-from penstock.message import mqtt_name, record_properties, record_topic
-from penstock.requests.filters import OpenFilters
-from penstock.requests.request import Result
-from penstock.requests.routes import BrokerRoute, QueryRoute, Route
+from penstock.protocol.link import Link
+from penstock.protocol.message import mqtt_name, record_properties, record_topic
+from penstock.protocol.requests.filters import OpenFilters
+from penstock.protocol.requests.request import Result
+from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, Route
 
 
 class OneBroker(MemoryBroker):

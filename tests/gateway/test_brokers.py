@@ -7,10 +7,10 @@ from memory_broker import MemoryBroker
 
 from gateway.brokers import ANSWER_S, Broker, Brokers
 from penstock.errors import NoRoute, PenstockError, Unavailable
-from penstock.link import Link, OnResult
-from penstock.requests.request import Request, Result
-from penstock.requests.routes import BrokerRoute, QueryRoute, Route
-from penstock.requests.topics import DescribeTopic
+from penstock.protocol.link import Link, OnResult
+from penstock.protocol.requests.request import Request, Result
+from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, Route
+from penstock.protocol.requests.topics import DescribeTopic
 
 
 class Silent:

@@ -29,14 +29,14 @@ from gateway.mqtt.packets import (
 from gateway.mqtt.properties import Properties
 from gateway.sessions.session import Cursor, Overlap
 from penstock.errors import OffsetOutOfRange, PenstockError, Unavailable
-from penstock.link import OnResult
-from penstock.message import MQTT_TOPIC, Message, encode_message, encode_properties, record_tail
-from penstock.requests.filters import CloseFilters, KeepFilters, OpenFilters
-from penstock.requests.given import GivenPull, GivenPulled
-from penstock.requests.messages import Pull, Pulled, QueryBounds
-from penstock.requests.request import Request
-from penstock.requests.sessions import FetchExchanges
-from penstock.runs import Run
+from penstock.protocol.link import OnResult
+from penstock.protocol.message import MQTT_TOPIC, Message, encode_message, encode_properties, record_tail
+from penstock.protocol.requests.filters import CloseFilters, KeepFilters, OpenFilters
+from penstock.protocol.requests.given import GivenPull, GivenPulled
+from penstock.protocol.requests.messages import Pull, Pulled, QueryBounds
+from penstock.protocol.requests.request import Request
+from penstock.protocol.requests.sessions import FetchExchanges
+from penstock.protocol.runs import Run
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])

@@ -13,8 +13,8 @@ from gateway.login.attempts import CAUSES
 from gateway.login.auth import Credentials, Identity, Peer
 from gateway.login.verifier import Verifier
 from penstock.access.passwords import Users
-from penstock.metrics import expose
-from penstock.requests.sessions import KeepSessions
+from penstock.protocol.requests.sessions import KeepSessions
+from penstock.service.metrics import expose
 from penstock.world import real_world
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "operator.md").read_text()

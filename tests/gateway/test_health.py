@@ -10,10 +10,10 @@ from rig import Gateway
 from gateway.devices.drain import Drain
 from gateway.health import AWAY_S, PING_S, Health
 from penstock.errors import Busy, Unavailable
-from penstock.requests.routes import QueryRoute
-from penstock.requests.servers import Ping
-from penstock.requests.sessions import KeepSessions
-from penstock.requests.topics import DescribeTopic
+from penstock.protocol.requests.routes import QueryRoute
+from penstock.protocol.requests.servers import Ping
+from penstock.protocol.requests.sessions import KeepSessions
+from penstock.protocol.requests.topics import DescribeTopic
 
 
 def watched(gateway: Gateway, trouble: list[str] | None = None) -> Health:

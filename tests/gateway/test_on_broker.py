@@ -12,7 +12,7 @@ import pytest
 import trio
 from stream_client import Client
 
-import broker.server
+import broker.net.server
 import gateway.server
 import namesrv.server
 from broker.settings import BrokerSettings
@@ -21,7 +21,7 @@ from gateway.mqtt.properties import Properties
 from gateway.settings import GatewaySettings
 from namesrv.settings import NamesrvSettings
 from penstock import Consumer
-from penstock.lasting_links import lasting_links
+from penstock.client.lasting_links import lasting_links
 from penstock.world import real_world
 
 pytestmark = pytest.mark.endtoend
@@ -35,7 +35,7 @@ async def house(data: Path, **settings: Any) -> AsyncIterator[tuple[int, str]]:
         names = await bottom.start(partial(namesrv.server.run, NamesrvSettings(port=0), world))
         namesrv_at = (f"{names.host}:{names.port}",)
         await bottom.start(
-            partial(broker.server.run, BrokerSettings(port=0, data=data, namesrv=namesrv_at, **settings), world)
+            partial(broker.net.server.run, BrokerSettings(port=0, data=data, namesrv=namesrv_at, **settings), world)
         )
         async with trio.open_nursery() as top:
             ours = GatewaySettings(port=0, namesrv=namesrv_at)

@@ -16,7 +16,7 @@ from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from gateway.resending import PIECE_BYTES
 from gateway.sessions.session import Session
 from penstock.errors import Unavailable
-from penstock.requests.messages import Pull
+from penstock.protocol.requests.messages import Pull
 
 LARGE = 100_000
 TOPIC_QUEUE = "t:0"

@@ -13,8 +13,8 @@ from gateway.mqtt.properties import Properties
 from gateway.sending import variant_for
 from gateway.sessions.session import Session
 from penstock.errors import Unavailable
-from penstock.requests.messages import Pull
-from penstock.requests.sessions import SaveSessions
+from penstock.protocol.requests.messages import Pull
+from penstock.protocol.requests.sessions import SaveSessions
 
 # with several subscriptions a client is sent messages one by one, with one the form that is shared with others
 OTHERS = pytest.mark.parametrize("others", [(), ("elsewhere",)])

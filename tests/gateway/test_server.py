@@ -33,7 +33,7 @@ from gateway.server import RunningGateway, obey, run
 from gateway.settings import GatewaySettings
 from gateway.transports.validity import ends_at
 from penstock.errors import AddressInUse, InvalidConfig
-from penstock.requests.servers import Ping
+from penstock.protocol.requests.servers import Ping
 from penstock.world import World, real_world
 from tests.penstock.hand_clock import SetClock
 

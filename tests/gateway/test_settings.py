@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from rig import Gateway
 
-from broker.filter_requests import OWNER_BYTES_MAX
+from broker.filters.requests import OWNER_BYTES_MAX
 from gateway.login.tokens import TokenRules
 from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Puback, Publish, Pubrec
 from gateway.publishing.sys_topics import TOLD, SysTopics
 from gateway.settings import GatewaySettings, parse_rules, token_rules
 from penstock.errors import InvalidConfig
-from penstock.requests.filters import OpenFilters
+from penstock.protocol.requests.filters import OpenFilters
 from topicmap.queues import Rule
 
 
@@ -78,7 +78,7 @@ def test_a_topic_rule_with_too_few_words_says_so() -> None:
 def test_every_number_has_its_limits() -> None:
     numbers = [one.name for one in fields(GatewaySettings) if isinstance(one.default, int | float)]
     free = {one.name for one in fields(GatewaySettings) if isinstance(one.default, bool)}
-    free.add("status_port")  # penstock/service_main.py, for all services
+    free.add("status_port")  # penstock/service/service_main.py, for all services
     for name in set(numbers) - free:
         with pytest.raises(InvalidConfig, match=name):
             GatewaySettings(**{name: -2})  # type: ignore[arg-type]

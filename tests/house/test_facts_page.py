@@ -3,12 +3,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from broker.folds import epochs, filters, identity, offsets, shares, topics
-from broker.folds.offsets import Offsets
+from broker.filters import fold as filters
+from broker.groups import fold as offsets
+from broker.groups.fold import Offsets
 from broker.kernel.fold import fact_record
+from broker.lineage import epochs, identity
+from broker.shares import fold as shares
 from broker.store.records import KEYFRAME_TOPIC, SEAL_TOPIC
-from penstock.message import record_body
-from penstock.requests.groups import QueueOffset
+from broker.topics import fold as topics
+from penstock.protocol.message import record_body
+from penstock.protocol.requests.groups import QueueOffset
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "facts.md").read_text()
 

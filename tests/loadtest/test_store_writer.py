@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from loadtest.store_writer import body, record
-from penstock.message import check_record, record_body
+from penstock.protocol.message import check_record, record_body
 
 
 def test_every_record_has_a_body_of_its_own_that_begins_with_its_number() -> None:

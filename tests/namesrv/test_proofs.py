@@ -7,10 +7,9 @@ from itertools import count
 import pytest
 
 from namesrv.proofs import Proofs
-from penstock.cluster_secret import broker_proof
 from penstock.errors import NotAuthorized
-from penstock.requests.request import Request
-from penstock.requests.routes import (
+from penstock.protocol.requests.request import Request
+from penstock.protocol.requests.routes import (
     BrokerHeartbeat,
     ProveBroker,
     QueryRoute,
@@ -18,6 +17,7 @@ from penstock.requests.routes import (
     RegisterBroker,
     UnregisterBroker,
 )
+from penstock.service.cluster_secret import broker_proof
 
 SECRET = bytes(range(32))
 NAME, ADDRESS = "a", "10.0.0.3:10911"

@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from namesrv.registry import Registry
 from penstock.errors import Busy, InvalidRequest, InvalidTopic, NoRoute, PenstockError, TooLarge
-from penstock.requests.request import Done
-from penstock.requests.routes import (
+from penstock.protocol.requests.request import Done
+from penstock.protocol.requests.routes import (
     BrokerHeartbeat,
     BrokerRoute,
     HeartbeatReply,
@@ -25,8 +25,8 @@ from penstock.requests.routes import (
     TopicRoute,
     UnregisterBroker,
 )
-from penstock.requests.sessions import GATEWAYS_TOPICS
-from penstock.requests.topics import ListTopics
+from penstock.protocol.requests.sessions import GATEWAYS_TOPICS
+from penstock.protocol.requests.topics import ListTopics
 from tests.examples import examples
 
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"

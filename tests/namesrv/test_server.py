@@ -20,12 +20,11 @@ import trio
 from namesrv import server
 from namesrv.server import RunningNamesrv
 from namesrv.settings import NamesrvSettings
+from penstock.client.wire_link import WireLinks, call
 from penstock.clock import Clock
-from penstock.cluster_secret import broker_proof, keep_secret
 from penstock.errors import AddressInUse, InvalidConfig, NotAuthorized, UnknownRequest
-from penstock.frame_server import Peer
-from penstock.requests.request import Done, Result
-from penstock.requests.routes import (
+from penstock.protocol.requests.request import Done, Result
+from penstock.protocol.requests.routes import (
     BrokerRoute,
     Challenge,
     ProveBroker,
@@ -38,8 +37,9 @@ from penstock.requests.routes import (
     TopicRoute,
     UnregisterBroker,
 )
-from penstock.requests.servers import Ping, ReadFigures, ServerInfo
-from penstock.wire_link import WireLinks, call
+from penstock.protocol.requests.servers import Ping, ReadFigures, ServerInfo
+from penstock.service.cluster_secret import broker_proof, keep_secret
+from penstock.service.frame_server import Peer
 from penstock.world import World, real_world
 from tests.patience import PATIENCE_S
 

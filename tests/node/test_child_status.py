@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from node.child_status import fetch, labelled, read_figures, read_page, read_reasons
-from penstock.metrics import expose
-from penstock.status import ANSWER_S, serve_status
+from penstock.service.metrics import expose
+from penstock.service.status import ANSWER_S, serve_status
 
 FIGURES = {"a_total": 3.0, 'b{listener="tcp"}': 1.5}
 

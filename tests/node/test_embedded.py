@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 import trio
 
-import broker.server
+import broker.net.server
 from broker.settings import BrokerSettings
 from node import embedded, processes, settings
 from node.addresses import Addresses
-from penstock.cluster_secret import keep_secret
+from penstock.client.lasting_links import lasting_links
+from penstock.client.wire_link import ask, call
 from penstock.errors import DataFolderLocked, InvalidConfig, NotAuthorized, PenstockError
-from penstock.lasting_links import lasting_links
-from penstock.requests.routes import QueryRoute, RegisterBroker, Route, UnregisterBroker
-from penstock.requests.servers import Ping, ServerInfo
-from penstock.service_main import expected_error
-from penstock.wire_link import ask, call
+from penstock.protocol.requests.routes import QueryRoute, RegisterBroker, Route, UnregisterBroker
+from penstock.protocol.requests.servers import Ping, ServerInfo
+from penstock.service.cluster_secret import keep_secret
+from penstock.service.service_main import expected_error
 from penstock.world import real_world
 from tests.patience import PATIENCE_S
 
@@ -131,7 +131,7 @@ async def test_the_pages_say_what_the_broker_is_doing_while_it_starts(tmp_path: 
     assert ready == (200, "ok\n")
     families = {kind: re.findall(f"^# {kind} (\\S+)", metrics[1], re.MULTILINE) for kind in ("HELP", "TYPE")}
     assert len(families["TYPE"]) > 100
-    assert families["HELP"] == families["TYPE"], "a line in penstock/meanings.py"
+    assert families["HELP"] == families["TYPE"], "a line in penstock/service/meanings.py"
 
 
 def _get(url: str) -> tuple[int, str]:
@@ -174,7 +174,7 @@ async def test_brokers_with_the_secret_of_its_file_join_the_name_server_of_a_nod
             cluster_secret_file=str(file),
             segment_bytes=1 << 20,
         )
-        running = await nursery.start(partial(broker.server.run, other, real_world()))
+        running = await nursery.start(partial(broker.net.server.run, other, real_world()))
         async with lasting_links() as links:
             route = await ask(links.link(addresses.namesrv), QueryRoute(""), Route)
         assert ("other", f"127.0.0.1:{running.port}") in [(one.broker, one.address) for one in route.brokers]

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from node.local_link import LocalLinks
-from penstock.link import Link, OnResult
-from penstock.requests.request import Request
+from penstock.protocol.link import Link, OnResult
+from penstock.protocol.requests.request import Request
 
 
 class Silent:

@@ -18,7 +18,7 @@ from gateway.mqtt.packets import Connack, Disconnect, Packet, Publish, Suback
 from gateway.mqtt.reason_codes import ReasonCode
 from node.command import root
 from node.mqtt_command import show
-from penstock.addresses import split_address
+from penstock.protocol.addresses import split_address
 from tests.node.running import RunningSystem
 from tests.patience import PATIENCE_S
 

@@ -14,12 +14,12 @@ from trio.testing import MockClock
 from node import processes, settings
 from node.child_status import fetch, read_page
 from node.processes import Child
-from penstock.addresses import split_address
+from penstock.client.lasting_links import lasting_links
+from penstock.client.wire_link import ask
 from penstock.errors import Unavailable
-from penstock.lasting_links import lasting_links
-from penstock.requests.servers import Ping, ServerInfo
-from penstock.service_main import expected_error
-from penstock.wire_link import ask
+from penstock.protocol.addresses import split_address
+from penstock.protocol.requests.servers import Ping, ServerInfo
+from penstock.service.service_main import expected_error
 from penstock.world import real_world
 
 pytestmark = pytest.mark.endtoend

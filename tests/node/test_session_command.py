@@ -19,9 +19,9 @@ from gateway.mqtt.reader import PacketReader
 from node import session_command
 from node.command import root
 from node.mqtt_client import MqttClient
-from penstock.addresses import split_address
 from penstock.blocking import bootstrap
-from penstock.requests.sessions import (
+from penstock.protocol.addresses import split_address
+from penstock.protocol.requests.sessions import (
     HOME_TOPIC,
     RELEASED,
     ListSessions,

@@ -15,11 +15,11 @@ import anyio
 import pytest
 import trio
 
-import broker.server
+import broker.net.server
 import namesrv.server
 from broker.settings import BrokerSettings
 from namesrv.settings import NamesrvSettings
-from penstock.frame_server import FrameLimits, Peer, Session, listening_address, open_listeners, serve_frames
+from penstock.service.frame_server import FrameLimits, Peer, Session, listening_address, open_listeners, serve_frames
 from penstock.world import real_world
 from tests.patience import PATIENCE_S
 
@@ -89,7 +89,7 @@ class RealCluster:
             names = await nursery.start(partial(namesrv.server.run, NamesrvSettings(port=0), world))
             servers = f"{names.host}:{names.port}"
             settings = BrokerSettings(port=0, data=self._data, namesrv=(servers,), segment_bytes=self._segment_bytes)
-            await nursery.start(partial(broker.server.run, settings, world))
+            await nursery.start(partial(broker.net.server.run, settings, world))
             self._ready.put((servers, trio.lowlevel.current_trio_token(), nursery.cancel_scope))
 
     def stop(self) -> None:

@@ -23,11 +23,10 @@ from penstock.errors import (
     QueueNotFound,
     TopicNotFound,
 )
-from penstock.frame_server import Peer
-from penstock.link import Link, OnResult
-from penstock.message import ANY_QUEUE, ENTRY, FRAME_HEAD_BYTES, OFFSETS, OFFSETS_AT, STORED_AT, decode_message
-from penstock.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
-from penstock.requests.messages import (
+from penstock.protocol.link import Link, OnResult
+from penstock.protocol.message import ANY_QUEUE, ENTRY, FRAME_HEAD_BYTES, OFFSETS, OFFSETS_AT, STORED_AT, decode_message
+from penstock.protocol.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
+from penstock.protocol.requests.messages import (
     Append,
     Appended,
     BoundsReply,
@@ -39,9 +38,10 @@ from penstock.requests.messages import (
     Refused,
     SeekTime,
 )
-from penstock.requests.request import Done, Request, Result
-from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
-from penstock.requests.topics import Bounds, DescribeTopic, TopicDetail
+from penstock.protocol.requests.request import Done, Request, Result
+from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
+from penstock.protocol.requests.topics import Bounds, DescribeTopic, TopicDetail
+from penstock.service.frame_server import Peer
 
 QUEUES = 4
 

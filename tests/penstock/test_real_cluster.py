@@ -13,9 +13,9 @@ import pytest
 
 import penstock
 from penstock import Consumer, Message, Producer, Reader, blocking
+from penstock.client.sending import Receipt
 from penstock.errors import Fenced, PenstockError, SendManyError, TooLarge
-from penstock.requests.groups import FetchOffsets, GroupOffsets
-from penstock.sending import Receipt
+from penstock.protocol.requests.groups import FetchOffsets, GroupOffsets
 
 Run = Callable[..., Any]
 
@@ -136,7 +136,7 @@ def test_an_illegal_topic_is_refused_with_what_is_wrong(run: Run, real_cluster: 
 
 def test_public_names_load_on_first_use_only() -> None:
     code = (
-        "import sys, penstock.wire, penstock.message\n"
+        "import sys, penstock.protocol.wire, penstock.protocol.message\n"
         "before = {'trio', 'anyio'} & sys.modules.keys()\n"
         "from penstock import Producer\n"
         "print(sorted(before), 'anyio' in sys.modules)"

@@ -61,8 +61,9 @@ def test_a_pause_takes_its_time() -> None:
 
 
 def test_the_pure_modules_bring_in_no_event_loop() -> None:
-    modules = "wire, message, requests, errors, world, link, addresses, metrics, config"
-    code = f"import sys; from penstock import {modules}; import topicmap.filters, topicmap.queues, namesrv.registry"
+    code = "import sys; from penstock import errors, world; from penstock.service import config, metrics"
+    code += "; from penstock.protocol import addresses, link, message, requests, wire"
+    code += "; import topicmap.filters, topicmap.queues, namesrv.registry"
     code += "; sys.exit(str([m for m in ('trio', 'anyio', 'asyncio', 'socket') if m in sys.modules] or ''))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ended.stderr.strip() == ""

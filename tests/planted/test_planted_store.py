@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker.folds.frozen import Table
+from broker.kernel.frozen import Table
 from broker.store import bulk, frames, merging, message_store, reading, recovery, scan, state
 from broker.store.commit_log import CommitLog
 from broker.store.disk import RealDisk, RealFile
@@ -33,9 +33,9 @@ from broker.store.sealing import Sealing
 from broker.store.segment import Segment, storage_error
 from broker.store.snapshot import Snapshot
 from broker.store.writing import Writing
-from penstock.message import FRAME_HEAD_BYTES, RECORD_HEAD
-from penstock.requests.messages import Placed
-from tests.broker.folds import test_frozen
+from penstock.protocol.message import FRAME_HEAD_BYTES, RECORD_HEAD
+from penstock.protocol.requests.messages import Placed
+from tests.broker.kernel import test_frozen
 from tests.broker.store import (
     test_bulk,
     test_commit_log,

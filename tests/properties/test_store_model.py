@@ -21,7 +21,7 @@ from broker.store.records import Incoming
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
 from penstock.errors import QueueNotFound, StorageFailed, StorageFull
-from penstock.message import record_body
+from penstock.protocol.message import record_body
 from tests.broker.store.store_rig import FILTER_TOPIC, SmallFolds, command, incoming, messages, sync
 from tests.simulation.disk import SimDisk
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from broker.folds.sessions import holder, session_of
-from broker.mirror import SessionMirror
+from broker.net.mirror import SessionMirror
+from broker.sessions.fold import holder, session_of
 from gateway.mqtt.packets import Connect, Disconnect
 from penstock.errors import Unavailable
-from penstock.link import Link
-from penstock.message import decode_batch
-from penstock.requests.filters import FetchRetained
-from penstock.requests.request import Request, Result
-from penstock.requests.routes import BrokerRoute
-from penstock.requests.topics import CreateTopic
+from penstock.protocol.link import Link
+from penstock.protocol.message import decode_batch
+from penstock.protocol.requests.filters import FetchRetained
+from penstock.protocol.requests.request import Request, Result
+from penstock.protocol.requests.routes import BrokerRoute
+from penstock.protocol.requests.topics import CreateTopic
 from tests.broker.broker_rig import Rig
 from tests.simulation.disk import SimDisk
 from tests.simulation.gateways import BROKER, TOPICS, BrokerLink, Device, Gateway, Line, Links, World, check

@@ -20,17 +20,17 @@ from typing import Any
 
 import trio
 
-import broker.server
+import broker.net.server
 import namesrv.server
 from broker.settings import BrokerSettings
 from namesrv.settings import NamesrvSettings
 from penstock import Consumer, Message, Producer
+from penstock.client.wire_link import WireLinks, ask
 from penstock.errors import PenstockError, SendManyError, StorageFailed
-from penstock.link import Link
-from penstock.message import decode_batch
-from penstock.requests.filters import OpenedFilter, OpenedFilters, OpenFilters
-from penstock.requests.messages import Pull, Pulled
-from penstock.wire_link import WireLinks, ask
+from penstock.protocol.link import Link
+from penstock.protocol.message import decode_batch
+from penstock.protocol.requests.filters import OpenedFilter, OpenedFilters, OpenFilters
+from penstock.protocol.requests.messages import Pull, Pulled
 from tests.simulation.disk import SimDisk
 from tests.simulation.mortal import MortalDisk
 from tests.simulation.network import HOST
@@ -178,7 +178,7 @@ class Cluster:
         self._boot_id = self.sim.clock.boot_id
         life = self._life = MortalDisk(self._disk)
         world = self.sim.world(f"broker {self._lives}", self.options.blocking_s)
-        run = partial(broker.server.run, self.settings(), world, disk=life, secret=SECRET)
+        run = partial(broker.net.server.run, self.settings(), world, disk=life, secret=SECRET)
         try:
             with trio.CancelScope() as self._broker_scope:
                 async with trio.open_nursery() as nursery:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.folds.sessions import session_of
+from broker.sessions.fold import session_of
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Will
 from gateway.mqtt.properties import Properties
 from gateway.mqtt.reason_codes import ReasonCode

@@ -36,12 +36,12 @@ from gateway.mqtt.packets import (
     Subscription,
 )
 from penstock.errors import PenstockError, Unavailable
-from penstock.link import Link, OnResult
-from penstock.message import Message, decode_batch
-from penstock.requests.filters import FetchRetained
-from penstock.requests.messages import Pull
-from penstock.requests.request import Request, Result
-from penstock.requests.routes import BrokerRoute, QueryRoute, Route
+from penstock.protocol.link import Link, OnResult
+from penstock.protocol.message import Message, decode_batch
+from penstock.protocol.requests.filters import FetchRetained
+from penstock.protocol.requests.messages import Pull
+from penstock.protocol.requests.request import Request, Result
+from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, Route
 from tests.broker.broker_rig import Rig
 from tests.simulation.disk import SimDisk
 
@@ -54,7 +54,7 @@ STEPS: Final = 700
 
 class BrokerLink:
     """A gateway's link to the broker: requests and replies arrive some time, or the link breaks. Every other one hands
-    requests over as they are, as in one process (``penstock/requests/given.py``)."""
+    requests over as they are, as in one process (``penstock/protocol/requests/given.py``)."""
 
     def __init__(self, world: World, address: str = BROKER) -> None:
         self._world = world

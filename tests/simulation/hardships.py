@@ -12,7 +12,7 @@ from typing import Final
 
 from gateway.mqtt.packets import Publish
 from penstock.errors import StorageFailed
-from penstock.requests.topics import CreateTopic
+from penstock.protocol.requests.topics import CreateTopic
 from tests.simulation.gateways import Device, Line, PatientLine, World
 
 HARDSHIPS: Final = ("full", "sync", "write", "jump", "queues")

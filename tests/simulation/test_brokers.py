@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.folds.filters import Filters
-from broker.folds.sessions import Sessions
-from broker.mirror import SessionMirror
-from penstock.requests.sessions import SessionFiltersPage
+from broker.filters.fold import Filters
+from broker.net.mirror import SessionMirror
+from broker.sessions.fold import Sessions
+from penstock.protocol.requests.sessions import SessionFiltersPage
 from tests.simulation.brokers import TwoBrokers, check_two
 from tests.simulation.seeds import checked, must_see, seeds
 

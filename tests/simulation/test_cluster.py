@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 import trio
 
-import broker.server
-from broker.dispatch import Dispatch
-from broker.filter_requests import FilterRequests
-from broker.flusher import Flusher
-from broker.outcomes import AfterQuorum, AfterSync, Now, Outcome
+import broker.net.server
+from broker.filters.requests import FilterRequests
+from broker.kernel.outcomes import AfterQuorum, AfterSync, Now, Outcome
+from broker.net.dispatch import Dispatch
+from broker.net.flusher import Flusher
 from broker.service import BrokerService
 from penstock.guarded_clock import GuardedClock
-from penstock.link import OnResult
-from penstock.requests.given import GivenRuns
-from penstock.requests.messages import Append, AppendRuns
-from penstock.requests.request import Request
+from penstock.protocol.link import OnResult
+from penstock.protocol.requests.given import GivenRuns
+from penstock.protocol.requests.messages import Append, AppendRuns
+from penstock.protocol.requests.request import Request
 from penstock.world import Offload
 from tests.simulation.cluster import check, digest, scenario
 from tests.simulation.running import Run, Simulation, simulate
@@ -142,7 +142,7 @@ def believe_every_reading_of_the_clock(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_the_time_over_a_restart(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(broker.server, "read_times", lambda disk: None)
+    patch.setattr(broker.net.server, "read_times", lambda disk: None)
 
 
 @pytest.mark.slow

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.outcomes import AfterQuorum, AfterSync, Now, Outcome
-from broker.session_requests import SessionRequests
+from broker.kernel.outcomes import AfterQuorum, AfterSync, Now, Outcome
+from broker.sessions.requests import SessionRequests
 from gateway.homes.wills import Wills
 from tests.simulation.ends import Ends, check_ends
 from tests.simulation.seeds import checked, must_see, seeds

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from broker.folds.exchanges import Exchanges
-from broker.folds.sessions import Sessions
-from broker.folds.state import BrokerState
-from broker.message_requests import MessageRequests
-from broker.outcomes import AfterQuorum, AfterSync, Now, Outcome
-from broker.session_requests import SessionRequests
+from broker.kernel.outcomes import AfterQuorum, AfterSync, Now, Outcome
+from broker.messages.requests import MessageRequests
+from broker.sessions.exchanges import Exchanges
+from broker.sessions.fold import Sessions
+from broker.sessions.requests import SessionRequests
+from broker.state import BrokerState
 from gateway import resending
 from gateway.devices.acknowledging import EXCHANGES
 from gateway.homes.exchanges import ExchangeIds

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.folds.retained import Retained
+from broker.messages.retained import Retained
 from broker.store.commit_log import CommitLog
 from gateway.publishing.upstream import Appending, Upstream
 from tests.simulation.gateways import check

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.shares import ShareLeases
+from broker.shares.leases import ShareLeases
 from gateway.leases.share_feed import ShareFeed
 from gateway.leases.shared import SharedSubscriptions
 from gateway.mqtt.packets import Publish, Subscribe, Subscription, Unsubscribe

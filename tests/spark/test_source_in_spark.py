@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 
-from penstock.message import Message
+from penstock.protocol.message import Message
 from penstock.spark.columns import COLUMNS
 from penstock.spark.java import java_version
 from penstock.telemetry.job import cause

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.flusher import Flusher
 from broker.kernel.commit import OneCopy
-from penstock.message import Message
-from penstock.requests.filters import OpenFilters
-from penstock.requests.messages import Appended
-from penstock.requests.request import Result
+from broker.net.flusher import Flusher
+from penstock.protocol.message import Message
+from penstock.protocol.requests.filters import OpenFilters
+from penstock.protocol.requests.messages import Appended
+from penstock.protocol.requests.request import Result
 from tests.broker.broker_rig import Rig, append
 
 

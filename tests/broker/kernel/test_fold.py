@@ -10,7 +10,7 @@ import pytest
 
 from broker.kernel.fold import FoldRegistry, fact_of, packed
 from broker.store.records import NO_CHANGE, Change, Stored
-from tests.broker.folds.facts import fact
+from tests.broker.facts import fact
 
 SUMS = "%sys%sums"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.kernel.handler import handlers_of, handles
-from broker.outcomes import Now, Outcome
+from broker.kernel.outcomes import Now, Outcome
 from penstock.errors import TopicNotFound
-from penstock.requests.request import Done
-from penstock.requests.servers import Ping, ReadFigures
+from penstock.protocol.requests.request import Done
+from penstock.protocol.requests.servers import Ping, ReadFigures
 
 
 class Greeting:

@@ -15,7 +15,7 @@ from broker.store.message_store import MessageStore
 from broker.store.records import NO_CHANGE, Change, Incoming, Stored
 from broker.store.recovery import open_store
 from broker.store.settings import StoreSettings
-from penstock.message import (
+from penstock.protocol.message import (
     FLAG_RETAIN,
     FRAME_HEAD,
     FRAME_HEAD_BYTES,

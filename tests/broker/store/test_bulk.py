@@ -10,8 +10,8 @@ from broker.store import bulk
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import ENTRY20
 from broker.store.settings import StoreSettings
-from penstock.message import ENTRY, decode_batch
-from penstock.requests.messages import Pulled
+from penstock.protocol.message import ENTRY, decode_batch
+from penstock.protocol.requests.messages import Pulled
 from tests.broker.store.store_rig import bodies, incoming, opened, stored
 from tests.simulation.disk import SimDisk
 

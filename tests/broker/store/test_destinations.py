@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from broker.store.destinations import Destination
 from broker.store.level import Level
-from penstock.message import record_tail
-from penstock.runs import Run
+from penstock.protocol.message import record_tail
+from penstock.protocol.runs import Run
 
 TAIL = record_tail(b"t", b"")
 

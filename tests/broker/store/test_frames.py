@@ -23,7 +23,7 @@ from broker.store.frames import (
     read_stored,
     stored_ms_of,
 )
-from penstock.message import FRAME_HEAD_BYTES, decode_message, encode_record
+from penstock.protocol.message import FRAME_HEAD_BYTES, decode_message, encode_record
 from tests.broker.store.store_rig import pack_frame
 
 RECORD = encode_record(b"telemetry", b"21.5", b"TAGS\x01hot", queue_id=9, flag=5, born_ms=77)

@@ -14,8 +14,8 @@ from broker.store.fresh import APPENDS_MAX, Fresh
 from broker.store.message_store import MessageStore
 from broker.store.queue_index import ENTRY20, Queue, QueueIndex, hole
 from penstock.errors import StorageFull
-from penstock.message import Message, decode_batch
-from penstock.runs import Run
+from penstock.protocol.message import Message, decode_batch
+from penstock.protocol.runs import Run
 from tests.broker.store.store_rig import SMALL, bodies, incoming, messages, opened, stored, sync
 from tests.simulation.disk import SimDisk
 

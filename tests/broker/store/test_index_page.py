@@ -9,7 +9,7 @@ import numpy as np
 
 from broker.store.index_chunk import KEY_DTYPE, ChunkParts
 from broker.store.queue_index import ENTRY20, QueueIndex
-from penstock.message import tag_hash
+from penstock.protocol.message import tag_hash
 
 PAGE = Path(__file__).parents[3] / "docs" / "formats" / "index.md"
 

@@ -10,7 +10,7 @@ import pytest
 
 from broker.store.index_chunk import KEY_DTYPE, KeyRuns, Sealed
 from broker.store.key_index import SLICES, KeyIndex, holds_key, key_hash, key_row, keys_of
-from penstock.message import encode_properties
+from penstock.protocol.message import encode_properties
 
 PROPERTIES = encode_properties({"KEYS": "order-1 red", "UNIQ_KEY": "0A1B"})
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import google_crc32c
 
 from broker.store.frames import blank_frame
-from penstock.message import encode_record
+from penstock.protocol.message import encode_record
 from tests.broker.store.store_rig import command, fill, incoming, opened, pack_frame, segment_paths, stored
 from tests.simulation.disk import SimDisk
 

@@ -30,7 +30,7 @@ from broker.store.message_store import MessageStore
 from broker.store.queue_index import ENTRY20, Piece, QueueIndex
 from broker.store.settings import StoreSettings
 from penstock.errors import Damaged, OffsetOutOfRange
-from penstock.message import decode_batch
+from penstock.protocol.message import decode_batch
 from tests.broker.store.store_rig import bodies, command, fill, incoming, opened, read_chunk, stored, sync
 from tests.simulation.disk import PowerCut, SimDisk
 

@@ -16,7 +16,7 @@ from broker.store.recovery import open_store
 from broker.store.sealing import RETRY_MS
 from broker.store.settings import StoreSettings
 from penstock.errors import OffsetOutOfRange, QueueNotFound, StorageFailed, StorageFull, TooLarge
-from penstock.message import decode_batch, tag_hash
+from penstock.protocol.message import decode_batch, tag_hash
 from tests.broker.store.store_rig import (
     SMALL,
     SmallFolds,

@@ -11,7 +11,7 @@ from broker.store import reading
 from broker.store.frames import is_good
 from broker.store.message_store import MessageStore
 from broker.store.settings import StoreSettings
-from penstock.message import ENTRY, STORED_AT, decode_batch, tag_hash
+from penstock.protocol.message import ENTRY, STORED_AT, decode_batch, tag_hash
 from tests.broker.store.store_rig import bodies, fill, incoming, messages, opened, stored
 from tests.simulation.disk import SimDisk
 

@@ -20,7 +20,7 @@ from broker.store.recovery import keyframe_at, open_segments, open_store
 from broker.store.sealing import RETRY_MS
 from broker.store.settings import StoreSettings
 from penstock.errors import DataFolderLocked, DataFolderUnusable, StorageFailed, StorageFull
-from penstock.message import decode_batch
+from penstock.protocol.message import decode_batch
 from penstock.version import VERSION
 from tests.broker.store.store_rig import (
     SMALL,

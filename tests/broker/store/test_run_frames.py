@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from broker.store.queue_index import ENTRY20
 from broker.store.run_frames import frame_bytes, layout_of
-from penstock.message import encode_record, record_tail
-from penstock.runs import Run
+from penstock.protocol.message import encode_record, record_tail
+from penstock.protocol.runs import Run
 from tests.broker.store.store_rig import pack_frame
 
 counts = st.sampled_from([1, 2, 31, 100])

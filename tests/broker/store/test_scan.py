@@ -8,7 +8,7 @@ from broker.store.frames import blank_frame, crc_of
 from broker.store.scan import Scan, Window
 from broker.store.segment import Segment, segment_path
 from penstock.errors import DataFolderUnusable
-from penstock.message import encode_record
+from penstock.protocol.message import encode_record
 from tests.broker.store.store_rig import pack_frame
 from tests.simulation.disk import PAGE, SimDisk
 

@@ -19,7 +19,7 @@ from broker.store.recovery import keyframe_at, open_segments, open_store
 from broker.store.scan import Scan
 from broker.store.sealing import INDEX_SHARE, KEYFRAME_SHARE, PARTS_PER_STEP, RETRY_MS, STRETCH
 from broker.store.state import checkpoint_path, decode_checkpoint, decode_state, stored_positions
-from penstock.message import FRAME_HEAD_BYTES, record_body
+from penstock.protocol.message import FRAME_HEAD_BYTES, record_body
 from tests.broker.store.store_rig import SMALL, SmallFolds, bodies, command, fill, incoming, opened, stored, sync
 from tests.simulation.disk import SimDisk
 

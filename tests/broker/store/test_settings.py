@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.store.frames import BLANK_BYTES_MIN
 from broker.store.settings import StoreSettings
-from penstock.message import FRAME_BYTES_MAX
+from penstock.protocol.message import FRAME_BYTES_MAX
 
 
 def test_a_default_segment_holds_the_largest_record_and_several_chunks() -> None:

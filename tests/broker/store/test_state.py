@@ -23,7 +23,7 @@ from broker.store.state import (
     state_pieces,
     stored_positions,
 )
-from penstock.message import check_record, record_body, record_topic
+from penstock.protocol.message import check_record, record_body, record_topic
 from tests.simulation.disk import SimDisk
 
 

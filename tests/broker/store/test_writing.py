@@ -11,10 +11,10 @@ from broker.store.destinations import Destination
 from broker.store.level import Level
 from broker.store.records import Incoming
 from penstock.errors import StorageFull
-from penstock.message import encode_record, record_tail, tag_hash
-from penstock.requests.given import GivenPulled
-from penstock.requests.messages import Pulled
-from penstock.runs import Run
+from penstock.protocol.message import encode_record, record_tail, tag_hash
+from penstock.protocol.requests.given import GivenPulled
+from penstock.protocol.requests.messages import Pulled
+from penstock.protocol.runs import Run
 from tests.broker.store.store_rig import (
     SMALL,
     bodies,

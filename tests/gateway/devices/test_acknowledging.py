@@ -8,7 +8,7 @@ import pytest
 from rig import Gateway
 
 from gateway.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
-from penstock.requests.sessions import SaveSessions
+from penstock.protocol.requests.sessions import SaveSessions
 
 
 def test_an_acknowledgement_makes_room_for_what_waits_in_the_log() -> None:

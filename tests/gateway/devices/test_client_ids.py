@@ -10,8 +10,8 @@ from gateway.login.auth import ASSIGNED_ID, Credentials, Identity, OnIdentity
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Will
 from gateway.mqtt.properties import Properties
 from penstock.access.acl import parse_acl
-from penstock.message import decode_message
-from penstock.requests.sessions import ClosedSession, CloseSession
+from penstock.protocol.message import decode_message
+from penstock.protocol.requests.sessions import ClosedSession, CloseSession
 
 LASTING = Properties(session_expiry_interval=7 * 86_400)
 RULES = "allow user alice client d1-*\nallow user root client *\nallow all all #"

@@ -30,11 +30,11 @@ from gateway.mqtt.packets import (
 )
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.errors import Busy, InvalidTopic, StorageFull, Unavailable
-from penstock.message import decode_message
-from penstock.requests.messages import AppendRuns
-from penstock.requests.routes import QueryRoute
-from penstock.requests.sessions import SaveSessions
-from penstock.requests.topics import DescribeTopic
+from penstock.protocol.message import decode_message
+from penstock.protocol.requests.messages import AppendRuns
+from penstock.protocol.requests.routes import QueryRoute
+from penstock.protocol.requests.sessions import SaveSessions
+from penstock.protocol.requests.topics import DescribeTopic
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])

@@ -42,8 +42,8 @@ from gateway.shards.poller import EpollPoller
 from gateway.shards.shard import CODED_BYTES, Shard
 from gateway.transports.tls import TlsCodec
 from gateway.transports.validity import ends_at
-from penstock.descriptors import SPARE, count_open
 from penstock.errors import AddressInUse, InvalidConfig
+from penstock.service.descriptors import SPARE, count_open
 
 KINDS = list(LINES)
 Make = Callable[..., Doorway]

@@ -13,8 +13,8 @@ from gateway.mqtt.packets import Connack, Connect, Publish, Will
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from gateway.mqtt.reader import PacketReader
 from gateway.settings import GatewaySettings
-from penstock.message import NEVER
-from penstock.requests.sessions import NEVER_ENDS
+from penstock.protocol.message import NEVER
+from penstock.protocol.requests.sessions import NEVER_ENDS
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,11 @@ from gateway.mqtt.packets import (
 )
 from gateway.mqtt.packets import Subscription as Asked
 from penstock.errors import Busy, InvalidMessage, NoRoute, PenstockError, StorageFull, TopicNotFound, Unavailable
-from penstock.requests.filters import OpenFilters
-from penstock.requests.messages import AppendRuns
-from penstock.requests.request import Request
-from penstock.requests.routes import QueryRoute
-from penstock.requests.topics import DescribeTopic
+from penstock.protocol.requests.filters import OpenFilters
+from penstock.protocol.requests.messages import AppendRuns
+from penstock.protocol.requests.request import Request
+from penstock.protocol.requests.routes import QueryRoute
+from penstock.protocol.requests.topics import DescribeTopic
 from tests.examples import examples
 
 KNOWN = ["k0/x", "k1/x", "k2/x", "k0/y"]

@@ -17,8 +17,8 @@ from gateway.mqtt.reason_codes import ReasonCode
 from gateway.sessions.session import Cursor, Session
 from penstock.access.acl import parse_acl
 from penstock.errors import Busy
-from penstock.message import decode_message
-from penstock.requests.sessions import OpenSession, SaveSessions
+from penstock.protocol.message import decode_message
+from penstock.protocol.requests.sessions import OpenSession, SaveSessions
 
 WILL = Will("will/topic", b"gone", 1)
 

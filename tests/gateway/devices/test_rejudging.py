@@ -8,7 +8,7 @@ from gateway.devices.rejudging import PER_TURN
 from gateway.login.access import Access
 from gateway.mqtt.packets import Disconnect, Will
 from penstock.access.acl import parse_acl
-from penstock.message import decode_message
+from penstock.protocol.message import decode_message
 
 FILTERS = [f"a/{number}" for number in range(3 * PER_TURN)]
 

@@ -23,7 +23,7 @@ from gateway.mqtt.packets import (
 )
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
-from penstock.requests.filters import OpenFilters
+from penstock.protocol.requests.filters import OpenFilters
 
 LASTING = Properties(session_expiry_interval=600)
 

@@ -15,10 +15,10 @@ from gateway.history import named_positions
 from gateway.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.errors import Busy, Fenced, Unavailable
-from penstock.requests.filters import OpenFilters
-from penstock.requests.groups import HoldOffsets
-from penstock.requests.messages import Pull, QueryBounds
-from penstock.requests.topics import DescribeTopic
+from penstock.protocol.requests.filters import OpenFilters
+from penstock.protocol.requests.groups import HoldOffsets
+from penstock.protocol.requests.messages import Pull, QueryBounds
+from penstock.protocol.requests.topics import DescribeTopic
 
 
 def take(client: Client, *, answers: bool = True, refuses: bool = False) -> list[int]:

@@ -13,9 +13,9 @@ from gateway.messages.feed import Feed
 from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
 from penstock.errors import TopicNotFound, Unavailable
-from penstock.requests.messages import BoundsReply, QueryBounds
-from penstock.requests.request import Request, Result
-from penstock.requests.topics import Bounds, DescribeTopic, TopicDetail
+from penstock.protocol.requests.messages import BoundsReply, QueryBounds
+from penstock.protocol.requests.request import Request, Result
+from penstock.protocol.requests.topics import Bounds, DescribeTopic, TopicDetail
 
 pytestmark = pytest.mark.interpreted  # a compiled feed takes no other broker
 

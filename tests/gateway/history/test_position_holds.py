@@ -11,8 +11,8 @@ from gateway.brokers import Broker
 from gateway.history import position_holds
 from gateway.history.position_holds import LEASE_S, PositionHolds
 from penstock.errors import Busy, Fenced, PenstockError, Unavailable
-from penstock.requests.groups import HeldOffsets, HoldOffsets, Progress
-from penstock.requests.request import Request, Result
+from penstock.protocol.requests.groups import HeldOffsets, HoldOffsets, Progress
+from penstock.protocol.requests.request import Request, Result
 
 
 class Asked:

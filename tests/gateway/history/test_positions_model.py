@@ -11,8 +11,8 @@ from rig import Client, Gateway
 
 from gateway.mqtt.packets import Puback, Publish, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import Properties
-from penstock.link import OnResult
-from penstock.requests.messages import Pull
+from penstock.protocol.link import OnResult
+from penstock.protocol.requests.messages import Pull
 from tests.examples import examples
 from topicmap.names import matches
 

@@ -17,10 +17,10 @@ from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Connect, Puback, Publish, Pubrec, Suback, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import Properties
 from penstock.errors import Busy
-from penstock.requests.filters import FetchRetained, OpenFilters
-from penstock.requests.messages import Pull
-from penstock.requests.request import Done
-from penstock.requests.topics import DescribeTopic
+from penstock.protocol.requests.filters import FetchRetained, OpenFilters
+from penstock.protocol.requests.messages import Pull
+from penstock.protocol.requests.request import Done
+from penstock.protocol.requests.topics import DescribeTopic
 
 
 @pytest.fixture(autouse=True, params=[False, True], ids=["later", "at once"])

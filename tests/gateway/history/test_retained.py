@@ -12,7 +12,7 @@ from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Puback, Publish, Suback, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
-from penstock.requests.filters import FetchRetained
+from penstock.protocol.requests.filters import FetchRetained
 
 FETCHES_MAX = WORK_MAX // WORK
 

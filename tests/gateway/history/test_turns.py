@@ -14,9 +14,9 @@ from gateway.history import turns as module
 from gateway.history.turns import WORK_MAX, Turns
 from gateway.sessions.session import Cursor, Session
 from gateway.shards.rounds import Rounds, Stage
-from penstock.link import Link, OnResult
-from penstock.requests.groups import FetchOffsets
-from penstock.requests.request import Done, Request, Result
+from penstock.protocol.link import Link, OnResult
+from penstock.protocol.requests.groups import FetchOffsets
+from penstock.protocol.requests.request import Done, Request, Result
 
 THIRD = WORK_MAX // 3
 

@@ -7,8 +7,8 @@ from rig import Client, Gateway
 from gateway.mqtt.packets import Connack, Connect, Will
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
-from penstock.message import decode_message
-from penstock.requests.sessions import FetchExchanges, OpenSession, WatchSessions
+from penstock.protocol.message import decode_message
+from penstock.protocol.requests.sessions import FetchExchanges, OpenSession, WatchSessions
 
 LASTING = Properties(session_expiry_interval=1000)
 

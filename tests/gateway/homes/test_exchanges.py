@@ -8,7 +8,7 @@ from rig import Client, Gateway
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from gateway.mqtt.properties import Properties
 from penstock.errors import Fenced, Unavailable
-from penstock.requests.sessions import FetchExchanges, ReleaseExchanges
+from penstock.protocol.requests.sessions import FetchExchanges, ReleaseExchanges
 
 
 @pytest.mark.mqtt("4.3.3-10", "4.3.3-12", old=("4.3.3-2",))

@@ -10,14 +10,14 @@ import pytest
 from moving import gateway_at_moving_broker, move, tell
 from rig import Gateway
 
-from broker.folds.sessions import Entry
+from broker.sessions.fold import Entry
 from gateway.homes.home import PART_BYTES_MAX, SAVES_BYTES_MAX
 from gateway.mqtt.packets import Connack, Connect, Disconnect, Will
 from gateway.mqtt.properties import Properties
 from gateway.sessions.session_state import decode_terms
 from penstock.errors import PenstockError, TooLarge, Unavailable
-from penstock.requests.request import Request
-from penstock.requests.sessions import (
+from penstock.protocol.requests.request import Request
+from penstock.protocol.requests.sessions import (
     CONNECTED,
     GONE,
     HOME_TOPIC,
@@ -34,7 +34,7 @@ from penstock.requests.sessions import (
     Subscriptions,
     WatchSessions,
 )
-from penstock.wire import encode_reply, encode_request
+from penstock.protocol.wire import encode_reply, encode_request
 from topicmap.queues import TopicMap, check_topic
 
 LASTING = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=100)}

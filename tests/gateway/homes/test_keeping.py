@@ -24,7 +24,7 @@ from gateway.mqtt.properties import Properties
 from gateway.mqtt.reason_codes import ReasonCode
 from gateway.sessions.session_state import decode_terms
 from penstock.errors import Unavailable
-from penstock.requests.sessions import RELEASED, SaveSessions
+from penstock.protocol.requests.sessions import RELEASED, SaveSessions
 
 
 def subscriber(gateway: Gateway, qos: int = 2) -> Client:

@@ -11,9 +11,9 @@ from gateway.homes.rereading import Rereading
 from gateway.messages.envelope import Arrival
 from gateway.sessions.session_state import Sent
 from penstock.errors import OffsetOutOfRange, PenstockError, QueueNotFound, Unavailable
-from penstock.requests.filters import FetchRetained
-from penstock.requests.messages import Pull, QueryBounds
-from penstock.requests.request import Request
+from penstock.protocol.requests.filters import FetchRetained
+from penstock.protocol.requests.messages import Pull, QueryBounds
+from penstock.protocol.requests.request import Request
 
 LIGHT, TOPIC = "~filter:t", "t:0"
 

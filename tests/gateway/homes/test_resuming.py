@@ -28,10 +28,10 @@ from gateway.mqtt.properties import Properties
 from gateway.sessions.endings import Ended
 from gateway.sessions.session_state import Place, encode_flow
 from penstock.errors import OffsetOutOfRange, PenstockError, Unavailable
-from penstock.requests.filters import CloseFilters
-from penstock.requests.messages import Pull, QueryBounds
-from penstock.requests.request import Request
-from penstock.requests.sessions import CONNECTED, SessionSave
+from penstock.protocol.requests.filters import CloseFilters
+from penstock.protocol.requests.messages import Pull, QueryBounds
+from penstock.protocol.requests.request import Request
+from penstock.protocol.requests.sessions import CONNECTED, SessionSave
 
 
 def sent_to(client: Client) -> list[tuple[bytes, int, bool]]:

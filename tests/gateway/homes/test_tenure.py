@@ -11,10 +11,10 @@ from gateway.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, 
 from gateway.mqtt.properties import Properties
 from gateway.sessions.session_state import Will as Left
 from penstock.errors import Unavailable, UnknownRequest
-from penstock.message import NEVER, record_body
-from penstock.requests.messages import AppendRuns
-from penstock.requests.routes import QueryRoute
-from penstock.requests.sessions import (
+from penstock.protocol.message import NEVER, record_body
+from penstock.protocol.requests.messages import AppendRuns
+from penstock.protocol.requests.routes import QueryRoute
+from penstock.protocol.requests.sessions import (
     ANY_EPOCH,
     GONE,
     EndLives,

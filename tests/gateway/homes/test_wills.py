@@ -11,9 +11,9 @@ from gateway.mqtt.properties import Properties
 from gateway.sessions import session_state
 from gateway.sessions.session_state import Will as Left
 from penstock.errors import InvalidMessage, StorageFull, TimedOut, Unavailable
-from penstock.message import NEVER, decode_message
-from penstock.requests.messages import AppendRuns
-from penstock.requests.sessions import CONNECTED, NO_WILL, RELEASED, OpenSession, SaveSessions, WatchSessions
+from penstock.protocol.message import NEVER, decode_message
+from penstock.protocol.requests.messages import AppendRuns
+from penstock.protocol.requests.sessions import CONNECTED, NO_WILL, RELEASED, OpenSession, SaveSessions, WatchSessions
 
 LASTING = {"level": 5, "clean_start": False, "properties": Properties(session_expiry_interval=1000)}
 

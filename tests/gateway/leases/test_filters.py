@@ -8,17 +8,17 @@ import pytest
 from making import subscribed
 from memory_broker import MemoryBroker, _Queue
 
-from broker.folds.filters import OPEN
+from broker.filters.fold import OPEN
 from gateway.brokers import Brokers
 from gateway.leases.filters import CLOSES_MAX, FILTER_BYTES_PER_REQUEST, FILTERS_PER_REQUEST, FilterLeases, portions
 from gateway.sessions.lasting import Lasting
 from gateway.sessions.session import Cursor, Session
 from gateway.sessions.subscriptions import Subscription
 from penstock.errors import InvalidRequest, PenstockError, Unavailable
-from penstock.message import Message, encode_message
-from penstock.requests.filters import CloseFilters, KeepFilters, OpenFilters
-from penstock.requests.routes import BrokerRoute, Route
-from tests.broker.folds.facts import take
+from penstock.protocol.message import Message, encode_message
+from penstock.protocol.requests.filters import CloseFilters, KeepFilters, OpenFilters
+from penstock.protocol.requests.routes import BrokerRoute, Route
+from tests.broker.facts import take
 
 
 class House:

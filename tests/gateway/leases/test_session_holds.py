@@ -24,9 +24,9 @@ from gateway.mqtt.packets import (
 from gateway.mqtt.properties import Properties
 from gateway.sessions.session_state import Place
 from penstock.errors import Unavailable
-from penstock.requests.filters import CloseFilters, OpenFilters
-from penstock.requests.routes import BrokerRoute
-from penstock.requests.sessions import SaveSessions
+from penstock.protocol.requests.filters import CloseFilters, OpenFilters
+from penstock.protocol.requests.routes import BrokerRoute
+from penstock.protocol.requests.sessions import SaveSessions
 
 SHARE = "$share/g/a/#"
 FILTERS = ["a/#", SHARE]

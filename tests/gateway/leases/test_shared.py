@@ -7,16 +7,16 @@ from types import SimpleNamespace
 import pytest
 from rig import Client, Gateway
 
-from broker.folds.filters import OwnerEnded
+from broker.filters.fold import OwnerEnded
 from broker.settings import BrokerSettings
 from broker.store.records import Change
 from gateway.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec, Suback, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import Properties
 from penstock.errors import Unavailable
-from penstock.message import Message, encode_message
-from penstock.requests.filters import KeepFilters, OpenFilters
-from penstock.requests.routes import BrokerRoute
-from penstock.requests.shares import SettleShared, TakeShared
+from penstock.protocol.message import Message, encode_message
+from penstock.protocol.requests.filters import KeepFilters, OpenFilters
+from penstock.protocol.requests.routes import BrokerRoute
+from penstock.protocol.requests.shares import SettleShared, TakeShared
 
 SHARE = "$share/g/a/#"
 ORDERED = "$oshare/g/a/#"

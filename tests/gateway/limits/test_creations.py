@@ -6,7 +6,7 @@ from gateway.limits.creations import Creations
 from gateway.limits.quotas import Quotas
 from gateway.settings import GatewaySettings
 from penstock.errors import Busy
-from penstock.requests.topics import DescribeTopic
+from penstock.protocol.requests.topics import DescribeTopic
 
 
 def made(clients: int = 2, users: int = 3) -> tuple[Creations, Quotas]:

@@ -29,8 +29,8 @@ from gateway.mqtt.packets import (
 )
 from gateway.mqtt.properties import Properties
 from penstock.errors import TopicNotFound
-from penstock.message import decode_message
-from penstock.requests.topics import DescribeTopic
+from penstock.protocol.message import decode_message
+from penstock.protocol.requests.topics import DescribeTopic
 
 
 def pairs(count: int, size: int = 1) -> Properties:

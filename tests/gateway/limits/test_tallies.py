@@ -5,7 +5,7 @@ from __future__ import annotations
 from rig import Gateway
 
 from gateway.limits.tallies import METRICS, Tallies, Tally
-from penstock.metrics import expose
+from penstock.service.metrics import expose
 
 
 def test_a_tally_is_kept_per_listener_and_summed_up() -> None:

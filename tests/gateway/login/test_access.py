@@ -16,7 +16,7 @@ from gateway.mqtt.properties import Properties
 from gateway.mqtt.reason_codes import Reason
 from penstock.access.acl import parse_acl
 from penstock.access.passwords import Users, hash_password, verify
-from penstock.message import decode_message
+from penstock.protocol.message import decode_message
 
 SECRET = "a secret of this test, with more than 32 bytes in it"
 RIGHT = hash_password(b"right", bytes(16))

@@ -16,12 +16,12 @@ from gateway.messages.delivery import LIGHT_BYTES, PACKET_ID_MAX, PacketRun, Var
 from gateway.messages.envelope import Arrival, Origin, arrivals, record_properties
 from gateway.sessions.session import Session
 from penstock.errors import InvalidMessage
-from penstock.message import ENTRY, FLAG_RETAIN, encode_record, record_tail
-from penstock.requests.filters import OpenFilters
-from penstock.requests.given import GivenPull, GivenPulled, GivenRuns
-from penstock.requests.messages import Pull, Pulled
-from penstock.requests.topics import CreateTopic
-from penstock.runs import Run
+from penstock.protocol.message import ENTRY, FLAG_RETAIN, encode_record, record_tail
+from penstock.protocol.requests.filters import OpenFilters
+from penstock.protocol.requests.given import GivenPull, GivenPulled, GivenRuns
+from penstock.protocol.requests.messages import Pull, Pulled
+from penstock.protocol.requests.topics import CreateTopic
+from penstock.protocol.runs import Run
 from tests.broker.broker_rig import Rig
 
 FIELDS = (

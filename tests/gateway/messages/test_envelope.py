@@ -9,7 +9,7 @@ from making import BROKER, batch_of
 
 from gateway.messages.envelope import Arrival, Origin, arrivals, read_heading, record_properties
 from penstock.errors import InvalidMessage
-from penstock.message import NEVER, STORED_AT, decode_message, encode_record, record_tail
+from penstock.protocol.message import NEVER, STORED_AT, decode_message, encode_record, record_tail
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00\x01\x02"), min_size=1, max_size=30)
 

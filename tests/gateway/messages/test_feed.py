@@ -8,8 +8,8 @@ from rig import Gateway
 from gateway.messages.feed import Feed
 from gateway.sessions.session import Cursor, Session
 from penstock.errors import Unavailable
-from penstock.requests.messages import Pull
-from penstock.requests.request import Result
+from penstock.protocol.requests.messages import Pull
+from penstock.protocol.requests.request import Result
 
 
 def feed_with(*offsets: int) -> Feed:

@@ -25,7 +25,7 @@ from gateway.mqtt.packets import (
     Will,
 )
 from gateway.mqtt.properties import Properties, encode_properties
-from penstock.message import NEVER, decode_message, record_tail
+from penstock.protocol.message import NEVER, decode_message, record_tail
 from tests.examples import examples
 
 MOUNTS = {"a": "t/a/", "b": "t/b/", "tcp": ""}

@@ -16,7 +16,7 @@ from gateway.mqtt.codec import encode
 from gateway.mqtt.packets import Disconnect, Packet, Pingreq, Puback, Publish
 from gateway.mqtt.properties import NO_PROPERTIES, Properties
 from gateway.publishing.intake import is_partial_publish, plain_pubacks
-from penstock.message import decode_message
+from penstock.protocol.message import decode_message
 from tests.examples import examples
 
 USER = Properties(user_properties=(("k", "v"),))

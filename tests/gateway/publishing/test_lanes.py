@@ -6,8 +6,8 @@ from rig import Gateway
 
 from gateway.brokers import Broker, Nowhere
 from gateway.publishing.lanes import Batch, Lane, NameRoute, Publisher, TopicLanes
-from penstock.message import record_tail
-from penstock.runs import Run
+from penstock.protocol.message import record_tail
+from penstock.protocol.runs import Run
 
 
 class Whose(Publisher):

@@ -9,10 +9,10 @@ from gateway.mqtt.packets import Packet, Puback, Publish
 from gateway.mqtt.properties import Properties
 from gateway.sessions.session_state import Will
 from penstock.errors import NoRoute, TopicNotFound, Unavailable
-from penstock.message import NEVER
-from penstock.requests.messages import AppendRuns
-from penstock.requests.routes import QueryRoute
-from penstock.requests.topics import DescribeTopic
+from penstock.protocol.message import NEVER
+from penstock.protocol.requests.messages import AppendRuns
+from penstock.protocol.requests.routes import QueryRoute
+from penstock.protocol.requests.topics import DescribeTopic
 
 
 def sent(*names: str, qos: int = 1) -> list[Packet]:

@@ -11,9 +11,9 @@ from gateway.mqtt.packets import Connack, Connect, Puback, Publish, Will
 from gateway.publishing.sys_topics import SysTopics
 from gateway.settings import GatewaySettings
 from penstock.errors import InvalidConfig
-from penstock.message import CLIENT_ID
-from penstock.requests.sessions import KeepSessions
-from penstock.requests.topics import CreateTopic
+from penstock.protocol.message import CLIENT_ID
+from penstock.protocol.requests.sessions import KeepSessions
+from penstock.protocol.requests.topics import CreateTopic
 from penstock.version import VERSION
 
 

@@ -17,11 +17,11 @@ from gateway.mqtt.reason_codes import ReasonCode
 from gateway.sessions.session_state import Will
 from gateway.shards.rounds import Stage
 from penstock.errors import Busy, InvalidMessage, NoRoute, PenstockError, StorageFull, TimedOut, TooLarge, Unavailable
-from penstock.message import NEVER, PROPERTIES_BYTES_MAX, decode_message
-from penstock.requests.messages import AppendRuns
-from penstock.requests.request import Request
-from penstock.requests.routes import BrokerRoute, QueryRoute, Route
-from penstock.requests.topics import DescribeTopic
+from penstock.protocol.message import NEVER, PROPERTIES_BYTES_MAX, decode_message
+from penstock.protocol.requests.messages import AppendRuns
+from penstock.protocol.requests.request import Request
+from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, Route
+from penstock.protocol.requests.topics import DescribeTopic
 
 
 def test_a_round_of_many_devices_is_one_append() -> None:

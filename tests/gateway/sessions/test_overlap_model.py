@@ -16,10 +16,10 @@ from rig import Client, Gateway
 from gateway.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe, Subscription, Unsubscribe
 from gateway.mqtt.properties import Properties
 from gateway.sessions.endings import ENDED_MAX
-from penstock.link import OnResult
-from penstock.requests.filters import CloseFilters, OpenFilters
-from penstock.requests.messages import Pull
-from penstock.requests.request import Request
+from penstock.protocol.link import OnResult
+from penstock.protocol.requests.filters import CloseFilters, OpenFilters
+from penstock.protocol.requests.messages import Pull
+from penstock.protocol.requests.request import Request
 from tests.examples import examples
 from topicmap.names import matches
 

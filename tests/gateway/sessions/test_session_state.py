@@ -29,7 +29,7 @@ from gateway.sessions.session_state import (
 )
 from gateway.sessions.subscriptions import Redo, Subscription
 from penstock.errors import Damaged
-from penstock.requests.sessions import NO_WILL, saved_places
+from penstock.protocol.requests.sessions import NO_WILL, saved_places
 
 wills = st.builds(
     Will,

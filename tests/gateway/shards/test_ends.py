@@ -10,7 +10,7 @@ from gateway.devices.device import Device
 from gateway.publishing.lanes import Publisher
 from gateway.shards.ends import Occupant, Output
 from gateway.shards.shard import Line
-from penstock.requests.topics import DescribeTopic
+from penstock.protocol.requests.topics import DescribeTopic
 from tests.gateway.rig import Gateway
 
 

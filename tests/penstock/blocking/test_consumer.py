@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from penstock.blocking import Consumer
+from penstock.client.positions import QueueAt
 from penstock.errors import Fenced, InvalidRequest, InvalidTopic, NoRoute, OffsetOutOfRange, QueueNotFound, Unavailable
-from penstock.message import Message, encode_message
-from penstock.positions import QueueAt
-from penstock.requests.groups import CommitOffsets, JoinGroup
-from penstock.requests.messages import Append, Pull
+from penstock.protocol.message import Message, encode_message
+from penstock.protocol.requests.groups import CommitOffsets, JoinGroup
+from penstock.protocol.requests.messages import Append, Pull
 from tests.penstock.small_cluster import SmallBroker, SmallCluster, all_refuse
 
 

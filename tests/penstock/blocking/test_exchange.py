@@ -8,11 +8,11 @@ from typing import Any
 from penstock.blocking import BlockingLink
 from penstock.blocking.exchange import Exchange
 from penstock.errors import Unavailable
-from penstock.frame_server import Peer
-from penstock.link import OnResult
-from penstock.requests.messages import Pull
-from penstock.requests.request import Request, Result
-from penstock.requests.servers import Ping, ServerInfo
+from penstock.protocol.link import OnResult
+from penstock.protocol.requests.messages import Pull
+from penstock.protocol.requests.request import Request, Result
+from penstock.protocol.requests.servers import Ping, ServerInfo
+from penstock.service.frame_server import Peer
 
 
 class Service:

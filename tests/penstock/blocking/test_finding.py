@@ -9,12 +9,12 @@ import pytest
 
 from penstock.blocking import find
 from penstock.errors import BrokerAway, InvalidRequest, NoRoute, PenstockError
-from penstock.frame_server import Peer
-from penstock.link import OnResult
-from penstock.message import ENTRY, FRAME_HEAD, FRAME_HEAD_BYTES, STORED_AT, encode_record
-from penstock.requests.messages import FindByKey, Pulled
-from penstock.requests.request import Request
-from penstock.requests.routes import BrokerRoute, QueryRoute, Route
+from penstock.protocol.link import OnResult
+from penstock.protocol.message import ENTRY, FRAME_HEAD, FRAME_HEAD_BYTES, STORED_AT, encode_record
+from penstock.protocol.requests.messages import FindByKey, Pulled
+from penstock.protocol.requests.request import Request
+from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, Route
+from penstock.service.frame_server import Peer
 
 Serve = Callable[..., Any]
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from penstock import wire
 from penstock.blocking import BlockingLink
 from penstock.errors import InvalidTopic, ProtocolError, TimedOut, TooLarge, Unavailable
-from penstock.frame_server import Peer
-from penstock.link import OnResult
-from penstock.requests.messages import Append, Appended, Pull, Pulled
-from penstock.requests.request import Request
-from penstock.requests.servers import Ping, ServerInfo
-from penstock.requests.topics import CreateTopic
+from penstock.protocol import wire
+from penstock.protocol.link import OnResult
+from penstock.protocol.requests.messages import Append, Appended, Pull, Pulled
+from penstock.protocol.requests.request import Request
+from penstock.protocol.requests.servers import Ping, ServerInfo
+from penstock.protocol.requests.topics import CreateTopic
+from penstock.service.frame_server import Peer
 
 
 class Answers:

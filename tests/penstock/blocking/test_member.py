@@ -12,10 +12,10 @@ from penstock.blocking import BlockingLink
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.member import Member
 from penstock.blocking.pulls import Pulls
+from penstock.client.holdings import Membership
+from penstock.client.positions import PullLimits
 from penstock.errors import InvalidTopic
-from penstock.holdings import Membership
-from penstock.positions import PullLimits
-from penstock.requests.groups import JoinGroup, WatchGroup
+from penstock.protocol.requests.groups import JoinGroup, WatchGroup
 from tests.penstock.hand_clock import HandClock
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 

@@ -13,8 +13,8 @@ import pytest
 from penstock.blocking import Producer
 from penstock.clock import Clock
 from penstock.errors import Busy, InvalidMessage, InvalidRequest, SendManyError, TimedOut, TooLarge, Unavailable
-from penstock.message import Message, decode_message
-from penstock.requests.messages import Append
+from penstock.protocol.message import Message, decode_message
+from penstock.protocol.requests.messages import Append
 from tests.penstock.small_cluster import SmallBroker, SmallCluster, all_refuse
 
 

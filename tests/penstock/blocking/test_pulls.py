@@ -11,10 +11,10 @@ import pytest
 from penstock.blocking import BlockingLink
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.pulls import Pulls
+from penstock.client.positions import Position, PullLimits, QueueAt
 from penstock.errors import InvalidTopic, OffsetOutOfRange
-from penstock.message import Message, encode_message
-from penstock.positions import Position, PullLimits, QueueAt
-from penstock.requests.messages import Append, Pull
+from penstock.protocol.message import Message, encode_message
+from penstock.protocol.requests.messages import Append, Pull
 from penstock.world import RealClock
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from penstock.blocking import Reader
+from penstock.client.positions import QueueAt
 from penstock.errors import BrokerAway, InvalidRequest, NoRoute, QueueNotFound
-from penstock.message import Message, encode_message
-from penstock.positions import QueueAt
-from penstock.requests.messages import Append, Pull
-from penstock.requests.topics import Bounds
+from penstock.protocol.message import Message, encode_message
+from penstock.protocol.requests.messages import Append, Pull
+from penstock.protocol.requests.topics import Bounds
 from tests.penstock.small_cluster import SmallBroker, SmallCluster, all_refuse
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from penstock.blocking import Routes, bootstrap
 from penstock.errors import BrokerAway, InvalidConfig, InvalidTopic, NoRoute, Unavailable, UnknownRequest
-from penstock.frame_server import Peer
-from penstock.link import OnResult
-from penstock.requests.request import Request
-from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
+from penstock.protocol.link import OnResult
+from penstock.protocol.requests.request import Request
+from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
+from penstock.service.frame_server import Peer
 from tests.penstock.small_cluster import SmallCluster
 
 ORDERS = BrokerRoute("a", "127.0.0.1:1", 4)

@@ -8,7 +8,7 @@ from typing import Any
 from click.testing import Result
 
 from penstock.blocking import Consumer, bootstrap
-from penstock.requests.groups import HeldOffsets, HoldOffsets, Progress
+from penstock.protocol.requests.groups import HeldOffsets, HoldOffsets, Progress
 
 Penstock = Callable[..., Result]
 Rows = Callable[..., list[dict[str, Any]]]

@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 
 from penstock.blocking.link import BlockingLink
 from penstock.cli.root import root
-from penstock.requests.request import Done
-from penstock.requests.routes import RegisterBroker, TopicRoute, UnregisterBroker
+from penstock.protocol.requests.request import Done
+from penstock.protocol.requests.routes import RegisterBroker, TopicRoute, UnregisterBroker
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from penstock.errors import (
     TopicNotFound,
     Unavailable,
 )
-from penstock.message import IS_COMPILED
+from penstock.protocol.message import IS_COMPILED
 from penstock.version import VERSION
 
 

@@ -9,9 +9,9 @@ from click.testing import Result
 
 from penstock.blocking import bootstrap
 from penstock.cli import share
-from penstock.requests.filters import OpenedFilters, OpenFilters
-from penstock.requests.messages import Pulled
-from penstock.requests.shares import ListShares, TakeShared
+from penstock.protocol.requests.filters import OpenedFilters, OpenFilters
+from penstock.protocol.requests.messages import Pulled
+from penstock.protocol.requests.shares import ListShares, TakeShared
 
 Penstock = Callable[..., Result]
 Rows = Callable[..., list[dict[str, Any]]]

@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 
 from penstock.cli.root import root
 from penstock.errors import InternalError
-from penstock.link import OnResult
-from penstock.requests.request import Request
-from penstock.requests.routes import BrokerRoute, QueryRoute, Route
-from penstock.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
+from penstock.protocol.link import OnResult
+from penstock.protocol.requests.request import Request
+from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, Route
+from penstock.protocol.requests.servers import BrokerFigures, Ping, ReadFigures, ServerInfo
 from penstock.version import VERSION
 
 Penstock = Callable[..., Result]

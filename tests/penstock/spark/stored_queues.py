@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.errors import LogReplaced, NoRoute, OffsetOutOfRange, PenstockError, TopicNotFound, UnknownRequest
-from penstock.frame_server import Peer, Session
-from penstock.link import OnResult
-from penstock.message import (
+from penstock.protocol.link import OnResult
+from penstock.protocol.message import (
     ENTRY,
     FRAME_HEAD,
     FRAME_HEAD_BYTES,
@@ -24,10 +23,11 @@ from penstock.message import (
     Message,
     encode_message,
 )
-from penstock.requests.messages import BoundsReply, OffsetReply, Pull, Pulled, QueryBounds, SeekTime
-from penstock.requests.request import Request, Result
-from penstock.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
-from penstock.requests.topics import Bounds, DescribeTopic, TopicDetail
+from penstock.protocol.requests.messages import BoundsReply, OffsetReply, Pull, Pulled, QueryBounds, SeekTime
+from penstock.protocol.requests.request import Request, Result
+from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
+from penstock.protocol.requests.topics import Bounds, DescribeTopic, TopicDetail
+from penstock.service.frame_server import Peer, Session
 from tests.patience import PATIENCE_S
 
 BROKER = "broker-a"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from stored_queues import STORED_MS, batch_of, frame_of
 
 from penstock.errors import InvalidMessage
-from penstock.message import BODY_AT, FRAME_HEAD_BYTES, Message, decode_batch
+from penstock.protocol.message import BODY_AT, FRAME_HEAD_BYTES, Message, decode_batch
 from penstock.spark.columns import BASE, COLUMNS, Origin, arrow_schema, find_borders, spark_schema, to_record_batch
 
 ORIGIN = Origin("telemetry", "broker-a", 3)

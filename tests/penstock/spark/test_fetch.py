@@ -7,8 +7,8 @@ import pytest
 from stored_queues import rows_of
 
 from penstock.errors import Busy, Damaged, InvalidRequest, LogReplaced, OffsetOutOfRange, Unavailable
-from penstock.message import Message
-from penstock.requests.messages import Pull
+from penstock.protocol.message import Message
+from penstock.protocol.requests.messages import Pull
 from penstock.spark.fetch import links_of, read_ranges
 from penstock.spark.options import SourceOptions, parse
 from penstock.spark.planning import Range

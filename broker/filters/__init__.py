@@ -1,0 +1,1 @@
+"""Open topic filters and their queues."""

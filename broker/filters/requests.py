@@ -1,0 +1,204 @@
+"""Requests about MQTT filters and retained messages.
+
+A filter's light queue fills from the log position of the record that opened it: the order of the log decides what is in
+it. The reply waits until that record is durable. Were it sent at once, a power loss could take the filter back after a
+device had been told that it is subscribed, and what is acknowledged between the broker's return and the gateway's next
+word would miss the queue. A close needs no such care: a queue that is back after a crash goes with its owner's lease.
+
+An owner without a lease is a session, and whoever opens its filters in its name later is told where they began: a
+gateway that its client comes to reads on from there, also where nobody has read for it yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.filters import fold as filters
+from broker.kernel.fold import fact_record
+from broker.kernel.handler import handles
+from broker.kernel.outcomes import AfterQuorum, Now, Outcome
+from broker.settings import BrokerSettings
+from broker.shares import fold as shares
+from broker.shares.fold import Shares
+from broker.state import BrokerState
+from broker.store.message_store import MessageStore
+from broker.store.records import Incoming
+from penstock.errors import Busy, InvalidRequest, InvalidTopic
+from penstock.protocol.message import ENTRY, OFFSETS, OFFSETS_AT
+from penstock.protocol.requests.filters import (
+    CloseFilters,
+    FetchRetained,
+    KeepFilters,
+    OpenedFilter,
+    OpenedFilters,
+    OpenFilters,
+    RefusedFilter,
+    RetainedPage,
+)
+from penstock.protocol.requests.request import Done
+from topicmap.names import InvalidName, check_filter, is_share, legal_filter, plain_filter, quoted, weight
+from topicmap.queues import filter_queue
+
+OWNER_BYTES_MAX: Final = 300
+FILTERS_PER_RECORD: Final = 1024
+LOOKED_AT_MAX: Final = 256
+PAGE_BYTES_MAX: Final = 1 << 20
+_POSITION_AT: Final = 24 + OFFSETS_AT
+
+
+class FilterRequests:
+    """Filters and retained messages of one broker; keeps the owners' leases, which are not durable."""
+
+    def __init__(self, state: BrokerState, store: MessageStore, settings: BrokerSettings, now: float) -> None:
+        self._filters = state.filters
+        self._identity = state.identity
+        self._shares = state.shares
+        self._retained = state.retained
+        self._store = store
+        self._settings = settings
+        leased = [owner for owner in self._filters.owners if not owner.startswith(filters.LASTING)]
+        self._leases = {owner: now + settings.owner_lease_s for owner in leased}
+
+    @handles(OpenFilters)
+    def open(self, request: OpenFilters, now: float, now_ms: int) -> Outcome:
+        """Opens light queues for an owner, or refuses single ones."""
+        _check_owner(request.owner)
+        refused = self._refused(request.filters)
+        asked = [filter for filter in request.filters if filter not in refused]
+        wanted = [filter for filter in dict.fromkeys(asked) if not self._filters.holds(request.owner, filter)]
+        self._store_facts(filters.OPEN, request.owner, wanted, now_ms, self._beginnings(asked))
+        self._renew(request.owner, now, self._settings.owner_lease_s)
+        position, new = self._store.written, frozenset(wanted)
+        opened = []
+        for filter in asked:
+            queue = filter_queue(plain_filter(filter))
+            begun = 0 if filter in new else self._filters.begun(request.owner, filter)
+            if begun:
+                opened.append(OpenedFilter(filter, queue, self._store.offset_at(queue, begun), begun))
+            else:
+                opened.append(OpenedFilter(filter, queue, self._store.next_offset(queue), position))
+        reply = OpenedFilters(tuple(opened), tuple(refused.values()), self._identity.log_id)
+        return AfterQuorum(reply, position)
+
+    def _refused(self, asked: tuple[str, ...]) -> dict[str, RefusedFilter]:
+        """Those that are no filters, or for which there is no room."""
+        refused: dict[str, RefusedFilter] = {}
+        count, shares = self._filters.weight, len(self._shares)
+        for filter in dict.fromkeys(asked):
+            if filter in self._filters:
+                continue
+            try:
+                _check_shared_or_plain(filter)
+                self._check_room(filter, count, shares)
+            except (Busy, InvalidTopic) as error:
+                refused[filter] = RefusedFilter(filter, error.code, error.message)
+            else:
+                count += weight(plain_filter(filter))
+                shares += is_share(filter)
+        return refused
+
+    def _check_room(self, filter: str, count: int, shares: int) -> None:
+        """Raises ``Busy`` where one more filter, beside so many and so many shared ones, may not be opened, or none of
+        this form."""
+        if count + weight(plain_filter(filter)) > self._settings.filters_max:
+            raise Busy(f"{count} filters are open: the limit filters_max is reached")
+        if is_share(filter) and shares >= self._settings.shares_max:
+            raise Busy(f"there are {shares} shared subscriptions: the limit is reached")
+        if not self._filters.has_room(plain_filter(filter)):
+            raise Busy(f"{quoted(filter)}: filters with too many different places of their wildcards are open")
+
+    def _beginnings(self, asked: list[str]) -> list[Incoming]:
+        """The records with which shared subscriptions begin: at the present end of their queue, or with it. A power
+        loss may leave one held and not begun, which nobody was told of: it begins when it is opened again."""
+        records = []
+        for share in dict.fromkeys(asked):
+            if is_share(share) and self._shares.get(share) is None:
+                plain = plain_filter(share)
+                offset = self._store.next_offset(filter_queue(plain)) if plain in self._filters else 0
+                records.append(fact_record(shares.TOPIC, Shares.beginning(share, offset)))
+        return records
+
+    def _store_facts(
+        self, action: str, owner: str, changed: list[str], now_ms: int, more: Sequence[Incoming] = ()
+    ) -> None:
+        """Records what an owner opens or closes, and what comes with it, in one append; many filters take several
+        records."""
+        records = [*self._facts(action, owner, changed), *more]
+        if records:
+            self._store.append(records, now_ms)
+
+    def _facts(self, action: str, owner: str, changed: list[str]) -> list[Incoming]:
+        records, first, size = [], 0, 0
+        for at, filter in enumerate(changed):
+            size += weight(filter)
+            if size >= FILTERS_PER_RECORD or at + 1 == len(changed):
+                records.append(fact_record(filters.TOPIC, self._filters.fact(action, owner, changed[first : at + 1])))
+                first, size = at + 1, 0
+        return records
+
+    @handles(CloseFilters)
+    def close(self, request: CloseFilters, now: float, now_ms: int) -> Outcome:
+        """An owner needs these filters no longer."""
+        held = [filter for filter in dict.fromkeys(request.filters) if self._filters.holds(request.owner, filter)]
+        self._store_facts(filters.CLOSE, request.owner, held, now_ms)
+        return Now(Done())
+
+    @handles(KeepFilters)
+    def keep(self, request: KeepFilters, now: float, now_ms: int) -> Outcome:
+        """An owner lives."""
+        _check_owner(request.owner)
+        if not 0 < request.lease_s <= 86_400:
+            raise InvalidRequest("a lease has more than 0 and at most 86,400 seconds")
+        if self._filters.held_by(request.owner):
+            self._renew(request.owner, now, request.lease_s)
+        return Now(Done())
+
+    def _renew(self, owner: str, now: float, lease_s: float) -> None:
+        if not owner.startswith(filters.LASTING):
+            self._leases[owner] = now + lease_s
+
+    def expire(self, now: float, now_ms: int) -> None:
+        """Closes the filters of owners that have been silent for too long."""
+        for owner in [owner for owner, deadline in self._leases.items() if deadline <= now]:
+            for record in self._facts(filters.CLOSE, owner, self._filters.held_by(owner)):
+                self._store.append([record], now_ms)  # one by one: all together may not fit a segment
+            del self._leases[owner]
+
+    @handles(FetchRetained)
+    def fetch_retained(self, request: FetchRetained, now: float, now_ms: int) -> Outcome:
+        """A page of retained messages; it waits until what it shows is durable."""
+        _check_filter(request.filter)
+        if request.count_max < 1:
+            raise InvalidRequest("count_max is at least 1")
+        rows: list[bytes] = []
+        frames: list[bytes] = []
+        size, last, after = 0, "", ""
+        for name, frame in self._retained.matching(request.filter, request.after, LOOKED_AT_MAX):
+            if frame is None or (frames and size + len(frame) > PAGE_BYTES_MAX) or len(rows) >= request.count_max:
+                after = last if frame is not None else name
+                break
+            rows.append(ENTRY.pack(0, OFFSETS.unpack_from(frame, _POSITION_AT)[1], len(frame), 0))
+            frames.append(frame)
+            size += len(frame)
+            last = name
+        return AfterQuorum(RetainedPage(len(rows), after, b"".join(rows + frames)), self._retained.changed_at)
+
+
+def _check_owner(owner: str) -> None:
+    if not 0 < len(owner.encode("utf-8", "replace")) <= OWNER_BYTES_MAX:
+        raise InvalidRequest(f"an owner's name has 1 to {OWNER_BYTES_MAX} bytes")
+
+
+def _check_shared_or_plain(filter: str) -> None:
+    try:
+        legal_filter(filter)
+    except InvalidName as error:
+        raise InvalidTopic(f"{quoted(filter)}: {error}") from None
+
+
+def _check_filter(filter: str) -> None:
+    try:
+        check_filter(filter)
+    except InvalidName as error:
+        raise InvalidTopic(f"{quoted(filter)}: {error}") from None

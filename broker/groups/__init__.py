@@ -1,0 +1,1 @@
+"""Consumer groups: members, positions, who shares a position, which groups were given up."""

@@ -1,0 +1,163 @@
+"""Fold of consumer offsets: for each group, the next offset to read in each queue, when it last committed, which
+gateways held its position for subscriptions then, and how often it was set back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from broker.kernel.fold import fact_of
+from broker.kernel.frozen import Table
+from broker.store.queue_index import LIGHT
+from broker.store.records import NO_CHANGE, Change, Stored
+from penstock.protocol.requests.groups import QueueOffset
+
+TOPIC: Final = "%sys%offsets"
+_NONE: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+@dataclass(slots=True)
+class GroupProgress:
+    """Committed offsets of one group by queue. ``committed_ms``: store time of its last commit.
+    ``holders``: names of gateways (``holders.py``). ``set_backs``: how often it was set back, by queue."""
+
+    committed_ms: int = 0
+    offsets: dict[str, int] = field(default_factory=dict)
+    holders: tuple[str, ...] = ()
+    set_backs: dict[str, int] = field(default_factory=dict)
+
+
+class Offsets:
+    """Committed positions of all groups."""
+
+    KEY: Final = "offsets"
+    TOPICS: Final = (TOPIC,)
+    FLAGS: Final = 0
+
+    def __init__(self) -> None:
+        self._groups: Table[GroupProgress] = Table()
+        self._light: dict[str, dict[str, None]] = {}  # light queue -> groups with an offset in it
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._groups
+
+    @property
+    def groups(self) -> list[str]:
+        """Groups that ever committed."""
+        return list(self._groups)
+
+    def of(self, group: str) -> Mapping[str, int]:
+        """Queue -> committed offset of a group; empty where it never committed."""
+        known = self._groups.get(group)
+        return known.offsets if known else _NONE
+
+    def committed_ms(self, group: str) -> int:
+        """Store time of a group's last commit, 0 if it never committed."""
+        known = self._groups.get(group)
+        return known.committed_ms if known else 0
+
+    def holders(self, group: str) -> tuple[str, ...]:
+        """Gateways that hold a group's position."""
+        known = self._groups.get(group)
+        return known.holders if known else ()
+
+    def set_backs(self, group: str) -> Mapping[str, int]:
+        """How often a group's position was set back, by queue; those where it never was are left out."""
+        known = self._groups.get(group)
+        return known.set_backs if known else _NONE
+
+    def held(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Groups whose position gateways hold, and who these are."""
+        for group, progress in self._groups.items():
+            if progress.holders:
+                yield group, progress.holders
+
+    @staticmethod
+    def fact(group: str, offsets: Iterable[QueueOffset], holders: Iterable[str] | None = None) -> list[Any]:
+        """Body of the record that commits offsets; none: the group is forgotten. ``holders``: from now on, if that is
+        to be said."""
+        body: list[Any] = [group, [list(one) for one in offsets]]
+        return body if holders is None else [*body, list(holders)]
+
+    def apply(self, record: Stored) -> Change:
+        body = fact_of(record)
+        group, offsets = body[:2]
+        if not offsets:
+            self._forget_group(group)
+            return NO_CHANGE
+        self._groups.setdefault(group, GroupProgress())
+        progress = self._groups.own(group, _copied)
+        progress.committed_ms = record.stored_ms
+        for queue, offset in offsets:
+            if offset < progress.offsets.get(queue, offset):
+                progress.set_backs[queue] = progress.set_backs.get(queue, 0) + 1
+            progress.offsets[queue] = offset
+            self._note(queue, group)
+        if len(body) > 2:
+            progress.holders = tuple(body[2])
+        return NO_CHANGE
+
+    def follow(self, change: Change) -> Change:
+        """Offsets in a light queue mean nothing once it has ended, also if it begins again."""
+        for queue in change.ended:
+            self._forget(queue)
+        return NO_CHANGE
+
+    def _note(self, queue: str, group: str) -> None:
+        if queue.startswith(LIGHT):
+            self._light.setdefault(queue, {})[group] = None
+
+    def _forget_group(self, group: str) -> None:
+        progress = self._groups.pop(group, None)
+        for queue in progress.offsets if progress else ():
+            if queue in self._light:
+                del self._light[queue][group]
+
+    def _forget(self, queue: str) -> None:
+        for group in self._light.pop(queue, ()):
+            progress = self._groups.own(group, _copied)
+            del progress.offsets[queue]
+            progress.set_backs.pop(queue, None)
+            if not progress.offsets:
+                del self._groups[group]
+
+    def snapshot(self) -> list[Any]:
+        """The state as plain values."""
+        return self._groups.rows(_row)
+
+    def freeze(self) -> Iterator[bytes]:
+        return self._groups.freeze(_row)
+
+    def restore(self, snapshot: list[Any] | None) -> None:
+        self._groups = Table((row[0], _progress(*row[1:5])) for row in snapshot or ())
+        self._light = {}
+        for group, progress in self._groups.items():
+            for queue in progress.offsets:
+                self._note(queue, group)
+
+
+def _copied(progress: GroupProgress) -> GroupProgress:
+    offsets, set_backs = dict(progress.offsets), dict(progress.set_backs)
+    return GroupProgress(progress.committed_ms, offsets, progress.holders, set_backs)
+
+
+def _row(group: str, progress: GroupProgress) -> list[Any]:
+    row = [group, progress.committed_ms, _sorted(progress.offsets)]
+    if progress.holders or progress.set_backs:
+        row += [list(progress.holders), _sorted(progress.set_backs)]
+    return row
+
+
+def _sorted(numbers: Mapping[str, int]) -> list[Any]:
+    return sorted([queue, number] for queue, number in numbers.items())
+
+
+def _progress(
+    committed_ms: int, offsets: list[Any], holders: Iterable[str] = (), set_backs: Iterable[Any] = ()
+) -> GroupProgress:
+    return GroupProgress(committed_ms, dict(offsets), tuple(holders), dict(set_backs))

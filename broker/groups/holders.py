@@ -1,0 +1,115 @@
+"""Holders: gateways whose subscriptions share a position under a group's name, and how far each of them has come.
+
+The position of a group without members moves to where the holder stands that has come least far, and never back. A
+holder that says of a queue only that it is there (``HOLDS``) keeps that position where it is; of a queue that it has
+said nothing of it has no part. Where somebody has set the position back since a holder was told of it, what that says
+of the queue does not count, and it sees from the answer why. Holders live in memory, each until its lease ends; their
+names are in the record of each commit (``broker/groups/fold.py``), so that a broker that was started again waits for
+those of its earlier life (``unheard``) before it moves anything. Pure: ``now`` is an argument.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from penstock.protocol.requests.groups import Progress
+
+HOLDS: Final = -1
+"""In the place of an offset: the position is to stay where it is."""
+UNHEARD_S: Final = 15.0
+"""How long a broker that was started again waits for the holders of its earlier life."""
+
+
+class Holder:
+    """One gateway with subscriptions of one name. ``floors``: all before them is acknowledged, by queue."""
+
+    __slots__ = ("deadline", "floors", "is_unheard")
+
+    def __init__(self, deadline: float, *, is_unheard: bool = False) -> None:
+        self.deadline = deadline
+        self.floors: dict[str, int] = {}
+        self.is_unheard = is_unheard
+
+
+class Holders:
+    """Those of all groups. ``earlier``: groups and the names of their holders, as the log has them at ``now``."""
+
+    def __init__(self, earlier: Iterable[tuple[str, Iterable[str]]], now: float) -> None:
+        deadline = now + UNHEARD_S
+        self._groups = {group: {name: Holder(deadline, is_unheard=True) for name in names} for group, names in earlier}
+        self._next_deadline = deadline if self._groups else math.inf
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._groups
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def names(self, group: str) -> tuple[str, ...]:
+        """Who holds a group's position, in order of their names."""
+        return tuple(sorted(self._groups.get(group, ())))
+
+    def report(
+        self,
+        group: str,
+        name: str,
+        lease_s: float,
+        progress: Iterable[Progress],
+        set_backs: Mapping[str, int],
+        now: float,
+    ) -> None:
+        """Takes in how far a holder has come, all of it; it is one from now on for ``lease_s``. ``set_backs``: how
+        often the group's position was set back, by queue."""
+        held = self._groups.setdefault(group, {}).setdefault(name, Holder(now))
+        held.is_unheard = False
+        held.deadline = max(held.deadline, now + lease_s)
+        self._next_deadline = min(self._next_deadline, held.deadline)
+        held.floors = {
+            queue: offset for queue, offset, known in progress if offset == HOLDS or known >= set_backs.get(queue, 0)
+        }
+
+    def ahead(self, group: str, committed: Mapping[str, int]) -> dict[str, int]:
+        """Where the position moves, by queue."""
+        holders = self._groups.get(group, {}).values()
+        if any([one.is_unheard for one in holders]):
+            return {}
+        least: dict[str, int] = {}
+        for one in holders:
+            for queue, offset in one.floors.items():
+                least[queue] = min(offset, least.get(queue, offset))
+        return {queue: offset for queue, offset in least.items() if offset > committed.get(queue, HOLDS)}
+
+    def leave(self, group: str, name: str) -> None:
+        """A holder has said its last word. While others are waited for, that word waits with them."""
+        held = self._groups.get(group, {})
+        waited_for = [one.deadline for one in held.values() if one.is_unheard]
+        if name in held and waited_for:
+            held[name].deadline = max(waited_for)
+        elif held.pop(name, None) is not None and not held:
+            del self._groups[group]
+
+    def set_back(self, group: str, queues: Iterable[str]) -> None:
+        """Somebody has set a position back on purpose: what was said of these queues before counts no more."""
+        for one in self._groups.get(group, {}).values():
+            for queue in queues:
+                one.floors.pop(queue, None)
+
+    def expire(self, now: float) -> Iterator[str]:
+        """Drops holders whose lease has ended and tells their groups. Each is told twice: when nobody is waited for any
+        more, so that what the others have said counts, and when all that are silent are gone."""
+        if now < self._next_deadline:
+            return
+        next_deadline = math.inf
+        for group, held in list(self._groups.items()):
+            silent = [name for name, one in held.items() if one.deadline <= now]
+            for names in ([name for name in silent if held[name].is_unheard], silent):
+                if names and not held.keys().isdisjoint(names):
+                    for name in names:
+                        held.pop(name, None)
+                    yield group
+            if not held:
+                del self._groups[group]
+            next_deadline = min([next_deadline, *(one.deadline for one in held.values())])
+        self._next_deadline = next_deadline  # not before all are seen: what is told may fail

@@ -1,0 +1,250 @@
+"""Requests about consumer groups: membership, assignments, offsets, lag."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from broker.groups import fold as offsets
+from broker.groups.holders import HOLDS, Holders
+from broker.groups.members import Group, Groups
+from broker.kernel.fold import fact_record
+from broker.kernel.handler import handles
+from broker.kernel.outcomes import AfterQuorum, Now, Outcome, Parked
+from broker.lineage.epoch import Epoch
+from broker.state import BrokerState
+from broker.store.message_store import MessageStore
+from broker.topics.requests import TopicRequests
+from penstock.errors import Busy, Fenced, GroupNotFound, InvalidRequest, OffsetOutOfRange, PenstockError, QueueNotFound
+from penstock.protocol.requests.groups import (
+    Assignment,
+    CommitOffsets,
+    DescribeGroup,
+    FetchOffsets,
+    GroupDetail,
+    GroupLag,
+    GroupNames,
+    GroupOffsets,
+    HeldOffsets,
+    HoldOffsets,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    Progress,
+    QueueOffset,
+    WatchGroup,
+)
+from penstock.protocol.requests.request import Done, Result
+
+WAIT_S_MAX: Final = 60.0
+SESSION_S_MAX: Final = 3600.0
+NAME_BYTES_MAX: Final = 255
+UNCOMMITTED: Final = -1
+
+
+def group_waker(group: str) -> str:
+    """What stirs when a group begins a new generation; no queue has such a name."""
+    return f"group {group}"
+
+
+class GroupRequests:
+    """Consumer groups of one broker."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        store: MessageStore,
+        topics: TopicRequests,
+        epoch: Epoch,
+        groups_max: int,
+        now: float,
+        broker: str = "",
+    ) -> None:
+        self._offsets = state.offsets
+        self._identity = state.identity
+        self._groups_max = groups_max
+        self._store = store
+        self.groups = Groups(topics.queue_count, epoch.first_generation, broker)
+        self._epoch = epoch
+        self._holders = Holders(state.offsets.held(), now)
+
+    @handles(JoinGroup)
+    def join(self, request: JoinGroup, now: float, now_ms: int) -> Outcome:
+        """Enters a group."""
+        _check_names(request.group, request.member)
+        self._epoch.check_recorded()
+        if not 1 <= request.session_s <= SESSION_S_MAX or not request.topics:
+            raise InvalidRequest(f"a member has topics, and a session of 1 to {SESSION_S_MAX:.0f} s")
+        self._check_room(request.group)
+        topics = tuple(sorted(set(request.topics)))
+        group = self.groups.join(request.group, request.member, topics, request.session_s, now)
+        return Now(self._assignment(request.group, request.member, group))
+
+    def _check_room(self, name: str) -> None:
+        """Raises ``Busy`` where a group would be one more than there may be."""
+        if not self._has_room(name):
+            raise Busy(f"there are {self._groups_max} groups: the limit is reached", hint="raise groups_max")
+
+    def _has_room(self, name: str) -> bool:
+        if name in self.groups or name in self._offsets or name in self._holders:
+            return True
+        return self.count < self._groups_max
+
+    @property
+    def count(self) -> int:
+        """How many groups there are, with members, committed offsets or holders."""
+        return max(len(self.groups.names), len(self._offsets), len(self._holders))
+
+    @handles(WatchGroup)
+    def watch(self, request: WatchGroup, now: float, now_ms: int) -> Outcome:
+        """A sign of life; answered when the generation changes, or after half a session at the latest: who waits longer
+        than a session would be taken for dead."""
+        group = self.groups.touch(request.group, request.member, now)
+        if group.generation != request.generation or request.wait_s <= 0:
+            return Now(self._assignment(request.group, request.member, group))
+
+        def again(last: bool) -> Result | None:
+            try:
+                current = self.groups.of_member(request.group, request.member)
+            except PenstockError as error:
+                return error.as_result()
+            if current.generation == request.generation and not last:
+                return None
+            return self._assignment(request.group, request.member, current)
+
+        session_s = group.members[request.member].session_s
+        return Parked((group_waker(request.group),), now + min(request.wait_s, WAIT_S_MAX, session_s / 2), again)
+
+    def _assignment(self, name: str, member: str, group: Group) -> Assignment:
+        committed = self._offsets.of(name)
+        queues = group.members[member].queues
+        rows = tuple(QueueOffset(one, committed.get(one, UNCOMMITTED)) for one in queues)
+        return Assignment(group.generation, rows, self._identity.log_id)
+
+    @handles(LeaveGroup)
+    def leave(self, request: LeaveGroup, now: float, now_ms: int) -> Outcome:
+        """Leaves a group."""
+        self.groups.leave(request.group, request.member)
+        return Now(Done())
+
+    @handles(CommitOffsets)
+    def commit(self, request: CommitOffsets, now: float, now_ms: int) -> Outcome:
+        """Stores positions, durably, if the caller holds the queues: also further back, for it does so on purpose. None
+        is beyond its queue's end."""
+        _check_names(request.group)
+        self.groups.check_commit(
+            request.group, request.member, request.generation, [one.queue for one in request.offsets]
+        )
+        self._check_offsets(request.offsets)
+        if not request.offsets:
+            return Now(Done())
+        self._check_room(request.group)
+        before = self._offsets.of(request.group)
+        self._holders.set_back(
+            request.group, [queue for queue, offset in request.offsets if offset < before.get(queue, UNCOMMITTED)]
+        )
+        fact = self._offsets.fact(request.group, request.offsets)
+        self._store.append([fact_record(offsets.TOPIC, fact)], now_ms)
+        return AfterQuorum(Done(), self._store.written)
+
+    def _check_offsets(self, offsets: Iterable[QueueOffset]) -> None:
+        for queue, offset in offsets:
+            bounds = self._store.bounds(queue)
+            if not 0 <= offset <= bounds.end:
+                raise OffsetOutOfRange(f"{queue} ends at {bounds.end}; {offset} cannot be committed")
+
+    def _possible(self, row: Progress) -> Progress:
+        """Who has come further than a queue reaches, as a crash at level ``cache`` has left it, keeps its position
+        where it is."""
+        queue, offset, set_backs = row
+        if offset < HOLDS:
+            raise OffsetOutOfRange(f"{queue}: {offset} is no offset")
+        return Progress(queue, HOLDS if offset > self._store.bounds(queue).end else offset, set_backs)
+
+    @handles(HoldOffsets)
+    def hold(self, request: HoldOffsets, now: float, now_ms: int) -> Outcome:
+        """Takes in how far a gateway's subscriptions have come and moves the position, durably, as far as all that hold
+        it have. While the group has members it is theirs: what is said is kept until they are gone. Where there is no
+        room for another group, the last word of a holder that never had any means nothing."""
+        _check_names(request.group, request.holder)
+        if not 0 <= request.lease_s <= SESSION_S_MAX:
+            raise InvalidRequest(f"a position is held for 0 to {SESSION_S_MAX:.0f} s")
+        group, holders = request.group, self._holders
+        progress = [self._possible(row) for row in request.progress]
+        moves = [row for row in progress if row.offset != HOLDS]
+        if moves and request.lease_s:
+            self._check_room(group)
+        if self._has_room(group):  # else there is no position yet that somebody could move
+            set_backs = self._offsets.set_backs(group)
+            holders.report(group, request.holder, request.lease_s, progress, set_backs, now)
+        if moves and group in self.groups:
+            if not request.lease_s:
+                holders.leave(group, request.holder)
+            raise Fenced(f"group {group} has members; its offsets are theirs", hint="stop its consumers first")
+        before = self._store.written
+        ahead = {} if group in self.groups else holders.ahead(group, self._offsets.of(group))
+        if not request.lease_s:
+            holders.leave(group, request.holder)
+        self._note_holders(group, ahead, now_ms)
+        committed, set_backs = self._offsets.of(group), self._offsets.set_backs(group)
+        queues = [row.queue for row in progress]
+        rows = [Progress(queue, committed.get(queue, UNCOMMITTED), set_backs.get(queue, 0)) for queue in queues]
+        reply = HeldOffsets(tuple(rows))
+        return Now(reply) if self._store.written == before else AfterQuorum(reply, self._store.written)
+
+    def _note_holders(self, group: str, ahead: Mapping[str, int], now_ms: int) -> None:
+        """Stores where a position moves and who holds it, if either is new. Of a group without a position nothing is
+        stored: its record would say that it is given up."""
+        names, committed = self._holders.names(group), self._offsets.of(group)
+        rows = [QueueOffset(queue, offset) for queue, offset in ahead.items()]
+        if not rows and names != self._offsets.holders(group):
+            rows = [QueueOffset(queue, offset) for queue, offset in committed.items()][:1]
+        if rows:
+            self._store.append([fact_record(offsets.TOPIC, self._offsets.fact(group, rows, names))], now_ms)
+
+    def expire(self, now: float, now_ms: int) -> None:
+        """Drops members and holders that have been silent for too long."""
+        self.groups.expire(now)
+        for group in self._holders.expire(now):
+            ahead = {} if group in self.groups else self._holders.ahead(group, self._offsets.of(group))
+            self._note_holders(group, ahead, now_ms)
+
+    @handles(FetchOffsets)
+    def fetch(self, request: FetchOffsets, now: float, now_ms: int) -> Outcome:
+        """Committed positions."""
+        committed = self._offsets.of(request.group)
+        rows = tuple(QueueOffset(queue, committed.get(queue, UNCOMMITTED)) for queue in request.queues)
+        return Now(GroupOffsets(rows))
+
+    @handles(ListGroups)
+    def list_all(self, request: ListGroups, now: float, now_ms: int) -> Outcome:
+        """Groups with members or offsets."""
+        return Now(GroupNames(tuple(sorted({*self.groups.names, *self._offsets.groups}))))
+
+    @handles(DescribeGroup)
+    def describe(self, request: DescribeGroup, now: float, now_ms: int) -> Outcome:
+        """Members and lag."""
+        committed = dict(self._offsets.of(request.group))
+        try:
+            generation, members = self.groups.members(request.group)
+        except GroupNotFound:
+            if not committed:
+                raise GroupNotFound(f"there is no group {request.group}") from None
+            generation, members = 0, ()
+        for member in members:
+            for queue in member.queues:
+                committed.setdefault(queue, UNCOMMITTED)
+        lags, holders = tuple(self._lags(committed)), self._holders.names(request.group)
+        return Now(GroupDetail(request.group, generation, members, lags, holders))
+
+    def _lags(self, committed: Mapping[str, int]) -> Iterator[GroupLag]:
+        for queue, offset in sorted(committed.items()):
+            with contextlib.suppress(QueueNotFound):  # a light queue that was closed since
+                yield GroupLag(queue, offset, self._store.bounds(queue).end)
+
+
+def _check_names(*names: str) -> None:
+    for name in names:
+        if not 0 < len(name.encode("utf-8", "replace")) <= NAME_BYTES_MAX:
+            raise InvalidRequest(f"group and member names have 1 to {NAME_BYTES_MAX} bytes")

@@ -1,0 +1,1 @@
+"""Who a log is and who leads it: its identity, its epochs."""

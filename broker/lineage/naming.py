@@ -1,0 +1,28 @@
+"""Names the log of a data folder that has no identity yet: one record, once, durable before anyone hears of it."""
+
+from __future__ import annotations
+
+import logging
+
+from broker.kernel.fold import fact_record
+from broker.lineage import identity
+from broker.lineage.identity import Identity
+from broker.store.message_store import MessageStore
+from penstock.errors import StorageFull
+from penstock.world import Rng
+
+_log = logging.getLogger(__name__)
+
+
+def name_log(known: Identity, store: MessageStore, rng: Rng, now_ms: int) -> None:
+    """Gives the log a random id of 128 bits if it has none; blocks for a sync then. On a full disk it stays without one
+    until the next start. Raises ``StorageFailed``."""
+    if known.log_id:
+        return
+    fact = Identity.fact(f"{rng.getrandbits(128):032x}")
+    try:
+        store.append([fact_record(identity.TOPIC, fact)], now_ms)
+    except StorageFull:
+        _log.warning("the disk is full: this log gets its identity at the next start")
+        return
+    store.sync_all()

@@ -1,0 +1,1 @@
+"""Messages: appends, pulls, look-ups, and the fold of retained values."""

@@ -1,0 +1,339 @@
+"""Requests that store and read messages: append, pull, bounds, time, key.
+
+An append is many records end to end. Each is checked (``acceptance.py``); a bad one is refused by its place in the
+batch, all others are stored with one append of the store. The reply waits for the highest level that a stored record's
+topic asks for.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from broker.figures import Figures
+from broker.kernel.handler import handles
+from broker.kernel.outcomes import Now, Outcome, Parked, after_level
+from broker.lineage.identity import Identity
+from broker.messages.acceptance import Acceptance
+from broker.messages.parts import cut_records, cut_runs
+from broker.sessions.lives import Lives
+from broker.settings import BrokerSettings
+from broker.store.level import Level
+from broker.store.message_store import MessageStore
+from broker.topics.requests import TopicRequests
+from penstock.errors import Fenced, InvalidRequest, PenstockError, StorageFull, TooLarge
+from penstock.protocol.message import ENTRY, tag_hash
+from penstock.protocol.requests.given import GivenPull, GivenPulled, GivenRuns
+from penstock.protocol.requests.messages import (
+    Append,
+    Appended,
+    AppendRuns,
+    BoundsReply,
+    FindByKey,
+    OffsetReply,
+    Placed,
+    Pull,
+    Pulled,
+    QueryBounds,
+    Refused,
+    SeekTime,
+)
+from penstock.protocol.requests.request import Bytes, Result
+from penstock.protocol.runs import Run, checksum_of, decode_runs
+
+COUNT_MAX: Final = 65_536
+WAIT_S_MAX: Final = 60.0
+REFUSED_MAX: Final = 1000
+"""So many gateways are remembered that the log had no room for, the last ones."""
+_ROW_BYTES: Final = ENTRY.size
+_NOT_STORED: Final = Placed(0, 0, 0)
+_REACHED: Final = {level: Appended(level.word) for level in Level}
+_DONE_IN_CACHE: Final = Now(_REACHED[Level.CACHE])
+
+
+_ALL: Final[frozenset[int]] = frozenset()
+
+
+@mypyc_attr(acyclic=True)
+class _Again:
+    """A parked pull is asked again. An object of its own, because every idle device has one: a closure weighs four
+    times as much."""
+
+    __slots__ = ("_messages", "_request", "_tags")
+
+    def __init__(self, messages: MessageRequests, request: Pull, tags: frozenset[int]) -> None:
+        self._messages = messages
+        self._request = request
+        self._tags = tags
+
+    def __call__(self, last: bool) -> Result | None:
+        try:
+            found = self._messages.read(self._request, self._tags)
+        except PenstockError as error:
+            return error.as_result()  # the queue was closed meanwhile
+        return found if found.count or last or found.next != self._request.offset else None
+
+
+@mypyc_attr(acyclic=True)
+class _AgainGiven:
+    """The same of a pull in this process."""
+
+    __slots__ = ("_bytes_max", "_count_max", "_messages", "_offset", "_queue")
+
+    def __init__(self, messages: MessageRequests, queue: str, offset: int, count_max: int, bytes_max: int) -> None:
+        self._messages = messages
+        self._queue = queue
+        self._offset = offset
+        self._count_max = count_max
+        self._bytes_max = bytes_max
+
+    def __call__(self, last: bool) -> Result | None:
+        try:
+            found = self._messages.read_given(self._queue, self._offset, self._count_max, self._bytes_max)
+        except PenstockError as error:
+            return error.as_result()  # the queue was closed meanwhile
+        return GivenPulled(0, self._offset, []) if found is None and last else found
+
+
+class MessageRequests:
+    """Messages of one broker."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicRequests,
+        acceptance: Acceptance,
+        settings: BrokerSettings,
+        figures: Figures,
+        lives: Lives,
+        identity: Identity,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._acceptance = acceptance
+        self._pull_bytes_max = settings.pull_bytes_max
+        self._figures = figures
+        self._lives = lives
+        self._identity = identity
+        self._refused: dict[str, int] = {}  # the last attempt for which there was no room, by the life of its gateway
+
+    @handles(Append)
+    def append(self, request: Append, now: float, now_ms: int) -> Outcome:
+        """Stores the good records of a batch; the bad ones are ``refused`` one by one."""
+        try:
+            level, placed, refused = self._append(request.body, request.count, request.detail, now_ms)
+        except TooLarge:
+            level, placed, refused = self._append_parts(request, now_ms)
+        return after_level(level, Appended(level.word, placed, tuple(refused)), self._store.written)
+
+    def _append(
+        self, body: Bytes, count: int, detail: bool, now_ms: int
+    ) -> tuple[Level, tuple[Placed, ...], list[Refused]]:
+        batch, refused, repeated, size = self._acceptance.take(body, count, now_ms)
+        try:
+            placed = self._store.append(batch, now_ms) if batch else []
+        except StorageFull:
+            self._figures.appended(0, 0, count)
+            raise
+        self._figures.appended(len(batch), size, len(refused))
+        level = max([incoming.level for incoming in batch], default=Level.CACHE)
+        if repeated:  # what is stored already may still be on its way to the disk
+            level = max(level, Level.DISK)
+        gaps = [one.at for one in refused] + repeated
+        return level, _with_gaps(placed, sorted(gaps)) if detail else (), refused
+
+    def _append_parts(self, request: Append, now_ms: int) -> tuple[Level, tuple[Placed, ...], list[Refused]]:
+        """The same of records that do not fit one segment together. Where the disk is full behind the first part, all
+        from there on are refused for it."""
+        level, placed, refused, most = Level.CACHE, list[Placed](), list[Refused](), self._store.batch_bytes_max
+        for part in cut_records(bytes(request.body), request.count, most):
+            if part.size > most:
+                placed.append(_NOT_STORED)
+                refused.append(_refusal(part.first, _too_large(part.size, most)))
+                self._figures.appended(0, 0, 1)
+                continue
+            try:
+                its_level, its_places, its_refused = self._append(part.body, part.messages, True, now_ms)
+            except StorageFull as error:
+                if len(refused) == part.first:  # nothing is stored yet
+                    raise
+                left = range(part.first, request.count)
+                placed += [_NOT_STORED] * len(left)
+                refused += [_refusal(at, error) for at in left]
+                self._figures.appended(0, 0, len(left) - part.messages)
+                break
+            level = max(level, its_level)
+            placed += its_places
+            refused += [one._replace(at=part.first + one.at) for one in its_refused]
+        return level, tuple(placed) if request.detail else (), refused
+
+    @handles(AppendRuns)
+    def append_runs(self, request: AppendRuns, now: float, now_ms: int) -> Outcome:
+        """Stores the good messages of a batch of encoded runs; the bad ones are ``refused`` one by one."""
+        self._check_life(request.life)
+        self._check_turn(request.life, request.attempt)
+        body = request.body if type(request.body) is bytes else bytes(request.body)
+        if checksum_of(body) != request.checksum:
+            raise InvalidRequest(f"the {len(body)} bytes of runs do not match their checksum; nothing was stored")
+        runs = decode_runs(body)
+        if sum([len(run.bodies) for run in runs]) != request.count:
+            raise InvalidRequest(f"the runs do not hold {request.count} messages; nothing was stored")
+        return self._append_runs(runs, now_ms, request.life, request.attempt)
+
+    @handles(GivenRuns)
+    def append_given(self, request: GivenRuns, now: float, now_ms: int) -> Outcome:
+        """The same for runs of a gateway in this process."""
+        self._check_life(request.life)
+        self._check_turn(request.life, request.attempt)
+        return self._append_runs(request.runs, now_ms, request.life, request.attempt)
+
+    def _check_life(self, life: str) -> None:
+        """Raises ``Fenced`` if it is over: some of the sender's clients may be another gateway's by now."""
+        if life in self._lives.over:
+            raise Fenced("this gateway has lost sessions, or was taken for dead; nothing was stored")
+
+    def _check_turn(self, life: str, attempt: int) -> None:
+        """Raises ``StorageFull`` for what was sent before its sender knew that there was no room for what is before
+        it."""
+        if self._refused and attempt <= self._refused.get(life, -1):
+            raise StorageFull("the disk was full for what this gateway has sent before; nothing was stored")
+
+    def _append_runs(self, runs: list[Run], now_ms: int, life: str, attempt: int) -> Outcome:
+        try:
+            level, refused = self._store_runs(runs, now_ms, life, attempt)
+        except TooLarge:
+            level, refused = self._store_runs_parts(runs, now_ms, life, attempt)
+        if level is Level.CACHE and not refused:
+            return _DONE_IN_CACHE
+        reply = Appended(level.word, (), tuple(refused)) if refused else _REACHED[level]
+        return after_level(level, reply, self._store.written)
+
+    def _store_runs(self, runs: list[Run], now_ms: int, life: str, attempt: int) -> tuple[Level, list[Refused]]:
+        taken, destinations, refused, stored, size, level = self._acceptance.take_runs(runs, now_ms)
+        try:
+            if taken:
+                self._store.append_runs(taken, destinations, now_ms)
+        except StorageFull:
+            self._figures.appended(0, 0, stored + len(refused))
+            self._note_refused(life, attempt)
+            raise
+        self._figures.appended(stored, size, len(refused))
+        return level, refused
+
+    def _store_runs_parts(self, runs: list[Run], now_ms: int, life: str, attempt: int) -> tuple[Level, list[Refused]]:
+        """The same of runs that do not fit one segment together, as ``_append_parts``."""
+        level, refused, most = Level.CACHE, list[Refused](), self._store.batch_bytes_max
+        parts = cut_runs(runs, most)
+        for part in parts:
+            if part.size > most:
+                refused.append(_refusal(part.first, _too_large(part.size, most)))
+                self._figures.appended(0, 0, 1)
+                continue
+            try:
+                its_level, its_refused = self._store_runs(part.runs, now_ms, life, attempt)
+            except StorageFull as error:
+                if len(refused) == part.first:  # nothing is stored yet
+                    raise
+                end = parts[-1].first + parts[-1].messages
+                refused += [_refusal(at, error) for at in range(part.first, end)]
+                self._figures.appended(0, 0, end - part.first - part.messages)
+                break
+            level = max(level, its_level)
+            refused += [one._replace(at=part.first + one.at) for one in its_refused]
+        return level, refused
+
+    def _note_refused(self, life: str, attempt: int) -> None:
+        self._refused.pop(life, None)
+        if len(self._refused) >= REFUSED_MAX:  # of gateways that are gone: a life ends with its process, or before
+            del self._refused[next(iter(self._refused))]
+        self._refused[life] = attempt
+
+    @handles(Pull)
+    def pull(self, request: Pull, now: float, now_ms: int) -> Outcome:
+        """Messages of a queue; parked while there is none and the caller wants to wait."""
+        _check_limits(request.count_max, request.bytes_max, request.wait_s)
+        if request.log_id:
+            self._identity.check(request.log_id, f"offset {request.offset} of {request.queue}")
+        tags = frozenset([tag_hash(tag) for tag in request.tags]) if request.tags else _ALL
+        pulled = self.read(request, tags)
+        if pulled.count or pulled.next != request.offset or not request.wait_s:
+            return Now(pulled)
+        return Parked((request.queue,), now + min(request.wait_s, WAIT_S_MAX), _Again(self, request, tags))
+
+    def read(self, request: Pull, tags: frozenset[int]) -> Pulled:
+        """What a pull brings now. Raises ``QueueNotFound`` or ``OffsetOutOfRange``."""
+        count_max, bytes_max = min(request.count_max, COUNT_MAX), min(request.bytes_max, self._pull_bytes_max)
+        pulled = self._store.read(request.queue, request.offset, count_max, bytes_max, tags)
+        self._figures.pulled(pulled.count, len(pulled.body))
+        return pulled
+
+    @handles(GivenPull)
+    def pull_given(self, request: GivenPull, now: float, now_ms: int) -> Outcome:
+        """The same for a gateway in this process."""
+        offset, count_max, bytes_max, wait_s = request.offset, request.count_max, request.bytes_max, request.wait_s
+        _check_limits(count_max, bytes_max, wait_s)
+        count_max, bytes_max = min(count_max, COUNT_MAX), min(bytes_max, self._pull_bytes_max)
+        queue = request.queue
+        found = self.read_given(queue, offset, count_max, bytes_max)
+        if found is not None:
+            return Now(found)
+        if not wait_s:
+            return Now(GivenPulled(0, offset, []))
+        again = _AgainGiven(self, queue, offset, count_max, bytes_max)
+        return Parked((queue,), now + min(wait_s, WAIT_S_MAX), again)
+
+    def read_given(self, queue: str, offset: int, count_max: int, bytes_max: int) -> Pulled | GivenPulled | None:
+        """What such a pull brings now; ``None`` for nothing. Raises as ``read``."""
+        found = self._store.read_given(queue, offset, count_max, bytes_max)
+        if isinstance(found, GivenPulled):
+            size = 0
+            for run in found.runs:
+                size += len(run.bodies) * (_ROW_BYTES + run.step)
+            self._figures.pulled(found.count, size)
+        elif found is not None:
+            self._figures.pulled(found.count, len(found.body))
+        return found
+
+    @handles(QueryBounds)
+    def bounds(self, request: QueryBounds, now: float, now_ms: int) -> Outcome:
+        """Bounds of several queues."""
+        bounds = tuple(self._store.bounds(queue) for queue in request.queues)
+        return Now(BoundsReply(bounds, self._identity.log_id))
+
+    @handles(SeekTime)
+    def seek_time(self, request: SeekTime, now: float, now_ms: int) -> Outcome:
+        """The first offset at or after a time."""
+        return Now(OffsetReply(self._store.seek_time(request.queue, request.stored_ms)))
+
+    @handles(FindByKey)
+    def find(self, request: FindByKey, now: float, now_ms: int) -> Outcome:
+        """Messages by key or unique id."""
+        if request.count_max < 1 or not request.key:
+            raise InvalidRequest("a key has at least one character, and count_max is at least 1")
+        self._topics.get(request.topic)
+        count_max = min(request.count_max, COUNT_MAX)
+        return Now(
+            self._store.find(request.topic, request.key, request.since_ms, request.until_ms, count_max, request.before)
+        )
+
+
+def _check_limits(count_max: int, bytes_max: int, wait_s: float) -> None:
+    """Of a pull. Raises ``InvalidRequest``."""
+    if count_max < 1 or bytes_max < 1 or wait_s < 0:
+        raise InvalidRequest("count_max and bytes_max are at least 1, wait_s at least 0")
+
+
+def _too_large(size: int, most: int) -> TooLarge:
+    return TooLarge(f"a message of {size} bytes does not fit a segment of this broker, which holds {most}")
+
+
+def _refusal(at: int, error: PenstockError) -> Refused:
+    return Refused(at, error.code, error.message)
+
+
+def _with_gaps(placed: list[Placed], missing: list[int]) -> tuple[Placed, ...]:
+    """One entry per record of the batch: what was refused, or stored before, has none of its own."""
+    for at in missing:
+        placed.insert(at, _NOT_STORED)
+    return tuple(placed)

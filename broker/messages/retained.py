@@ -1,0 +1,210 @@
+"""Fold of retained messages: the last one of each MQTT topic name, whole, as its log frame.
+
+A record with the retain flag decides the value in the same append that stores it; one with an empty body removes it.
+Frames are kept in memory, so that they outlive retention; the service limits their number and bytes before the append.
+
+One whose expiry interval is over is no retained message any more (MQTT-3.3.2-5): it goes with the next record that has
+the retain flag, by that record's time, so that the log alone decides it. Until then readers pass over it, and limits do
+not count it (``expired_by``).
+
+Names are found in order through a list that is put in order when somebody asks: until then new names wait behind it
+and names that went stay in it, so that a change costs the same whatever the number of names. A search goes past whole
+subtrees in which nothing can match.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from typing import Any, Final
+
+from broker.kernel.frozen import Table
+from broker.store.frames import born_ms_of, stored_ms_of, unpack_frame
+from broker.store.records import NO_CHANGE, Change, Stored
+from penstock.protocol.message import (
+    BODY_AT,
+    FLAG_RETAIN,
+    FRAME_HEAD_BYTES,
+    MQTT_PROPERTIES,
+    NEVER,
+    expiry_of,
+    lasts_from_ms,
+    mqtt_name,
+    property_of,
+)
+from topicmap.names import first_match
+
+_BODY_LENGTH_AT: Final = FRAME_HEAD_BYTES + BODY_AT - 4
+_MQTT_PROPERTIES: Final = MQTT_PROPERTIES.encode()
+_SPARE: Final = 64
+FEW: Final = 64
+"""So many new names are put in their places one by one; more of them are merged."""
+
+
+class Retained:
+    """The retained message of each name.
+
+    Attributes:
+        bytes: size of all frames.
+        changed_at: log position behind the last record that changed anything; 0 if none did since the start.
+    """
+
+    KEY: Final = "retained"
+    TOPICS: Final = ()
+    FLAGS: Final = FLAG_RETAIN
+
+    def __init__(self) -> None:
+        self._frames: Table[bytes] = Table()
+        self._names: list[str] = []  # in order; names that are not in ``_frames`` any more are passed over
+        self._new: dict[str, None] = {}  # names of ``_frames`` that are not in ``_names``
+        self._gone: set[str] = set()  # names of ``_names`` that are not in ``_frames``; only ever looked up
+        self._expires: dict[str, int] = {}  # name -> when, of those that do
+        self._due: list[tuple[int, str]] = []  # a heap of the same, perhaps with some that have gone or were replaced
+        self.bytes = 0
+        self.changed_at = 0
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def size_of(self, name: str) -> int:
+        """Bytes of the frame retained under a name, 0 if there is none."""
+        return len(self._frames.get(name, b""))
+
+    def apply(self, record: Stored) -> Change:
+        """Takes in a message with the retain flag; its time also ends what has expired by then."""
+        name, end = mqtt_name(record.topic.encode(), record.properties), record.position + record.size
+        from_ms = lasts_from_ms(born_ms_of(record.frame), record.stored_ms)
+        self.expire(from_ms, end)
+        if any(record.frame[_BODY_LENGTH_AT : _BODY_LENGTH_AT + 4]):
+            self.put(name, bytes(record.frame), end, expires_ms(record.properties, from_ms))
+        else:
+            self.remove(name, end)
+        return NO_CHANGE
+
+    def put(self, name: str, frame: bytes, position: int, expires_ms: int = NEVER) -> None:
+        """The frame of the record before ``position`` is the retained message of that name now, until that time."""
+        if name not in self._frames:
+            if name in self._gone:
+                self._gone.discard(name)
+            else:
+                self._new[name] = None
+        self.bytes += len(frame) - self.size_of(name)
+        self._frames[name] = frame
+        self.changed_at = position
+        self._expires.pop(name, None)
+        if expires_ms != NEVER:
+            self._expires[name] = expires_ms
+            heappush(self._due, (expires_ms, name))
+            if len(self._due) > 2 * len(self._expires) + _SPARE:
+                self._line_up()
+
+    def _line_up(self) -> None:
+        self._due = [(expires_ms, name) for name, expires_ms in self._expires.items()]
+        heapify(self._due)
+
+    def expire(self, now_ms: int, position: int) -> None:
+        """It is that time by the record before ``position``: what has expired goes."""
+        while self._due and self._due[0][0] <= now_ms:
+            expires_ms, name = heappop(self._due)
+            if self._expires.get(name) == expires_ms:
+                self.remove(name, position)
+
+    def expired_by(self, now_ms: int) -> dict[str, int]:
+        """What has expired by then and is still here: the names, and the bytes of their frames."""
+        found: dict[str, int] = {}
+        places = [0]
+        for place in places:  # of a heap only those branches whose beginning is due
+            if place < len(self._due) and self._due[place][0] <= now_ms:
+                expires_ms, name = self._due[place]
+                if self._expires.get(name) == expires_ms:
+                    found[name] = self.size_of(name)
+                places += (2 * place + 1, 2 * place + 2)
+        return found
+
+    def remove(self, name: str, position: int) -> None:
+        """There is no retained message of that name any more, says the record before ``position``."""
+        frame = self._frames.pop(name, None)
+        if frame is None:
+            return
+        self._expires.pop(name, None)
+        self.bytes -= len(frame)
+        self.changed_at = position
+        if name in self._new:
+            del self._new[name]
+        else:
+            self._gone.add(name)
+
+    def matching(self, filter: str, after: str, looked_at_max: int) -> Iterator[tuple[str, bytes | None]]:
+        """Name and frame of what matches, in order of names after ``after``; ends with (name, None) where it stopped
+        for its bound."""
+        if "+" not in filter and not filter.endswith("#"):
+            if filter > after and filter in self._frames:
+                yield filter, self._frames[filter]
+            return
+        names = self._in_order()
+        place = bisect_right(names, after)
+        for _ in range(looked_at_max):
+            if place == len(names):
+                return
+            name = names[place]
+            first = first_match(filter, name)
+            if first is None:
+                return
+            if first != name:
+                place = bisect_left(names, first, place + 1)
+                continue
+            if name in self._frames:
+                yield name, self._frames[name]
+            place += 1
+        if place < len(names):
+            yield names[place - 1], None
+
+    def _in_order(self) -> list[str]:
+        """All names in order, perhaps with some that went."""
+        if len(self._gone) * 2 > len(self._names):
+            self._names = [name for name in self._names if name not in self._gone]
+            self._gone = set()
+        if len(self._new) <= FEW:
+            for name in self._new:
+                insort(self._names, name)
+        else:
+            self._names += sorted(self._new)
+            self._names.sort()  # two runs in order: a merge
+        self._new = {}
+        return self._names
+
+    def snapshot(self) -> list[Any]:
+        """The state as plain values."""
+        return self._frames.rows(_row)
+
+    def freeze(self) -> Iterator[bytes]:
+        return self._frames.freeze(_row)
+
+    def restore(self, snapshot: list[Any] | None) -> None:
+        self._frames = Table((name, frame) for name, frame in snapshot or ())
+        self._names, self._new, self._gone = sorted(self._frames), {}, set()
+        self._expires = {}
+        for name, frame in self._frames.items():
+            expires_ms = _expires_ms(frame) if _MQTT_PROPERTIES in frame else NEVER
+            if expires_ms != NEVER:
+                self._expires[name] = expires_ms
+        self._line_up()
+        self.bytes = sum(map(len, self._frames.values()))
+        self.changed_at = 0
+
+
+def expires_ms(properties: bytes, from_ms: int) -> int:
+    """When a message that lasts from then on (``lasts_from_ms``) is not to be delivered any more
+    (``gateway/messages/envelope.py``), ``NEVER`` if it always is."""
+    expiry_s = expiry_of(property_of(properties, _MQTT_PROPERTIES))
+    return NEVER if expiry_s == NEVER else from_ms + expiry_s * 1000
+
+
+def _expires_ms(frame: bytes) -> int:
+    properties = unpack_frame(frame)[-1]
+    return expires_ms(properties, lasts_from_ms(born_ms_of(frame), stored_ms_of(frame)))
+
+
+def _row(name: str, frame: bytes) -> list[Any]:
+    return [name, frame]

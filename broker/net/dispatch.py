@@ -1,0 +1,186 @@
+"""Turns outcomes into replies, in the order that they carry. The one place that may answer a request.
+
+``Now`` is answered at once, ``AfterSync`` when this disk has the log up to its point, ``AfterQuorum`` when the log is
+committed up to it, ``Parked`` when one of its wakers stirs or its deadline passes. ``reached`` is called by the
+flusher alone. Pure: it calls back, it never waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from broker.kernel.outcomes import AfterQuorum, AfterSync, Now
+from broker.net.parked import ParkedRequests
+from broker.service import BrokerService
+from broker.store_clock import StoreClock
+from penstock.errors import PenstockError, Unavailable
+from penstock.protocol.link import OnResult
+from penstock.protocol.requests.request import Request, Result
+
+_Answer = tuple[int, int, Result, OnResult]
+"""Log position that it waits for, number among all answers, what it says, and to whom."""
+
+
+class Dispatch:
+    """Requests of all sessions of a broker. ``on_unsynced`` is called when there may be something for the flusher
+    to do, with whether a request waits for it and whether nobody else is about to append."""
+
+    def __init__(self, service: BrokerService, clock: StoreClock, on_unsynced: Callable[[bool, bool], None]) -> None:
+        self._service = service
+        self._clock = clock
+        self._on_unsynced = on_unsynced
+        self._after_sync: deque[_Answer] = deque()
+        self._after_quorum: deque[_Answer] = deque()
+        self._answers = 0
+        self._parked = ParkedRequests()
+        service.count_parked = lambda: self.parked
+        self._waking = False
+        self._is_timed = False  # whether ``_now`` and ``_now_ms`` are of this batch
+        self._now = 0.0
+        self._now_ms = 0
+        self._closed: PenstockError | None = None
+        self._broken: Exception | None = None
+
+    @property
+    def parked(self) -> int:
+        """How many requests are waiting for messages or group changes."""
+        return len(self._parked)
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether a request waits for a sync, here or on another copy."""
+        return bool(self._after_sync or self._after_quorum)
+
+    def submit(self, request: Request, on_result: OnResult, session: int) -> None:
+        """Carries a request out; ``on_result`` is called exactly once, unless the session is dropped first."""
+        if self._closed is not None:
+            on_result(self._closed)
+            return
+        if not self._is_timed:
+            self._is_timed = True
+            self._now, self._now_ms = self._clock.monotonic(), self._clock.wall_ms()
+        try:
+            outcome = self._service.handle(request, self._now, self._now_ms)
+        except Exception as error:  # how much of it was done is unknown
+            self._broken = error
+            self.close(Unavailable("the broker met an unexpected error"))
+            raise
+        if isinstance(outcome, Now):
+            on_result(outcome.result)
+        elif isinstance(outcome, AfterSync):
+            if outcome.point <= self._service.durable:
+                on_result(outcome.result)
+            else:
+                self._answers += 1
+                self._after_sync.append((outcome.point, self._answers, outcome.result, on_result))
+        elif isinstance(outcome, AfterQuorum):
+            if outcome.point <= self._service.committed:
+                on_result(outcome.result)
+            else:
+                self._answers += 1
+                self._after_quorum.append((outcome.point, self._answers, outcome.result, on_result))
+        else:
+            self._parked.park(outcome, on_result, session)
+
+    def end_batch(self, is_whole: bool = False) -> None:
+        """A session has handed over what it had: the flusher may begin, and who waited for these messages is told.
+        ``is_whole``: all that there is to hand over just now. All requests of a batch had one time."""
+        self._on_unsynced(self.waits_for_disk, is_whole)
+        self._wake()
+
+    def reached(self, durable: int, committed: int) -> None:
+        """This disk has the log up to ``durable``, and it is committed up to ``committed``: answers what waited for
+        that, in the order in which it was asked, and wakes the readers."""
+        synced, agreed = self._after_sync, self._after_quorum
+        while True:
+            is_synced = bool(synced) and synced[0][0] <= durable
+            is_agreed = bool(agreed) and agreed[0][0] <= committed
+            if is_synced and not (is_agreed and agreed[0][1] < synced[0][1]):
+                _, _, result, on_result = synced.popleft()
+            elif is_agreed:
+                _, _, result, on_result = agreed.popleft()
+            else:
+                break
+            on_result(result)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Wakes until nothing stirs any more; a callback that submits again does not nest."""
+        if self._waking:
+            return
+        self._waking = True
+        try:
+            while wakers := self._service.take_wakers():
+                self._parked.wake(wakers)
+        finally:
+            self._waking = False
+            self._is_timed = False  # also what a callback has submitted was of the batch that ends here
+
+    def tick(self) -> None:
+        """Time has passed. Raises the error that a request has ended in: the broker is to end with it, whoever else
+        caught it."""
+        now = self._clock.monotonic()
+        if self._broken is not None:
+            raise self._broken
+        if self._closed is None:
+            self._service.tick(now, self._clock.wall_ms(), self._clock.age_ms())
+        self._parked.expire(now)
+        self.end_batch()
+
+    def hold(self, session: int) -> None:
+        """What a session has parked is not answered until it is released."""
+        self._parked.hold(session)
+
+    def release(self, session: int) -> None:
+        """What it has parked may be answered again."""
+        self._parked.release(session)
+        self._wake()
+
+    def drop(self, session: int) -> None:
+        """A session is gone; what it parked is forgotten."""
+        self._parked.drop_session(session)
+
+    def close(self, error: PenstockError) -> None:
+        """Carries out nothing any more, and answers every request with this error; one that waits for a disk with an
+        error that says that its outcome is unknown. For a process that ends: what is parked ends with it."""
+        self._closed = error
+        unknown = type(error)(error.message, hint=error.hint)
+        unknown.unknown = True
+        for waiting in (self._after_sync, self._after_quorum):
+            while waiting:
+                waiting.popleft()[3](unknown)
+
+    def step_down(self, error: PenstockError) -> None:
+        """The same for a process that lives on without leading this log: what is parked is answered too."""
+        self.close(error)
+        self._parked.fail_all(error)
+
+
+class BrokerSession:
+    """What a broker keeps for one peer. ``number``: its own among all sessions."""
+
+    def __init__(self, dispatch: Dispatch, number: int, ends_rounds: bool) -> None:
+        self._dispatch = dispatch
+        self._number = number
+        self._ends_rounds = ends_rounds
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        """Carries one request out."""
+        self._dispatch.submit(request, on_result, self._number)
+
+    def flush(self) -> None:
+        """All requests of one read, or of one round, have been submitted."""
+        self._dispatch.end_batch(self._ends_rounds)
+
+    def hold(self) -> None:
+        """Much waits to be sent to the peer."""
+        self._dispatch.hold(self._number)
+
+    def release(self) -> None:
+        """There is room again."""
+        self._dispatch.release(self._number)
+
+    def close(self) -> None:
+        """The peer is gone."""
+        self._dispatch.drop(self._number)

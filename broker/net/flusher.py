@@ -1,0 +1,136 @@
+"""Group commit: one sync answers everything that was appended before it began. The only caller of ``mark_durable``, and
+of ``mark_committed``, which follows by the commit rule.
+
+The point that a sync covers is taken before it starts; what arrives while it runs waits for the next one. A failed
+sync is never tried again: the error ends the broker, because after it nobody knows what is on the disk.
+
+What nobody waits for (topics of level ``cache``) is synced a little later. Where a sync lately took less, on average,
+than handing one to a thread and back is worth, the loop makes them itself: at the end of a whole round for services in
+this process, else when all sessions that had something have had their turn. The reasons: decision 21.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+from broker.kernel.commit import ONE_COPY, CommitRule
+from broker.net.dispatch import Dispatch
+from broker.service import BrokerService
+from broker.store.message_store import MessageStore
+from penstock.errors import StorageFailed
+from penstock.world import Clock, Offload
+
+_LATELY: Final = 16
+"""So many syncs, roughly, make up what a sync takes lately."""
+_LONG: Final = 8
+"""A sync counts as at most so many times what is quick: a single long one among quick ones says nothing of the next."""
+
+
+class Flusher:
+    """Makes the log durable: at once what a request waits for, the rest a little later, so that many share a sync."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        clock: Clock,
+        later_s: float = 0.0,
+        later_bytes: int = 0,
+        quick_s: float = 0.0,
+        rule: CommitRule = ONE_COPY,
+    ) -> None:
+        """``later_s``: so long what nobody waits for may stay unsynced, ``later_bytes``: at most so much of it.
+        ``quick_s``: a disk whose syncs take less on average is synced in the loop; 0: none is.
+        ``rule``: what is committed with it."""
+        self._rule = rule
+        self._store = store
+        self._clock = clock
+        self._later_s = later_s
+        self._later_bytes = later_bytes
+        self._quick_s = quick_s
+        self._takes_s = quick_s  # what a sync takes lately, on average; nobody knows yet
+        self._is_needed = False
+        self._needed = trio.Event()  # set as often as ``_is_needed`` becomes true, which is not with every message
+        self._urgent = trio.Event()
+        self._idle: tuple[Dispatch, BrokerService] | None = None  # not while a thread syncs
+        self._failed: StorageFailed | None = None
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the loop may sync by itself."""
+        return self._takes_s < self._quick_s
+
+    def need(self, is_waited_for: bool, is_whole: bool) -> None:
+        """There may be something to sync; ``is_waited_for``: some request is answered after it. ``is_whole``: nobody
+        else is about to append. Never waits for long."""
+        behind = self._store.written - self._store.durable
+        if behind <= 0:
+            return
+        if is_whole and is_waited_for and self._idle is not None and self.is_quick and self._failed is None:
+            self._sync_here(*self._idle)
+            return
+        if not self._is_needed:
+            self._is_needed = True
+            self._needed.set()
+        if is_waited_for or behind > self._later_bytes:
+            self._urgent.set()
+
+    def _sync_here(self, dispatch: Dispatch, service: BrokerService) -> None:
+        point = self._store.sync_point()
+        try:
+            took_s = self._sync()
+        except StorageFailed as error:
+            self._failed = error
+            self._is_needed = True
+            self._needed.set()
+            self._urgent.set()
+        else:
+            self._done(point, took_s, dispatch, service)
+
+    def _sync(self) -> float:
+        """Blocks; returns for how long. Raises ``StorageFailed``."""
+        began = self._clock.monotonic()
+        self._store.sync()
+        return self._clock.monotonic() - began
+
+    def _done(self, point: int, took_s: float, dispatch: Dispatch, service: BrokerService) -> None:
+        self._takes_s += (min(took_s, _LONG * self._quick_s) - self._takes_s) / _LATELY
+        self._store.mark_durable(point)
+        service.synced()
+        self.commit(dispatch)
+        self._store.tidy()
+
+    def commit(self, dispatch: Dispatch) -> None:
+        """Makes readable what is committed by now, to which another copy may have added, and answers all that has what
+        it waited for."""
+        store = self._store
+        store.mark_committed(max(store.committed, self._rule.committed(store.durable)))
+        dispatch.reached(store.durable, store.committed)
+
+    async def run(self, dispatch: Dispatch, service: BrokerService, offload: Offload) -> None:
+        """Syncs until cancelled, by way of ``offload`` where the disk is slow. Raises ``StorageFailed``."""
+        self._idle = (dispatch, service)
+        while True:
+            await self._needed.wait()
+            if self._later_s and not self._urgent.is_set():
+                with trio.move_on_after(self._later_s):
+                    await self._urgent.wait()
+            self._is_needed = False
+            self._needed = trio.Event()
+            self._urgent = trio.Event()
+            if self._failed is None and self._store.written > self._store.durable:  # else another sync covered it
+                if self.is_quick:
+                    self._sync_here(dispatch, service)
+                else:
+                    await self._sync_there(dispatch, service, offload)
+            if self._failed is not None:
+                raise self._failed
+            self.need(dispatch.waits_for_disk, is_whole=False)
+
+    async def _sync_there(self, dispatch: Dispatch, service: BrokerService, offload: Offload) -> None:
+        point = self._store.sync_point()
+        self._idle = None
+        took_s = await offload(self._sync)
+        self._idle = (dispatch, service)
+        self._done(point, took_s, dispatch, service)

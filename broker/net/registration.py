@@ -1,0 +1,189 @@
+"""Tells every name server that this broker lives and what it holds. Each name server is told by a task of its own.
+
+The whole list of topics goes out, in parts, to a name server that does not know us; else a heartbeat renews the
+lease, with the topics that are new or have changed: one more among ten thousand costs no more than one. With the list
+go the names of the other brokers that were ever seen, so that a name server that was started anew knows for whom to
+wait before it calls a topic unknown.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import trio
+
+from broker.service import BrokerService
+from broker.settings import BrokerSettings
+from penstock.client.wire_link import ask, call
+from penstock.errors import PenstockError, Unavailable
+from penstock.protocol.link import Link, Links
+from penstock.protocol.requests.routes import (
+    BrokerHeartbeat,
+    Challenge,
+    HeartbeatReply,
+    ProveBroker,
+    QueryChallenge,
+    QueryRoute,
+    RegisterBroker,
+    Route,
+    TopicRoute,
+    UnregisterBroker,
+)
+from penstock.service.cluster_secret import broker_proof
+
+CALL_S: Final = 5.0
+PART: Final = 10_000
+"""So many topics with the longest names fit into a request."""
+RETRY_S: Final = 1.0
+START_S: Final = 1.0
+LEAVE_S: Final = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class Registration:
+    """The leases of one broker with all its name servers.
+
+    Args:
+        settings: the broker's.
+        address: where clients are told to come.
+        service: what the broker holds.
+        links: the ways to the name servers.
+        secret: the cluster's, to prove that this is the broker; None where it has none.
+
+    Attributes:
+        away: those that did not answer when they were last told.
+    """
+
+    def __init__(
+        self, settings: BrokerSettings, address: str, service: BrokerService, links: Links, secret: bytes | None = None
+    ) -> None:
+        self._settings = settings
+        self._address = address
+        self._service = service
+        self._links = links
+        self._changed: dict[str, trio.Event] = {}
+        self._peers = service.homes()
+        self._secret = secret
+        self._proved: set[str] = set()  # name servers whose connection has had our proof
+        self.away: set[str] = set()
+
+    def topics_changed(self) -> None:
+        """Name servers are told at once."""
+        for event in self._changed.values():
+            event.set()
+
+    def lost(self, address: str) -> None:
+        """The connection to a server has ended. A name server that begins anew knows nobody: it is told as soon as it
+        is there again."""
+        self._proved.discard(address)
+        event = self._changed.get(address)
+        if event is not None:
+            event.set()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keeps the leases with all name servers until cancelled. Started when each was tried once; one that does not
+        answer holds nobody up for longer than ``START_S``."""
+        untried = dict.fromkeys(self._settings.namesrv)
+        all_tried = trio.Event()
+
+        def tried(namesrv: str) -> None:
+            untried.pop(namesrv, None)
+            if not untried:
+                all_tried.set()
+
+        async with trio.open_nursery() as nursery:
+            for namesrv in self._settings.namesrv:
+                nursery.start_soon(self._keep, namesrv, tried)
+            with trio.move_on_after(START_S if untried else 0):
+                await all_tried.wait()
+            task_status.started()
+
+    async def _keep(self, namesrv: str, tried: Callable[[str], None]) -> None:
+        link = self._links.link(namesrv)
+        registered = -1
+        while True:
+            self._changed[namesrv] = trio.Event()
+            try:
+                await self._prove(namesrv, link)
+                registered = await self._renew(link, registered)
+                await self._meet(link)
+                wait_s = self._settings.register_every_s
+                if namesrv in self.away:
+                    _log.warning("name server %s answers again", namesrv)
+                self.away.discard(namesrv)
+            except PenstockError as error:
+                if namesrv not in self.away:  # it is asked again every second or so
+                    _log.warning("name server %s lost: %s", namesrv, error)
+                registered, wait_s = -1, RETRY_S
+                self._proved.discard(namesrv)
+                self.away.add(namesrv)
+            tried(namesrv)
+            with trio.move_on_after(wait_s):
+                await self._changed[namesrv].wait()
+
+    async def _prove(self, namesrv: str, link: Link) -> None:
+        """Proves to a name server that this is the broker, once in a connection. It asks for that if it has a secret
+        too."""
+        if self._secret is None or namesrv in self._proved:
+            return
+        self._proved.add(namesrv)  # a connection that is lost meanwhile takes it back
+        challenge = await ask(link, QueryChallenge(), Challenge, CALL_S)
+        if challenge.nonce:
+            name = self._settings.name
+            proof = broker_proof(self._secret, challenge.nonce, name, self._address)
+            await call(link, ProveBroker(name, self._address, proof), CALL_S)
+
+    async def _renew(self, link: Link, registered: int) -> int:
+        """Registers or renews; returns the version of the topics that the name server has now."""
+        if registered >= 0:
+            version, topics = self._service.routes(registered)
+            if await self._beat(link, _parts(topics), registered, version):
+                return version
+        version, topics = self._service.routes()
+        first, *others = _parts(topics)
+        name, lease_s, peers = self._settings.name, self._settings.lease_s, tuple(sorted(self._peers))
+        request = RegisterBroker(name, self._address, version, lease_s, first, peers, bool(others))
+        await call(link, request, CALL_S)
+        if not await self._beat(link, others, version, version):
+            raise Unavailable("it has forgotten at once what it was told")
+        return version
+
+    async def _beat(self, link: Link, parts: Sequence[tuple[TopicRoute, ...]], before: int, version: int) -> bool:
+        """Tells what is new since the version ``before``, in parts. False if it is not the one on file."""
+        for left, part in zip(range(len(parts) - 1, -1, -1), parts, strict=True):
+            name, lease_s = self._settings.name, self._settings.lease_s
+            request = BrokerHeartbeat(name, self._address, version, lease_s, part, before, left > 0)
+            reply = await call(link, request, CALL_S)
+            assert isinstance(reply, HeartbeatReply)
+            if not reply.known:
+                return False
+            before = version
+        return True
+
+    async def _meet(self, link: Link) -> None:
+        """Learns who else is there."""
+        reply = await call(link, QueryRoute(""), CALL_S)
+        assert isinstance(reply, Route)
+        self._peers |= {route.broker for route in reply.brokers} - {self._settings.name}
+
+    async def leave(self) -> None:
+        """A clean stop: every name server forgets us at once."""
+        async with trio.open_nursery() as nursery:
+            for namesrv in self._settings.namesrv:
+                nursery.start_soon(self._leave, namesrv)
+
+    async def _leave(self, namesrv: str) -> None:
+        link = self._links.link(namesrv)
+        try:
+            await self._prove(namesrv, link)
+            await call(link, UnregisterBroker(self._settings.name, self._address), LEAVE_S)
+        except PenstockError as error:
+            _log.info("name server %s was not told of the stop: %s", namesrv, error)
+
+
+def _parts(topics: tuple[TopicRoute, ...]) -> list[tuple[TopicRoute, ...]]:
+    """In their order; at least one."""
+    return [topics[at : at + PART] for at in range(0, len(topics), PART)] or [()]

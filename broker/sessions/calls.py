@@ -1,0 +1,69 @@
+"""What owners of sessions are called upon to do: let a session go that somebody else asks for.
+
+A living owner is called first, and has ``HANDOVER_S`` to tell its client and to save the last state. Whoever asked
+waits for the session's *waker*; the owner hears its calls when it looks for them. Pure: ``now`` is an argument.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.protocol.requests.sessions import SessionCall
+
+HANDOVER_S: Final = 1.0
+
+
+class OwnerCalls:
+    """The calls upon all owners.
+
+    Attributes:
+        changed: wakers that have stirred and nobody has taken yet.
+    """
+
+    def __init__(self) -> None:
+        self.changed: list[str] = []
+        self._of: dict[str, dict[str, SessionCall]] = {}  # owner -> client -> what is asked of it
+        # client -> the epoch in which its session was asked for last, and until when its owner may let go
+        self._until: dict[str, tuple[int, float]] = {}
+
+    def call(self, owner: str, call: SessionCall, now: float) -> float:
+        """Calls upon an owner. Until when it may let go: as long as it was given the first time."""
+        if self._until.get(call.client, (0, 0.0))[0] != call.epoch:
+            self._until[call.client] = call.epoch, now + HANDOVER_S
+        self.tell(owner, call)
+        return self._until[call.client][1]
+
+    def tell(self, owner: str, call: SessionCall) -> None:
+        """An owner is to hear of what was done without it."""
+        self._of.setdefault(owner, {})[call.client] = call
+        self.changed.append(owner_waker(owner))
+
+    def has_had_time(self, client: str, epoch: int, now: float) -> bool:
+        """Whether the owner was called upon, by whomever, and has not let go for as long as it may."""
+        called, until = self._until.get(client, (0, 0.0))
+        return called == epoch and now >= until
+
+    def settle(self, client: str) -> None:
+        """A session has changed hands or is over: nobody is asked for it any more."""
+        self._until.pop(client, None)
+        for calls in self._of.values():
+            calls.pop(client, None)
+        self.changed.append(client_waker(client))
+
+    def take(self, owner: str) -> tuple[SessionCall, ...]:
+        """What an owner has not heard yet."""
+        return tuple(self._of.pop(owner, {}).values())
+
+    def forget(self, owner: str) -> None:
+        """An owner is dead."""
+        self._of.pop(owner, None)
+
+
+def client_waker(client: str) -> str:
+    """What stirs when a client's session changes hands; no queue has such a name."""
+    return f"session {client}"
+
+
+def owner_waker(owner: str) -> str:
+    """What stirs when others ask for an owner's sessions."""
+    return f"owner {owner}"

@@ -1,0 +1,95 @@
+"""How long sessions have been without their clients, and so when they are over.
+
+A session is stored with the wall-clock time at which its client went, because nothing else means anything after a
+restart. From the broker's start on the monotonic clock counts: a wall clock that is set forward ends no session, and
+one that is set back keeps none alive. The time before a start counts as soon as ages do (``broker/store_clock.py``).
+Also a client whose owner has just died is gone, though no record says so yet.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from broker.sessions.fold import Sessions
+from penstock.protocol.requests.sessions import NEVER_ENDS
+
+LEAP_S: Final = 60.0
+"""Ages that go forward by so much more than the monotonic clock have waited for the clock since the start."""
+SPARE_ENDS: Final = 1024
+"""Ends of sessions whose clients came back are swept out when they outnumber the sessions by more than this."""
+
+
+class SessionEnds:
+    """The absences of the sessions whose home is this broker. ``now`` is monotonic, in seconds."""
+
+    def __init__(self, sessions: Sessions, now: float, age_ms: int) -> None:
+        """``age_ms``: until when the absences that are stored have gone on, as is known yet (``judge``)."""
+        self._sessions = sessions
+        self._before = dict(sessions.gone())  # client -> when it went, of those that have been gone since before
+        self._gone = {client: now - max(0, age_ms - gone_ms) / 1000 for client, gone_ms in self._before.items()}
+        self._judged, self._age_ms = now, age_ms
+        self._ends: list[tuple[float, str]] = []
+        self._sweep()
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def went(self, client: str, now: float) -> None:
+        """A session has no client any more, unless that is known already."""
+        self._gone.setdefault(client, now)
+
+    def back(self, client: str) -> None:
+        """The client is there, or its session is over."""
+        self._gone.pop(client, None)
+        self._before.pop(client, None)
+
+    def judge(self, now: float, age_ms: int) -> None:
+        """It is that time by the ages. Once they have waited for a clock that was far ahead at the start, the time that
+        the machine was off counts as absence too."""
+        leap_s = (age_ms - self._age_ms) / 1000 - (now - self._judged)
+        self._judged, self._age_ms = now, age_ms
+        if leap_s > LEAP_S and self._before:
+            for client, gone_ms in self._before.items():
+                self._gone[client] = min(self._gone[client], now - max(0, age_ms - gone_ms) / 1000)
+                self.watch(client)
+            self._before = {}
+
+    def absence_s(self, client: str, now: float) -> float:
+        """For how long the client has been gone, 0 if it is not."""
+        return now - self._gone.get(client, now)
+
+    def absent_since_ms(self, client: str, now: float, now_ms: int) -> int:
+        """The same as a time by the wall clock, as it goes just now; never 0."""
+        return max(now_ms - int(self.absence_s(client, now) * 1000), 1)
+
+    def is_over(self, client: str, now: float) -> bool:
+        """Whether the client came back too late, or not at all."""
+        return self._end_of(client) <= now
+
+    def _end_of(self, client: str) -> float:
+        gone, entry = self._gone.get(client), self._sessions.get(client)
+        if gone is None or entry is None or entry.expiry_s == NEVER_ENDS:
+            return math.inf
+        return gone + entry.expiry_s
+
+    def watch(self, client: str) -> None:
+        """Nobody has the session any more: it is told when it is over."""
+        end = self._end_of(client)
+        if end < math.inf:
+            heapq.heappush(self._ends, (end, client))
+            if len(self._ends) > 2 * len(self._sessions) + SPARE_ENDS:
+                self._sweep()
+
+    def _sweep(self) -> None:
+        ends = [(self._end_of(client), client) for client in self._gone]
+        self._ends = [row for row in ends if row[0] < math.inf]
+        heapq.heapify(self._ends)
+
+    def due(self, now: float) -> Iterator[str]:
+        """Clients whose sessions may be over. One is told until the next is asked for."""
+        while self._ends and self._ends[0][0] <= now:
+            yield self._ends[0][1]
+            heapq.heappop(self._ends)

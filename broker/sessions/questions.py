@@ -1,0 +1,120 @@
+"""What only gateways know of sessions: the subscriptions of connected clients whose sessions are not kept.
+
+An operator's command asks their home (``AskSubscriptions``), which passes the question on with the answer to a
+gateway's ``WatchSessions`` and is answered with ``TellSubscriptions``. Nothing of it is stored, and nothing is sent
+before somebody asks. Only what was asked for is taken in, at most ``ASKS_MAX`` questions wait at a time, and each ends
+at its deadline with what was told until then.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.kernel.handler import handles
+from broker.kernel.outcomes import Now, Outcome, Parked
+from broker.sessions.calls import owner_waker
+from broker.sessions.fold import Sessions
+from broker.state import BrokerState
+from penstock.errors import Busy, InvalidRequest, TopicNotFound
+from penstock.protocol.requests.request import Done, Result
+from penstock.protocol.requests.sessions import (
+    CONNECTED,
+    HOME_TOPIC,
+    AskSubscriptions,
+    SessionQuestion,
+    SessionTerms,
+    Subscriptions,
+    TellSubscriptions,
+)
+
+ASKS_MAX: Final = 100
+CLIENTS_MAX: Final = 1000
+WAIT_S_MAX: Final = 30.0
+
+
+class _Ask:
+    """A question that waits. ``left``: clients of whom nothing is told yet, with their gateways."""
+
+    def __init__(self, left: dict[str, str], wants_terms: bool, waker: str) -> None:
+        self.left = left
+        self.wants_terms = wants_terms
+        self.waker = waker
+        self.told: list[SessionTerms] = []
+
+
+class SessionQuestions:
+    """Those that wait at one broker. ``changed``: wakers that have stirred and were not taken yet."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._sessions: Sessions = state.sessions
+        self._topics = state.topics
+        self._asks: list[_Ask] = []
+        self._asked: dict[str, dict[SessionQuestion, None]] = {}  # gateway -> what it is to be asked
+        self._number = 0
+        self.changed: list[str] = []
+
+    @handles(AskSubscriptions)
+    def ask(self, request: AskSubscriptions, now: float, now_ms: int) -> Outcome:
+        """Has the gateways of these clients asked, and waits for their answers."""
+        if self._topics.get(HOME_TOPIC) is None:
+            raise TopicNotFound(f"{HOME_TOPIC}: sessions are not at home at this broker")
+        if len(request.clients) > CLIENTS_MAX or not 0 <= request.wait_s <= WAIT_S_MAX:
+            raise InvalidRequest(f"at most {CLIENTS_MAX} clients are asked for, within 0 to {WAIT_S_MAX:g} s")
+        if len(self._asks) >= ASKS_MAX:
+            raise Busy(f"{ASKS_MAX} questions about sessions wait already")
+        self._number += 1
+        ask = _Ask(self._gateways_of(request.clients), request.wants_terms, f"question {self._number}")
+        for client, gateway in ask.left.items():
+            self._asked.setdefault(gateway, {})[SessionQuestion(client, ask.wants_terms)] = None
+        self.changed += [owner_waker(gateway) for gateway in dict.fromkeys(ask.left.values())]
+        self._asks.append(ask)
+
+        def answer(last: bool) -> Result | None:
+            if ask.left and not last:
+                return None
+            self._end(ask)
+            return Subscriptions(tuple(ask.told))
+
+        found = answer(not request.wait_s)
+        return Now(found) if found is not None else Parked((ask.waker,), now + request.wait_s, answer)
+
+    def _gateways_of(self, clients: tuple[str, ...]) -> dict[str, str]:
+        """The gateway of each of these clients that is connected."""
+        found: dict[str, str] = {}
+        for client in clients:
+            entry = self._sessions.get(client)
+            if entry is not None and entry.owner and entry.state == CONNECTED:
+                found[client] = entry.owner
+        return found
+
+    def _end(self, ask: _Ask) -> None:
+        if ask in self._asks:
+            self._asks.remove(ask)
+        for client, gateway in ask.left.items():
+            waiting = self._asked.get(gateway)
+            if waiting is not None:
+                waiting.pop(SessionQuestion(client, ask.wants_terms), None)
+                if not waiting:
+                    del self._asked[gateway]
+
+    def take(self, gateway: str) -> tuple[SessionQuestion, ...]:
+        """What a gateway is to be asked now."""
+        return tuple(self._asked.pop(gateway, ()))
+
+    @handles(TellSubscriptions)
+    def tell(self, request: TellSubscriptions, now: float, now_ms: int) -> Outcome:
+        """Takes in what a gateway says of its clients."""
+        for ask in self._asks:
+            for one in request.told:
+                if ask.left.get(one.client) == request.owner and one.with_terms >= ask.wants_terms:
+                    del ask.left[one.client]
+                    ask.told.append(one)
+            if not ask.left:
+                self.changed.append(ask.waker)
+        return Now(Done())
+
+    def take_changed(self) -> list[str]:
+        """Wakers that have stirred since the last call."""
+        changed = self.changed.copy()
+        self.changed.clear()
+        return changed

@@ -1,0 +1,1 @@
+"""Shared subscriptions: leases of messages, and the fold of what is settled."""

@@ -1,0 +1,1 @@
+"""Topics: their fold and their requests."""

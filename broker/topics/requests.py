@@ -1,0 +1,137 @@
+"""Requests about topics: create, describe, list. One function per request; policy for topics that do not exist yet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from broker.kernel.fold import fact_record
+from broker.kernel.handler import handles
+from broker.kernel.outcomes import AfterQuorum, Now, Outcome
+from broker.sessions.fold import homes_of
+from broker.settings import LEVELS, BrokerSettings
+from broker.state import BrokerState
+from broker.store.message_store import MessageStore
+from broker.topics import fold as topics
+from penstock.errors import Busy, InvalidRequest, InvalidTopic, NoRoute, TopicExists, TopicNotFound
+from penstock.protocol.requests.sessions import GATEWAYS_TOPICS, HOME_TOPIC
+from penstock.protocol.requests.topics import CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicInfo, TopicList
+from topicmap.names import InvalidName
+from topicmap.queues import check_topic, topic_queue
+
+
+class TopicRequests:
+    """Topics of one broker. ``on_change`` is called with the name of each topic that is created."""
+
+    def __init__(
+        self, state: BrokerState, store: MessageStore, settings: BrokerSettings, on_change: Callable[[str], None]
+    ) -> None:
+        self._state = state
+        self._topics = state.topics
+        self._store = store
+        self._settings = settings
+        self._on_change = on_change
+        for topic in self._topics:
+            self._ensure_queues(topic)
+
+    @handles(CreateTopic)
+    def create(self, request: CreateTopic, now: float, now_ms: int) -> Outcome:
+        """Creates a topic; again with the same configuration is fine."""
+        wanted = TopicInfo(
+            request.topic,
+            request.queues or self._settings.default_queues,
+            request.level or self._settings.default_level,
+        )
+        known = self._topics.get(request.topic)
+        if known is not None:
+            same = (not request.queues or request.queues == known.queues) and request.level in ("", known.level)
+            if not same:
+                raise TopicExists(f"topic {request.topic} has {known.queues} queues at level {known.level}")
+            return AfterQuorum(self._detail(known), self._store.written)  # who made it may still be waiting, too
+        self._create(wanted, now_ms)
+        return AfterQuorum(self._detail(wanted), self._store.written)
+
+    @handles(DescribeTopic)
+    def describe(self, request: DescribeTopic, now: float, now_ms: int) -> Outcome:
+        """Configuration and bounds; with ``create``, policy may create the topic."""
+        known = self._topics.get(request.topic)
+        if known is not None:
+            return Now(self._detail(known))
+        if not request.create:
+            raise TopicNotFound(f"there is no topic {request.topic}", hint="penstock topic create makes one")
+        self.auto_create(request.topic, now_ms, is_anonymous=request.is_anonymous)
+        return AfterQuorum(self._detail(self.get(request.topic)), self._store.written)
+
+    @handles(ListTopics)
+    def list_all(self, request: ListTopics, now: float, now_ms: int) -> Outcome:
+        """All topics, sorted."""
+        return Now(TopicList(tuple(sorted(self._topics))))
+
+    def get(self, topic: str) -> TopicInfo:
+        """Configuration of a topic. Raises ``TopicNotFound``."""
+        known = self._topics.get(topic)
+        if known is None:
+            raise TopicNotFound(f"there is no topic {topic}", hint="penstock topic create makes one")
+        return known
+
+    def queue_count(self, topic: str) -> int:
+        """Number of queues, 0 while the topic does not exist."""
+        known = self._topics.get(topic)
+        return known.queues if known else 0
+
+    def for_append(self, topic: str, now_ms: int) -> TopicInfo:
+        """Configuration of the topic that a message goes to; created by policy. Raises ``TopicNotFound``,
+        ``InvalidTopic``."""
+        known = self._topics.get(topic)
+        if known is None:
+            self.auto_create(topic, now_ms)
+            known = self.get(topic)
+        return known
+
+    def auto_create(self, topic: str, now_ms: int, *, is_anonymous: bool = False) -> None:
+        """Creates a topic with the defaults, if policy allows it; what gateways need for themselves is not asked."""
+        if not self._settings.auto_create_topics and topic not in GATEWAYS_TOPICS:
+            raise TopicNotFound(f"there is no topic {topic}", hint="this broker does not create topics by itself")
+        if topic == HOME_TOPIC:
+            self._check_home()
+        made = TopicInfo(topic, self._settings.default_queues, self._settings.default_level)
+        self._create(made, now_ms, is_anonymous=is_anonymous)
+
+    def _check_home(self) -> None:
+        """Sessions have one home. Raises ``NoRoute`` where what they hold here says that it is another broker."""
+        homes = homes_of(self._state.filters.owners) - {self._settings.name}
+        if homes:
+            raise NoRoute(f"MQTT sessions are at home at {', '.join(sorted(homes))}, which is away")
+
+    def _create(self, topic: TopicInfo, now_ms: int, *, is_anonymous: bool = False) -> None:
+        try:
+            check_topic(topic.topic)
+        except InvalidName as error:
+            raise InvalidTopic(str(error)) from None
+        if not 1 <= topic.queues <= self._settings.queues_max:
+            raise InvalidRequest(f"a topic has 1 to {self._settings.queues_max} queues, not {topic.queues}")
+        if topic.level not in LEVELS:
+            raise InvalidRequest(f"a topic's level is one of {', '.join(LEVELS)}, not {topic.level!r}")
+        self._check_room(is_anonymous)
+        self._store.append([fact_record(topics.TOPIC, self._topics.fact(topic))], now_ms)
+        self._ensure_queues(topic)
+        self._on_change(topic.topic)
+
+    def _check_room(self, is_anonymous: bool) -> None:
+        """Raises ``Busy`` where there may be no more topics, or none that clients without a user name make."""
+        count, most = len(self._topics), self._settings.topics_max
+        if count >= most:
+            raise Busy(f"this broker has {count} topics: the limit topics_max is reached")
+        if is_anonymous and count >= math.ceil(most * self._settings.topics_anonymous_share):
+            raise Busy(
+                f"this broker has {count} topics: clients without a user name may make no more "
+                f"(topics_max, topics_anonymous_share)"
+            )
+
+    def _ensure_queues(self, topic: TopicInfo) -> None:
+        for number in range(topic.queues):
+            self._store.ensure_queue(topic.topic, number)
+
+    def _detail(self, topic: TopicInfo) -> TopicDetail:
+        bounds = tuple(self._store.bounds(topic_queue(topic.topic, number)) for number in range(topic.queues))
+        return TopicDetail(topic.topic, topic.queues, topic.level, bounds, self._state.identity.log_id)

@@ -1,0 +1,63 @@
+"""Which brokers have what is to be read, and which of them are away: several name servers' answers as one. Pure.
+
+A name server knows brokers whose leases have ended, and names them beside those that live. Whoever reads to an end
+(a batch, a search, a listing) would otherwise take a part for the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from penstock.errors import BrokerAway, NoRoute
+from penstock.protocol.requests.routes import BrokerRoute, Route
+
+HINT: Final = "start it again; one that stays away is forgotten after the name server's `away_s_max`, a day"
+ALLOW: Final = "start it again, or ask for what the others have: allow_incomplete=True, or --allow-incomplete"
+
+
+class Holders(NamedTuple):
+    """The brokers that have something.
+
+    Attributes:
+        brokers: those that live, by name.
+        away: names of those that are away and have some of it, or may have.
+    """
+
+    brokers: tuple[BrokerRoute, ...]
+    away: tuple[str, ...]
+
+    def whole(self, what: str, *, hint: str = "") -> tuple[BrokerRoute, ...]:
+        """The brokers, where none is away. Raises ``BrokerAway``."""
+        check_whole(self.away, what, hint=hint)
+        return self.brokers
+
+
+def check_whole(away: tuple[str, ...], what: str, *, hint: str = "") -> None:
+    """Raises ``BrokerAway`` where a broker that has some of ``what`` is away."""
+    if away:
+        are = f"broker {away[0]} is" if len(away) == 1 else f"brokers {', '.join(away)} are"
+        raise BrokerAway(f"{are} away, and may have some of {what}", hint=hint or HINT)
+
+
+def joined(answers: Iterable[Route | NoRoute]) -> Holders:
+    """What several name servers say. A broker that one of them sees lives. Raises ``BrokerAway`` where no broker lives
+    and one says that what is asked for is at a broker that is away."""
+    live: dict[str, BrokerRoute] = {}
+    away: set[str] = set()
+    absent: NoRoute | None = None
+    for answer in answers:
+        if isinstance(answer, NoRoute):
+            absent = answer
+            continue
+        for route in answer.brokers:
+            live.setdefault(route.broker, route)
+        away.update(answer.away)
+    if absent is not None and not live:
+        raise BrokerAway(absent.message, hint=HINT)
+    return Holders(tuple(live[name] for name in sorted(live)), tuple(sorted(away - live.keys())))
+
+
+def brokers_to_read(found: Holders, topic: str, allow_incomplete: bool) -> tuple[BrokerRoute, ...]:
+    """The brokers from which a program reads a topic. Raises ``BrokerAway`` unless a part will do."""
+    return found.brokers if allow_incomplete else found.whole(f"topic {topic!r}", hint=ALLOW)

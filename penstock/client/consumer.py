@@ -1,0 +1,249 @@
+"""A consumer group's member, on asyncio and on trio.
+
+It joins the group at every broker that has one of its topics and reads the queues that it is assigned there
+(penstock/client/membership.py, penstock/client/pulling.py). Delivery is at least once: what was handed out and not
+committed is delivered again, here or at another member. Heartbeats run in tasks of their own; leaving the block leaves
+the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from types import TracebackType
+
+import anyio
+
+from penstock.client.discovery import Discovery
+from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost
+from penstock.client.membership import Member
+from penstock.client.positions import PullLimits, QueueAt, Start, chosen_tags
+from penstock.client.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
+from penstock.client.retry import TIMEOUT_S, BackOff, check_seconds, worth_another_try
+from penstock.client.task_scope import TaskScope
+from penstock.client.wire_link import WireLinks
+from penstock.errors import InvalidRequest, PenstockError, QueueNotFound, TimedOut
+from penstock.protocol.addresses import SERVERS
+from penstock.protocol.link import Links
+from penstock.protocol.message import Message
+from penstock.protocol.topic_names import topics_of
+from penstock.world import Clock, RealClock, Rng, new_rng
+
+
+class Consumer:
+    """Reads topics together with the other members of a group. Use it with ``async with``; one task iterates.
+
+    ``async for batch in consumer`` gives lists of messages, each of one queue; ``consumer.messages()`` one at a time.
+
+    Args:
+        group: name of the group; its members share the queues.
+        topics: what to read, named as in ``Message``; all members should name the same.
+        servers: name servers, ``"host:port,host:port"`` or a list.
+        start: where to begin in queues of which the group never committed an offset.
+        tags: only messages with one of these tags, or with this one.
+        session_s: how long a member that falls silent keeps its queues.
+        batch_max: messages per batch at most.
+        prefetch_bytes: what is read ahead, over all queues.
+        timeout_s: deadline of entering the block, of a commit and of a seek.
+        links: ways to servers other than TCP, for programs that embed them.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        topics: str | Iterable[str],
+        *,
+        servers: str | Sequence[str] = SERVERS,
+        start: Start = "latest",
+        tags: str | Iterable[str] = (),
+        session_s: float = SESSION_S,
+        batch_max: int = 500,
+        prefetch_bytes: int = 4 * 1024 * 1024,
+        timeout_s: float = TIMEOUT_S,
+        links: Links | None = None,
+        clock: Clock | None = None,
+        rng: Rng | None = None,
+    ) -> None:
+        self.topics = topics_of(topics)
+        self._servers = servers
+        self._links = links
+        self._clock = clock or RealClock()
+        self._rng = rng or new_rng()
+        self._limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags))
+        check_seconds("timeout_s", timeout_s)
+        self._timeout_s = timeout_s
+        self._back_off = BackOff()
+        self._who = Membership(group, f"member-{self._rng.getrandbits(64):016x}", start, session_s)
+        self._members: dict[str, Member] = {}
+        self._wires = TaskScope()
+        self._tasks = TaskScope()
+        self._committing = anyio.Lock()
+        self._opened: tuple[Discovery, Intake] | None = None
+
+    async def __aenter__(self) -> Consumer:
+        """Joins the group. Raises ``NoRoute``, ``Unavailable`` or ``TimedOut`` after ``timeout_s``."""
+        await self._wires.open()
+        await self._tasks.open()
+        try:
+            links = self._links or WireLinks(self._wires, clock=self._clock, rng=self._rng)
+            discovery = Discovery(self._servers, links, clock=self._clock, fresh_s=REFRESH_S / 2)
+            self._opened = (discovery, Intake(self._tasks, self._limits, self._rng))
+            await self._repeat(self._find)
+            await self._wait_joined()
+            self._tasks.start_soon(self._keep_finding)
+        except BaseException:
+            await self._close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self._close()
+
+    async def _close(self) -> None:
+        """Ends the reading, leaves the group, closes the connections."""
+        try:
+            await self._tasks.close()
+        finally:
+            try:
+                with anyio.CancelScope(shield=True):  # bounded: a leave has a deadline
+                    async with anyio.create_task_group() as leaving:
+                        for member in self._members.values():
+                            leaving.start_soon(member.leave)
+            finally:
+                self._opened = None
+                await self._wires.close()
+
+    # -- messages
+
+    def __aiter__(self) -> Consumer:
+        return self
+
+    async def __anext__(self) -> list[Message]:
+        batch = await self._intake().take()
+        if batch is None:
+            raise StopAsyncIteration
+        return batch.hand_out()
+
+    def messages(self) -> MessageStream:
+        """The messages one by one; a commit covers those that the stream has returned."""
+        return MessageStream(self._intake())
+
+    async def poll(self, wait_s: float) -> list[Message]:
+        """The next batch, or an empty list when none comes in ``wait_s`` seconds."""
+        with anyio.move_on_after(wait_s):
+            batch = await self._intake().take()
+            return [] if batch is None else batch.hand_out()
+        return []
+
+    # -- positions
+
+    @property
+    def assignment(self) -> tuple[QueueAt, ...]:
+        """The queues that this member reads just now, sorted."""
+        return tuple(sorted(held.at for held in self._held()))
+
+    async def commit(self) -> None:
+        """Stores how far messages were handed out, durably.
+
+        Raises:
+            Fenced: queues were taken away with messages handed out and not committed; their new holder gets those
+                messages again. What is still held was committed.
+            PenstockError: nothing can be said about the commit; doing it again is safe.
+        """
+        self._intake()
+        async with self._committing:
+            for member in list(self._members.values()):
+                await self._repeat(member.commit)
+        fenced_if_lost(self._who.group, [queue for member in self._members.values() for queue in member.take_lost()])
+
+    async def seek(self, queue: str, place: int | Start, *, broker: str = "") -> None:
+        """Goes on reading a held queue (``"orders:0"``) at an offset; ``broker`` where several have that queue.
+
+        Raises ``QueueNotFound`` where this member does not hold it and ``OffsetOutOfRange``.
+        """
+        self._intake()
+        for held in self._find_held(queue, broker):
+            held.begin(await offset_at(held.link, queue, place))
+
+    async def seek_time(self, stored_ms: int) -> None:
+        """Goes on reading all held queues with what was stored at or after a time (milliseconds since 1970)."""
+        self._intake()
+        for held in self._held():
+            held.begin(await offset_since(held.link, held.at.queue, stored_ms))
+
+    async def lag(self) -> dict[QueueAt, int]:
+        """How many messages each held queue has that were not handed out yet."""
+        self._intake()
+        lags: dict[QueueAt, int] = {}
+        for member in list(self._members.values()):
+            held = list(member.held.values())
+            if held:
+                bounds = await bounds_of(held[0].link, [one.at.queue for one in held])
+                lags.update({one.at: bound.end - one.handed_out for one, bound in zip(held, bounds, strict=True)})
+        return lags
+
+    def _held(self) -> list[Held]:
+        return [held for member in self._members.values() for held in member.held.values()]
+
+    def _find_held(self, queue: str, broker: str) -> list[Held]:
+        found = [held for held in self._held() if held.at.queue == queue and broker in ("", held.at.broker)]
+        if not found:
+            raise QueueNotFound(f"this member does not hold {queue}", hint="`assignment` tells what it holds")
+        return found
+
+    # -- brokers
+
+    def _intake(self) -> Intake:
+        if self._opened is None:
+            raise InvalidRequest("this consumer is not open", hint="use it inside `async with Consumer(...) as c:`")
+        return self._opened[1]
+
+    async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Does something again until it works, its error cannot be mended, or ``timeout_s`` is over."""
+        deadline, attempt = self._clock.monotonic() + self._timeout_s, 0
+        while True:
+            try:
+                await work()
+                return
+            except PenstockError as error:
+                if not worth_another_try(error, self._clock.monotonic(), deadline):
+                    raise
+            attempt += 1
+            await anyio.sleep(self._back_off.wait_s(attempt, self._rng))
+
+    async def _wait_joined(self) -> None:
+        with anyio.move_on_after(self._timeout_s):
+            for member in self._members.values():
+                await member.joined.wait()
+        for member in self._members.values():
+            if not member.joined.is_set() or (member.trouble is not None and not member.trouble.retryable):
+                raise member.trouble or TimedOut(f"{member.broker} did not let us join within {self._timeout_s:g} s")
+
+    async def _keep_finding(self) -> None:
+        while True:
+            await anyio.sleep(REFRESH_S)
+            try:
+                await self._find()
+            except PenstockError:
+                continue  # the members that we have go on; who they cannot reach they say themselves
+
+    async def _find(self) -> None:
+        """Joins at brokers that are new to us, leaves out those that have none of the topics any more."""
+        assert self._opened is not None
+        discovery, intake = self._opened
+        topics: dict[str, list[str]] = {}
+        names: dict[str, str] = {}
+        for topic in self.topics:
+            for route in await discovery.brokers(topic):
+                topics.setdefault(route.address, []).append(topic)
+                names[route.address] = route.broker
+        for address in self._members.keys() - topics.keys():
+            await self._members.pop(address).leave()
+        for address, here in topics.items():
+            if address in self._members:
+                self._members[address].subscribe(here)
+            else:
+                member = Member(self._who, names[address], discovery.link(address), here, intake, self._rng)
+                self._members[address] = member
+                self._tasks.start_soon(member.run)

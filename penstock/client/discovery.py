@@ -1,0 +1,185 @@
+"""Who has a topic: asks the name servers, keeps the answers while they are fresh, and hands out links.
+
+Any of several name servers will do: the one that answered last is asked first. They never talk to each other, so a
+topic that one of them does not know is asked of the others. It keeps one answer per topic for ``fresh_s`` seconds, and
+a stale one while no name server answers. A topic that nobody has may be created at the broker that every client would
+choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from penstock.client.completeness import Holders, check_whole, joined
+from penstock.client.sending import ROUTE_FRESH_S, check_makeable, maker_of, nobody_has
+from penstock.client.wire_link import ask
+from penstock.errors import (
+    InvalidConfig,
+    NoRoute,
+    PenstockError,
+    ProtocolError,
+    TimedOut,
+    Unavailable,
+    UnknownRequest,
+)
+from penstock.protocol.addresses import no_name_server, nobody_answers, parse_servers
+from penstock.protocol.link import Link, Links
+from penstock.protocol.requests.request import Reply, Request
+from penstock.protocol.requests.routes import BrokerRoute, QueryRoute, QueryTopics, Route, TopicNames
+from penstock.protocol.requests.topics import DescribeTopic, TopicDetail
+from penstock.world import Clock, RealClock
+
+NAMESRV_S: Final = 3.0
+"""How long one name server may take to answer before the next is asked."""
+
+_R = TypeVar("_R", bound=Reply)
+
+
+@dataclass(slots=True)
+class _Answer:
+    brokers: tuple[BrokerRoute, ...]
+    until: float
+
+
+class Discovery:
+    """Routes by topic.
+
+    Args:
+        servers: addresses of name servers, ``"host:port,host:port"`` or a list.
+        links: the ways to servers.
+    """
+
+    def __init__(
+        self, servers: str | Sequence[str], links: Links, *, clock: Clock | None = None, fresh_s: float = ROUTE_FRESH_S
+    ) -> None:
+        self._servers = list(parse_servers(servers))
+        self._links = links
+        self._clock = clock or RealClock()
+        self._fresh_s = fresh_s
+        self._answers: dict[str, _Answer] = {}
+
+    def link(self, address: str) -> Link:
+        """The way to a broker."""
+        return self._links.link(address)
+
+    def known(self, topic: str) -> tuple[BrokerRoute, ...]:
+        """The fresh answer that is at hand, empty if there is none; asks nobody."""
+        answer = self._answers.get(topic)
+        return answer.brokers if answer is not None and self._clock.monotonic() < answer.until else ()
+
+    def forget(self, topic: str) -> None:
+        """Has the topic asked anew the next time; the answer stays in reserve."""
+        answer = self._answers.get(topic)
+        if answer is not None:
+            answer.until = self._clock.monotonic()
+
+    async def brokers(self, topic: str, *, create: bool = False) -> tuple[BrokerRoute, ...]:
+        """Brokers that hold queues of a topic; with ``create`` the cluster's policy may make it.
+
+        Raises:
+            NoRoute: no live broker has it.
+            Unavailable, InvalidConfig: no name server answers and nothing is known.
+            PenstockError: what the broker said that was asked to create it.
+        """
+        known = self.known(topic)
+        if known:
+            return known
+        try:
+            found = await self._find(QueryRoute(topic))
+        except (Unavailable, InvalidConfig):
+            stale = self._answers.get(topic)
+            if stale is None:
+                raise
+            return stale.brokers
+        if not found and create:
+            found = await self._create(topic)
+        if not found:
+            self._answers.pop(topic, None)
+            raise nobody_has(topic)
+        self._answers[topic] = _Answer(found, self._clock.monotonic() + self._fresh_s)
+        return found
+
+    async def all_brokers(self) -> tuple[BrokerRoute, ...]:
+        """All live brokers. Raises ``NoRoute`` or ``Unavailable``."""
+        found = await self._find(QueryRoute(""))
+        if not found:
+            raise NoRoute(f"no live broker is registered at {', '.join(self._servers)}")
+        return found
+
+    async def holders(self, topic: str) -> Holders:
+        """Brokers that hold queues of a topic, as all name servers together know, and those of them that are away.
+
+        Raises:
+            NoRoute: no broker has it.
+            BrokerAway: all that have it are away.
+            Unavailable, InvalidConfig: no name server answers.
+        """
+        answers: list[Route | PenstockError] = []
+        for address in tuple(self._servers):
+            answers.append(await self._answer(address, QueryRoute(topic), Route))
+            if isinstance(answers[-1], Route) and answers[-1].brokers and not answers[-1].away:
+                break  # else another name server may see one that this one misses
+        told = [one for one in answers if isinstance(one, Route | NoRoute)]
+        if not told:
+            raise nobody_answers([one for one in answers if isinstance(one, PenstockError)])
+        found = joined(told)
+        if not found.brokers:
+            check_whole(found.away, f"topic {topic!r}")
+            raise nobody_has(topic)
+        return found
+
+    async def topics(self) -> tuple[str, ...]:
+        """Names of all topics, sorted. Raises ``Unavailable``."""
+        return (await self._ask_any(QueryTopics(), TopicNames)).topics
+
+    async def _create(self, topic: str) -> tuple[BrokerRoute, ...]:
+        check_makeable(topic)
+        chosen = maker_of(topic, await self.all_brokers())
+        detail = await ask(self.link(chosen.address), DescribeTopic(topic, create=True), TopicDetail)
+        return (BrokerRoute(chosen.broker, chosen.address, detail.queues),)
+
+    async def _find(self, request: QueryRoute) -> tuple[BrokerRoute, ...]:
+        """The first answer that names a broker; an empty one only if no name server knows more."""
+        failures: list[PenstockError] = []
+        for address in tuple(self._servers):
+            route = await self._answer(address, request, Route)
+            if isinstance(route, PenstockError):
+                failures.append(route)
+            elif route.brokers:
+                self._prefer(address)
+                return route.brokers
+        away = [one for one in failures if isinstance(one, NoRoute)]
+        if away:
+            raise away[0]
+        if len(failures) == len(self._servers):
+            raise nobody_answers(failures)
+        return ()
+
+    async def _ask_any(self, request: Request, kind: type[_R]) -> _R:
+        failures: list[PenstockError] = []
+        for address in tuple(self._servers):
+            reply = await self._answer(address, request, kind)
+            if not isinstance(reply, PenstockError):
+                self._prefer(address)
+                return reply
+            failures.append(reply)
+        raise nobody_answers(failures)
+
+    async def _answer(self, address: str, request: Request, kind: type[_R]) -> _R | PenstockError:
+        """What a name server answers, or why it does not."""
+        try:
+            return await ask(self.link(address), request, kind, NAMESRV_S)
+        except NoRoute as error:  # the topic is at a broker that is away; another name server may know more
+            return error
+        except TimedOut:
+            return Unavailable(f"{address} did not answer in time")
+        except Unavailable as error:
+            return no_name_server(address) if isinstance(error.__cause__, ProtocolError) else error
+        except (ProtocolError, UnknownRequest):
+            return no_name_server(address)
+
+    def _prefer(self, address: str) -> None:
+        self._servers.remove(address)
+        self._servers.insert(0, address)

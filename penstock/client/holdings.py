@@ -1,0 +1,127 @@
+"""What a group's member holds at one broker: which queues, in which generation, and what became of its commits. Pure.
+
+A queue that is taken away with messages handed out and not committed is *lost*: the next commit says so (``Fenced``),
+for its new holder begins at the last commit and gets those messages again. Where an assignment names another committed
+offset than ours, somebody else held the queue meanwhile: reading begins anew at that offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from penstock.client.positions import UNSET, Position, Start, check_start, place_offset
+from penstock.client.retry import check_seconds
+from penstock.errors import Fenced
+from penstock.protocol.requests.groups import Assignment, QueueOffset
+from penstock.protocol.requests.topics import Bounds
+
+SESSION_S: Final = 30.0
+"""How long a member that falls silent keeps its queues."""
+REFRESH_S: Final = 15.0
+"""How often the name servers are asked for new brokers of the topics."""
+LEAVE_S: Final = 2.0
+"""So long a member that leaves waits for the broker to hear of it."""
+FENCED_MAX: Final = 5
+"""A commit that is refused so often in a row, each time after a fresh assignment, is given up."""
+
+P = TypeVar("P", bound=Position)
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Who is in which group, and how: the same at every broker."""
+
+    group: str
+    member: str
+    start: Start
+    session_s: float
+
+    def __post_init__(self) -> None:
+        check_start(self.start)
+        check_seconds("session_s", self.session_s)
+
+    @property
+    def watch_s(self) -> float:
+        """How long a watch waits at the broker: three fit into a session."""
+        return self.session_s / 3
+
+
+class Holdings(Generic[P]):
+    """The queues held at one broker. ``on_drop`` is called for each that is taken away, before anything else."""
+
+    def __init__(self, on_drop: Callable[[P], None]) -> None:
+        self.held: dict[str, P] = {}
+        self.generation = UNSET
+        self._on_drop = on_drop
+        self._storing: set[P] = set()
+        self._lost: list[str] = []
+
+    # -- assignments
+
+    def apply(self, assignment: Assignment) -> list[QueueOffset]:
+        """Drops what is ours no more; the queues that are new to us."""
+        committed = {one.queue: one.offset for one in assignment.queues}
+        for queue, position in list(self.held.items()):
+            if committed.get(queue) not in (position.committed, position.committing):
+                self.drop(position)
+        self.generation = assignment.generation
+        return [one for one in assignment.queues if one.queue not in self.held]
+
+    def drop(self, position: P) -> None:
+        position.live = False
+        self._on_drop(position)
+        del self.held[position.at.queue]
+        if position.uncommitted and position not in self._storing:
+            self._lost.append(position.at.queue)
+
+    def drop_all(self) -> None:
+        """The broker does not know us any more."""
+        self.generation = UNSET
+        for position in list(self.held.values()):
+            self.drop(position)
+
+    def take_lost(self) -> list[str]:
+        """Lost queues, each told once."""
+        lost, self._lost = self._lost, []
+        return lost
+
+    # -- commits
+
+    def wanted(self) -> dict[P, int]:
+        """What a commit would store now."""
+        return {one: one.handed_out for one in self.held.values() if one.handed_out not in (UNSET, one.committed)}
+
+    def storing(self, wanted: dict[P, int]) -> tuple[QueueOffset, ...]:
+        """These offsets are on their way; ends with ``stored`` or ``not_stored``."""
+        self._storing |= wanted.keys()
+        for position, offset in wanted.items():
+            position.committing = offset
+        return tuple(QueueOffset(position.at.queue, offset) for position, offset in wanted.items())
+
+    def stored(self, wanted: dict[P, int]) -> None:
+        self._storing -= wanted.keys()
+        for position, offset in wanted.items():
+            position.committed = offset
+
+    def not_stored(self, wanted: dict[P, int]) -> None:
+        """The commit failed, or nothing is known: what was dropped meanwhile is lost."""
+        self._storing -= wanted.keys()
+        self._lost += [position.at.queue for position in wanted if not position.live]
+
+
+def begin_unset(positions: Iterable[Position], bounds: Iterable[Bounds], start: Start) -> None:
+    """Where to begin in queues of which the group never committed an offset."""
+    for position, bound in zip(positions, bounds, strict=True):
+        position.begin(place_offset(bound, start))
+
+
+def fenced_if_lost(group: str, lost: Iterable[str]) -> None:
+    """Raises ``Fenced`` if queues were lost."""
+    queues = sorted(set(lost))
+    if queues:
+        message = f"this member of group {group} lost {', '.join(queues)} before the commit"
+        raise Fenced(
+            message, hint="what was handed out of them and not committed is delivered again, here or elsewhere"
+        )

@@ -1,0 +1,35 @@
+"""Wire links that outlive the cancellation of the block which uses them, so that a service can say goodbye over
+them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+from penstock.client.wire_link import WireLinks
+from penstock.world import Clock, Rng
+
+
+@asynccontextmanager
+async def lasting_links(clock: Clock | None = None, rng: Rng | None = None) -> AsyncIterator[WireLinks]:
+    """Links that work until the block has ended, whatever ends it. The block itself is cancelled as usual; what it
+    still does over the links in a ``finally`` must have a bound and a shield of its own. ``clock`` and ``rng`` are
+    the links' own, for back-off."""
+    done = trio.Event()
+    async with trio.open_nursery() as nursery:
+        tasks = await nursery.start(_keep, done)
+        try:
+            yield WireLinks(tasks, clock=clock, rng=rng)
+        finally:
+            done.set()
+
+
+async def _keep(done: trio.Event, *, task_status: trio.TaskStatus[trio.Nursery]) -> None:
+    async with trio.open_nursery() as tasks:
+        task_status.started(tasks)
+        await trio.lowlevel.checkpoint_if_cancelled()  # a block that ends before it begins has no goodbye to say
+        tasks.cancel_scope.shield = True
+        await done.wait()
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,176 @@
+"""One consumer's membership of its group at one broker: joins, watches, holds what it is assigned, commits, leaves.
+
+The watch is heartbeat and notice in one long poll: a new generation reaches the member at once. What an assignment
+means, and what is lost by it, is decided in penstock/client/holdings.py; this module waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+import anyio
+
+from penstock.client.holdings import FENCED_MAX, LEAVE_S, Holdings, Membership, begin_unset
+from penstock.client.positions import UNSET, QueueAt
+from penstock.client.pulling import Held, Intake, bounds_of
+from penstock.client.retry import BackOff
+from penstock.client.wire_link import ask, call
+from penstock.errors import Fenced, GroupNotFound, PenstockError
+from penstock.protocol.link import Link
+from penstock.protocol.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
+from penstock.world import Rng
+
+
+class Member:
+    """A membership at one broker. ``run`` must run in a task; ``joined`` is set after the first assignment, or when it
+    failed for good."""
+
+    def __init__(
+        self, who: Membership, broker: str, link: Link, topics: Sequence[str], intake: Intake, rng: Rng
+    ) -> None:
+        self.who = who
+        self.broker = broker
+        self.joined = anyio.Event()
+        self.trouble: PenstockError | None = None
+        self._link = link
+        self._topics = tuple(topics)
+        self._intake = intake
+        self._rng = rng
+        self._back_off = BackOff()
+        self._holdings: Holdings[Held] = Holdings(intake.drop)
+        self._applying = anyio.Lock()
+        self._watching: anyio.CancelScope | None = None
+        self._left = False
+
+    @property
+    def held(self) -> dict[str, Held]:
+        """The queues held just now, by name."""
+        return self._holdings.held
+
+    def take_lost(self) -> list[str]:
+        """Queues taken away with messages handed out and not committed, since the last call."""
+        return self._holdings.take_lost()
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """Changes what is subscribed; takes effect with the next assignment."""
+        if self._topics != tuple(topics):
+            self._topics = tuple(topics)
+            self._again()
+
+    # -- staying in the group
+
+    async def run(self) -> None:
+        """Joins and watches until cancelled, whatever happens to the broker; an error that no repetition mends ends it
+        and is handed to the intake."""
+        failures = 0
+        try:
+            while not self._left:
+                try:
+                    with anyio.CancelScope() as self._watching:  # left when the topics change, and for good
+                        await self._join()
+                        failures = 0
+                        while True:
+                            await self._look(self.who.watch_s)
+                except (Fenced, GroupNotFound):
+                    self._holdings.drop_all()  # the broker dropped us: others may hold the queues by now
+                except PenstockError as error:
+                    self.trouble = error
+                    if not error.retryable:
+                        self._intake.fail(error)
+                        return
+                    failures += 1
+                    await anyio.sleep(self._back_off.wait_s(failures, self._rng))
+        finally:
+            self.joined.set()
+
+    async def _join(self) -> None:
+        who = self.who
+        join = JoinGroup(who.group, who.member, self._topics, who.session_s)
+        async with self._applying:
+            await self._apply(await ask(self._link, join, Assignment))
+        self.trouble = None
+
+    async def _look(self, wait_s: float) -> None:
+        """Learns the group's generation; waits for a new one if there is none."""
+        watch = WatchGroup(self.who.group, self.who.member, self._holdings.generation, wait_s)
+        assignment = await ask(self._link, watch, Assignment)
+        async with self._applying:
+            if assignment.generation > self._holdings.generation:
+                await self._apply(assignment)
+
+    async def leave(self) -> None:
+        """Ends ``run`` and tells the broker, so that others get the queues at once. Never fails."""
+        self._left = True
+        self._holdings.drop_all()
+        self._again()
+        with contextlib.suppress(PenstockError):
+            await call(self._link, LeaveGroup(self.who.group, self.who.member), LEAVE_S)
+
+    def _again(self) -> None:
+        """Ends the watch under way: ``run`` begins anew."""
+        if self._watching is not None:
+            self._watching.cancel()
+
+    async def _apply(self, assignment: Assignment) -> None:
+        new = [self._hold(one) for one in self._holdings.apply(assignment)]
+        try:
+            await self._begin_unset([held for held in new if held.offset == UNSET])
+        except Fenced:
+            return  # there is a newer generation already, and the next look brings it
+        for held in new:
+            self.held[held.at.queue] = held
+            self._intake.pull(held)
+        self.joined.set()
+
+    def _hold(self, one: QueueOffset) -> Held:
+        at = QueueAt(self.broker, one.queue)
+        held = Held(at=at, link=self._link, committed=one.offset, committing=one.offset)
+        held.begin(one.offset)
+        return held
+
+    async def _begin_unset(self, new: Sequence[Held]) -> None:
+        """Finds where to begin in queues of which the group never committed an offset.
+
+        Beginning at the end is committed at once: else a member that takes over before the first commit would begin at
+        a later end and skip what came in between.
+        """
+        if not new:
+            return
+        begin_unset(new, await bounds_of(self._link, [held.at.queue for held in new]), self.who.start)
+        if self.who.start == "latest":
+            await self._commit({held: held.offset for held in new})
+
+    # -- commits
+
+    async def commit(self) -> None:
+        """Stores how far messages were handed out in the queues that are still held. Raises ``PenstockError``."""
+        for _ in range(FENCED_MAX):
+            wanted = self._holdings.wanted()
+            if not wanted:
+                return
+            try:
+                await self._commit(wanted)
+            except (Fenced, GroupNotFound):
+                await self._learn()
+            else:
+                return
+        raise Fenced(f"{self.broker} refuses the offsets of group {self.who.group}")
+
+    async def _commit(self, wanted: dict[Held, int]) -> None:
+        who, generation = self.who, self._holdings.generation
+        offsets = self._holdings.storing(wanted)
+        try:
+            await call(self._link, CommitOffsets(who.group, who.member, generation, offsets))
+        except BaseException:
+            self._holdings.not_stored(wanted)
+            raise
+        self._holdings.stored(wanted)
+
+    async def _learn(self) -> None:
+        """After a refused commit: asks what is held now."""
+        try:
+            await self._look(0.0)
+        except (Fenced, GroupNotFound):
+            self._holdings.drop_all()
+            self._again()

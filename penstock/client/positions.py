@@ -1,0 +1,153 @@
+"""Where a client stands in a queue, and the batches that it read: what all consumers and readers share. Pure.
+
+Invariants: a batch that was pulled before a ``begin``, or of a position that is no longer ``live``, is void;
+``handed_out`` is what a commit stores, and only what was handed to the program counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from penstock.errors import InvalidRequest, OffsetOutOfRange
+from penstock.protocol.message import Message, decode_batch
+from penstock.protocol.requests.messages import Pull, Pulled
+from penstock.protocol.requests.topics import Bounds
+
+Start = Literal["earliest", "latest"]
+"""Where reading begins in a queue without a committed offset."""
+
+UNSET: Final = -1
+PULL_WAIT_S: Final = 15.0
+PULL_BYTES_MIN: Final = 64 * 1024
+
+
+class QueueAt(NamedTuple):
+    """A queue of one broker: ``orders:0`` of one broker is another queue than ``orders:0`` of the next."""
+
+    broker: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class PullLimits:
+    """What one pull takes; ``prefetch_bytes`` is shared by all queues."""
+
+    batch_max: int = 500
+    prefetch_bytes: int = 4 * 1024 * 1024
+    tags: tuple[str, ...] = ()
+
+    def pull(self, position: Position, queues: int) -> Pull:
+        """The request for what comes next in one of ``queues`` queues; it waits unless there is a known end."""
+        bytes_max = max(PULL_BYTES_MIN, self.prefetch_bytes // max(1, queues))
+        wait_s = 0.0 if position.stop_at > UNSET else PULL_WAIT_S
+        return Pull(position.at.queue, position.offset, bytes_max, self.batch_max, wait_s, self.tags)
+
+
+@dataclass(slots=True, eq=False)
+class Position:
+    """A queue that is being read.
+
+    Attributes:
+        offset: the next to pull.
+        begun: where reading began.
+        handed_out: the offset after the last message that was handed out: what a commit stores.
+        committed: what the broker has stored, ``UNSET`` if nothing.
+        committing: what was last sent to be stored.
+        stop_at: the first offset that is not wanted any more, ``UNSET`` for none.
+        version: goes up with every ``begin``.
+    """
+
+    at: QueueAt
+    offset: int = UNSET
+    begun: int = UNSET
+    handed_out: int = UNSET
+    committed: int = UNSET
+    committing: int = UNSET
+    stop_at: int = UNSET
+    version: int = 0
+    live: bool = True
+
+    def begin(self, offset: int) -> None:
+        """Reading goes on from here; what was pulled so far is void."""
+        self.offset = self.begun = self.handed_out = offset
+        self.version += 1
+
+    @property
+    def finished(self) -> bool:
+        return self.offset >= self.stop_at > UNSET
+
+    @property
+    def uncommitted(self) -> bool:
+        """Whether messages were handed out of which no commit is known to be stored."""
+        return self.handed_out not in (self.begun, self.committed)
+
+    def advance(self, pulled: Pulled) -> Batch | None:
+        """Takes the answer to a pull from ``offset`` into account; the messages, if there are any."""
+        begin, self.offset = self.offset, pulled.next
+        offsets, messages = [], []
+        for offset, message in decode_batch(pulled.count, pulled.body):
+            if not offset >= self.stop_at > UNSET:
+                offsets.append(offset)
+                messages.append(message)
+        if messages:
+            after = min(pulled.next, self.stop_at) if self.stop_at > UNSET else pulled.next
+            return Batch(self, self.version, messages, offsets, after)
+        if self.handed_out == begin:
+            self.handed_out = pulled.next  # nothing in between matched the tags
+        return None
+
+    def pass_gap(self, bounds: Bounds) -> int:
+        """Goes on behind messages that retention removed and tells how many those are. Raises ``OffsetOutOfRange``
+        for an offset beyond the end: going back by itself would deliver again what is not meant to be."""
+        if self.offset > bounds.end:
+            raise OffsetOutOfRange(f"{self.at.queue} ends at {bounds.end}, before offset {self.offset}")
+        gone = max(0, bounds.min - self.offset)
+        if gone:
+            self.begin(bounds.min)
+        return gone
+
+
+class Batch(NamedTuple):
+    """Messages of one queue, in order; ``offsets`` are those in that queue, ``after`` is where it goes on."""
+
+    position: Position
+    version: int
+    messages: list[Message]
+    offsets: list[int]
+    after: int
+
+    @property
+    def void(self) -> bool:
+        """Whether the queue was given up, or sought elsewhere, since this was pulled."""
+        return not self.position.live or self.version != self.position.version
+
+    def hand_out(self) -> list[Message]:
+        """All messages at once."""
+        self.position.handed_out = self.after
+        return self.messages
+
+
+def chosen_tags(tags: str | Iterable[str]) -> tuple[str, ...]:
+    """The tags to choose messages by; a text is one tag."""
+    return tuple(tags) if not isinstance(tags, str) else (tags,) if tags else ()
+
+
+def check_start(start: object) -> None:
+    """Raises ``InvalidRequest`` unless reading can begin there."""
+    if start not in ("earliest", "latest"):
+        raise InvalidRequest(f"start is 'earliest' or 'latest', not {start!r}", hint="`seek` goes to an offset")
+
+
+def place_offset(bounds: Bounds, place: int | Start) -> int:
+    """The offset that a person means: a number, the first or the end. Raises ``OffsetOutOfRange``."""
+    if place == "earliest":
+        return bounds.min
+    if place == "latest":
+        return bounds.end
+    if not isinstance(place, int):
+        raise InvalidRequest(f"an offset is a number, 'earliest' or 'latest', not {place!r}")
+    if not bounds.min <= place <= bounds.end:
+        raise OffsetOutOfRange(f"{bounds.queue} has offsets {bounds.min} to {bounds.end}, not {place}")
+    return place

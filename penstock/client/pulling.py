@@ -1,0 +1,176 @@
+"""Reads queues ahead of whoever takes the messages: one long poll per queue, one batch per queue in store.
+
+Consumer and Reader share it. ``Intake`` keeps the pulling tasks and the batches that came. The next pull of a queue
+begins when its batch was taken, so that what is kept is bounded by one batch per queue. Invariants: batches of one
+queue are handed out in order, each once; after ``drop`` or ``begin`` nothing pulled before it is handed out any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import anyio
+
+from penstock.client.positions import UNSET, Batch, Position, PullLimits, Start, place_offset
+from penstock.client.retry import BackOff
+from penstock.client.task_scope import TaskScope
+from penstock.client.wire_link import ask
+from penstock.errors import OffsetOutOfRange, PenstockError
+from penstock.protocol.link import Link
+from penstock.protocol.message import Message
+from penstock.protocol.requests.messages import BoundsReply, OffsetReply, Pulled, QueryBounds, SeekTime
+from penstock.protocol.requests.topics import Bounds
+from penstock.world import Rng
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Held(Position):
+    """A position that a task pulls from: ``taken`` is set when its last batch was taken."""
+
+    link: Link
+    taken: anyio.Event = field(default_factory=anyio.Event)
+    scope: anyio.CancelScope | None = None
+
+    def begin(self, offset: int) -> None:
+        Position.begin(self, offset)
+        if self.scope is not None:
+            self.scope.cancel()
+
+
+class Intake:
+    """Pulls the queues that it is given and hands out what comes. With ``ends``, the end of all queues is the end;
+    else it waits for queues to be given."""
+
+    def __init__(self, tasks: TaskScope, limits: PullLimits, rng: Rng, *, ends: bool = False) -> None:
+        self._ends = ends
+        self._tasks = tasks
+        self._limits = limits
+        self._rng = rng
+        self._back_off = BackOff()
+        self._held: set[Held] = set()
+        self._ready: deque[tuple[Held, Batch]] = deque()
+        self._changed = anyio.Event()
+        self._failure: PenstockError | None = None
+
+    # -- the taker's side
+
+    async def take(self) -> Batch | None:
+        """The next batch; ``None`` when every queue was read to its ``stop_at``. Raises what ended the pulling."""
+        while True:
+            batch = self.take_ready()
+            if batch is not None:
+                return batch
+            if self._failure is not None:
+                raise self._failure
+            if self._ends and not self._held:
+                return None
+            if self._changed.is_set():
+                self._changed = anyio.Event()
+            await self._changed.wait()
+
+    def take_ready(self) -> Batch | None:
+        """A batch that is in store, or ``None``."""
+        while self._ready:
+            held, batch = self._ready.popleft()
+            held.taken.set()
+            if not batch.void:
+                return batch
+        return None
+
+    # -- queues
+
+    def pull(self, held: Held) -> None:
+        """Begins to read a queue from ``held.offset``."""
+        assert held.offset != UNSET
+        self._held.add(held)
+        self._tasks.start_soon(self._keep_pulling, held)
+
+    def drop(self, held: Held) -> None:
+        """Gives a queue up: nothing of it is handed out from now on."""
+        held.live = False
+        if held.scope is not None:
+            held.scope.cancel()
+        self._held.discard(held)
+        self._changed.set()
+
+    def fail(self, error: PenstockError) -> None:
+        """Has ``take`` raise when the batches in store are taken."""
+        self._failure = self._failure or error
+        self._changed.set()
+
+    async def _keep_pulling(self, held: Held) -> None:
+        failures = 0
+        while held.live and not held.finished:
+            with anyio.CancelScope() as held.scope:  # left by seek and drop
+                try:
+                    await self._pull_once(held)
+                    failures = 0
+                except PenstockError as error:
+                    if not error.retryable:
+                        self.fail(error)
+                        break
+                    failures += 1
+                    await anyio.sleep(self._back_off.wait_s(failures, self._rng))
+        self._held.discard(held)
+        self._changed.set()
+
+    async def _pull_once(self, held: Held) -> None:
+        version = held.version
+        try:
+            pulled = await ask(held.link, self._limits.pull(held, len(self._held)), Pulled)
+        except OffsetOutOfRange:
+            bounds = (await bounds_of(held.link, [held.at.queue]))[0]
+            if held.version == version and (gone := held.pass_gap(bounds)):
+                _log.warning("%s: %d messages before offset %d are gone", held.at.queue, gone, bounds.min)
+            return
+        if held.version != version:
+            return  # sought elsewhere while the answer was on its way
+        batch = held.advance(pulled)
+        if batch is not None:
+            held.taken = anyio.Event()
+            self._ready.append((held, batch))
+            self._changed.set()
+            await held.taken.wait()
+
+
+async def bounds_of(link: Link, queues: Iterable[str]) -> tuple[Bounds, ...]:
+    """Where queues begin and end, in the order asked."""
+    return (await ask(link, QueryBounds(tuple(queues)), BoundsReply)).bounds
+
+
+async def offset_at(link: Link, queue: str, place: int | Start) -> int:
+    """The offset that a person means by a place. Raises ``OffsetOutOfRange``."""
+    return place_offset((await bounds_of(link, [queue]))[0], place)
+
+
+async def offset_since(link: Link, queue: str, stored_ms: int) -> int:
+    """The first offset stored at or after a time."""
+    return (await ask(link, SeekTime(queue, stored_ms), OffsetReply)).offset
+
+
+class MessageStream:
+    """Messages one by one, of all queues. A message counts as handed out when it is returned."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._batch: Batch | None = None
+        self._at = 0
+
+    def __aiter__(self) -> MessageStream:
+        return self
+
+    async def __anext__(self) -> Message:
+        while self._batch is None or self._batch.void or self._at == len(self._batch.messages):
+            self._batch, self._at = await self._intake.take(), 0
+            if self._batch is None:
+                raise StopAsyncIteration
+        message, offset = self._batch.messages[self._at], self._batch.offsets[self._at]
+        self._at += 1
+        last = self._at == len(self._batch.messages)
+        self._batch.position.handed_out = self._batch.after if last else offset + 1
+        return message

@@ -1,0 +1,164 @@
+"""Reads the queues of a topic without a group: for tools, tests and programs that keep their positions themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+
+import anyio
+
+from penstock.client.completeness import brokers_to_read
+from penstock.client.discovery import Discovery
+from penstock.client.positions import UNSET, PullLimits, QueueAt, Start, check_start, chosen_tags, place_offset
+from penstock.client.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
+from penstock.client.retry import TIMEOUT_S, check_seconds
+from penstock.client.task_scope import TaskScope
+from penstock.client.wire_link import WireLinks
+from penstock.errors import InvalidRequest, QueueNotFound, TimedOut
+from penstock.protocol.addresses import SERVERS
+from penstock.protocol.link import Link, Links
+from penstock.protocol.message import Message
+from penstock.protocol.requests.topics import Bounds
+from penstock.protocol.topic_names import topic_of
+from penstock.world import Clock, RealClock, Rng, new_rng
+from topicmap.queues import topic_queue
+
+
+class Reader:
+    """Every message of a topic, or of some of its queues. Use it with ``async with``; iterate as with a ``Consumer``.
+
+    Args:
+        topic: what to read, named as in ``Message``.
+        queues: numbers of the queues to read, at every broker; all of them if left out.
+        servers: name servers, ``"host:port,host:port"`` or a list.
+        start: where to begin: the first message or only new ones.
+        until_end: iterate to the end that each queue has now, and stop there.
+        since_ms: begin with what was stored at or after this time instead.
+        timeout_s: deadline of entering the block.
+        allow_incomplete: leave out brokers that have the topic and are away; without it they are an error.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        queues: Iterable[int] | None = None,
+        servers: str | Sequence[str] = SERVERS,
+        start: Start = "earliest",
+        until_end: bool = False,
+        since_ms: int | None = None,
+        tags: str | Iterable[str] = (),
+        batch_max: int = 500,
+        prefetch_bytes: int = 4 * 1024 * 1024,
+        timeout_s: float = TIMEOUT_S,
+        allow_incomplete: bool = False,
+        links: Links | None = None,
+        clock: Clock | None = None,
+        rng: Rng | None = None,
+    ) -> None:
+        check_start(start)
+        check_seconds("timeout_s", timeout_s)
+        self.topic = topic_of(topic)
+        self._queues = None if queues is None else sorted(set(queues))
+        self._servers = servers
+        self._start: Start = start
+        self._until_end = until_end
+        self._allow_incomplete = allow_incomplete
+        self._since_ms = since_ms
+        self._limits = PullLimits(batch_max, prefetch_bytes, chosen_tags(tags))
+        self._timeout_s = timeout_s
+        self._links = links
+        self._clock = clock or RealClock()
+        self._rng = rng or new_rng()
+        self._tasks = TaskScope()
+        self._held: list[Held] = []
+        self._intake: Intake | None = None
+
+    async def __aenter__(self) -> Reader:
+        """Finds the queues. Raises ``NoRoute``, ``BrokerAway``, ``QueueNotFound``, ``Unavailable``, ``TimedOut``."""
+        await self._tasks.open()
+        try:
+            links = self._links or WireLinks(self._tasks, clock=self._clock, rng=self._rng)
+            intake = Intake(self._tasks, self._limits, self._rng, ends=self._until_end)
+            with anyio.move_on_after(self._timeout_s) as patience:
+                await self._find(Discovery(self._servers, links, clock=self._clock))
+            if patience.cancelled_caught:
+                raise TimedOut(f"nobody said within {self._timeout_s:g} s where the queues of {self.topic} begin")
+            for held in self._held:
+                intake.pull(held)
+        except BaseException:
+            await self._tasks.close()
+            raise
+        self._intake = intake
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._intake = None
+        await self._tasks.close()
+
+    def __aiter__(self) -> Reader:
+        return self
+
+    async def __anext__(self) -> list[Message]:
+        batch = await self._opened().take()
+        if batch is None:
+            raise StopAsyncIteration
+        return batch.hand_out()
+
+    def messages(self) -> MessageStream:
+        """The messages one by one."""
+        return MessageStream(self._opened())
+
+    @property
+    def queues(self) -> tuple[QueueAt, ...]:
+        """What is read, sorted."""
+        return tuple(sorted(held.at for held in self._held))
+
+    @property
+    def positions(self) -> dict[QueueAt, int]:
+        """The next offset of each queue: behind what was handed out."""
+        return {held.at: held.handed_out for held in self._held}
+
+    async def bounds(self) -> dict[QueueAt, Bounds]:
+        """Where each queue begins and ends now."""
+        self._opened()
+        found: dict[QueueAt, Bounds] = {}
+        for held in self._held:
+            found[held.at] = (await bounds_of(held.link, [held.at.queue]))[0]
+        return found
+
+    async def seek(self, queue: str, place: int | Start, *, broker: str = "") -> None:
+        """Goes on reading a queue (``"orders:0"``) at an offset; ``broker`` where several have that queue.
+
+        Raises ``QueueNotFound`` and ``OffsetOutOfRange``.
+        """
+        self._opened()
+        found = [held for held in self._held if held.at.queue == queue and broker in ("", held.at.broker)]
+        if not found:
+            raise QueueNotFound(f"{queue} is not read here", hint="`queues` tells what is")
+        for held in found:
+            held.begin(await offset_at(held.link, queue, place))
+
+    def _opened(self) -> Intake:
+        if self._intake is None:
+            raise InvalidRequest("this reader is not open", hint="use it inside `async with Reader(...) as r:`")
+        return self._intake
+
+    async def _find(self, discovery: Discovery) -> None:
+        holders = await discovery.holders(self.topic)
+        for route in brokers_to_read(holders, self.topic, self._allow_incomplete):
+            numbers = range(route.queues) if self._queues is None else self._queues
+            names = [topic_queue(self.topic, number) for number in numbers]
+            link = discovery.link(route.address)
+            for bound in await bounds_of(link, names):
+                self._held.append(await self._begin(QueueAt(route.broker, bound.queue), link, bound))
+
+    async def _begin(self, at: QueueAt, link: Link, bound: Bounds) -> Held:
+        held = Held(at=at, link=link, stop_at=bound.end if self._until_end else UNSET)
+        if self._since_ms is not None:
+            held.begin(await offset_since(link, at.queue, self._since_ms))
+        else:
+            held.begin(place_offset(bound, self._start))
+        return held

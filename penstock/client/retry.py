@@ -1,0 +1,51 @@
+"""How long to wait: before another attempt, and for a reply. Pure: attempt and generator in, seconds out.
+
+Waits are drawn evenly from zero to a bound that doubles ("full jitter"), so that a thousand clients that lost the same
+server do not come back together.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import Final
+
+from penstock.errors import InvalidRequest, PenstockError
+from penstock.protocol.requests.request import Request
+from penstock.world import Rng
+
+TIMEOUT_S: Final = 10.0
+"""Deadline of a call that names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackOff:
+    """Bounds of the waits between attempts, in seconds."""
+
+    first_s: float = 0.05
+    cap_s: float = 2.0
+
+    def wait_s(self, attempt: int, rng: Rng) -> float:
+        """Before attempt ``attempt`` (the first repetition is 1)."""
+        bound_s = self.first_s * 2.0 ** min(attempt - 1, 32)
+        return rng.random() * min(bound_s, self.cap_s)
+
+
+def patience_s(request: Request, timeout_s: float | None, default_s: float = TIMEOUT_S) -> float:
+    """How long to wait for a reply: a request that itself waits at the server (long poll) is given that on top."""
+    if timeout_s is not None:
+        return timeout_s
+    wait_s: float = getattr(request, "wait_s", 0.0)
+    return default_s + wait_s
+
+
+def check_seconds(name: str, given: object) -> None:
+    """Raises ``InvalidRequest`` unless a program gave a number."""
+    if not isinstance(given, Real) or math.isnan(given):
+        raise InvalidRequest(f"{name} is a number of seconds, not {given!r}")
+
+
+def worth_another_try(error: PenstockError, now: float, deadline: float) -> bool:
+    """Whether the same request may succeed later and there is time left."""
+    return error.retryable and now < deadline

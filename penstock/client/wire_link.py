@@ -1,0 +1,281 @@
+"""A link over TCP: one connection, many requests under way, many frames per write and per read. On asyncio and on trio.
+
+A ``WireLink`` keeps the requests that wait for a reply and the frames not yet sent, both bounded (``Busy`` beyond). It
+connects when the first request comes. A lost connection fails every waiting request with ``Unavailable`` (``unknown``
+for those that had left) and is made again, after a back-off where the last one did not live long; until then requests
+fail at once. It never repeats a request: only the caller knows whether that is right.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
+
+import anyio
+from anyio.abc import ByteStream, SocketAttribute
+
+from penstock.client.retry import BackOff, patience_s
+from penstock.errors import Busy, PenstockError, ProtocolError, TimedOut, Unavailable
+from penstock.protocol import wire
+from penstock.protocol.addresses import lost, no_server, split_address
+from penstock.protocol.link import Link, OnResult
+from penstock.protocol.requests.request import Bytes, Reply, Request, Result
+from penstock.world import Clock, RealClock, Rng, new_rng
+
+CONNECT_S: Final = 5.0
+STEADY_S: Final = 10.0
+"""A connection that lived this long was sound: the next one is made at once, with the back-off begun anew."""
+UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
+PENDING_MAX: Final = 200_000
+READ_BYTES_MAX: Final = 256 * 1024
+
+_R = TypeVar("_R", bound=Reply)
+_Ts = TypeVarTuple("_Ts")
+
+
+class Tasks(Protocol):
+    """What starts a link's task: an anyio task group or a trio nursery."""
+
+    def start_soon(self, work: Callable[[*_Ts], Coroutine[Any, Any, Any]], /, *args: *_Ts) -> Any: ...
+
+
+class WireLink:
+    """A ``Link`` to one address. ``run`` must run in a task for as long as the link is used.
+
+    Everything happens in the event loop's thread; callbacks must not wait or raise.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        clock: Clock | None = None,
+        rng: Rng | None = None,
+        back_off: BackOff | None = None,
+        on_lost: Callable[[str], None] | None = None,
+    ) -> None:
+        """``on_lost`` is told the address when a connection there has ended, also where nothing waited for it."""
+        self.address = address
+        self._on_lost = on_lost or _nobody
+        self._host, self._port = split_address(address)
+        self._clock = clock or RealClock()
+        self._rng = rng or new_rng()
+        self._back_off = back_off or BackOff()
+        self._pending: dict[int, tuple[type[Request], OnResult]] = {}
+        self._outbox: list[Bytes] = []
+        self._unsent = 0
+        self._next_id = 1
+        self._left_id = 0  # requests up to this id have left or are leaving
+        self._work = anyio.Event()
+        self._down: PenstockError | None = None  # why requests fail at once, just now
+        self._attempt: anyio.CancelScope | None = None
+        self._was_connected = False
+
+    # -- Link
+
+    def submit(self, request: Request, on_result: OnResult) -> None:
+        refusal = self._down or self._too_much()
+        if refusal is not None:
+            on_result(refusal)
+            return
+        try:
+            parts = wire.encode_request(self._next_id, request)
+        except PenstockError as error:
+            on_result(error.as_result())
+            return
+        self._pending[self._next_id] = (type(request), on_result)
+        self._next_id += 1
+        self._outbox += parts
+        self._unsent += sum(map(len, parts))
+
+    def flush(self) -> None:
+        if self._outbox:
+            self._work.set()
+
+    def _too_much(self) -> PenstockError | None:
+        if self._unsent > UNSENT_BYTES_MAX or len(self._pending) >= PENDING_MAX:
+            return Busy(f"{len(self._pending)} requests to {self.address} are waiting, {self._unsent} bytes unsent")
+        return None
+
+    def give_up(self) -> None:
+        """Ends what waits, and the connection: whoever was there is there no more."""
+        self._fail_all(Unavailable(f"nobody is at {self.address} any more"))
+        if self._attempt is not None:
+            self._attempt.cancel()
+
+    # -- the connection
+
+    async def run(self) -> None:
+        """Connects, sends and receives until cancelled; every request still waiting then fails."""
+        attempt = 0
+        try:
+            while True:
+                await self._work.wait()
+                connected_at = self._clock.monotonic()
+                error = await self._connect_and_serve()
+                attempt = 1 if self._clock.monotonic() - connected_at >= STEADY_S else attempt + 1
+                self._down = Unavailable(error.message, hint=error.hint)
+                self._fail_all(error)
+                self._work = anyio.Event()
+                if self._was_connected:
+                    self._on_lost(self.address)
+                await anyio.sleep(self._back_off.wait_s(attempt, self._rng) if attempt > 1 else 0)
+                self._down = None
+        finally:
+            self._down = Unavailable(f"the link to {self.address} is closed")
+            self._fail_all(self._down)
+
+    async def _connect_and_serve(self) -> PenstockError:
+        """One connection from beginning to end; why it ended."""
+        self._was_connected = False
+        with anyio.CancelScope() as self._attempt:
+            try:
+                with anyio.fail_after(CONNECT_S):
+                    stream = await anyio.connect_tcp(self._host, self._port)
+            except TimeoutError:
+                return Unavailable(f"no connection to {self.address} within {CONNECT_S:g} s")
+            except OSError as error:
+                return no_server(self.address, error)
+            _notice_dead_hosts(stream.extra(SocketAttribute.raw_socket))
+            self._was_connected = True
+            async with stream:
+                return await self._serve(stream)
+        return lost(self.address, "it was given up")
+
+    async def _serve(self, stream: ByteStream) -> PenstockError:
+        ended: list[PenstockError] = []
+        async with anyio.create_task_group() as tasks:
+
+            async def until_it_ends(work: Callable[[ByteStream], Awaitable[None]]) -> None:
+                try:
+                    await work(stream)
+                except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+                    broken = "the server closed it" if isinstance(error, anyio.EndOfStream) else "it broke"
+                    ended.append(lost(self.address, broken))
+                except PenstockError as error:
+                    ended.append(lost(self.address, error.message))
+                    ended[-1].__cause__ = error
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(until_it_ends, self._read)
+            tasks.start_soon(until_it_ends, self._write)
+        return ended[0]
+
+    async def _write(self, stream: ByteStream) -> None:
+        while True:
+            if not self._outbox:
+                self._work = anyio.Event()
+                await self._work.wait()
+            parts, self._outbox = self._outbox, []
+            self._left_id = self._next_id - 1
+            data = wire.join(parts)
+            await stream.send(data)
+            self._unsent -= len(data)
+
+    async def _read(self, stream: ByteStream) -> None:
+        reader = wire.FrameReader()
+        while True:
+            for frame in reader.receive(await stream.receive(READ_BYTES_MAX)):
+                waiting = self._pending.pop(frame.request_id, None)
+                if waiting is not None:
+                    asked, on_result = waiting
+                    on_result(_result(frame, asked))
+                elif frame.request_id == 0:
+                    raise wire.last_word(frame)
+
+    def _fail_all(self, error: PenstockError) -> None:
+        """Ends every waiting request; those that never left are known not to have been carried out."""
+        waiting, self._pending = self._pending, {}
+        self._outbox.clear()
+        self._unsent = 0
+        unsent = Unavailable(error.message, hint=error.hint)
+        left = error if error.unknown else lost(self.address, error.message)
+        for request_id, (_asked, on_result) in waiting.items():
+            on_result(left if request_id <= self._left_id else unsent)
+
+
+def _result(frame: wire.RawFrame, asked: type[Request]) -> Result:
+    try:
+        return wire.decode_result(frame, asked)
+    except ProtocolError as error:
+        error.unknown = True  # something was answered: the request was carried out or refused
+        return error
+
+
+def _nobody(address: str) -> None:
+    """Nobody wants to know."""
+
+
+def _notice_dead_hosts(raw: socket.socket) -> None:
+    """The kernel probes a silent peer, so that a request to a host that vanished does not wait for ever."""
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000)):
+        if hasattr(socket, name):
+            raw.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+class WireLinks:
+    """``Links`` over TCP: one link per address, each with its task in ``tasks``."""
+
+    def __init__(self, tasks: Tasks, *, clock: Clock | None = None, rng: Rng | None = None) -> None:
+        self._tasks = tasks
+        self._clock = clock
+        self._rng = rng
+        self._links: dict[str, WireLink] = {}
+        self.on_lost: Callable[[str], None] = _nobody
+        """Is told the address when a connection there has ended."""
+
+    def link(self, address: str) -> Link:
+        """The link to an address; never waits. Raises ``InvalidConfig`` for what is no address."""
+        link = self._links.get(address)
+        if link is None:
+            link = self._links[address] = WireLink(
+                address, clock=self._clock, rng=self._rng, on_lost=lambda lost: self.on_lost(lost)
+            )
+            self._tasks.start_soon(link.run)
+        return link
+
+    def give_up(self, address: str) -> None:
+        """Ends what waits at an address, at once."""
+        link = self._links.get(address)
+        if link is not None:
+            link.give_up()
+
+
+async def call(link: Link, request: Request, timeout_s: float | None = None) -> Reply:
+    """Sends one request and waits for its reply.
+
+    Args:
+        link: the way to the server.
+        request: what to ask.
+        timeout_s: the deadline; without one 10 s, and what a long poll waits at the server on top.
+
+    Raises:
+        TimedOut: the deadline passed first; the outcome of a write is unknown.
+        PenstockError: what the server or the link answered.
+    """
+    done = anyio.Event()
+    results: list[Result] = []
+
+    def on_result(result: Result) -> None:
+        results.append(result)
+        done.set()
+
+    link.submit(request, on_result)
+    link.flush()
+    limit_s = patience_s(request, timeout_s)
+    with anyio.move_on_after(limit_s):
+        await done.wait()
+    if not results:
+        raise TimedOut(f"no answer to {type(request).__name__} within {limit_s:g} s")
+    if isinstance(results[0], PenstockError):
+        raise results[0]
+    return results[0]
+
+
+async def ask(link: Link, request: Request, kind: type[_R], timeout_s: float | None = None) -> _R:
+    """``call`` for a caller that names the type of the reply."""
+    reply = await call(link, request, timeout_s)
+    assert isinstance(reply, kind), f"{type(request).__name__} is answered by {kind.__name__}"
+    return reply

@@ -1,0 +1,167 @@
+"""Consumer groups: members, their queues, committed offsets. Codes 70 to 89."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+from penstock.protocol.requests.request import Done, Reply, Request, value
+
+
+class QueueOffset(NamedTuple):
+    """A consumer position: the next offset to read."""
+
+    queue: str
+    offset: int
+
+
+class Progress(NamedTuple):
+    """How far a holder has come in a queue, or where the position is.
+
+    Attributes:
+        offset: all before it is acknowledged; -1: the position is to stay where it is, or is nowhere yet.
+        set_backs: how often somebody has set the position back, as far as the holder was told.
+    """
+
+    queue: str
+    offset: int
+    set_backs: int
+
+
+class MemberInfo(NamedTuple):
+    """A consumer group's member and the queues that it holds."""
+
+    member: str
+    queues: tuple[str, ...]
+
+
+class GroupLag(NamedTuple):
+    """Progress of a group in one queue; ``offset`` is -1 where it never committed."""
+
+    queue: str
+    offset: int
+    end: int
+
+
+@value
+class Assignment(Reply):
+    """The queues that a member holds in this generation, with the offsets to start from (-1: never committed).
+    ``log_id``: the log in which these are; empty where the broker does not tell."""
+
+    generation: int
+    queues: tuple[QueueOffset, ...]
+    log_id: str = ""
+
+
+@value
+class JoinGroup(Request):
+    """Enters a group, or changes what is subscribed. The member is dropped ``session_s`` seconds after its last
+    word."""
+
+    code: ClassVar[int] = 70
+    reply: ClassVar[type[Reply]] = Assignment
+    group: str
+    member: str
+    topics: tuple[str, ...]
+    session_s: float = 30.0
+
+
+@value
+class WatchGroup(Request):
+    """Heartbeat and long poll in one: answers at once when the group's generation is not ``generation``, else waits
+    up to ``wait_s``."""
+
+    code: ClassVar[int] = 71
+    reply: ClassVar[type[Reply]] = Assignment
+    group: str
+    member: str
+    generation: int
+    wait_s: float
+
+
+@value
+class LeaveGroup(Request):
+    code: ClassVar[int] = 72
+    reply: ClassVar[type[Reply]] = Done
+    group: str
+    member: str
+
+
+@value
+class CommitOffsets(Request):
+    """Stores positions of a group, durably. With a member, it must hold those queues in that generation (else
+    ``Fenced``); with member "" it is a tool's reset, allowed while the group has no members."""
+
+    code: ClassVar[int] = 73
+    reply: ClassVar[type[Reply]] = Done
+    group: str
+    member: str
+    generation: int
+    offsets: tuple[QueueOffset, ...]
+
+
+@value
+class GroupOffsets(Reply):
+    offsets: tuple[QueueOffset, ...]
+
+
+@value
+class FetchOffsets(Request):
+    """Committed positions of a group, in the order asked; -1 where it never committed."""
+
+    code: ClassVar[int] = 74
+    reply: ClassVar[type[Reply]] = GroupOffsets
+    is_repeatable: ClassVar[bool] = True
+    group: str
+    queues: tuple[str, ...]
+
+
+@value
+class GroupNames(Reply):
+    groups: tuple[str, ...]
+
+
+@value
+class ListGroups(Request):
+    code: ClassVar[int] = 75
+    reply: ClassVar[type[Reply]] = GroupNames
+    is_repeatable: ClassVar[bool] = True
+
+
+@value
+class GroupDetail(Reply):
+    """``holders``: gateways that hold its position for subscriptions."""
+
+    group: str
+    generation: int
+    members: tuple[MemberInfo, ...]
+    lags: tuple[GroupLag, ...]
+    holders: tuple[str, ...] = ()
+
+
+@value
+class DescribeGroup(Request):
+    code: ClassVar[int] = 76
+    reply: ClassVar[type[Reply]] = GroupDetail
+    is_repeatable: ClassVar[bool] = True
+    group: str
+
+
+@value
+class HeldOffsets(Reply):
+    progress: tuple[Progress, ...]
+
+
+@value
+class HoldOffsets(Request):
+    """A gateway holds a group's position for its subscriptions of that name: for ``lease_s`` seconds, 0 with its last
+    word. ``progress`` names all queues in which it has a say. In each the position moves to where the holder is that
+    has come least far, never back, and not while the group has members (``Fenced``, unless nothing is to move).
+    Answered with where it is, in the order of ``progress``. Where somebody has set it back more often than the holder
+    knows, what that says of the queue does not count."""
+
+    code: ClassVar[int] = 77
+    reply: ClassVar[type[Reply]] = HeldOffsets
+    group: str
+    holder: str
+    lease_s: float
+    progress: tuple[Progress, ...]

@@ -1,0 +1,155 @@
+"""Messages of a broker: appended, pulled, found. Codes 40 to 59."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, NamedTuple
+
+from penstock.protocol.requests.request import Bytes, Reply, Request, value
+from penstock.protocol.requests.topics import Bounds
+
+PLACED_BYTES: Final = 20
+"""About what a ``Placed`` takes in a reply."""
+
+
+class Placed(NamedTuple):
+    """Where one appended record went; ``offset`` is in its topic queue."""
+
+    queue_id: int
+    offset: int
+    position: int
+
+
+class Refused(NamedTuple):
+    """One record of an Append, or message of an AppendRuns, that was not stored, by its place in the batch."""
+
+    at: int
+    code: int
+    message: str
+
+
+@value
+class Appended(Reply):
+    """``level`` was reached by every record that is not ``refused``. ``placed`` is empty unless ``detail`` was asked
+    for; else it has one entry per record, in order (zeros for a refused one)."""
+
+    level: str
+    placed: tuple[Placed, ...] = ()
+    refused: tuple[Refused, ...] = ()
+
+
+@value
+class Append(Request):
+    """Stores records. ``body`` is whole records end to end, ``count`` of them (``message.encode_record``). Each is
+    stored or refused on its own, in order, also where they do not fit one segment; the reply comes when the topic's
+    level is reached. ``detail`` asks for ``placed``."""
+
+    code: ClassVar[int] = 40
+    reply: ClassVar[type[Reply]] = Appended
+    count: int
+    detail: bool
+    body: Bytes
+
+    def reply_bytes(self) -> int:
+        return PLACED_BYTES * self.count if self.detail else 0
+
+
+@value
+class AppendRuns(Request):
+    """Stores publications of devices. ``body`` is runs end to end (``runs.encode_runs``) with ``count`` messages in
+    all, ``checksum`` its CRC-32C. Each message is stored or refused on its own, as for ``Append``; which queue it goes
+    to is decided by the broker. ``life``: the gateway's (``KeepSessions``); all is ``Fenced`` where that is over.
+    ``attempt``: the gateway's own number, which grows once it has heard of a ``StorageFull``. What is sent with the
+    number of one that was refused so, or a lower one, is refused too: it was under way, and what is before it comes
+    again first."""
+
+    code: ClassVar[int] = 45
+    reply: ClassVar[type[Reply]] = Appended
+    count: int
+    checksum: int
+    body: Bytes
+    life: str = ""
+    attempt: int = 0
+
+
+@value
+class Pulled(Reply):
+    """``count`` messages. ``body``: ``count`` entries (``message.ENTRY``), then their log frames, untouched, in that
+    order. ``next`` is the offset to pull next: with a tag filter it may pass entries that did not match.
+    ``min``/``end``: the bounds."""
+
+    count: int
+    next: int
+    min: int
+    end: int
+    body: Bytes
+
+
+@value
+class Pull(Request):
+    """Messages of a queue from ``offset`` on. Where there is none yet it waits up to ``wait_s`` for one (long poll).
+    ``tags``: only these tags; empty for all. Replies with at least one message if there is one, whatever
+    ``bytes_max`` says. ``log_id``: the log in which ``offset`` is; another log answers ``LogReplaced``."""
+
+    code: ClassVar[int] = 41
+    reply: ClassVar[type[Reply]] = Pulled
+    is_repeatable: ClassVar[bool] = True
+    queue: str
+    offset: int
+    bytes_max: int = 256 * 1024
+    count_max: int = 1024
+    wait_s: float = 0.0
+    tags: tuple[str, ...] = ()
+    log_id: str = ""
+
+
+@value
+class BoundsReply(Reply):
+    """``log_id``: the log in which the bounds are; empty where the broker does not tell."""
+
+    bounds: tuple[Bounds, ...]
+    log_id: str = ""
+
+
+@value
+class QueryBounds(Request):
+    """Bounds of several queues, in the order asked; an unknown queue is ``QueueNotFound``."""
+
+    code: ClassVar[int] = 42
+    reply: ClassVar[type[Reply]] = BoundsReply
+    is_repeatable: ClassVar[bool] = True
+    queues: tuple[str, ...]
+
+
+@value
+class OffsetReply(Reply):
+    offset: int
+
+
+@value
+class SeekTime(Request):
+    """The first offset of a queue whose store time is at or after ``stored_ms``; the end if there is none."""
+
+    code: ClassVar[int] = 43
+    reply: ClassVar[type[Reply]] = OffsetReply
+    queue: str
+    stored_ms: int
+
+
+@value
+class FindByKey(Request):
+    """Messages of a topic by key or unique id, newest first: replies with ``count`` entries and frames as a pull
+    does. A reply is the outcome of bounded work, so it may hold fewer than there are, or none: its ``next`` is the
+    ``before`` with which to go on, 0 where nothing is left to look at.
+
+    ``before``: only messages that are stored before this log position.
+    """
+
+    code: ClassVar[int] = 44
+    reply: ClassVar[type[Reply]] = Pulled
+    is_repeatable: ClassVar[bool] = True
+    topic: str
+    key: str
+    since_ms: int = 0
+    until_ms: int = 1 << 62
+    count_max: int = 64
+    before: int = 1 << 62

@@ -1,0 +1,142 @@
+"""What a name server answers: which broker has which topic. Codes 10 to 29.
+
+Where a name server has a cluster secret, ``RegisterBroker``, ``BrokerHeartbeat`` and ``UnregisterBroker`` are
+``NotAuthorized`` until the connection has proved (``ProveBroker``) to be that broker.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+from penstock.protocol.requests.request import Done, Reply, Request, value
+
+
+class TopicRoute(NamedTuple):
+    """A topic as a broker offers it."""
+
+    topic: str
+    queues: int
+    writable: bool = True
+
+
+class BrokerRoute(NamedTuple):
+    """One broker that holds queues of a topic. ``address`` is ``host:port``."""
+
+    broker: str
+    address: str
+    queues: int
+    writable: bool = True
+
+
+@value
+class RegisterBroker(Request):
+    """A broker tells who it is and what it holds; it repeats this every 30 s. The lease ends ``lease_s`` seconds
+    later. ``peers``: the other brokers of its cluster that it knows of, by name. ``more``: further topics follow in
+    heartbeats; until then it may have what it has not told of."""
+
+    code: ClassVar[int] = 10
+    reply: ClassVar[type[Reply]] = Done
+    broker: str
+    address: str
+    version: int
+    lease_s: float
+    topics: tuple[TopicRoute, ...]
+    peers: tuple[str, ...] = ()
+    more: bool = False
+
+
+@value
+class HeartbeatReply(Reply):
+    """``known`` is false where the broker must register again: lease gone, or another version of its topics is on
+    file."""
+
+    known: bool
+
+
+@value
+class BrokerHeartbeat(Request):
+    """Renews a broker's lease without repeating its topics. ``topics``: those that are new or have changed since the
+    version ``before``, which must be on file then; ``more``: that is not all of them yet."""
+
+    code: ClassVar[int] = 11
+    reply: ClassVar[type[Reply]] = HeartbeatReply
+    broker: str
+    address: str
+    version: int
+    lease_s: float
+    topics: tuple[TopicRoute, ...] = ()
+    before: int = -1
+    more: bool = False
+
+
+@value
+class UnregisterBroker(Request):
+    code: ClassVar[int] = 12
+    reply: ClassVar[type[Reply]] = Done
+    broker: str
+    address: str
+
+
+@value
+class Route(Reply):
+    """Brokers of a topic, ordered by name; empty when no live broker has it. ``away``: names of brokers that are away
+    and have it, or may have it."""
+
+    brokers: tuple[BrokerRoute, ...]
+    away: tuple[str, ...] = ()
+
+
+@value
+class QueryRoute(Request):
+    """Who has this topic? With an empty topic: all live brokers (``queues`` is then 0). ``NoRoute`` where the topic is,
+    or may be, at a broker that is away: nobody may make it anew meanwhile."""
+
+    code: ClassVar[int] = 13
+    reply: ClassVar[type[Reply]] = Route
+    is_repeatable: ClassVar[bool] = True
+    topic: str
+
+
+@value
+class TopicNames(Reply):
+    """Sorted. ``absent``: topics that only brokers have which are away; ``away``: names of all brokers that are."""
+
+    topics: tuple[str, ...]
+    absent: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
+
+
+@value
+class Challenge(Reply):
+    """What the next proof of this connection is about; empty where the name server asks for none."""
+
+    nonce: bytes
+
+
+@value
+class QueryChallenge(Request):
+    """Asks for a challenge. Each is good for one proof, and a new one replaces it."""
+
+    code: ClassVar[int] = 15
+    reply: ClassVar[type[Reply]] = Challenge
+
+
+@value
+class ProveBroker(Request):
+    """Proves that this connection is the broker with this name and address: ``proof`` is made of the challenge and the
+    cluster's secret (``penstock.service.cluster_secret.broker_proof``). ``NotAuthorized`` for a wrong one."""
+
+    code: ClassVar[int] = 16
+    reply: ClassVar[type[Reply]] = Done
+    broker: str
+    address: str
+    proof: bytes
+
+
+@value
+class QueryTopics(Request):
+    """Names of all topics of live brokers, sorted."""
+
+    code: ClassVar[int] = 14
+    reply: ClassVar[type[Reply]] = TopicNames
+    is_repeatable: ClassVar[bool] = True

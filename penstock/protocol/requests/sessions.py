@@ -1,0 +1,385 @@
+"""MQTT sessions and their open QoS 2 exchanges. Codes 100 to 119."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final, NamedTuple
+
+import msgpack
+
+from penstock.errors import Damaged
+from penstock.protocol.requests.request import Done, Reply, Request, value
+from topicmap.queues import SYS_TOPIC
+
+CONNECTED: Final = 0
+GONE: Final = 1
+RELEASED: Final = 2
+LOST: Final = 3
+ANY_EPOCH: Final = 0
+"""In a save: that of a session which its owner has, connected, without having been told so."""
+NO_WILL: Final = b"\xc0"
+"""msgpack's nil, where a will would stand: there is none. An empty one in a save leaves what there is."""
+NEVER_ENDS: Final = 0xFFFF_FFFF
+"""An expiry interval that never passes."""
+HOME_TOPIC: Final = "mqtt|sessions"
+"""The broker that holds this topic is the home of all MQTT sessions; no device can name it."""
+GATEWAYS_TOPICS: Final = (SYS_TOPIC, HOME_TOPIC)
+"""Only gateways publish to these."""
+UNREADABLE_HINT: Final = "a newer gateway has written it, or the broker's log is damaged"
+_ROW_BYTES: Final = 64  # what a save has beside its client's name and its parts
+
+
+class SessionSave(NamedTuple):
+    """What its owner keeps of an MQTT session. ``will``, ``terms`` (subscriptions) and ``flow`` (places and open
+    exchanges) are the gateway's own bytes; empty ones stay as they were. ``state``: ``CONNECTED``, ``GONE``: the
+    client is gone, the owner still has something to do, ``RELEASED``: whoever opens it next has it. ``LOST``:
+    the same, of one whose owner died; an owner says it of one that it may have claimed, to have it offered anew."""
+
+    client: str
+    epoch: int
+    state: int
+    expiry_s: int
+    will: bytes = b""
+    terms: bytes = b""
+    flow: bytes = b""
+
+
+def ends_of_parts(saves: Sequence[SessionSave], bytes_max: int, count_max: int) -> list[int]:
+    """Where the saves end that go together, in a request or in a record, and those that go next: each part has at most
+    so many bytes, or one save that has more. None for no saves."""
+    ends: list[int] = []
+    count = size = 0
+    for at, save in enumerate(saves):
+        added = _ROW_BYTES + 4 * len(save.client) + len(save.will) + len(save.terms) + len(save.flow)
+        if count == count_max or (count and size + added > bytes_max):
+            ends.append(at)
+            count = size = 0
+        count += 1
+        size += added
+    return [*ends, len(saves)] if saves else ends
+
+
+def saved_places(flow: bytes) -> list[tuple[str, str, int]]:
+    """Filter, broker and next offset of each place in the bytes of a flow (docs/formats/mqtt.md), for whoever tells how
+    far sessions are behind. Raises ``Damaged`` for bytes that have another shape."""
+    if not flow:
+        return []
+    try:
+        return [(str(filter), str(broker), int(at)) for filter, broker, at, *_ in msgpack.unpackb(flow)[0]]
+    except (ValueError, TypeError, IndexError, KeyError, msgpack.UnpackException):
+        raise Damaged("what was saved of a session cannot be read", hint=UNREADABLE_HINT) from None
+
+
+class SessionCall(NamedTuple):
+    """Somebody else asks for a session that the caller has; ``clean``: to end it. ``closes``: an operator ends it, and
+    nobody has it afterwards."""
+
+    client: str
+    epoch: int
+    clean: bool
+    closes: bool = False
+
+
+class SessionFilters(NamedTuple):
+    """The filters that are open for an MQTT session, by its incarnation."""
+
+    incarnation: int
+    filters: tuple[str, ...]
+
+
+@value
+class OpenedSession(Reply):
+    """A session has a new owner and a new epoch. Of a session that was there before: what was saved, and in
+    ``state`` whether its client was connected, with nobody left to say how it went. ``present``: it goes on; else it
+    is new, ``incarnation`` is its epoch, and what is told of the old one (``ended``: its incarnation) has ended.
+    ``epoch`` 0: the owner was called upon, now ask with ``force``. ``doubtful_ms``: what was stored until this
+    wall-clock time may have been sent to the client by an owner that could not say so any more; 0: by none.
+    ``absence_s``: for how long the client of what was there had been gone, 0 if it had not. ``over``: lives of gateways
+    that have ended since the one that the asker has heard of last. No broker is to store anything of them behind what
+    the session's new owner publishes (``EndLives``)."""
+
+    epoch: int
+    incarnation: int
+    present: bool
+    state: int = RELEASED
+    ended: int = 0
+    will: bytes = b""
+    terms: bytes = b""
+    flow: bytes = b""
+    expiry_s: int = 0
+    doubtful_ms: int = 0
+    absence_s: float = 0.0
+    over: tuple[str, ...] = ()
+
+
+@value
+class OpenSession(Request):
+    """Takes an MQTT session over, or makes it; whoever had it is fenced. With another living owner that one is first
+    called upon to save and release it; after a short while it is taken all the same (``force``). ``claim``: takes it as
+    it is, and only if its owner is dead and it has something to be done, else ``Fenced``. Another user's is ``Fenced``
+    too, unless it is that of ``instead_of`` and is to end (``clean``): access rules give the client id to ``user`` and
+    not to that one. ``heard``: the last of the lives that the asker knows to be over."""
+
+    code: ClassVar[int] = 100
+    reply: ClassVar[type[Reply]] = OpenedSession
+    owner: str
+    client: str
+    clean: bool
+    expiry_s: int
+    will: bytes
+    claim: bool = False
+    force: bool = False
+    user: str = ""
+    heard: str = ""
+    instead_of: str = ""
+
+
+@value
+class SavedSessions(Reply):
+    """The saves, by their places, of which nothing was kept. ``fenced``: all of them; their sessions are not the
+    caller's any more but for those in ``full``, which would have grown beyond the home's limit: they are as they were.
+    A gateway that does not know of these takes the session for lost, and not for saved."""
+
+    fenced: tuple[int, ...]
+    full: tuple[int, ...] = ()
+
+
+@value
+class SaveSessions(Request):
+    """Keeps the state of sessions; answered when it is durable."""
+
+    code: ClassVar[int] = 101
+    reply: ClassVar[type[Reply]] = SavedSessions
+    owner: str
+    saves: tuple[SessionSave, ...]
+
+
+@value
+class EndSession(Request):
+    """A session is over; ``Fenced``, and nothing happens, where the epoch is not its own any more."""
+
+    code: ClassVar[int] = 102
+    reply: ClassVar[type[Reply]] = Done
+    client: str
+    epoch: int
+
+
+@value
+class SessionDuties(Reply):
+    """Sessions of dead owners with something left to be done, to be opened with ``claim``. ``is_over``: the life that
+    the asker has named is: it may have lost sessions, and must begin another."""
+
+    clients: tuple[str, ...]
+    is_over: bool = False
+
+
+@value
+class KeepSessions(Request):
+    """An owner lives for another ``lease_s`` seconds. ``fresh``: it has just begun, and what was its own before is
+    not any more. ``life``: a name that nothing else ever has; one that is new begins, durably, and what the owner led
+    before is over. Empty where the owner is of an older version."""
+
+    code: ClassVar[int] = 103
+    reply: ClassVar[type[Reply]] = SessionDuties
+    owner: str
+    lease_s: float
+    fresh: bool = False
+    life: str = ""
+
+
+class SessionQuestion(NamedTuple):
+    """Somebody asks what a client is subscribed to: how many filters, or with ``wants_terms`` which."""
+
+    client: str
+    wants_terms: bool
+
+
+@value
+class SessionCalls(Reply):
+    """What others want of an owner's sessions. ``asked``: to be answered with ``TellSubscriptions``."""
+
+    calls: tuple[SessionCall, ...]
+    asked: tuple[SessionQuestion, ...] = ()
+
+
+@value
+class WatchSessions(Request):
+    """Waits up to ``wait_s`` for others to ask for sessions of this owner."""
+
+    code: ClassVar[int] = 104
+    reply: ClassVar[type[Reply]] = SessionCalls
+    owner: str
+    wait_s: float
+
+
+@value
+class Exchanges(Reply):
+    ids: tuple[int, ...]
+
+
+@value
+class FetchExchanges(Request):
+    """The packet ids under which this broker has stored a session's QoS 2 messages and that are not released. From now
+    on such messages of earlier epochs, from a gateway that had the session before, are refused (``Fenced``)."""
+
+    code: ClassVar[int] = 105
+    reply: ClassVar[type[Reply]] = Exchanges
+    client: str
+    incarnation: int
+    epoch: int
+
+
+@value
+class ReleaseExchanges(Request):
+    """The ids may stand for other messages from now on; none: all ids of the session. Answered when that is
+    durable. ``is_over``: the session has ended and nothing late of it is expected: nothing is kept of it. ``epoch``:
+    the asker's; ``Fenced`` if it has lost the session since, because the ids may stand for other messages by now."""
+
+    code: ClassVar[int] = 106
+    reply: ClassVar[type[Reply]] = Done
+    client: str
+    incarnation: int
+    ids: tuple[int, ...]
+    is_over: bool = False
+    epoch: int = 0
+
+
+@value
+class SessionFiltersPage(Reply):
+    """Sessions with the filters that are open for them, oldest first; ``after`` continues, 0 at the end."""
+
+    sessions: tuple[SessionFilters, ...]
+    after: int
+
+
+@value
+class ListSessionFilters(Request):
+    """What the home of sessions holds open for sessions whose incarnation is beyond ``after``. ``TopicNotFound`` where
+    sessions are not at home."""
+
+    code: ClassVar[int] = 107
+    reply: ClassVar[type[Reply]] = SessionFiltersPage
+    is_repeatable: ClassVar[bool] = True
+    after: int = 0
+    count_max: int = 1000
+
+
+@value
+class EndedSessions(Reply):
+    incarnations: tuple[int, ...]
+
+
+@value
+class FindEndedSessions(Request):
+    """Which of these sessions are over: an incarnation never comes back. Only their home knows, others say
+    ``TopicNotFound``."""
+
+    code: ClassVar[int] = 108
+    reply: ClassVar[type[Reply]] = EndedSessions
+    is_repeatable: ClassVar[bool] = True
+    incarnations: tuple[int, ...]
+
+
+class SessionRow(NamedTuple):
+    """How a session stands. ``gone_ms``: since when its client is away, 0 while it is connected. ``terms`` and
+    ``flow`` as its owner saved them last."""
+
+    client: str
+    incarnation: int
+    owner: str
+    state: int
+    user: str
+    gone_ms: int
+    expiry_s: int
+    terms: bytes
+    flow: bytes
+
+
+@value
+class SessionsPage(Reply):
+    """Sessions, oldest first; ``after`` continues, 0 at the end."""
+
+    sessions: tuple[SessionRow, ...]
+    after: int
+
+
+@value
+class ListSessions(Request):
+    """How the sessions stand whose incarnation is beyond ``after``, or that of one ``client``. ``TopicNotFound`` where
+    sessions are not at home."""
+
+    code: ClassVar[int] = 109
+    reply: ClassVar[type[Reply]] = SessionsPage
+    is_repeatable: ClassVar[bool] = True
+    after: int = 0
+    count_max: int = 1000
+    client: str = ""
+
+
+class SessionTerms(NamedTuple):
+    """How many ``filters`` a connected client is subscribed to. ``terms``: which, if ``with_terms`` says that this was
+    asked for and they are not too large for a reply."""
+
+    client: str
+    filters: int
+    with_terms: bool
+    terms: bytes = b""
+
+
+@value
+class Subscriptions(Reply):
+    """What the gateways have told in time."""
+
+    told: tuple[SessionTerms, ...]
+
+
+@value
+class AskSubscriptions(Request):
+    """What connected clients are subscribed to whose sessions are not kept, as only their gateways know: answered when
+    all have told or ``wait_s`` is over. ``wants_terms``: also which."""
+
+    code: ClassVar[int] = 118
+    reply: ClassVar[type[Reply]] = Subscriptions
+    clients: tuple[str, ...]
+    wants_terms: bool
+    wait_s: float
+
+
+@value
+class TellSubscriptions(Request):
+    """A gateway's answers to what it was asked (``SessionCalls``)."""
+
+    code: ClassVar[int] = 119
+    reply: ClassVar[type[Reply]] = Done
+    owner: str
+    told: tuple[SessionTerms, ...]
+
+
+@value
+class EndLives(Request):
+    """These lives of gateways are over: nothing that is said to be of one of them is stored from here on. Answered when
+    that is durable."""
+
+    code: ClassVar[int] = 110
+    reply: ClassVar[type[Reply]] = Done
+    lives: tuple[str, ...]
+
+
+@value
+class ClosedSession(Reply):
+    """``epoch`` 0: the session is over, or ends as soon as its will is published. Else its owner was called upon, and
+    has let go or has had the time for it: now ask with this epoch and ``force``."""
+
+    epoch: int = 0
+
+
+@value
+class CloseSession(Request):
+    """An operator ends a session: its client, if it is connected, is cut off, and its will published. ``epoch``: of the
+    session that is meant, 0: whatever there is; another one is left alone. ``SessionNotFound`` where there is none."""
+
+    code: ClassVar[int] = 111
+    reply: ClassVar[type[Reply]] = ClosedSession
+    client: str
+    epoch: int = 0
+    force: bool = False

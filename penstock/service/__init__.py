@@ -1,0 +1,1 @@
+"""What every service runs on: connections, metrics, settings, readiness. Clients never import it."""

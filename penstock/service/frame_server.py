@@ -1,0 +1,102 @@
+"""Serves frames on listening sockets: the connection handling that name server and broker share.
+
+One reader and one writer per connection (``frame_connection.py``). All frames of one read are handed to the session as
+one batch; all replies that are ready leave with one write. What connections hold is bounded, one by one and together
+(``native_room.py``). No peer's bytes, however wrong, reach another connection or end the server: damage in the framing
+gets one error frame with id 0, and the connection is closed; a request that is unknown or whose fields are wrong gets
+an error, and the connection lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+import trio
+
+from penstock.errors import Busy
+from penstock.protocol import wire
+from penstock.protocol.addresses import SOME_SERVER, cannot_listen
+from penstock.service.accepting import Doorkeeper, PatientListener
+from penstock.service.frame_connection import FrameConnection
+from penstock.service.frame_connection import FrameLimits as FrameLimits
+from penstock.service.frame_connection import Peer as Peer
+from penstock.service.frame_connection import Session as Session
+from penstock.service.native_room import NativeRoom
+
+_LIMITS: Final = FrameLimits()
+
+
+async def open_listeners(host: str, port: int, who: str = SOME_SERVER) -> list[trio.SocketListener]:
+    """Listening sockets of a server, ``who`` (``"the broker"``), for an address; port 0 takes any free one.
+
+    Raises:
+        AddressInUse: the port is taken.
+        InvalidConfig: the host is no address of this machine, or the port needs rights that we do not have.
+    """
+    try:
+        return list(await trio.open_tcp_listeners(port, host=host))
+    except (OSError, UnicodeError) as error:
+        raise cannot_listen(host, port, error, who) from None
+
+
+def listening_address(listeners: Sequence[trio.SocketListener]) -> tuple[str, int]:
+    """Host and port on which the first listener accepts."""
+    name = cast("tuple[str, int]", listeners[0].socket.getsockname())
+    return name[0], name[1]
+
+
+async def serve_frames(
+    listeners: Sequence[trio.abc.Listener[Any]],
+    open_session: Callable[[Peer], Session],
+    limits: FrameLimits = _LIMITS,
+    door: Doorkeeper | None = None,
+    room: NativeRoom | None = None,
+) -> None:
+    """Serves every connection until cancelled; closes the listeners and all connections at the end. ``door`` is told
+    what keeps it from accepting; ``room`` is what all connections together may hold."""
+    door = door or Doorkeeper("this server")
+    held = room or NativeRoom()
+    ids = itertools.count(1)
+    live = 0
+
+    async def serve(stream: trio.abc.Stream) -> None:
+        nonlocal live
+        if live >= limits.connections_max:
+            await _refuse(stream, f"this server has its {limits.connections_max} connections")
+            return
+        if not door.lets_in(stream):
+            await _refuse(stream, "this server has no descriptor to spare")
+            return
+        live += 1
+        held.share_among(live)
+        try:
+            session = open_session(Peer(next(ids), _address_of(stream)))
+            await FrameConnection(stream, session, limits, held).serve()
+        finally:
+            live -= 1
+            held.share_among(live)
+
+    await trio.serve_listeners(serve, [PatientListener(one, door) for one in listeners])
+
+
+async def _refuse(stream: trio.abc.Stream, why: str) -> None:
+    error = Busy(why, hint="close some or try again later")
+    with trio.move_on_after(1.0):
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await stream.send_all(wire.join(wire.encode_error(0, error)))
+    await trio.aclose_forcefully(stream)
+
+
+def _address_of(stream: trio.abc.Stream) -> str:
+    if not isinstance(stream, trio.SocketStream):
+        return "memory"
+    try:
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a peer whose host died is noticed in the end
+        name = stream.socket.getpeername()
+    except OSError:
+        return "gone"
+    return f"{name[0]}:{name[1]}"

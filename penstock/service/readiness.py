@@ -1,0 +1,56 @@
+"""How far a process has come, for its status pages: they open before anything else does.
+
+While it starts or stops it is not ready, and the reason says what it is doing. Its parts add what they know of
+themselves as soon as they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from penstock.service import footprint
+
+STARTING: Final = "starting"
+STOPPING: Final = "stopping"
+
+ReadFigures = Callable[[], Mapping[str, float]]
+ReadReasons = Callable[[], Sequence[str]]
+
+
+class Readiness:
+    """What one process can say of itself.
+
+    Attributes:
+        doing: what it does instead of serving, empty while it serves. Any thread may set it.
+    """
+
+    def __init__(self) -> None:
+        self.doing = STARTING
+        self._parts: list[tuple[ReadFigures, ReadReasons]] = []
+
+    def begin(self, doing: str) -> None:
+        """From now on this is what it does."""
+        self.doing = doing
+
+    def add(self, figures: ReadFigures, reasons: ReadReasons) -> None:
+        """A part runs: its figures, and its reasons not to send traffic here."""
+        self._parts.append((figures, reasons))
+
+    def serves(self) -> None:
+        """All parts run."""
+        self.doing = ""
+
+    async def figures(self) -> Mapping[str, float]:
+        """Those of the parts that run, and of the process."""
+        found: dict[str, float] = {}
+        for figures, _ in self._parts:
+            found |= figures()
+        return found | footprint.read()
+
+    async def reasons(self) -> Sequence[str]:
+        """Why it is not ready; none if it is."""
+        found = [self.doing] if self.doing else []
+        for _, reasons in self._parts:
+            found += reasons()
+        return found

@@ -1,0 +1,31 @@
+"""Open exchanges: what a gateway is told of them, and which requests are refused. How messages begin exchanges is
+tested with sessions (test_session_requests.py)."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import InvalidRequest
+from penstock.protocol.requests.request import Done
+from penstock.protocol.requests.sessions import Exchanges, FetchExchanges, ReleaseExchanges
+from tests.broker.broker_rig import Rig
+
+
+def test_of_a_session_without_exchanges_there_is_nothing_to_tell_or_release() -> None:
+    rig = Rig()
+    assert rig.ask(FetchExchanges("c", 7, 9)) == Exchanges(())
+    assert rig.ask(ReleaseExchanges("c", 7, (1,))) == Done()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        FetchExchanges("", 7, 9),
+        FetchExchanges("c", -1, 9),
+        FetchExchanges("c", 7, 1 << 63),
+        ReleaseExchanges("c", 7, (0,)),
+        ReleaseExchanges("c", 7, (65_536,)),
+    ],
+)
+def test_what_no_session_can_have_is_refused(request_: FetchExchanges | ReleaseExchanges) -> None:
+    assert isinstance(Rig().ask(request_), InvalidRequest)

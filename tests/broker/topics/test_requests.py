@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import pytest
+
+from broker.sessions.fold import holder
+from broker.settings import BrokerSettings
+from penstock.errors import Busy, InvalidRequest, InvalidTopic, NoRoute, TopicExists, TopicNotFound
+from penstock.protocol.message import Message
+from penstock.protocol.requests.filters import CloseFilters, OpenFilters
+from penstock.protocol.requests.messages import QueryBounds
+from penstock.protocol.requests.sessions import GATEWAYS_TOPICS, HOME_TOPIC
+from penstock.protocol.requests.topics import Bounds, CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicInfo
+from tests.broker.broker_rig import Rig, append
+
+
+def test_a_topic_is_created_with_what_was_asked_and_the_defaults_for_the_rest() -> None:
+    rig = Rig(default_queues=3, default_level="cache")
+    rig.ask(CreateTopic("b", 2, "disk"))
+    rig.ask(CreateTopic("a"))
+    assert rig.ask(ListTopics()).topics == (TopicInfo("a", 3, "cache"), TopicInfo("b", 2, "disk"))
+
+
+def test_a_topic_is_there_after_a_crash_when_it_was_promised() -> None:
+    rig = Rig()
+    answers = rig.submit(CreateTopic("t", 2))
+    assert answers == []
+    rig.sync()
+    assert answers == [TopicDetail("t", 2, "disk", (Bounds("t:0", 0, 0), Bounds("t:1", 0, 0)))]
+    rig.disk.lose_power()
+    after = rig.restarted()
+    assert after.ask(DescribeTopic("t")) == answers[0]
+    assert after.ask(QueryBounds(("t:1",))).bounds == (Bounds("t:1", 0, 0),), "its empty queues are known too"
+
+
+def test_creating_it_again_is_fine_unless_it_differs() -> None:
+    rig = Rig()
+    first = rig.ask(CreateTopic("t", 2, "cache"))
+    for same in (CreateTopic("t", 2, "cache"), CreateTopic("t"), CreateTopic("t", 2), CreateTopic("t", 0, "cache")):
+        assert rig.ask(same) == first
+    for other in (CreateTopic("t", 3), CreateTopic("t", 0, "disk")):
+        assert isinstance(rig.ask(other), TopicExists)
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (CreateTopic(""), InvalidTopic),
+        (CreateTopic("a/b"), InvalidTopic),
+        (CreateTopic("a" * 256), InvalidTopic),
+        (CreateTopic("%sys%topics"), InvalidTopic),
+        (CreateTopic("~filter:a"), InvalidTopic),
+        (CreateTopic("t:0"), InvalidTopic),
+        (CreateTopic("t", -1), InvalidRequest),
+        (CreateTopic("t", 1025), InvalidRequest),
+        (CreateTopic("t", 1, "quorum"), InvalidRequest),
+        (DescribeTopic("t"), TopicNotFound),
+        (DescribeTopic("a/b", create=True), InvalidTopic),
+    ],
+)
+def test_what_is_no_topic_is_refused_and_leaves_nothing(request_: CreateTopic, error: type[Exception]) -> None:
+    rig = Rig()
+    before = rig.store.written
+    assert isinstance(rig.ask(request_), error)
+    assert (rig.ask(ListTopics()).topics, rig.store.written) == ((), before)
+
+
+def test_policy_decides_whether_topics_come_by_themselves() -> None:
+    assert Rig(default_queues=2).ask(DescribeTopic("t", create=True)).queues == 2
+    strict = Rig(auto_create_topics=False)
+    assert isinstance(strict.ask(DescribeTopic("t", create=True)), TopicNotFound)
+    refused = strict.ask(append(Message("t", b"x"))).refused
+    assert [one.code for one in refused] == [TopicNotFound.code]
+
+
+def test_policy_keeps_no_gateway_from_the_topics_that_it_needs_for_itself() -> None:
+    strict = Rig(auto_create_topics=False)
+    for topic in GATEWAYS_TOPICS:
+        assert strict.ask(DescribeTopic(topic, create=True)).topic == topic
+    assert [one.topic for one in strict.ask(ListTopics()).topics] == sorted(GATEWAYS_TOPICS)
+
+
+def test_a_broker_that_holds_filters_for_sessions_of_another_home_does_not_become_their_home() -> None:
+    rig = Rig()
+    assert rig.service.homes() == set()
+    rig.ask(OpenFilters(holder(7, "b"), ("plant/#",)))
+    assert rig.service.homes() == {"b"}
+    before = rig.store.written
+    refused = rig.ask(DescribeTopic(HOME_TOPIC, create=True))
+    assert isinstance(refused, NoRoute)
+    assert "MQTT sessions are at home at b, which is away" in str(refused)
+    assert rig.store.written == before
+    assert rig.ask(DescribeTopic("t", create=True)).queues
+    rig.ask(CloseFilters(holder(7, "b"), ("plant/#",)))
+    assert rig.ask(DescribeTopic(HOME_TOPIC, create=True)).queues
+
+
+def test_there_are_no_more_topics_than_the_limit() -> None:
+    rig = Rig(topics_max=2)
+    for name in "ab":
+        rig.ask(CreateTopic(name))
+    assert isinstance(rig.ask(CreateTopic("c")), Busy)
+    assert [one.code for one in rig.ask(append(Message("c", b"x"), Message("a", b"x"))).refused] == [Busy.code]
+
+
+def test_clients_without_a_user_name_leave_a_share_of_the_topics_to_others() -> None:
+    rig = Rig(topics_max=4, topics_anonymous_share=0.5)
+    for topic in "ab":
+        assert isinstance(rig.ask(DescribeTopic(topic, create=True, is_anonymous=True)), TopicDetail)
+    refused = rig.ask(DescribeTopic("c", create=True, is_anonymous=True))
+    assert isinstance(refused, Busy)
+    assert "topics_anonymous_share" in refused.message
+    assert isinstance(rig.ask(DescribeTopic("a", create=True, is_anonymous=True)), TopicDetail), "it is there"
+    assert isinstance(rig.ask(DescribeTopic("c", create=True)), TopicDetail)
+    assert isinstance(rig.ask(CreateTopic("d")), TopicDetail)
+    full = rig.ask(DescribeTopic("e", create=True))
+    assert isinstance(full, Busy)
+    assert "the limit topics_max is reached" in full.message
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1])
+def test_the_share_of_clients_without_a_user_name_is_from_0_to_1(share: float) -> None:
+    with pytest.raises(ValueError, match="topics_anonymous_share is from 0 to 1"):
+        BrokerSettings(topics_anonymous_share=share)
+
+
+def test_bounds_of_a_topic_grow_with_what_is_durable() -> None:
+    rig = Rig()
+    rig.ask(CreateTopic("t", 1))
+    rig.submit(append(Message("t", b"x")))
+    assert rig.service.topics.get("t").queues == 1
+    assert rig.submit(DescribeTopic("t"))[0] == TopicDetail("t", 1, "disk", (Bounds("t:0", 0, 0),))
+    rig.sync()
+    assert rig.ask(DescribeTopic("t")).bounds == (Bounds("t:0", 0, 1),)

@@ -1,0 +1,503 @@
+"""Group members against small brokers: batches, commits, rebalances, seeks; on asyncio and on trio."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anyio
+import pytest
+import trio
+
+from penstock.client.consumer import Consumer
+from penstock.client.positions import QueueAt
+from penstock.clock import Clock
+from penstock.errors import (
+    Fenced,
+    InvalidRequest,
+    InvalidTopic,
+    NoRoute,
+    OffsetOutOfRange,
+    QueueNotFound,
+    TimedOut,
+    Unavailable,
+)
+from penstock.protocol.message import Message, encode_message
+from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, LeaveGroup
+from penstock.protocol.requests.messages import Append, Pull
+from tests.penstock.small_cluster import SmallBroker, SmallCluster
+
+Run = Callable[..., Any]
+
+
+def consumer(cluster: SmallCluster, **given: Any) -> Consumer:
+    given.setdefault("start", "earliest")
+    return Consumer(given.pop("group", "g"), "orders", servers=SmallCluster.SERVERS, links=cluster, **given)
+
+
+class VirtualClock(Clock):
+    """The test's clock, which jumps."""
+
+    def monotonic(self) -> float:
+        return trio.current_time()
+
+    def wall_ms(self) -> int:
+        return 0
+
+
+def put(broker: SmallBroker, *bodies: bytes, queue: int = 0, tag: str = "") -> None:
+    records = [encode_message(Message("orders", body, tag=tag), queue_id=queue) for body in bodies]
+    broker.submit(Append(len(records), False, b"".join(records)), lambda result: None)
+
+
+def numbered(count: int, start: int = 0) -> list[bytes]:
+    return [str(at).encode() for at in range(start, start + count)]
+
+
+async def bodies(consumer: Consumer, count: int) -> list[bytes]:
+    got: list[bytes] = []
+    with anyio.fail_after(10):
+        while len(got) < count:
+            got += [message.body for message in await anext(consumer)]
+    return got
+
+
+def committed(cluster: SmallCluster, group: str = "g") -> dict[str, int]:
+    return {queue: offset for queue, offset in cluster.brokers[0].groups[group].offsets.items() if offset}
+
+
+def asked(broker: SmallBroker, kind: type) -> Sequence[Any]:
+    return [request for request in broker.asked if isinstance(request, kind)]
+
+
+def test_every_message_of_every_queue_arrives_and_a_commit_stores_how_far(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    for queue in range(4):
+        put(cluster.brokers[0], *numbered(10, queue * 10), queue=queue)
+
+    async def test() -> None:
+        async with consumer(cluster, batch_max=3) as c:
+            assert sorted(await bodies(c, 40)) == sorted(numbered(40))
+            await c.commit()
+
+    run(test)
+    assert committed(cluster) == {f"orders:{queue}": 10 for queue in range(4)}
+
+
+def test_messages_of_a_queue_keep_their_order(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    put(cluster.brokers[0], *numbered(20), queue=2)
+
+    async def test() -> None:
+        async with consumer(cluster, batch_max=7) as c:
+            assert await bodies(c, 20) == numbered(20)
+
+    run(test)
+
+
+def test_messages_that_come_later_wake_the_consumer(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+
+    async def test() -> None:
+        async with consumer(cluster) as c, anyio.create_task_group() as tasks:
+            got: list[bytes] = []
+
+            async def take() -> None:
+                got.extend(await bodies(c, 1))
+
+            tasks.start_soon(take)
+            await anyio.sleep(0.01)
+            put(cluster.brokers[0], b"late")
+        assert got == [b"late"]
+
+    run(test)
+
+
+def test_what_was_not_committed_comes_again(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    put(cluster.brokers[0], *numbered(4))
+
+    async def test() -> None:
+        async with consumer(cluster, batch_max=2) as c:
+            await bodies(c, 2)
+            await c.commit()
+            await bodies(c, 2)
+        async with consumer(cluster) as c:
+            assert await bodies(c, 2) == numbered(2, 2)
+
+    run(test)
+
+
+def test_a_commit_covers_exactly_the_messages_that_the_stream_returned(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    put(cluster.brokers[0], *numbered(5))
+
+    async def test() -> None:
+        async with consumer(cluster) as c:
+            at = 0
+            async for message in c.messages():
+                assert message.body == str(at).encode()
+                assert (message.topic, message.queue, message.offset) == ("orders", 0, at)
+                at += 1
+                if at == 3:
+                    break
+            await c.commit()
+
+    run(test)
+    assert committed(cluster) == {"orders:0": 3}
+
+
+def test_latest_begins_at_the_end_and_a_takeover_skips_nothing(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    put(cluster.brokers[0], b"old")
+
+    async def test() -> None:
+        async with consumer(cluster, start="latest") as c:
+            put(cluster.brokers[0], b"new")
+            assert await bodies(c, 1) == [b"new"]
+        async with consumer(cluster, start="latest") as c:
+            assert await bodies(c, 1) == [b"new"]
+
+    run(test)
+
+
+def test_poll_returns_nothing_when_nothing_comes(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+
+    async def test() -> None:
+        async with consumer(cluster) as c:
+            assert await c.poll(0.01) == []
+            put(cluster.brokers[0], b"x")
+            assert [message.body for message in await c.poll(5)] == [b"x"]
+
+    run(test)
+
+
+def test_a_commit_without_news_asks_nobody(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    put(cluster.brokers[0], b"x")
+
+    async def test() -> None:
+        async with consumer(cluster) as c:
+            await bodies(c, 1)
+            for _ in range(3):
+                await c.commit()
+
+    run(test)
+    assert len(asked(cluster.brokers[0], CommitOffsets)) == 1
+
+
+def test_leaving_the_block_leaves_the_group(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+
+    async def test() -> None:
+        with pytest.raises(KeyError):
+            async with consumer(cluster):
+                raise KeyError("mine")
+
+    run(test)
+    assert cluster.brokers[0].groups["g"].members == {}
+
+
+def test_two_members_share_the_queues_and_one_that_leaves_gives_them_back(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+
+    async def test() -> None:
+        async with consumer(cluster) as first:
+            assert len(first.assignment) == 4
+            async with consumer(cluster) as second:
+                await until(lambda: len(first.assignment) == 2)
+                assert sorted(first.assignment + second.assignment) == [
+                    QueueAt("broker-0", f"orders:{at}") for at in range(4)
+                ]
+            await until(lambda: len(first.assignment) == 4)
+
+    run(test)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    with anyio.fail_after(10):
+        while not true():  # noqa: ASYNC110 - what we wait for has no event to show
+            await anyio.sleep(0.001)
+
+
+def test_a_revoked_queue_is_fenced_at_commit_and_its_messages_go_to_the_new_holder(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    for queue in range(4):
+        put(cluster.brokers[0], f"q{queue}".encode(), queue=queue)
+
+    async def test() -> None:
+        async with consumer(cluster) as first:
+            assert len(await bodies(first, 4)) == 4
+            async with consumer(cluster) as second:
+                await until(lambda: len(first.assignment) == 2)
+                with pytest.raises(Fenced, match=r"this member of group g lost orders:\d, orders:\d before"):
+                    await first.commit()
+                lost = sorted(await bodies(second, 2))
+                await second.commit()
+                await first.commit()  # said once
+                kept = {f"q{one.queue[-1]}".encode() for one in first.assignment}
+                assert kept | set(lost) == {b"q0", b"q1", b"q2", b"q3"}
+
+    run(test)
+    assert committed(cluster) == {f"orders:{queue}": 1 for queue in range(4)}
+
+
+def test_what_was_read_ahead_of_a_revoked_queue_is_not_delivered(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+
+    async def test() -> None:
+        async with consumer(cluster) as first:
+            for queue in range(4):
+                put(cluster.brokers[0], f"q{queue}".encode(), queue=queue)
+            await anyio.sleep(0.01)  # read ahead, not handed out
+            async with consumer(cluster) as second:
+                await until(lambda: len(first.assignment) == 2)
+                got = await bodies(first, 2) + await bodies(second, 2)
+                assert sorted(got) == [b"q0", b"q1", b"q2", b"q3"]
+                assert await first.poll(0.01) == []
+                await first.commit()
+
+    run(test)
+
+
+def test_a_revoked_queue_ends_within_a_stream_of_messages(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    put(cluster.brokers[0], *numbered(10), queue=3)
+
+    async def test() -> None:
+        async with consumer(cluster) as first:
+            stream = first.messages()
+            before = [(await anext(stream)).body for _ in range(3)]
+            mine = set(first.assignment)
+            async with consumer(cluster) as second:
+                await until(lambda: len(first.assignment) == 2)
+                if QueueAt("broker-0", "orders:3") in first.assignment:
+                    assert (await anext(stream)).body == b"3"
+                    return
+                with anyio.move_on_after(0.02) as nothing:
+                    await anext(stream)
+                assert nothing.cancelled_caught
+                assert await bodies(second, 10) == numbered(10)
+            assert before == numbered(3)
+            assert len(mine) == 4
+
+    for _ in range(4):  # which member keeps the queue is the broker's choice
+        run(test)
+
+
+def test_a_commit_that_crosses_a_rebalance_is_repeated_for_what_is_still_held(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    put(cluster.brokers[0], *numbered(3))
+    broker = cluster.brokers[0]
+
+    async def test() -> None:
+        async with consumer(cluster) as c:
+            await bodies(c, 3)
+            broker.groups["g"].generation += 1  # nobody was told yet
+            await c.commit()
+
+    run(test)
+    assert committed(cluster) == {"orders:0": 3}
+
+
+def test_a_member_that_the_broker_dropped_joins_again(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    put(cluster.brokers[0], *numbered(3))
+
+    async def test() -> None:
+        async with consumer(cluster) as c:
+            await bodies(c, 3)
+            (member,) = cluster.brokers[0].groups["g"].members
+            cluster.brokers[0].expel("g", member)
+            with pytest.raises(Fenced):
+                await c.commit()
+            assert await bodies(c, 3) == numbered(3)
+            await c.commit()
+
+    run(test)
+    assert committed(cluster) == {"orders:0": 3}
+
+
+def test_a_failed_commit_is_tried_again_until_the_deadline(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    put(cluster.brokers[0], b"x")
+    failures = iter([Unavailable("away")] * 2)
+    cluster.brokers[0].refuse = lambda request: next(failures, None) if isinstance(request, CommitOffsets) else None
+
+    async def test() -> None:
+        async with consumer(cluster) as c:
+            await bodies(c, 1)
+            await c.commit()
+
+    run(test)
+    assert committed(cluster) == {"orders:0": 1}
+
+
+def test_seek_goes_back_and_forth(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    put(cluster.brokers[0], *numbered(10))
+
+    async def test() -> None:
+        async with consumer(cluster, batch_max=5) as c:
+            assert await bodies(c, 10) == numbered(10)
+            await c.seek("orders:0", 7)
+            assert await bodies(c, 3) == numbered(3, 7)
+            await c.seek("orders:0", "earliest")
+            assert (await bodies(c, 5))[:5] == numbered(5)
+            await c.seek("orders:0", "latest")
+            assert await c.poll(0.01) == []
+            put(cluster.brokers[0], b"new")
+            assert await bodies(c, 1) == [b"new"]
+            with pytest.raises(OffsetOutOfRange, match="0 to 11, not 12"):
+                await c.seek("orders:0", 12)
+            with pytest.raises(QueueNotFound, match="does not hold orders:9"):
+                await c.seek("orders:9", 0)
+
+    run(test)
+
+
+def test_messages_that_retention_removed_are_passed(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    put(cluster.brokers[0], *numbered(10))
+
+    async def test() -> None:
+        async with consumer(cluster, batch_max=2) as c:
+            await bodies(c, 2)
+            await c.commit()
+        cluster.brokers[0].first["orders:0"] = 6
+        async with consumer(cluster) as c:
+            assert await bodies(c, 4) == numbered(4, 6)
+
+    run(test)
+
+
+def test_the_group_is_joined_at_every_broker(run: Run) -> None:
+    cluster = SmallCluster(brokers=2, topics=["orders"])
+    put(cluster.brokers[0], b"a")
+    put(cluster.brokers[1], b"b")
+
+    async def test() -> None:
+        async with consumer(cluster) as c:
+            assert len(c.assignment) == 8
+            assert sorted(await bodies(c, 2)) == [b"a", b"b"]
+            assert set((await c.lag()).values()) == {0}
+            await c.commit()
+
+    run(test)
+    assert [broker.groups["g"].offsets.get("orders:0") for broker in cluster.brokers] == [1, 1]
+
+
+async def test_a_broker_that_comes_later_is_joined_and_one_that_goes_is_left() -> None:
+    cluster = SmallCluster(brokers=2, topics=["orders"])
+    cluster.live = cluster.brokers[:1]
+    put(cluster.brokers[1], b"b")
+    async with consumer(cluster, clock=VirtualClock()) as c:
+        assert len(c.assignment) == 4
+        cluster.live = cluster.brokers
+        await trio.sleep(40)
+        assert await bodies(c, 1) == [b"b"]
+        cluster.live = cluster.brokers[1:]
+        await trio.sleep(40)
+        assert {at.broker for at in c.assignment} == {"broker-1"}
+        assert cluster.brokers[0].groups["g"].members == {}
+    assert asked(cluster.brokers[0], LeaveGroup)
+
+
+async def test_a_broker_that_fails_for_a_while_is_read_again_afterwards() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    broker = cluster.brokers[0]
+    async with consumer(cluster) as c:
+        broker.refuse = lambda request: Unavailable("away")
+        put_refused = numbered(1)
+        await trio.sleep(120)
+        broker.refuse = lambda request: None
+        put(broker, *put_refused)
+        assert await bodies(c, 1) == put_refused
+        await c.commit()
+
+
+async def test_an_unknown_topic_is_an_error_after_the_deadline() -> None:
+    with pytest.raises(NoRoute):
+        async with consumer(SmallCluster(), timeout_s=0.05):
+            pass
+
+
+async def test_a_broker_that_does_not_answer_the_join_is_an_error_after_the_deadline() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    cluster.brokers[0].silent = lambda request: isinstance(request, JoinGroup)
+    with pytest.raises(TimedOut):
+        async with consumer(cluster, timeout_s=5):
+            pass
+
+
+async def test_a_join_that_is_refused_for_good_is_an_error_at_once() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    cluster.brokers[0].refuse = lambda request: InvalidTopic("no") if isinstance(request, JoinGroup) else None
+    began = trio.current_time()
+    with pytest.raises(InvalidTopic):
+        async with consumer(cluster):
+            pass
+    assert trio.current_time() == began
+
+
+async def test_a_pull_that_is_refused_for_good_is_raised_to_the_reader() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    cluster.brokers[0].refuse = lambda request: InvalidTopic("no") if isinstance(request, Pull) else None
+    async with consumer(cluster) as c:
+        with pytest.raises(InvalidTopic):
+            await anext(c)
+
+
+def test_read_ahead_is_bounded_to_one_batch_per_queue(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    put(cluster.brokers[0], *numbered(100))
+
+    async def test() -> None:
+        async with consumer(cluster, batch_max=10) as c:
+            await anyio.sleep(0.01)
+            assert [pull.offset for pull in asked(cluster.brokers[0], Pull) if pull.queue == "orders:0"] == [0]
+            await anext(c)
+            await anyio.sleep(0.01)
+            assert [pull.offset for pull in asked(cluster.brokers[0], Pull) if pull.queue == "orders:0"] == [0, 10]
+
+    run(test)
+
+
+def test_wrong_use_says_what_is_right(run: Run) -> None:
+    async def test() -> None:
+        with pytest.raises(InvalidRequest, match="async with"):
+            await anext(consumer(SmallCluster()))
+
+    run(test)
+    with pytest.raises(InvalidRequest, match="one topic or more"):
+        Consumer("g", [])
+
+
+@pytest.mark.parametrize("start", ["Latest", "begin", 0, None])
+def test_a_start_that_is_none_is_refused_before_anything_is_read(start: Any) -> None:
+    with pytest.raises(InvalidRequest, match="start is 'earliest' or 'latest', not "):
+        consumer(SmallCluster(), start=start)
+
+
+def test_a_text_is_one_tag(run: Run) -> None:
+    async def test() -> None:
+        cluster = SmallCluster(topics=["orders"])
+        put(cluster.brokers[0], b"yes", tag="paid")
+        put(cluster.brokers[0], b"no", tag="p")
+        async with consumer(cluster, tags="paid") as c:
+            assert await bodies(c, 1) == [b"yes"]
+
+    run(test)
+
+
+async def test_outside_its_block_a_consumer_says_so() -> None:
+    c = consumer(SmallCluster(topics=["orders"]))
+    uses: list[Callable[[], Any]] = [c.commit, c.lag, lambda: c.seek("orders:0", 0), lambda: c.seek_time(0)]
+    for opened in (False, True):
+        if opened:
+            async with c:
+                pass
+        for use in uses:
+            with pytest.raises(InvalidRequest, match="this consumer is not open"):
+                await use()

@@ -1,0 +1,395 @@
+"""The producer against small brokers: receipts, batches, failures, deadlines; on asyncio and on trio."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import pytest
+import trio
+
+from penstock.client.producer import Producer
+from penstock.client.sending import Receipt
+from penstock.errors import (
+    Busy,
+    InvalidMessage,
+    InvalidRequest,
+    PenstockError,
+    SendManyError,
+    TimedOut,
+    TooLarge,
+    Unavailable,
+)
+from penstock.protocol.message import Message, decode_message
+from penstock.protocol.requests.messages import Append
+from penstock.protocol.requests.request import Request
+from tests.penstock.small_cluster import SmallBroker, SmallCluster
+
+Run = Callable[..., Any]
+
+
+def producer(cluster: SmallCluster, **given: Any) -> Producer:
+    return Producer(SmallCluster.SERVERS, links=cluster, **given)
+
+
+def appends(broker: SmallBroker) -> list[Append]:
+    return [request for request in broker.asked if isinstance(request, Append)]
+
+
+def unreachable_when_written(*, unknown: bool) -> Callable[[Request], PenstockError | None]:
+    def refuse(request: Request) -> PenstockError | None:
+        if not isinstance(request, Append):
+            return None
+        error = Unavailable("lost")
+        error.unknown = unknown
+        return error
+
+    return refuse
+
+
+def test_a_message_is_stored_and_its_receipt_says_where(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+
+    async def test() -> Receipt:
+        async with producer(cluster) as p:
+            return await p.send("orders", b"body", key="42", tag="paid", properties={"a": "b"})
+
+    receipt = run(test)
+    queue = zlib.crc32(b"42") % 4
+    assert receipt == Receipt(receipt.id, "orders", queue, 0, "broker-0", "disk", "ok")
+    message = decode_message(cluster.brokers[0].queues[f"orders:{queue}"][0])
+    assert (message.body, message.key, message.tag, dict(message.properties)) == (b"body", "42", "paid", {"a": "b"})
+    assert message.id == receipt.id
+    assert message.born_ms > 0
+
+
+def test_an_mqtt_message_is_placed_by_the_topic_map(run: Run) -> None:
+    cluster = SmallCluster()
+
+    async def test() -> Receipt:
+        async with producer(cluster) as p:
+            return await p.send(Message(mqtt_topic="plant/a/temp", body=b"21"))
+
+    assert run(test).topic == "plant"
+    assert cluster.stored("plant") == [b"21"]
+
+
+def test_concurrent_sends_leave_as_one_append(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+
+    async def test() -> None:
+        async with producer(cluster) as p:
+            await p.send("orders", b"first")
+            async with anyio.create_task_group() as tasks:
+                for at in range(100):
+                    tasks.start_soon(p.send, "orders", str(at).encode())
+
+    run(test)
+    assert len(cluster.stored("orders")) == 101
+    assert len(appends(cluster.brokers[0])) == 2
+
+
+def test_receipts_of_many_come_in_their_order(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders", "bills"])
+
+    async def test() -> list[Receipt]:
+        async with producer(cluster) as p:
+            return await p.send_many([Message(["orders", "bills"][at % 2], b"x", key=str(at)) for at in range(50)])
+
+    receipts = run(test)
+    for at, receipt in enumerate(receipts):
+        record = cluster.brokers[0].queues[f"{receipt.topic}:{receipt.queue}"][receipt.offset]
+        assert (decode_message(record).key, receipt.id) == (str(at), decode_message(record).id)
+
+
+def test_sending_nothing_returns_nothing(run: Run) -> None:
+    async def test() -> list[Receipt]:
+        async with producer(SmallCluster()) as p:
+            return await p.send_many([])
+
+    assert run(test) == []
+
+
+def test_one_illegal_message_and_nothing_is_sent(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+
+    async def test() -> None:
+        async with producer(cluster) as p:
+            with pytest.raises(TooLarge):
+                await p.send_many([Message("orders", b"x"), Message("orders", bytes(5_000_000))])
+
+    run(test)
+    assert cluster.stored("orders") == []
+
+
+def test_a_partial_failure_keeps_the_receipts_of_the_others(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    cluster.brokers[0].refuse_record = lambda body: TooLarge("no") if body == b"bad" else None
+
+    async def test() -> SendManyError:
+        async with producer(cluster) as p:
+            with pytest.raises(SendManyError) as caught:
+                await p.send_many([Message("orders", body) for body in (b"a", b"bad", b"c")])
+            return caught.value
+
+    error = run(test)
+    assert {at: type(failure) for at, failure in error.failures.items()} == {1: TooLarge}
+    assert [receipt is not None for receipt in error.receipts] == [True, False, True]
+    assert sorted(cluster.stored("orders")) == [b"a", b"c"]
+
+
+def test_what_may_succeed_is_tried_again_with_the_same_id(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    failures = iter([Busy("full"), Busy("full")])
+    cluster.brokers[0].refuse_record = lambda body: next(failures, None)
+
+    async def test() -> Receipt:
+        async with producer(cluster) as p:
+            return await p.send("orders", b"x")
+
+    receipt = run(test)
+    sent = [decode_message(request.body).id for request in appends(cluster.brokers[0])]
+    assert sent == [receipt.id] * 3
+    assert cluster.stored("orders") == [b"x"]
+
+
+def test_an_error_that_no_repetition_mends_is_raised_at_once(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    cluster.brokers[0].refuse_record = lambda body: TooLarge("no")
+
+    async def test() -> None:
+        async with producer(cluster) as p:
+            with pytest.raises(TooLarge) as caught:
+                await p.send("orders", b"x")
+            assert not caught.value.unknown
+
+    run(test)
+    assert len(appends(cluster.brokers[0])) == 1
+
+
+def test_a_message_without_a_key_goes_to_another_broker_when_one_fails(run: Run) -> None:
+    cluster = SmallCluster(brokers=2, topics=["orders"])
+    cluster.brokers[1].refuse = unreachable_when_written(unknown=False)
+
+    async def test() -> None:
+        async with producer(cluster) as p:
+            for at in range(6):
+                assert (await p.send("orders", str(at).encode())).broker == "broker-0"
+
+    run(test)
+    assert len(cluster.stored("orders")) == 6
+    assert len(appends(cluster.brokers[1])) == 1
+
+
+def test_after_a_failure_the_name_servers_are_asked_who_has_the_topic_now(run: Run) -> None:
+    cluster = SmallCluster(brokers=2, topics=["orders"])
+    first, second = cluster.brokers
+    cluster.live = [first]
+
+    def gone(request: Request) -> PenstockError | None:
+        if isinstance(request, Append):
+            cluster.live = [second]
+        return unreachable_when_written(unknown=False)(request)
+
+    first.refuse = gone
+
+    async def test() -> Receipt:
+        async with producer(cluster, timeout_s=5) as p:
+            return await p.send("orders", b"x", key="k")
+
+    assert run(test).broker == "broker-1"
+
+
+def test_messages_without_a_key_use_all_brokers(run: Run) -> None:
+    cluster = SmallCluster(brokers=2, topics=["orders"])
+
+    async def test() -> set[str]:
+        async with producer(cluster) as p:
+            return {(await p.send("orders", b"x")).broker for _ in range(4)}
+
+    assert run(test) == {"broker-0", "broker-1"}
+
+
+async def test_outside_its_block_a_producer_says_so() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    p = producer(cluster)
+
+    async def is_refused() -> None:
+        for use in (p.send("orders", b"x"), p.send_many([Message(topic="orders", body=b"x")])):
+            with pytest.raises(InvalidRequest, match=r"this producer is not open \(use it inside `async with Producer"):
+                await use
+
+    await is_refused()
+    async with p:
+        await p.send("orders", b"y")
+    await is_refused()
+    assert cluster.stored("orders") == [b"y"]
+
+
+async def test_no_answer_until_the_deadline_is_unknown() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    cluster.brokers[0].silent = lambda request: isinstance(request, Append)
+    async with producer(cluster) as p:
+        began = trio.current_time()
+        with pytest.raises(TimedOut, match="unknown") as caught:
+            await p.send("orders", b"x", timeout_s=7)
+        assert caught.value.unknown
+        assert trio.current_time() - began == 7
+
+
+async def test_one_deadline_covers_all_attempts() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    cluster.brokers[0].refuse = unreachable_when_written(unknown=True)
+    async with producer(cluster) as p:
+        began = trio.current_time()
+        with pytest.raises(Unavailable) as caught:
+            await p.send("orders", b"x", timeout_s=7)
+        assert caught.value.unknown
+        assert trio.current_time() - began == 7
+    assert len(appends(cluster.brokers[0])) > 4
+
+
+async def test_a_refusal_after_an_unknown_attempt_leaves_the_outcome_unknown() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    answers = iter([True, False])
+
+    def refuse(request: Request) -> PenstockError | None:
+        if isinstance(request, Append) and next(answers, False):
+            return unreachable_when_written(unknown=True)(request)
+        return TooLarge("no") if isinstance(request, Append) else None
+
+    cluster.brokers[0].refuse = refuse
+    async with producer(cluster) as p:
+        with pytest.raises(TooLarge) as caught:
+            await p.send("orders", b"x")
+        assert caught.value.unknown
+
+
+async def test_a_message_that_never_found_a_broker_is_known_not_to_be_stored() -> None:
+    cluster = SmallCluster()
+    cluster.brokers[0].silent = lambda request: True
+    async with producer(cluster) as p:
+        with pytest.raises(PenstockError) as caught:
+            await p.send("orders", b"x", timeout_s=1)
+        assert not caught.value.unknown
+
+
+async def test_more_than_the_bound_wait_for_room() -> None:
+    cluster = SmallCluster(topics=["orders"])
+    cluster.brokers[0].silent = lambda request: isinstance(request, Append)
+    async with producer(cluster, pending_max=10, timeout_s=5) as p, trio.open_nursery() as nursery:
+
+        async def send() -> None:
+            with pytest.raises(TimedOut):
+                await p.send("orders", b"x")
+
+        for _ in range(25):
+            nursery.start_soon(send)
+    assert sum(request.count for request in appends(cluster.brokers[0])) == 10
+
+
+def test_a_producer_that_is_not_open_says_so(run: Run) -> None:
+    async def test() -> None:
+        with pytest.raises(InvalidRequest, match="async with"):
+            await producer(SmallCluster()).send("orders", b"x")
+
+    run(test)
+
+
+def test_the_end_of_the_block_waits_for_what_other_tasks_are_sending(run: Run, serve: Callable[..., Any]) -> None:
+    """Nothing lost: what was begun has its receipt, and what has its receipt is stored."""
+    cluster = SmallCluster(topics=["orders"])
+    broker = cluster.brokers[0]
+    broker.route = broker.route._replace(address=serve(broker).address)
+    receipts: list[Receipt] = []
+
+    async def test() -> None:
+        async with anyio.create_task_group() as tasks, Producer(broker.route.address) as p:
+
+            async def send(number: int) -> None:
+                receipts.append(await p.send("orders", b"%d" % number))
+
+            for number in range(100):
+                tasks.start_soon(send, number)
+
+    run(test)
+    assert len(receipts) == 100
+    assert sorted(cluster.stored("orders"), key=int) == [b"%d" % number for number in range(100)]
+
+
+def test_a_block_that_ends_with_an_error_leaves_unknown_what_is_on_its_way(run: Run, serve: Callable[..., Any]) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    broker = cluster.brokers[0]
+    broker.route = broker.route._replace(address=serve(broker).address)
+    on_its_way = threading.Event()
+    failures: list[PenstockError] = []
+
+    def silent(request: Request) -> bool:
+        if isinstance(request, Append):
+            on_its_way.set()
+        return isinstance(request, Append)
+
+    async def send(p: Producer) -> None:
+        with pytest.raises(PenstockError) as caught:
+            await p.send("orders", b"x")
+        failures.append(caught.value)
+
+    async def test() -> None:
+        async with anyio.create_task_group() as tasks:
+            with suppress(KeyError):
+                async with Producer(broker.route.address) as p:
+                    tasks.start_soon(send, p)
+                    assert await anyio.to_thread.run_sync(on_its_way.wait, 10)
+                    raise KeyError("mine")
+
+    broker.silent = silent
+    run(test)
+    assert [(type(error), error.unknown) for error in failures] == [(Unavailable, True)]
+
+
+def test_the_blocks_error_comes_out_as_it_is(run: Run) -> None:
+    async def test() -> None:
+        async with producer(SmallCluster()):
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError):
+        run(test)
+
+
+def test_over_tcp_a_broker_that_restarts_is_found_again(run: Run, serve: Callable[..., Any]) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    broker = cluster.brokers[0]
+    first = serve(broker)
+    port = int(first.address.rpartition(":")[2])
+    broker.route = broker.route._replace(address=first.address)
+
+    async def test() -> None:
+        async with Producer(first.address) as p:
+            await p.send("orders", b"before")
+            await anyio.to_thread.run_sync(first.stop)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(p.send, "orders", b"while it is away")
+                await anyio.sleep(0.01)
+                await anyio.to_thread.run_sync(serve, broker, port)
+
+    run(test)
+    assert sorted(cluster.stored("orders")) == [b"before", b"while it is away"]
+
+
+def test_a_message_is_sent_alone_and_a_wrong_type_is_named(run: Run) -> None:
+    cluster = SmallCluster(topics=["orders"])
+    wrong: Any = 7
+
+    async def test() -> None:
+        async with producer(cluster) as p:
+            with pytest.raises(InvalidRequest, match="a Message has its body"):
+                await p.send(Message("orders", b"x"), key="k")  # type: ignore[call-overload]
+            with pytest.raises(InvalidMessage, match="key must be str or bytes, not int"):
+                await p.send("orders", b"x", key=wrong)
+
+    run(test)
+    assert cluster.stored("orders") == []

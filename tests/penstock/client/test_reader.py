@@ -1,0 +1,162 @@
+"""Reading without a group, on asyncio and on trio."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from penstock.client.positions import QueueAt
+from penstock.client.reader import Reader
+from penstock.errors import BrokerAway, InvalidRequest, NoRoute, QueueNotFound, TimedOut
+from penstock.protocol.message import Message, encode_message
+from penstock.protocol.requests.messages import Append, QueryBounds
+from penstock.protocol.requests.topics import Bounds
+from tests.penstock.small_cluster import SmallBroker, SmallCluster
+
+Run = Callable[..., Any]
+
+
+def reader(cluster: SmallCluster, **given: Any) -> Reader:
+    return Reader("orders", servers=SmallCluster.SERVERS, links=cluster, **given)
+
+
+def put(broker: SmallBroker, *bodies: bytes, queue: int = 0) -> None:
+    records = [encode_message(Message("orders", body), queue_id=queue) for body in bodies]
+    broker.submit(Append(len(records), False, b"".join(records)), lambda result: None)
+
+
+@pytest.fixture
+def cluster() -> SmallCluster:
+    made = SmallCluster(brokers=2, topics=["orders"])
+    for at, broker in enumerate(made.brokers):
+        for queue in range(4):
+            put(broker, *[f"{at}{queue}{n}".encode() for n in range(3)], queue=queue)
+    return made
+
+
+def test_until_the_end_gives_what_is_there_and_stops(run: Run, cluster: SmallCluster) -> None:
+    async def test() -> None:
+        got = []
+        async with reader(cluster, until_end=True, batch_max=2) as r:
+            async for message in r.messages():
+                got.append(message.body)
+                if len(got) == 1:
+                    put(cluster.brokers[0], b"too late")
+            assert sum(r.positions.values()) == 24
+        assert sorted(got) == sorted(cluster.stored("orders"))[:24]
+
+    run(test)
+
+
+def test_an_empty_topic_ends_at_once(run: Run) -> None:
+    async def test() -> None:
+        async with reader(SmallCluster(topics=["orders"]), until_end=True) as r:
+            assert [batch async for batch in r] == []
+
+    run(test)
+
+
+def test_some_queues_only(run: Run, cluster: SmallCluster) -> None:
+    async def test() -> None:
+        async with reader(cluster, queues=[2], until_end=True) as r:
+            assert r.queues == (QueueAt("broker-0", "orders:2"), QueueAt("broker-1", "orders:2"))
+            assert sorted([message.body async for message in r.messages()])[0] == b"020"
+
+    run(test)
+
+
+def test_latest_gives_only_what_comes_later(run: Run, cluster: SmallCluster) -> None:
+    async def test() -> None:
+        async with reader(cluster, start="latest") as r:
+            put(cluster.brokers[1], b"new")
+            assert [message.body for message in await anext(r)] == [b"new"]
+
+    run(test)
+
+
+def test_seek_and_bounds(run: Run, cluster: SmallCluster) -> None:
+    async def test() -> None:
+        async with reader(cluster, queues=[1], start="latest") as r:
+            await r.seek("orders:1", 2, broker="broker-1")
+            with anyio.fail_after(5):
+                assert [message.body for message in await anext(r)] == [b"112"]
+            assert (await r.bounds())[QueueAt("broker-0", "orders:1")] == Bounds("orders:1", 0, 3)
+            with pytest.raises(QueueNotFound):
+                await r.seek("orders:2", 0)
+
+    run(test)
+
+
+def test_what_is_not_there_is_said_on_entering(run: Run) -> None:
+    async def test() -> None:
+        with pytest.raises(NoRoute):
+            async with reader(SmallCluster()):
+                pass
+        with pytest.raises(QueueNotFound):
+            async with reader(SmallCluster(topics=["orders"]), queues=[9]):
+                pass
+        with pytest.raises(InvalidRequest):
+            await anext(reader(SmallCluster()))
+
+    run(test)
+
+
+def test_a_broker_that_does_not_answer_in_time_is_an_error_of_ours(run: Run, cluster: SmallCluster) -> None:
+    async def test() -> None:
+        cluster.brokers[1].silent = lambda request: isinstance(request, QueryBounds)
+        with pytest.raises(TimedOut, match=r"within 0\.01 s where the queues of orders begin"):
+            async with reader(cluster, timeout_s=0.01):
+                pass
+
+    run(test)
+
+
+@pytest.mark.parametrize("start", ["Earliest", "begin", 0, None])
+def test_a_start_that_is_none_is_refused_before_anything_is_read(start: Any) -> None:
+    with pytest.raises(InvalidRequest, match="start is 'earliest' or 'latest', not "):
+        reader(SmallCluster(), start=start)
+
+
+def test_a_text_is_one_tag(run: Run) -> None:
+    async def test() -> None:
+        cluster = SmallCluster(topics=["orders"])
+        for tag in ("p", "paid"):
+            record = encode_message(Message("orders", tag.encode(), tag=tag), queue_id=0)
+            cluster.brokers[0].submit(Append(1, False, record), lambda result: None)
+        async with reader(cluster, tags="paid", until_end=True) as r:
+            assert [message.body async for message in r.messages()] == [b"paid"]
+
+    run(test)
+
+
+def test_outside_its_block_a_reader_says_so(run: Run, cluster: SmallCluster) -> None:
+    async def test() -> None:
+        r = reader(cluster)
+        uses: list[Callable[[], Any]] = [r.bounds, lambda: r.seek("orders:0", 0), lambda: anext(r)]
+        for opened in (False, True):
+            if opened:
+                async with r:
+                    pass
+            for use in uses:
+                with pytest.raises(InvalidRequest, match="this reader is not open"):
+                    await use()
+
+    run(test)
+
+
+@pytest.mark.parametrize("until_end", [True, False])
+def test_a_broker_that_is_away_is_an_error_that_names_it_or_left_out_on_request(
+    run: Run, cluster: SmallCluster, until_end: bool
+) -> None:
+    async def test() -> None:
+        cluster.live.pop()
+        cluster.away = ("broker-1",)
+        with pytest.raises(BrokerAway, match="broker broker-1 is away"):
+            await reader(cluster, until_end=until_end).__aenter__()
+        async with reader(cluster, until_end=until_end, allow_incomplete=True) as r:
+            assert {at.broker for at in r.queues} == {"broker-0"}
+
+    run(test)

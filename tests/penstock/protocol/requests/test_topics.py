@@ -1,0 +1,24 @@
+"""Topics, as the first peers spoke of them."""
+
+from __future__ import annotations
+
+from penstock.protocol.requests import topics
+from penstock.protocol.requests.topics import Bounds, CreateTopic, DescribeTopic, TopicDetail
+from tests.penstock.protocol.requests.first_frames import answered, asked, codes
+
+
+def test_codes_never_change() -> None:
+    assert codes(topics) == {30: "CreateTopic", 31: "DescribeTopic", 32: "ListTopics"}
+
+
+def test_a_topic_that_is_created_by_its_name_takes_the_defaults() -> None:
+    assert asked(30, "t") == CreateTopic("t", queues=0, level="")
+
+
+def test_describing_a_topic_creates_none_unless_asked() -> None:
+    assert asked(31, "t") == DescribeTopic("t", create=False)
+
+
+def test_the_bounds_of_each_queue_come_with_the_topic() -> None:
+    detail = TopicDetail("t", 1, "disk", (Bounds("t:0", 2, 9),))
+    assert answered(DescribeTopic, "t", 1, "disk", [["t:0", 2, 9]]) == detail
