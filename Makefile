@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: check-gateway check-others test-compiled test-endtoend test-longest test-gateway test-large test-others test-simulation test-types compile demo test check format bench bench-large bench-store soak clean install install-test
+.PHONY: check-gateway check-others test-compiled test-endtoend test-longest test-gateway test-large test-others test-simulation test-types compile demo test check format bench bench-native bench-large bench-store soak clean install install-test
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -130,6 +130,9 @@ bench: compile  ## side by side with mosquitto and amqtt, plain and compiled, in
 	$(BIN)/python -m loadtest bench
 	$(BIN)/python -m loadtest store
 	@[ ! -d .compiled/loadtest ] || (cd .compiled && PYTHONPATH=$(CURDIR)/.compiled $(CURDIR)/$(BIN)/python -m loadtest store)
+
+bench-native: compile  ## what programs send and consume, plain and compiled, and beside RocketMQ where there is Java, with goals (about 5 minutes)
+	$(BIN)/python -m loadtest native
 
 bench-large: compile  ## 1,000,000 messages that wait for 10,000 sessions, their reconnect, 100,000 filters: memory and seconds (about 10 minutes)
 	$(BIN)/python -m loadtest bench --full --scenarios backlog reconnect filters

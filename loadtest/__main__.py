@@ -1,5 +1,5 @@
-"""``python -m loadtest COMMAND``: ``bench`` (side by side with mosquitto and amqtt), ``store`` (the
-store by itself), ``filters`` (the filter index), ``soak`` (the long proofs)."""
+"""``python -m loadtest COMMAND``: ``bench`` (side by side with mosquitto and amqtt), ``native`` (the native path,
+beside RocketMQ), ``store`` (the store by itself), ``filters`` (the filter index), ``soak`` (the long proofs)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from pathlib import Path
 from rich.console import Console
 
 from loadtest import bench, filter_bench, report, soak, store_bench, store_scale
+from loadtest.native import bench as native
+from loadtest.native import report as native_report
+from loadtest.native.scenarios import SCENARIOS as NATIVE_SCENARIOS
 from loadtest.scenarios import SCENARIOS
 from loadtest.servers import SERVERS
 
@@ -29,6 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     one.add_argument("--servers", nargs="+", default=[], choices=[kind.name for kind in SERVERS], metavar="NAME")
     one.add_argument("--scenarios", nargs="+", default=[], choices=[s.name for s in SCENARIOS], metavar="NAME")
     one.add_argument("--json", type=Path, metavar="FILE", help="also write every single run there")
+    _add_native(commands.add_parser("native", help="the native path, beside RocketMQ, interleaved (about 5 minutes)"))
     commands.add_parser("filters", help="what the filter index costs with 100,000 filters")
     three = commands.add_parser("store", help="what the store costs by itself, beside plain calls (about a minute)")
     three.add_argument(
@@ -49,6 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
                 made += store_scale.run(status.update)
         store_bench.show(console, made)
         return 0
+    if options.command == "native":
+        return _native(options, console)
     if options.command == "soak":
         return soak.run(console, options.kills, options.power)
     return _bench(options, console)
@@ -71,6 +77,35 @@ def _bench(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         options.json.write_text(json.dumps(measured.as_json(), indent=1) + "\n")
     return 1 if report.failures(measured) else 0
+
+
+def _add_native(four: argparse.ArgumentParser) -> None:
+    plan = native.Plan()
+    names = [scenario.name for scenario in NATIVE_SCENARIOS]
+    four.add_argument("--rounds", type=int, default=plan.rounds, help="how often every server is run")
+    four.add_argument("--seconds", type=float, default=plan.measure_s, help="how long one run measures")
+    four.add_argument("--share", type=float, default=plan.share, help="the part of the backlogs that is stored")
+    four.add_argument("--servers", nargs="+", default=[], choices=[kind.name for kind in native.SERVERS])
+    four.add_argument("--scenarios", nargs="+", default=[], choices=names)
+    four.add_argument("--loop", choices=native.LOOPS, default=plan.loop, help="the event loop of our clients")
+    four.add_argument("--json", type=Path, metavar="FILE", help="also write every single run there")
+
+
+def _native(options: argparse.Namespace, console: Console) -> int:
+    plan = native.Plan(
+        rounds=options.rounds,
+        measure_s=options.seconds,
+        share=options.share,
+        servers=tuple(options.servers),
+        scenarios=tuple(options.scenarios),
+        loop=options.loop,
+    )
+    with Console(stderr=True).status("starting") as status:
+        measured = native.measure(plan, status.update)
+    native_report.show(measured, console)
+    if options.json:
+        options.json.write_text(json.dumps(measured.as_json(), indent=1) + "\n")
+    return 1 if native_report.failures(measured) else 0
 
 
 if __name__ == "__main__":

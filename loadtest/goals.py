@@ -1,7 +1,8 @@
-"""The speed that issue 4 asks for, as data, and whether a measurement reaches it.
+"""The speed that issues ask for, as data, and whether a measurement reaches it.
 
-A ``Goal`` looks at one figure of an ``Outcome``, by itself or as a ratio to mosquitto's in the same round. ``least`` is
-what must be reached, ``aim`` what is hoped for. Nothing here decides a test: the benchmark prints, people judge.
+A ``Goal`` looks at one figure of an ``Outcome``, by itself or as a ratio to another server's in the same round.
+``least`` is what must be reached, ``aim`` what is hoped for. Nothing here decides a test: the benchmark prints, people
+judge.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Goal:
         what: the figure in words, for tables.
         figure: the field of an ``Outcome``, or the name of one of its ``figures``.
         least: the bound; ``aim``: the hope, 0 where the issue has none.
-        is_ratio: the figure is divided by mosquitto's.
+        is_ratio: the figure is divided by that of ``reference``.
         is_upper: the figure may be at most the bound, otherwise it is at least that.
         unit: of what is compared; ``scale``: by which it is divided to be in that unit.
     """
@@ -39,6 +40,7 @@ class Goal:
     is_upper: bool = False
     unit: str = "x"
     scale: float = 1.0
+    reference: str = "mosquitto"
 
     def is_reached(self, value: float) -> bool:
         return value <= self.least if self.is_upper else value >= self.least
@@ -69,7 +71,7 @@ class Goal:
 
     @property
     def _of(self) -> str:
-        return " mosquitto" if self.is_ratio else ""
+        return f" {self.reference}" if self.is_ratio else ""
 
 
 def at_least(least: float, aim: float) -> tuple[Goal, ...]:

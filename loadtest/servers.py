@@ -25,8 +25,11 @@ from loadtest.cores import Cores, pin
 START_S: Final = 20.0
 STOP_S: Final = 8.0
 HOST: Final = "127.0.0.1"
+NAMES: Final = "namesrv"
+"""Where native clients ask, among the ports of a server."""
 
 _READY: Final = re.compile(r"^ready mqtt=(\S+):(\d+) ")
+_NAMES: Final = re.compile(r" namesrv=\S+:(\d+) ")
 _FURTHER: Final = re.compile(r" mqtt-(\w+)=\S+:(\d+)")
 
 
@@ -82,7 +85,7 @@ class Server(ABC):
         tree: the folder it is started in; ``python -m`` takes modules from there before all others.
         cores: which it has, and which the generator.
         port: where it speaks MQTT, once started.
-        ports: the same by wire (``loadtest/wires.py``); what it does not speak is not there.
+        ports: the same by wire (``loadtest/wires.py``), and ``NAMES``; what it does not speak is not there.
     """
 
     name = ""
@@ -191,6 +194,8 @@ class Penstock(Server):
             raise self.broken()
         self.port = int(found[2])
         self.ports = {name: int(port) for name, port in _FURTHER.findall(line)}
+        if names := _NAMES.search(line):
+            self.ports[NAMES] = int(names[1])
 
 
 class PenstockCache(Penstock):

@@ -1,0 +1,102 @@
+"""The loads of the native path, as data, with the goals of issue 41 beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from loadtest.goals import CACHE, DISK, Goal, bound
+
+SEND: Final = "send"
+"""A producer sends for a while: what a message costs."""
+CONSUME: Final = "consume"
+"""A group consumer reads a stored backlog: what a message costs."""
+PIPE: Final = "pipe"
+"""A producer and a group consumer, a process each: how much goes through."""
+ROCKETMQ: Final = "rocketmq"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One load.
+
+    Attributes:
+        name: for tables and ``--scenarios``.
+        title: what it is.
+        kind: what is done, one of the above.
+        batch: messages per ``send_many``; 1: each by a ``send`` of its own.
+        tasks: so many tasks of the producer send at a time, each waits for its receipts.
+        queues: of the topic; 0 for the broker's default.
+        body_bytes: size of a body.
+        messages: of the backlog.
+        is_free: servers and clients may use all cores, as RocketMQ is meant to; else each side has one core.
+        goals: what the issue asks for. judged: the servers for which it asks.
+        servers: those that take part.
+    """
+
+    name: str
+    title: str
+    kind: str = SEND
+    batch: int = 128
+    tasks: int = 1
+    queues: int = 0
+    body_bytes: int = 256
+    messages: int = 0
+    is_free: bool = False
+    goals: tuple[Goal, ...] = ()
+    judged: tuple[str, ...] = DISK
+    servers: tuple[str, ...] = DISK
+
+
+def _costs(client: tuple[float, float], broker: tuple[float, float]) -> tuple[Goal, ...]:
+    """What a message may cost each side, in microseconds: bound and aim."""
+    return (
+        *bound("client CPU per message", "client_us", *client, "us"),
+        *bound("broker CPU per message", "broker_us", *broker, "us"),
+    )
+
+
+def _peer(name: str, title: str, batch: int, tasks: int, aim: float) -> Scenario:
+    """A row beside RocketMQ, which acknowledges what is in memory: so does the level ``cache``."""
+    return Scenario(
+        name,
+        title,
+        batch=batch,
+        tasks=tasks,
+        is_free=True,
+        goals=(Goal("rate", "rate", 2, aim, reference=ROCKETMQ),),
+        judged=CACHE,
+        servers=(*CACHE, "compiled", ROCKETMQ),
+    )
+
+
+SCENARIOS: Final = (
+    Scenario("send-many", "send_many, batches of 128, one at a time", goals=_costs((3, 1.5), (2, 1))),
+    Scenario("send", "send one by one over 64 tasks", batch=1, tasks=64, goals=_costs((20, 10), (5, 3))),
+    Scenario(
+        "consume",
+        "consume a stored backlog of one queue",
+        CONSUME,
+        queues=1,
+        messages=150_000,
+        goals=_costs((2, 1), (0.8, 0.4)),
+    ),
+    Scenario(
+        "consume-four",
+        "consume a stored backlog of four queues that were filled side by side",
+        CONSUME,
+        queues=4,
+        messages=150_000,
+        goals=_costs((2, 1), (0.8, 0.4)),
+    ),
+    Scenario(
+        "pipe",
+        "producer to group consumer, a process each, send_many with four batches on their way",
+        PIPE,
+        tasks=4,
+        goals=(Goal("rate", "rate", 120_000, 250_000, is_ratio=False, unit="/s"),),
+    ),
+    _peer("peer-batches-32", "beside RocketMQ: batches of 32, one at a time", 32, 1, 4),
+    _peer("peer-batches-128", "beside RocketMQ: batches of 128, one at a time", 128, 1, 4),
+    _peer("peer-singles", "beside RocketMQ: single sends, 64 in flight", 1, 64, 3),
+)

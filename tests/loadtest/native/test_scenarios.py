@@ -1,0 +1,42 @@
+"""Every row of the issue has its load and its goal."""
+
+from __future__ import annotations
+
+from loadtest.goals import CACHE, DISK
+from loadtest.native.bench import SERVERS
+from loadtest.native.scenarios import ROCKETMQ, SCENARIOS
+
+SENDS = [("client_us", 3, 1.5, True), ("broker_us", 2, 1, True)]
+SINGLES = [("client_us", 20, 10, True), ("broker_us", 5, 3, True)]
+READS = [("client_us", 2, 1, True), ("broker_us", 0.8, 0.4, True)]
+
+
+def test_every_row_of_the_issue_has_its_goal() -> None:
+    goals = {one.name: [(goal.figure, goal.least, goal.aim, goal.is_upper) for goal in one.goals] for one in SCENARIOS}
+    assert goals == {
+        "send-many": SENDS,
+        "send": SINGLES,
+        "consume": READS,
+        "consume-four": READS,
+        "pipe": [("rate", 120_000, 250_000, False)],
+        "peer-batches-32": [("rate", 2, 4, False)],
+        "peer-batches-128": [("rate", 2, 4, False)],
+        "peer-singles": [("rate", 2, 3, False)],
+    }
+
+
+def test_rows_beside_rocketmq_judge_the_level_that_promises_as_much_and_have_all_cores() -> None:
+    peers = [one for one in SCENARIOS if any(goal.is_ratio for goal in one.goals)]
+    assert {one.name for one in peers} == {one.name for one in SCENARIOS if ROCKETMQ in one.servers}
+    assert all(one.judged == CACHE and one.is_free for one in peers)
+    assert all(one.judged == DISK and not one.is_free for one in SCENARIOS if one not in peers)
+
+
+def test_servers_that_are_judged_are_there() -> None:
+    names = {kind.name for kind in SERVERS} | {ROCKETMQ}
+    assert all(set(one.judged) <= set(one.servers) <= names for one in SCENARIOS)
+
+
+def test_a_demand_says_whose_multiple_it_is() -> None:
+    goal = next(goal for one in SCENARIOS for goal in one.goals if goal.is_ratio)
+    assert (goal.demand, goal.hope) == ("at least 2.00x rocketmq", "4.00x")

@@ -1,0 +1,79 @@
+"""Clients' runs against a real server: all is read back, and what is not right has no number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from loadtest.cores import Cores
+from loadtest.native.bench import create_topic
+from loadtest.native.orders import Order
+from loadtest.native.scenarios import CONSUME, PIPE
+from loadtest.native.worker import first_of, perform, read_back
+from loadtest.servers import HOST, NAMES, Penstock
+from loadtest.wires import Failed
+from penstock.errors import TimedOut
+from tests.loadtest.native.test_orders import order
+
+pytestmark = [pytest.mark.endtoend, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Penstock]:
+    one = Penstock(tmp_path_factory.mktemp("server"), Cores())
+    one.start()
+    yield one
+    one.stop()
+
+
+def to(server: Penstock, topic: str, **changed: object) -> Order:
+    at = f"{HOST}:{server.ports[NAMES]}"
+    return order(servers=at, server_pid=server.pid, topic=topic, group=topic, measure_s=0.05, **changed)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+@pytest.mark.parametrize("batch", [1, 16])
+def test_what_is_sent_is_read_back(server: Penstock, batch: int, loop: str) -> None:
+    outcome = perform(to(server, f"sent-{batch}-{loop}", batch=batch, loop=loop))
+    assert outcome.error == ""
+    assert outcome.checked >= outcome.messages > 0
+    assert outcome.checked % batch == 0
+
+
+def test_a_backlog_is_stored_once_and_read_by_each_group(server: Penstock) -> None:
+    create_topic(server, "backlog", 2)
+    first = to(server, "backlog", kind=CONSUME, messages=1200)
+    for one in (first, replace(first, group="another")):
+        outcome = perform(one)
+        assert (outcome.error, outcome.messages, outcome.checked) == ("", 1200, 1200)
+    assert anyio.run(read_back, first, 1200) == 1200
+
+
+def test_what_goes_through_a_pipe_is_counted_where_it_comes_out(server: Penstock) -> None:
+    asked = to(server, "pipe", kind=PIPE)
+    create_topic(server, "pipe", 0)
+    outcome = perform(asked)
+    assert outcome.error == ""
+    assert outcome.checked >= outcome.messages > 0
+    assert outcome.client_us == pytest.approx(outcome.figures["producer_us"] + outcome.figures["consumer_us"])
+
+
+def test_a_message_that_is_not_there_leaves_no_number(server: Penstock) -> None:
+    asked = to(server, "few")
+    sent = perform(asked).checked
+    with pytest.raises(Failed, match="2 of"):
+        anyio.run(read_back, asked, sent + 2)
+
+
+def test_a_consumer_that_cannot_begin_leaves_no_number(server: Penstock) -> None:
+    outcome = perform(to(server, "not a topic/", kind=PIPE))
+    assert outcome.error.startswith("the consumer did not begin")
+
+
+def test_the_first_error_of_a_group_is_what_is_said() -> None:
+    deep = BaseExceptionGroup("", [BaseExceptionGroup("", [TimedOut("late"), Failed("no")])])
+    assert first_of(deep) == "TimedOut: late"
+    assert first_of(BaseExceptionGroup("", [Failed("no")])) == "no"
