@@ -18,6 +18,7 @@ from broker.kernel.outcomes import Now, Outcome
 from broker.lags import Lags
 from broker.lineage.epoch import Epoch
 from broker.messages.acceptance import Acceptance
+from broker.messages.dead_letters import DeadLetters
 from broker.messages.requests import MessageRequests
 from broker.sessions.exchange_requests import ExchangeRequests
 from broker.sessions.fold import homes_of
@@ -29,6 +30,7 @@ from broker.settings import BrokerSettings
 from broker.shares.requests import ShareRequests
 from broker.state import BrokerState
 from broker.store.message_store import MessageStore
+from broker.timers.requests import TimerRequests
 from broker.topics.requests import TopicRequests
 from broker.usage import Usage
 from penstock.errors import PenstockError, StorageFailed, StorageFull, UnknownRequest
@@ -89,6 +91,7 @@ class BrokerService:
         self._session_pages = SessionPages(state, store)
         self._lags = Lags(state, store, settings.name)
         self._shares = ShareRequests(state, store, settings, now)
+        self._timers = TimerRequests(state.timers, store, self._acceptance, DeadLetters(self.topics), settings)
         self._usage = Usage(state, settings, lambda: self._groups.count)
         self._group_changes = self._groups.groups.changed  # the same objects for ever: asked after every batch
         self._session_changes = self._sessions.changed
@@ -105,6 +108,7 @@ class BrokerService:
                 self._session_pages,
                 self._questions,
                 self._shares,
+                self._timers,
                 self,
             )
         )
@@ -144,6 +148,7 @@ class BrokerService:
             self._groups.expire(now, now_ms)
             self._filters.expire(now, now_ms)
             self._sessions.expire(now, now_ms, age_ms)
+            self._timers.tick(now_ms, age_ms)
         self._shares.expire(now)
         self._readers.tick(now, now_ms, age_ms)
         self._lags.tick(now, now_ms, self._readers.needed_from)
@@ -189,6 +194,7 @@ class BrokerService:
             penstock_damaged_frames_total=store.damaged,
             penstock_disk_full=int(store.is_full),
             penstock_index_unwritable=int(bool(store.index_trouble)),
+            **self._timers.figures(),
             **self._lags.figures,
             **self._usage.figures(),
             **self._gateways.figures(),

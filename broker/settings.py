@@ -25,6 +25,7 @@ _POSITIVE: Final = (
     "sessions_max",
     "sessions_bytes_max",
     "groups_max",
+    "timers_bytes_max",
     "pull_bytes_max",
     "held_bytes_max",
     "owner_lease_s",
@@ -77,6 +78,7 @@ class BrokerSettings:
         sessions_bytes_max: what is kept in memory of all sessions: wills, subscriptions, places and open exchanges.
         groups_max: consumer groups, with members or with committed offsets. Where nine tenths of them are there, those
             that have been silent for ``reader_silence_s`` are forgotten.
+        timers_bytes_max: bytes of delayed messages that wait; more are refused.
         pull_bytes_max: the most that one pull is answered with.
         held_bytes_max: maximum bytes that all connections together may have this server hold: once of incomplete
             requests, and once of replies that their peers have not read.
@@ -121,6 +123,7 @@ class BrokerSettings:
     sessions_max: int = 1_000_000
     sessions_bytes_max: int = 512 << 20
     groups_max: int = 100_000
+    timers_bytes_max: int = 1 << 30
     pull_bytes_max: int = 4 << 20
     held_bytes_max: int = HELD_BYTES_MAX
     lease_s: float = 120.0

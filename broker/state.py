@@ -14,6 +14,7 @@ from broker.sessions.exchanges import Exchanges
 from broker.sessions.fold import Sessions
 from broker.sessions.lives import Lives
 from broker.shares.fold import Shares
+from broker.timers.fold import Timers
 from broker.topics.fold import Topics
 from penstock.protocol.message import mqtt_name
 
@@ -29,6 +30,7 @@ class BrokerState(FoldRegistry):
         self.offsets = Offsets()
         self.sessions = Sessions()
         self.exchanges = Exchanges()
+        self.timers = Timers()
         self.lives = Lives()
         self.retained = Retained()
         self.identity = Identity()
@@ -39,6 +41,7 @@ class BrokerState(FoldRegistry):
                 self.filters,
                 self.shares,
                 self.offsets,
+                self.timers,
                 self.sessions,
                 self.exchanges,
                 self.lives,

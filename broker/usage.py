@@ -32,6 +32,7 @@ class Usage:
             "sessions_bytes_max": lambda: state.sessions.bytes,
             "sessions_max": lambda: len(state.sessions),
             "shares_max": lambda: len(state.shares),
+            "timers_bytes_max": lambda: state.timers.bytes,
             "topics_max": lambda: len(state.topics),
         }
         self._told: dict[str, None] = {}

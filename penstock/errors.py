@@ -193,6 +193,20 @@ class SessionNotFound(PenstockError):
     fault = "client"
 
 
+class TimerNotFound(PenstockError):
+    """No delayed message has this timer: it was cancelled, or never set."""
+
+    code = 33
+    fault = "client"
+
+
+class TimerFired(PenstockError):
+    """The delayed message was delivered already, so it cannot be cancelled."""
+
+    code = 34
+    fault = "client"
+
+
 class InvalidMessage(PenstockError):
     """Bytes that are no message record, or a field outside its limit."""
 

@@ -32,6 +32,10 @@ TOPIC_BYTES_MAX: Final = 255
 SYSTEM_PREFIX: Final = "%sys%"
 """Topics of the broker's own records; no level maps to them, because a ``%`` in a level is written ``%25``."""
 
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+RETRY_PREFIX: Final = "%RETRY%"
+"""RocketMQ's prefixes. No level maps to a topic with them, for the same reason."""
+
 _TOPIC: Final = re.compile(r"[A-Za-z0-9%|_-]+")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]+")
@@ -115,6 +119,28 @@ def encode_level(level: str) -> str:
         if len(topic) <= TOPIC_BYTES_MAX:
             return topic
     return f"{_beginning(level)}{_CUT}{sha256(_utf8(level)).hexdigest()}"
+
+
+def dead_letter_topic(group: str) -> str:
+    """The topic of a group's dead letters."""
+    return _own_topic(DEAD_LETTER_PREFIX, group)
+
+
+def retry_topic(group: str) -> str:
+    """The topic of messages that a group is to try again."""
+    return _own_topic(RETRY_PREFIX, group)
+
+
+def is_own_topic(topic: str) -> bool:
+    """Whether only brokers store messages in a topic."""
+    return topic.startswith((DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX))
+
+
+def _own_topic(prefix: str, group: str) -> str:
+    topic = prefix + encode_level(group)
+    if len(topic) <= TOPIC_BYTES_MAX:
+        return topic
+    return f"{prefix}{_beginning(group)[: -len(RETRY_PREFIX)]}{_CUT}{sha256(_utf8(group)).hexdigest()}"
 
 
 def _beginning(level: str) -> str:

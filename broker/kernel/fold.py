@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, cast, runtime_checkable
 
 import msgpack
 
-from broker.store.records import NO_CHANGE, Change, Incoming, Stored
+from broker.store.records import NO_CHANGE, Bytes, Change, Incoming, Stored
 from penstock.errors import TooLarge
 from penstock.protocol.message import BODY_BYTES_MAX, FRAME_HEAD_BYTES, encode_record, record_body
 from topicmap.queues import SYSTEM_PREFIX
@@ -70,7 +70,12 @@ def fact_record(topic: str, body: list[Any]) -> Incoming:
 
 def fact_of(record: Stored) -> list[Any]:
     """The body of a durable fact."""
-    return cast("list[Any]", msgpack.unpackb(record_body(memoryview(record.frame)[FRAME_HEAD_BYTES:])))
+    return fact_in(record.frame)
+
+
+def fact_in(frame: Bytes) -> list[Any]:
+    """The body of the durable fact in a frame."""
+    return cast("list[Any]", msgpack.unpackb(record_body(memoryview(frame)[FRAME_HEAD_BYTES:])))
 
 
 def packed(value: Any) -> Iterator[bytes]:

@@ -32,6 +32,7 @@ from penstock.protocol.message import (
     CLIENT_ID,
     FLAG_ONCE,
     FLAG_RETAIN,
+    FLAG_WOKEN,
     FRAME_HEAD_BYTES,
     KEYS,
     KEYS_BASE64,
@@ -51,7 +52,7 @@ from penstock.protocol.requests.request import Bytes
 from penstock.protocol.requests.sessions import GATEWAYS_TOPICS
 from penstock.protocol.runs import Run
 from topicmap.names import InvalidName, check_name, is_reserved, quoted
-from topicmap.queues import queue_for_key
+from topicmap.queues import is_own_topic, queue_for_key
 
 REMEMBERED_MAX: Final = 8192
 REMEMBERED_BYTES_MAX: Final = 1024
@@ -60,6 +61,7 @@ REMEMBERED_BYTES_MAX: Final = 1024
 # size, magic, body crc, queue id, flag, and behind what does not matter here the body's length
 _LEAD: Final = struct.Struct(f">IIIII{BODY_AT - 24}xI")
 _ROUND_ROBIN: Final = -1
+_NOT_YOURS: Final = "only the broker says of a message that it was delayed"
 _UNIQUE: Final = UNIQUE_KEY.encode() + b"\x01"
 _EXCHANGE: Final = MQTT_ID.encode() + b"\x01"
 
@@ -152,6 +154,8 @@ class Acceptance:
                     queue_id = tail.key_queue if tail.key_queue >= 0 else next(self._round_robin) % tail.queues
                 elif queue_id >= tail.queues:
                     raise InvalidRequest(f"topic {tail.topic} has {tail.queues} queues, no queue {queue_id}")
+                if flag & FLAG_WOKEN:
+                    raise InvalidMessage(_NOT_YOURS)
                 if flag & FLAG_ONCE and self._is_repeated(tail, begun):
                     repeated.append(number)
                     continue
@@ -184,6 +188,8 @@ class Acceptance:
                 if body_bytes > BODY_BYTES_MAX:
                     raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, not {body_bytes}")
                 tail = self._tails.get(raw) or self._learn(raw, now_ms)
+                if flag & FLAG_WOKEN:
+                    raise InvalidMessage(_NOT_YOURS)
                 if flag & FLAG_ONCE:  # such a message is of one exchange: the others of its run are the same
                     begun = begun or set()
                     again = count if self._is_repeated(tail, begun) else count - 1
@@ -240,6 +246,8 @@ class Acceptance:
         name = _name_of(topic, given)
         if (topic in GATEWAYS_TOPICS or is_reserved(name)) and not given.get(CLIENT_ID):
             raise InvalidTopic(f"only gateways publish under {quoted(name)}")  # no native producer can say a CLIENT_ID
+        if is_own_topic(topic):
+            raise InvalidTopic(f"only the broker stores messages in {topic!r}")
         config = self._topics.for_append(topic, now_ms)
         key = given.get(KEYS) or (read_key(given[KEYS_BASE64]) if KEYS_BASE64 in given else "")
         queue_id = queue_for_key(key, config.queues) if key else _ROUND_ROBIN

@@ -15,6 +15,22 @@ from penstock.protocol.message import FRAME_HEAD_BYTES, RECORD_BYTES_MIN
 from penstock.protocol.runs import Run
 
 
+def records_of(body: bytes | memoryview, count: int) -> list[bytes]:
+    """The records that stand end to end in ``body``, ``count`` of them; what is in one is not checked. Raises
+    ``InvalidRequest``."""
+    data, at = bytes(body), 0
+    records: list[bytes] = []
+    for _ in range(count):
+        size = int.from_bytes(data[at : at + 4], "big")
+        if size < RECORD_BYTES_MIN or at + size > len(data):
+            raise InvalidRequest(f"{len(data)} bytes are not {count} records; nothing was stored")
+        records.append(data[at : at + size])
+        at += size
+    if at != len(data):
+        raise InvalidRequest(f"{len(data) - at} bytes behind the last of {count} records; nothing was stored")
+    return records
+
+
 class RecordsPart(NamedTuple):
     """Records of an append. ``first``: the place of the first one in the request. ``size``: bytes of their frames."""
 

@@ -317,6 +317,10 @@ class MessageStore:
         """When the record at a log position was stored. Raises ``Damaged``."""
         return stored_ms_of(self._reading.frame(position))
 
+    def frame(self, position: int) -> bytes:
+        """The frame at a log position. Raises ``Damaged``."""
+        return self._reading.frame(position)
+
     def offset_at(self, queue: str, position: int) -> int:
         """Offset of a queue's first message that is stored at a log position or behind it, the end if there is none.
         Raises ``QueueNotFound``."""

@@ -26,6 +26,7 @@ from penstock.protocol.message import (
     BODY_BYTES_MAX,
     FLAG_ONCE,
     FLAG_RETAIN,
+    FLAG_WOKEN,
     FRAME_HEAD_BYTES,
     FRAME_MAGIC,
     OFFSETS_AT,
@@ -45,7 +46,7 @@ _NO_HOST: Final = bytes(8)
 _TAGS: Final = b"TAGS"
 _UNIQUE: Final = b"UNIQ_KEY"
 _EXCHANGE: Final = b"MQTT_ID"
-_FOLDED: Final = FLAG_RETAIN | FLAG_ONCE
+_FOLDED: Final = FLAG_RETAIN | FLAG_ONCE | FLAG_WOKEN
 _FACTS_MAX: Final = 8192
 _NO_TAG: Final = 1 << 40
 """Tag hash (which has 32 bits) in the facts of a system record: it is in no queue."""

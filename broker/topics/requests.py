@@ -11,13 +11,14 @@ from broker.kernel.outcomes import AfterQuorum, Now, Outcome
 from broker.sessions.fold import homes_of
 from broker.settings import LEVELS, BrokerSettings
 from broker.state import BrokerState
+from broker.store.level import Level
 from broker.store.message_store import MessageStore
 from broker.topics import fold as topics
 from penstock.errors import Busy, InvalidRequest, InvalidTopic, NoRoute, TopicExists, TopicNotFound
 from penstock.protocol.requests.sessions import GATEWAYS_TOPICS, HOME_TOPIC
 from penstock.protocol.requests.topics import CreateTopic, DescribeTopic, ListTopics, TopicDetail, TopicInfo, TopicList
 from topicmap.names import InvalidName
-from topicmap.queues import check_topic, topic_queue
+from topicmap.queues import check_topic, is_own_topic, topic_queue
 
 
 class TopicRequests:
@@ -97,6 +98,16 @@ class TopicRequests:
         made = TopicInfo(topic, self._settings.default_queues, self._settings.default_level)
         self._create(made, now_ms, is_anonymous=is_anonymous)
 
+    def ensure_own(self, topic: str, now_ms: int) -> None:
+        """Makes a topic that the broker itself stores messages in, with one queue, unless it is there. No policy and no
+        limit of topics stands against it."""
+        if self._topics.get(topic) is None:
+            self._make(TopicInfo(topic, 1, self._settings.default_level), now_ms)
+
+    def level_of(self, topic: str) -> Level:
+        """The level of a topic. Raises ``TopicNotFound``."""
+        return Level.of(self.get(topic).level)
+
     def _check_home(self) -> None:
         """Sessions have one home. Raises ``NoRoute`` where what they hold here says that it is another broker."""
         homes = homes_of(self._state.filters.owners) - {self._settings.name}
@@ -108,11 +119,16 @@ class TopicRequests:
             check_topic(topic.topic)
         except InvalidName as error:
             raise InvalidTopic(str(error)) from None
+        if is_own_topic(topic.topic):
+            raise InvalidTopic(f"the broker makes {topic.topic!r} by itself when there is a message for it")
         if not 1 <= topic.queues <= self._settings.queues_max:
             raise InvalidRequest(f"a topic has 1 to {self._settings.queues_max} queues, not {topic.queues}")
         if topic.level not in LEVELS:
             raise InvalidRequest(f"a topic's level is one of {', '.join(LEVELS)}, not {topic.level!r}")
         self._check_room(is_anonymous)
+        self._make(topic, now_ms)
+
+    def _make(self, topic: TopicInfo, now_ms: int) -> None:
         self._store.append([fact_record(topics.TOPIC, self._topics.fact(topic))], now_ms)
         self._ensure_queues(topic)
         self._on_change(topic.topic)

@@ -5,7 +5,18 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final, TypeVar
 
-from penstock.protocol.requests import filters, groups, messages, request, routes, servers, sessions, shares, topics
+from penstock.protocol.requests import (
+    filters,
+    groups,
+    messages,
+    request,
+    routes,
+    servers,
+    sessions,
+    shares,
+    timers,
+    topics,
+)
 from penstock.protocol.requests.request import Reply, Request
 
 _THEMES: Final[tuple[ModuleType, ...]] = (
@@ -18,6 +29,7 @@ _THEMES: Final[tuple[ModuleType, ...]] = (
     groups,
     sessions,
     shares,
+    timers,
 )
 _Kind = TypeVar("_Kind", Reply, Request)
 

@@ -24,6 +24,7 @@ RANGES = {
     "groups": (range(70, 90),),
     "sessions": (range(100, 120),),
     "shares": (range(120, 130),),
+    "timers": (range(150, 160),),
 }
 
 
@@ -75,6 +76,7 @@ def test_only_these_are_carried_out_again_where_a_server_has_no_room_for_their_r
         "ListSessionFilters",
         "ListSessions",
         "ListShares",
+        "ListTimers",
         "ListTopics",
         "Pull",
         "QueryBounds",

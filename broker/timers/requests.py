@@ -1,0 +1,222 @@
+"""Requests about messages that are delivered later, and the tick that delivers them.
+
+A message is checked when it sets out to sleep as an append is, and again when it wakes: its topic may be another by
+then. What is refused as it wakes goes to the dead letters of ``timers`` with the reason, so it is never lost.
+
+A message is never early: it wakes by the time that ages are judged by (``broker/store_clock.py``), which no single
+wrong reading of the clock moves.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from broker.kernel.fold import fact_in, fact_record
+from broker.kernel.handler import handles
+from broker.kernel.outcomes import AfterQuorum, Now, Outcome
+from broker.messages.acceptance import Acceptance
+from broker.messages.dead_letters import DeadLetters
+from broker.messages.marking import marked
+from broker.messages.parts import records_of
+from broker.settings import BrokerSettings
+from broker.store.message_store import MessageStore
+from broker.store.records import Incoming
+from broker.timers.fold import TOPIC, Sleeper, Timers, timer_of
+from penstock.errors import (
+    Busy,
+    Damaged,
+    InvalidRequest,
+    PenstockError,
+    StorageFull,
+    TimerFired,
+    TimerNotFound,
+    TooLarge,
+    from_wire,
+)
+from penstock.protocol.message import BODY_BYTES_MAX, FLAG_WOKEN, FRAME_HEAD_BYTES, TIMER, decode_message
+from penstock.protocol.requests.messages import Refused
+from penstock.protocol.requests.request import Done
+from penstock.protocol.requests.timers import (
+    CancelTimer,
+    ListTimers,
+    SetTimers,
+    Timer,
+    TimerSet,
+    TimersPage,
+    TimersSet,
+)
+
+DELAY_MS_MAX: Final = 40 * 24 * 3_600_000
+"""How far ahead a message may be due."""
+WAKE_COUNT_MAX: Final = 2_000
+WAKE_BYTES_MAX: Final = 4 << 20
+PAGE_MAX: Final = 1_000
+DEAD_LETTERS_OF: Final = "timers"
+_FACT_BYTES: Final = 256
+"""Room for what a fact adds to the record in it."""
+
+_log = logging.getLogger(__name__)
+
+
+class TimerRequests:
+    """Delayed messages of one broker."""
+
+    def __init__(
+        self,
+        timers: Timers,
+        store: MessageStore,
+        acceptance: Acceptance,
+        dead_letters: DeadLetters,
+        settings: BrokerSettings,
+    ) -> None:
+        self._timers = timers
+        self._store = store
+        self._acceptance = acceptance
+        self._dead_letters = dead_letters
+        self._bytes_max = settings.timers_bytes_max
+        self._fired = 0
+        self._refused = 0
+        self._damaged = 0
+        self._late_ms = 0
+
+    # ------------------------------------------------------------ requests
+
+    @handles(SetTimers)
+    def set(self, request: SetTimers, now: float, now_ms: int) -> Outcome:
+        """Stores messages to be delivered later, each or none of it."""
+        records = records_of(request.body, len(request.due_ms))
+        timers: list[TimerSet] = []
+        refused: list[Refused] = []
+        for at, (record, due_ms) in enumerate(zip(records, request.due_ms, strict=True)):
+            try:
+                timers.append(self._set(record, now_ms + due_ms if request.from_now else due_ms, now_ms))
+            except StorageFull as error:
+                if not at:
+                    raise
+                refused.append(Refused(at, error.code, error.message))
+                timers.append(TimerSet(0, 0))
+            except PenstockError as error:
+                refused.append(Refused(at, error.code, error.message))
+                timers.append(TimerSet(0, 0))
+        return AfterQuorum(TimersSet(tuple(timers), tuple(refused)), self._store.written)
+
+    def _set(self, record: bytes, due_ms: int, now_ms: int) -> TimerSet:
+        if not now_ms - DELAY_MS_MAX <= due_ms <= now_ms + DELAY_MS_MAX:
+            raise InvalidRequest(f"a message is delivered at most {DELAY_MS_MAX // 86_400_000} days later")
+        if len(record) > BODY_BYTES_MAX - _FACT_BYTES:
+            raise TooLarge(f"a delayed message has at most {BODY_BYTES_MAX - _FACT_BYTES} bytes, not {len(record)}")
+        for refused in self._acceptance.take(record, 1, now_ms).refused:
+            raise from_wire(refused.code, refused.message)
+        fact = fact_record(TOPIC, Timers.sleep(max(due_ms, now_ms), record))
+        size = FRAME_HEAD_BYTES + len(fact.record)
+        if self._timers.bytes + size > self._bytes_max:
+            raise Busy(
+                f"delayed messages have {self._timers.bytes} bytes: the limit is reached",
+                hint="raise timers_bytes_max, or cancel some",
+            )
+        [placed] = self._store.append([fact], now_ms)
+        return TimerSet(placed.position, max(due_ms, now_ms, self._timers.mark[0]))
+
+    @handles(CancelTimer)
+    def cancel(self, request: CancelTimer, now: float, now_ms: int) -> Outcome:
+        """Takes a message back that is not delivered yet."""
+        state = self._timers.state_of(request.due_ms, request.id)
+        if state == "woken":
+            raise TimerFired(f"the message of timer {request.id} was delivered already")
+        if state != "sleeping":
+            raise TimerNotFound(f"there is no timer {request.id} at {request.due_ms} ms")
+        self._store.append([fact_record(TOPIC, Timers.cancel(request.due_ms, request.id))], now_ms)
+        return AfterQuorum(Done(), self._store.written)
+
+    @handles(ListTimers)
+    def list_all(self, request: ListTimers, now: float, now_ms: int) -> Outcome:
+        """A page of the timers, in the order in which they fire."""
+        if request.count_max < 1:
+            raise InvalidRequest("count_max is at least 1")
+        count_max = min(request.count_max, PAGE_MAX)
+        found = self._timers.after(request.after_ms, request.after_id, count_max)
+        rows = tuple(self._row(one) for one in found)
+        after = (found[-1].due_ms, found[-1].id) if len(found) == count_max else (0, 0)
+        return Now(TimersPage(rows, *after, len(self._timers), self._timers.bytes))
+
+    def _row(self, sleeper: Sleeper) -> Timer:
+        try:
+            record = self._record_of(sleeper)
+        except Damaged:
+            return Timer(sleeper.id, sleeper.due_ms, "", "", sleeper.size, damaged=True)
+        message = decode_message(record)
+        key = message.key if isinstance(message.key, str) else message.key.hex()
+        return Timer(sleeper.id, sleeper.due_ms, message.topic, key, len(record))
+
+    # ------------------------------------------------------------ waking
+
+    def tick(self, now_ms: int, age_ms: int) -> None:
+        """Delivers what is due by ``age_ms``, a bounded number at a time. Raises ``StorageFull``: then all of it is
+        still asleep."""
+        room = min(WAKE_BYTES_MAX, self._store.batch_bytes_max // 2)
+        due = self._timers.due(min(now_ms, age_ms), WAKE_COUNT_MAX, room)
+        if due:
+            self._late_ms = now_ms - due[0].due_ms
+            self._wake(due, now_ms)
+        else:
+            self._late_ms = 0
+
+    def _wake(self, due: Sequence[Sleeper], now_ms: int) -> None:
+        batch = [self._awake(one, now_ms) for one in due]  # in their order: each says that those before it have woken
+        self._store.append(batch, now_ms)
+        self._fired += len(batch)
+
+    def _awake(self, sleeper: Sleeper, now_ms: int) -> Incoming:
+        """What is stored of a message that wakes: itself; where it is refused now, a dead letter; where it is damaged,
+        that it is gone."""
+        try:
+            record = self._record_of(sleeper)
+        except Damaged as error:
+            return self._gone(sleeper, error)
+        [*taken], refused, _, _ = self._acceptance.take(record, 1, now_ms)
+        if refused:
+            self._refused += 1
+            reason = refused[0].message
+            _log.warning("a delayed message goes to the dead letters of %s: %s", DEAD_LETTERS_OF, reason)
+            taken = [self._dead_letters.letter(DEAD_LETTERS_OF, record, reason, now_ms)]
+        return marked(taken[0], FLAG_WOKEN, TIMER, timer_of(sleeper))
+
+    def _gone(self, sleeper: Sleeper, error: Damaged) -> Incoming:
+        self._damaged += 1
+        _log.error("the delayed message %d is lost: %s", sleeper.id, error)
+        return fact_record(TOPIC, Timers.cancel(sleeper.due_ms, sleeper.id))
+
+    def _record_of(self, sleeper: Sleeper) -> bytes:
+        """The message of a sleeping one. Raises ``Damaged``."""
+        record: bytes = fact_in(self._store.frame(sleeper.position))[-1]
+        return record
+
+    def carry(self, position: int, now_ms: int, count_max: int = 500, bytes_max: int = 1 << 20) -> int:
+        """Appends sleeping messages whose records are before a position once more, a bounded number at a time; returns
+        how many are still there. Raises ``StorageFull``."""
+        old = self._timers.before(position, count_max)
+        batch, size = list[Incoming](), 0
+        for one in old:
+            if batch and size + one.size > bytes_max:
+                break
+            try:
+                batch.append(fact_record(TOPIC, Timers.carry(one, self._record_of(one))))
+            except Damaged as error:
+                batch.append(self._gone(one, error))
+            size += one.size
+        if batch:
+            self._store.append(batch, now_ms)
+        return len(old) - len(batch)
+
+    def figures(self) -> dict[str, float]:
+        """Gauges and counters of delayed messages."""
+        return {
+            "penstock_timers": len(self._timers),
+            "penstock_timer_bytes": self._timers.bytes,
+            "penstock_timers_fired_total": self._fired,
+            "penstock_timers_refused_total": self._refused,
+            "penstock_timers_damaged_total": self._damaged,
+            "penstock_timers_late_seconds": self._late_ms / 1000.0,
+        }

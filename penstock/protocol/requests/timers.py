@@ -1,0 +1,83 @@
+"""Messages that are delivered later. Codes 150 to 159."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+from penstock.protocol.requests.messages import Refused
+from penstock.protocol.requests.request import Bytes, Done, Reply, Request, value
+
+
+class Timer(NamedTuple):
+    """A message that sleeps. ``due_ms``: when it is due, in milliseconds since 1970. ``size``: bytes of its record.
+    ``damaged``: its stored bytes are not good any more, so its topic and key are not known."""
+
+    id: int
+    due_ms: int
+    topic: str
+    key: str
+    size: int
+    damaged: bool = False
+
+
+class TimerSet(NamedTuple):
+    """Which timer a message has: id and due time together name it. Zeros for one that was refused."""
+
+    id: int
+    due_ms: int
+
+
+@value
+class TimersSet(Reply):
+    """One ``TimerSet`` per message, in order."""
+
+    timers: tuple[TimerSet, ...]
+    refused: tuple[Refused, ...] = ()
+
+
+@value
+class SetTimers(Request):
+    """Stores messages that are delivered later. ``body`` is whole records end to end, one for each of ``due_ms``: when
+    it is due, in milliseconds since 1970, or, with ``from_now``, in milliseconds from now. Each is stored or refused on
+    its own; the reply comes when all are durable."""
+
+    code: ClassVar[int] = 150
+    reply: ClassVar[type[Reply]] = TimersSet
+    due_ms: tuple[int, ...]
+    from_now: bool
+    body: Bytes
+
+
+@value
+class CancelTimer(Request):
+    """Takes a message back that is not delivered yet: ``TimerFired`` where it is, ``TimerNotFound`` where there is no
+    such timer, or it was cancelled before."""
+
+    code: ClassVar[int] = 151
+    reply: ClassVar[type[Reply]] = Done
+    id: int
+    due_ms: int
+
+
+@value
+class TimersPage(Reply):
+    """Timers by due time and id; where there may be more, ``after_ms`` and ``after_id`` continue, else they are 0.
+    ``count``, ``size``: all timers of this broker, and bytes of their frames."""
+
+    timers: tuple[Timer, ...]
+    after_ms: int
+    after_id: int
+    count: int
+    size: int
+
+
+@value
+class ListTimers(Request):
+    """The timers behind a due time and an id, in the order in which they fire."""
+
+    code: ClassVar[int] = 152
+    reply: ClassVar[type[Reply]] = TimersPage
+    is_repeatable: ClassVar[bool] = True
+    after_ms: int = 0
+    after_id: int = 0
+    count_max: int = 100

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from broker.messages.dead_letters import REASON_BYTES_MAX, DeadLetters
+from penstock.protocol.message import Message, decode_message, encode_message
+from penstock.protocol.requests.topics import CreateTopic
+from tests.broker.broker_rig import Rig
+
+
+def test_a_dead_letter_is_the_message_with_its_origin_and_the_reason() -> None:
+    rig = Rig(auto_create_topics=False)
+    record = encode_message(
+        Message("orders", b"b", key="k", tag="g", properties={"p": "v"}, mqtt_topic="orders/1", retain=True), born_ms=5
+    )
+    letter = DeadLetters(rig.service.topics).letter("billing", record, "no\x01\x02way", 7, ORIGIN_OFFSET="9")
+    found = decode_message(letter.record)
+    assert (found.topic, found.body, found.key, found.tag, found.born_ms) == ("%DLQ%billing", b"b", "k", "g", 5)
+    assert dict(found.properties) == {"p": "v", "ORIGIN_TOPIC": "orders", "ORIGIN_OFFSET": "9", "REASON": "no  way"}
+    assert not found.retain
+    assert rig.service.topics.queue_count("%DLQ%billing") == 1
+
+
+def test_a_dead_letter_that_dies_again_keeps_its_first_origin_and_a_reason_is_bounded() -> None:
+    rig = Rig()
+    letters = DeadLetters(rig.service.topics)
+    first = letters.letter("g", encode_message(Message("orders", b"b")), "first", 1)
+    second = decode_message(letters.letter("h", bytes(first.record), "é" * 5_000, 1).record)
+    assert second.properties["ORIGIN_TOPIC"] == "orders"
+    assert len(second.properties["REASON"].encode()) == REASON_BYTES_MAX
+
+
+def test_no_client_makes_or_fills_a_topic_of_the_brokers_own() -> None:
+    rig = Rig()
+    refused = rig.ask(CreateTopic("%DLQ%billing", 1, "disk"))
+    assert "the broker makes" in str(refused)
