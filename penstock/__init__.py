@@ -11,26 +11,38 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from penstock.client.consumer import Consumer as Consumer
-    from penstock.client.positions import QueueAt as QueueAt
     from penstock.client.producer import Producer as Producer
     from penstock.client.reader import Reader as Reader
     from penstock.client.sending import Receipt as Receipt
     from penstock.errors import PenstockError as PenstockError
     from penstock.errors import SendManyError as SendManyError
     from penstock.protocol.message import Message as Message
+    from penstock.protocol.received import MessageQueue as MessageQueue
+    from penstock.protocol.received import ReceivedMessage as ReceivedMessage
 
 _HOMES: Final = {
     "Consumer": "penstock.client.consumer",
     "Message": "penstock.protocol.message",
+    "MessageQueue": "penstock.protocol.received",
     "PenstockError": "penstock.errors",
     "Producer": "penstock.client.producer",
-    "QueueAt": "penstock.client.positions",
     "Reader": "penstock.client.reader",
+    "ReceivedMessage": "penstock.protocol.received",
     "Receipt": "penstock.client.sending",
     "SendManyError": "penstock.errors",
 }
 
-__all__ = ["Consumer", "Message", "PenstockError", "Producer", "QueueAt", "Reader", "Receipt", "SendManyError"]
+__all__ = [
+    "Consumer",
+    "Message",
+    "MessageQueue",
+    "PenstockError",
+    "Producer",
+    "Reader",
+    "Receipt",
+    "ReceivedMessage",
+    "SendManyError",
+]
 
 
 def __getattr__(name: str) -> Any:

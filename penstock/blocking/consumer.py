@@ -14,11 +14,11 @@ from penstock.blocking.member import Member
 from penstock.blocking.pulls import WAIT_S_MAX, Pulls, bounds_of, offset_since
 from penstock.blocking.routes import Routes
 from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost
-from penstock.client.positions import PullLimits, QueueAt, Start, chosen_tags, place_offset
+from penstock.client.positions import Position, PullLimits, Start, check_queue, chosen_tags, not_held, place_offset
 from penstock.client.retry import TIMEOUT_S, BackOff, check_seconds, worth_another_try
-from penstock.errors import InvalidRequest, PenstockError, QueueNotFound
+from penstock.errors import InvalidRequest, PenstockError
 from penstock.protocol.addresses import SERVERS
-from penstock.protocol.message import Message
+from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.topic_names import topics_of
 from penstock.world import Clock, RealClock, Rng, new_rng, pause
 
@@ -80,14 +80,14 @@ class Consumer:
 
     # -- messages
 
-    def __iter__(self) -> Iterator[list[Message]]:
+    def __iter__(self) -> Iterator[list[ReceivedMessage]]:
         """Batches, each of one queue, without end."""
         while True:
             batch = self.poll(WAIT_S_MAX)
             if batch:
                 yield batch
 
-    def messages(self) -> Iterator[Message]:
+    def messages(self) -> Iterator[ReceivedMessage]:
         """The messages one by one; a commit covers those that were returned."""
         while True:
             self._check_open()
@@ -100,7 +100,7 @@ class Consumer:
                 batch.position.handed_out = batch.after if offset == batch.offsets[-1] else offset + 1
                 yield message
 
-    def poll(self, wait_s: float) -> list[Message]:
+    def poll(self, wait_s: float) -> list[ReceivedMessage]:
         """The next batch, or an empty list when none comes in ``wait_s`` seconds."""
         self._check_open()
         batch = self._pulls.take(wait_s, self._tend)
@@ -109,9 +109,9 @@ class Consumer:
     # -- positions
 
     @property
-    def assignment(self) -> tuple[QueueAt, ...]:
+    def assignment(self) -> tuple[MessageQueue, ...]:
         """The queues that this member reads just now, sorted."""
-        return tuple(sorted(held.at for member in self._members.values() for held in member.held.values()))
+        return tuple(sorted(held.queue for member in self._members.values() for held in member.held.values()))
 
     def commit(self) -> None:
         """Stores how far messages were handed out, durably. Raises as ``penstock.Consumer.commit``."""
@@ -120,37 +120,37 @@ class Consumer:
             self._repeat(member.commit)
         fenced_if_lost(self._who.group, [queue for member in self._members.values() for queue in member.take_lost()])
 
-    def seek(self, queue: str, place: int | Start, *, broker: str = "") -> None:
+    def seek(self, queue: MessageQueue, place: int | Start) -> None:
         """Goes on reading a held queue at an offset. Raises ``QueueNotFound`` and ``OffsetOutOfRange``."""
         self._check_open()
-        found = [
-            (member, held)
-            for member in self._members.values()
-            for held in member.held.values()
-            if held.at.queue == queue and broker in ("", held.at.broker)
-        ]
-        if not found:
-            raise QueueNotFound(f"this member does not hold {queue}", hint="`assignment` tells what it holds")
-        for member, held in found:
-            held.begin(place_offset(bounds_of(member.link, [queue])[0], place))
+        member, held = self._find_held(queue)
+        held.begin(place_offset(bounds_of(member.link, [queue.name])[0], place))
 
     def seek_time(self, stored_ms: int) -> None:
         """Goes on reading all held queues with what was stored at or after a time (milliseconds since 1970)."""
         self._check_open()
         for member in self._members.values():
             for held in member.held.values():
-                held.begin(offset_since(member.link, held.at.queue, stored_ms))
+                held.begin(offset_since(member.link, held.queue.name, stored_ms))
 
-    def lag(self) -> dict[QueueAt, int]:
+    def lag(self) -> dict[MessageQueue, int]:
         """How many messages each held queue has that were not handed out yet."""
         self._check_open()
-        lags: dict[QueueAt, int] = {}
+        lags: dict[MessageQueue, int] = {}
         for member in self._members.values():
             held = list(member.held.values())
             if held:
-                bounds = bounds_of(member.link, [one.at.queue for one in held])
-                lags.update({one.at: bound.end - one.handed_out for one, bound in zip(held, bounds, strict=True)})
+                bounds = bounds_of(member.link, [one.queue.name for one in held])
+                lags.update({one.queue: bound.end - one.handed_out for one, bound in zip(held, bounds, strict=True)})
         return lags
+
+    def _find_held(self, queue: MessageQueue) -> tuple[Member, Position]:
+        check_queue(queue)
+        for member in self._members.values():
+            for held in member.held.values():
+                if held.queue == queue:
+                    return member, held
+        raise not_held(queue)
 
     def _check_open(self) -> None:
         if not self._open:

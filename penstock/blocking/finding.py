@@ -16,7 +16,8 @@ from penstock.client.completeness import brokers_to_read
 from penstock.client.retry import TIMEOUT_S
 from penstock.errors import InvalidRequest
 from penstock.protocol.addresses import SERVERS
-from penstock.protocol.message import Message, decode_batch, stored_key
+from penstock.protocol.message import decode_batch, stored_key
+from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.messages import FindByKey, Pulled
 from penstock.protocol.topic_names import topic_of
 
@@ -30,7 +31,7 @@ def find(
     until_ms: int | None = None,
     timeout_s: float = TIMEOUT_S,
     allow_incomplete: bool = False,
-) -> Iterator[Message]:
+) -> Iterator[ReceivedMessage]:
     """The stored messages of a topic with this key or id, newest first, found as they are asked for.
 
     Args:
@@ -56,16 +57,18 @@ def find(
 
 def _found(
     request: FindByKey, servers: str | Sequence[str], timeout_s: float, allow_incomplete: bool
-) -> Iterator[Message]:
+) -> Iterator[ReceivedMessage]:
     with Routes(servers, timeout_s) as routes:
         brokers = brokers_to_read(routes.holders(request.topic), request.topic, allow_incomplete)
-        found = [_found_at(routes.link(route.address), request) for route in brokers]
+        found = [_found_at(route.broker, routes.link(route.address), request) for route in brokers]
         yield from heapq.merge(*found, key=lambda message: -message.stored_ms)
 
 
-def _found_at(link: BlockingLink, request: FindByKey) -> Iterator[Message]:
+def _found_at(broker: str, link: BlockingLink, request: FindByKey) -> Iterator[ReceivedMessage]:
     before = request.before
     while before:
         page = link.ask(replace(request, before=before), Pulled)
-        yield from [message for _, message in decode_batch(page.count, page.body)]
+        for _, message in decode_batch(page.count, page.body):
+            message.queue = message.queue._replace(broker=broker)
+            yield message
         before = page.next

@@ -13,9 +13,10 @@ from penstock.blocking.exchange import Exchange
 from penstock.blocking.link import BlockingLink
 from penstock.blocking.pulls import Pulls, bounds_of
 from penstock.client.holdings import FENCED_MAX, LEAVE_S, Holdings, Membership, begin_unset
-from penstock.client.positions import UNSET, Position, QueueAt
+from penstock.client.positions import UNSET, Position
 from penstock.client.retry import BackOff
 from penstock.errors import Fenced, GroupNotFound, PenstockError
+from penstock.protocol.received import queue_named
 from penstock.protocol.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
 from penstock.protocol.requests.request import Result
 from penstock.world import Clock, Rng
@@ -134,11 +135,11 @@ class Member:
         except Fenced:
             return  # there is a newer generation already, and the next watch brings it
         for position in new:
-            self.held[position.at.queue] = position
+            self.held[position.queue.name] = position
             self._pulls.add(position, self.link)
 
     def _position(self, one: QueueOffset) -> Position:
-        position = Position(QueueAt(self.broker, one.queue), committed=one.offset, committing=one.offset)
+        position = Position(queue_named(self.broker, one.queue), committed=one.offset, committing=one.offset)
         position.begin(one.offset)
         return position
 
@@ -146,7 +147,7 @@ class Member:
         """As in penstock/client/membership.py: beginning at the end is committed at once, so nobody begins later."""
         if not new:
             return
-        begin_unset(new, bounds_of(self.link, [position.at.queue for position in new]), self.who.start)
+        begin_unset(new, bounds_of(self.link, [position.queue.name for position in new]), self.who.start)
         if self.who.start == "latest":
             self._commit({position: position.offset for position in new})
 

@@ -115,10 +115,10 @@ class Pulls:
     def _failed(self, position: Position, error: PenstockError) -> None:
         try:
             if isinstance(error, OffsetOutOfRange):
-                (bounds,) = bounds_of(self._links[position], [position.at.queue])
+                (bounds,) = bounds_of(self._links[position], [position.queue.name])
                 gone = position.pass_gap(bounds)
                 if gone:
-                    _log.warning("%s: %d messages before %d are gone", position.at.queue, gone, bounds.min)
+                    _log.warning("%s: %d messages before %d are gone", position.queue, gone, bounds.min)
                 return
         except PenstockError as another:
             error = another

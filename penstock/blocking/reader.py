@@ -13,16 +13,17 @@ from penstock.client.positions import (
     UNSET,
     Position,
     PullLimits,
-    QueueAt,
     Start,
+    check_queue,
     check_start,
     chosen_tags,
+    not_read,
     place_offset,
 )
 from penstock.client.retry import TIMEOUT_S, check_seconds
-from penstock.errors import InvalidRequest, QueueNotFound
+from penstock.errors import InvalidRequest
 from penstock.protocol.addresses import SERVERS
-from penstock.protocol.message import Message
+from penstock.protocol.received import MessageQueue, ReceivedMessage, queue_named
 from penstock.protocol.requests.topics import Bounds
 from penstock.protocol.topic_names import topic_of
 from penstock.world import Clock, RealClock, Rng, new_rng
@@ -80,7 +81,7 @@ class Reader:
         self._open = False
         self._routes.close()
 
-    def __iter__(self) -> Iterator[list[Message]]:
+    def __iter__(self) -> Iterator[list[ReceivedMessage]]:
         """Batches, each of one queue; without end unless ``until_end``."""
         while True:
             batch = self.poll(WAIT_S_MAX)
@@ -89,47 +90,44 @@ class Reader:
             elif self._until_end and all(position.finished for position in self._positions):
                 return
 
-    def messages(self) -> Iterator[Message]:
+    def messages(self) -> Iterator[ReceivedMessage]:
         """The messages one by one."""
         for batch in self:
             yield from batch
 
-    def poll(self, wait_s: float) -> list[Message]:
+    def poll(self, wait_s: float) -> list[ReceivedMessage]:
         """The next batch, or an empty list when none comes in ``wait_s`` seconds."""
         self._check_open()
         batch = self._pulls.take(wait_s)
         return [] if batch is None else batch.hand_out()
 
     @property
-    def queues(self) -> tuple[QueueAt, ...]:
+    def queues(self) -> tuple[MessageQueue, ...]:
         """What is read, sorted."""
-        return tuple(sorted(position.at for position in self._positions))
+        return tuple(sorted(position.queue for position in self._positions))
 
     @property
-    def positions(self) -> dict[QueueAt, int]:
+    def positions(self) -> dict[MessageQueue, int]:
         """The next offset of each queue: behind what was handed out."""
-        return {position.at: position.handed_out for position in self._positions}
+        return {position.queue: position.handed_out for position in self._positions}
 
-    def bounds(self) -> dict[QueueAt, Bounds]:
+    def bounds(self) -> dict[MessageQueue, Bounds]:
         """Where each queue begins and ends now."""
         self._check_open()
-        found: dict[QueueAt, Bounds] = {}
+        found: dict[MessageQueue, Bounds] = {}
         for position, address in self._positions.items():
-            found[position.at] = bounds_of(self._routes.link(address), [position.at.queue])[0]
+            found[position.queue] = bounds_of(self._routes.link(address), [position.queue.name])[0]
         return found
 
-    def seek(self, queue: str, place: int | Start, *, broker: str = "") -> None:
-        """Goes on reading a queue (``"orders:0"``) at an offset; ``broker`` where several have that queue.
-
-        Raises ``QueueNotFound`` and ``OffsetOutOfRange``.
-        """
+    def seek(self, queue: MessageQueue, place: int | Start) -> None:
+        """Goes on reading a queue at an offset. Raises ``QueueNotFound`` and ``OffsetOutOfRange``."""
         self._check_open()
-        found = [one for one in self._positions if one.at.queue == queue and broker in ("", one.at.broker)]
-        if not found:
-            raise QueueNotFound(f"{queue} is not read here", hint="`queues` tells what is")
-        for position in found:
-            link = self._routes.link(self._positions[position])
-            position.begin(place_offset(bounds_of(link, [queue])[0], place))
+        check_queue(queue)
+        for position, address in self._positions.items():
+            if position.queue == queue:
+                position.begin(place_offset(bounds_of(self._routes.link(address), [queue.name])[0], place))
+                return
+        raise not_read(queue)
 
     def _check_open(self) -> None:
         if not self._open:
@@ -140,8 +138,9 @@ class Reader:
             numbers = range(route.queues) if self._queues is None else self._queues
             link = self._routes.link(route.address)
             for bound in bounds_of(link, [topic_queue(self.topic, number) for number in numbers]):
-                at = QueueAt(route.broker, bound.queue)
-                position = Position(at, stop_at=bound.end if self._until_end else UNSET)
+                position = Position(
+                    queue_named(route.broker, bound.queue), stop_at=bound.end if self._until_end else UNSET
+                )
                 if self._since_ms is not None:
                     position.begin(offset_since(link, bound.queue, self._since_ms))
                 else:

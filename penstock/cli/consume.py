@@ -10,7 +10,7 @@ import click
 from penstock.blocking import Consumer, Reader
 from penstock.cli.display import body_text, incomplete_option, json_option, line_text, print_json, shown
 from penstock.client.positions import Start
-from penstock.protocol.message import Message
+from penstock.protocol.received import ReceivedMessage
 
 
 @click.command()
@@ -95,7 +95,7 @@ def _print_group(consumer: Consumer, count: int | None, raw: bool, as_json: bool
             return
 
 
-def show_message(message: Message, raw: bool, as_json: bool, when: str = "") -> None:
+def show_message(message: ReceivedMessage, raw: bool, as_json: bool, when: str = "") -> None:
     """Prints one message as the options say. ``when``: to stand before it, with the message's id."""
     if raw:
         sys.stdout.buffer.write(message.body + b"\n")
@@ -103,7 +103,7 @@ def show_message(message: Message, raw: bool, as_json: bool, when: str = "") -> 
     body, encoding = body_text(message.body)
     if not as_json:
         about = [when] if when else []
-        about.append(f"{message.topic}:{message.queue}/{message.offset}")
+        about.append(f"{message.queue.name}/{message.offset}")
         about += [f"id={shown(message.id)}"] if when and message.id else []
         about += [f"{name}={shown(value)}" for name, value in _marks(message).items()]
         click.echo(f"{' '.join(about)}  {line_text(message.body)}")
@@ -111,7 +111,8 @@ def show_message(message: Message, raw: bool, as_json: bool, when: str = "") -> 
     key, key_encoding = body_text(message.key_bytes)
     row: dict[str, Any] = {
         "topic": message.topic,
-        "queue": message.queue,
+        "broker": message.queue.broker,
+        "queue": message.queue.number,
         "offset": message.offset,
         "key": key,
         "key_encoding": key_encoding,
@@ -127,7 +128,7 @@ def show_message(message: Message, raw: bool, as_json: bool, when: str = "") -> 
     print_json(row)
 
 
-def _marks(message: Message) -> dict[str, str]:
+def _marks(message: ReceivedMessage) -> dict[str, str]:
     marks = {
         "mqtt": message.mqtt_topic,
         "key": line_text(message.key_bytes) if message.key != message.mqtt_topic else "",

@@ -106,8 +106,16 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _show(receipt: Receipt, as_json: bool) -> None:
     if as_json:
-        row: dict[str, Any] = {name: getattr(receipt, name) for name in receipt.__slots__}
+        row: dict[str, Any] = {
+            "id": receipt.id,
+            "topic": receipt.queue.topic,
+            "queue": receipt.queue.number,
+            "offset": receipt.offset,
+            "broker": receipt.queue.broker,
+            "level": receipt.level,
+            "status": receipt.status,
+        }
         print_json(row)
     else:
-        place = f"{receipt.topic}:{receipt.queue} offset {receipt.offset}"
-        click.echo(f"{receipt.id}  {place}  {receipt.broker}  {receipt.level}")
+        place = f"{receipt.queue.name} offset {receipt.offset}"
+        click.echo(f"{receipt.id}  {place}  {receipt.queue.broker}  {receipt.level}")

@@ -16,15 +16,15 @@ import anyio
 from penstock.client.discovery import Discovery
 from penstock.client.holdings import REFRESH_S, SESSION_S, Membership, fenced_if_lost
 from penstock.client.membership import Member
-from penstock.client.positions import PullLimits, QueueAt, Start, chosen_tags
+from penstock.client.positions import PullLimits, Start, check_queue, chosen_tags, not_held
 from penstock.client.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
 from penstock.client.retry import TIMEOUT_S, BackOff, check_seconds, worth_another_try
 from penstock.client.task_scope import TaskScope
 from penstock.client.wire_link import WireLinks
-from penstock.errors import InvalidRequest, PenstockError, QueueNotFound, TimedOut
+from penstock.errors import InvalidRequest, PenstockError, TimedOut
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.link import Links
-from penstock.protocol.message import Message
+from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.topic_names import topics_of
 from penstock.world import Clock, RealClock, Rng, new_rng
 
@@ -119,7 +119,7 @@ class Consumer:
     def __aiter__(self) -> Consumer:
         return self
 
-    async def __anext__(self) -> list[Message]:
+    async def __anext__(self) -> list[ReceivedMessage]:
         batch = await self._intake().take()
         if batch is None:
             raise StopAsyncIteration
@@ -129,7 +129,7 @@ class Consumer:
         """The messages one by one; a commit covers those that the stream has returned."""
         return MessageStream(self._intake())
 
-    async def poll(self, wait_s: float) -> list[Message]:
+    async def poll(self, wait_s: float) -> list[ReceivedMessage]:
         """The next batch, or an empty list when none comes in ``wait_s`` seconds."""
         with anyio.move_on_after(wait_s):
             batch = await self._intake().take()
@@ -139,9 +139,9 @@ class Consumer:
     # -- positions
 
     @property
-    def assignment(self) -> tuple[QueueAt, ...]:
+    def assignment(self) -> tuple[MessageQueue, ...]:
         """The queues that this member reads just now, sorted."""
-        return tuple(sorted(held.at for held in self._held()))
+        return tuple(sorted(held.queue for held in self._held()))
 
     async def commit(self) -> None:
         """Stores how far messages were handed out, durably.
@@ -157,40 +157,41 @@ class Consumer:
                 await self._repeat(member.commit)
         fenced_if_lost(self._who.group, [queue for member in self._members.values() for queue in member.take_lost()])
 
-    async def seek(self, queue: str, place: int | Start, *, broker: str = "") -> None:
-        """Goes on reading a held queue (``"orders:0"``) at an offset; ``broker`` where several have that queue.
+    async def seek(self, queue: MessageQueue, place: int | Start) -> None:
+        """Goes on reading a held queue at an offset.
 
         Raises ``QueueNotFound`` where this member does not hold it and ``OffsetOutOfRange``.
         """
         self._intake()
-        for held in self._find_held(queue, broker):
-            held.begin(await offset_at(held.link, queue, place))
+        held = self._find_held(queue)
+        held.begin(await offset_at(held.link, queue.name, place))
 
     async def seek_time(self, stored_ms: int) -> None:
         """Goes on reading all held queues with what was stored at or after a time (milliseconds since 1970)."""
         self._intake()
         for held in self._held():
-            held.begin(await offset_since(held.link, held.at.queue, stored_ms))
+            held.begin(await offset_since(held.link, held.queue.name, stored_ms))
 
-    async def lag(self) -> dict[QueueAt, int]:
+    async def lag(self) -> dict[MessageQueue, int]:
         """How many messages each held queue has that were not handed out yet."""
         self._intake()
-        lags: dict[QueueAt, int] = {}
+        lags: dict[MessageQueue, int] = {}
         for member in list(self._members.values()):
             held = list(member.held.values())
             if held:
-                bounds = await bounds_of(held[0].link, [one.at.queue for one in held])
-                lags.update({one.at: bound.end - one.handed_out for one, bound in zip(held, bounds, strict=True)})
+                bounds = await bounds_of(held[0].link, [one.queue.name for one in held])
+                lags.update({one.queue: bound.end - one.handed_out for one, bound in zip(held, bounds, strict=True)})
         return lags
 
     def _held(self) -> list[Held]:
         return [held for member in self._members.values() for held in member.held.values()]
 
-    def _find_held(self, queue: str, broker: str) -> list[Held]:
-        found = [held for held in self._held() if held.at.queue == queue and broker in ("", held.at.broker)]
-        if not found:
-            raise QueueNotFound(f"this member does not hold {queue}", hint="`assignment` tells what it holds")
-        return found
+    def _find_held(self, queue: MessageQueue) -> Held:
+        check_queue(queue)
+        for held in self._held():
+            if held.queue == queue:
+                return held
+        raise not_held(queue)
 
     # -- brokers
 

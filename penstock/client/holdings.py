@@ -72,9 +72,9 @@ class Holdings(Generic[P]):
     def drop(self, position: P) -> None:
         position.live = False
         self._on_drop(position)
-        del self.held[position.at.queue]
+        del self.held[position.queue.name]
         if position.uncommitted and position not in self._storing:
-            self._lost.append(position.at.queue)
+            self._lost.append(position.queue.name)
 
     def drop_all(self) -> None:
         """The broker does not know us any more."""
@@ -98,7 +98,7 @@ class Holdings(Generic[P]):
         self._storing |= wanted.keys()
         for position, offset in wanted.items():
             position.committing = offset
-        return tuple(QueueOffset(position.at.queue, offset) for position, offset in wanted.items())
+        return tuple(QueueOffset(position.queue.name, offset) for position, offset in wanted.items())
 
     def stored(self, wanted: dict[P, int]) -> None:
         self._storing -= wanted.keys()
@@ -108,7 +108,7 @@ class Holdings(Generic[P]):
     def not_stored(self, wanted: dict[P, int]) -> None:
         """The commit failed, or nothing is known: what was dropped meanwhile is lost."""
         self._storing -= wanted.keys()
-        self._lost += [position.at.queue for position in wanted if not position.live]
+        self._lost += [position.queue.name for position in wanted if not position.live]
 
 
 def begin_unset(positions: Iterable[Position], bounds: Iterable[Bounds], start: Start) -> None:

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 import anyio
 
 from penstock.client.holdings import FENCED_MAX, LEAVE_S, Holdings, Membership, begin_unset
-from penstock.client.positions import UNSET, QueueAt
+from penstock.client.positions import UNSET
 from penstock.client.pulling import Held, Intake, bounds_of
 from penstock.client.retry import BackOff
 from penstock.client.wire_link import ask, call
 from penstock.errors import Fenced, GroupNotFound, PenstockError
 from penstock.protocol.link import Link
+from penstock.protocol.received import queue_named
 from penstock.protocol.requests.groups import Assignment, CommitOffsets, JoinGroup, LeaveGroup, QueueOffset, WatchGroup
 from penstock.world import Rng
 
@@ -119,13 +120,13 @@ class Member:
         except Fenced:
             return  # there is a newer generation already, and the next look brings it
         for held in new:
-            self.held[held.at.queue] = held
+            self.held[held.queue.name] = held
             self._intake.pull(held)
         self.joined.set()
 
     def _hold(self, one: QueueOffset) -> Held:
-        at = QueueAt(self.broker, one.queue)
-        held = Held(at=at, link=self._link, committed=one.offset, committing=one.offset)
+        queue = queue_named(self.broker, one.queue)
+        held = Held(queue=queue, link=self._link, committed=one.offset, committing=one.offset)
         held.begin(one.offset)
         return held
 
@@ -137,7 +138,7 @@ class Member:
         """
         if not new:
             return
-        begin_unset(new, await bounds_of(self._link, [held.at.queue for held in new]), self.who.start)
+        begin_unset(new, await bounds_of(self._link, [held.queue.name for held in new]), self.who.start)
         if self.who.start == "latest":
             await self._commit({held: held.offset for held in new})
 

@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from penstock.errors import InvalidRequest, OffsetOutOfRange
-from penstock.protocol.message import Message, decode_batch
+from penstock.errors import InvalidRequest, OffsetOutOfRange, QueueNotFound
+from penstock.protocol.message import decode_batch
+from penstock.protocol.received import MessageQueue, ReceivedMessage
 from penstock.protocol.requests.messages import Pull, Pulled
 from penstock.protocol.requests.topics import Bounds
 
@@ -21,13 +22,6 @@ Start = Literal["earliest", "latest"]
 UNSET: Final = -1
 PULL_WAIT_S: Final = 15.0
 PULL_BYTES_MIN: Final = 64 * 1024
-
-
-class QueueAt(NamedTuple):
-    """A queue of one broker: ``orders:0`` of one broker is another queue than ``orders:0`` of the next."""
-
-    broker: str
-    queue: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +36,7 @@ class PullLimits:
         """The request for what comes next in one of ``queues`` queues; it waits unless there is a known end."""
         bytes_max = max(PULL_BYTES_MIN, self.prefetch_bytes // max(1, queues))
         wait_s = 0.0 if position.stop_at > UNSET else PULL_WAIT_S
-        return Pull(position.at.queue, position.offset, bytes_max, self.batch_max, wait_s, self.tags)
+        return Pull(position.queue.name, position.offset, bytes_max, self.batch_max, wait_s, self.tags)
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +53,7 @@ class Position:
         version: goes up with every ``begin``.
     """
 
-    at: QueueAt
+    queue: MessageQueue
     offset: int = UNSET
     begun: int = UNSET
     handed_out: int = UNSET
@@ -87,7 +81,7 @@ class Position:
         """Takes the answer to a pull from ``offset`` into account; the messages, if there are any."""
         begin, self.offset = self.offset, pulled.next
         offsets, messages = [], []
-        for offset, message in decode_batch(pulled.count, pulled.body):
+        for offset, message in decode_batch(pulled.count, pulled.body, self.queue):
             if not offset >= self.stop_at > UNSET:
                 offsets.append(offset)
                 messages.append(message)
@@ -102,7 +96,7 @@ class Position:
         """Goes on behind messages that retention removed and tells how many those are. Raises ``OffsetOutOfRange``
         for an offset beyond the end: going back by itself would deliver again what is not meant to be."""
         if self.offset > bounds.end:
-            raise OffsetOutOfRange(f"{self.at.queue} ends at {bounds.end}, before offset {self.offset}")
+            raise OffsetOutOfRange(f"{self.queue.name} ends at {bounds.end}, before offset {self.offset}")
         gone = max(0, bounds.min - self.offset)
         if gone:
             self.begin(bounds.min)
@@ -114,7 +108,7 @@ class Batch(NamedTuple):
 
     position: Position
     version: int
-    messages: list[Message]
+    messages: list[ReceivedMessage]
     offsets: list[int]
     after: int
 
@@ -123,7 +117,7 @@ class Batch(NamedTuple):
         """Whether the queue was given up, or sought elsewhere, since this was pulled."""
         return not self.position.live or self.version != self.position.version
 
-    def hand_out(self) -> list[Message]:
+    def hand_out(self) -> list[ReceivedMessage]:
         """All messages at once."""
         self.position.handed_out = self.after
         return self.messages
@@ -132,6 +126,22 @@ class Batch(NamedTuple):
 def chosen_tags(tags: str | Iterable[str]) -> tuple[str, ...]:
     """The tags to choose messages by; a text is one tag."""
     return tuple(tags) if not isinstance(tags, str) else (tags,) if tags else ()
+
+
+def check_queue(queue: object) -> None:
+    """Raises ``InvalidRequest`` unless a program gave a queue."""
+    if not isinstance(queue, MessageQueue):
+        raise InvalidRequest(f"a queue is a MessageQueue, not {queue!r}", hint="received messages and receipts have it")
+
+
+def not_held(queue: MessageQueue) -> QueueNotFound:
+    """The error for a queue that a member is told to use and does not hold."""
+    return QueueNotFound(f"this member does not hold {queue}", hint="`assignment` tells what it holds")
+
+
+def not_read(queue: MessageQueue) -> QueueNotFound:
+    """The error for a queue that a reader is told to use and does not read."""
+    return QueueNotFound(f"{queue} is not read here", hint="`queues` tells what is")
 
 
 def check_start(start: object) -> None:

@@ -20,7 +20,7 @@ from penstock.client.task_scope import TaskScope
 from penstock.client.wire_link import ask
 from penstock.errors import OffsetOutOfRange, PenstockError
 from penstock.protocol.link import Link
-from penstock.protocol.message import Message
+from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.messages import BoundsReply, OffsetReply, Pulled, QueryBounds, SeekTime
 from penstock.protocol.requests.topics import Bounds
 from penstock.world import Rng
@@ -124,9 +124,9 @@ class Intake:
         try:
             pulled = await ask(held.link, self._limits.pull(held, len(self._held)), Pulled)
         except OffsetOutOfRange:
-            bounds = (await bounds_of(held.link, [held.at.queue]))[0]
+            bounds = (await bounds_of(held.link, [held.queue.name]))[0]
             if held.version == version and (gone := held.pass_gap(bounds)):
-                _log.warning("%s: %d messages before offset %d are gone", held.at.queue, gone, bounds.min)
+                _log.warning("%s: %d messages before offset %d are gone", held.queue, gone, bounds.min)
             return
         if held.version != version:
             return  # sought elsewhere while the answer was on its way
@@ -164,7 +164,7 @@ class MessageStream:
     def __aiter__(self) -> MessageStream:
         return self
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> ReceivedMessage:
         while self._batch is None or self._batch.void or self._at == len(self._batch.messages):
             self._batch, self._at = await self._intake.take(), 0
             if self._batch is None:

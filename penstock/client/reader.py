@@ -9,15 +9,24 @@ import anyio
 
 from penstock.client.completeness import brokers_to_read
 from penstock.client.discovery import Discovery
-from penstock.client.positions import UNSET, PullLimits, QueueAt, Start, check_start, chosen_tags, place_offset
+from penstock.client.positions import (
+    UNSET,
+    PullLimits,
+    Start,
+    check_queue,
+    check_start,
+    chosen_tags,
+    not_read,
+    place_offset,
+)
 from penstock.client.pulling import Held, Intake, MessageStream, bounds_of, offset_at, offset_since
 from penstock.client.retry import TIMEOUT_S, check_seconds
 from penstock.client.task_scope import TaskScope
 from penstock.client.wire_link import WireLinks
-from penstock.errors import InvalidRequest, QueueNotFound, TimedOut
+from penstock.errors import InvalidRequest, TimedOut
 from penstock.protocol.addresses import SERVERS
 from penstock.protocol.link import Link, Links
-from penstock.protocol.message import Message
+from penstock.protocol.received import MessageQueue, ReceivedMessage, queue_named
 from penstock.protocol.requests.topics import Bounds
 from penstock.protocol.topic_names import topic_of
 from penstock.world import Clock, RealClock, Rng, new_rng
@@ -101,7 +110,7 @@ class Reader:
     def __aiter__(self) -> Reader:
         return self
 
-    async def __anext__(self) -> list[Message]:
+    async def __anext__(self) -> list[ReceivedMessage]:
         batch = await self._opened().take()
         if batch is None:
             raise StopAsyncIteration
@@ -112,34 +121,32 @@ class Reader:
         return MessageStream(self._opened())
 
     @property
-    def queues(self) -> tuple[QueueAt, ...]:
+    def queues(self) -> tuple[MessageQueue, ...]:
         """What is read, sorted."""
-        return tuple(sorted(held.at for held in self._held))
+        return tuple(sorted(held.queue for held in self._held))
 
     @property
-    def positions(self) -> dict[QueueAt, int]:
+    def positions(self) -> dict[MessageQueue, int]:
         """The next offset of each queue: behind what was handed out."""
-        return {held.at: held.handed_out for held in self._held}
+        return {held.queue: held.handed_out for held in self._held}
 
-    async def bounds(self) -> dict[QueueAt, Bounds]:
+    async def bounds(self) -> dict[MessageQueue, Bounds]:
         """Where each queue begins and ends now."""
         self._opened()
-        found: dict[QueueAt, Bounds] = {}
+        found: dict[MessageQueue, Bounds] = {}
         for held in self._held:
-            found[held.at] = (await bounds_of(held.link, [held.at.queue]))[0]
+            found[held.queue] = (await bounds_of(held.link, [held.queue.name]))[0]
         return found
 
-    async def seek(self, queue: str, place: int | Start, *, broker: str = "") -> None:
-        """Goes on reading a queue (``"orders:0"``) at an offset; ``broker`` where several have that queue.
-
-        Raises ``QueueNotFound`` and ``OffsetOutOfRange``.
-        """
+    async def seek(self, queue: MessageQueue, place: int | Start) -> None:
+        """Goes on reading a queue at an offset. Raises ``QueueNotFound`` and ``OffsetOutOfRange``."""
         self._opened()
-        found = [held for held in self._held if held.at.queue == queue and broker in ("", held.at.broker)]
-        if not found:
-            raise QueueNotFound(f"{queue} is not read here", hint="`queues` tells what is")
-        for held in found:
-            held.begin(await offset_at(held.link, queue, place))
+        check_queue(queue)
+        for held in self._held:
+            if held.queue == queue:
+                held.begin(await offset_at(held.link, queue.name, place))
+                return
+        raise not_read(queue)
 
     def _opened(self) -> Intake:
         if self._intake is None:
@@ -153,12 +160,12 @@ class Reader:
             names = [topic_queue(self.topic, number) for number in numbers]
             link = discovery.link(route.address)
             for bound in await bounds_of(link, names):
-                self._held.append(await self._begin(QueueAt(route.broker, bound.queue), link, bound))
+                self._held.append(await self._begin(queue_named(route.broker, bound.queue), link, bound))
 
-    async def _begin(self, at: QueueAt, link: Link, bound: Bounds) -> Held:
-        held = Held(at=at, link=link, stop_at=bound.end if self._until_end else UNSET)
+    async def _begin(self, queue: MessageQueue, link: Link, bound: Bounds) -> Held:
+        held = Held(queue=queue, link=link, stop_at=bound.end if self._until_end else UNSET)
         if self._since_ms is not None:
-            held.begin(await offset_since(link, at.queue, self._since_ms))
+            held.begin(await offset_since(link, queue.name, self._since_ms))
         else:
             held.begin(place_offset(bound, self._start))
         return held

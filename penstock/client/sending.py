@@ -23,6 +23,7 @@ from penstock.errors import (
     SendManyError,
 )
 from penstock.protocol.message import Message, encode_message
+from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Append, Appended
 from penstock.protocol.requests.request import Result
 from penstock.protocol.requests.routes import BrokerRoute
@@ -45,19 +46,21 @@ class Receipt:
 
     Attributes:
         id: its unique id, made by the producer.
-        topic, queue, offset: its place; ``penstock consume`` shows the same.
-        broker: name of the broker that holds it.
+        queue, offset: its place; ``penstock consume`` shows the same.
         level: what it has reached, ``cache`` or ``disk``; never less than its topic's level.
         status: always ``"ok"``: a message that was not stored, or may not have been, is an error.
     """
 
     id: str
-    topic: str
-    queue: int
+    queue: MessageQueue
     offset: int
-    broker: str
     level: str
     status: Literal["ok"] = "ok"
+
+    @property
+    def topic(self) -> str:
+        """The topic that it is stored in."""
+        return self.queue.topic
 
 
 @dataclass(slots=True)
@@ -224,13 +227,16 @@ def settle(batch: Sequence[Outgoing], broker: str, result: Result) -> None:
             one.fail(result)
         return
     assert isinstance(result, Appended)
+    queues: dict[tuple[str, int], MessageQueue] = {}  # one value for all receipts of a queue
     refused = {one.at: errors.from_wire(one.code, one.message) for one in result.refused}
     for at, (one, placed) in enumerate(zip(batch, result.placed, strict=True)):
         error = refused.get(at)
         if error is not None:
             one.fail(error)
         else:
-            one.receipt = Receipt(one.id, one.topic, placed.queue_id, placed.offset, broker, result.level)
+            at_queue = (one.topic, placed.queue_id)
+            queue = queues.get(at_queue) or queues.setdefault(at_queue, MessageQueue(broker, *at_queue))
+            one.receipt = Receipt(one.id, queue, placed.offset, result.level)
             one.error, one.on_way = None, False
 
 

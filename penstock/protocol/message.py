@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from penstock.errors import InvalidMessage, TooLarge
+from penstock.protocol.received import MessageQueue, ReceivedMessage
 
 IS_COMPILED: Final = not __file__.endswith(".py")
 """Whether this module, and so the other hot ones, runs compiled."""
@@ -97,7 +98,7 @@ _MQTT_TOPIC_PREFIX: Final = MQTT_TOPIC.encode() + b"\x01"
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message to send, or one that was received.
+    """A message to send. What is received is a ``ReceivedMessage``.
 
     Attributes:
         topic: any first level of MQTT names: no ``/ + #`` and no control characters. What has other characters than
@@ -106,15 +107,14 @@ class Message:
             be empty when ``mqtt_topic`` is given: the topic map then decides.
         body: payload, up to 4 MiB.
         key: messages of one key keep their order (same queue); also the key of the key index. Empty: any queue. A key
-            is bytes; a ``str`` stands for its UTF-8. Of a received message it is a ``str`` wherever it is UTF-8.
+            is bytes; a ``str`` stands for its UTF-8.
         tag: one word that consumers can filter by; empty for none.
         properties: user properties; neither names nor values may hold U+0001 or U+0002.
         mqtt_topic: the MQTT topic name under which devices see the message; empty means: the name is ``topic``.
         qos: 0, 1 or 2, the MQTT quality of service with which it was published.
         retain: whether it also becomes the retained message of its MQTT topic.
-        queue, offset: where it is stored: queue id and offset in that queue (received messages only, else -1).
-        position: place in the broker's log, in bytes (received messages only, else -1).
-        born_ms, stored_ms: wall-clock milliseconds since 1970 at the sender and at the broker.
+        born_ms: when it came into being, in wall-clock milliseconds since 1970; 0: as it is sent.
+        id: a unique id of your own; empty: the producer makes one.
     """
 
     topic: str = ""
@@ -125,11 +125,7 @@ class Message:
     mqtt_topic: str = ""
     qos: int = 1
     retain: bool = False
-    queue: int = -1
-    offset: int = -1
-    position: int = -1
     born_ms: int = 0
-    stored_ms: int = 0
     id: str = ""
 
     @property
@@ -377,43 +373,57 @@ def mqtt_name(topic: bytes, properties: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def decode_message(record: bytes | memoryview) -> Message:
-    """The message of one record (not of a frame). Raises ``InvalidMessage``."""
+def decode_message(record: bytes | memoryview, queue: MessageQueue | None = None) -> ReceivedMessage:
+    """The message of one record (not of a frame). Raises ``InvalidMessage``.
+
+    Args:
+        record: its bytes.
+        queue: the queue that it was read from; if left out it is the record's own, of a broker without a name.
+    """
     head, topic_at, properties_at = _layout(record)
     properties = decode_properties(bytes(record[properties_at + 2 :]))
     take = properties.pop
-    try:
-        topic = str(record[topic_at + 2 : properties_at], "utf-8")
-    except UnicodeDecodeError:
-        raise InvalidMessage("the topic is not UTF-8") from None
-    return Message(
-        topic=topic,
-        body=bytes(record[BODY_AT:topic_at]),
-        mqtt_topic=take(MQTT_TOPIC, ""),
-        key=take(KEYS, "") or (read_key(take(KEYS_BASE64)) if KEYS_BASE64 in properties else ""),
-        tag=take(TAGS, ""),
-        id=take(UNIQUE_KEY, ""),
-        properties=properties or _EMPTY,
-        qos=min(head[4] & FLAG_QOS, 2),
-        retain=bool(head[4] & FLAG_RETAIN),
-        queue=head[3],
-        offset=head[5],
-        position=head[6],
-        born_ms=head[8],
-        stored_ms=head[10],
+    if queue is None:
+        try:
+            queue = MessageQueue("", str(record[topic_at + 2 : properties_at], "utf-8"), head[3])
+        except UnicodeDecodeError:
+            raise InvalidMessage("the topic is not UTF-8") from None
+    mqtt_topic = take(MQTT_TOPIC, "")
+    key = take(KEYS, "") or (read_key(take(KEYS_BASE64)) if KEYS_BASE64 in properties else "")
+    tag, unique_id = take(TAGS, ""), take(UNIQUE_KEY, "")
+    return ReceivedMessage(
+        queue,
+        head[5],
+        bytes(record[BODY_AT:topic_at]),
+        key,
+        tag,
+        properties or _EMPTY,
+        mqtt_topic,
+        min(head[4] & FLAG_QOS, 2),
+        bool(head[4] & FLAG_RETAIN),
+        head[6],
+        head[8],
+        head[10],
+        unique_id,
     )
 
 
-def decode_batch(count: int, batch: bytes | memoryview) -> Iterator[tuple[int, Message]]:
+def decode_batch(
+    count: int, batch: bytes | memoryview, queue: MessageQueue | None = None
+) -> Iterator[tuple[int, ReceivedMessage]]:
     """Queue offset and message of each entry of a pulled batch (``requests.messages.Pulled``): ``count`` entries, then
     their frames.
 
-    The offset is the one in the queue that was pulled: for a light queue it differs from ``message.offset``.
+    Args:
+        count: how many there are.
+        batch: their bytes.
+        queue: the topic's queue that was pulled. If left out each message has its own: of a light queue, where the
+            offset of an entry differs from ``message.offset``, or in an answer from several queues.
     """
     view = memoryview(batch)
     frame_at = count * ENTRY.size
     if frame_at > len(view):
         raise InvalidMessage("a pulled batch is shorter than its entries")
     for offset, _position, size, _tag in ENTRY.iter_unpack(view[:frame_at]):
-        yield offset, decode_message(view[frame_at + FRAME_HEAD_BYTES : frame_at + size])
+        yield offset, decode_message(view[frame_at + FRAME_HEAD_BYTES : frame_at + size], queue)
         frame_at += size

@@ -154,7 +154,7 @@ class SmallBroker:
                 refused.append(Refused(number, refusal.code, refusal.message))
                 placed.append(Placed(0, 0, 0))
                 continue
-            placed.append(self._store(message.topic, message.key, message.queue, record))
+            placed.append(self._store(message.topic, message.key, message.queue.number, record))
         self._wake_pulls()
         return Appended("disk", tuple(placed), tuple(refused))
 

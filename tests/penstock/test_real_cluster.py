@@ -78,7 +78,7 @@ def test_a_member_that_comes_takes_queues_and_uncommitted_work_is_fenced(run: Ru
                 with pytest.raises(Fenced):
                     await first.commit()
                 again = 0
-                while again < 200 - sum([await committed(real_cluster, queue.queue) for queue in first.assignment]):
+                while again < 200 - sum([await committed(real_cluster, queue.name) for queue in first.assignment]):
                     again += len(await second.poll(5))
                 await second.commit()
             total = sum([await committed(real_cluster, f"orders:{queue}") for queue in range(4)])
@@ -116,7 +116,7 @@ def test_the_blocking_clients_do_the_same(real_cluster: Any) -> None:
         while len(bodies) < 300:
             bodies += [message.body for message in consumer.poll(5)]
         consumer.commit()
-        consumer.seek(consumer.assignment[0].queue, "earliest")
+        consumer.seek(consumer.assignment[0], "earliest")
         assert consumer.poll(5)
     assert sorted(map(int, bodies)) == list(range(300))
     with blocking.Reader("orders", servers=real_cluster.servers, until_end=True) as reader:

@@ -29,6 +29,7 @@ from penstock.client.wire_link import WireLinks, ask
 from penstock.errors import PenstockError, SendManyError, StorageFailed
 from penstock.protocol.link import Link
 from penstock.protocol.message import decode_batch
+from penstock.protocol.received import ReceivedMessage
 from penstock.protocol.requests.filters import OpenedFilter, OpenedFilters, OpenFilters
 from penstock.protocol.requests.messages import Pull, Pulled
 from tests.simulation.disk import SimDisk
@@ -260,7 +261,7 @@ class Cluster:
             receipts, failures = error.receipts, error.failures
         for place, message in enumerate(batch):
             if place not in failures:
-                history.acknowledged[message.body] = (receipts[place].queue, receipts[place].offset)
+                history.acknowledged[message.body] = (receipts[place].queue.number, receipts[place].offset)
                 self._moments.tell("acknowledged")
             elif not failures[place].unknown:
                 history.failed.add(message.body)
@@ -285,7 +286,7 @@ class Cluster:
                             await consumer.commit()
             await trio.sleep(0.5)
 
-    def _delivered(self, message: Message) -> None:
+    def _delivered(self, message: ReceivedMessage) -> None:
         history, body = self.history, message.body
         if not history.delivered[body]:
             history.first.append(body)
@@ -293,7 +294,7 @@ class Cluster:
         self._moments.tell("delivered")
         if not history.sent_ms[body] - TOLERANCE_MS <= message.stored_ms <= self.sim.clock.right_ms() + TOLERANCE_MS:
             history.mistimed.append(f"{body[:40]!r} by {message.stored_ms - self.sim.clock.right_ms()} ms")
-        before = history.places.setdefault((message.queue, message.offset), body)
+        before = history.places.setdefault((message.queue.number, message.offset), body)
         assert before == body, f"queue {message.queue} gave two messages for offset {message.offset}"
 
     async def follow_filter(self, filter: str, done: trio.Event, *, task_status: trio.TaskStatus[None]) -> None:

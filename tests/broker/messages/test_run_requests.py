@@ -185,7 +185,16 @@ def given_rows(offset: int, pulled: GivenPulled) -> list[Row]:
 def pulled_rows(pulled: Pulled) -> list[Row]:
     """The same of frames."""
     return [
-        (offset, one.position, one.queue, one.offset, one.stored_ms, one.qos | one.retain << 2, one.body, one.name)
+        (
+            offset,
+            one.position,
+            one.queue.number,
+            one.offset,
+            one.stored_ms,
+            one.qos | one.retain << 2,
+            one.body,
+            one.name,
+        )
         for offset, one in decode_batch(pulled.count, pulled.body)
     ]
 

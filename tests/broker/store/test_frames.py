@@ -33,7 +33,7 @@ FRAME = pack_frame(RECORD, 3, 7, 1000, 123, 1, 900)
 def test_a_frame_gives_back_its_record_with_the_brokers_four_fields() -> None:
     message = decode_message(FRAME[FRAME_HEAD_BYTES:])
     assert (message.topic, message.body, message.tag, message.born_ms) == ("telemetry", b"21.5", "hot", 77)
-    assert (message.queue, message.offset, message.position, message.stored_ms) == (3, 7, 1000, 123)
+    assert (message.queue.number, message.offset, message.position, message.stored_ms) == (3, 7, 1000, 123)
     stored = read_stored(FRAME, 1000)
     assert (stored.size, stored.flag, stored.queue_id, stored.properties) == (len(FRAME), 5, 3, b"TAGS\x01hot")
     assert (queue_offset_of(FRAME), stored_ms_of(FRAME), read_head(FRAME).watermark) == (7, 123, 900)

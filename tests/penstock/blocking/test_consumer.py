@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from penstock.blocking import Consumer
-from penstock.client.positions import QueueAt
 from penstock.errors import Fenced, InvalidRequest, InvalidTopic, NoRoute, OffsetOutOfRange, QueueNotFound, Unavailable
 from penstock.protocol.message import Message, encode_message
+from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup
 from penstock.protocol.requests.messages import Append, Pull
 from tests.penstock.small_cluster import SmallBroker, SmallCluster, all_refuse
@@ -120,12 +120,12 @@ def test_seek(cluster: SmallCluster) -> None:
     put(cluster.brokers[0], *numbered(10))
     with consumer(cluster) as c:
         bodies(c, 10)
-        c.seek("orders:0", 7)
+        c.seek(MessageQueue("broker-0", "orders", 0), 7)
         assert bodies(c, 3) == numbered(3, 7)
         with pytest.raises(OffsetOutOfRange):
-            c.seek("orders:0", 99)
+            c.seek(MessageQueue("broker-0", "orders", 0), 99)
         with pytest.raises(QueueNotFound):
-            c.seek("orders:9", 0)
+            c.seek(MessageQueue("broker-0", "orders", 9), 0)
 
 
 def test_a_time_is_sought_in_every_held_queue(cluster: SmallCluster) -> None:
@@ -146,7 +146,7 @@ def test_the_lag_is_what_was_not_handed_out_yet(cluster: SmallCluster) -> None:
     put(cluster.brokers[0], *numbered(5))
     put(cluster.brokers[1], *numbered(3), queue=1)
     with consumer(cluster, batch_max=2) as c:
-        first, second = QueueAt("broker-0", "orders:0"), QueueAt("broker-1", "orders:1")
+        first, second = MessageQueue("broker-0", "orders", 0), MessageQueue("broker-1", "orders", 1)
         assert {at: left for at, left in c.lag().items() if left} == {first: 5, second: 3}
         assert c.lag().keys() == set(c.assignment)
         bodies(c, 8)
@@ -226,7 +226,7 @@ def test_outside_its_block_a_consumer_says_so_and_connects_no_more(cluster: Smal
         lambda: next(c.messages()),
         c.commit,
         c.lag,
-        lambda: c.seek("orders:0", 0),
+        lambda: c.seek(MessageQueue("broker-0", "orders", 0), 0),
         lambda: c.seek_time(0),
     ]
     refused = r"this consumer is not open \(use it inside `with Consumer"

@@ -37,8 +37,8 @@ def appends(broker: SmallBroker) -> list[Append]:
 def test_a_message_is_stored_and_its_receipt_says_where(cluster: SmallCluster) -> None:
     with producer(cluster) as p:
         receipt = p.send("orders", b"body", key="42", tag="paid")
-    broker = next(one for one in cluster.brokers if one.route.broker == receipt.broker)
-    message = decode_message(broker.queues[f"orders:{receipt.queue}"][receipt.offset])
+    broker = next(one for one in cluster.brokers if one.route.broker == receipt.queue.broker)
+    message = decode_message(broker.queues[receipt.queue.name][receipt.offset])
     assert (message.id, message.body, message.key, message.tag) == (receipt.id, b"body", "42", "paid")
 
 
@@ -68,7 +68,7 @@ def test_what_may_succeed_is_tried_again_and_what_may_not_is_told(cluster: Small
 def test_another_broker_takes_what_one_cannot(cluster: SmallCluster) -> None:
     cluster.brokers[1].route = cluster.brokers[1].route._replace(address="127.0.0.1:1")
     with producer(cluster) as p:
-        assert {p.send("orders", b"x").broker for _ in range(6)} == {"broker-0"}
+        assert {p.send("orders", b"x").queue.broker for _ in range(6)} == {"broker-0"}
 
 
 def test_no_answer_until_the_deadline_is_unknown(cluster: SmallCluster) -> None:

@@ -11,9 +11,10 @@ import pytest
 from penstock.blocking import BlockingLink
 from penstock.blocking.exchange import Exchange
 from penstock.blocking.pulls import Pulls
-from penstock.client.positions import Position, PullLimits, QueueAt
+from penstock.client.positions import Position, PullLimits
 from penstock.errors import InvalidTopic, OffsetOutOfRange
 from penstock.protocol.message import Message, encode_message
+from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Append, Pull
 from penstock.world import RealClock
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
@@ -32,7 +33,7 @@ def broker(serve: Callable[..., Any]) -> SmallBroker:
 def opened(broker: SmallBroker, *offsets: int, **limits: Any) -> tuple[Pulls, list[Position], BlockingLink]:
     pulls = Pulls(Exchange(), PullLimits(**limits), RealClock(), random.Random(1))
     link = BlockingLink(broker.route.address)
-    positions = [Position(QueueAt("b", f"t:{queue}")) for queue in range(len(offsets))]
+    positions = [Position(MessageQueue("b", "t", queue)) for queue in range(len(offsets))]
     for position, offset in zip(positions, offsets, strict=True):
         position.begin(offset)
         pulls.add(position, link)

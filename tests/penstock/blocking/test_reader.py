@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from penstock.blocking import Reader
-from penstock.client.positions import QueueAt
 from penstock.errors import BrokerAway, InvalidRequest, NoRoute, QueueNotFound
 from penstock.protocol.message import Message, encode_message
+from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Append, Pull
 from penstock.protocol.requests.topics import Bounds
 from tests.penstock.small_cluster import SmallBroker, SmallCluster, all_refuse
@@ -51,17 +51,17 @@ def test_an_empty_topic_ends_at_once(cluster: SmallCluster) -> None:
 def test_latest_seek_and_some_queues(cluster: SmallCluster) -> None:
     with reader(cluster, queues=[1], start="latest") as r:
         assert r.poll(0.02) == []
-        assert r.queues == (QueueAt("broker-0", "orders:1"), QueueAt("broker-1", "orders:1"))
-        r.seek("orders:1", 2, broker="broker-1")
+        assert r.queues == (MessageQueue("broker-0", "orders", 1), MessageQueue("broker-1", "orders", 1))
+        r.seek(MessageQueue("broker-1", "orders", 1), 2)
         assert [message.body for message in r.poll(5)] == [b"112"]
         with pytest.raises(QueueNotFound):
-            r.seek("orders:2", 0)
+            r.seek(MessageQueue("broker-0", "orders", 2), 0)
 
 
 def test_the_bounds_are_those_of_now(cluster: SmallCluster) -> None:
     with reader(cluster, queues=[1]) as r:
         put(cluster.brokers[1], b"new", queue=1)
-        first, second = QueueAt("broker-0", "orders:1"), QueueAt("broker-1", "orders:1")
+        first, second = MessageQueue("broker-0", "orders", 1), MessageQueue("broker-1", "orders", 1)
         assert r.bounds() == {first: Bounds("orders:1", 0, 3), second: Bounds("orders:1", 0, 4)}
 
 
@@ -91,7 +91,7 @@ def test_outside_its_block_a_reader_says_so_and_connects_no_more(cluster: SmallC
         lambda: next(iter(r)),
         lambda: next(r.messages()),
         r.bounds,
-        lambda: r.seek("orders:0", 0),
+        lambda: r.seek(MessageQueue("broker-0", "orders", 0), 0),
     ]
     refused = r"this reader is not open \(use it inside `with Reader"
     all_refuse(uses, refused)

@@ -10,7 +10,6 @@ import pytest
 import trio
 
 from penstock.client.consumer import Consumer
-from penstock.client.positions import QueueAt
 from penstock.clock import Clock
 from penstock.errors import (
     Fenced,
@@ -23,11 +22,14 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.protocol.message import Message, encode_message
+from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.groups import CommitOffsets, JoinGroup, LeaveGroup
 from penstock.protocol.requests.messages import Append, Pull
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 Run = Callable[..., Any]
+
+QUEUE = MessageQueue("broker-0", "orders", 0)
 
 
 def consumer(cluster: SmallCluster, **given: Any) -> Consumer:
@@ -137,7 +139,11 @@ def test_a_commit_covers_exactly_the_messages_that_the_stream_returned(run: Run)
             at = 0
             async for message in c.messages():
                 assert message.body == str(at).encode()
-                assert (message.topic, message.queue, message.offset) == ("orders", 0, at)
+                assert (message.topic, message.queue, message.offset) == (
+                    "orders",
+                    MessageQueue("broker-0", "orders", 0),
+                    at,
+                )
                 at += 1
                 if at == 3:
                     break
@@ -208,7 +214,7 @@ def test_two_members_share_the_queues_and_one_that_leaves_gives_them_back(run: R
             async with consumer(cluster) as second:
                 await until(lambda: len(first.assignment) == 2)
                 assert sorted(first.assignment + second.assignment) == [
-                    QueueAt("broker-0", f"orders:{at}") for at in range(4)
+                    MessageQueue("broker-0", "orders", at) for at in range(4)
                 ]
             await until(lambda: len(first.assignment) == 4)
 
@@ -236,7 +242,7 @@ def test_a_revoked_queue_is_fenced_at_commit_and_its_messages_go_to_the_new_hold
                 lost = sorted(await bodies(second, 2))
                 await second.commit()
                 await first.commit()  # said once
-                kept = {f"q{one.queue[-1]}".encode() for one in first.assignment}
+                kept = {f"q{one.number}".encode() for one in first.assignment}
                 assert kept | set(lost) == {b"q0", b"q1", b"q2", b"q3"}
 
     run(test)
@@ -272,7 +278,7 @@ def test_a_revoked_queue_ends_within_a_stream_of_messages(run: Run) -> None:
             mine = set(first.assignment)
             async with consumer(cluster) as second:
                 await until(lambda: len(first.assignment) == 2)
-                if QueueAt("broker-0", "orders:3") in first.assignment:
+                if MessageQueue("broker-0", "orders", 3) in first.assignment:
                     assert (await anext(stream)).body == b"3"
                     return
                 with anyio.move_on_after(0.02) as nothing:
@@ -341,18 +347,18 @@ def test_seek_goes_back_and_forth(run: Run) -> None:
     async def test() -> None:
         async with consumer(cluster, batch_max=5) as c:
             assert await bodies(c, 10) == numbered(10)
-            await c.seek("orders:0", 7)
+            await c.seek(QUEUE, 7)
             assert await bodies(c, 3) == numbered(3, 7)
-            await c.seek("orders:0", "earliest")
+            await c.seek(QUEUE, "earliest")
             assert (await bodies(c, 5))[:5] == numbered(5)
-            await c.seek("orders:0", "latest")
+            await c.seek(QUEUE, "latest")
             assert await c.poll(0.01) == []
             put(cluster.brokers[0], b"new")
             assert await bodies(c, 1) == [b"new"]
             with pytest.raises(OffsetOutOfRange, match="0 to 11, not 12"):
-                await c.seek("orders:0", 12)
+                await c.seek(QUEUE, 12)
             with pytest.raises(QueueNotFound, match="does not hold orders:9"):
-                await c.seek("orders:9", 0)
+                await c.seek(MessageQueue("broker-0", "orders", 9), 0)
 
     run(test)
 
@@ -493,7 +499,12 @@ def test_a_text_is_one_tag(run: Run) -> None:
 
 async def test_outside_its_block_a_consumer_says_so() -> None:
     c = consumer(SmallCluster(topics=["orders"]))
-    uses: list[Callable[[], Any]] = [c.commit, c.lag, lambda: c.seek("orders:0", 0), lambda: c.seek_time(0)]
+    uses: list[Callable[[], Any]] = [
+        c.commit,
+        c.lag,
+        lambda: c.seek(QUEUE, 0),
+        lambda: c.seek_time(0),
+    ]
     for opened in (False, True):
         if opened:
             async with c:

@@ -5,21 +5,22 @@ from __future__ import annotations
 import pytest
 
 from penstock.client.holdings import Holdings, begin_unset, fenced_if_lost
-from penstock.client.positions import Position, QueueAt
+from penstock.client.positions import Position
 from penstock.errors import Fenced
+from penstock.protocol.received import MessageQueue, queue_named
 from penstock.protocol.requests.groups import Assignment, QueueOffset
 from penstock.protocol.requests.topics import Bounds
 
 
 def assigned(generation: int, **offsets: int) -> Assignment:
-    return Assignment(generation, tuple(QueueOffset(queue, offset) for queue, offset in offsets.items()))
+    return Assignment(generation, tuple(QueueOffset(f"{queue}:0", offset) for queue, offset in offsets.items()))
 
 
 def holding(**offsets: int) -> tuple[Holdings[Position], list[str]]:
     dropped: list[str] = []
-    holdings: Holdings[Position] = Holdings(lambda position: dropped.append(position.at.queue))
+    holdings: Holdings[Position] = Holdings(lambda position: dropped.append(position.queue.name))
     for new in holdings.apply(assigned(1, **offsets)):
-        position = Position(QueueAt("b", new.queue), committed=new.offset, committing=new.offset)
+        position = Position(queue_named("b", new.queue), committed=new.offset, committing=new.offset)
         position.begin(new.offset)
         holdings.held[new.queue] = position
     return holdings, dropped
@@ -28,27 +29,27 @@ def holding(**offsets: int) -> tuple[Holdings[Position], list[str]]:
 def test_an_assignment_drops_what_is_gone_and_names_what_is_new() -> None:
     holdings, dropped = holding(a=1, b=2)
     new = holdings.apply(assigned(2, b=2, c=3))
-    assert (dropped, new, holdings.generation) == (["a"], [QueueOffset("c", 3)], 2)
+    assert (dropped, new, holdings.generation) == (["a:0"], [QueueOffset("c:0", 3)], 2)
     assert holdings.take_lost() == []
 
 
 def test_what_was_handed_out_and_not_committed_is_lost_and_told_once() -> None:
     holdings, _dropped = holding(a=1, b=2)
-    holdings.held["a"].handed_out = 5
+    holdings.held["a:0"].handed_out = 5
     holdings.apply(assigned(2))
-    assert holdings.take_lost() == ["a"]
+    assert holdings.take_lost() == ["a:0"]
     assert holdings.take_lost() == []
 
 
 def test_another_committed_offset_begins_anew() -> None:
     holdings, dropped = holding(a=1)
-    assert holdings.apply(assigned(2, a=7)) == [QueueOffset("a", 7)]
-    assert dropped == ["a"]
+    assert holdings.apply(assigned(2, a=7)) == [QueueOffset("a:0", 7)]
+    assert dropped == ["a:0"]
 
 
 def test_our_own_commit_on_its_way_is_nobody_elses() -> None:
     holdings, dropped = holding(a=1)
-    holdings.held["a"].handed_out = 7
+    holdings.held["a:0"].handed_out = 7
     holdings.storing(holdings.wanted())
     assert holdings.apply(assigned(2, a=7)) == []
     assert dropped == []
@@ -56,9 +57,9 @@ def test_our_own_commit_on_its_way_is_nobody_elses() -> None:
 
 def test_a_commit_stores_what_was_handed_out_once() -> None:
     holdings, _dropped = holding(a=1, b=2)
-    holdings.held["a"].handed_out = 7
+    holdings.held["a:0"].handed_out = 7
     wanted = holdings.wanted()
-    assert holdings.storing(wanted) == (QueueOffset("a", 7),)
+    assert holdings.storing(wanted) == (QueueOffset("a:0", 7),)
     holdings.stored(wanted)
     assert holdings.wanted() == {}
 
@@ -66,28 +67,28 @@ def test_a_commit_stores_what_was_handed_out_once() -> None:
 def test_a_queue_that_goes_while_its_commit_is_on_its_way_is_lost_only_if_that_fails() -> None:
     for fails in (False, True):
         holdings, _dropped = holding(a=1)
-        holdings.held["a"].handed_out = 7
+        holdings.held["a:0"].handed_out = 7
         wanted = holdings.wanted()
         holdings.storing(wanted)
         holdings.drop_all()
         (holdings.not_stored if fails else holdings.stored)(wanted)
-        assert holdings.take_lost() == (["a"] if fails else [])
+        assert holdings.take_lost() == (["a:0"] if fails else [])
 
 
 def test_a_commit_of_which_nothing_is_known_stays_wanted() -> None:
     holdings, _dropped = holding(a=1)
-    holdings.held["a"].handed_out = 7
+    holdings.held["a:0"].handed_out = 7
     wanted = holdings.wanted()
     holdings.storing(wanted)
     holdings.not_stored(wanted)
     assert holdings.wanted() == wanted
     holdings.drop_all()
-    assert holdings.take_lost() == ["a"]
+    assert holdings.take_lost() == ["a:0"]
 
 
 def test_reading_begins_at_either_end() -> None:
     for start, offset in (("earliest", 3), ("latest", 9)):
-        position = Position(QueueAt("b", "a"))
+        position = Position(MessageQueue("b", "a", 0))
         begin_unset([position], [Bounds("a", 3, 9)], start)  # type: ignore[arg-type]
         assert position.offset == offset
 

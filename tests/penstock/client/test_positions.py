@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.client.positions import PULL_WAIT_S, Position, PullLimits, QueueAt, chosen_tags, place_offset
+from penstock.client.positions import PULL_WAIT_S, Position, PullLimits, chosen_tags, place_offset
 from penstock.errors import InvalidRequest, OffsetOutOfRange
 from penstock.protocol.message import ENTRY, FRAME_HEAD_BYTES, Message, encode_message
+from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Pulled
 from penstock.protocol.requests.topics import Bounds
 
-AT = QueueAt("b", "t:0")
+AT = MessageQueue("b", "t", 0)
 
 
 def pulled(offsets: list[int], after: int) -> Pulled:

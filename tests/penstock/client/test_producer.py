@@ -25,6 +25,7 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.protocol.message import Message, decode_message
+from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Append
 from penstock.protocol.requests.request import Request
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
@@ -60,7 +61,7 @@ def test_a_message_is_stored_and_its_receipt_says_where(run: Run) -> None:
 
     receipt = run(test)
     queue = zlib.crc32(b"42") % 4
-    assert receipt == Receipt(receipt.id, "orders", queue, 0, "broker-0", "disk", "ok")
+    assert receipt == Receipt(receipt.id, MessageQueue("broker-0", "orders", queue), 0, "disk", "ok")
     message = decode_message(cluster.brokers[0].queues[f"orders:{queue}"][0])
     assert (message.body, message.key, message.tag, dict(message.properties)) == (b"body", "42", "paid", {"a": "b"})
     assert message.id == receipt.id
@@ -102,7 +103,7 @@ def test_receipts_of_many_come_in_their_order(run: Run) -> None:
 
     receipts = run(test)
     for at, receipt in enumerate(receipts):
-        record = cluster.brokers[0].queues[f"{receipt.topic}:{receipt.queue}"][receipt.offset]
+        record = cluster.brokers[0].queues[receipt.queue.name][receipt.offset]
         assert (decode_message(record).key, receipt.id) == (str(at), decode_message(record).id)
 
 
@@ -178,7 +179,7 @@ def test_a_message_without_a_key_goes_to_another_broker_when_one_fails(run: Run)
     async def test() -> None:
         async with producer(cluster) as p:
             for at in range(6):
-                assert (await p.send("orders", str(at).encode())).broker == "broker-0"
+                assert (await p.send("orders", str(at).encode())).queue.broker == "broker-0"
 
     run(test)
     assert len(cluster.stored("orders")) == 6
@@ -201,7 +202,7 @@ def test_after_a_failure_the_name_servers_are_asked_who_has_the_topic_now(run: R
         async with producer(cluster, timeout_s=5) as p:
             return await p.send("orders", b"x", key="k")
 
-    assert run(test).broker == "broker-1"
+    assert run(test).queue.broker == "broker-1"
 
 
 def test_messages_without_a_key_use_all_brokers(run: Run) -> None:
@@ -209,7 +210,7 @@ def test_messages_without_a_key_use_all_brokers(run: Run) -> None:
 
     async def test() -> set[str]:
         async with producer(cluster) as p:
-            return {(await p.send("orders", b"x")).broker for _ in range(4)}
+            return {(await p.send("orders", b"x")).queue.broker for _ in range(4)}
 
     assert run(test) == {"broker-0", "broker-1"}
 

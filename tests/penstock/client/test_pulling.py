@@ -9,11 +9,12 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from penstock.client.positions import PullLimits, QueueAt
+from penstock.client.positions import PullLimits
 from penstock.client.pulling import Held, Intake, MessageStream, offset_at
 from penstock.client.task_scope import TaskScope
 from penstock.errors import InvalidRequest, InvalidTopic, OffsetOutOfRange
 from penstock.protocol.message import Message, encode_message
+from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Append
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
@@ -30,7 +31,7 @@ def put(broker: SmallBroker, *messages: Message) -> None:
 
 
 def held(broker: SmallBroker, offset: int = 0) -> Held:
-    made = Held(at=QueueAt("b", "t:0"), link=broker._cluster.link(broker.route.address))
+    made = Held(queue=MessageQueue("b", "t", 0), link=broker._cluster.link(broker.route.address))
     made.begin(offset)
     return made
 

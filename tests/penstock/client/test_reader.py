@@ -8,15 +8,17 @@ from typing import Any
 import anyio
 import pytest
 
-from penstock.client.positions import QueueAt
 from penstock.client.reader import Reader
 from penstock.errors import BrokerAway, InvalidRequest, NoRoute, QueueNotFound, TimedOut
 from penstock.protocol.message import Message, encode_message
+from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Append, QueryBounds
 from penstock.protocol.requests.topics import Bounds
 from tests.penstock.small_cluster import SmallBroker, SmallCluster
 
 Run = Callable[..., Any]
+
+QUEUE = MessageQueue("broker-0", "orders", 0)
 
 
 def reader(cluster: SmallCluster, **given: Any) -> Reader:
@@ -62,7 +64,7 @@ def test_an_empty_topic_ends_at_once(run: Run) -> None:
 def test_some_queues_only(run: Run, cluster: SmallCluster) -> None:
     async def test() -> None:
         async with reader(cluster, queues=[2], until_end=True) as r:
-            assert r.queues == (QueueAt("broker-0", "orders:2"), QueueAt("broker-1", "orders:2"))
+            assert r.queues == (MessageQueue("broker-0", "orders", 2), MessageQueue("broker-1", "orders", 2))
             assert sorted([message.body async for message in r.messages()])[0] == b"020"
 
     run(test)
@@ -80,12 +82,12 @@ def test_latest_gives_only_what_comes_later(run: Run, cluster: SmallCluster) -> 
 def test_seek_and_bounds(run: Run, cluster: SmallCluster) -> None:
     async def test() -> None:
         async with reader(cluster, queues=[1], start="latest") as r:
-            await r.seek("orders:1", 2, broker="broker-1")
+            await r.seek(MessageQueue("broker-1", "orders", 1), 2)
             with anyio.fail_after(5):
                 assert [message.body for message in await anext(r)] == [b"112"]
-            assert (await r.bounds())[QueueAt("broker-0", "orders:1")] == Bounds("orders:1", 0, 3)
+            assert (await r.bounds())[MessageQueue("broker-0", "orders", 1)] == Bounds("orders:1", 0, 3)
             with pytest.raises(QueueNotFound):
-                await r.seek("orders:2", 0)
+                await r.seek(MessageQueue("broker-0", "orders", 2), 0)
 
     run(test)
 
@@ -135,7 +137,11 @@ def test_a_text_is_one_tag(run: Run) -> None:
 def test_outside_its_block_a_reader_says_so(run: Run, cluster: SmallCluster) -> None:
     async def test() -> None:
         r = reader(cluster)
-        uses: list[Callable[[], Any]] = [r.bounds, lambda: r.seek("orders:0", 0), lambda: anext(r)]
+        uses: list[Callable[[], Any]] = [
+            r.bounds,
+            lambda: r.seek(QUEUE, 0),
+            lambda: anext(r),
+        ]
         for opened in (False, True):
             if opened:
                 async with r:

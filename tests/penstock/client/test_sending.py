@@ -38,6 +38,7 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.protocol.message import Message, decode_message
+from penstock.protocol.received import MessageQueue
 from penstock.protocol.requests.messages import Appended, Placed, Refused
 from penstock.protocol.requests.request import Done
 from penstock.protocol.requests.routes import BrokerRoute
@@ -158,7 +159,7 @@ def test_each_message_gets_its_place_or_its_refusal() -> None:
     many = outgoing(3)
     placed = (Placed(1, 5, 0), Placed(0, 0, 0), Placed(2, 9, 0))
     settle(many, "a", Appended("disk", placed, (Refused(1, InvalidTopic.code, "no"),)))
-    assert many[0].receipt == Receipt("0", "t", 1, 5, "a", "disk")
+    assert many[0].receipt == Receipt("0", MessageQueue("a", "t", 1), 5, "disk")
     assert isinstance(many[1].error, InvalidTopic)
     assert many[2].receipt is not None
     assert many[2].receipt.offset == 9

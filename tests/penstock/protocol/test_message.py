@@ -42,6 +42,7 @@ from penstock.protocol.message import (
     record_topic,
     tag_hash,
 )
+from penstock.protocol.received import MessageQueue
 from tests.examples import examples
 
 SAMPLE = Message(
@@ -111,7 +112,7 @@ def test_a_message_comes_back_from_its_record(message: Message) -> None:
     back = decode_message(encode_message(message))
     for name in ("topic", "body", "key", "tag", "id", "mqtt_topic", "properties", "qos", "retain", "name"):
         assert getattr(back, name) == getattr(message, name)
-    assert back.queue == ANY_QUEUE
+    assert back.queue == MessageQueue("", message.topic, ANY_QUEUE)
 
 
 def test_what_the_broker_fills_in_is_read_from_its_places() -> None:
@@ -120,7 +121,7 @@ def test_what_the_broker_fills_in_is_read_from_its_places() -> None:
     OFFSETS.pack_into(record, OFFSETS_AT, 1 << 40, 1 << 50)
     STORED.pack_into(record, STORED_AT, 1_700_000_000_000, bytes(8))
     back = decode_message(record)
-    assert (back.queue, back.offset, back.position) == (9, 1 << 40, 1 << 50)
+    assert (back.queue.number, back.offset, back.position) == (9, 1 << 40, 1 << 50)
     assert (back.born_ms, back.stored_ms) == (7, 1_700_000_000_000)
     assert back.body == SAMPLE.body
 

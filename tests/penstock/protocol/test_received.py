@@ -1,0 +1,62 @@
+"""What a program receives."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from penstock.protocol.message import Message, decode_message, encode_message
+from penstock.protocol.received import MessageQueue, ReceivedMessage, queue_named
+from topicmap.names import InvalidName
+
+QUEUE = MessageQueue("broker-1", "orders", 3)
+
+
+def received(message: Message) -> ReceivedMessage:
+    return decode_message(encode_message(message), QUEUE)
+
+
+def test_a_queue_is_a_value_with_a_name_and_a_form_for_people() -> None:
+    assert (QUEUE.name, str(QUEUE), f"{QUEUE}") == ("orders:3", "orders:3@broker-1", "orders:3@broker-1")
+    assert queue_named("broker-1", "orders:3") == QUEUE
+    assert {QUEUE: 1}[MessageQueue("broker-1", "orders", 3)] == 1
+    assert sorted([QUEUE, MessageQueue("broker-0", "z", 9), MessageQueue("broker-1", "orders", 20)])[1] is QUEUE
+    with pytest.raises(AttributeError):
+        QUEUE.number = 4  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", ["orders", "orders:", "orders:x", "~filter:a", ":0"])
+def test_what_names_no_queue_of_a_topic_is_refused(name: str) -> None:
+    with pytest.raises(InvalidName):
+        queue_named("b", name)
+
+
+def test_messages_of_a_pull_share_their_queue() -> None:
+    assert received(Message("orders", b"a")).queue is received(Message("orders", b"b")).queue is QUEUE
+
+
+def test_a_message_has_the_topic_of_its_queue_and_its_own_name() -> None:
+    assert (received(Message("orders", b"")).topic, received(Message("orders", b"")).name) == ("orders", "orders")
+    assert received(Message("orders", b"", mqtt_topic="orders/7")).name == "orders/7"
+
+
+@pytest.mark.parametrize("key", ["d7", "ü", b"\xff\x00", ""])
+def test_a_key_is_text_where_it_can_be_and_always_bytes(key: str | bytes) -> None:
+    message = received(Message("orders", b"", key=key))
+    assert message.key == key
+    assert message.key_bytes == (key.encode() if isinstance(key, str) else key)
+
+
+def test_a_message_shows_where_it_is_and_not_its_body() -> None:
+    text = repr(received(Message("orders", bytes(5000), key="d7")))
+    assert text == "ReceivedMessage(orders:3@broker-1, offset 0, key 'd7', 5000 bytes)"
+
+
+def test_a_message_may_go_to_another_process() -> None:
+    sent = Message("orders", b"x", "k", "t", {"a": "b"}, "orders/1", 2, True, 5, "id-1")
+    message = received(sent)
+    names = [*ReceivedMessage.__slots__, "topic", "name"]
+    for other in (pickle.loads(pickle.dumps(message)), copy.copy(message)):
+        assert [getattr(other, name) for name in names] == [getattr(message, name) for name in names]
