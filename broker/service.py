@@ -13,6 +13,7 @@ from broker.figures import Figures
 from broker.filters.requests import FilterRequests
 from broker.groups.readers import Readers
 from broker.groups.requests import SESSION_S_MAX, GroupRequests, group_waker
+from broker.groups.retries import RetryRequests
 from broker.kernel.handler import handlers_of, handles
 from broker.kernel.outcomes import Now, Outcome
 from broker.lags import Lags
@@ -91,7 +92,9 @@ class BrokerService:
         self._session_pages = SessionPages(state, store)
         self._lags = Lags(state, store, settings.name)
         self._shares = ShareRequests(state, store, settings, now)
-        self._timers = TimerRequests(state.timers, store, self._acceptance, DeadLetters(self.topics), settings)
+        letters = DeadLetters(self.topics)
+        self._timers = TimerRequests(state.timers, store, self._acceptance, letters, settings)
+        self._retries = RetryRequests(self._groups.groups, store, state.timers, letters, settings.retry_delays_s)
         self._usage = Usage(state, settings, lambda: self._groups.count)
         self._group_changes = self._groups.groups.changed  # the same objects for ever: asked after every batch
         self._session_changes = self._sessions.changed
@@ -109,6 +112,7 @@ class BrokerService:
                 self._questions,
                 self._shares,
                 self._timers,
+                self._retries,
                 self,
             )
         )
@@ -195,6 +199,7 @@ class BrokerService:
             penstock_disk_full=int(store.is_full),
             penstock_index_unwritable=int(bool(store.index_trouble)),
             **self._timers.figures(),
+            **self._retries.figures(),
             **self._lags.figures,
             **self._usage.figures(),
             **self._gateways.figures(),

@@ -45,6 +45,7 @@ _NOT_NEGATIVE: Final = (
     "fresh_bytes",
     "seal_after_s",
 )
+RETRY_DELAYS_S: Final = (10.0, 30.0, *[60.0 * minutes for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,8 @@ class BrokerSettings:
         groups_max: consumer groups, with members or with committed offsets. Where nine tenths of them are there, those
             that have been silent for ``reader_silence_s`` are forgotten.
         timers_bytes_max: bytes of delayed messages that wait; more are refused.
+        retry_delays_s: how long a message that a consumer gives back waits before its second attempt, its third, and so
+            on; the last one counts for all that follow.
         pull_bytes_max: the most that one pull is answered with.
         held_bytes_max: maximum bytes that all connections together may have this server hold: once of incomplete
             requests, and once of replies that their peers have not read.
@@ -124,6 +127,7 @@ class BrokerSettings:
     sessions_bytes_max: int = 512 << 20
     groups_max: int = 100_000
     timers_bytes_max: int = 1 << 30
+    retry_delays_s: tuple[float, ...] = RETRY_DELAYS_S
     pull_bytes_max: int = 4 << 20
     held_bytes_max: int = HELD_BYTES_MAX
     lease_s: float = 120.0
@@ -165,6 +169,8 @@ class BrokerSettings:
             raise ValueError("register_every_s is more than 0 and less than lease_s")
         if not 0 <= self.topics_anonymous_share <= 1:
             raise ValueError(f"topics_anonymous_share is from 0 to 1, not {self.topics_anonymous_share}")
+        if not self.retry_delays_s or min(self.retry_delays_s) < 0:
+            raise ValueError(f"retry_delays_s has at least one delay, and none below 0, not {self.retry_delays_s}")
         for setting in _NOT_NEGATIVE:
             if getattr(self, setting) < 0:
                 raise ValueError(f"{setting} is at least 0, not {getattr(self, setting)}")

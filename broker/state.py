@@ -17,6 +17,7 @@ from broker.shares.fold import Shares
 from broker.timers.fold import Timers
 from broker.topics.fold import Topics
 from penstock.protocol.message import mqtt_name
+from topicmap.queues import is_own_topic
 
 
 class BrokerState(FoldRegistry):
@@ -65,7 +66,7 @@ class BrokerState(FoldRegistry):
 
     def queues_of(self, topic: str, properties: bytes) -> Sequence[str]:
         """The light queues of a user's record."""
-        if not len(self.filters):
+        if not len(self.filters) or is_own_topic(topic):
             return ()
         return self.filters.queues_of(mqtt_name(topic.encode(), properties))
 

@@ -1,4 +1,8 @@
-"""Dead letters: messages that nothing could be done with, kept in a topic with their origin and the reason."""
+"""Messages that a group cannot take now, or that nobody can take: what is stored of them in the broker's own topics.
+
+A retry goes to the retry topic of its group, a dead letter to its dead-letter topic. Both keep body, key, tag and
+properties, and say where they come from and why. Neither is seen by devices: the MQTT name becomes ``ORIGIN_NAME``.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,10 @@ from broker.store.frames import FLAG_AT
 from broker.store.records import Incoming
 from broker.topics.requests import TopicRequests
 from penstock.protocol.message import (
+    ATTEMPTS_AT,
     BORN_AT,
+    FLAG_QOS,
+    MQTT_TOPIC,
     decode_properties,
     encode_properties,
     encode_record,
@@ -16,32 +23,61 @@ from penstock.protocol.message import (
     record_properties,
     record_topic,
 )
-from topicmap.queues import dead_letter_topic
+from topicmap.queues import dead_letter_topic, is_own_topic, retry_topic
 
-ORIGIN: Final = "ORIGIN_TOPIC"
+ORIGIN_TOPIC: Final = "ORIGIN_TOPIC"
+ORIGIN_NAME: Final = "ORIGIN_NAME"
 REASON: Final = "REASON"
 REASON_BYTES_MAX: Final = 1_024
 
 
 class DeadLetters:
-    """Makes dead letters, and the topics that they go to."""
+    """Makes retries and dead letters, and the topics that they go to."""
 
     def __init__(self, topics: TopicRequests) -> None:
         self._topics = topics
 
     def letter(self, group: str, record: bytes, reason: str, now_ms: int, **origin: str) -> Incoming:
-        """The dead letter of a message, ready to append: the message in the dead-letter topic of a group, with what is
-        said of its ``origin``."""
-        topic = dead_letter_topic(group)
+        """The dead letter of a message, ready to append. ``origin``: more that is said of where it comes from."""
+        return self._redirected(dead_letter_topic(group), record, attempts_of(record), reason, now_ms, origin)
+
+    def retry(self, group: str, record: bytes, reason: str, now_ms: int, **origin: str) -> Incoming:
+        """The message for another attempt of a group, which counts as one more."""
+        return self._redirected(retry_topic(group), record, attempts_of(record) + 1, reason, now_ms, origin)
+
+    def as_stored(self, record: bytes) -> Incoming | None:
+        """A retry that was made before, ready to append; ``None`` for any other message."""
+        topic = record_topic(record).decode("utf-8", "replace")
+        if not is_own_topic(topic):
+            return None
+        flag = int.from_bytes(record[FLAG_AT : FLAG_AT + 4], "big")
+        return Incoming(record, topic, 0, flag, record_properties(record), self._topics.level_of(topic))
+
+    def _redirected(
+        self, topic: str, record: bytes, attempts: int, reason: str, now_ms: int, origin: dict[str, str]
+    ) -> Incoming:
         self._topics.ensure_own(topic, now_ms)
         properties = decode_properties(record_properties(record))
-        properties.setdefault(ORIGIN, record_topic(record).decode("utf-8", "replace"))
-        properties |= origin | {REASON: _short(reason)}
+        name = properties.pop(MQTT_TOPIC, "")
+        if name:
+            properties.setdefault(ORIGIN_NAME, name)
+        properties.setdefault(ORIGIN_TOPIC, record_topic(record).decode("utf-8", "replace"))
+        for key, value in origin.items():
+            properties.setdefault(key, value)
+        properties[REASON] = _short(reason)
         raw = encode_properties(properties)
-        flag = int.from_bytes(record[FLAG_AT : FLAG_AT + 4], "big") & 0b11  # it is neither retained nor of an exchange
+        flag = int.from_bytes(record[FLAG_AT : FLAG_AT + 4], "big") & FLAG_QOS  # neither retained nor of an exchange
         born_ms = int.from_bytes(record[BORN_AT : BORN_AT + 8], "big")
-        letter = encode_record(topic.encode(), record_body(record), raw, queue_id=0, flag=flag, born_ms=born_ms)
-        return Incoming(letter, topic, 0, flag, raw, self._topics.level_of(topic))
+        made = bytearray(
+            encode_record(topic.encode(), record_body(record), raw, queue_id=0, flag=flag, born_ms=born_ms)
+        )
+        made[ATTEMPTS_AT : ATTEMPTS_AT + 4] = attempts.to_bytes(4, "big")
+        return Incoming(bytes(made), topic, 0, flag, raw, self._topics.level_of(topic))
+
+
+def attempts_of(record: bytes) -> int:
+    """How often a message was tried before."""
+    return int.from_bytes(record[ATTEMPTS_AT : ATTEMPTS_AT + 4], "big")
 
 
 def _short(reason: str) -> str:

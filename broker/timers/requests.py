@@ -68,13 +68,13 @@ class TimerRequests:
         timers: Timers,
         store: MessageStore,
         acceptance: Acceptance,
-        dead_letters: DeadLetters,
+        letters: DeadLetters,
         settings: BrokerSettings,
     ) -> None:
         self._timers = timers
         self._store = store
         self._acceptance = acceptance
-        self._dead_letters = dead_letters
+        self._letters = letters
         self._bytes_max = settings.timers_bytes_max
         self._fired = 0
         self._refused = 0
@@ -175,12 +175,15 @@ class TimerRequests:
             record = self._record_of(sleeper)
         except Damaged as error:
             return self._gone(sleeper, error)
+        retry = self._letters.as_stored(record)
+        if retry is not None:
+            return marked(retry, FLAG_WOKEN, TIMER, timer_of(sleeper))
         [*taken], refused, _, _ = self._acceptance.take(record, 1, now_ms)
         if refused:
             self._refused += 1
             reason = refused[0].message
             _log.warning("a delayed message goes to the dead letters of %s: %s", DEAD_LETTERS_OF, reason)
-            taken = [self._dead_letters.letter(DEAD_LETTERS_OF, record, reason, now_ms)]
+            taken = [self._letters.letter(DEAD_LETTERS_OF, record, reason, now_ms)]
         return marked(taken[0], FLAG_WOKEN, TIMER, timer_of(sleeper))
 
     def _gone(self, sleeper: Sleeper, error: Damaged) -> Incoming:

@@ -47,6 +47,8 @@ OFFSETS: Final = struct.Struct(">QQ")
 BORN_AT: Final = 40
 STORED_AT: Final = 56
 STORED: Final = struct.Struct(">Q8s")
+ATTEMPTS_AT: Final = 72
+"""RocketMQ's reconsume times: how often the message was tried before."""
 BODY_AT: Final = RECORD_HEAD.size
 RECORD_BYTES_MIN: Final = RECORD_HEAD.size + 4
 

@@ -47,6 +47,8 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "penstock_timers_refused_total": "Delayed messages that were refused when due: dead letters.",
         "penstock_timers_damaged_total": "Delayed messages that damage took before they were due.",
         "penstock_timers_late_seconds": "How late the delayed messages are that are delivered now.",
+        "penstock_retries_total": "Messages that consumers gave back to have them again later.",
+        "penstock_dead_letters_total": "Messages that consumers gave back for the last time.",
         "penstock_sessions_unreadable": "Durable sessions whose saved bytes cannot be read: their lag is unknown.",
         "penstock_shares_lag_messages": "Messages that shared subscriptions have not settled.",
         "penstock_shares_lag_messages_most": "Messages that the shared subscription furthest behind has not settled.",

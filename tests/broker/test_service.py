@@ -83,6 +83,8 @@ def test_figures_count_what_was_stored_refused_read_and_synced() -> None:
         "penstock_shared_redelivered_total": 0,
         "penstock_shared_unsettled": 0,
         "penstock_shares": 0,
+        "penstock_retries_total": 0,
+        "penstock_dead_letters_total": 0,
         "penstock_timers": 0,
         "penstock_timer_bytes": 0,
         "penstock_timers_fired_total": 0,

@@ -10,6 +10,7 @@ from penstock.protocol.requests import (
     groups,
     messages,
     request,
+    retries,
     routes,
     servers,
     sessions,
@@ -30,6 +31,7 @@ _THEMES: Final[tuple[ModuleType, ...]] = (
     sessions,
     shares,
     timers,
+    retries,
 )
 _Kind = TypeVar("_Kind", Reply, Request)
 

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from broker.messages.dead_letters import REASON_BYTES_MAX, DeadLetters
+from broker.messages.dead_letters import REASON_BYTES_MAX, DeadLetters, attempts_of
 from penstock.protocol.message import Message, decode_message, encode_message
+from penstock.protocol.requests.filters import OpenFilters
 from penstock.protocol.requests.topics import CreateTopic
-from tests.broker.broker_rig import Rig
+from tests.broker.broker_rig import Rig, append
 
 
 def test_a_dead_letter_is_the_message_with_its_origin_and_the_reason() -> None:
@@ -14,8 +15,9 @@ def test_a_dead_letter_is_the_message_with_its_origin_and_the_reason() -> None:
     letter = DeadLetters(rig.service.topics).letter("billing", record, "no\x01\x02way", 7, ORIGIN_OFFSET="9")
     found = decode_message(letter.record)
     assert (found.topic, found.body, found.key, found.tag, found.born_ms) == ("%DLQ%billing", b"b", "k", "g", 5)
-    assert dict(found.properties) == {"p": "v", "ORIGIN_TOPIC": "orders", "ORIGIN_OFFSET": "9", "REASON": "no  way"}
-    assert not found.retain
+    origin = {"ORIGIN_TOPIC": "orders", "ORIGIN_NAME": "orders/1", "ORIGIN_OFFSET": "9"}
+    assert dict(found.properties) == {"p": "v", "REASON": "no  way"} | origin
+    assert (found.mqtt_topic, found.retain) == ("", False)
     assert rig.service.topics.queue_count("%DLQ%billing") == 1
 
 
@@ -32,3 +34,23 @@ def test_no_client_makes_or_fills_a_topic_of_the_brokers_own() -> None:
     rig = Rig()
     refused = rig.ask(CreateTopic("%DLQ%billing", 1, "disk"))
     assert "the broker makes" in str(refused)
+
+
+def test_devices_see_neither_retries_nor_dead_letters() -> None:
+    rig = Rig()
+    rig.ask(OpenFilters("gateway", ("#",)))
+    letters = DeadLetters(rig.service.topics)
+    record = encode_message(Message("orders", b"b", mqtt_topic="orders/1"))
+    at = rig.store.bounds("~filter:#").min
+    rig.store.append([letters.letter("g", record, "", 1), letters.retry("g", record, "", 1)], 1)
+    rig.ask(append(Message("orders", b"seen", mqtt_topic="orders/1")))
+    assert rig.bodies("~filter:#", at) == [b"seen"]
+
+
+def test_a_retry_counts_its_attempts_and_is_stored_as_it_was_made() -> None:
+    letters = DeadLetters(Rig().service.topics)
+    first = letters.retry("g", encode_message(Message("orders", b"b")), "why", 1)
+    second = letters.retry("g", bytes(first.record), "why", 1)
+    assert [attempts_of(bytes(one.record)) for one in (first, second)] == [1, 2]
+    assert letters.as_stored(bytes(second.record)) == second
+    assert letters.as_stored(encode_message(Message("orders", b"b"))) is None

@@ -25,6 +25,7 @@ RANGES = {
     "sessions": (range(100, 120),),
     "shares": (range(120, 130),),
     "timers": (range(150, 160),),
+    "retries": (range(160, 170),),
 }
 
 

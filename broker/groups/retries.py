@@ -1,0 +1,72 @@
+"""Messages that a member gives back: each comes again later, or becomes a dead letter when it was tried often enough.
+
+The message is taken from the broker's own log, so a client cannot change it on the way. One record does it: a sleeping
+message of the group's retry topic, or the dead letter itself. The member passes the message when that is durable.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.groups.members import Groups
+from broker.kernel.fold import fact_record
+from broker.kernel.handler import handles
+from broker.kernel.outcomes import AfterQuorum, Outcome
+from broker.messages.dead_letters import DeadLetters, attempts_of
+from broker.store.message_store import MessageStore
+from broker.timers.fold import TOPIC, Timers
+from broker.timers.requests import DELAY_MS_MAX
+from penstock.errors import InvalidRequest, OffsetOutOfRange
+from penstock.protocol.message import FRAME_HEAD_BYTES
+from penstock.protocol.requests.retries import BY_TABLE, SendBack, SentBack
+
+ATTEMPTS_MAX: Final = 1_000
+
+
+class RetryRequests:
+    """Messages that members of one broker's groups give back."""
+
+    def __init__(
+        self, groups: Groups, store: MessageStore, timers: Timers, letters: DeadLetters, delays_s: tuple[float, ...]
+    ) -> None:
+        """``delays_s``: how long a message waits before its second attempt, its third, and so on; the last one counts
+        for all that follow."""
+        self._groups = groups
+        self._store = store
+        self._timers = timers
+        self._letters = letters
+        self._delays_ms = [int(delay_s * 1000) for delay_s in delays_s]
+        self._retried = 0
+        self._dead = 0
+
+    @handles(SendBack)
+    def send_back(self, request: SendBack, now: float, now_ms: int) -> Outcome:
+        """Has a message come again later, or stores it as a dead letter."""
+        if not 1 <= request.attempts_max <= ATTEMPTS_MAX:
+            raise InvalidRequest(f"a message is tried 1 to {ATTEMPTS_MAX} times")
+        if request.delay_ms != BY_TABLE and not 0 <= request.delay_ms <= DELAY_MS_MAX:
+            raise InvalidRequest(f"a message comes again after 0 to {DELAY_MS_MAX} ms")
+        self._groups.check_commit(request.group, request.member, request.generation, [request.queue])
+        bounds = self._store.bounds(request.queue)
+        if not bounds.min <= request.offset < bounds.end:
+            raise OffsetOutOfRange(f"{request.queue} has offsets {bounds.min} to {bounds.end}, not {request.offset}")
+        record = self._store.frame(self._store.position_of(request.queue, request.offset))[FRAME_HEAD_BYTES:]
+        origin = {"ORIGIN_QUEUE": request.queue, "ORIGIN_OFFSET": str(request.offset)}
+        attempt = attempts_of(record) + 1
+        if attempt >= request.attempts_max:
+            letter = self._letters.letter(request.group, record, request.reason, now_ms, **origin)
+            self._store.append([letter], now_ms)
+            self._dead += 1
+            return AfterQuorum(SentBack(attempt, 0), self._store.written)
+        retry = self._letters.retry(request.group, record, request.reason, now_ms, **origin)
+        due_ms = now_ms + (self._delay_ms(attempt) if request.delay_ms == BY_TABLE else request.delay_ms)
+        self._store.append([fact_record(TOPIC, Timers.sleep(due_ms, bytes(retry.record)))], now_ms)
+        self._retried += 1
+        return AfterQuorum(SentBack(attempt, max(due_ms, self._timers.mark[0])), self._store.written)
+
+    def _delay_ms(self, attempt: int) -> int:
+        return self._delays_ms[min(attempt, len(self._delays_ms)) - 1]
+
+    def figures(self) -> dict[str, float]:
+        """Counters since start."""
+        return {"penstock_retries_total": self._retried, "penstock_dead_letters_total": self._dead}

@@ -1,0 +1,38 @@
+"""Messages that a consumer group could not work off: tried again later, and dead letters. Codes 160 to 169."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from penstock.protocol.requests.request import Reply, Request, value
+
+BY_TABLE: Final = -1
+"""The delay of the attempt's place in the broker's table."""
+
+
+@value
+class SentBack(Reply):
+    """What becomes of the message. ``attempt``: how often it was tried. ``due_ms``: when it comes again, in
+    milliseconds since 1970; 0 for a dead letter."""
+
+    attempt: int
+    due_ms: int
+
+
+@value
+class SendBack(Request):
+    """A member gives a message back that it could not work off. The broker takes it from its own log and has it come
+    again in the group's retry topic after ``delay_ms``, or, once it was tried ``attempts_max`` times, stores it as a
+    dead letter of the group with the ``reason``. Answered when that is durable: only then is the message passed.
+    ``Fenced`` unless the member holds the queue in that generation."""
+
+    code: ClassVar[int] = 160
+    reply: ClassVar[type[Reply]] = SentBack
+    group: str
+    member: str
+    generation: int
+    queue: str
+    offset: int
+    delay_ms: int = BY_TABLE
+    attempts_max: int = 16
+    reason: str = ""

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.errors import Damaged, Fenced, InvalidRequest, OffsetOutOfRange
+from penstock.protocol.message import Message, decode_batch
+from penstock.protocol.requests.groups import Assignment, JoinGroup
+from penstock.protocol.requests.messages import Pull
+from penstock.protocol.requests.retries import SendBack, SentBack
+from penstock.protocol.requests.topics import CreateTopic
+from tests.broker.broker_rig import Rig, append
+
+TABLE = (1.0, 5.0, 20.0)
+
+
+def joined(**settings: Any) -> tuple[Rig, int]:
+    """A broker with one message, and the generation of the group's one member."""
+    rig = Rig(retry_delays_s=TABLE, **settings)
+    rig.ask(CreateTopic("orders", 1, "disk"))
+    rig.ask(append(Message("orders", b"b", key="k", mqtt_topic="orders/1", properties={"p": "v"})))
+    answer = rig.ask(JoinGroup("g", "m", ("orders", "%RETRY%g"), 3600.0))
+    assert isinstance(answer, Assignment)
+    return rig, answer.generation
+
+
+def pass_s(rig: Rig, seconds: float) -> None:
+    rig.clock.now += seconds
+    rig.service.tick(rig.clock.now, rig.times.wall_ms(), rig.times.age_ms())
+    rig.sync()
+
+
+def messages(rig: Rig, queue: str, offset: int = 0) -> list[Message]:
+    pulled = rig.ask(Pull(queue, offset))
+    return [message for _, message in decode_batch(pulled.count, pulled.body)]
+
+
+def generation(rig: Rig) -> int:
+    answer = rig.ask(JoinGroup("g", "m", ("orders", "%RETRY%g"), 3600.0))
+    assert isinstance(answer, Assignment)
+    return answer.generation
+
+
+def test_a_message_comes_again_by_the_table_and_is_a_dead_letter_at_the_last_attempt() -> None:
+    rig, now = joined()
+    answers = [rig.ask(SendBack("g", "m", now, "orders:0", 0, attempts_max=4, reason="first"))]
+    for place, delay_s in enumerate(TABLE):
+        pass_s(rig, delay_s - 0.001)
+        assert len(messages(rig, "%RETRY%g:0")) == place
+        pass_s(rig, 0.001)
+        assert len(messages(rig, "%RETRY%g:0")) == place + 1
+        answers.append(
+            rig.ask(SendBack("g", "m", generation(rig), "%RETRY%g:0", place, attempts_max=4, reason=f"after {place}"))
+        )
+    assert [answer.attempt for answer in answers] == [1, 2, 3, 4]
+    assert answers[-1] == SentBack(4, 0)
+    pass_s(rig, 1_000.0)
+    assert len(messages(rig, "%RETRY%g:0")) == 3
+    [letter] = messages(rig, "%DLQ%g:0")
+    assert (letter.body, letter.key) == (b"b", "k")
+    kept = {key: value for key, value in letter.properties.items() if key != "TIMER"}
+    assert kept == {
+        "p": "v",
+        "ORIGIN_TOPIC": "orders",
+        "ORIGIN_NAME": "orders/1",
+        "ORIGIN_QUEUE": "orders:0",
+        "ORIGIN_OFFSET": "0",
+        "REASON": "after 2",
+    }
+
+
+def test_a_member_may_say_itself_when_the_message_comes_again() -> None:
+    rig, now = joined()
+    answer = rig.ask(SendBack("g", "m", now, "orders:0", 0, delay_ms=250))
+    assert answer == SentBack(1, rig.times.wall_ms() + 250)
+    pass_s(rig, 0.25)
+    assert [one.body for one in messages(rig, "%RETRY%g:0")] == [b"b"]
+
+
+def test_a_message_that_was_given_back_comes_again_whatever_crashes_once_the_member_has_its_answer() -> None:
+    rig, now = joined()
+    assert isinstance(rig.ask(SendBack("g", "m", now, "orders:0", 0)), SentBack)
+    rig.disk.lose_power()
+    rig = rig.restarted()
+    pass_s(rig, 1.0)
+    rig.disk.lose_power()
+    rig = rig.restarted()
+    pass_s(rig, 1.0)
+    assert [one.body for one in messages(rig, "%RETRY%g:0")] == [b"b"]
+
+
+def test_nothing_is_answered_before_it_is_durable() -> None:
+    rig, now = joined()
+    answers = rig.submit(SendBack("g", "m", now, "orders:0", 0))
+    assert answers == []
+    rig.sync()
+    assert len(answers) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"generation": 1}, Fenced),
+        ({"member": "other"}, Fenced),
+        ({"member": ""}, Fenced),
+        ({"queue": "elsewhere:0"}, Fenced),
+        ({"offset": 1}, OffsetOutOfRange),
+        ({"offset": -1}, OffsetOutOfRange),
+        ({"delay_ms": -2}, InvalidRequest),
+        ({"attempts_max": 0}, InvalidRequest),
+    ],
+)
+def test_who_may_not_pass_a_message_may_not_give_it_back(changed: dict[str, Any], error: type[Exception]) -> None:
+    rig, now = joined()
+    given = {"group": "g", "member": "m", "generation": now, "queue": "orders:0", "offset": 0} | changed
+    before = rig.store.written
+    assert isinstance(rig.ask(SendBack(**given)), error)
+    assert rig.store.written == before
+
+
+def test_a_damaged_message_is_not_given_back_and_says_so() -> None:
+    rig, now = joined()
+    path = next(path for path in rig.disk.paths("log/") if path.endswith(".log"))
+    position = rig.store.position_of("orders:0", 0)
+    rig.disk.flip(path, position + 60)
+    assert isinstance(rig.ask(SendBack("g", "m", now, "orders:0", 0)), Damaged)
